@@ -1,0 +1,1 @@
+"""Code generation: programs to object code (`BACKENDS`), object code to callable addresses."""

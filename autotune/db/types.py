@@ -1,0 +1,65 @@
+"""The record: one trial, as it is kept in the tuning log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from autotune.measure.types import MeasureResult
+from autotune.schedule.base import Schedule
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.params import Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One measured candidate. The schedule is the truth, the config its provenance."""
+
+    task: Task
+    target: Target
+    rule: str
+    config: Config
+    schedule: Schedule
+    result: MeasureResult
+    seed: int = 0
+    flops: int = 0
+    model: str = ""
+    """Name of the model whose tuning made the record."""
+    versions: tuple[tuple[str, str], ...] = ()
+    """(component, version) pairs: autotune, llvm, ..."""
+    created: str = ""
+    """ISO 8601 UTC time stamp; the store fills it in when empty."""
+    id: int | None = None
+
+
+class Store(Protocol):
+    """A tuning log. Append-only; safe for one writer and many readers. `TuningLog` is the one users
+    open: a path or an SQLAlchemy URL."""
+
+    def append(self, records: Iterable[Record]) -> None: ...
+
+    def best(self, task_key: str, target: Target) -> Record | None:
+        """Fastest OK record of the task on exactly this target key (threads included)."""
+        ...
+
+    def top(self, task_key: str, target: Target, count: int) -> Sequence[Record]: ...
+
+    def nearest(self, task: Task, target: Target, count: int) -> Sequence[Record]:
+        """Best OK records of tasks of the same op on targets of the same family, most similar
+        shapes first."""
+        ...
+
+    def records(self, task_key: str, target: Target) -> Sequence[Record]:
+        """Every record of a task on a target key, failures too, oldest first."""
+        ...
+
+    def query(
+        self, *, task_keys: Sequence[str] | None = None, op: str | None = None,
+        target: str | None = None, top: int = 1,
+    ) -> list[dict[str, Any]]:
+        """Best `top` records of every matching task, as plain dicts (see `autotune query`)."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,70 @@
+"""Every error the project raises on purpose.
+
+    AutotuneError
+    ├── InputError            what the user gave cannot be used: the CLI prints one line and exits with 2
+    │   ├── ModelError        missing, truncated or malformed model; a shape that is not static
+    │   │   └── UnsupportedOpError   an operator (or one of its attributes) we do not import
+    │   ├── TargetError       unknown target, or a target file with an unknown key
+    │   ├── LogError          tuning log: not a database, newer schema, read-only, locked
+    │   ├── DeviceError       device unreachable or it refused
+    │   ├── ArtifactError     compiled model: not one of ours, or built for another CPU
+    │   ├── FeedError         model input of wrong name, shape or type
+    │   └── ConfigError       settings file or option value
+    ├── VerifyError           a graph or program broke an invariant (a defect of a pass or a step)
+    ├── ScheduleError         a schedule step is not legal on this program
+    └── BuildError            code generation failed for a program
+
+A message says what was expected, what was got, and what to do next.
+"""
+
+
+class AutotuneError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class InputError(AutotuneError):
+    """The user's input cannot be used."""
+
+
+class ModelError(InputError):
+    """The model file is missing, malformed or not static."""
+
+
+class UnsupportedOpError(ModelError):
+    """The model uses an operator, or a variant of one, that is not supported."""
+
+
+class TargetError(InputError):
+    """The target is unknown or its description is wrong."""
+
+
+class LogError(InputError):
+    """The tuning log cannot be opened, read or written."""
+
+
+class DeviceError(InputError):
+    """The device cannot be reached or refused the session."""
+
+
+class ArtifactError(InputError):
+    """The compiled model file cannot be used here."""
+
+
+class FeedError(InputError):
+    """A model input has the wrong name, shape or type."""
+
+
+class ConfigError(InputError):
+    """A settings file or option has a wrong value."""
+
+
+class VerifyError(AutotuneError):
+    """A graph or program violates an invariant."""
+
+
+class ScheduleError(AutotuneError):
+    """A schedule step is not legal on this program."""
+
+
+class BuildError(AutotuneError):
+    """Code generation failed."""

@@ -1,0 +1,158 @@
+"""Measurement requests and results, as JSON-able values: what crosses the wire to a board."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from autotune.schedule.base import Schedule, schedule_from_json, schedule_to_json
+from autotune.target import Target
+from autotune.types import Task
+
+
+class Status(enum.StrEnum):
+    """How a candidate ended."""
+
+    OK = "OK"
+    BUILD_ERROR = "BUILD_ERROR"
+    BUILD_TIMEOUT = "BUILD_TIMEOUT"
+    RUN_CRASH = "RUN_CRASH"
+    RUN_TIMEOUT = "RUN_TIMEOUT"
+    WRONG_RESULT = "WRONG_RESULT"
+    DEVICE_LOST = "DEVICE_LOST"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long and how often a candidate is built and timed. Seconds unless said."""
+
+    min_repeats: int = 3
+    max_repeats: int = 20
+    min_repeat_s: float = 0.002
+    """A repeat runs the kernel often enough to last at least this long."""
+    budget_s: float = 0.15
+    """Timing of one candidate stops after about this long."""
+    confidence: float = 0.01
+    """Stop when the 95 % interval of the median is within this fraction."""
+    give_up_ratio: float = 1.5
+    """A candidate slower than this times `best_s` gets the minimum of repeats."""
+    best_s: float | None = None
+    build_timeout_s: float = 10.0
+    run_timeout_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRequest:
+    """Build this task with this schedule for this target, check it, and time it."""
+
+    task: Task
+    schedule: Schedule
+    target: Target
+    timing: Timing = Timing()
+    seed: int = 0
+    """Seeds the input data."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": self.task.to_json(),
+            "schedule": schedule_to_json(self.schedule),
+            "target": self.target.to_json(),
+            "timing": dataclasses.asdict(self.timing),
+            "seed": self.seed,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> MeasureRequest:
+        return MeasureRequest(
+            task=Task.from_json(data["task"]),
+            schedule=schedule_from_json(data["schedule"]),
+            target=Target.from_json(data["target"]),
+            timing=Timing(**data["timing"]),
+            seed=int(data["seed"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureResult:
+    """What came of a request. `times_s`: seconds per kernel call, one per repeat; empty if not OK."""
+
+    status: Status
+    times_s: tuple[float, ...] = ()
+    error: str = ""
+    """One line: stage, cause. Empty when OK."""
+    build_s: float = 0.0
+    run_s: float = 0.0
+    """Wall time of check and timing together."""
+    calibration_s: float = 0.0
+    """Time of the calibration kernel beside this measurement; 0 if it was not run."""
+    device: str = ""
+    max_error: float = 0.0
+    """Largest difference to the reference over the reference's largest value."""
+
+    @property
+    def median_s(self) -> float:
+        """Median seconds per call; infinity if not OK."""
+        if not self.times_s:
+            return float("inf")
+        ordered = sorted(self.times_s)
+        middle = len(ordered) // 2
+        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "status": str(self.status)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> MeasureResult:
+        fields = dict(data)
+        fields["status"] = Status(fields["status"])
+        fields["times_s"] = tuple(float(t) for t in fields["times_s"])
+        return MeasureResult(**fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheLevel:
+    """One level of the memory hierarchy as measured on one core. The last level is memory."""
+
+    name: str
+    size_bytes: int
+    load_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProfile:
+    """What a device measured about itself. The analytical cost model uses only this."""
+
+    device: str
+    """Stable name: host name, CPU model."""
+    target: Target
+    peak_flops: float
+    """Fused multiply-add peak of one core, float32, FLOP/s."""
+    levels: tuple[CacheLevel, ...]
+    parallel_region_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> DeviceProfile:
+        fields = dict(data)
+        fields["target"] = Target.from_json(fields["target"])
+        fields["levels"] = tuple(CacheLevel(**level) for level in fields["levels"])
+        return DeviceProfile(**fields)
+
+
+class Runner(Protocol):
+    """Where candidates are measured: this machine, a board, or recorded results.
+
+    `measure` gives one result per request, in order, and never raises for a bad candidate; a lost
+    device is the status DEVICE_LOST. It raises DeviceError only when the device cannot be used at
+    all (it never answered, and stays away)."""
+
+    def profile(self) -> DeviceProfile: ...
+
+    def measure(self, requests: tuple[MeasureRequest, ...]) -> tuple[MeasureResult, ...]: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,69 @@
+"""What a schedule is: a tuple of small frozen steps, each a Program -> Program function.
+
+A step checks its own legality and raises ScheduleError. As JSON a step is
+{"step": NAME, field: value, ...}; a schedule is the list of its steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from autotune.errors import ScheduleError
+from autotune.program.ir import Program
+from autotune.registry import Registry
+
+
+class Step(Protocol):
+    """A frozen dataclass with a `step` name; fields are ints, strings and tuples of those."""
+
+    step: ClassVar[str]
+
+    def apply(self, program: Program) -> Program:
+        """The rewritten program. Raises ScheduleError where the step is not legal."""
+        ...
+
+
+Schedule = tuple[Step, ...]
+STEPS: Registry[type[Step]] = Registry("step")
+S = TypeVar("S")
+
+
+def register(cls: type[S]) -> type[S]:
+    """Class decorator: make a step known under its `step` name."""
+    STEPS.add(cls.step, cls)  # type: ignore[attr-defined, arg-type]
+    return cls
+
+
+def apply_schedule(program: Program, schedule: Schedule) -> Program:
+    """Apply every step in order; an error names the step."""
+    for number, step in enumerate(schedule):
+        try:
+            program = step.apply(program)
+        except ScheduleError as error:
+            raise ScheduleError(f"step {number} {step}: {error}") from None
+    return program
+
+
+def schedule_to_json(schedule: Schedule) -> list[dict[str, Any]]:
+    return [{"step": s.step, **dataclasses.asdict(s)} for s in schedule]  # type: ignore[call-overload]
+
+
+def schedule_from_json(data: Sequence[Mapping[str, Any]]) -> Schedule:
+    """Inverse of `schedule_to_json`; an unknown step or field is a ScheduleError."""
+    out: list[Step] = []
+    for item in data:
+        fields = {k: _tuples(v) for k, v in item.items() if k != "step"}
+        if item.get("step") not in STEPS:
+            raise ScheduleError(f"unknown step {item.get('step')!r}; known: {', '.join(STEPS)}")
+        cls = STEPS.get(item["step"])
+        try:
+            out.append(cls(**fields))
+        except TypeError as error:
+            raise ScheduleError(f"step {item['step']}: {error}") from None
+    return tuple(out)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,1 @@
+"""Search spaces: params, spaces, and one rule per kind of task."""

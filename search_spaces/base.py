@@ -1,0 +1,103 @@
+"""What a rule is: it turns a task into a space of configs, and a config into a schedule.
+
+It also describes the tile structure of every config at once, which is all that the features and the
+analytical cost model need: candidates are ranked without being built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.registry import Registry
+from autotune.schedule.base import Schedule
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.params import Config
+from search_spaces.space import Space
+
+Column = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How one buffer is indexed by the nest: per buffer dimension, (axis, coefficient) pairs.
+
+    A convolution reads rows (("oh", stride), ("kh", dilation)); the footprint of a tile along that
+    dimension is 1 + sum of coefficient * (tile extent - 1), at most `shape` of the dimension."""
+
+    buffer: str
+    item_bytes: int
+    shape: tuple[int, ...]
+    dims: tuple[tuple[tuple[str, int], ...], ...]
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileStructure:
+    """The loop nest of many configs, as arrays of one float64 entry per config.
+
+    `extents[axis]`: whole extent of the axis (an int). `levels`: outermost to innermost; each level
+    is the ordered tuple (outer to inner) of the loops at that level as (axis, tile) where `tile` is
+    the array of extents of the axis *inside* that loop (what one iteration covers). `order` may
+    differ per config: rules then give `level_order`, see their docstrings. The innermost level is
+    the register tile.
+    """
+
+    extents: Mapping[str, int]
+    reduce_axes: frozenset[str]
+    accesses: tuple[Access, ...]
+    tiles: tuple[Mapping[str, Column], ...]
+    """From the whole problem to the register tile: per level, axis -> extent covered by one
+    iteration of the level's loops. Axes missing at a level keep the extent of the level outside."""
+    flops: int
+    accumulators: Column
+    """Vector registers used by accumulators."""
+    vector_axis_waste: Column
+    """Computed points over useful points, >= 1 (padding to vectors and tiles)."""
+    parallel_chunks: Column
+    """Independent pieces of work the threads share."""
+    unrolled: Column
+    """Instructions (roughly) in the innermost unrolled body."""
+    extra: Mapping[str, Column]
+    """Rule-specific numeric columns, appended to the features."""
+
+
+class Rule(Protocol):
+    """How tasks of one kind are scheduled. Add one: a file in rules/ and `RULES.add`."""
+
+    @property
+    def name(self) -> str: ...
+
+    def matches(self, task: Task) -> bool:
+        """Whether the rule schedules this task. The first match in RULES order of `priority` wins."""
+        ...
+
+    @property
+    def priority(self) -> int: ...
+
+    def space(self, task: Task, target: Target) -> Space: ...
+
+    def default(self, task: Task, target: Target) -> Config:
+        """A config that is valid with zero trials, and good: the best guess without measuring."""
+        ...
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule: ...
+
+    def structure(
+        self, task: Task, target: Target, columns: Mapping[str, npt.NDArray[np.object_] | Column]
+    ) -> TileStructure:
+        """Tile structure of the configs whose params are given as columns (see Space.columns)."""
+        ...
+
+
+RULES: Registry[Rule] = Registry("rule")
+
+
+def rule_for(task: Task) -> Rule:
+    """The rule that schedules a task. Every task has one: the fallback rule matches anything."""
+    return next(r for r in sorted(RULES.parts(), key=lambda r: -r.priority) if r.matches(task))
