@@ -1,4 +1,4 @@
-"""The program IR: what tensor expressions become, what schedule steps rewrite, what backends print.
+"""The program IR: what tensor expressions become, steps rewrite and backends print.
 
     program := name, params (buffers), packs, body
     stmt    := for VAR in EXTENT [serial|parallel|unroll|vector]: stmt*
@@ -7,8 +7,8 @@
              | BUFFER[index, ...] = value
              | BUFFER[index, ...] sum=|max=|min=|prod= value
              | prefetch BUFFER[index, ...]
-    index   := integer affine sum  c0 + c1*atom + ...     # atom: VAR, (index // n), (index % n),
-                                                          #       clamp(index, lo, hi), int(BUFFER[...])
+    index   := integer affine sum  c0 + c1*atom + ...
+    atom    := VAR | (index // n) | (index % n) | clamp(index, lo, hi) | int(BUFFER[index, ...])
     value   := constant | BUFFER[index, ...] | FN(value, ...) | value(index)
              | select(BOUND and ..., value, value) | table[index, ...]
 
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Union
 
 from autotune.errors import VerifyError
 from autotune.types import Layout, dense_strides
@@ -57,19 +56,19 @@ class Clamp:
 
 @dataclass(frozen=True, slots=True)
 class LoadIndex:
-    """An integer read from a buffer (gather), limited to 0 .. extent-1; negatives count from the end."""
+    """An integer read from a buffer (gather): negatives count from the end, then 0 .. extent-1."""
 
     buffer: str
     indices: tuple[Index, ...]
     extent: int
 
 
-Atom = Union[str, FloorDiv, Mod, Clamp, LoadIndex]
+Atom = str | FloorDiv | Mod | Clamp | LoadIndex
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Affine sum: const + sum of coefficient * atom. Build with `index`, `+`, `*`, not directly."""
+    """Affine sum: const + sum of coefficient * atom. Build with `index`, `+` and `*`."""
 
     terms: tuple[tuple[Atom, int], ...] = ()
     const: int = 0
@@ -129,7 +128,7 @@ class Index:
         return out
 
 
-IndexLike = Union[Index, int, str]
+IndexLike = Index | int | str
 
 
 def index(value: IndexLike) -> Index:
@@ -183,7 +182,7 @@ class Bound:
 
 # ----------------------------------------------------------------------------------------- values
 
-# Element functions: name -> number of arguments. Comparisons give bool; `where` takes a bool first.
+# Element functions: name -> number of arguments. Comparisons give bool; `where` takes one first.
 FUNCTIONS: dict[str, int] = {
     "add": 2, "sub": 2, "mul": 2, "div": 2, "max": 2, "min": 2, "pow": 2, "mod": 2,
     "neg": 1, "abs": 1, "sqrt": 1, "rsqrt": 1, "exp": 1, "log": 1, "erf": 1, "tanh": 1,
@@ -252,7 +251,7 @@ class Table:
     column: Index
 
 
-Value = Union[Const, Load, Apply, IndexValue, Select, Table]
+Value = Const | Load | Apply | IndexValue | Select | Table
 
 
 def fn(name: str, *args: Value) -> Apply:
@@ -318,7 +317,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """buffer[indices] = value; with `combine`, buffer[indices] = combine(buffer[indices], value)."""
+    """buffer[indices] = value, or with `combine` = combine(buffer[indices], value)."""
 
     buffer: str
     indices: tuple[Index, ...]
@@ -334,15 +333,16 @@ class Prefetch:
     indices: tuple[Index, ...]
 
 
-Stmt = Union[For, Alloc, If, Store, Prefetch]
+Stmt = For | Alloc | If | Store | Prefetch
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
     """How a constant param is laid out before the call: split dimensions, then permute.
 
-    `splits`: (dimension, factor) of original dimensions; each becomes (ceil(extent/factor), factor),
-    zero padded. `order`: permutation of the dimensions after splitting.
+    `splits`: (dimension, factor), one after the other, each counting the dimensions as they are
+    then: the dimension becomes two, (ceil(extent/factor), factor), zero padded. `order`:
+    permutation of the dimensions after all splits.
     """
 
     buffer: str

@@ -1,0 +1,85 @@
+"""Interval analysis of indices and simplification by it. In: an index and the loops' extents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.program.ir import Atom, Bound, Clamp, FloorDiv, Index, LoadIndex, Mod, clamp
+
+Ranges = Mapping[str, int]
+"""Loop variable -> extent; its values are 0 .. extent-1."""
+
+
+def interval(value: Index, ranges: Ranges) -> tuple[int, int]:
+    """Smallest and largest value, both included. Raises KeyError for an unknown variable."""
+    lo = hi = value.const
+    for atom, c in value.terms:
+        a, b = _atom_interval(atom, ranges)
+        lo += c * (a if c > 0 else b)
+        hi += c * (b if c > 0 else a)
+    return lo, hi
+
+
+def _atom_interval(atom: Atom, ranges: Ranges) -> tuple[int, int]:
+    if isinstance(atom, str):
+        return 0, ranges[atom] - 1
+    if isinstance(atom, LoadIndex):
+        return 0, atom.extent - 1
+    lo, hi = interval(atom.index, ranges)
+    if isinstance(atom, FloorDiv):
+        return lo // atom.divisor, hi // atom.divisor
+    if isinstance(atom, Mod):
+        if lo // atom.divisor == hi // atom.divisor:
+            return lo % atom.divisor, hi % atom.divisor
+        return 0, atom.divisor - 1
+    return min(max(lo, atom.lo), atom.hi), min(max(hi, atom.lo), atom.hi)
+
+
+def simplify(value: Index, ranges: Ranges) -> Index:
+    """The same value with divisions, remainders and clamps resolved where the ranges allow it."""
+    out = Index((), value.const)
+    for atom, c in value.terms:
+        out = out + _simplify_atom(atom, ranges) * c
+    return out
+
+
+def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
+    if isinstance(atom, str):
+        return Index(((atom, 1),))
+    if isinstance(atom, LoadIndex):
+        inner = tuple(simplify(i, ranges) for i in atom.indices)
+        return Index(((LoadIndex(atom.buffer, inner, atom.extent), 1),))
+    inside = simplify(atom.index, ranges)
+    if isinstance(atom, Clamp):
+        lo, hi = interval(inside, ranges)
+        return inside if atom.lo <= lo and hi <= atom.hi else clamp(inside, atom.lo, atom.hi)
+    multiple, rest = _split_multiple(inside, atom.divisor)
+    lo, hi = interval(rest, ranges)
+    if lo >= 0 and hi < atom.divisor:
+        return multiple if isinstance(atom, FloorDiv) else rest
+    return inside // atom.divisor if isinstance(atom, FloorDiv) else rest % atom.divisor
+
+
+def _split_multiple(value: Index, divisor: int) -> tuple[Index, Index]:
+    """value = divisor * first + second, the second made of what is not divisible."""
+    multiple = Index((), value.const // divisor)
+    rest = Index((), value.const % divisor)
+    for atom, c in value.terms:
+        term = Index(((atom, 1),))
+        if c % divisor == 0:
+            multiple = multiple + term * (c // divisor)
+        else:
+            rest = rest + term * c
+    return multiple, rest
+
+
+def always(bound: Bound, ranges: Ranges) -> bool:
+    """Whether the bound holds for every value of the loops."""
+    lo, hi = interval(bound.index, ranges)
+    return bound.lo <= lo and hi < bound.hi
+
+
+def never(bound: Bound, ranges: Ranges) -> bool:
+    """Whether the bound holds for no value of the loops."""
+    lo, hi = interval(bound.index, ranges)
+    return hi < bound.lo or lo >= bound.hi

@@ -1,0 +1,260 @@
+"""Rewriting program trees: what steps are made of. In: statements. Out: new statements."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+
+from autotune.errors import ScheduleError
+from autotune.program.analysis import Ranges, always, never, simplify
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    Bound,
+    Const,
+    For,
+    If,
+    Index,
+    IndexValue,
+    Load,
+    Prefetch,
+    Program,
+    Select,
+    Stmt,
+    Store,
+    Table,
+    Value,
+    index,
+    walk,
+)
+
+Body = tuple[Stmt, ...]
+
+
+def with_body(stmt: Stmt, body: Body) -> Stmt:
+    """The same loop, alloc or guard around another body."""
+    if isinstance(stmt, For):
+        return For(stmt.var, stmt.extent, stmt.kind, body)
+    if isinstance(stmt, Alloc):
+        return Alloc(stmt.buffer, body)
+    if isinstance(stmt, If):
+        return If(stmt.bounds, body)
+    return stmt
+
+
+def map_value(value: Value, f: Callable[[Value], Value | None]) -> Value:
+    """Rebuild a value top-down; where `f` gives a value, that replaces the sub-value."""
+    new = f(value)
+    if new is not None:
+        return new
+    if isinstance(value, Apply):
+        return Apply(value.fn, tuple(map_value(a, f) for a in value.args))
+    if isinstance(value, Select):
+        return Select(value.bounds, map_value(value.then, f), map_value(value.other, f))
+    return value
+
+
+def map_indices(value: Value, f: Callable[[Index], Index]) -> Value:
+    """Rebuild a value with every index mapped."""
+    if isinstance(value, Load):
+        return Load(value.buffer, tuple(f(i) for i in value.indices))
+    if isinstance(value, Apply):
+        return Apply(value.fn, tuple(map_indices(a, f) for a in value.args))
+    if isinstance(value, IndexValue):
+        return IndexValue(f(value.index), value.dtype)
+    if isinstance(value, Select):
+        bounds = tuple(Bound(f(b.index), b.lo, b.hi) for b in value.bounds)
+        return Select(bounds, map_indices(value.then, f), map_indices(value.other, f))
+    if isinstance(value, Table):
+        return Table(value.values, f(value.row), f(value.column))
+    return value
+
+
+def map_stmt_indices(body: Body, f: Callable[[Index], Index]) -> Body:
+    """Rebuild statements with every index mapped."""
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, Store):
+            indices = tuple(f(i) for i in stmt.indices)
+            out.append(Store(stmt.buffer, indices, map_indices(stmt.value, f), stmt.combine))
+        elif isinstance(stmt, Prefetch):
+            out.append(Prefetch(stmt.buffer, tuple(f(i) for i in stmt.indices)))
+        elif isinstance(stmt, If):
+            bounds = tuple(Bound(f(b.index), b.lo, b.hi) for b in stmt.bounds)
+            out.append(If(bounds, map_stmt_indices(stmt.body, f)))
+        else:
+            out.append(with_body(stmt, map_stmt_indices(stmt.body, f)))
+    return tuple(out)
+
+
+def map_loads(body: Body, f: Callable[[Load], Value | None]) -> Body:
+    """Rebuild statements with every load mapped where `f` gives a value."""
+
+    def one(value: Value) -> Value | None:
+        return f(value) if isinstance(value, Load) else None
+
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, Store):
+            out.append(dataclasses.replace(stmt, value=map_value(stmt.value, one)))
+        elif isinstance(stmt, Prefetch):
+            out.append(stmt)
+        else:
+            out.append(with_body(stmt, map_loads(stmt.body, f)))
+    return tuple(out)
+
+
+def substitute(body: Body, env: Mapping[str, Index], ranges: Ranges) -> Body:
+    """Replace loop variables by indices and simplify by the loops' ranges."""
+    inner = {**ranges, **{s.var: s.extent for s in walk(body) if isinstance(s, For)}}
+
+    def one(value: Index) -> Index:
+        return simplify(value.substitute(env), inner) if value.vars() & env.keys() else value
+
+    return map_stmt_indices(body, one)
+
+
+def renamed(body: Body, suffix: str) -> Body:
+    """A copy whose loop variables and local buffers carry a suffix."""
+    loops = {s.var: index(s.var + suffix) for s in walk(body) if isinstance(s, For)}
+    names = {s.buffer.name for s in walk(body) if isinstance(s, Alloc)}
+
+    def load(value: Load) -> Value | None:
+        return Load(value.buffer + suffix, value.indices) if value.buffer in names else None
+
+    def declare(stmts: Body) -> Body:
+        out: list[Stmt] = []
+        for stmt in stmts:
+            if isinstance(stmt, For):
+                out.append(For(stmt.var + suffix, stmt.extent, stmt.kind, declare(stmt.body)))
+            elif isinstance(stmt, Alloc):
+                local = dataclasses.replace(stmt.buffer, name=stmt.buffer.name + suffix)
+                out.append(Alloc(local, declare(stmt.body)))
+            elif isinstance(stmt, If):
+                out.append(If(stmt.bounds, declare(stmt.body)))
+            elif stmt.buffer in names:
+                out.append(dataclasses.replace(stmt, buffer=stmt.buffer + suffix))
+            else:
+                out.append(stmt)
+        return tuple(out)
+
+    return declare(map_loads(map_stmt_indices(body, lambda i: i.substitute(loops)), load))
+
+
+def loop_path(body: Body, var: str) -> tuple[Stmt, ...]:
+    """Statements from the outermost down to the loop `var`, it included. ScheduleError if none."""
+    path = _find(body, lambda s: isinstance(s, For) and s.var == var)
+    if path is None:
+        known = ", ".join(s.var for s in walk(body) if isinstance(s, For))
+        raise ScheduleError(f"no loop {var}; loops: {known}")
+    return path
+
+
+def _find(body: Body, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...] | None:
+    for stmt in body:
+        if wanted(stmt):
+            return (stmt,)
+        if isinstance(stmt, For | Alloc | If):
+            below = _find(stmt.body, wanted)
+            if below is not None:
+                return (stmt, *below)
+    return None
+
+
+def find_loop(program: Program, var: str) -> For:
+    """The loop of that name. ScheduleError if there is none."""
+    loop = loop_path(program.body, var)[-1]
+    assert isinstance(loop, For)
+    return loop
+
+
+def ranges_at(program: Program, var: str) -> dict[str, int]:
+    """Extents of the loops around the loop `var`, it included."""
+    path = loop_path(program.body, var)
+    return {s.var: s.extent for s in path if isinstance(s, For)}
+
+
+def replace(program: Program, old: Stmt, new: Body) -> Program:
+    """The program with one statement (by identity) replaced by others."""
+    return dataclasses.replace(program, body=_replace(program.body, old, new))
+
+
+def _replace(body: Body, old: Stmt, new: Body) -> Body:
+    out: list[Stmt] = []
+    for stmt in body:
+        if stmt is old:
+            out += new
+        elif isinstance(stmt, For | Alloc | If):
+            inner = _replace(stmt.body, old, new)
+            unchanged = len(inner) == len(stmt.body) and all(
+                a is b for a, b in zip(inner, stmt.body, strict=True)
+            )
+            if unchanged:
+                out.append(stmt)
+            elif inner:
+                out.append(with_body(stmt, inner))
+        else:
+            out.append(stmt)
+    return tuple(out)
+
+
+def drop_alloc(program: Program, name: str) -> Program:
+    """The program without the alloc of a buffer that nothing uses any more."""
+    found = _find(program.body, lambda s: isinstance(s, Alloc) and s.buffer.name == name)
+    if found is None:
+        raise ScheduleError(f"no local buffer {name}")
+    alloc = found[-1]
+    assert isinstance(alloc, Alloc)
+    return replace(program, alloc, alloc.body)
+
+
+def loads_of(body: Body) -> Iterator[Load]:
+    """Every load in the values of statements."""
+    for stmt in walk(body):
+        if isinstance(stmt, Store):
+            yield from value_loads(stmt.value)
+
+
+def value_loads(value: Value) -> Iterator[Load]:
+    """Every load in a value."""
+    if isinstance(value, Load):
+        yield value
+    elif isinstance(value, Apply):
+        for arg in value.args:
+            yield from value_loads(arg)
+    elif isinstance(value, Select):
+        yield from value_loads(value.then)
+        yield from value_loads(value.other)
+
+
+def stores_of(body: Body, buffer: str | None = None) -> list[Store]:
+    """Every store (to one buffer)."""
+    return [s for s in walk(body) if isinstance(s, Store) and buffer in (None, s.buffer)]
+
+
+def prune(body: Body, ranges: Ranges) -> Body:
+    """Drop guards that always hold and statements that can never run."""
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, If):
+            inner = prune(stmt.body, ranges)
+            left = tuple(b for b in stmt.bounds if not always(b, ranges))
+            if any(never(b, ranges) for b in left) or not inner:
+                continue
+            out += [If(left, inner)] if left else inner
+        elif isinstance(stmt, For):
+            inner = prune(stmt.body, {**ranges, stmt.var: stmt.extent})
+            if inner:
+                out.append(with_body(stmt, inner))
+        elif isinstance(stmt, Alloc):
+            inner = prune(stmt.body, ranges)
+            if inner:
+                out.append(with_body(stmt, inner))
+        else:
+            out.append(stmt)
+    return tuple(out)
+
+
+def zero(dtype: str) -> Const:
+    """The zero of a dtype."""
+    return Const(0.0 if dtype.startswith("float") else 0, dtype)
