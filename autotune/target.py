@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
 from typing import Any
+
+from autotune.errors import TargetError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +59,142 @@ class Target:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Target:
         return Target(**data)
+
+
+# ------------------------------------------------------------------------------ where they come from
+
+_SIZES = (
+    "vector_bytes",
+    "vector_registers",
+    "cores",
+    "l1_bytes",
+    "l2_bytes",
+    "l3_bytes",
+    "threads",
+)
+_REQUIRED = frozenset(f.name for f in dataclasses.fields(Target)) - {"threads"}
+
+
+def parse_target(text: str, source: str = "target file") -> Target:
+    """A Target from TOML text: one key per field. Raises TargetError naming `source`."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TargetError(f"{source}: not TOML: {error}; one `key = value` a line") from None
+    unknown = sorted(data.keys() - _REQUIRED - {"threads"})
+    if unknown:
+        known = ", ".join(f.name for f in dataclasses.fields(Target))
+        raise TargetError(f"{source}: unknown key {', '.join(unknown)}; known: {known}")
+    missing = sorted(_REQUIRED - data.keys())
+    if missing:
+        raise TargetError(f"{source}: missing key {', '.join(missing)}")
+    for name, value in data.items():
+        wanted = int if name in _SIZES else str
+        if type(value) is not wanted:
+            kind = "an integer" if wanted is int else "a string"
+            raise TargetError(f"{source}: {name} must be {kind}, got {value!r}")
+        if isinstance(value, int) and value < (0 if name == "l3_bytes" else 1):
+            raise TargetError(f"{source}: {name} must be positive, got {value}")
+    if data["kind"] != "cpu":
+        raise TargetError(f"{source}: kind must be 'cpu', got {data['kind']!r}")
+    return Target(**data)
+
+
+def print_target(target: Target) -> str:
+    """The TOML text that `parse_target` reads back to an equal Target."""
+    return "".join(f"{k} = {json.dumps(v)}\n" for k, v in target.to_json().items())
+
+
+def target_names() -> tuple[str, ...]:
+    """Names that `load_target` knows without a file: this host first, then the shipped ones."""
+    shipped = (f.name for f in resources.files("autotune.configs.targets").iterdir())
+    return ("cpu", *sorted(n.removesuffix(".toml") for n in shipped if n.endswith(".toml")))
+
+
+def load_target(name_or_path: str, threads: int = 1) -> Target:
+    """'cpu' is this host; other names are shipped descriptions; anything with a path separator or
+    ending in .toml is a file. `threads` is how many a kernel runs on. Raises TargetError
+    listing what exists."""
+    if threads < 1:
+        raise TargetError(f"threads must be at least 1, got {threads}")
+    if name_or_path == "cpu":
+        return host_target(threads)
+    if name_or_path.endswith(".toml") or os.sep in name_or_path:
+        try:
+            text = Path(name_or_path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not a text file"
+            raise TargetError(f"cannot read target file {name_or_path}: {reason}") from None
+        return parse_target(text, name_or_path).with_threads(threads)
+    if name_or_path not in target_names():
+        known = ", ".join(target_names())
+        raise TargetError(
+            f"unknown target {name_or_path!r}; expected one of {known}, or a path of a .toml file"
+        )
+    file = resources.files("autotune.configs.targets") / f"{name_or_path}.toml"
+    return parse_target(file.read_text(encoding="utf-8"), file.name).with_threads(threads)
+
+
+# ------------------------------------------------------------------------------------- this machine
+
+_CACHE_ROOT = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def host_target(threads: int = 1) -> Target:
+    """This machine, as LLVM and the operating system describe it."""
+    import llvmlite.binding as llvm  # a target file needs no LLVM
+
+    triple = llvm.get_process_triple()
+    flags = dict(llvm.get_host_cpu_features())
+    vector_bytes, registers = _vectors(triple, flags)
+    caches = read_caches(_CACHE_ROOT)
+    return Target(
+        name="cpu",
+        kind="cpu",
+        triple=triple,
+        cpu=llvm.get_host_cpu_name(),
+        features=host_features(flags),
+        vector_bytes=vector_bytes,
+        vector_registers=registers,
+        cores=len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
+        l1_bytes=caches.get(1, 32 << 10),
+        l2_bytes=caches.get(2, 512 << 10),
+        l3_bytes=caches.get(3, 0 if caches else 8 << 20),
+        threads=threads,
+    )
+
+
+def host_features(flags: Mapping[str, bool]) -> str:
+    """LLVM's feature string of what the host has; 512-bit registers are used where they exist."""
+    features = [f"+{name}" for name in sorted(flags) if flags[name]]
+    if flags.get("avx512f"):
+        features.append("-prefer-256-bit")
+    return ",".join(features)
+
+
+def _vectors(triple: str, flags: Mapping[str, bool]) -> tuple[int, int]:
+    """(bytes of a vector register, number of them)."""
+    if flags.get("avx512f"):
+        return 64, 32
+    if flags.get("avx"):
+        return 32, 16
+    return 16, 16 if triple.startswith(("x86_64", "i386", "i686")) else 32
+
+
+def read_caches(root: Path) -> dict[int, int]:
+    """Cache level -> bytes (data and unified caches of a core) from a sysfs `cache` directory."""
+    sizes: dict[int, int] = {}
+    for entry in sorted(root.glob("index*")):
+        try:
+            kind = (entry / "type").read_text().strip()
+            level = int((entry / "level").read_text())
+            size = (entry / "size").read_text().strip()
+            number = int(size.rstrip("KMG")) * _UNITS.get(size[-1:], 1)
+        except (OSError, ValueError):
+            continue
+        if kind != "Instruction":
+            sizes[level] = number
+    return sizes
