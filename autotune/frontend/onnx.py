@@ -1,0 +1,172 @@
+"""Import an ONNX model. In: a file or its bytes, and shapes for symbolic inputs. Out: a `Graph`.
+
+The importers of single operators are in the `onnx_<family>.py` files beside this one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+import onnx.inliner
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.onnx_context import (
+    IMPORTERS,
+    NodeContext,
+    dtype_name,
+    tensor_array,
+    tensor_type,
+)
+from autotune.frontend.onnx_inputs import resolve_shapes
+from autotune.graph.build import GraphBuilder
+from autotune.graph.ir import Graph
+
+OPSETS = range(7, 24)
+Shapes = Mapping[str, tuple[int, ...]]
+
+for _info in pkgutil.iter_modules([str(Path(__file__).parent)]):
+    if _info.name.startswith("onnx_"):
+        importlib.import_module(f"autotune.frontend.{_info.name}")
+
+
+def import_onnx(source: str | Path | bytes, shapes: Shapes | None = None) -> Graph:
+    """The model as a graph with static shapes and NHWC image operators.
+
+    `shapes` fixes the symbolic dimensions of inputs, by input name. Raises ModelError where the
+    file is missing, damaged or not static, UnsupportedOpError where an operator is not known."""
+    return import_model(_read(source), shapes or {})
+
+
+def import_model(model: onnx.ModelProto, shapes: Shapes) -> Graph:
+    """As `import_onnx`, from a model in memory."""
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    return _ModelImport(model, shapes).run()
+
+
+def _read(source: str | Path | bytes) -> onnx.ModelProto:
+    what = "the model given as bytes" if isinstance(source, bytes) else f"model {str(source)!r}"
+    try:
+        if isinstance(source, bytes):
+            model = onnx.load_model_from_string(source)
+        else:
+            model = onnx.load(str(source))
+    except FileNotFoundError as error:
+        missing = error.filename or error
+        raise ModelError(f"{what}: there is no file {str(missing)!r}; check the path") from error
+    except OSError as error:
+        raise ModelError(f"{what} cannot be read ({error}); check its rights") from error
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"{what}: its external data cannot be read: {error}") from error
+    except (DecodeError, ValueError) as error:
+        raise ModelError(
+            f"{what} is not an ONNX file, or it is truncated ({error}); write it again"
+        ) from error
+    if not model.graph.output or not model.opset_import:
+        raise ModelError(
+            f"{what} is not an ONNX file, or it is truncated: it has no graph with outputs and "
+            "no opset; write it again"
+        )
+    return model
+
+
+class _ModelImport:
+    """The import of one model: walks its nodes in order, keeping ONNX value -> graph value."""
+
+    def __init__(self, model: onnx.ModelProto, shapes: Shapes) -> None:
+        self.graph = model.graph
+        self.opset = _opset(model)
+        self.shapes = shapes
+        self.builder = GraphBuilder(model.graph.name or "model")
+        self.inputs: set[str] = set()
+        self.values: dict[str, str] = {}
+        self.absent: dict[str, str] = {}
+        """ONNX values that an importer does not make -> why."""
+
+    def run(self) -> Graph:
+        self._add_inputs()
+        self._add_initializers()
+        for node in self.graph.node:
+            self._add_node(node)
+        outputs = []
+        for info in self.graph.output:
+            self._check_known(info.name, f"output {info.name!r} of the model")
+            outputs.append((info.name, self._own(self.values[info.name])))
+        return self.builder.finish(outputs)
+
+    def _add_inputs(self) -> None:
+        # Files of IR version 3 list initializers among the inputs.
+        initialized = {t.name for t in self.graph.initializer}
+        infos = [i for i in self.graph.input if i.name not in initialized]
+        for info, shape in zip(infos, resolve_shapes(infos, self.shapes), strict=True):
+            dtype = dtype_name(info.type.tensor_type.elem_type, f"input {info.name!r}")
+            self.values[info.name] = self.builder.input(info.name, tensor_type(dtype, shape))
+            self.inputs.add(info.name)
+
+    def _add_initializers(self) -> None:
+        if self.graph.sparse_initializer:
+            name = self.graph.sparse_initializer[0].values.name
+            raise UnsupportedOpError(f"initializer {name!r} is sparse; export it dense")
+        for tensor in self.graph.initializer:
+            array = tensor_array(tensor, f"initializer {tensor.name!r}")
+            self.values[tensor.name] = self.builder.constant(array, tensor.name)
+
+    def _add_node(self, node: onnx.NodeProto) -> None:
+        name = node.name or next((o for o in node.output if o), "")
+        where = f"operator {node.op_type} (node {name!r}, opset {self.opset})"
+        for value in node.input:
+            if value:
+                self._check_known(value, where)
+        if node.domain not in ("", "ai.onnx") or node.op_type not in IMPORTERS:
+            domain = f" of domain {node.domain!r}" if node.domain else ""
+            raise UnsupportedOpError(
+                f"{where}{domain} is not supported; replace it before the export, or add an "
+                "importer in autotune/frontend"
+            )
+        self.builder.label = name
+        context = NodeContext(node, self.opset, self.builder, self.values)
+        try:
+            made = IMPORTERS.get(node.op_type)(context)
+            context.check_attributes()
+        except ModelError as error:
+            raise type(error)(f"{where}: {error}") from error
+        except (ValueError, IndexError) as error:
+            raise ModelError(f"{where}: its operands do not fit together: {error}") from error
+        made = (made,) if isinstance(made, str) else made
+        for position, output in enumerate(node.output):
+            if position < len(made):
+                self.values[output] = made[position]
+            else:
+                self.absent[output] = f"output {position} of {where} is not supported"
+
+    def _check_known(self, value: str, where: str) -> None:
+        if value in self.absent:
+            raise UnsupportedOpError(
+                f"{where} uses {value!r}: {self.absent[value]}; export the model for inference"
+            )
+        if value not in self.values:
+            raise ModelError(
+                f"{where} uses {value!r}, which nothing before it defines; the model is malformed"
+            )
+
+    def _own(self, value: str) -> str:
+        """An output must be made by a node: inputs and constants are copied."""
+        given = value in self.builder.constants or value in self.inputs
+        return self.builder.op("copy", value) if given else value
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    if not versions:
+        return OPSETS[-1]
+    if versions[0] not in OPSETS:
+        raise ModelError(
+            f"the model uses opset {versions[0]}; supported are {OPSETS[0]} to {OPSETS[-1]}: "
+            "convert it with onnx.version_converter or export it again"
+        )
+    return int(versions[0])

@@ -1,0 +1,244 @@
+"""What an ONNX operator's importer works with, and the registry of importers.
+
+An importer is one function: it reads the node's inputs and attributes through a `NodeContext`,
+adds ops to the graph, and returns the value (or values) it made:
+
+    @importer("LeakyRelu")
+    def leaky_relu(n: NodeContext) -> str:
+        return n.op("leaky_relu", n.input(0), alpha=n.number("alpha", 0.01))
+
+Importers raise ModelError or UnsupportedOpError with a plain message; the caller adds the
+operator, the node's name and the opset. An attribute that no importer asked for is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.graph.build import GraphBuilder
+from autotune.ops import OPS
+from autotune.registry import Registry
+from autotune.types import DTYPES, Array, Attr, TensorType
+
+FOLD_ELEMENTS = 1 << 16
+"""Constants are folded freely up to this size; above it, only where the result does not grow."""
+
+Importer = Callable[["NodeContext"], "str | tuple[str, ...]"]
+IMPORTERS: Registry[Importer] = Registry("ONNX operator")
+
+
+def importer(*operators: str) -> Callable[[Importer], Importer]:
+    """Register a function as the importer of some ONNX operators."""
+
+    def register(function: Importer) -> Importer:
+        for operator in operators:
+            IMPORTERS.add(operator, function)
+        return function
+
+    return register
+
+
+class NodeContext:
+    """One ONNX node during import: its operands, its attributes, and the graph being built."""
+
+    def __init__(
+        self, node: onnx.NodeProto, opset: int, builder: GraphBuilder, values: Mapping[str, str]
+    ) -> None:
+        self.operator = node.op_type
+        self.opset = opset
+        self.inputs = tuple(node.input)
+        self.outputs = tuple(node.output)
+        self.builder = builder
+        self._values = values
+        self._attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        self._unread = set(self._attrs)
+
+    # ------------------------------------------------------------------------------- operands
+
+    def input(self, position: int) -> str:
+        """The graph value of a required input."""
+        value = self.optional(position)
+        if value is None:
+            raise ModelError(f"input {position} is missing; the model is malformed")
+        return value
+
+    def optional(self, position: int) -> str | None:
+        """The graph value of an optional input, None where the node leaves it out."""
+        if position >= len(self.inputs) or not self.inputs[position]:
+            return None
+        return self._values[self.inputs[position]]
+
+    def rest(self, start: int = 0) -> list[str]:
+        """The graph values of all inputs from `start` on (variadic operators)."""
+        return [self.input(i) for i in range(start, len(self.inputs))]
+
+    def known(self, value: str) -> Array | None:
+        """The array of a value that is constant, else None."""
+        return self.builder.constants.get(value)
+
+    def parameter(self, position: int) -> Array | None:
+        """The array of an optional input that must be constant; None where it is left out."""
+        value = self.optional(position)
+        if value is None:
+            return None
+        array = self.known(value)
+        if array is None:
+            raise UnsupportedOpError(
+                f"input {position} ({self.inputs[position]!r}) must be a constant, but it is "
+                "computed from the model's inputs; simplify the model or export it with fixed "
+                "shapes"
+            )
+        return array
+
+    def int_parameter(self, position: int) -> tuple[int, ...] | None:
+        """A constant integer input as a flat tuple."""
+        array = self.parameter(position)
+        return None if array is None else tuple(int(v) for v in array.ravel())
+
+    def required_ints(self, position: int) -> tuple[int, ...]:
+        """A constant integer input that must be there."""
+        self.input(position)
+        return self.int_parameter(position) or ()
+
+    # ----------------------------------------------------------------------------- attributes
+
+    def has(self, name: str) -> bool:
+        return name in self._attrs
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        self._unread.discard(name)
+        return self._attrs.get(name, default)
+
+    def integer(self, name: str, default: int) -> int:
+        return int(self.attribute(name, default))
+
+    def number(self, name: str, default: float) -> float:
+        return float(self.attribute(name, default))
+
+    def text(self, name: str, default: str) -> str:
+        value = self.attribute(name, default)
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        value = self.attribute(name)
+        return None if value is None else tuple(int(v) for v in value)
+
+    def ignore(self, *names: str) -> None:
+        """These attributes do not change the result at inference."""
+        self._unread.difference_update(names)
+
+    def check_attributes(self) -> None:
+        """Raise where the node has an attribute that the importer does not know."""
+        if self._unread:
+            raise UnsupportedOpError(
+                f"attribute {', '.join(sorted(self._unread))} is not supported; "
+                "remove it or export the model without it"
+            )
+
+    # ---------------------------------------------------------------------------------- graph
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        return self.builder.shape(value)
+
+    def rank(self, value: str) -> int:
+        return len(self.builder.shape(value))
+
+    def dtype(self, value: str) -> str:
+        return self.builder.dtype(value)
+
+    def constant(self, data: Any, dtype: str | None = None) -> str:
+        return self.builder.constant(np.asarray(data, dtype=dtype))
+
+    def op(self, op: str, *values: str, **attrs: Attr) -> str:
+        """Apply an internal op: folded where every operand is constant, its size-1 constants as
+        `scalar` nodes where it is elementwise."""
+        operands = list(values)
+        if operands and all(v in self.builder.constants for v in operands):
+            folded = self._fold(op, operands, attrs)
+            if folded is not None:
+                return folded
+        if OPS.get(op).kind != "elementwise" or not operands:
+            return self.builder.op(op, *operands, **attrs)
+        return self._elementwise(op, operands, attrs)
+
+    def reshape(self, value: str, shape: Sequence[int]) -> str:
+        return (
+            value
+            if self.shape(value) == tuple(shape)
+            else self.op("reshape", value, shape=tuple(shape))
+        )
+
+    def transpose(self, value: str, perm: Sequence[int]) -> str:
+        if tuple(perm) == tuple(range(len(perm))):
+            return value
+        return self.op("transpose", value, perm=tuple(perm))
+
+    def cast(self, value: str, dtype: str) -> str:
+        return value if self.dtype(value) == dtype else self.op(f"to_{dtype}", value)
+
+    def _fold(self, op: str, values: Sequence[str], attrs: Mapping[str, Attr]) -> str | None:
+        types = [self.builder.types[v] for v in values]
+        result = OPS.get(op).infer(types, attrs)
+        if result.size > max(FOLD_ELEMENTS, *(t.size for t in types)):
+            return None
+        arrays = [self.builder.constants[v] for v in values]
+        array = np.asarray(OPS.get(op).reference(arrays, attrs))
+        return self.builder.constant(array.astype(result.dtype, copy=False))
+
+    def _elementwise(self, op: str, values: list[str], attrs: Mapping[str, Attr]) -> str:
+        types = [self.builder.types[v] for v in values]
+        shape = OPS.get(op).infer(types, attrs).shape
+        for i, value in enumerate(values):
+            array = self.known(value)
+            if array is not None and array.size == 1:
+                values[i] = self.scalar(array.item(), array.dtype.name)
+        # A scalar has rank 0, the constant it stands for may have had the largest rank.
+        return self.reshape(self.builder.op(op, *values, **attrs), shape)
+
+    def scalar(self, value: bool | int | float, dtype: str) -> str:
+        """A size-1 constant that the compiler sees."""
+        return self.builder.op("scalar", value=value, dtype=dtype)
+
+    def like(self, value: bool | int | float, other: str) -> str:
+        """A number as a constant of another value's element type."""
+        return self.constant(value, self.dtype(other))
+
+
+def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
+    """The array of an ONNX tensor. Raises ModelError where it is damaged or of a foreign type."""
+    dtype_name(tensor.data_type, what)
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError) as error:
+        raise ModelError(
+            f"{what}: the tensor's data do not fit its shape {tuple(tensor.dims)} ({error}); "
+            "the file is damaged, write it again"
+        ) from error
+
+
+def dtype_name(element_type: int, what: str) -> str:
+    """Our name of an ONNX element type."""
+    known = {int(getattr(onnx.TensorProto, _ONNX_NAMES[d])): d for d in DTYPES}
+    if element_type not in known:
+        names = {v: k for k, v in onnx.TensorProto.DataType.items()}
+        raise UnsupportedOpError(
+            f"{what}: element type {names.get(element_type, element_type)} is not supported; "
+            f"supported are {', '.join(DTYPES)}: convert the model to float32"
+        )
+    return known[element_type]
+
+
+_ONNX_NAMES = {
+    "float32": "FLOAT", "float64": "DOUBLE", "int64": "INT64", "int32": "INT32",
+    "int8": "INT8", "uint8": "UINT8", "bool": "BOOL",
+}  # fmt: skip
+
+
+def tensor_type(dtype: str, shape: Sequence[int]) -> TensorType:
+    return TensorType(dtype=dtype, shape=tuple(int(e) for e in shape))

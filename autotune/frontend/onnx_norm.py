@@ -1,0 +1,160 @@
+"""ONNX importers: normalisations and softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.onnx_context import NodeContext, importer
+from autotune.frontend.onnx_image import from_nhwc, to_nhwc
+
+
+def positive_axis(axis: int, rank: int) -> int:
+    """An axis counted from the front. Raises ModelError where there is no such axis."""
+    if not -rank <= axis < rank:
+        raise ModelError(f"axis {axis} is outside a tensor of rank {rank}")
+    return axis % rank
+
+
+@importer("BatchNormalization")
+def batch_normalization(n: NodeContext) -> str:
+    """x * a + b with a and b per channel, constants where the parameters are."""
+    n.ignore("momentum", "is_test")
+    if n.integer("training_mode", 0) or not n.integer("spatial", 1):
+        raise UnsupportedOpError(
+            "only inference over channels (training_mode=0, spatial=1) is supported; "
+            "export the model for inference"
+        )
+    x, scale, bias, mean, variance = (n.input(i) for i in range(5))
+    std = n.op("sqrt", n.op("add", variance, n.like(n.number("epsilon", 1e-5), variance)))
+    a = n.op("div", scale, std)
+    b = n.op("sub", bias, n.op("mul", mean, a))
+    return _affine(n, x, a, b)
+
+
+def _affine(n: NodeContext, x: str, a: str, b: str) -> str:
+    """x * a + b, a and b along dimension 1 of x."""
+    shape = (1, n.shape(x)[1], *[1] * (n.rank(x) - 2))
+    return n.op("add", n.op("mul", x, n.reshape(a, shape)), n.reshape(b, shape))
+
+
+@importer("InstanceNormalization")
+def instance_normalization(n: NodeContext) -> str:
+    x = n.input(0)
+    axes = range(2, n.rank(x))
+    y = _standardized(n, x, axes, n.number("epsilon", 1e-5))
+    return _affine(n, y, n.input(1), n.input(2))
+
+
+@importer("GroupNormalization")
+def group_normalization(n: NodeContext) -> str:
+    """Opset 18 has one scale per group, opset 21 one per channel."""
+    n.ignore("stash_type")
+    x, scale, bias = n.input(0), n.input(1), n.input(2)
+    groups = n.integer("num_groups", 0)
+    batch, channels, *spatial = n.shape(x)
+    if groups < 1 or channels % groups:
+        raise ModelError(f"num_groups {groups} does not divide {channels} channels")
+    grouped = n.reshape(x, (batch, groups, channels // groups * math.prod(spatial)))
+    y = _standardized(n, grouped, (2,), n.number("epsilon", 1e-5))
+    if n.opset < 21:
+        return n.reshape(_affine(n, y, scale, bias), n.shape(x))
+    return _affine(n, n.reshape(y, n.shape(x)), scale, bias)
+
+
+def _standardized(n: NodeContext, x: str, axes: Sequence[int], epsilon: float) -> str:
+    """Mean 0 and variance 1 over some axes."""
+    mean = n.op("reduce_mean", x, axes=tuple(axes), keepdims=True)
+    centred = n.op("sub", x, mean)
+    squares = n.op("mul", centred, centred)
+    variance = n.op("reduce_mean", squares, axes=tuple(axes), keepdims=True)
+    return n.op("div", centred, n.op("sqrt", n.op("add", variance, n.like(epsilon, x))))
+
+
+@importer("LayerNormalization")
+def layer_normalization(n: NodeContext) -> str:
+    n.ignore("stash_type")
+    return _over_last_axes(n, "layer_norm")
+
+
+@importer("RMSNormalization")
+def rms_normalization(n: NodeContext) -> str:
+    n.ignore("stash_type")
+    return _over_last_axes(n, "rms_norm")
+
+
+def _over_last_axes(n: NodeContext, op: str) -> str:
+    """The normalised axes become one last axis."""
+    x = n.input(0)
+    shape = n.shape(x)
+    axis = positive_axis(n.integer("axis", -1), len(shape))
+    row = math.prod(shape[axis:])
+    flat = n.reshape(x, (*shape[:axis], row))
+    scale = _row_parameter(n, n.input(1), shape[axis:])
+    attrs = {"axis": axis, "epsilon": n.number("epsilon", 1e-5)}
+    if op == "rms_norm":
+        return n.reshape(n.op(op, flat, scale, **attrs), shape)
+    bias = n.optional(2)
+    if bias is None:
+        bias = n.constant(np.zeros(row), n.dtype(x))
+    else:
+        bias = _row_parameter(n, bias, shape[axis:])
+    return n.reshape(n.op(op, flat, scale, bias, **attrs), shape)
+
+
+def _row_parameter(n: NodeContext, value: str, shape: tuple[int, ...]) -> str:
+    """A scale or bias over the normalised axes, flat."""
+    if n.rank(value) > len(shape):
+        raise UnsupportedOpError(
+            f"scale and bias of shape {n.shape(value)} must not vary outside the normalised "
+            f"axes {shape}"
+        )
+    if n.shape(value) != shape:
+        value = n.op("expand", value, shape=shape)
+    return n.reshape(value, (math.prod(shape),))
+
+
+@importer("LRN")
+def lrn(n: NodeContext) -> str:
+    x = n.input(0)
+    y = n.op(
+        "lrn", to_nhwc(n, x), size=n.integer("size", 1), alpha=n.number("alpha", 1e-4),
+        beta=n.number("beta", 0.75), bias=n.number("bias", 1.0),
+    )  # fmt: skip
+    return from_nhwc(n, y, n.rank(x))
+
+
+@importer("LpNormalization")
+def lp_normalization(n: NodeContext) -> str:
+    x = n.input(0)
+    axis = positive_axis(n.integer("axis", -1), n.rank(x))
+    p = n.integer("p", 2)
+    if p not in (1, 2):
+        raise UnsupportedOpError(f"p must be 1 or 2, got {p}")
+    sizes = n.op("abs", x) if p == 1 else n.op("mul", x, x)
+    norm = n.op("reduce_sum", sizes, axes=(axis,), keepdims=True)
+    return n.op("div", x, norm if p == 1 else n.op("sqrt", norm))
+
+
+@importer("Softmax")
+def softmax(n: NodeContext) -> str:
+    return _softmax(n, "softmax")
+
+
+@importer("LogSoftmax")
+def log_softmax(n: NodeContext) -> str:
+    return _softmax(n, "log_softmax")
+
+
+def _softmax(n: NodeContext, op: str) -> str:
+    """Before opset 13 the axes from `axis` on are one axis; since then it is `axis` alone."""
+    x = n.input(0)
+    shape = n.shape(x)
+    axis = positive_axis(n.integer("axis", -1 if n.opset >= 13 else 1), max(len(shape), 1))
+    if n.opset >= 13:
+        return n.op(op, x, axis=axis)
+    flat = n.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+    return n.reshape(n.op(op, flat, axis=1), shape)

@@ -1,0 +1,97 @@
+"""ONNX importers: reductions and argmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autotune.errors import UnsupportedOpError
+from autotune.frontend.onnx_context import Importer, NodeContext, importer
+from autotune.frontend.onnx_norm import positive_axis
+
+# Operators whose axes came as an input earlier than for the others (opset 18).
+AXES_INPUT_SINCE = {"ReduceSum": 13}
+
+Step = Callable[[NodeContext, str], str]
+
+
+def _same(_: NodeContext, x: str) -> str:
+    return x
+
+
+def _unary(op: str) -> Step:
+    return lambda n, x: n.op(op, x)
+
+
+def _square(n: NodeContext, x: str) -> str:
+    return n.op("mul", x, x)
+
+
+# ONNX operator -> (before, internal reduction, after)
+REDUCTIONS: dict[str, tuple[Step, str, Step]] = {
+    "ReduceSum": (_same, "reduce_sum", _same),
+    "ReduceMean": (_same, "reduce_mean", _same),
+    "ReduceMax": (_same, "reduce_max", _same),
+    "ReduceMin": (_same, "reduce_min", _same),
+    "ReduceProd": (_same, "reduce_prod", _same),
+    "ReduceL1": (_unary("abs"), "reduce_sum", _same),
+    "ReduceL2": (_square, "reduce_sum", _unary("sqrt")),
+    "ReduceSumSquare": (_square, "reduce_sum", _same),
+    "ReduceLogSum": (_same, "reduce_sum", _unary("log")),
+}
+
+
+def _reduction(before: Step, op: str, after: Step) -> Importer:
+    def run(n: NodeContext) -> str:
+        x = n.input(0)
+        keepdims = bool(n.integer("keepdims", 1))
+        axes = _axes(n, n.rank(x))
+        x = before(n, x)
+        return after(n, n.op(op, x, axes=axes, keepdims=keepdims) if axes else x)
+
+    return run
+
+
+def _axes(n: NodeContext, rank: int) -> tuple[int, ...]:
+    """The axes, sorted; all of them where none are given, none where noop_with_empty_axes."""
+    since = AXES_INPUT_SINCE.get(n.operator, 18)
+    given = n.int_parameter(1) if n.opset >= since else n.integers("axes")
+    noop = n.integer("noop_with_empty_axes", 0)
+    if not given:
+        return () if noop else tuple(range(rank))
+    return tuple(sorted({positive_axis(a, rank) for a in given}))
+
+
+for _operator, _steps in REDUCTIONS.items():
+    importer(_operator)(_reduction(*_steps))
+
+
+@importer("ReduceLogSumExp")
+def reduce_log_sum_exp(n: NodeContext) -> str:
+    """max + log(sum(exp(x - max))): does not overflow."""
+    x = n.input(0)
+    keepdims = bool(n.integer("keepdims", 1))
+    axes = _axes(n, n.rank(x))
+    if not axes:
+        return x
+    top = n.op("reduce_max", x, axes=axes, keepdims=True)
+    total = n.op("reduce_sum", n.op("exp", n.op("sub", x, top)), axes=axes, keepdims=True)
+    y = n.op("add", top, n.op("log", total))
+    kept = [e for i, e in enumerate(n.shape(y)) if keepdims or i not in axes]
+    return n.reshape(y, kept)
+
+
+@importer("ArgMax")
+def arg_max(n: NodeContext) -> str:
+    return _arg_max(n, n.input(0))
+
+
+@importer("ArgMin")
+def arg_min(n: NodeContext) -> str:
+    return _arg_max(n, n.op("neg", n.input(0)))
+
+
+def _arg_max(n: NodeContext, x: str) -> str:
+    if n.integer("select_last_index", 0):
+        raise UnsupportedOpError("select_last_index=1 is not supported; the first index is given")
+    axis = positive_axis(n.integer("axis", 0), n.rank(x))
+    return n.op("argmax", x, axis=axis, keepdims=bool(n.integer("keepdims", 1)))

@@ -1,0 +1,219 @@
+"""ONNX importers: Resize and Upsample.
+
+Images scaled by exact factors become one `resize` op. The rest is one constant step per resized
+axis: a gather of the nearest elements, or a product with the matrix of interpolation weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.onnx_context import NodeContext, importer
+from autotune.frontend.onnx_image import from_nhwc, to_nhwc
+from autotune.frontend.onnx_norm import positive_axis
+from autotune.types import Array
+
+COORDINATES = (
+    "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric",
+)  # fmt: skip
+RESIZE_OP_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+NEAREST: dict[str, Callable[[Array], Array]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """How elements between two samples are found."""
+
+    mode: str
+    coordinate: str
+    nearest: str = "floor"
+    cubic_a: float = -0.75
+    exclude_outside: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """One axis: extents before and after, and the factor, which need not be their ratio."""
+
+    before: int
+    after: int
+    factor: float
+
+    @property
+    def exact(self) -> bool:
+        return self.before * self.factor == self.after or self.factor == self.after / self.before
+
+
+@importer("Upsample")
+def upsample(n: NodeContext) -> str:
+    x, mode = n.input(0), n.text("mode", "nearest")
+    given = n.attribute("scales") if n.opset < 9 else n.parameter(1)
+    if given is None:
+        raise ModelError("scales are missing; the model is malformed")
+    method = Method(mode=_mode(mode), coordinate="asymmetric")
+    return _resize(n, x, _by_factors(n.shape(x), [float(s) for s in given]), method)
+
+
+@importer("Resize")
+def resize(n: NodeContext) -> str:
+    x = n.input(0)
+    mode = _mode(n.text("mode", "nearest"))
+    if n.opset < 11:
+        factors = n.parameter(1)
+        if factors is None:
+            raise ModelError("scales are missing; the model is malformed")
+        method = Method(mode=mode, coordinate="asymmetric")
+        return _resize(n, x, _by_factors(n.shape(x), [float(s) for s in factors]), method)
+    return _resize(n, x, _scalings(n, n.shape(x)), _method(n, mode))
+
+
+def _mode(mode: str) -> str:
+    known = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
+    if mode not in known:
+        raise UnsupportedOpError(f"mode must be one of {', '.join(known)}, got {mode!r}")
+    return known[mode]
+
+
+def _method(n: NodeContext, mode: str) -> Method:
+    coordinate = n.text("coordinate_transformation_mode", "half_pixel")
+    nearest = n.text("nearest_mode", "round_prefer_floor")
+    n.ignore("extrapolation_value")  # of tf_crop_and_resize only
+    if coordinate not in COORDINATES or nearest not in NEAREST:
+        raise UnsupportedOpError(
+            f"coordinate_transformation_mode {coordinate!r} with nearest_mode {nearest!r} is not "
+            f"supported; use one of {', '.join(COORDINATES)}"
+        )
+    if n.integer("antialias", 0):
+        raise UnsupportedOpError("antialias=1 is not supported; export the model without it")
+    return Method(
+        mode=mode,
+        coordinate=coordinate,
+        nearest=nearest,
+        cubic_a=n.number("cubic_coeff_a", -0.75),
+        exclude_outside=bool(n.integer("exclude_outside", 0)),
+    )
+
+
+def _scalings(n: NodeContext, shape: tuple[int, ...]) -> dict[int, Scaling]:
+    """From the inputs `scales` or `sizes`, for all axes or those of the attribute `axes`."""
+    given = n.integers("axes")
+    axes = [positive_axis(a, len(shape)) for a in given or range(len(shape))]
+    policy = n.text("keep_aspect_ratio_policy", "stretch")
+    factors, sizes = n.parameter(2), n.int_parameter(3)
+    extents = [shape[a] for a in axes]
+    if factors is not None and factors.size:
+        scalings = _by_factors(extents, [float(f) for f in factors.ravel()])
+    elif sizes:
+        scalings = _by_sizes(extents, sizes, policy)
+    else:
+        raise ModelError("neither scales nor sizes are given; the model is malformed")
+    return {axes[i]: s for i, s in scalings.items()}
+
+
+def _by_factors(extents: list[int] | tuple[int, ...], factors: list[float]) -> dict[int, Scaling]:
+    return {
+        i: Scaling(before=e, after=math.floor(e * f), factor=f)
+        for i, (e, f) in enumerate(zip(extents, factors, strict=True))
+        if f != 1.0
+    }
+
+
+def _by_sizes(extents: list[int], sizes: tuple[int, ...], policy: str) -> dict[int, Scaling]:
+    ratios = [s / e for s, e in zip(sizes, extents, strict=True)]
+    if policy != "stretch":
+        ratio = min(ratios) if policy == "not_larger" else max(ratios)
+        sizes = tuple(math.floor(ratio * e + 0.5) for e in extents)
+        ratios = [ratio] * len(extents)
+    return {
+        i: Scaling(before=e, after=s, factor=r)
+        for i, (e, s, r) in enumerate(zip(extents, sizes, ratios, strict=True))
+        if s != e or r != 1.0
+    }
+
+
+def _resize(n: NodeContext, x: str, scalings: dict[int, Scaling], method: Method) -> str:
+    if _is_resize_op(n.rank(x), scalings, method):
+        image = to_nhwc(n, x)
+        extents = list(n.shape(image))
+        for axis, scaling in scalings.items():
+            extents[axis - 1] = scaling.after
+        y = n.op(
+            "resize", image, out_shape=tuple(extents), mode=method.mode,
+            coordinate=method.coordinate, nearest_mode=method.nearest,
+        )  # fmt: skip
+        return from_nhwc(n, y, 4)
+    for axis, scaling in scalings.items():
+        x = _resize_axis(n, x, axis, scaling, method)
+    return x
+
+
+def _is_resize_op(rank: int, scalings: dict[int, Scaling], method: Method) -> bool:
+    return (
+        rank == 4
+        and bool(scalings)
+        and set(scalings) <= {2, 3}
+        and all(s.exact for s in scalings.values())
+        and method.mode in ("nearest", "linear")
+        and method.coordinate in RESIZE_OP_COORDINATES
+        and not method.exclude_outside
+    )
+
+
+def _resize_axis(n: NodeContext, x: str, axis: int, scaling: Scaling, method: Method) -> str:
+    places = _coordinates(scaling, method.coordinate)
+    if method.mode == "nearest":
+        nearest = NEAREST[method.nearest](places).clip(0, scaling.before - 1)
+        return n.op("gather", x, n.constant(nearest, "int64"), axis=axis)
+    matrix = _interpolation(places, scaling.before, method).astype(n.dtype(x))
+    order = [i for i in range(n.rank(x)) if i != axis] + [axis]
+    y = n.op("matmul", n.transpose(x, order), n.builder.constant(matrix), transpose_b=False)
+    return n.transpose(y, [order.index(i) for i in range(len(order))])
+
+
+def _coordinates(scaling: Scaling, coordinate: str) -> Array:
+    """Where each output element lies among the input's elements."""
+    i = np.arange(scaling.after, dtype=np.float64)
+    if coordinate == "asymmetric":
+        return i / scaling.factor
+    if coordinate == "align_corners":
+        return i * (scaling.before - 1) / max(scaling.after - 1, 1)
+    if coordinate == "pytorch_half_pixel" and scaling.after == 1:
+        return i * 0
+    centred = (i + 0.5) / scaling.factor - 0.5
+    if coordinate == "half_pixel_symmetric":
+        adjustment = scaling.after / (scaling.factor * scaling.before)
+        return centred + scaling.before / 2 * (1 - adjustment)
+    return centred
+
+
+def _interpolation(places: Array, extent: int, method: Method) -> Array:
+    """The matrix [extent, outputs] of weights; taps outside are those of the border."""
+    matrix = np.zeros((extent, places.size))
+    first = np.floor(places).astype(int)
+    columns = np.arange(places.size)
+    for tap in range(-1, 3) if method.mode == "cubic" else range(2):
+        distance = np.abs(places - (first + tap))
+        weight = _cubic(distance, method.cubic_a) if method.mode == "cubic" else 1 - distance
+        rows = (first + tap).clip(0, extent - 1)
+        if method.exclude_outside:
+            weight = np.where(rows == first + tap, weight, 0.0)
+        np.add.at(matrix, (rows, columns), weight)
+    return matrix / matrix.sum(axis=0) if method.exclude_outside else matrix
+
+
+def _cubic(distance: Array, a: float) -> Array:
+    """Keys' cubic convolution kernel."""
+    d = distance
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))

@@ -1,0 +1,97 @@
+"""Build a graph node by node. In: ops and their operands. Out: a typed, pruned `Graph`.
+
+b = GraphBuilder("net")
+x = b.input("x", TensorType(dtype="float32", shape=(1, 8)))
+y = b.op("relu", b.op("matmul", x, b.constant(weights)))
+graph = b.finish([("y", y)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.errors import ModelError
+from autotune.graph.ir import Graph, Node
+from autotune.ops import OPS
+from autotune.types import DTYPES, Array, Attr, TensorType, freeze_attrs
+
+
+class GraphBuilder:
+    """Collects inputs, constants and nodes; every value's type follows from its op.
+
+    `label` is the name given to nodes made from now on (the model's own node name)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.label = ""
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, Array] = {}
+        self._inputs: list[tuple[str, TensorType]] = []
+        self._nodes: list[Node] = []
+        self._counts: dict[str, int] = {}
+
+    def input(self, name: str, type_: TensorType) -> str:
+        """A model input; keeps its name, so inputs come first."""
+        if name in self.types:
+            raise ModelError(f"input {name!r} is declared twice; input names must be unique")
+        self._inputs.append((name, type_))
+        self.types[name] = type_
+        return name
+
+    def constant(self, array: Array, name: str = "") -> str:
+        """A constant; `name` is used as it is where it is free."""
+        if array.dtype.name not in DTYPES:
+            raise ModelError(
+                f"constant {name!r} has element type {array.dtype.name}; supported are "
+                f"{', '.join(DTYPES)}: convert the model"
+            )
+        value = name if name and name not in self.types else self._numbered(name or "const")
+        # ascontiguousarray would turn a 0-d array into a 1-d one.
+        self.constants[value] = np.asarray(array, order="C")
+        self.types[value] = TensorType(dtype=array.dtype.name, shape=tuple(array.shape))
+        return value
+
+    def op(self, op: str, *inputs: str, **attrs: Attr) -> str:
+        """Apply an op; returns the name of its output."""
+        frozen = freeze_attrs(attrs)
+        type_ = OPS.get(op).infer([self.types[i] for i in inputs], dict(frozen))
+        value = self._numbered(op)
+        self.types[value] = type_
+        self._nodes.append(
+            Node(op=op, inputs=inputs, output=value, attrs=frozen, name=self.label or value)
+        )
+        return value
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        return self.types[value].shape
+
+    def dtype(self, value: str) -> str:
+        return self.types[value].dtype
+
+    def finish(self, outputs: Sequence[tuple[str, str]]) -> Graph:
+        """The graph of what `outputs` need: pairs of (public name, value). The rest is dropped."""
+        needed = {value for _, value in outputs}
+        kept: list[Node] = []
+        for node in reversed(self._nodes):
+            if node.output in needed:
+                kept.append(node)
+                needed.update(node.inputs)
+        constants = {n: a for n, a in self.constants.items() if n in needed}
+        needed.update(n for n, _ in self._inputs)
+        return Graph(
+            name=self.name,
+            inputs=tuple(self._inputs),
+            outputs=tuple(outputs),
+            nodes=tuple(reversed(kept)),
+            constants=constants,
+            types={n: t for n, t in self.types.items() if n in needed},
+        )
+
+    def _numbered(self, stem: str) -> str:
+        while True:
+            self._counts[stem] = self._counts.get(stem, 0) + 1
+            name = f"{stem}_{self._counts[stem]}"
+            if name not in self.types:
+                return name
