@@ -1,0 +1,6 @@
+"""Running compiled models: memory plan, executor, artifacts. Needs numpy and llvmlite only."""
+
+from autotune.runtime.artifact import is_artifact, load
+from autotune.runtime.executor import CompiledModel, KernelTime, ModelTimes, random_feeds
+
+__all__ = ["CompiledModel", "KernelTime", "ModelTimes", "is_artifact", "load", "random_feeds"]

@@ -1,0 +1,135 @@
+"""Compiled models as files. In: a ModelImage or a path. Out: one file, or the model it holds.
+
+The file is an uncompressed zip: manifest.json, objects/NNNN.o (the entry last), constants.bin. It
+is written beside its final name and renamed, so a reader never sees half a file. Reading needs
+numpy and llvmlite only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import ArtifactError
+from autotune.runtime.executor import CompiledModel
+from autotune.runtime.image import ModelImage
+from autotune.runtime.memory import Bytes, zeroed_block
+from autotune.target import Target
+
+FORMAT = "autotune-compiled-model"
+FORMAT_VERSION = 1
+_MANIFEST, _CONSTANTS = "manifest.json", "constants.bin"
+_CHUNK_BYTES = 8 << 20
+
+
+def save(image: ModelImage, path: str | Path) -> None:
+    """Write the artifact in one step. Raises ArtifactError where the file cannot be written."""
+    path = Path(path)
+    manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, **image.manifest()}
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise ArtifactError(f"cannot write {path}: {error.strerror}; choose another -o") from None
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
+            for number, code in enumerate(image.objects):
+                archive.writestr(_object_name(number), code)
+            with archive.open(_CONSTANTS, "w", force_zip64=True) as block:
+                block.write(image.constants.data)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        raise ArtifactError(f"cannot write {path}: {error.strerror}; free some space") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: str | Path) -> CompiledModel:
+    """The model of an artifact, ready to run on this machine. Raises ArtifactError: not an
+    artifact, damaged, of a newer format, or built for another CPU."""
+    return CompiledModel(read_image(path))
+
+
+def is_artifact(path: str | Path) -> bool:
+    """Whether the file looks like one of ours, whatever its version."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _MANIFEST in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def read_image(path: str | Path) -> ModelImage:
+    """The data of an artifact, checked against this machine."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            manifest = _read_manifest(archive, path)
+            check_host(Target.from_json(manifest["target"]), path)
+            objects = tuple(archive.read(_object_name(n)) for n in range(manifest["objects"]))
+            constants = _read_constants(archive, manifest["constant_bytes"])
+            return ModelImage.from_manifest(manifest, objects, constants)
+    except OSError as error:
+        raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from None
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise ArtifactError(
+            f"{path} is not a compiled model, or is damaged ({error}); compile the model again"
+        ) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(
+            f"{path} is damaged: {type(error).__name__} {error}; compile the model again"
+        ) from None
+
+
+def check_host(target: Target, path: str | Path) -> None:
+    """Refuse an artifact whose instructions this CPU does not have."""
+    import llvmlite.binding as llvm  # only needed where code is loaded
+
+    here, there = llvm.get_process_triple().split("-")[0], target.triple.split("-")[0]
+    if here != there:
+        raise ArtifactError(f"{path} is built for {there}, this CPU is {here}; compile it here")
+    features = llvm.get_host_cpu_features()
+    needed = [f[1:] for f in target.features.split(",") if f.startswith("+")]
+    missing = [f for f in needed if not features.get(f, False)]
+    if missing:
+        names = ", ".join(missing[:4]) + (", ..." if len(missing) > 4 else "")
+        raise ArtifactError(
+            f"{path} is built for {target.cpu}, this CPU lacks {names}; compile it here"
+        )
+
+
+def _object_name(number: int) -> str:
+    return f"objects/{number:04}.o"
+
+
+def _read_manifest(archive: zipfile.ZipFile, path: str | Path) -> dict[str, Any]:
+    if _MANIFEST not in archive.namelist():
+        raise ArtifactError(f"{path} is not a compiled model; make one with `autotune compile`")
+    manifest: dict[str, Any] = json.loads(archive.read(_MANIFEST))
+    if manifest.get("format") != FORMAT:
+        raise ArtifactError(f"{path} is not a compiled model; make one with `autotune compile`")
+    if manifest["format_version"] > FORMAT_VERSION:
+        raise ArtifactError(
+            f"{path} has format version {manifest['format_version']}, this version reads up to "
+            f"{FORMAT_VERSION}; update autotune or compile the model again"
+        )
+    return manifest
+
+
+def _read_constants(archive: zipfile.ZipFile, nbytes: int) -> Bytes:
+    block = zeroed_block(nbytes)
+    at = 0
+    with archive.open(_CONSTANTS) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            block[at : at + len(chunk)] = np.frombuffer(chunk, np.uint8)
+            at += len(chunk)
+    if at != nbytes:
+        raise EOFError(f"{_CONSTANTS} has {at} bytes, expected {nbytes}")
+    return block

@@ -1,0 +1,211 @@
+"""Runs a compiled model. In: a ModelImage and named numpy arrays. Out: named numpy arrays.
+
+A run is one native call: the entry executes every kernel in one parallel region over one arena.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autotune.codegen.base import Library
+from autotune.errors import FeedError
+from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT, Kernel, ModelImage, Port
+from autotune.runtime.memory import zeroed_block
+from autotune.types import Array, TensorType
+
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTime:
+    """One row of the per-kernel table: the median time of one call in its place in the model."""
+
+    kernel: Kernel
+    time_s: float
+
+    @property
+    def flops_per_s(self) -> float:
+        return self.kernel.flops / self.time_s if self.time_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTimes:
+    """`latency_s`: one value per whole run; `kernels` in order of execution."""
+
+    latency_s: tuple[float, ...]
+    kernels: tuple[KernelTime, ...]
+
+    @property
+    def median_s(self) -> float:
+        return statistics.median(self.latency_s)
+
+    @property
+    def flops(self) -> int:
+        return sum(k.kernel.flops for k in self.kernels)
+
+
+class CompiledModel:
+    """A model loaded for running. Safe to call from several threads; runs take turns."""
+
+    def __init__(self, image: ModelImage, library: Library | None = None) -> None:
+        """`library`: the image's objects where they are loaded already."""
+        self.image = image
+        if library is None:
+            from autotune.codegen.loader import load  # a fake library needs no LLVM
+
+            library = load(image.objects, image.target)
+        self._library = library
+        self._entry = _ENTRY(library.address(ENTRY_SYMBOL))
+        self._arena = zeroed_block(image.arena_bytes)
+        self._workspace = zeroed_block(image.workspace_bytes)
+        self._lock = threading.Lock()
+
+    @property
+    def inputs(self) -> dict[str, TensorType]:
+        return {p.name: p.type for p in self.image.inputs}
+
+    @property
+    def outputs(self) -> dict[str, TensorType]:
+        return {p.name: p.type for p in self.image.outputs}
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """One inference. `feeds`: an array per model input, of exactly its shape and type; arrays
+        that are not contiguous are copied. Returns fresh arrays. Raises FeedError."""
+        arrays = self._check(feeds)
+        with self._lock:
+            buffers = [*arrays, *self._output_buffers()]
+            bases = self._bases(buffers)
+            self._entry(ctypes.addressof(bases))
+            return self._collect(buffers)
+
+    def bench(
+        self,
+        repeats: int = 20,
+        *,
+        feeds: Mapping[str, Array] | None = None,
+        seed: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> ModelTimes:
+        """Time `repeats` whole runs, then as many passes kernel by kernel. Kernels are timed where
+        they stand in the model, so that they see its caches and data. Default feeds are random."""
+        arrays = self._check(random_feeds(self.inputs, seed) if feeds is None else feeds)
+        with self._lock:
+            bases = self._bases([*arrays, *self._output_buffers()])
+            pointer = ctypes.addressof(bases)
+            for _ in range(2):
+                self._entry(pointer)
+            latencies = tuple(_timed(clock, self._entry, pointer) for _ in range(repeats))
+            per_kernel = self._time_kernels(bases, repeats, clock)
+        rows = zip(self.image.kernels, per_kernel, strict=True)
+        return ModelTimes(
+            latency_s=latencies,
+            kernels=tuple(KernelTime(kernel=k, time_s=statistics.median(t)) for k, t in rows),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as one file; `autotune.runtime.load` reads it back."""
+        from autotune.runtime.artifact import save  # artifact imports this module
+
+        save(self.image, path)
+
+    # ------------------------------------------------------------------------------- internals
+
+    def _check(self, feeds: Mapping[str, Array]) -> list[Array]:
+        wanted = [p.name for p in self.image.inputs]
+        unknown = sorted(set(feeds) - set(wanted))
+        missing = [n for n in wanted if n not in feeds]
+        if unknown or missing:
+            got = ", ".join(sorted(feeds)) or "none"
+            raise FeedError(
+                f"expected inputs {', '.join(wanted)}; got {got}; give each by its name"
+            )
+        return [_check_array(port, feeds[port.name]) for port in self.image.inputs]
+
+    def _output_buffers(self) -> list[Array]:
+        return [np.empty(n, np.uint8) for n in self.image.output_bytes]
+
+    def _bases(self, buffers: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
+        fixed = [self._arena, self.image.constants, self._workspace]
+        pointers = [a.ctypes.data for a in (*fixed, *buffers)]
+        return (ctypes.c_void_p * len(pointers))(*pointers)
+
+    def _collect(self, buffers: list[Array]) -> dict[str, Array]:
+        """Public outputs: the buffer itself where an output fills it, copies elsewhere."""
+        blocks = [self._arena, self.image.constants, self._workspace, *buffers]
+        taken: set[int] = set()
+        out: dict[str, Array] = {}
+        for port in self.image.outputs:
+            view = _view(blocks[port.base].reshape(-1).view(np.uint8), port)
+            fresh = port.base >= FIRST_INPUT + len(self.image.inputs) and port.base not in taken
+            whole = fresh and view.flags.c_contiguous and view.nbytes == blocks[port.base].nbytes
+            out[port.name] = view if whole else view.copy()
+            taken.add(port.base)
+        return out
+
+    def _time_kernels(
+        self,
+        bases: ctypes.Array[ctypes.c_void_p],
+        repeats: int,
+        clock: Callable[[], float],
+    ) -> list[list[float]]:
+        calls = []
+        for kernel in self.image.kernels:
+            pointers = [(bases[base] or 0) + offset for base, offset in kernel.args]
+            args = (ctypes.c_void_p * len(pointers))(*pointers)
+            calls.append((_KERNEL(self._library.address(f"{kernel.symbol}_run")), args))
+        times: list[list[float]] = [[] for _ in calls]
+        for _ in range(repeats):
+            for (function, args), row in zip(calls, times, strict=True):
+                row.append(_timed(clock, function, ctypes.addressof(args), 1))
+        return times
+
+
+def random_feeds(inputs: Mapping[str, TensorType], seed: int) -> dict[str, Array]:
+    """Seeded inputs: normal floats, and integers 0 or 1 (valid as ids and as masks)."""
+    rng = np.random.default_rng(seed)
+    out: dict[str, Array] = {}
+    for name, kind in inputs.items():
+        if kind.dtype.startswith("float"):
+            out[name] = rng.standard_normal(kind.shape).astype(kind.dtype)
+        else:
+            out[name] = rng.integers(0, 2, kind.shape).astype(kind.dtype)
+    return out
+
+
+def _timed(clock: Callable[[], float], function: Callable[..., None], *args: int) -> float:
+    start = clock()
+    function(*args)
+    return clock() - start
+
+
+def _check_array(port: Port, array: Array) -> Array:
+    array = np.asarray(array)
+    if array.shape != port.type.shape:
+        raise FeedError(
+            f"input {port.name}: expected shape {list(port.type.shape)}, got {list(array.shape)}; "
+            "reshape it, or compile the model for that shape"
+        )
+    if array.dtype != np.dtype(port.type.dtype):
+        raise FeedError(
+            f"input {port.name}: expected {port.type.dtype}, got {array.dtype}; "
+            f"convert it with .astype('{port.type.dtype}')"
+        )
+    return np.ascontiguousarray(array)
+
+
+def _view(block: Array, port: Port) -> Array:
+    """The port's elements in the bytes of its buffer."""
+    if port.type.size == 0:
+        return np.empty(port.type.shape, port.type.dtype)
+    item = np.dtype(port.type.dtype)
+    strides = tuple(s * item.itemsize for s in port.strides)
+    return np.ndarray(port.type.shape, item, block, port.offset_bytes, strides)

@@ -1,0 +1,110 @@
+"""A compiled model as plain data: what `compile` makes, artifacts hold and the executor runs.
+
+Every address is (base, byte offset), where base indexes the array of pointers that the entry
+function gets: arena, constants, workspace, then the model's inputs, then its output buffers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.runtime.memory import Bytes
+from autotune.target import Target
+from autotune.types import TensorType
+
+ARENA, CONSTANTS, WORKSPACE, FIRST_INPUT = 0, 1, 2, 3
+ENTRY_SYMBOL = "model_entry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """A public input or output: its type and where it lies. Strides in elements."""
+
+    name: str
+    type: TensorType
+    base: int
+    offset_bytes: int
+    strides: tuple[int, ...]
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Port:
+        fields = dict(data)
+        kind = TensorType(dtype=fields["type"]["dtype"], shape=tuple(fields["type"]["shape"]))
+        return Port(**{**fields, "type": kind, "strides": tuple(fields["strides"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One kernel call. `args`: address of every parameter and, last, of the workspace."""
+
+    name: str
+    """The model's own node names."""
+    symbol: str
+    task_key: str
+    op: str
+    flops: int
+    source: str
+    """Where the schedule came from: record, nearest or default."""
+    args: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Kernel:
+        args = tuple((int(base), int(offset)) for base, offset in data["args"])
+        return Kernel(**{**data, "args": args})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelImage:
+    """Everything needed to run a model on its target."""
+
+    name: str
+    target: Target
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    output_bytes: tuple[int, ...]
+    """Sizes of the output buffers; an output port may be a view of one, or lie in the arena."""
+    kernels: tuple[Kernel, ...]
+    arena_bytes: int
+    workspace_bytes: int
+    versions: tuple[tuple[str, str], ...]
+    objects: tuple[bytes, ...]
+    """Object code of the unique kernels, the entry last."""
+    constants: Bytes
+
+    def manifest(self) -> dict[str, Any]:
+        """JSON of everything but the object code and the constants, whose sizes are given."""
+        skipped = ("objects", "constants", "target")
+        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {
+            **{k: _plain(v) for k, v in plain.items() if k not in skipped},
+            "target": self.target.to_json(),
+            "objects": len(self.objects),
+            "constant_bytes": self.constants.nbytes,
+        }
+
+    @staticmethod
+    def from_manifest(
+        data: Mapping[str, Any], objects: tuple[bytes, ...], constants: Bytes
+    ) -> ModelImage:
+        return ModelImage(
+            name=data["name"],
+            target=Target.from_json(data["target"]),
+            inputs=tuple(Port.from_json(p) for p in data["inputs"]),
+            outputs=tuple(Port.from_json(p) for p in data["outputs"]),
+            output_bytes=tuple(data["output_bytes"]),
+            kernels=tuple(Kernel.from_json(k) for k in data["kernels"]),
+            arena_bytes=data["arena_bytes"],
+            workspace_bytes=data["workspace_bytes"],
+            versions=tuple((name, version) for name, version in data["versions"]),
+            objects=objects,
+            constants=constants,
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]

@@ -1,0 +1,33 @@
+"""Blocks of memory for arenas and weights. In: a size. Out: a zeroed, aligned array of bytes."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.runtime.memory_plan import ALIGNMENT
+
+Bytes = npt.NDArray[np.uint8]
+HUGE_PAGE_BYTES = 2 << 20
+
+
+def zeroed_block(nbytes: int) -> Bytes:
+    """`nbytes` zero bytes, aligned to 64; large blocks lie on huge pages where the system has them
+    (a network's weights otherwise miss the TLB at every panel)."""
+    if nbytes < HUGE_PAGE_BYTES:
+        raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+        return _aligned(raw, nbytes, ALIGNMENT)
+    region = mmap.mmap(-1, nbytes + HUGE_PAGE_BYTES)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            region.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            return _aligned(np.frombuffer(region, np.uint8), nbytes, ALIGNMENT)
+    return _aligned(np.frombuffer(region, np.uint8), nbytes, HUGE_PAGE_BYTES)
+
+
+def _aligned(raw: Bytes, nbytes: int, alignment: int) -> Bytes:
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + nbytes]
