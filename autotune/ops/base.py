@@ -23,7 +23,7 @@ class Op(Protocol):
 
     @property
     def kind(self) -> str:
-        """contraction | pool | row | elementwise | data (moves elements) | view (moves nothing)."""
+        """contraction | pool | row | elementwise | data (moves elements) | view (moves none)."""
         ...
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -31,7 +31,10 @@ class Op(Protocol):
         ...
 
     def expression(
-        self, inputs: Sequence[tuple[str, TensorType]], output: tuple[str, TensorType], attrs: Attrs
+        self,
+        inputs: Sequence[tuple[str, TensorType]],
+        output: tuple[str, TensorType],
+        attrs: Attrs,
     ) -> tuple[Compute, ...]:
         """Tensor expressions; the last one defines `output`, earlier ones `output + '.' + stage`.
 

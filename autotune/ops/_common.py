@@ -1,0 +1,130 @@
+"""What the op families share: attributes, shape checks, axes, broadcasting, literals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from autotune.errors import ModelError
+from autotune.program.ir import Axis, Const, Index, Load, index
+from autotune.types import Attrs, TensorType
+
+Inputs = Sequence[tuple[str, TensorType]]
+Output = tuple[str, TensorType]
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ModelError with the message unless the condition holds."""
+    if not condition:
+        raise ModelError(message)
+
+
+def arity(op: str, types: Sequence[TensorType], low: int, high: int | None = None) -> None:
+    """Raise ModelError unless the number of inputs is low .. high."""
+    high = low if high is None else high
+    if not low <= len(types) <= high:
+        wanted = str(low) if low == high else f"{low} to {high}"
+        raise ModelError(f"{op} takes {wanted} inputs, got {len(types)}")
+
+
+def integer(attrs: Attrs, name: str, default: int | None = None) -> int:
+    """A whole-number attribute (booleans count)."""
+    value = attrs.get(name, default)
+    require(isinstance(value, int), f"attribute {name!r} must be an integer, got {value!r}")
+    return int(cast(int, value))
+
+
+def number(attrs: Attrs, name: str, default: float | None = None) -> float:
+    """A floating-point attribute."""
+    value = attrs.get(name, default)
+    require(isinstance(value, int | float), f"attribute {name!r} must be a number, got {value!r}")
+    return float(cast(float, value))
+
+
+def text(attrs: Attrs, name: str, default: str, known: tuple[str, ...]) -> str:
+    """A word out of a list."""
+    value = attrs.get(name, default)
+    require(value in known, f"attribute {name!r} must be one of {', '.join(known)}, got {value!r}")
+    return str(value)
+
+
+def integers(
+    attrs: Attrs, name: str, default: tuple[int, ...] | None = None, length: int | None = None
+) -> tuple[int, ...]:
+    """A tuple of integers, of a given length if one is named."""
+    value = attrs.get(name, default)
+    good = isinstance(value, tuple | list) and all(isinstance(v, int) for v in value)
+    require(good, f"attribute {name!r} must be a list of integers, got {value!r}")
+    items = tuple(int(v) for v in cast(tuple[int, ...], value))
+    if length is not None:
+        require(len(items) == length, f"attribute {name!r} must have {length} items, got {items}")
+    return items
+
+
+def axis_of(attrs: Attrs, name: str, default: int, rank: int) -> int:
+    """A dimension number; a negative one counts from the end."""
+    value = integer(attrs, name, default)
+    require(-rank <= value < rank, f"{name} {value} is out of range for rank {rank}")
+    return value % rank
+
+
+def axes_of(shape: Sequence[int], prefix: str = "d") -> tuple[Axis, ...]:
+    """One axis per dimension: d0, d1, ..."""
+    return tuple(Axis(f"{prefix}{i}", e) for i, e in enumerate(shape))
+
+
+def at(axes: Sequence[Axis]) -> tuple[Index, ...]:
+    """The point that the axes run over."""
+    return tuple(index(a.name) for a in axes)
+
+
+def broadcast_load(name: str, shape: Sequence[int], point: Sequence[Index]) -> Load:
+    """Load an operand at a point of a shape that it broadcasts to."""
+    own = point[len(point) - len(shape) :]
+    return Load(name, tuple(Index() if e == 1 else i for e, i in zip(shape, own, strict=True)))
+
+
+def broadcast_shape(op: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """numpy's broadcasting. ModelError where shapes do not fit."""
+    try:
+        return tuple(int(e) for e in np.broadcast_shapes(*shapes))
+    except ValueError:
+        listed = ", ".join(str(list(s)) for s in shapes)
+        raise ModelError(f"{op}: shapes {listed} do not broadcast to one shape") from None
+
+
+def is_float(dtype: str) -> bool:
+    return dtype.startswith("float")
+
+
+def const(value: float, dtype: str) -> Const:
+    """A literal of a dtype."""
+    if dtype == "bool":
+        return Const(bool(value), dtype)
+    return Const(float(value) if is_float(dtype) else int(value), dtype)
+
+
+def lowest(dtype: str) -> float:
+    """What `max` starts from: an int for integer dtypes."""
+    return -float("inf") if is_float(dtype) else int(np.iinfo(dtype).min)
+
+
+def highest(dtype: str) -> float:
+    """What `min` starts from: an int for integer dtypes."""
+    return float("inf") if is_float(dtype) else int(np.iinfo(dtype).max)
+
+
+def same_dtype(op: str, types: Sequence[TensorType]) -> str:
+    """The one dtype of all inputs. ModelError where they differ."""
+    found = sorted({t.dtype for t in types})
+    require(len(found) == 1, f"{op}: inputs must have one dtype, got {', '.join(found)}")
+    return found[0]
+
+
+def float_dtype(op: str, types: Sequence[TensorType]) -> str:
+    """The one floating-point dtype of all inputs."""
+    dtype = same_dtype(op, types)
+    require(is_float(dtype), f"{op}: inputs must be floating point, got {dtype}")
+    return dtype

@@ -1,0 +1,67 @@
+"""Sliding windows along one image dimension: where they lie, how far they reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.program.ir import Index, clamp, index
+from autotune.types import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The windows along one dimension of an image."""
+
+    extent: int
+    kernel: int
+    stride: int
+    before: int
+    after: int
+    dilation: int
+
+    @property
+    def positions(self) -> int:
+        """How many windows fit."""
+        padded = self.extent + self.before + self.after
+        return (padded - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
+
+    def position(self, outer: str, inner: str) -> Index:
+        """Image index of element `inner` of window `outer`; it may lie outside the image."""
+        return index(outer) * self.stride + index(inner) * self.dilation - self.before
+
+    def reach(self) -> tuple[int, int]:
+        """(before, after): how far the windows reach beyond the image."""
+        last = (self.positions - 1) * self.stride + (self.kernel - 1) * self.dilation
+        return self.before, max(0, last - self.before - self.extent + 1)
+
+    def counts(self, low: int, high: int) -> list[int]:
+        """Elements of each window that lie in low .. high-1."""
+        starts = (o * self.stride - self.before for o in range(self.positions))
+        return [
+            sum(low <= s + k * self.dilation < high for k in range(self.kernel)) for s in starts
+        ]
+
+    def count(self, outer: str, low: int, high: int) -> Index:
+        """The same as an index expression, at least 1."""
+        counts = self.counts(low, high)
+        if min(counts) == max(counts):
+            return Index((), max(counts[0], 1))
+
+        def windows_below(limit: int) -> Index:
+            distance = index(outer) * -self.stride + (limit + self.before + self.dilation - 1)
+            return clamp(distance // self.dilation, 0, self.kernel)
+
+        found = windows_below(high) - windows_below(low)
+        return found if min(counts) else clamp(found, 1, self.kernel)
+
+    def slice(self, inner: int) -> slice:
+        """Element `inner` of every window, out of the padded image."""
+        start = inner * self.dilation
+        return slice(start, start + (self.positions - 1) * self.stride + 1, self.stride)
+
+    def take(self, padded: Array, axis: int) -> Array:
+        """Every window of a padded image: dimension `axis` becomes (window, element)."""
+        starts = np.arange(self.positions)[:, None] * self.stride
+        return np.take(padded, starts + np.arange(self.kernel) * self.dilation, axis=axis)

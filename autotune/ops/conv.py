@@ -1,0 +1,120 @@
+"""conv2d(x [N,H,W,C], w [KH,KW,C/groups,O]; strides, pads, dilations, groups) -> [N,OH,OW,O]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.ops._common import (
+    Inputs,
+    Output,
+    arity,
+    float_dtype,
+    integer,
+    integers,
+    require,
+)
+from autotune.ops._window import Window
+from autotune.ops.base import OPS
+from autotune.program.ir import Axis, Compute, Index, Load, fn, index
+from autotune.types import Array, Attrs, TensorType
+
+
+class Conv2d:
+    """2-D cross-correlation with zero padding; depthwise where C/groups = 1 and O = groups."""
+
+    name = "conv2d"
+    kind = "contraction"
+
+    def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        arity(self.name, types, 2)
+        dtype = float_dtype(self.name, types)
+        x, w = types
+        require(len(x.shape) == 4, f"conv2d: x must be [N,H,W,C], got {x}")
+        require(len(w.shape) == 4, f"conv2d: w must be [KH,KW,C/groups,O], got {w}")
+        groups = integer(attrs, "groups", 1)
+        fits = groups >= 1 and x.shape[3] == w.shape[2] * groups and w.shape[3] % groups == 0
+        require(fits, f"conv2d: {groups} groups of channels do not fit x {x} and w {w}")
+        oh, ow = (window.positions for window in _windows(x, w, attrs))
+        require(oh > 0 and ow > 0, f"conv2d: the kernel of {w} is larger than padded {x}")
+        return TensorType(dtype=dtype, shape=(x.shape[0], oh, ow, w.shape[3]))
+
+    def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
+        (x, x_type), (w, w_type) = inputs
+        n, oh, ow, oc = output[1].shape
+        kh, kw, per_group, _ = w_type.shape
+        rows, columns = _windows(x_type, w_type, attrs)
+        groups = integer(attrs, "groups", 1)
+        depthwise = per_group == 1 and groups == oc > 1
+        reduce: tuple[Axis, ...] = (Axis("kh", kh), Axis("kw", kw))
+        if depthwise:
+            ic, channel = Index(), index("oc")
+        else:
+            reduce += (Axis("ic", per_group),)
+            ic = index("ic")
+            channel = ic if groups == 1 else (index("oc") // (oc // groups)) * per_group + ic
+        body = fn(
+            "mul",
+            Load(
+                x, (index("n"), rows.position("oh", "kh"), columns.position("ow", "kw"), channel)
+            ),
+            Load(w, (index("kh"), index("kw"), ic, index("oc"))),
+        )
+        reach = (rows.reach(), columns.reach())
+        needs = any(any(r) for r in reach)
+        axes = (Axis("n", n), Axis("oh", oh), Axis("ow", ow), Axis("oc", oc))
+        return (
+            Compute(
+                output=output[0],
+                dtype=output[1].dtype,
+                axes=axes,
+                body=body,
+                reduce=reduce,
+                combine="sum",
+                pads=((x, ((0, 0), *reach, (0, 0))),) if needs else (),
+            ),
+        )
+
+    def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
+        x, w = arrays
+        rows, columns = _windows(x, w, attrs)
+        groups = integer(attrs, "groups", 1)
+        kh, kw, per_group, channels = w.shape
+        pads = ((0, 0), (rows.before, rows.after), (columns.before, columns.after), (0, 0))
+        padded = np.pad(x, pads)
+        shape = (x.shape[0], rows.positions, columns.positions)
+        kernel = w.reshape(kh, kw, per_group, groups, channels // groups)
+        out = np.zeros((groups, math.prod(shape), channels // groups), x.dtype)
+        for r in range(kh):
+            part_rows = padded[:, rows.slice(r)]
+            for c in range(kw):
+                part = part_rows[:, :, columns.slice(c)].reshape(-1, groups, per_group)
+                out += np.moveaxis(part, 1, 0) @ np.moveaxis(kernel[r, c], 1, 0)
+        return np.ascontiguousarray(np.moveaxis(out, 0, 1)).reshape(*shape, channels)
+
+
+def _windows(x: TensorType | Array, w: TensorType | Array, attrs: Attrs) -> tuple[Window, Window]:
+    """The windows along rows and columns."""
+    strides = integers(attrs, "strides", (1, 1), 2)
+    pads = integers(attrs, "pads", (0, 0, 0, 0), 4)
+    dilations = integers(attrs, "dilations", (1, 1), 2)
+    require(min(strides) > 0, f"conv2d: strides must be positive, got {strides}")
+    require(min(dilations) > 0, f"conv2d: dilations must be positive, got {dilations}")
+    require(min(pads) >= 0, f"conv2d: pads must not be negative, got {pads}")
+    rows, columns = (
+        Window(
+            extent=x.shape[1 + d],
+            kernel=w.shape[d],
+            stride=strides[d],
+            before=pads[d],
+            after=pads[d + 2],
+            dilation=dilations[d],
+        )
+        for d in (0, 1)
+    )
+    return rows, columns
+
+
+OPS.add(Conv2d.name, Conv2d())

@@ -1,0 +1,208 @@
+"""A task as naive loops. In: a Task. Out: the Program that every schedule starts from.
+
+One top-level loop nest per Compute of the task's nodes, in order; everything that is no param is a
+dense scratch buffer allocated around the whole body. Loop variables are `<tensor>_<axis>`, dots
+replaced by underscores. A tensor whose zero padding no halo provides is copied into a scratch
+buffer `<tensor>.pad` that has one. Scalars become literals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.ops import OPS
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    Atom,
+    Bound,
+    Buffer,
+    Compute,
+    Const,
+    FloorDiv,
+    For,
+    Index,
+    IndexValue,
+    Load,
+    LoadIndex,
+    Mod,
+    Program,
+    Select,
+    Stmt,
+    Store,
+    Value,
+    clamp,
+    index,
+)
+from autotune.types import Layout, Task, TaskNode, TaskValue
+
+Pads = tuple[tuple[int, int], ...]
+Body = tuple[Stmt, ...]
+
+
+def build_program(task: Task) -> Program:
+    """The task's tensor expressions as loops, all serial."""
+    computes, scalars = task_computes(task)
+    params = tuple(_param(v) for v in task.params)
+    local = {c.output: Buffer.dense(c.output, c.dtype, c.shape, "scratch") for c in computes}
+    for param in params:
+        local.pop(param.name, None)
+    buffers = {b.name: b for b in (*params, *local.values())}
+    padded = _pad_buffers(computes, buffers)
+    produced = {c.output for c in computes}
+    body: Body = ()
+    for tensor, buffer in padded.items():
+        if tensor not in produced:
+            body += _pad_nest(buffers[tensor], buffer)
+    for compute in computes:
+        body += _nest(compute, {t: b.name for t, b in padded.items()}, scalars)
+        if compute.output in padded:
+            body += _pad_nest(buffers[compute.output], padded[compute.output])
+    for buffer in reversed((*local.values(), *padded.values())):
+        body = (Alloc(buffer, body),)
+    return Program(task.op, params, body)
+
+
+def task_computes(task: Task) -> tuple[list[Compute], dict[str, Const]]:
+    """Tensor expressions of a task in order, and its scalars (which have none)."""
+    computes: list[Compute] = []
+    scalars: dict[str, Const] = {}
+    for node in task.nodes:
+        found = node_computes(task, node)
+        scalar = node.op == "scalar" and task.value(node.outputs[0]).role != "output"
+        if scalar and isinstance(found[0].body, Const):
+            scalars[node.outputs[0]] = found[0].body
+        else:
+            computes += found
+    return computes, scalars
+
+
+def node_computes(task: Task, node: TaskNode) -> tuple[Compute, ...]:
+    """Tensor expressions of one node."""
+    inputs = [(name, task.value(name).type) for name in node.inputs]
+    output = (node.outputs[0], task.value(node.outputs[0]).type)
+    return OPS.get(node.op).expression(inputs, output, dict(node.attrs))
+
+
+def loop_var(tensor: str, axis: str) -> str:
+    """Name of the loop of an axis of the Compute that makes a tensor."""
+    return f"{tensor.replace('.', '_')}_{axis}"
+
+
+def _param(value: TaskValue) -> Buffer:
+    return Buffer(
+        value.name,
+        value.type.dtype,
+        value.type.shape,
+        "param",
+        value.layout.strides,
+        value.layout.halo,
+        constant=value.role == "constant",
+        written=value.role == "output",
+    )
+
+
+def _pad_buffers(computes: list[Compute], buffers: Mapping[str, Buffer]) -> dict[str, Buffer]:
+    """Padded copies by tensor name, for tensors whose own halo does not cover what is read."""
+    wanted: dict[str, Pads] = {}
+    for compute in computes:
+        for tensor, pads in compute.pads:
+            before = wanted.get(tensor, pads)
+            wanted[tensor] = tuple(
+                (max(a, c), max(b, d)) for (a, b), (c, d) in zip(before, pads, strict=True)
+            )
+    out: dict[str, Buffer] = {}
+    for tensor, pads in wanted.items():
+        own = buffers[tensor]
+        covered = all(b <= x and a <= y for (b, a), (x, y) in zip(pads, own.halo, strict=True))
+        if not covered:
+            layout = Layout.haloed(own.shape, pads)
+            out[tensor] = Buffer(
+                f"{tensor}.pad", own.dtype, own.shape, "scratch", layout.strides, layout.halo
+            )
+    return out
+
+
+def _pad_nest(source: Buffer, target: Buffer) -> Body:
+    """Copy a tensor and write zeros around it."""
+    loops, point, bounds = [], [], []
+    for d, (extent, (before, after)) in enumerate(zip(source.shape, target.halo, strict=True)):
+        var = loop_var(target.name, f"d{d}")
+        loops.append((var, extent + before + after))
+        point.append(index(var) - before)
+        if before or after:
+            bounds.append(Bound(point[-1], 0, extent))
+    zero = Const(0.0 if source.dtype.startswith("float") else 0, source.dtype)
+    copied = Select(tuple(bounds), Load(source.name, tuple(point)), zero)
+    return _loops(loops, (Store(target.name, tuple(point), copied),))
+
+
+def _nest(compute: Compute, padded: Mapping[str, str], scalars: Mapping[str, Const]) -> Body:
+    """The loop nest of one Compute."""
+    env = {
+        a.name: index(loop_var(compute.output, a.name)) for a in (*compute.axes, *compute.reduce)
+    }
+    own_pads = {tensor for tensor, _ in compute.pads}
+    renamed = {t: n for t, n in padded.items() if t in own_pads}
+    value = _bind(compute.body, env, renamed, scalars)
+    point = tuple(env[a.name] for a in compute.axes)
+    body: Body = (Store(compute.output, point, value, compute.combine),)
+    if compute.combine:
+        inner = [(loop_var(compute.output, a.name), a.extent) for a in compute.reduce]
+        start = compute.init if compute.dtype.startswith("float") else int(compute.init)
+        init = Store(compute.output, point, Const(start, compute.dtype))
+        body = (init, *_loops(inner, body))
+    return _loops([(loop_var(compute.output, a.name), a.extent) for a in compute.axes], body)
+
+
+def _loops(loops: list[tuple[str, int]], body: Body) -> Body:
+    for var, extent in reversed(loops):
+        body = (For(var, extent, "serial", body),)
+    return body
+
+
+def _bind(
+    value: Value,
+    env: Mapping[str, Index],
+    renamed: Mapping[str, str],
+    scalars: Mapping[str, Const],
+) -> Value:
+    """A Compute's body with axes as loop variables, padded tensors and scalars resolved."""
+    if isinstance(value, Load):
+        if value.buffer in scalars:
+            return scalars[value.buffer]
+        indices = tuple(_bind_index(i, env, scalars) for i in value.indices)
+        return Load(renamed.get(value.buffer, value.buffer), indices)
+    if isinstance(value, Apply):
+        return Apply(value.fn, tuple(_bind(a, env, renamed, scalars) for a in value.args))
+    if isinstance(value, IndexValue):
+        return IndexValue(_bind_index(value.index, env, scalars), value.dtype)
+    if isinstance(value, Select):
+        bounds = tuple(Bound(_bind_index(b.index, env, scalars), b.lo, b.hi) for b in value.bounds)
+        then = _bind(value.then, env, renamed, scalars)
+        return Select(bounds, then, _bind(value.other, env, renamed, scalars))
+    return value
+
+
+def _bind_index(value: Index, env: Mapping[str, Index], scalars: Mapping[str, Const]) -> Index:
+    value = value.substitute(env)
+    if not scalars:
+        return value
+    out = Index((), value.const)
+    for atom, c in value.terms:
+        out = out + _bind_atom(atom, scalars) * c
+    return out
+
+
+def _bind_atom(atom: Atom, scalars: Mapping[str, Const]) -> Index:
+    if isinstance(atom, str):
+        return index(atom)
+    if isinstance(atom, LoadIndex):
+        if atom.buffer not in scalars:
+            return Index(((atom, 1),))
+        known = int(scalars[atom.buffer].value)
+        return clamp(index(known + atom.extent if known < 0 else known), 0, atom.extent - 1)
+    inner = _bind_index(atom.index, {}, scalars)
+    if isinstance(atom, FloorDiv):
+        return inner // atom.divisor
+    return inner % atom.divisor if isinstance(atom, Mod) else clamp(inner, atom.lo, atom.hi)
