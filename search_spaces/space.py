@@ -130,7 +130,7 @@ class Space:
         return found[rng.permutation(len(found))[:n]]
 
     def _draw(self, enough: int, draws: int, rng: np.random.Generator) -> Rows:
-        """Rejection sampling: rounds of `draws` raw configs until `enough` valid ones are found."""
+        """Rejection sampling: rounds of `draws` raw configs until `enough` are valid."""
         found = np.empty(0, np.int64)
         for _ in range(_ROUNDS):
             rows = self._raw(draws, rng)
@@ -173,10 +173,8 @@ class Space:
             inside = (near >= 0) & (near < counts[which]) & (rng.random(len(active)) < 0.5)
             out[active, which] = np.where(inside, near, far)
         good = self.valid(out) & (out != row).any(axis=1)
-        if good.any():
-            return out[int(np.argmax(good))]
-        drawn: Rows = self.sample(rng, 1)[0]
-        return drawn
+        chosen: Rows = out[int(np.argmax(good))] if good.any() else self.sample(rng, 1)[0]
+        return chosen
 
     def neighbours(self, row: Rows) -> Rows:
         """Every valid config that differs from `row` in exactly one param, in param order."""

@@ -1,0 +1,127 @@
+"""The analytical prior: predicted seconds of a config from what its device can do.
+
+In: the tile structure of many configs and the device's measured profile. Out: seconds per call,
+one per config, and the parts they are made of.
+
+A call takes about as long as the slowest of: its arithmetic (points computed in vain included,
+and slowed where the accumulators are too few to hide the multiply-add's latency, or too many for
+the register file), the loads of the register tile, and the traffic of each memory level at its
+measured bandwidth. Uneven chunks leave threads idle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.measure.types import DeviceProfile
+from cost_model.footprint import Memory, Traffic, memory_of, traffic
+from search_spaces.base import Access, Column, TileStructure
+
+LATENCY_CHAINS = 8
+"""Independent multiply-adds in flight that keep the units busy: 4 cycles on 2 pipes."""
+_NORM = 4.0
+"""Parts are combined by this norm: near their maximum, yet a better second part still counts."""
+_BODY_LIMIT = 1500
+"""Instructions of an unrolled body that the decoded-instruction cache holds with ease."""
+_LOOP_INSTRUCTIONS = 6.0
+"""Counters, addresses and the branch of one iteration around the register tile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Seconds of each part, per config; `seconds` is the prediction."""
+
+    seconds: Column
+    compute_s: Column
+    issue_s: Column
+    memory_s: tuple[Column, ...]
+    """One per slot of the hierarchy, innermost first."""
+    imbalance: Column
+    """Time of the busiest thread over the mean, >= 1."""
+    traffic: Traffic
+
+
+def estimate(structure: TileStructure, profile: DeviceProfile) -> Estimate:
+    """Predicted seconds of every config of the structure on the profile's target."""
+    memory = memory_of(profile)
+    moved = traffic(structure, memory)
+    threads = float(profile.target.threads)
+    lanes = float(profile.target.lanes())
+    rate = profile.peak_flops / (2 * lanes)
+    balance = imbalance(structure.parallel_chunks, profile.target.threads)
+    compute = _compute(structure, profile) * balance / threads
+    issue = _instructions(structure, moved, lanes) / rate * balance / threads
+    levels = _levels(moved, memory, threads, balance)
+    parts = np.stack([compute, issue, *levels])
+    largest = parts.max(axis=0)
+    norm = ((parts / largest) ** _NORM).sum(axis=0) ** (1 / _NORM)
+    overhead = profile.parallel_region_s if threads > 1 else 0.0
+    return Estimate(
+        seconds=largest * norm + overhead,
+        compute_s=compute,
+        issue_s=issue,
+        memory_s=levels,
+        imbalance=balance,
+        traffic=moved,
+    )
+
+
+def roofline_s(flops: int, nbytes: int, profile: DeviceProfile) -> float:
+    """Seconds below which a task cannot go by direct code: every operation at peak on all threads,
+    every byte once at the speed of the smallest level that holds them all."""
+    fits = [level for level in profile.levels if level.size_bytes >= nbytes]
+    level = fits[0] if fits else profile.levels[-1]
+    threads = profile.target.threads
+    return max(flops / (profile.peak_flops * threads), nbytes / (level.load_bytes_per_s * threads))
+
+
+def imbalance(chunks: Column, threads: int) -> Column:
+    """Time of the busiest thread over the mean when `chunks` equal pieces are shared."""
+    pieces = np.maximum(chunks, 1.0)
+    return np.ceil(pieces / threads) * threads / pieces
+
+
+def _compute(structure: TileStructure, profile: DeviceProfile) -> Column:
+    """Seconds of the arithmetic on one thread."""
+    registers = float(profile.target.vector_registers)
+    held = structure.accumulators
+    seconds = structure.flops * structure.vector_axis_waste / profile.peak_flops
+    if structure.reduce_axes:
+        chains = np.maximum(held, 1.0) / LATENCY_CHAINS
+        seconds = seconds / np.minimum(chains, 1.0)
+    # One register holds the broadcast operand; what does not fit is stored and loaded again.
+    spilled = np.maximum(held + 1 - registers, 0.0) / registers
+    crowded = np.maximum(structure.unrolled / _BODY_LIMIT - 1, 0.0)
+    return seconds * (1 + 2 * spilled) * (1 + 0.1 * np.minimum(crowded, 4.0))
+
+
+def _instructions(structure: TileStructure, moved: Traffic, lanes: float) -> Column:
+    """Memory and loop instructions of one call, in slots that multiply-adds could have used."""
+    vector = _vector_axis(structure.accesses)
+    total = moved.iterations * _LOOP_INSTRUCTIONS
+    for access, elements in zip(structure.accesses, moved.read_elements, strict=True):
+        last = [axis for axis, _ in access.dims[-1]] if access.dims else []
+        wide = lanes if vector is not None and vector in last else 1.0
+        total = total + elements / wide * (2 if access.written else 1)
+    return total
+
+
+def _vector_axis(accesses: tuple[Access, ...]) -> str | None:
+    """The axis of the written buffer's last dimension: what vectors run along."""
+    for access in accesses:
+        if access.written and access.dims and access.dims[-1]:
+            return access.dims[-1][0][0]
+    return None
+
+
+def _levels(moved: Traffic, memory: Memory, threads: float, balance: Column) -> tuple[Column, ...]:
+    """Seconds of each slot's traffic. Inner caches are one per core; the outer two are shared, and
+    two threads draw more from them than one, though not twice as much."""
+    own = 2
+    out = []
+    for number, served in enumerate(moved.served_bytes):
+        speed = memory.bytes_per_s[number] * (threads if number < own else np.sqrt(threads))
+        out.append(served / speed * (balance if number < own else 1.0))
+    return tuple(out)

@@ -1,0 +1,88 @@
+"""What a cost model is, the registry of them, and their files.
+
+A model learns from measured candidates and predicts seconds of candidates from features and the
+prior. Add one: a file in this folder and `COST_MODELS.add(NAME, factory)`. Files are JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import ConfigError
+from autotune.registry import Registry
+from cost_model.features import FEATURE_VERSION, Features, Matrix
+from search_spaces.base import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """Measured candidates whose features have the same columns, of one or several tasks."""
+
+    names: tuple[str, ...]
+    values: Matrix
+    prior_s: Column
+    time_s: Column
+    """Measured seconds; infinity where the candidate failed."""
+    group: npt.NDArray[np.int64]
+    """Number of the task each row belongs to: candidates are compared within a task."""
+
+    def __post_init__(self) -> None:
+        sizes = {len(self.values), len(self.prior_s), len(self.time_s), len(self.group)}
+        if len(sizes) != 1 or self.values.shape[1:] != (len(self.names),):
+            raise ValueError(f"dataset columns differ in length: {sizes}, {self.values.shape}")
+
+
+class CostModel(Protocol):
+    """Predicts seconds of candidates; deterministic under its seed. Small sets are fine: with too
+    little data the prediction is the prior."""
+
+    @property
+    def name(self) -> str: ...
+
+    def fit(self, data: Dataset) -> None:
+        """Learn from all measured candidates, anew."""
+        ...
+
+    def predict(self, candidates: Features) -> Column:
+        """Predicted seconds, comparable within a task."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What was learnt, as JSON-able values; `restore` takes it back."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None: ...
+
+
+COST_MODELS: Registry[Callable[[int], CostModel]] = Registry("cost model")
+"""Name -> factory, which takes the seed."""
+
+
+def save_model(model: CostModel, path: Path) -> None:
+    """Write a model's file (JSON)."""
+    data = {"model": model.name, "features": FEATURE_VERSION, "state": model.state()}
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def load_model(path: Path, seed: int = 0) -> CostModel:
+    """Read a model's file. Raises ConfigError where it is not one of this version."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        name, version, state = data["model"], data["features"], data["state"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is not a cost model file ({error}); train one anew") from None
+    if version != FEATURE_VERSION:
+        raise ConfigError(
+            f"{path}: expected features of version {FEATURE_VERSION}, got {version}; "
+            "train the model anew"
+        )
+    model = COST_MODELS.get(name)(seed)
+    model.restore(state)
+    return model

@@ -1,0 +1,49 @@
+"""A task as the tuner sees it: its rule, its space, and features of any rows of that space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.measure.types import DeviceProfile
+from autotune.target import Target
+from autotune.types import Task
+from cost_model.features import Features, features
+from search_spaces.base import Rule
+from search_spaces.params import Config
+from search_spaces.space import Rows, Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What candidates of one task on one device are made of and judged by."""
+
+    task: Task
+    target: Target
+    profile: DeviceProfile
+    rule: Rule
+    space: Space
+
+    @staticmethod
+    def of(task: Task, target: Target, profile: DeviceProfile, rule: Rule) -> Subject:
+        return Subject(
+            task=task, target=target, profile=profile, rule=rule, space=rule.space(task, target)
+        )
+
+    def describe(self, rows: Rows) -> Features:
+        """Features and the prior's prediction of rows of the space."""
+        columns = self.space.columns(rows)
+        return features(self.rule.structure(self.task, self.target, columns), self.profile)
+
+    def known(self, configs: Sequence[Config]) -> list[int]:
+        """Positions of the configs that the space still contains."""
+        return [n for n, config in enumerate(configs) if self.space.contains(config)]
+
+    def rows(self, configs: Sequence[Config]) -> Rows:
+        """The configs as rows of the space."""
+        out = np.empty((len(configs), len(self.space.params)), np.int32)
+        for number, config in enumerate(configs):
+            out[number] = self.space.row(config)
+        return out

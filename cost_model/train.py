@@ -1,0 +1,64 @@
+"""From records to data sets. In: records of any tasks. Out: one `Dataset` per feature layout.
+
+Candidates are described again from their config by the rule that made it. Records whose config
+today's space no longer knows are left out: their schedule still runs, but has no features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from autotune.db.types import Record
+from autotune.measure.types import DeviceProfile, Status
+from autotune.target import Target
+from autotune.types import Task
+from cost_model.models.base import Dataset
+from cost_model.subject import Subject
+from search_spaces.base import RULES
+
+
+def datasets(records: Iterable[Record], profile: DeviceProfile) -> tuple[Dataset, ...]:
+    """Training data of all records: one set per layout of features (that is, per rule)."""
+    tasks: dict[tuple[Task, Target, str], list[Record]] = {}
+    for record in records:
+        tasks.setdefault((record.task, record.target, record.rule), []).append(record)
+    parts: dict[tuple[str, ...], list[Dataset]] = {}
+    for number, ((task, target, name), found) in enumerate(tasks.items()):
+        if name in RULES:
+            subject = Subject.of(task, target, profile, RULES.get(name))
+            part = dataset(subject, found, group=number)
+            if len(part.time_s):
+                parts.setdefault(part.names, []).append(part)
+    return tuple(join(same) for same in parts.values())
+
+
+def dataset(subject: Subject, records: Sequence[Record], *, group: int) -> Dataset:
+    """Training data of one task's records."""
+    judged = [r for r in records if r.result.status is not Status.DEVICE_LOST]
+    known = [judged[n] for n in subject.known([r.config for r in judged])]
+    described = subject.describe(subject.rows([r.config for r in known]))
+    return Dataset(
+        names=described.names,
+        values=described.values,
+        prior_s=described.prior_s,
+        time_s=np.array([measured_s(r) for r in known], np.float64),
+        group=np.full(len(known), group, np.int64),
+    )
+
+
+def join(parts: Sequence[Dataset]) -> Dataset:
+    """One data set of several with the same columns."""
+    return Dataset(
+        names=parts[0].names,
+        values=np.concatenate([p.values for p in parts]),
+        prior_s=np.concatenate([p.prior_s for p in parts]),
+        time_s=np.concatenate([p.time_s for p in parts]),
+        group=np.concatenate([p.group for p in parts]),
+    )
+
+
+def measured_s(record: Record) -> float:
+    """Seconds of a record; infinity where the candidate failed."""
+    return record.result.median_s if record.result.status is Status.OK else float("inf")
