@@ -1,0 +1,91 @@
+"""The LLVM backend: programs to object code for any CPU that LLVM knows.
+
+Kernels are written as vectors and register tiles already, so a short pass list is enough: cells to
+registers, local clean-up, control flow. LLVM's own vectoriser and unroller are never run.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import llvmlite.binding as llvm
+
+from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
+from autotune.codegen.llvm_entry import entry_text, run_text
+from autotune.codegen.llvm_kernel import write_kernel
+from autotune.errors import BuildError
+from autotune.program.ir import Program
+from autotune.target import Target
+
+
+@functools.cache
+def initialize() -> None:
+    """Make every LLVM target known, once per process."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+@functools.lru_cache(maxsize=16)
+def target_machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
+    """LLVM's code generator for a device."""
+    initialize()
+    try:
+        target = llvm.Target.from_triple(triple)
+        return target.create_target_machine(
+            cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default"
+        )
+    except RuntimeError as error:
+        raise BuildError(f"LLVM has no code generator for {triple} {cpu}: {error}") from None
+
+
+def compile_text(text: str, target: Target) -> bytes:
+    """LLVM IR text to an object file. Raises BuildError where LLVM refuses it."""
+    machine = target_machine(target.triple, target.cpu, target.features)
+    try:
+        module = llvm.parse_assembly(text)
+        module.triple = target.triple
+        module.data_layout = str(machine.target_data)
+        _optimize(module, machine)
+        return bytes(machine.emit_object(module))
+    except RuntimeError as error:
+        raise BuildError(f"LLVM refused the program: {str(error).strip()[:300]}") from None
+
+
+def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_sroa_pass()
+    manager.add_simplify_cfg_pass()
+    manager.add_instruction_combine_pass()
+    manager.run(module, builder)
+
+
+class LlvmBackend:
+    """CPU code through LLVM."""
+
+    name = "llvm"
+
+    def source(self, program: Program, target: Target, symbol: str) -> str:
+        kernel = write_kernel(program, target, symbol)
+        driver = run_text(symbol, len(program.params), target)
+        declared = {d.split("@")[1].split("(")[0]: d for d in kernel.declarations}
+        if target.threads > 1:
+            declared.pop("GOMP_barrier", None)
+        return "\n".join([*declared.values(), kernel.function, driver, ""])
+
+    def build(self, program: Program, target: Target, symbol: str) -> ObjectCode:
+        kernel = write_kernel(program, target, symbol)
+        return ObjectCode(
+            symbol=symbol,
+            code=compile_text(self.source(program, target, symbol), target),
+            workspace_bytes=kernel.workspace_bytes,
+        )
+
+    def build_entry(self, calls: Sequence[EntryCall], target: Target, symbol: str) -> bytes:
+        return compile_text(entry_text(calls, target, symbol), target)
+
+
+BACKENDS.add("llvm", LlvmBackend())

@@ -1,0 +1,181 @@
+"""A writer of LLVM IR text: names, blocks, loops and types. In: calls. Out: a function's text.
+
+Text rather than builder objects, because a register tile is thousands of instructions and this is
+several times faster to write. Instructions go to the current scope; `hoist` sends an instruction to
+the head of an enclosing loop, so that no pass has to move address arithmetic out of loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from autotune.errors import BuildError
+
+SCALARS = {
+    "float32": "float", "float64": "double", "int64": "i64", "int32": "i32",
+    "int8": "i8", "uint8": "i8", "bool": "i1",
+}  # fmt: skip
+MEMORY = SCALARS | {"bool": "i8"}
+SHORT = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32", "bool": "i1"}
+MAX_LINES = 400_000
+
+Lines = list["str | Lines"]
+
+
+def type_text(dtype: str, lanes: int, memory: bool = False) -> str:
+    """LLVM type of a value (in memory: bool takes a byte)."""
+    scalar = (MEMORY if memory else SCALARS)[dtype]
+    return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+
+
+def suffix_text(dtype: str, lanes: int) -> str:
+    """Overload suffix of an intrinsic: f32, v16f32."""
+    short = SHORT.get(dtype, "i8")
+    return short if lanes == 1 else f"v{lanes}{short}"
+
+
+@dataclass(slots=True)
+class Scope:
+    """A stretch of code in which a name, once computed, stays valid."""
+
+    head: Lines
+    lines: Lines
+    depth: int
+    memo: dict[object, str] = field(default_factory=dict)
+
+
+class FunctionText:
+    """One function being written."""
+
+    def __init__(self, signature: str) -> None:
+        self.signature = signature
+        self.allocas: list[str] = []
+        self.declared: dict[str, str] = {}
+        self.defined: dict[str, str] = {}
+        self.block = "entry"
+        self._count = 0
+        root: Lines = []
+        head: Lines = []
+        root.append(head)
+        self._root = root
+        self.scopes = [Scope(head=head, lines=root, depth=0)]
+
+    def name(self, prefix: str = "v") -> str:
+        self._count += 1
+        if self._count > MAX_LINES:
+            raise BuildError(f"the program unrolls to more than {MAX_LINES} instructions")
+        return f"%{prefix}{self._count}"
+
+    @property
+    def scope(self) -> Scope:
+        return self.scopes[-1]
+
+    def line(self, text: str) -> None:
+        self.scope.lines.append("  " + text)
+
+    def emit(self, text: str) -> str:
+        """An instruction with a result."""
+        name = self.name()
+        self.scope.lines.append(f"  {name} = {text}")
+        return name
+
+    def once(self, key: object, text: str) -> str:
+        """An instruction without side effects, written once per scope."""
+        for scope in self.scopes:
+            if key in scope.memo:
+                return scope.memo[key]
+        name = self.emit(text)
+        self.scope.memo[key] = name
+        return name
+
+    def hoist(self, depth: int, key: object, text: str) -> str:
+        """A pure instruction whose operands are known at loop depth `depth`, placed there."""
+        for scope in self.scopes:
+            if key in scope.memo:
+                return scope.memo[key]
+        scope = next(s for s in self.scopes if s.depth == depth)
+        name = self.name()
+        scope.head.append(f"  {name} = {text}")
+        scope.memo[key] = name
+        return name
+
+    def declare(self, name: str, text: str) -> str:
+        self.declared[name] = text
+        return f"@{name}"
+
+    def define(self, name: str, text: str) -> str:
+        self.defined[name] = text
+        return f"@{name}"
+
+    def alloca(self, llvm_type: str) -> str:
+        name = self.name("cell")
+        self.allocas.append(f"  {name} = alloca {llvm_type}, align 64")
+        return name
+
+    # ------------------------------------------------------------------------------- control flow
+
+    def label(self) -> str:
+        self._count += 1
+        return f"L{self._count}"
+
+    def start(self, label: str) -> None:
+        """Begin a block; the previous one must have ended with a branch."""
+        self.scope.lines.append(f"{label}:")
+        self.block = label
+
+    @contextmanager
+    def loop(self, first: str, limit: str) -> Iterator[str]:
+        """A loop of at least one iteration, first .. limit-1; gives the variable's name."""
+        head, done, before = self.label(), self.label(), self.block
+        self.line(f"br label %{head}")
+        self.start(head)
+        var, following = self.name("i"), self.name("n")
+        phi: Lines = []
+        self.scope.lines.append(phi)
+        prologue: Lines = []
+        self.scope.lines.append(prologue)
+        outer = self.scope
+        self.scopes.append(Scope(head=prologue, lines=outer.lines, depth=outer.depth + 1))
+        yield var
+        self.scopes.pop()
+        phi.append(f"  {var} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]")
+        self.line(f"{following} = add nuw nsw i64 {var}, 1")
+        more = self.emit(f"icmp ult i64 {following}, {limit}")
+        self.line(f"br i1 {more}, label %{head}, label %{done}")
+        self.start(done)
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """Code that runs where the i1 holds."""
+        inside, done = self.label(), self.label()
+        self.line(f"br i1 {condition}, label %{inside}, label %{done}")
+        self.start(inside)
+        with self.region():
+            yield
+        self.line(f"br label %{done}")
+        self.start(done)
+
+    @contextmanager
+    def region(self) -> Iterator[None]:
+        """Code whose names are not valid after it."""
+        outer = self.scope
+        self.scopes.append(Scope(head=outer.head, lines=outer.lines, depth=outer.depth))
+        yield
+        self.scopes.pop()
+
+    def text(self) -> str:
+        """The finished function."""
+        out: list[str] = [self.signature + " {", "entry:", *self.allocas]
+        _flatten(self._root, out)
+        out.append("}")
+        return "\n".join(out)
+
+
+def _flatten(lines: Lines, out: list[str]) -> None:
+    for item in lines:
+        if isinstance(item, str):
+            out.append(item)
+        else:
+            _flatten(item, out)

@@ -1,0 +1,63 @@
+"""Object files into this process. In: object code. Out: addresses of functions."""
+
+from __future__ import annotations
+
+import ctypes.util
+import functools
+from collections.abc import Sequence
+
+import llvmlite.binding as llvm
+
+from autotune.codegen.llvm_backend import compile_text, initialize
+from autotune.errors import BuildError
+from autotune.target import Target
+
+
+@functools.cache
+def load_openmp() -> None:
+    """Make the platform's OpenMP runtime visible to loaded code. BuildError if there is none."""
+    found = ctypes.util.find_library("gomp")
+    for name in filter(None, (found, "libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")):
+        try:
+            llvm.load_library_permanently(name)
+        except RuntimeError:
+            continue
+        return
+    raise BuildError(
+        "kernels on several threads need the OpenMP runtime, and libgomp.so.1 was not found; "
+        "install it (Debian: libgomp1) or use one thread"
+    )
+
+
+class Library:
+    """Loaded objects. Addresses are valid while the library is referenced."""
+
+    def __init__(self, codes: Sequence[bytes], target: Target) -> None:
+        initialize()
+        if target.threads > 1:
+            load_openmp()
+        machine = llvm.Target.from_triple(target.triple).create_target_machine(
+            cpu=target.cpu, features=target.features, jit=True
+        )
+        module = llvm.parse_assembly("")
+        module.triple = target.triple
+        self._engine = llvm.create_mcjit_compiler(module, machine)
+        for code in codes:
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def address(self, symbol: str) -> int:
+        found = int(self._engine.get_function_address(symbol))
+        if not found:
+            raise BuildError(f"no function {symbol} in the loaded objects")
+        return found
+
+
+def load(codes: Sequence[bytes], target: Target) -> Library:
+    """Load objects that may call each other. They must be for this machine."""
+    return Library(codes, target)
+
+
+def load_text(text: str, target: Target) -> Library:
+    """Compile LLVM IR text and load it: calibration and peak kernels."""
+    return load([compile_text(text, target)], target)
