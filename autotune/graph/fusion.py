@@ -1,0 +1,177 @@
+"""Which nodes become one kernel. In: a graph after the passes. Out: disjoint groups of nodes.
+
+A group computes one value; nothing else it computes is read outside, and nothing is computed twice
+(but for `scalar` nodes, which each group copies). Views belong to no group: placement decides about
+them. Groups are claimed in order of weight:
+
+    contraction, pool, gather   with the elementwise nodes behind them
+    row                         with the elementwise nodes before and behind them
+    the rest                    elementwise nodes that end in one value; any other node alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autotune.graph.ir import Graph, Node
+from autotune.ops import OPS
+
+EPILOGUE_ANCHORS = ("contraction", "pool", "gather", "row")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Nodes of one kernel in topological order; `anchor` is the output of the heaviest one."""
+
+    nodes: tuple[Node, ...]
+    anchor: str
+    output: str
+
+
+def fuse(graph: Graph, kernels: frozenset[str] = frozenset()) -> tuple[Group, ...]:
+    """The groups, each after every group it reads from. `kernels`: outputs of view nodes that need
+    a kernel of their own."""
+    fusion = _Fusion(graph)
+    for wanted in EPILOGUE_ANCHORS:
+        # From the last to the first: of two contractions that meet in a residual add, the later
+        # one takes it, when the other's result is already there.
+        for index in reversed(range(len(graph.nodes))):
+            if fusion.family(index) == wanted and index not in fusion.owner:
+                fusion.claim(index)
+    fusion.absorb_side_branches()
+    for index in reversed(range(len(graph.nodes))):
+        if index in fusion.owner or fusion.family(index) == "scalar":
+            continue
+        if fusion.family(index) != "view" or graph.nodes[index].output in kernels:
+            fusion.claim_rest(index)
+    return fusion.ordered()
+
+
+class _Fusion:
+    """Nodes are known by their index in the graph; a group by its anchor's index."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.index = {node.output: i for i, node in enumerate(graph.nodes)}
+        self.readers: list[list[int]] = [[] for _ in graph.nodes]
+        self.ancestors: list[int] = []
+        for i, node in enumerate(graph.nodes):
+            mask = 0
+            for source in self.sources(i):
+                self.readers[source].append(i)
+                mask |= self.ancestors[source] | 1 << source
+            self.ancestors.append(mask)
+        self.kept = {self.index[v] for _, v in graph.outputs if v in self.index}
+        self.owner: dict[int, int] = {}
+        self.groups: dict[int, list[int]] = {}
+
+    def sources(self, index: int) -> list[int]:
+        return [self.index[v] for v in self.graph.nodes[index].inputs if v in self.index]
+
+    def family(self, index: int) -> str:
+        """The op's kind; `gather` and `scalar` for themselves."""
+        op = self.graph.nodes[index].op
+        return op if op in ("gather", "scalar") else OPS.get(op).kind
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        return self.graph.types[self.graph.nodes[index].output].shape
+
+    # ------------------------------------------------------------------------------------ growing
+
+    def claim(self, anchor: int) -> None:
+        members = {anchor}
+        if self.family(anchor) == "row":
+            shape = self.graph.types[self.graph.nodes[anchor].inputs[0]].shape
+            members |= self._feeding(members, shape)
+        self._own(anchor, self._with_epilogue(members, anchor))
+
+    def claim_rest(self, root: int) -> None:
+        members = {root}
+        if self.family(root) == "elementwise":
+            members |= self._feeding(members, self.shape(root))
+        self._own(root, members)
+
+    def absorb_side_branches(self) -> None:
+        """Elementwise work that only feeds a group, in the shape of its output, joins it."""
+        for anchor, members in list(self.groups.items()):
+            shape = self.shape(anchor)
+            if self.family(anchor) != "row" and len(members) > 1:
+                self._own(anchor, set(members) | self._feeding(set(members), shape, {anchor}))
+
+    def _own(self, anchor: int, members: Iterable[int]) -> None:
+        self.groups[anchor] = sorted(members)
+        for index in self.groups[anchor]:
+            self.owner[index] = anchor
+
+    def _with_epilogue(self, members: set[int], anchor: int) -> set[int]:
+        """The largest extension by elementwise nodes behind the anchor that has a single output."""
+        best, grown = set(members), set(members)
+        mask = sum(1 << m for m in members)
+        for index in range(anchor + 1, len(self.graph.nodes)):
+            if self._extends(index, grown, mask, anchor):
+                grown.add(index)
+                mask |= 1 << index
+                if len(self._live(grown)) == 1:
+                    best = set(grown)
+        return best
+
+    def _extends(self, index: int, grown: set[int], mask: int, anchor: int) -> bool:
+        if self.family(index) != "elementwise" or index in self.owner:
+            return False
+        sources = [s for s in self.sources(index) if self.family(s) != "scalar"]
+        if not any(s in grown for s in sources) or not self._same_form(index, anchor):
+            return False
+        # An operand that depends on the group could only be computed after it: a cycle.
+        outside = (s for s in sources if s not in grown)
+        return not any(self.ancestors[s] & mask for s in outside)
+
+    def _same_form(self, index: int, anchor: int) -> bool:
+        nodes, types = self.graph.nodes, self.graph.types
+        return types[nodes[index].output] == types[nodes[anchor].output]
+
+    def _live(self, members: set[int]) -> list[int]:
+        """Members whose value is read outside."""
+        return [
+            m
+            for m in members
+            if m in self.kept
+            or not self.readers[m]
+            or any(r not in members for r in self.readers[m])
+        ]
+
+    def _feeding(
+        self, members: set[int], shape: tuple[int, ...], barred: Iterable[int] = ()
+    ) -> set[int]:
+        """Free elementwise nodes of that shape that only (transitively) feed members, other than
+        through the inputs of `barred` ones."""
+        found: set[int] = set()
+        barred = set(barred)
+        for index in reversed(range(max(members))):
+            readers = self.readers[index]
+            if (
+                readers
+                and index not in self.owner
+                and index not in members
+                and index not in self.kept
+                and self.family(index) == "elementwise"
+                and self.shape(index) == shape
+                and all((r in members or r in found) and r not in barred for r in readers)
+            ):
+                found.add(index)
+        return found
+
+    # ------------------------------------------------------------------------------------- result
+
+    def ordered(self) -> tuple[Group, ...]:
+        """Groups by their last node: operands come from single outputs, which lie before."""
+        return tuple(
+            self._group(anchor) for anchor in sorted(self.groups, key=lambda a: self.groups[a][-1])
+        )
+
+    def _group(self, anchor: int) -> Group:
+        members = self.groups[anchor]
+        scalars = {s for m in members for s in self.sources(m) if self.family(s) == "scalar"}
+        nodes = tuple(self.graph.nodes[i] for i in sorted([*members, *scalars]))
+        output = self.graph.nodes[members[-1]].output
+        return Group(nodes=nodes, anchor=self.graph.nodes[anchor].output, output=output)

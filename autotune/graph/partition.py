@@ -1,0 +1,167 @@
+"""A graph as kernel calls. In: a graph after the passes. Out: a `Partition`: canonical tasks, the
+calls in execution order, and where every value lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autotune.graph.fusion import Group, fuse
+from autotune.graph.ir import Graph, Node
+from autotune.graph.passes._rewrite import COMMUTATIVE
+from autotune.graph.passes.canonical_operands import CanonicalOperands
+from autotune.graph.placement import place, read_halo
+from autotune.graph.plan import KernelCall, Partition, Placement
+from autotune.types import (
+    Layout,
+    Task,
+    TaskNode,
+    TaskValue,
+    TensorType,
+    dense_strides,
+    freeze_attrs,
+)
+
+
+def partition(graph: Graph) -> Partition:
+    """Cut the graph into tasks and place its values."""
+    placed = place(CanonicalOperands().run(graph))
+    graph = placed.graph
+    groups = fuse(graph, placed.kernels)
+    calls = tuple(_call(graph, group, placed.placements) for group in groups)
+    visible = {value for call in calls for _, value in call.args}
+    visible.update(name for name, _ in graph.inputs)
+    placements = {v: p for v, p in placed.placements.items() if v in visible}
+    used = {p.storage for p in placements.values()}
+    return Partition(
+        graph=graph,
+        calls=calls,
+        placements=placements,
+        storages={n: s for n, s in placed.storages.items() if n in used},
+    )
+
+
+def _call(graph: Graph, group: Group, placements: Mapping[str, Placement]) -> KernelCall:
+    naming = _Naming(graph=graph, group=group, placements=placements)
+    order = _canonical_order(naming)
+    nodes = tuple(naming.node(n) for n in order)
+    anchor = next(i for i, n in enumerate(order) if n.output == group.anchor)
+    task = Task(nodes=nodes, values=tuple(naming.values), anchor=anchor)
+    names = dict.fromkeys(n.name for n in group.nodes if n.op != "scalar" and n.name)
+    args = {name: value for value, name in naming.names.items()}
+    return KernelCall(
+        task=task,
+        args=tuple((param.name, args[param.name]) for param in task.params),
+        name="+".join(names),
+    )
+
+
+def _canonical_order(naming: _Naming) -> list[Node]:
+    """Operands before their reader, from the output back: independent of the model's order."""
+    order: list[Node] = []
+    stack = [(naming.inside[naming.group.output], False)]
+    done: set[str] = set()
+    while stack:
+        node, expanded = stack.pop()
+        if node.output in done:
+            continue
+        if expanded:
+            done.add(node.output)
+            order.append(node)
+            continue
+        stack.append((node, True))
+        operands = [naming.inside[i] for i in naming.operands(node) if i in naming.inside]
+        stack.extend((n, False) for n in reversed(operands))
+    return order
+
+
+@dataclass(kw_only=True)
+class _Naming:
+    """Gives values of a group their canonical names, in order of first use."""
+
+    graph: Graph
+    group: Group
+    placements: Mapping[str, Placement]
+    inside: dict[str, Node] = field(init=False)
+    names: dict[str, str] = field(default_factory=dict)
+    values: list[TaskValue] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.inside = {node.output: node for node in self.group.nodes}
+
+    def operands(self, node: Node) -> tuple[str, ...]:
+        """Inputs; of commutative nodes in the order: computed here, inputs, constants, scalars."""
+        if node.op not in COMMUTATIVE:
+            return node.inputs
+        return tuple(sorted(node.inputs, key=self._rank))
+
+    def node(self, node: Node) -> TaskNode:
+        inputs = tuple(self._named(i) for i in self.operands(node))
+        return TaskNode(
+            op=node.op,
+            inputs=inputs,
+            outputs=(self._named(node.output),),
+            attrs=freeze_attrs(node.attributes),
+        )
+
+    def _rank(self, value: str) -> int:
+        if value in self.inside:
+            return 3 if self.inside[value].op == "scalar" else 0
+        return 2 if value in self.graph.constants else 1
+
+    def _named(self, value: str) -> str:
+        if value not in self.names:
+            role = self._role(value)
+            number = sum(v.role == role for v in self.values)
+            self.names[value] = f"{'t' if role == 'local' else role[0]}{number}"
+            type_ = self.graph.types[value]
+            layout = self._layout(value, role)
+            self.values.append(
+                TaskValue(name=self.names[value], type=type_, role=role, layout=layout)
+            )
+        return self.names[value]
+
+    def _role(self, value: str) -> str:
+        if value == self.group.output:
+            return "output"
+        if value in self.inside:
+            return "local"
+        return "constant" if value in self.graph.constants else "input"
+
+    def _layout(self, value: str, role: str) -> Layout:
+        """Of inputs and the output as placed, with no more halo than this kernel reads."""
+        type_ = self.graph.types[value]
+        if role not in ("input", "output"):
+            return Layout.dense(type_.shape)
+        layout = self.placements[value].layout
+        halo: tuple[tuple[int, int], ...] = ((0, 0),) * len(type_.shape)
+        for node in self.group.nodes if role == "input" else ():
+            if value in node.inputs:
+                halo = _covered(read_halo(node, self.graph.types, value), layout.halo, halo)
+        return canonical_layout(type_, Layout(strides=layout.strides, halo=halo))
+
+
+def _covered(
+    read: tuple[tuple[int, int], ...],
+    there: tuple[tuple[int, int], ...],
+    halo: tuple[tuple[int, int], ...],
+) -> tuple[tuple[int, int], ...]:
+    """`halo` widened to what is read, as far as it is there."""
+    return tuple(
+        (max(h[0], min(r[0], t[0])), max(h[1], min(r[1], t[1])))
+        for r, t, h in zip(read, there, halo, strict=True)
+    )
+
+
+def canonical_layout(type_: TensorType, layout: Layout) -> Layout:
+    """The same layout with meaningless strides (extent 1, no halo) as in a dense tensor."""
+    if type_.size == 0:
+        return Layout(strides=dense_strides(type_.shape), halo=layout.halo)
+    strides: list[int] = []
+    step = 1
+    for extent, stride, halo in zip(
+        reversed(type_.shape), reversed(layout.strides), reversed(layout.halo), strict=True
+    ):
+        strides.append(step if extent == 1 and halo == (0, 0) else stride)
+        step = strides[-1] * extent
+    return Layout(strides=tuple(reversed(strides)), halo=layout.halo)

@@ -1,0 +1,82 @@
+"""Concatenations in the form that placement makes free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from autotune.graph.ir import Graph, Node
+from autotune.graph.passes._rewrite import Rewriter, kind_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestConcats:
+    """c = concat(a, b); d = concat(a, b, e) -> d = concat(c, e): a and b then lie in c, c in d,
+    and nothing is copied (a value can lie in one concat's storage only)."""
+
+    def run(self, graph: Graph) -> Graph:
+        new = Rewriter(graph)
+        seen: dict[tuple[object, tuple[str, ...]], str] = {}
+        for node in graph.nodes:
+            if node.op != "concat":
+                new.keep(node)
+                continue
+            axis, inputs = node.attributes["axis"], new.inputs(node)
+            prefix = next(
+                (n for n in range(len(inputs) - 1, 1, -1) if (axis, inputs[:n]) in seen), 0
+            )
+            if prefix:
+                operands = [seen[axis, inputs[:prefix]], *inputs[prefix:]]
+                new.replace(node.output, new.emit("concat", operands, node, **node.attributes))
+            else:
+                new.keep(node)
+            seen[axis, inputs] = new.new(node.output)
+        return new.finish()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitOverConcat:
+    """relu(concat(a, b)) -> concat(relu(a), relu(b)), where a and b are computed for this alone:
+    each relu then runs inside the kernel that computes its operand."""
+
+    def run(self, graph: Graph) -> Graph:
+        new = Rewriter(graph)
+        uses = Counter(i for node in graph.nodes for i in node.inputs)
+        for node in graph.nodes:
+            if len([i for i in node.inputs if new.known(new.new(i)) is None]) == 1:
+                split = _split(new, node, uses)
+                if split is not None:
+                    new.replace(node.output, split)
+                    continue
+            new.keep(node)
+        return new.finish()
+
+
+def _split(new: Rewriter, node: Node, uses: Counter[str]) -> str | None:
+    inputs = new.inputs(node)
+    position = next(p for p, i in enumerate(inputs) if new.known(i) is None)
+    concat = new.producer(inputs[position])
+    if concat is None or concat.op != "concat" or kind_of(node.op) != "elementwise":
+        return None
+    if node.op == "expand" or not new.used_once(concat.output):
+        return None
+    scalars = all(new.shape(i) == () for p, i in enumerate(inputs) if p != position)
+    if not scalars or not all(_fusible(new, i, uses) for i in concat.inputs):
+        return None
+    parts = [
+        new.emit(
+            node.op, [*inputs[:position], i, *inputs[position + 1 :]], node, **node.attributes
+        )
+        for i in concat.inputs
+    ]
+    return new.emit("concat", parts, concat, **concat.attributes)
+
+
+def _fusible(new: Rewriter, value: str, uses: Counter[str]) -> bool:
+    source = new.producer(value)
+    return (
+        source is not None
+        and uses[value] <= 1
+        and new.used_once(value)
+        and kind_of(source.op) in ("contraction", "pool", "elementwise")
+    )

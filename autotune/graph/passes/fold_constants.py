@@ -1,0 +1,48 @@
+"""Compute what depends on constants alone, now instead of at every run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.graph.ir import Graph
+from autotune.graph.passes._rewrite import Rewriter
+from autotune.ops import OPS
+from autotune.types import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldConstants:
+    """mul(const, const) -> const, in the constants' own precision.
+
+    A result up to `small_bytes` is always folded; a larger one only where it is no larger than its
+    operands, or at most `growth` times as large and below `limit_bytes`: weights must not blow up.
+    """
+
+    small_bytes: int = 1 << 20
+    growth: int = 4
+    limit_bytes: int = 64 << 20
+
+    def run(self, graph: Graph) -> Graph:
+        new = Rewriter(graph)
+        for node in graph.nodes:
+            arrays = [a for i in new.inputs(node) if (a := new.known(i)) is not None]
+            type_ = graph.types[node.output]
+            if (
+                node.op != "scalar"
+                and len(arrays) == len(node.inputs)
+                and self._worthwhile(type_.nbytes, arrays)
+            ):
+                result = OPS.get(node.op).reference(arrays, node.attributes)
+                result = np.asarray(result).astype(type_.dtype, copy=False)
+                new.replace(node.output, new.constant(result, node.output))
+            else:
+                new.keep(node)
+        return new.finish()
+
+    def _worthwhile(self, result_bytes: int, arrays: list[Array]) -> bool:
+        operand_bytes = sum(a.nbytes for a in arrays)
+        if result_bytes <= max(self.small_bytes, operand_bytes):
+            return True
+        return result_bytes <= min(self.limit_bytes, self.growth * operand_bytes)

@@ -1,0 +1,131 @@
+"""Drop what changes nothing, merge runs of views, and replace costly scalar arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.graph.ir import Graph, Node
+from autotune.graph.passes._rewrite import COMMUTATIVE, Rewriter, ints, kind_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveIdentities:
+    """copy(x), x * 1, x + 0, reshape to x's shape -> x; transpose(transpose(x)) -> one transpose;
+    reshape(reshape(x)) -> one reshape; x / s -> x * (1/s); x ** 2 -> x * x; an expand whose reader
+    broadcasts anyway -> nothing."""
+
+    def run(self, graph: Graph) -> Graph:
+        new = Rewriter(graph)
+        for node in graph.nodes:
+            same = _same_as(new, node)
+            value = same if same is not None else _rewritten(new, node)
+            if value is None:
+                new.keep(node)
+            else:
+                new.replace(node.output, value)
+        return new.finish()
+
+
+def _same_as(new: Rewriter, node: Node) -> str | None:
+    """The input that the node's output equals, if there is one."""
+    inputs = new.inputs(node)
+    type_ = new.graph.types[node.output]
+    if node.op == "copy":
+        return inputs[0]
+    if node.op in ("reshape", "expand", "slice", "concat", "transpose", "pad"):
+        moved = node.op == "transpose" and node.attributes["perm"] != tuple(
+            range(len(type_.shape))
+        )
+        same = len(inputs) == 1 and not moved and new.types[inputs[0]] == type_
+        return inputs[0] if same else None
+    if node.op == f"to_{type_.dtype}" and new.types[inputs[0]] == type_:
+        return inputs[0]
+    neutral = {"mul": 1, "div": 1, "pow": 1, "add": 0, "sub": 0}.get(node.op)
+    if neutral is None:
+        return None
+    for kept, other in ((0, 1), (1, 0)) if node.op in COMMUTATIVE else ((0, 1),):
+        known = new.known(inputs[other])
+        if (
+            known is not None
+            and new.types[inputs[kept]] == type_
+            and bool((known == neutral).all())
+        ):
+            return inputs[kept]
+    return None
+
+
+def _rewritten(new: Rewriter, node: Node) -> str | None:
+    """A cheaper value equal to the node's output, if there is one."""
+    if node.op == "transpose":
+        return _merged_transpose(new, node)
+    if node.op == "reshape":
+        return _merged_reshape(new, node)
+    if node.op in ("div", "pow"):
+        return _strength_reduced(new, node)
+    return _without_expands(new, node) if kind_of(node.op) == "elementwise" else None
+
+
+def _merged_transpose(new: Rewriter, node: Node) -> str | None:
+    (value,) = new.inputs(node)
+    perm = ints(node, "perm")
+    source = new.producer(value)
+    if source is not None and source.op == "transpose":
+        first = ints(source, "perm")
+        value, perm = source.inputs[0], tuple(first[p] for p in perm)
+        if perm == tuple(range(len(perm))):
+            return value
+    elif not only_moves_units(new.shape(value), perm):
+        return None
+    if only_moves_units(new.shape(value), perm):
+        return new.emit("reshape", [value], node, shape=new.graph.types[node.output].shape)
+    return new.emit("transpose", [value], node, perm=perm)
+
+
+def _merged_reshape(new: Rewriter, node: Node) -> str | None:
+    source = new.producer(new.inputs(node)[0])
+    if source is None or source.op != "reshape":
+        return None
+    shape = ints(node, "shape")
+    if new.shape(source.inputs[0]) == shape:
+        return source.inputs[0]
+    return new.emit("reshape", [source.inputs[0]], node, shape=shape)
+
+
+def _strength_reduced(new: Rewriter, node: Node) -> str | None:
+    value, operand = new.inputs(node)
+    known = new.known(operand)
+    if known is None or known.size != 1 or not new.types[value].dtype.startswith("float"):
+        return None
+    number = float(known.reshape(()))
+    if node.op == "pow":
+        return new.emit("mul", [value, value], node) if number == 2.0 else None
+    inverse = np.asarray(1.0 / number if number else math.inf, dtype=known.dtype)
+    if number == 0.0 or not np.isfinite(inverse):
+        return None
+    return new.emit("mul", [value, new.constant(inverse.reshape(known.shape), operand)], node)
+
+
+def _without_expands(new: Rewriter, node: Node) -> str | None:
+    inputs = list(new.inputs(node))
+    shape = new.graph.types[node.output].shape
+    if node.op == "expand" or len(inputs) < 2:
+        return None
+    for position, value in enumerate(inputs):
+        source = new.producer(value)
+        if source is None or source.op != "expand":
+            continue
+        candidate = [*inputs[:position], source.inputs[0], *inputs[position + 1 :]]
+        if np.broadcast_shapes(*(new.shape(i) for i in candidate)) == shape:
+            inputs = candidate
+    if tuple(inputs) == new.inputs(node):
+        return None
+    return new.emit(node.op, inputs, node, **node.attributes)
+
+
+def only_moves_units(shape: tuple[int, ...], perm: tuple[int, ...]) -> bool:
+    """True where a transpose leaves the dimensions longer than 1 in order: it is a reshape."""
+    kept = [p for p in perm if shape[p] != 1]
+    return kept == sorted(kept)

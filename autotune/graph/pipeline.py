@@ -1,0 +1,64 @@
+"""The graph passes, in order. In: a graph as a frontend made it. Out: a graph ready to partition.
+
+A pass is a frozen dataclass whose fields are its options and whose `run` gives a new graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from autotune.graph.ir import Graph
+from autotune.graph.passes.canonical_operands import CanonicalOperands
+from autotune.graph.passes.canonical_weights import CanonicalWeights
+from autotune.graph.passes.common_subexpressions import ShareCommonSubexpressions
+from autotune.graph.passes.concats import NestConcats, SplitOverConcat
+from autotune.graph.passes.dead_nodes import DropDeadNodes
+from autotune.graph.passes.fold_affine import FoldAffine
+from autotune.graph.passes.fold_constants import FoldConstants
+from autotune.graph.passes.fold_flatten import FoldFlatten
+from autotune.graph.passes.push_transposes import PushTransposes
+from autotune.graph.passes.remove_identities import RemoveIdentities
+
+
+class Pass(Protocol):
+    """A graph rewrite that keeps what the graph computes, up to rounding."""
+
+    def run(self, graph: Graph) -> Graph: ...
+
+
+PIPELINE: tuple[Pass, ...] = (
+    DropDeadNodes(),
+    FoldConstants(),
+    RemoveIdentities(),
+    # Twice: the first run makes views meet, merging them lets more transposes cancel.
+    PushTransposes(),
+    RemoveIdentities(),
+    PushTransposes(),
+    RemoveIdentities(),
+    FoldConstants(),
+    CanonicalWeights(),
+    FoldFlatten(),
+    FoldAffine(),
+    CanonicalOperands(),
+    RemoveIdentities(),
+    FoldConstants(),
+    CanonicalOperands(),
+    ShareCommonSubexpressions(),
+    NestConcats(),
+    SplitOverConcat(),
+    DropDeadNodes(),
+)
+
+
+def optimize(
+    graph: Graph,
+    passes: Sequence[Pass] = PIPELINE,
+    after_each: Callable[[Pass, Graph], None] | None = None,
+) -> Graph:
+    """Run the passes in order; `after_each` sees the graph after every one (verifiers, printers)."""
+    for step in passes:
+        graph = step.run(graph)
+        if after_each is not None:
+            after_each(step, graph)
+    return graph
