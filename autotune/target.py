@@ -61,7 +61,7 @@ class Target:
         return Target(**data)
 
 
-# ------------------------------------------------------------------------------ where they come from
+# --------------------------------------------------------------------------- where they come from
 
 _SIZES = (
     "vector_bytes",
@@ -135,7 +135,7 @@ def load_target(name_or_path: str, threads: int = 1) -> Target:
     return parse_target(file.read_text(encoding="utf-8"), file.name).with_threads(threads)
 
 
-# ------------------------------------------------------------------------------------- this machine
+# ---------------------------------------------------------------------------------- this machine
 
 _CACHE_ROOT = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

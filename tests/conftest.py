@@ -11,7 +11,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect (not skip) the slow ones unless asked for, so that no test is reported as skipped."""
+    """Deselect the slow ones unless asked for: nothing is reported as skipped."""
     if config.getoption("--run-slow"):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

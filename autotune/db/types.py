@@ -35,8 +35,8 @@ class Record:
 
 
 class Store(Protocol):
-    """A tuning log. Append-only; safe for one writer and many readers. `TuningLog` is the one users
-    open: a path or an SQLAlchemy URL."""
+    """A tuning log. Append-only; safe for one writer and many readers. `TuningLog` is the one
+    users open: a path or an SQLAlchemy URL."""
 
     def append(self, records: Iterable[Record]) -> None: ...
 
@@ -56,8 +56,12 @@ class Store(Protocol):
         ...
 
     def query(
-        self, *, task_keys: Sequence[str] | None = None, op: str | None = None,
-        target: str | None = None, top: int = 1,
+        self,
+        *,
+        task_keys: Sequence[str] | None = None,
+        op: str | None = None,
+        target: str | None = None,
+        top: int = 1,
     ) -> list[dict[str, Any]]:
         """Best `top` records of every matching task, as plain dicts (see `autotune query`)."""
         ...

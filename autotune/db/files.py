@@ -1,0 +1,105 @@
+"""A tuning log as a file. In: a path. Out: a checked SQLite connection, or a LogError in one line.
+
+Nothing here imports SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Collection
+from pathlib import Path
+from urllib.parse import quote
+
+from autotune.errors import LogError
+
+SCHEMA_VERSION = 1
+_MAGIC = b"SQLite format 3\0"
+_BUSY_TIMEOUT_S = 10.0
+
+
+def is_url(path_or_url: str) -> bool:
+    """Whether this is an SQLAlchemy URL rather than a path."""
+    return "://" in path_or_url
+
+
+def exists(path: Path) -> bool:
+    """Whether the file is there with something in it; a missing directory is just missing."""
+    try:
+        return path.stat().st_size > 0
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise LogError(f"tuning log {path}: cannot be read: {error.strerror}") from None
+
+
+def check_header(path: Path) -> None:
+    """Raise LogError unless an existing, non-empty file is an SQLite database that can be read."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except OSError as error:
+        raise LogError(f"tuning log {path}: cannot be read: {error.strerror}") from None
+    if head != _MAGIC:
+        raise LogError(
+            f"tuning log {path}: not a database; give another --log or move the file away"
+        )
+
+
+def check_writable(path: Path) -> None:
+    """Raise LogError unless the log can be written, or made, at this path."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise LogError(f"tuning log {path}: directory {folder} does not exist; create it first")
+    for place in (folder, path):
+        if place.exists() and not os.access(place, os.W_OK, effective_ids=True):
+            raise LogError(f"tuning log {path}: {place} is read-only; give another --log")
+
+
+def connect(path: Path, *, write: bool) -> sqlite3.Connection:
+    """A connection in autocommit mode; a reader's never creates or changes the file."""
+    options = "mode=rwc" if write else f"mode=ro{_immutable(path)}"
+    connection = sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?{options}",
+        uri=True,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    if write:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+def _immutable(path: Path) -> str:
+    """In a read-only directory SQLite cannot make WAL's shared-memory file, and nobody writes."""
+    writable = os.access(path.parent, os.W_OK, effective_ids=True)
+    wal = path.with_name(path.name + "-wal")
+    return "" if writable or wal.exists() else "&immutable=1"
+
+
+def check_version(version: int, tables: Collection[str], log: str, known: int) -> None:
+    """Raise LogError unless a database of this schema version can be read as a tuning log."""
+    if version > known:
+        raise LogError(
+            f"tuning log {log}: written by a newer release (schema {version}, this one knows "
+            f"{known}); upgrade autotune or give another --log"
+        )
+    if version == 0 and tables:
+        raise LogError(f"tuning log {log}: a database, but not a tuning log; give another --log")
+
+
+def explain(error: BaseException, log: str) -> LogError:
+    """A database driver's error as one line that says what to do."""
+    text = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    hints = (
+        ("locked", "another process is writing; try again"),
+        ("full", "free some disk space; everything committed before is safe"),
+        ("disk i/o", "check the disk; everything committed before is safe"),
+        ("readonly", "make the file and its directory writable"),
+        ("malformed", "the file is damaged; restore a copy or give another --log"),
+        ("not a database", "give another --log or move the file away"),
+    )
+    hint = next((f"; {h}" for word, h in hints if word in text.lower()), "")
+    return LogError(f"tuning log {log}: {text}{hint}")

@@ -1,0 +1,226 @@
+"""What every Store promises. Another store joins by a second `open_store` parameter."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from autotune.db.store import TuningLog
+from autotune.db.types import Record, Store
+from autotune.errors import LogError
+from autotune.measure.types import Status
+from tests.unit.db.samples import matmul, record, target
+
+Open = Callable[[], Store]
+
+
+@pytest.fixture(params=["path", "url"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    """Opens the same log again and again."""
+    path = str(tmp_path / "log.db")
+    return lambda: TuningLog(path if request.param == "path" else f"sqlite:///{path}")
+
+
+def plain(records: Sequence[Record]) -> list[Record]:
+    """Records as they were given: without the number that the store adds."""
+    return [dataclasses.replace(r, id=None) for r in records]
+
+
+def test_a_record_comes_back_equal_after_reopening(open_store: Open) -> None:
+    store = open_store()
+    store.append([record()])
+    store.close()
+    assert plain(open_store().records(matmul().key, target())) == [record()]
+
+
+def test_appending_adds_and_never_replaces(open_store: Open) -> None:
+    store = open_store()
+    store.append([record(times=(2e-3,))])
+    store.append([record(times=(3e-3,)), record(times=(2e-3,))])
+    medians = [r.result.median_s for r in store.records(matmul().key, target())]
+    assert medians == [2e-3, 3e-3, 2e-3]
+    store.close()
+
+
+def test_best_is_the_smallest_median_of_this_task_and_target(open_store: Open) -> None:
+    store = open_store()
+    store.append(
+        [
+            record(times=(5e-3, 1e-3, 5e-3), tile=1),
+            record(times=(2e-3,), tile=2),
+            record(times=(1e-4,), on=target(threads=2)),
+            record(matmul(m=9), times=(1e-4,)),
+        ]
+    )
+    best = store.best(matmul().key, target())
+    assert best is not None
+    assert best.config["tile"] == 2
+    store.close()
+
+
+def test_top_is_in_order_and_no_longer_than_asked(open_store: Open) -> None:
+    store = open_store()
+    store.append([record(times=(t,)) for t in (3e-3, 1e-3, 2e-3)])
+    top = store.top(matmul().key, target(), 2)
+    assert [r.result.median_s for r in top] == [1e-3, 2e-3]
+    store.close()
+
+
+def test_failures_are_kept_and_never_best(open_store: Open) -> None:
+    store = open_store()
+    failures = [record(status=s) for s in Status if s is not Status.OK]
+    store.append(failures)
+    assert plain(store.records(matmul().key, target())) == failures
+    assert store.best(matmul().key, target()) is None
+    store.close()
+
+
+def test_an_unknown_task_has_nothing(open_store: Open) -> None:
+    store = open_store()
+    assert store.best("matmul-0", target()) is None
+    assert list(store.records("matmul-0", target())) == []
+    assert list(store.nearest(matmul(), target(), 3)) == []
+    assert store.query() == []
+    store.close()
+
+
+def test_a_record_without_a_time_stamp_gets_one(open_store: Open) -> None:
+    store = open_store()
+    store.append([dataclasses.replace(record(), created="")])
+    assert store.records(matmul().key, target())[0].created.endswith("+00:00")
+    store.close()
+
+
+def test_nearest_prefers_similar_shapes_of_the_same_op_and_family(open_store: Open) -> None:
+    store = open_store()
+    store.append(
+        [
+            record(matmul(m=64), times=(1e-3,), tile=1),
+            record(matmul(m=64), times=(5e-4,), tile=2),
+            record(matmul(m=16), times=(1e-3,), tile=3),
+            record(matmul(m=8, op="add"), tile=4),
+            record(matmul(m=8), on=target(vector_bytes=32), tile=5),
+            record(matmul(m=8), status=Status.RUN_CRASH, tile=6),
+        ]
+    )
+    found = store.nearest(matmul(m=8), target(cpu="skylake"), 5)
+    assert [r.config["tile"] for r in found] == [3, 2]
+    store.close()
+
+
+def test_query_gives_the_best_of_every_task_slowest_first(open_store: Open) -> None:
+    store = open_store()
+    store.append(
+        [record(times=(1e-3,)), record(times=(2e-3,)), record(matmul(m=9), times=(4e-3,))]
+    )
+    found = store.query()
+    assert [(r["task_key"], r["median_s"]) for r in found] == [
+        (matmul(m=9).key, 4e-3),
+        (matmul().key, 1e-3),
+    ]
+    store.close()
+
+
+def test_query_filters_by_task_op_and_target(open_store: Open) -> None:
+    store = open_store()
+    store.append([record(), record(matmul(m=9)), record(matmul(op="add")), record(on=target(2))])
+    assert {r["op"] for r in store.query(op="add")} == {"add"}
+    assert {r["task_key"] for r in store.query(task_keys=[matmul(m=9).key])} == {matmul(m=9).key}
+    assert store.query(task_keys=[]) == []
+    assert {r["target"] for r in store.query(target=target(2).key)} == {target(2).key}
+    assert len(store.query(target="cpu")) == len(store.query(target=target().family)) == 4
+    assert store.query(target="gpu") == []
+    store.close()
+
+
+def test_query_gives_as_many_as_asked_of_each(open_store: Open) -> None:
+    store = open_store()
+    store.append([record(times=(t,)) for t in (3e-3, 1e-3, 2e-3)])
+    assert [r["median_s"] for r in store.query(top=2)] == [1e-3, 2e-3]
+    store.close()
+
+
+def test_readers_see_every_committed_batch_while_a_writer_works(open_store: Open) -> None:
+    writer = open_store()
+    writer.append([record()])
+    seen: list[list[int]] = []
+
+    def read() -> None:
+        reader = open_store()
+        counts = [len(reader.records(matmul().key, target())) for _ in range(20)]
+        reader.close()
+        seen.append(counts)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(10):
+        writer.append([record(), record()])
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 3
+    assert all(counts == sorted(counts) and counts[0] >= 1 for counts in seen)
+    assert all(n % 2 == 1 for counts in seen for n in counts), "half a batch was seen"
+    assert len(writer.records(matmul().key, target())) == 21
+    writer.close()
+
+
+_WRITER = """
+import sys
+from autotune.db.store import TuningLog
+from tests.unit.db.samples import record
+log = TuningLog(sys.argv[1])
+size = int(sys.argv[2])
+log.claim()
+print("open", flush=True)
+while True:
+    log.append([record() for _ in range(size)])
+    print("batch", flush=True)
+"""
+
+
+def start_writer(path: Path, size: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _WRITER, str(path), str(size)]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "open\n"
+    return writer
+
+
+def test_a_second_writer_is_told_who_holds_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    writer = start_writer(path, 1)
+    try:
+        with (
+            TuningLog(path) as log,
+            pytest.raises(LogError, match=f"pid {writer.pid} on .* since"),
+        ):
+            log.append([record()])
+    finally:
+        writer.kill()
+        writer.communicate()
+
+
+def test_a_killed_writer_loses_at_most_the_batch_in_flight(tmp_path: Path) -> None:
+    path, size = tmp_path / "log.db", 7
+    for _ in range(3):
+        before = len(TuningLog(path).records(matmul().key, target()))
+        writer = start_writer(path, size)
+        assert writer.stdout is not None
+        for _ in range(4):
+            writer.stdout.readline()
+        os.kill(writer.pid, signal.SIGKILL)
+        acknowledged = 4 + writer.communicate()[0].count("batch")
+        with TuningLog(path) as log:
+            kept = len(log.records(matmul().key, target())) - before
+            log.append([])
+        assert kept % size == 0
+        assert acknowledged <= kept // size <= acknowledged + 1
