@@ -56,9 +56,13 @@ class ModelTimes:
 class CompiledModel:
     """A model loaded for running. Safe to call from several threads; runs take turns."""
 
-    def __init__(self, image: ModelImage, library: Library | None = None) -> None:
-        """`library`: the image's objects where they are loaded already."""
+    def __init__(
+        self, image: ModelImage, library: Library | None = None, notes: tuple[str, ...] = ()
+    ) -> None:
+        """`library`: the image's objects where they are loaded already. `notes`: what the compiler
+        has to say about it."""
         self.image = image
+        self.notes = notes
         if library is None:
             from autotune.codegen.loader import load  # a fake library needs no LLVM
 

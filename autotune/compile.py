@@ -1,0 +1,35 @@
+"""Compile a model. In: a model, a target and a tuning log. Out: a CompiledModel, ready to run.
+
+Only this signature is imported with the package; the compiler itself is loaded by the first call.
+"""
+
+from __future__ import annotations
+
+import typing
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from autotune.db.types import Store
+    from autotune.runtime.executor import CompiledModel
+    from autotune.target import Target
+
+
+def compile(
+    model: str | Path,
+    *,
+    target: str | Target = "cpu",
+    log: str | Path | Store | None = None,
+    threads: int = 1,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> CompiledModel:
+    """`model` is an .onnx file or `zoo:NAME`; `shapes` fixes symbolic input dimensions.
+
+    Every task takes its best record of this target in `log` (a path, an SQLAlchemy URL or an open
+    log), else the nearest record of a similar task, else its default schedule; an empty or missing
+    log is fine. `notes` of the result says which schedules had to be replaced. `threads` applies
+    unless a Target is given. Raises InputError for what the user can mend."""
+    from autotune.compiler.driver import compile_model
+
+    return compile_model(model, target=target, log=log, threads=threads, shapes=shapes)

@@ -1,0 +1,1 @@
+"""Compiling a model: choose a schedule per task, build the kernels, link them to an image."""

@@ -1,0 +1,153 @@
+"""Kernels of a model. In: unique tasks and their candidate schedules. Out: object code per task.
+
+A schedule that no longer applies, or that the code generator refuses, is noted and the next
+candidate is taken. Builds run in worker processes, one per core, where that pays.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from autotune.codegen import BACKENDS
+from autotune.compiler.choose import Candidate, candidates
+from autotune.db.types import Store
+from autotune.errors import AutotuneError, BuildError, ScheduleError
+from autotune.measure.executor import Built
+from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult
+from autotune.program.build import build_program
+from autotune.schedule.base import Schedule, apply_schedule
+from autotune.target import Target
+from autotune.types import Task
+
+BACKEND = "llvm"
+SERIAL_BELOW = 8
+"""With fewer kernels, starting worker processes takes longer than building here."""
+BUILD_TIMEOUT_S = 120.0
+
+Builder = Callable[[Task, Schedule], Built]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """Object code per task, where each schedule came from, and what went wrong on the way."""
+
+    built: dict[Task, Built]
+    sources: dict[Task, str]
+    notes: tuple[str, ...]
+
+
+def kernel_symbol(task: Task) -> str:
+    """The kernel's name: unique within a model, because a task is built once."""
+    return "k_" + task.key.replace("-", "_").replace(".", "_")
+
+
+def build_here(task: Task, schedule: Schedule, target: Target) -> Built:
+    """Build one kernel in this process. Raises ScheduleError or BuildError."""
+    symbol = kernel_symbol(task)
+    program = apply_schedule(build_program(task), schedule)
+    code = BACKENDS.get(BACKEND).build(program, target, symbol)
+    return Built(
+        symbol=symbol,
+        code=code.code,
+        workspace_bytes=code.workspace_bytes,
+        packs=program.packs,
+    )
+
+
+def build_kernels(
+    tasks: Sequence[Task], target: Target, log: Store | None, processes: int
+) -> Kernels:
+    """Build every task. Raises BuildError where even a task's default schedule fails."""
+    waiting = {task: candidates(task, target, log) for task in tasks}
+    first = {task: next(found) for task, found in waiting.items()}
+    with _Pool(target, processes if len(tasks) >= SERIAL_BELOW else 1) as pool:
+        outcomes = pool.build_all([(task, c.schedule) for task, c in first.items()])
+        built, sources, notes = {}, {}, []
+        for task, outcome in zip(first, outcomes, strict=True):
+            choice = first[task]
+            while isinstance(outcome, str):
+                note = f"{task.key}: the {choice.source} schedule fails ({outcome})"
+                choice = _next(waiting[task], note)
+                notes.append(f"{note}; using the {choice.source} schedule")
+                outcome = pool.build_all([(task, choice.schedule)])[0]  # noqa: PLW2901
+            built[task], sources[task] = outcome, choice.source
+    return Kernels(built=built, sources=sources, notes=tuple(notes))
+
+
+def _next(found: Iterator[Candidate], note: str) -> Candidate:
+    choice = next(found, None)
+    if choice is None:
+        raise BuildError(f"{note} and there is no other; this is a defect, please report the task")
+    return choice
+
+
+class _Pool:
+    """Builds in this process, or in worker processes that are gone when the `with` block ends."""
+
+    def __init__(self, target: Target, processes: int) -> None:
+        self._target = target
+        spec = f"{__name__}:KernelExecutor"
+        count = processes if processes > 1 else 0
+        self._workers = [WorkerProcess(executor=spec) for _ in range(count)]
+        self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
+        for worker in self._workers:
+            self._idle.put(worker)
+
+    def __enter__(self) -> _Pool:
+        for worker in self._workers:
+            worker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.stop()
+
+    def build_all(self, jobs: Sequence[tuple[Task, Schedule]]) -> list[Built | str]:
+        """A kernel or the reason why there is none, per job."""
+        if not self._workers or len(jobs) == 1:
+            return [self._here(task, schedule) for task, schedule in jobs]
+        with ThreadPoolExecutor(len(self._workers)) as threads:
+            return list(threads.map(lambda job: self._there(*job), jobs))
+
+    def _here(self, task: Task, schedule: Schedule) -> Built | str:
+        try:
+            return build_here(task, schedule, self._target)
+        except (ScheduleError, BuildError) as error:
+            return str(error)
+
+    def _there(self, task: Task, schedule: Schedule) -> Built | str:
+        request = MeasureRequest(task=task, schedule=schedule, target=self._target)
+        worker = self._idle.get()
+        try:
+            header, code = worker.call(
+                {"command": "build", "request": request.to_json()}, timeout_s=BUILD_TIMEOUT_S
+            )
+        except WorkerTimeoutError:
+            return f"the build took more than {BUILD_TIMEOUT_S:.0f} s"
+        except WorkerDiedError as error:
+            return f"the compiler process was {error}"
+        finally:
+            self._idle.put(worker)
+        if "built" in header:
+            return Built.from_header(header["built"], code)
+        return MeasureResult.from_json(header["result"]).error
+
+
+class KernelExecutor:
+    """What a building process does: kernels under their final names, and nothing else."""
+
+    def build(self, request: MeasureRequest) -> Built:
+        return build_here(request.task, request.schedule, request.target)
+
+    def prepare(self, request: MeasureRequest) -> None:
+        raise AutotuneError(f"this process only builds, it cannot prepare {request.task.key}")
+
+    def check_and_time(self, request: MeasureRequest, _built: Built) -> MeasureResult:
+        raise AutotuneError(f"this process only builds, it cannot run {request.task.key}")
+
+    def profile(self, target: Target) -> DeviceProfile:
+        raise AutotuneError(f"this process only builds, it cannot measure {target.name}")

@@ -1,0 +1,186 @@
+"""Kernels into one model. In: a Partition, its kernels and memory plan. Out: a ModelImage.
+
+Constants are packed as each kernel wants them, stored once per content, and laid out in one block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.codegen import BACKENDS
+from autotune.codegen.base import EntryCall
+from autotune.compiler.build import BACKEND, Kernels
+from autotune.errors import VerifyError
+from autotune.graph.plan import KernelCall, Partition
+from autotune.ops import compute_flops
+from autotune.program.build import task_computes
+from autotune.program.ir import Pack
+from autotune.program.packing import apply_pack
+from autotune.runtime.image import (
+    ARENA,
+    CONSTANTS,
+    ENTRY_SYMBOL,
+    FIRST_INPUT,
+    WORKSPACE,
+    Kernel,
+    ModelImage,
+    Port,
+)
+from autotune.runtime.memory import Bytes, zeroed_block
+from autotune.runtime.memory_plan import ALIGNMENT, MemoryPlan
+from autotune.target import Target
+from autotune.types import ITEM_BYTES, Array, Task, dense_strides
+
+Address = tuple[int, int]
+
+
+class ConstantBlock:
+    """Packed constants, each content once, at aligned offsets of one block."""
+
+    def __init__(self) -> None:
+        self._arrays: list[tuple[int, Array]] = []
+        self._by_digest: dict[bytes, int] = {}
+        self._by_source: dict[tuple[str, Pack | None], int] = {}
+        self._size = 0
+
+    def add(self, name: str, array: Array, pack: Pack | None = None) -> int:
+        """Byte offset of the constant `name` in the layout of `pack`."""
+        source = (name, pack)
+        if source not in self._by_source:
+            packed = apply_pack(pack, array) if pack else np.ascontiguousarray(array)
+            self._by_source[source] = self._store(packed)
+        return self._by_source[source]
+
+    def _store(self, array: Array) -> int:
+        flat = array.reshape(-1).view(np.uint8)
+        digest = hashlib.sha256(flat.data).digest()
+        if digest not in self._by_digest:
+            self._by_digest[digest] = self._size
+            self._arrays.append((self._size, flat))
+            self._size += -(-flat.nbytes // ALIGNMENT) * ALIGNMENT
+        return self._by_digest[digest]
+
+    def block(self) -> Bytes:
+        """All constants in one piece of memory."""
+        out = zeroed_block(self._size)
+        for at, flat in self._arrays:
+            out[at : at + flat.nbytes] = flat
+        return out
+
+
+class Linker:
+    """Addresses of a partition's values, given where the arena plan puts them."""
+
+    def __init__(self, partition: Partition, plan: MemoryPlan) -> None:
+        self._partition = partition
+        self._plan = plan
+        self.constants = ConstantBlock()
+        graph = partition.graph
+        self._inputs = {
+            partition.placements[name].storage: FIRST_INPUT + k
+            for k, (name, _) in enumerate(graph.inputs)
+            if name in partition.placements
+        }
+        outputs = [s for s in partition.storages.values() if s.kind == "output"]
+        first = FIRST_INPUT + len(graph.inputs)
+        self._outputs = {s.name: first + k for k, s in enumerate(outputs)}
+        self.output_bytes = tuple(s.elements * ITEM_BYTES[s.dtype] for s in outputs)
+
+    def address(self, value: str) -> Address:
+        """Base and byte offset of element (0, 0, ...) of an activation or graph value."""
+        placement = self._partition.placements[value]
+        storage = self._partition.storages[placement.storage]
+        inside = placement.offset * ITEM_BYTES[storage.dtype]
+        if storage.kind == "arena":
+            return ARENA, self._plan.offsets[storage.name] + inside
+        if storage.kind == "constant":
+            array = self._partition.graph.constants[storage.name]
+            return CONSTANTS, self.constants.add(storage.name, array) + inside
+        bases = self._inputs if storage.kind == "input" else self._outputs
+        if storage.name not in bases:
+            raise VerifyError(f"{value} lies in {storage.name}, which is no input of the model")
+        return bases[storage.name], inside
+
+    def arguments(self, call: KernelCall, packs: Sequence[Pack]) -> tuple[Address, ...]:
+        """Addresses of the kernel's parameters, the workspace last."""
+        values = dict(call.args)
+        by_name = {p.buffer: p for p in packs}
+        out: list[Address] = []
+        for param in call.task.params:
+            value = values[param.name]
+            if param.role == "constant":
+                array = self._partition.graph.constants[value]
+                offset = self.constants.add(value, array, by_name.get(param.name))
+                out.append((CONSTANTS, offset))
+            else:
+                out.append(self.address(value))
+        return (*out, (WORKSPACE, 0))
+
+    def port(self, public: str, value: str) -> Port:
+        base, offset = self.address(value)
+        layout = self._partition.placements[value].layout
+        kind = self._partition.graph.types[value]
+        return Port(name=public, type=kind, base=base, offset_bytes=offset, strides=layout.strides)
+
+    def inputs(self) -> tuple[Port, ...]:
+        """Every model input in order; one that no kernel reads may have no placement."""
+        return tuple(
+            Port(
+                name=name,
+                type=kind,
+                base=FIRST_INPUT + number,
+                offset_bytes=0,
+                strides=dense_strides(kind.shape),
+            )
+            for number, (name, kind) in enumerate(self._partition.graph.inputs)
+        )
+
+
+def task_flops(task: Task) -> int:
+    """Floating-point operations of one call."""
+    computes, _ = task_computes(task)
+    return sum(compute_flops(c) for c in computes)
+
+
+def link(
+    partition: Partition,
+    plan: MemoryPlan,
+    kernels: Kernels,
+    target: Target,
+    versions: tuple[tuple[str, str], ...],
+) -> ModelImage:
+    """The model as data, its entry function built."""
+    linker = Linker(partition, plan)
+    flops = {task: task_flops(task) for task in kernels.built}
+    rows = []
+    for call in partition.calls:
+        built = kernels.built[call.task]
+        rows.append(
+            Kernel(
+                name=call.name,
+                symbol=built.symbol,
+                task_key=call.task.key,
+                op=call.task.op,
+                flops=flops[call.task],
+                source=kernels.sources[call.task],
+                args=linker.arguments(call, built.packs),
+            )
+        )
+    calls = [EntryCall(symbol=k.symbol, args=k.args) for k in rows]
+    entry = BACKENDS.get(BACKEND).build_entry(calls, target, ENTRY_SYMBOL)
+    return ModelImage(
+        name=partition.graph.name,
+        target=target,
+        inputs=linker.inputs(),
+        outputs=tuple(linker.port(public, v) for public, v in partition.graph.outputs),
+        output_bytes=linker.output_bytes,
+        kernels=tuple(rows),
+        arena_bytes=plan.arena_bytes,
+        workspace_bytes=max((b.workspace_bytes for b in kernels.built.values()), default=0),
+        versions=versions,
+        objects=(*(b.code for b in kernels.built.values()), entry),
+        constants=linker.constants.block(),
+    )
