@@ -80,10 +80,14 @@ def at(axes: Sequence[Axis]) -> tuple[Index, ...]:
     return tuple(index(a.name) for a in axes)
 
 
-def broadcast_load(name: str, shape: Sequence[int], point: Sequence[Index]) -> Load:
-    """Load an operand at a point of a shape that it broadcasts to."""
-    own = point[len(point) - len(shape) :]
-    return Load(name, tuple(Index() if e == 1 else i for e, i in zip(shape, own, strict=True)))
+def broadcast_load(name: str, shape: Sequence[int], axes: Sequence[Axis]) -> Load:
+    """Load an operand at the point of the axes it broadcasts over; index 0 where it repeats."""
+    own = axes[len(axes) - len(shape) :]
+    point = [
+        Index() if e == 1 and a.extent != 1 else index(a.name)
+        for e, a in zip(shape, own, strict=True)
+    ]
+    return Load(name, tuple(point))
 
 
 def broadcast_shape(op: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ from autotune.ops._common import (
     Inputs,
     Output,
     arity,
-    at,
     axes_of,
     broadcast_load,
     broadcast_shape,
@@ -60,7 +59,7 @@ class Function:
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
         axes = axes_of(output[1].shape)
-        loads = [broadcast_load(name, t.shape, at(axes)) for name, t in inputs]
+        loads = [broadcast_load(name, t.shape, axes) for name, t in inputs]
         return (Compute(output[0], output[1].dtype, axes, fn(self.name, *loads)),)
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
@@ -90,7 +89,7 @@ class Activation:
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
         axes = axes_of(output[1].shape)
-        load = broadcast_load(inputs[0][0], inputs[0][1].shape, at(axes))
+        load = broadcast_load(inputs[0][0], inputs[0][1].shape, axes)
         body = self.formula(load, attrs, output[1].dtype)
         return (Compute(output[0], output[1].dtype, axes, body),)
 
@@ -229,7 +228,7 @@ class Expand:
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
         axes = axes_of(output[1].shape)
-        load = broadcast_load(inputs[0][0], inputs[0][1].shape, at(axes))
+        load = broadcast_load(inputs[0][0], inputs[0][1].shape, axes)
         return (Compute(output[0], output[1].dtype, axes, load),)
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:

@@ -13,7 +13,6 @@ from autotune.ops._common import (
     Inputs,
     Output,
     arity,
-    at,
     axes_of,
     broadcast_load,
     broadcast_shape,
@@ -49,7 +48,7 @@ class Matmul:
         batch_axes = axes_of(batch, "b")
 
         def load(name: str, type_: TensorType, row: Index, column: Index) -> Load:
-            outer = broadcast_load(name, type_.shape[:-2], at(batch_axes))
+            outer = broadcast_load(name, type_.shape[:-2], batch_axes)
             return Load(name, (*outer.indices, row, column))
 
         k, column = index("k"), index("n")

@@ -115,7 +115,7 @@ class Norm:
         stages.append(Compute(f"{out}.rstd", dtype, outer, inverse))
         body = fn("mul", centre(Load(name, at(axes))), Load(f"{out}.rstd", at(outer)))
         for function, (operand, t) in zip(("mul", "add"), inputs[1:], strict=False):
-            body = fn(function, body, broadcast_load(operand, t.shape, at(axes)))
+            body = fn(function, body, broadcast_load(operand, t.shape, axes))
         return (*stages, Compute(out, dtype, axes, body))
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:

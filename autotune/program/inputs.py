@@ -1,0 +1,133 @@
+"""Data to check and time candidates with. In: a task and a seed. Out: arrays, output points."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from autotune.ops import OPS
+from autotune.program.build import node_computes
+from autotune.program.ir import (
+    Apply,
+    Compute,
+    Index,
+    IndexValue,
+    Load,
+    LoadIndex,
+    Select,
+    Value,
+)
+from autotune.types import Array, Task, TaskValue
+
+# Ops that are undefined or ill-conditioned for some inputs: which input must be positive.
+_POSITIVE_INPUTS = {"sqrt": 0, "rsqrt": 0, "log": 0, "pow": 0, "reciprocal": 0, "div": 1, "mod": 1}
+_KEEP_SIGN = ("add", "mul", "div", "max", "min", "sqrt", "reduce_sum", "reduce_mean", "expand")
+
+
+def random_inputs(task: Task, seed: int) -> dict[str, Array]:
+    """Arrays for every input and constant: floats of unit spread, contraction weights scaled by
+    1/sqrt(fan-in), valid gather indices, and positive numbers under roots and in divisors."""
+    rng = np.random.default_rng(seed)
+    computes = {n.outputs[0]: node_computes(task, n) for n in task.nodes}
+    scales = _weight_scales(task, computes)
+    limits = _index_limits(task, computes)
+    positive = _positive_values(task)
+    out: dict[str, Array] = {}
+    for value in task.by_role("input") + task.by_role("constant"):
+        array = _random(value, rng, limits.get(value.name))
+        if value.name in positive:
+            array = _positive(array)
+        scale = scales.get(value.name, 1.0)
+        out[value.name] = array if scale == 1.0 else (array * scale).astype(array.dtype)
+    return out
+
+
+def sample_points(task: Task, seed: int, count: int) -> Array:
+    """At most `count` points of the output [P, rank]: corners, then borders, then anywhere."""
+    shape = task.by_role("output")[0].type.shape
+    if math.prod(shape) <= count:
+        grid = np.indices(shape).reshape(len(shape), -1)
+        return np.ascontiguousarray(grid.T.astype(np.int64))
+    rng = np.random.default_rng(seed)
+    ends = [sorted({0, e - 1}) for e in shape]
+    corners = list(itertools.islice(itertools.product(*ends), max(1, count // 2)))
+    rest = rng.integers(0, shape, size=(count - len(corners), len(shape)))
+    border = len(rest) // 3
+    dimension = rng.integers(0, len(shape), size=border)
+    last = np.asarray(shape)[dimension] - 1
+    rest[np.arange(border), dimension] = np.where(rng.random(border) < 0.5, 0, last)
+    return np.concatenate([np.asarray(corners, np.int64), rest.astype(np.int64)])
+
+
+def _random(value: TaskValue, rng: np.random.Generator, limit: int | None) -> Array:
+    dtype, shape = value.type.dtype, value.type.shape
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if dtype.startswith("float"):
+        return np.asarray(rng.standard_normal(shape)).astype(dtype)
+    if limit is not None:
+        return np.asarray(rng.integers(-limit, limit, shape)).astype(dtype)
+    low = 0 if dtype == "uint8" else -8
+    return np.asarray(rng.integers(low, 9, shape)).astype(dtype)
+
+
+def _positive(array: Array) -> Array:
+    if array.dtype.kind == "f":
+        return np.asarray(np.abs(array) + array.dtype.type(0.25))
+    return array if array.dtype.kind == "b" else np.maximum(np.abs(array), 1)
+
+
+def _weight_scales(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict[str, float]:
+    """1/sqrt(fan-in) by name of a constant that is an operand of a contraction."""
+    constants = {v.name for v in task.by_role("constant")}
+    out: dict[str, float] = {}
+    for node in task.nodes:
+        if OPS.get(node.op).kind == "contraction":
+            fan_in = math.prod(a.extent for a in computes[node.outputs[0]][-1].reduce)
+            out |= {i: 1 / math.sqrt(max(fan_in, 1)) for i in node.inputs if i in constants}
+    return out
+
+
+def _index_limits(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict[str, int]:
+    """Smallest extent that an integer value is used to index, by name.
+
+    Indices that are computed inside the task limit every integer input."""
+    params = {v.name for v in task.params}
+    out: dict[str, int] = {}
+    for compute in itertools.chain.from_iterable(computes.values()):
+        for atom in _gathers(compute.body):
+            names = [atom.buffer] if atom.buffer in params else params
+            out |= {n: min(atom.extent, out.get(n, atom.extent)) for n in names}
+    return out
+
+
+def _gathers(value: Value) -> Iterator[LoadIndex]:
+    indices: tuple[Index, ...] = ()
+    if isinstance(value, Load):
+        indices = value.indices
+    elif isinstance(value, IndexValue):
+        indices = (value.index,)
+    elif isinstance(value, Apply):
+        for arg in value.args:
+            yield from _gathers(arg)
+    elif isinstance(value, Select):
+        yield from _gathers(value.then)
+        yield from _gathers(value.other)
+        indices = tuple(b.index for b in value.bounds)
+    for i in indices:
+        yield from (atom for atom, _ in i.terms if isinstance(atom, LoadIndex))
+
+
+def _positive_values(task: Task) -> set[str]:
+    """Names of values that must be positive, followed back through ops that keep the sign."""
+    out: set[str] = set()
+    for node in reversed(task.nodes):
+        keeps = node.op in _KEEP_SIGN or OPS.get(node.op).kind == "view"
+        if keeps and node.outputs[0] in out:
+            out |= set(node.inputs)
+        if node.op in _POSITIVE_INPUTS:
+            out.add(node.inputs[_POSITIVE_INPUTS[node.op]])
+    return out
