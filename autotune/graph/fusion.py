@@ -1,8 +1,8 @@
 """Which nodes become one kernel. In: a graph after the passes. Out: disjoint groups of nodes.
 
-A group computes one value; nothing else it computes is read outside, and nothing is computed twice
-(but for `scalar` nodes, which each group copies). Views belong to no group: placement decides about
-them. Groups are claimed in order of weight:
+A group computes one value; nothing else it computes is read outside, and nothing is computed
+twice (but for `scalar` nodes, which each group copies). Views belong to no group: placement decides
+about them. Groups are claimed in order of weight:
 
     contraction, pool, gather   with the elementwise nodes behind them
     row                         with the elementwise nodes before and behind them
@@ -56,7 +56,7 @@ class _Fusion:
         self.index = {node.output: i for i, node in enumerate(graph.nodes)}
         self.readers: list[list[int]] = [[] for _ in graph.nodes]
         self.ancestors: list[int] = []
-        for i, node in enumerate(graph.nodes):
+        for i in range(len(graph.nodes)):
             mask = 0
             for source in self.sources(i):
                 self.readers[source].append(i)
@@ -105,7 +105,7 @@ class _Fusion:
             self.owner[index] = anchor
 
     def _with_epilogue(self, members: set[int], anchor: int) -> set[int]:
-        """The largest extension by elementwise nodes behind the anchor that has a single output."""
+        """The largest extension by elementwise nodes behind the anchor with a single output."""
         best, grown = set(members), set(members)
         mask = sum(1 << m for m in members)
         for index in range(anchor + 1, len(self.graph.nodes)):
@@ -132,13 +132,7 @@ class _Fusion:
 
     def _live(self, members: set[int]) -> list[int]:
         """Members whose value is read outside."""
-        return [
-            m
-            for m in members
-            if m in self.kept
-            or not self.readers[m]
-            or any(r not in members for r in self.readers[m])
-        ]
+        return [m for m in members if m in self.kept or not members.issuperset(self.readers[m])]
 
     def _feeding(
         self, members: set[int], shape: tuple[int, ...], barred: Iterable[int] = ()

@@ -56,7 +56,7 @@ def optimize(
     passes: Sequence[Pass] = PIPELINE,
     after_each: Callable[[Pass, Graph], None] | None = None,
 ) -> Graph:
-    """Run the passes in order; `after_each` sees the graph after every one (verifiers, printers)."""
+    """Run the passes in order; `after_each` (a verifier, a printer) sees the graph after each."""
     for step in passes:
         graph = step.run(graph)
         if after_each is not None:

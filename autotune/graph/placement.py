@@ -1,10 +1,10 @@
 """Where every value lies. In: a graph. Out: its storages, a placement per value, and which views
 must be computed by a kernel after all.
 
-A kernel's output has a storage of its own (a root) unless a later value hosts it: the operands of a
-concat lie in the concat's storage, and what is only reshaped or transposed on its way to the next
-kernel is written in that order at once. Other views lie in their operand's storage. Where strides
-cannot say it, the view becomes a kernel, or a `copy` is inserted. Halos: see `_Placing.halos`.
+A kernel's output has a storage of its own (a root) unless a later value hosts it: the operands of
+a concat lie in the concat's storage, and what is only reshaped or transposed on its way to the
+next kernel is written in that order at once. Other views lie in their operand's storage. Where
+strides cannot say it, the view becomes a kernel, or a `copy` is inserted. Halos: see `_Placing.halos`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _with_own_outputs(graph: Graph) -> Graph:
     computed = {node.output for node in graph.nodes}
     nodes, types, outputs = list(graph.nodes), dict(graph.types), []
     taken: set[str] = set()
-    for public, value in graph.outputs:
-        source = value
+    for public, source in graph.outputs:
+        value = source
         if value not in computed or value in taken:
             value = _fresh(f"{source}.output", types)
             nodes.append(Node(op="copy", inputs=(source,), output=value, name=f"copy of {source}"))
@@ -198,10 +198,9 @@ class _Placing:
     def _contiguous(self, value: str, placement: Placement) -> bool:
         """True where the innermost dimension is written with stride 1: scattering costs more than
         a transposing kernel."""
-        last = [
-            s for s, e in zip(placement.layout.strides, self.shape(value), strict=True) if e > 1
-        ]
-        return not last or last[-1] == 1 or self._hosted_by_concat(value)
+        strides = zip(placement.layout.strides, self.shape(value), strict=True)
+        steps = [stride for stride, extent in strides if extent > 1]
+        return not steps or steps[-1] == 1 or self._hosted_by_concat(value)
 
     def _hosted_by_concat(self, value: str) -> bool:
         while value in self.hosts:
@@ -269,10 +268,10 @@ class _Placing:
         alone = self.readers[source] == [value]
         if self.locate(value) is not None:
             # The reader's padding asks for a halo, which only a root can have.
-            if value in self.needs and alone and value not in self.hosts:
+            if value in self.needs and alone:
                 self.claim(source, value)
             return
-        if value not in self.hosts and alone and self.claim(source, value):
+        if alone and self.claim(source, value):
             return
         if (
             self.is_view(source)

@@ -1,7 +1,7 @@
 """What partitioning gives: fused kernel calls and where every tensor lies.
 
-Views (reshape, transpose, slice, split, concat) move nothing: they are placements in the storage of
-another value. What compile and the tuner need, and nothing more.
+Views (reshape, transpose, slice, split, concat) move nothing: they are placements in the storage
+of another value. What compile and the tuner need, and nothing more.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ one, so that equal layouts are equal values.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -63,7 +64,7 @@ def reshaped(inner: Placement, shape: Shape, result: Shape) -> Placement | None:
     strides, halo = [0] * len(result), [(0, 0)] * len(result)
     layout = inner.layout
     for ins, outs in factor_groups(shape, result):
-        for left, right in zip(ins, ins[1:], strict=False):
+        for left, right in itertools.pairwise(ins):
             if layout.strides[left] != layout.strides[right] * shape[right]:
                 return None
         if len(ins) == len(outs) == 1:

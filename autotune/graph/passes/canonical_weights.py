@@ -1,4 +1,4 @@
-"""Matmul weights in one form: constant right operands are [K, N], and the flag is always written."""
+"""Matmuls in one form: constant right operands are [K, N], and `transpose_b` is always written."""
 
 from __future__ import annotations
 

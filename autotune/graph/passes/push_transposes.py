@@ -71,10 +71,11 @@ class _Pushing:
             "log_softmax": self._softmax,
             "matmul": self._matmul,
             "reshape": self._reshape,
-        } | dict.fromkeys(REDUCTIONS, self._reduce)
+            **dict.fromkeys(REDUCTIONS, self._reduce),
+        }
 
     def visit(self, node: Node) -> None:
-        """Handlers return False, having done nothing, where the op cannot take the base's order."""
+        """Handlers return False, having done nothing, where the op needs the order it has."""
         handler = self.handlers.get(node.op)
         if handler is None and node.inputs and kind_of(node.op) == "elementwise":
             handler = self._elementwise
