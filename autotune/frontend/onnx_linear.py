@@ -51,11 +51,13 @@ def einsum(n: NodeContext) -> str:
     equation = n.text("equation", "").replace(" ", "")
     left, arrow, result = equation.partition("->")
     terms = left.split(",")
+    if not arrow:
+        result = "".join(sorted(c for c in left if left.count(c) == 1 and c.isalpha()))
     simple = all(len(set(t)) == len(t) and t.isalpha() for t in terms if t)
-    if not arrow or len(terms) != len(n.inputs) or len(terms) > 2 or not simple:
+    if len(terms) != len(n.inputs) or len(terms) > 2 or not simple:
         raise UnsupportedOpError(
-            f"equation {equation!r} is not supported: expected one or two operands, labels "
-            "without repetition or ellipsis, and an explicit result; write it as MatMul"
+            f"equation {equation!r} is not supported: expected one or two operands and labels "
+            "without repetition or ellipsis; write it as MatMul"
         )
     operands = [
         _summed(n, n.input(i), t, _elsewhere(terms, i, result)) for i, t in enumerate(terms)

@@ -136,7 +136,10 @@ def lp_normalization(n: NodeContext) -> str:
         raise UnsupportedOpError(f"p must be 1 or 2, got {p}")
     sizes = n.op("abs", x) if p == 1 else n.op("mul", x, x)
     norm = n.op("reduce_sum", sizes, axes=(axis,), keepdims=True)
-    return n.op("div", x, norm if p == 1 else n.op("sqrt", norm))
+    norm = norm if p == 1 else n.op("sqrt", norm)
+    # A row of zeros stays zero.
+    empty = n.op("eq", norm, n.like(0, norm))
+    return n.op("div", x, n.op("where", empty, n.like(1, norm), norm))
 
 
 @importer("Softmax")

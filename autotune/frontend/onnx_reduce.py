@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx_context import Importer, NodeContext, importer
 from autotune.frontend.onnx_norm import positive_axis
 
@@ -91,7 +90,11 @@ def arg_min(n: NodeContext) -> str:
 
 
 def _arg_max(n: NodeContext, x: str) -> str:
-    if n.integer("select_last_index", 0):
-        raise UnsupportedOpError("select_last_index=1 is not supported; the first index is given")
     axis = positive_axis(n.integer("axis", 0), n.rank(x))
-    return n.op("argmax", x, axis=axis, keepdims=bool(n.integer("keepdims", 1)))
+    keepdims = bool(n.integer("keepdims", 1))
+    if not n.integer("select_last_index", 0):
+        return n.op("argmax", x, axis=axis, keepdims=keepdims)
+    last = n.shape(x)[axis] - 1
+    backward = n.op("gather", x, n.constant(range(last, -1, -1), "int64"), axis=axis)
+    first = n.op("argmax", backward, axis=axis, keepdims=keepdims)
+    return n.op("sub", n.constant(last, "int64"), first)

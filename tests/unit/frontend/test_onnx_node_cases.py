@@ -1,0 +1,109 @@
+"""The ONNX project's own node tests, for every operator that is imported."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+from autotune.errors import ModelError
+from autotune.frontend.onnx import OPSETS
+from autotune.frontend.onnx_context import IMPORTERS
+from autotune.graph.interp import run_graph
+from autotune.types import DTYPES, Array
+from tests.unit.frontend.onnx_models import assert_close, imported
+
+# Inputs that must be constants; the cases feed them from outside.
+PARAMETERS: dict[str, tuple[int, ...]] = {
+    "Reshape": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 2, 3), "Expand": (1,), "Tile": (1,),
+    "Resize": (1, 2, 3), "Upsample": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,),
+    "Range": (0, 1, 2), "ConstantOfShape": (0,), "OneHot": (1, 2), "Trilu": (1,), "Dropout": (2,),
+}  # fmt: skip
+
+# Variants that are refused, by words in the case's name.
+REFUSED = (
+    "training", "antialias", "tf_crop", "_3d_d", "int64_fmod", "fmod_1", "mod_mixed_sign_float", "with_argmax",
+    "dropout_default_mask", "batch_diagonal", "bool_inputs", "spacetodepth_dcr", "spacetodepth_crd",
+)  # fmt: skip
+# Here the cases divide by a fractional size; onnxruntime and we by the size of the output.
+FRACTIONAL = (
+    "test_resize_downsample_scales_linear_align_corners",
+    "test_resize_downsample_scales_cubic_align_corners",
+)
+# Only the first output of these is made; the others are for training.
+ONE_OUTPUT = ("LayerNormalization",)
+
+
+def _cases() -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numpy's, on the inputs of some cases
+        return {case.name: case for case in collect_testcases(None) if _wanted(case)}
+
+
+def _wanted(case: Any) -> bool:
+    node = case.model.graph.node[0]
+    alone = len(case.model.graph.node) == 1 and node.op_type in IMPORTERS
+    if not alone or case.model.opset_import[0].version < OPSETS[0] or not case.data_sets:
+        return False
+    if case.name in FRACTIONAL:
+        return False
+    arrays = [a for group in case.data_sets[0] for a in group]
+    known = all(isinstance(a, np.ndarray | np.generic) and a.dtype.name in DTYPES for a in arrays)
+    return known and all(a.size for a in arrays)
+
+
+def _refused(name: str) -> bool:
+    return any(word in name for word in REFUSED)
+
+
+CASES = _cases()
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if _refused(n)])
+def test_refused_case(name: str) -> None:
+    case = CASES[name]
+    model, _ = _with_parameters(case.model, list(case.data_sets[0][0]))
+    with pytest.raises(ModelError, match=r"operator \w+ \(node '.*', opset \d+\)"):
+        imported(model)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if not _refused(n)])
+def test_node_case(name: str) -> None:
+    case = CASES[name]
+    feeds, expected = case.data_sets[0]
+    model, inputs = _with_parameters(case.model, list(feeds))
+    outputs = run_graph(imported(model), inputs)
+    expected = expected[: len(model.graph.output)]
+    for (output, array), reference in zip(outputs.items(), expected, strict=True):
+        assert_close(array, np.asarray(reference), 1e-4, output)
+
+
+def _with_parameters(
+    source: onnx.ModelProto, arrays: list[Array]
+) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """The model with its parameters as initializers and an opset we know, and the other inputs."""
+    model = onnx.ModelProto()
+    model.CopyFrom(source)
+    model.opset_import[0].version = min(model.opset_import[0].version, OPSETS[-1])
+    node = model.graph.node[0]
+    if node.op_type in ONE_OUTPUT:
+        del model.graph.output[1:]
+    places = PARAMETERS.get(node.op_type, (1,) if node.op_type.startswith("Reduce") else ())
+    names = {node.input[p] for p in places if p < len(node.input)}
+    feeds = dict(zip((i.name for i in source.graph.input), map(np.asarray, arrays), strict=True))
+    for info in list(model.graph.input):
+        if info.name in names:
+            model.graph.initializer.append(
+                numpy_helper.from_array(feeds.pop(info.name), info.name)
+            )
+            model.graph.input.remove(info)
+        else:
+            del info.type.tensor_type.shape.dim[:]
+            for extent in feeds[info.name].shape:
+                info.type.tensor_type.shape.dim.add(dim_value=extent)
+    return model, feeds
