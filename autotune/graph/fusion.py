@@ -1,8 +1,8 @@
 """Which nodes become one kernel. In: a graph after the passes. Out: disjoint groups of nodes.
 
 A group computes one value; nothing else it computes is read outside, and nothing is computed
-twice (but for `scalar` nodes, which each group copies). Views belong to no group: placement decides
-about them. Groups are claimed in order of weight:
+twice (but for `scalar` nodes, which each group copies). Views belong to no group: placement
+decides about them. Groups are claimed in order of weight:
 
     contraction, pool, gather   with the elementwise nodes behind them
     row                         with the elementwise nodes before and behind them

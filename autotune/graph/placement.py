@@ -4,7 +4,8 @@ must be computed by a kernel after all.
 A kernel's output has a storage of its own (a root) unless a later value hosts it: the operands of
 a concat lie in the concat's storage, and what is only reshaped or transposed on its way to the
 next kernel is written in that order at once. Other views lie in their operand's storage. Where
-strides cannot say it, the view becomes a kernel, or a `copy` is inserted. Halos: see `_Placing.halos`.
+strides cannot say it, the view becomes a kernel, or a `copy` is inserted. `_Placing.halos` says
+where zeros are kept around a value.
 """
 
 from __future__ import annotations
