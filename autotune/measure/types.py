@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -77,7 +77,7 @@ class MeasureRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureResult:
-    """What came of a request. `times_s`: seconds per kernel call, one per repeat; empty if not OK."""
+    """What came of a request. `times_s`: seconds per kernel call, one per repeat, if OK."""
 
     status: Status
     times_s: tuple[float, ...] = ()
@@ -144,6 +144,10 @@ class DeviceProfile:
         return DeviceProfile(**fields)
 
 
+OnResult = Callable[[int, MeasureResult], None]
+"""Called once per finished request with its place in the batch, as soon as its result is known."""
+
+
 class Runner(Protocol):
     """Where candidates are measured: this machine, a board, or recorded results.
 
@@ -153,6 +157,8 @@ class Runner(Protocol):
 
     def profile(self) -> DeviceProfile: ...
 
-    def measure(self, requests: tuple[MeasureRequest, ...]) -> tuple[MeasureResult, ...]: ...
+    def measure(
+        self, requests: tuple[MeasureRequest, ...], on_result: OnResult | None = None
+    ) -> tuple[MeasureResult, ...]: ...
 
     def close(self) -> None: ...

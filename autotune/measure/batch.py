@@ -1,0 +1,272 @@
+"""Batches of candidates through worker processes: builders work ahead of one runner.
+
+In: requests. Out: one result per request, in order, whatever the candidates do. The runner is
+alone on its cores while it times; builders have the others. Where the kernel takes every core, a
+window of candidates is built first and timed when the builders are idle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import queue
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.errors import DeviceError
+from autotune.measure.executor import DEFAULT_EXECUTOR, Built
+from autotune.measure.frames import Frame
+from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from autotune.measure.types import (
+    DeviceProfile,
+    MeasureRequest,
+    MeasureResult,
+    OnResult,
+    Status,
+)
+from autotune.target import Target
+
+MAX_BUILDERS = 4
+BUILD_AHEAD = 12
+PREPARE_TIMEOUT_S = 60.0
+PROFILE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorePlan:
+    """Which cores run and which build. `exclusive`: they overlap, so they take turns."""
+
+    runner: tuple[int, ...]
+    builders: tuple[int, ...]
+    exclusive: bool
+
+
+def plan_cores(cores: Sequence[int], threads: int) -> CorePlan:
+    """The last `threads` cores run, the rest build; with no rest everything is shared."""
+    cores = tuple(cores)
+    if threads < len(cores):
+        return CorePlan(runner=cores[-threads:], builders=cores[:-threads], exclusive=False)
+    return CorePlan(runner=cores, builders=cores, exclusive=True)
+
+
+def available_cores() -> tuple[int, ...]:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+class BatchExecutor:
+    """Owns the worker processes of one device. One batch at a time; `interrupt` may come from any
+    thread, the rest from one."""
+
+    def __init__(
+        self,
+        *,
+        device: str,
+        cores: Sequence[int] = (),
+        executor: str = DEFAULT_EXECUTOR,
+        recycle_after: int = 400,
+    ) -> None:
+        self._device = device
+        self._cores = tuple(cores) or available_cores()
+        self._executor = executor
+        self._recycle_after = recycle_after
+        self._plan: CorePlan | None = None
+        self._runner: WorkerProcess | None = None
+        self._builders: list[WorkerProcess] = []
+        self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
+        self._threads: ThreadPoolExecutor | None = None
+        self._prepared: set[tuple[int | None, str, int]] = set()
+        self._closed = False
+
+    @property
+    def runner_pid(self) -> int | None:
+        """Process id of the worker that runs candidates."""
+        return self._runner.pid if self._runner else None
+
+    def profile(self, target: Target) -> DeviceProfile:
+        """Measured by the runner on its own cores. Raises DeviceError."""
+        runner = self._start(target.threads)
+        try:
+            reply, _ = self._call(
+                runner, {"command": "profile", "target": target.to_json()}, b"", PROFILE_TIMEOUT_S
+            )
+        except (WorkerDiedError, WorkerTimeoutError) as error:
+            raise DeviceError(f"measuring this device's peaks failed: {_why(error)}") from None
+        if "error" in reply:
+            raise DeviceError(f"measuring this device's peaks failed: {reply['error']}")
+        return dataclasses.replace(DeviceProfile.from_json(reply["profile"]), device=self._device)
+
+    def measure(
+        self,
+        requests: Sequence[MeasureRequest],
+        on_result: OnResult | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> tuple[MeasureResult, ...]:
+        """One result per request. After `stop` says yes the rest is DEVICE_LOST, not reported to
+        `on_result`. Raises DeviceError when no worker can be started."""
+        if not requests:
+            return ()
+        runner = self._start(max(r.target.threads for r in requests))
+        assert self._plan is not None
+        results: list[MeasureResult] = []
+        pending: deque[Future[Built | MeasureResult]] = deque()
+        submitted = 0
+        try:
+            for number, request in enumerate(requests):
+                if stop() or self._closed:
+                    break
+                if not pending or not self._plan.exclusive:
+                    last = min(number + BUILD_AHEAD, len(requests))
+                    pending.extend(self._submit(r) for r in requests[submitted:last])
+                    submitted = last
+                if self._plan.exclusive:
+                    wait(pending)
+                result = self._finish(runner, request, pending.popleft().result())
+                if self._closed:
+                    break
+                results.append(result)
+                if on_result is not None:
+                    on_result(number, result)
+        except BaseException:
+            self._kill_workers()
+            raise
+        finally:
+            for future in pending:
+                future.cancel()
+        lost = MeasureResult(
+            status=Status.DEVICE_LOST, error="the batch was cancelled", device=self._device
+        )
+        return (*results, *[lost] * (len(requests) - len(results)))
+
+    def _start(self, threads: int) -> WorkerProcess:
+        """Workers placed for kernels of this many threads; the runner is answering."""
+        if self._closed:
+            raise DeviceError(f"{self._device}: the runner is closed; open a new one")
+        plan = plan_cores(self._cores, threads)
+        if plan != self._plan:
+            self._stop_workers()
+            self._plan = plan
+            self._runner = self._worker(plan.runner)
+            count = min(len(plan.builders), MAX_BUILDERS)
+            self._builders = [self._worker(plan.builders) for _ in range(count)]
+            for builder in self._builders:
+                self._idle.put(builder)
+            self._threads = ThreadPoolExecutor(count, thread_name_prefix="build")
+        assert self._runner is not None
+        for builder in self._builders:
+            builder.start()  # imports while the runner does
+        try:
+            self._runner.ready()
+        except (WorkerDiedError, WorkerTimeoutError) as error:
+            raise DeviceError(f"a worker process does not start: {_why(error)}") from None
+        return self._runner
+
+    def _worker(self, cores: tuple[int, ...]) -> WorkerProcess:
+        return WorkerProcess(
+            executor=self._executor, cores=cores, recycle_after=self._recycle_after
+        )
+
+    def _submit(self, request: MeasureRequest) -> Future[Built | MeasureResult]:
+        assert self._threads is not None
+        return self._threads.submit(self._build, request)
+
+    def _build(self, request: MeasureRequest) -> Built | MeasureResult:
+        worker = self._idle.get()
+        limit = request.timing.build_timeout_s
+        try:
+            reply, code = self._call(
+                worker, {"command": "build", "request": request.to_json()}, b"", limit
+            )
+        except WorkerTimeoutError:
+            return MeasureResult(
+                status=Status.BUILD_TIMEOUT, error=f"build: over {limit:g} s", build_s=limit
+            )
+        except WorkerDiedError as error:
+            return MeasureResult(status=Status.BUILD_ERROR, error=f"build: {error}")
+        finally:
+            self._idle.put(worker)
+        if "built" in reply:
+            return Built.from_header(reply["built"], code)
+        return MeasureResult.from_json(reply["result"])
+
+    def _finish(
+        self, runner: WorkerProcess, request: MeasureRequest, built: Built | MeasureResult
+    ) -> MeasureResult:
+        result = built if isinstance(built, MeasureResult) else self._run(runner, request, built)
+        return dataclasses.replace(result, device=self._device)
+
+    def _run(self, runner: WorkerProcess, request: MeasureRequest, built: Built) -> MeasureResult:
+        limit = request.timing.run_timeout_s
+        header: dict[str, Any] = {"request": request.to_json()}
+        try:
+            self._prepare(runner, request, header)
+            command = {"command": "run", "built": built.header(), **header}
+            reply, _ = self._call(runner, command, built.code, limit)
+        except WorkerTimeoutError:
+            return MeasureResult(
+                status=Status.RUN_TIMEOUT,
+                error=f"run: over {limit:g} s",
+                build_s=built.build_s,
+                run_s=limit,
+            )
+        except WorkerDiedError as error:
+            return MeasureResult(
+                status=Status.RUN_CRASH, error=f"run: {error}", build_s=built.build_s
+            )
+        return MeasureResult.from_json(reply["result"])
+
+    def _prepare(
+        self, runner: WorkerProcess, request: MeasureRequest, header: dict[str, Any]
+    ) -> None:
+        runner.start()
+        mark = (runner.pid, request.task.key, request.seed)
+        if mark not in self._prepared:
+            self._prepared = {m for m in self._prepared if m[0] == runner.pid} | {mark}
+            self._call(runner, {"command": "prepare", **header}, b"", PREPARE_TIMEOUT_S)
+
+    def _call(
+        self, worker: WorkerProcess, header: dict[str, Any], blob: bytes, timeout_s: float
+    ) -> Frame:
+        """A call that is tried again once after SIGKILL: no kernel sends that, people and the
+        system's memory manager do."""
+        try:
+            return worker.call(header, blob, timeout_s=timeout_s)
+        except WorkerDiedError as error:
+            if error.signal_name != "SIGKILL" or self._closed:
+                raise
+        return worker.call(header, blob, timeout_s=timeout_s)
+
+    def _kill_workers(self) -> None:
+        for worker in (self._runner, *self._builders):
+            if worker is not None:
+                worker.kill()
+
+    def _stop_workers(self) -> None:
+        self._kill_workers()
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+            self._threads = None
+        for worker in (self._runner, *self._builders):
+            if worker is not None:
+                worker.stop()
+        self._runner, self._builders, self._plan = None, [], None
+        self._idle = queue.SimpleQueue()
+
+    def interrupt(self) -> None:
+        """Kill the workers, from any thread: a batch in progress ends at once, the rest lost."""
+        self._closed = True
+        self._kill_workers()
+
+    def close(self) -> None:
+        """End every worker process. Safe to call twice."""
+        self._closed = True
+        self._stop_workers()
+
+
+def _why(error: Exception) -> str:
+    return str(error) or "no answer in time"

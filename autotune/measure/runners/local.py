@@ -1,0 +1,142 @@
+"""The runner of this machine: candidates are built and timed in child processes.
+
+In: a target whose code this machine can run. Out: a Runner.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from autotune.errors import DeviceError
+from autotune.measure.batch import BatchExecutor, available_cores
+from autotune.measure.executor import DEFAULT_EXECUTOR
+from autotune.measure.types import (
+    DeviceProfile,
+    MeasureRequest,
+    MeasureResult,
+    OnResult,
+)
+from autotune.target import Target
+
+PROFILE_FORMAT = 1
+
+
+class LocalRunner:
+    """Runner over worker processes here. `cache_dir`: where the measured profile is kept between
+    processes; without it every runner measures it once. Close it, or use it as a context."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        cores: Sequence[int] = (),
+        executor: str = DEFAULT_EXECUTOR,
+        cache_dir: Path | None = None,
+        recycle_after: int = 400,
+    ) -> None:
+        cores = tuple(cores) or available_cores()
+        check_target(target, len(cores))
+        self.target = target
+        self._cache_dir = cache_dir
+        self._profile: DeviceProfile | None = None
+        self._batch = BatchExecutor(
+            device=device_name(target), cores=cores, executor=executor, recycle_after=recycle_after
+        )
+
+    def __enter__(self) -> LocalRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def worker_pid(self) -> int | None:
+        """Process id of the worker that runs candidates, None before the first batch."""
+        return self._batch.runner_pid
+
+    def profile(self) -> DeviceProfile:
+        """The device's measured peaks, at the runner's thread count. Raises DeviceError."""
+        if self._profile is None:
+            self._profile = self._cached_profile() or self._batch.profile(self.target)
+            self._store_profile(self._profile)
+        return self._profile
+
+    def measure(
+        self,
+        requests: tuple[MeasureRequest, ...],
+        on_result: OnResult | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> tuple[MeasureResult, ...]:
+        """One result per request, in order; see Runner. After `stop` says yes, which is asked
+        before every candidate, the rest is DEVICE_LOST."""
+        return self._batch.measure(requests, on_result, stop)
+
+    def interrupt(self) -> None:
+        """End a batch in progress at once, from any thread. The runner is closed after it."""
+        self._batch.interrupt()
+
+    def close(self) -> None:
+        self._batch.close()
+
+    def _profile_path(self) -> Path | None:
+        if self._cache_dir is None:
+            return None
+        text = json.dumps([PROFILE_FORMAT, device_name(self.target), self.target.to_json()])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return self._cache_dir / f"profile-{digest}.json"
+
+    def _cached_profile(self) -> DeviceProfile | None:
+        path = self._profile_path()
+        if path is None or not path.is_file():
+            return None
+        try:
+            return DeviceProfile.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # a damaged cache is measured again and overwritten
+
+    def _store_profile(self, profile: DeviceProfile) -> None:
+        path = self._profile_path()
+        if path is None or path.is_file():
+            return
+        partial = path.with_suffix(f".{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(profile.to_json()), encoding="utf-8")
+            partial.replace(path)
+        except OSError:
+            return  # without a cache the next run measures again
+
+
+def device_name(target: Target) -> str:
+    """Stable name of this machine: host and CPU."""
+    return f"{platform.node() or 'local'}/{target.cpu}"
+
+
+def check_target(target: Target, cores: int) -> None:
+    """Raises DeviceError where this machine cannot run the target's code."""
+    here = {"amd64": "x86_64", "arm64": "aarch64"}.get(
+        platform.machine().lower(), platform.machine().lower()
+    )
+    wanted = target.triple.split("-")[0]
+    wanted = {"amd64": "x86_64", "arm64": "aarch64"}.get(wanted, wanted)
+    if target.kind != "cpu" or wanted != here:
+        raise DeviceError(
+            f"target {target.name} is {target.kind} {wanted}, this machine is cpu {here}; "
+            "measure on a board of that kind: --device rpc://HOST:PORT"
+        )
+    if target.threads > cores:
+        raise DeviceError(
+            f"target {target.name} wants {target.threads} threads, there are {cores} cores to "
+            "run on; use fewer threads or allow more cores"
+        )
+
+
+def with_threads(profile: DeviceProfile, threads: int) -> DeviceProfile:
+    """The profile for kernels of another thread count (per-core figures stay)."""
+    return dataclasses.replace(profile, target=profile.target.with_threads(threads))

@@ -1,0 +1,236 @@
+"""A board: one device, its queue of batches, and the methods that clients may call.
+
+In: bytes of `submit`, `collect`, `cancel` and `hello` messages. Out: bytes. One batch is measured
+at a time, others wait in a bounded queue. A client's batches are dropped when its connection
+closes or it stops collecting, so that a client that went away frees the board.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from autotune.errors import AutotuneError
+from autotune.measure.runners.local import check_target
+from autotune.measure.types import (
+    DeviceProfile,
+    MeasureRequest,
+    MeasureResult,
+    OnResult,
+)
+from rpc_server import wire
+
+MAX_QUEUED = 16
+MAX_WAIT_S = 10.0
+ABANDONED_S = 45.0
+
+
+class Device(Protocol):
+    """What a board measures with (a LocalRunner)."""
+
+    def profile(self) -> DeviceProfile: ...
+
+    def measure(
+        self,
+        requests: tuple[MeasureRequest, ...],
+        on_result: OnResult | None = None,
+        stop: Callable[[], bool] = ...,
+    ) -> tuple[MeasureResult, ...]: ...
+
+    def interrupt(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """A batch in the queue, in progress or finished. Guarded by the board's condition."""
+
+    name: str
+    owner: int
+    requests: tuple[MeasureRequest | MeasureResult, ...]
+    seen_s: float
+    results: list[MeasureResult] = field(default_factory=list)
+    done: bool = False
+    failed: str = ""
+    cancelled: bool = False
+
+
+class Board:
+    """Owns the device; `run` measures on the calling thread until `stop`."""
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        version: str,
+        cores: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._device = device
+        self._profile = device.profile()
+        self._version = version
+        self._cores = cores
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._queue: deque[Job] = deque()
+        self._jobs: dict[str, Job] = {}
+        self._stopped = False
+
+    @property
+    def profile(self) -> DeviceProfile:
+        return self._profile
+
+    # ------------------------------------------------------------------------- the device's thread
+
+    def run(self) -> None:
+        """Measure batches in order of arrival until `stop`."""
+        while (job := self._next_job()) is not None:
+            failed = ""
+            try:
+                self._measure(job)
+            except Exception as error:  # the process boundary: the board outlives its batches
+                failed = f"{type(error).__name__}: {error}"
+            with self._changed:
+                job.done, job.failed = True, failed
+                self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End `run`: the batch in progress is dropped."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._device.interrupt()
+
+    def _next_job(self) -> Job | None:
+        with self._changed:
+            while not self._stopped:
+                while self._queue:
+                    job = self._queue.popleft()
+                    if not self._abandoned(job):
+                        return job
+                    self._jobs.pop(job.name, None)
+                self._changed.wait()
+            return None
+
+    def _measure(self, job: Job) -> None:
+        """Measure what is a request; what is a result already keeps its place."""
+        places = [n for n, r in enumerate(job.requests) if isinstance(r, MeasureRequest)]
+        requests = tuple(r for r in job.requests if isinstance(r, MeasureRequest))
+
+        def report(number: int, result: MeasureResult) -> None:
+            self._append(job, job.requests[len(job.results) : places[number]], result)
+
+        self._device.measure(requests, report, lambda: self._gone(job))
+        self._append(job, job.requests[len(job.results) :])
+
+    def _append(
+        self,
+        job: Job,
+        known: tuple[MeasureRequest | MeasureResult, ...],
+        *results: MeasureResult,
+    ) -> None:
+        with self._changed:
+            job.results += [r for r in known if isinstance(r, MeasureResult)]
+            job.results += results
+            self._changed.notify_all()
+
+    def _gone(self, job: Job) -> bool:
+        with self._changed:
+            return self._stopped or self._abandoned(job)
+
+    def _abandoned(self, job: Job) -> bool:
+        return job.cancelled or self._clock() - job.seen_s > ABANDONED_S
+
+    # ----------------------------------------------------------------------- the clients' methods
+
+    def methods(self, owner: int) -> dict[str, Callable[[bytes], bytes]]:
+        """What one connection may call. Errors become error messages, not exceptions."""
+
+        def guarded(method: Callable[[int, bytes], bytes]) -> Callable[[bytes], bytes]:
+            def call(payload: bytes) -> bytes:
+                try:
+                    return method(owner, payload)
+                except AutotuneError as error:
+                    return wire.encode_error(str(error))
+
+            return call
+
+        return {
+            "hello": guarded(self._hello),
+            "submit": guarded(self._submit),
+            "collect": guarded(self._collect),
+            "cancel": guarded(self._cancel),
+        }
+
+    def forget(self, owner: int) -> None:
+        """The connection closed: drop its batches."""
+        with self._changed:
+            for job in [j for j in self._jobs.values() if j.owner == owner]:
+                self._drop(job)
+
+    def _drop(self, job: Job) -> None:
+        job.cancelled = True
+        self._jobs.pop(job.name, None)
+        if job in self._queue:
+            self._queue.remove(job)
+
+    def _hello(self, owner: int, payload: bytes) -> bytes:  # noqa: ARG002 (all methods alike)
+        wire.decode("hello", payload)
+        return wire.encode_hello(wire.Hello(profile=self._profile, version=self._version))
+
+    def _submit(self, owner: int, payload: bytes) -> bytes:
+        submit = wire.decode_submit(payload)
+        for target in {r.target for r in submit.requests if isinstance(r, MeasureRequest)}:
+            check_target(target, self._cores)
+        with self._changed:
+            for job in [j for j in self._queue if self._abandoned(j)]:
+                self._drop(job)
+            if len(self._queue) >= MAX_QUEUED:
+                raise wire.WireError(
+                    f"the board is busy: {MAX_QUEUED} batches are waiting; try again later"
+                )
+            job = Job(
+                name=secrets.token_hex(16),
+                owner=owner,
+                requests=submit.requests,
+                seen_s=self._clock(),
+            )
+            self._jobs[job.name] = job
+            self._queue.append(job)
+            self._changed.notify_all()
+        return wire.encode_job(job.name)
+
+    def _collect(self, owner: int, payload: bytes) -> bytes:
+        collect = wire.decode_collect(payload)
+        until = self._clock() + min(collect.wait_s, MAX_WAIT_S)
+        with self._changed:
+            job = self._own(owner, collect.job)
+            while len(job.results) <= collect.first and not job.done and not self._stopped:
+                job.seen_s = self._clock()
+                if not self._changed.wait(max(0.0, until - self._clock())):
+                    break
+            job.seen_s = self._clock()
+            progress = wire.Progress(
+                results=tuple(job.results[collect.first :]), done=job.done, failed=job.failed
+            )
+            if job.done:
+                self._jobs.pop(job.name, None)
+        return wire.encode_progress(progress)
+
+    def _cancel(self, owner: int, payload: bytes) -> bytes:
+        with self._changed:
+            job = self._own(owner, wire.decode_job(payload))
+            self._drop(job)
+        return wire.encode_job(job.name)
+
+    def _own(self, owner: int, name: str) -> Job:
+        job = self._jobs.get(name)
+        if job is None or job.owner != owner:
+            raise wire.WireError(f"no such batch: {name!r}; submit it again")
+        return job

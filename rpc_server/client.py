@@ -1,0 +1,193 @@
+"""The runner of a board: sends batches, collects results, and comes back when the board does.
+
+In: 'rpc://HOST:PORT'. Out: a Runner. When the connection is lost in the middle of a batch it
+reconnects with growing pauses and sends again what has no result yet, so that every request gets
+exactly one result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from autotune.errors import ConfigError, DeviceError
+from autotune.measure.runners import open_runner
+from autotune.measure.runners.local import with_threads
+from autotune.measure.types import (
+    DeviceProfile,
+    MeasureRequest,
+    MeasureResult,
+    OnResult,
+    Runner,
+    Status,
+)
+from autotune.target import Target
+from rpc_server import wire
+from rpc_server.link import LINK_ERRORS, BytesConnection, connect
+from rpc_server.server import parse_address
+
+CONNECT_TIMEOUT_S = 3.0
+CALL_TIMEOUT_S = 30.0
+COLLECT_WAIT_S = 5.0
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 2.0
+MAX_SENDS = 4
+
+
+class LinkLostError(Exception):
+    """The connection broke; the board may come back."""
+
+
+def open_device(device: str, target: Target, *, cache_dir: Path | None = None) -> Runner:
+    """The runner of 'local' or 'rpc://HOST:PORT'. Raises DeviceError."""
+    if device.startswith("rpc://"):
+        return RpcRunner(device, threads=target.threads)
+    if device == "local":
+        return open_runner(device, target, cache_dir=cache_dir)
+    raise DeviceError(f"expected the device 'local' or 'rpc://HOST:PORT', got {device!r}")
+
+
+class RpcRunner:
+    """Runner over a board. `patience_s`: how long a lost board is waited for before its requests
+    are given up as DEVICE_LOST. Raises DeviceError where nothing answers at the address."""
+
+    def __init__(
+        self,
+        device: str,
+        *,
+        threads: int | None = None,
+        patience_s: float = 60.0,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._device = device
+        try:
+            self._host, self._port = parse_address(device.removeprefix("rpc://"))
+        except ConfigError as error:
+            raise DeviceError(f"device {device}: {error}") from None
+        self._patience_s = patience_s
+        self._sleep = sleep
+        self._clock = clock
+        self._connection: BytesConnection | None = None
+        try:
+            hello = self._greet()
+        except LinkLostError as error:
+            self.close()
+            raise DeviceError(
+                f"cannot reach {device}: {error}; start a board there with "
+                f"`rpc_server serve --listen {device.removeprefix('rpc://')}`"
+            ) from None
+        self._profile = hello.profile
+        if threads is not None:
+            self._profile = with_threads(hello.profile, threads)
+
+    def __enter__(self) -> RpcRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def profile(self) -> DeviceProfile:
+        return self._profile
+
+    def measure(
+        self, requests: tuple[MeasureRequest, ...], on_result: OnResult | None = None
+    ) -> tuple[MeasureResult, ...]:
+        """One result per request, in order; see Runner."""
+        results: list[MeasureResult] = []
+        sends: dict[int, int] = {}
+        while len(results) < len(requests):
+            first = len(results)
+            sends[first] = sends.get(first, 0) + 1
+            if sends[first] > MAX_SENDS:
+                lost = f"the board was lost {MAX_SENDS} times while measuring this"
+                self._add(results, self._lost(lost), on_result)
+                continue
+            try:
+                self._measure_once(requests[first : first + wire.MAX_REQUESTS], results, on_result)
+            except LinkLostError as error:
+                if not self._reconnect():
+                    if not results:
+                        raise DeviceError(
+                            f"{self._device} is lost ({error}) and did not come back within "
+                            f"{self._patience_s:g} s"
+                        ) from None
+                    while len(results) < len(requests):
+                        self._add(results, self._lost(f"the board is lost: {error}"), on_result)
+        return tuple(results)
+
+    def _measure_once(
+        self,
+        requests: tuple[MeasureRequest, ...],
+        results: list[MeasureResult],
+        on_result: OnResult | None,
+    ) -> None:
+        """Submit and collect one batch, adding to `results`. Raises LinkLostError."""
+        start = len(results)
+        job = wire.decode_job(self._call("submit", wire.encode_submit(requests)))
+        try:
+            while len(results) - start < len(requests):
+                ask = wire.Collect(job=job, first=len(results) - start, wait_s=COLLECT_WAIT_S)
+                progress = self._collect(ask)
+                for result in progress.results[: len(requests) - (len(results) - start)]:
+                    self._add(results, result, on_result)
+                if progress.done and len(results) - start < len(requests):
+                    raise LinkLostError(progress.failed or "the board dropped the batch")
+        except BaseException:
+            if self._connection is not None:
+                with contextlib.suppress(LinkLostError):
+                    self._call("cancel", wire.encode_job(job), timeout_s=1.0)
+            raise
+
+    def _collect(self, ask: wire.Collect) -> wire.Progress:
+        reply = self._call("collect", wire.encode_collect(ask))
+        try:
+            return wire.decode_progress(reply)
+        except DeviceError as error:  # the board does not know the batch any more
+            raise LinkLostError(str(error)) from None
+
+    @staticmethod
+    def _add(
+        results: list[MeasureResult], result: MeasureResult, on_result: OnResult | None
+    ) -> None:
+        results.append(result)
+        if on_result is not None:
+            on_result(len(results) - 1, result)
+
+    def _lost(self, error: str) -> MeasureResult:
+        return MeasureResult(status=Status.DEVICE_LOST, error=error, device=self._profile.device)
+
+    def _greet(self) -> wire.Hello:
+        return wire.decode_hello(self._call("hello", wire.encode("hello", {})))
+
+    def _reconnect(self) -> bool:
+        """Try until the board answers or patience runs out."""
+        until = self._clock() + self._patience_s
+        pause = FIRST_PAUSE_S
+        while True:
+            with contextlib.suppress(LinkLostError):
+                self._greet()
+                return True
+            if self._clock() + pause > until:
+                return False
+            self._sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _call(self, name: str, payload: bytes, timeout_s: float = CALL_TIMEOUT_S) -> bytes:
+        try:
+            if self._connection is None:
+                self._connection = connect(self._host, self._port, CONNECT_TIMEOUT_S)
+                timeout_s = min(timeout_s, CONNECT_TIMEOUT_S)
+            return self._connection.call(name, payload, timeout_s)
+        except LINK_ERRORS as error:
+            self.close()
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise LinkLostError(reason.splitlines()[0]) from None
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(*LINK_ERRORS):
+                connection.drop()

@@ -1,0 +1,131 @@
+"""The link between client and board: rpyc's framing and dispatch, and none of its object system.
+
+In: a method name and bytes. Out: bytes. Every other rpyc request (attributes, references, pickles,
+introspection) is refused, arguments and replies must be plain values, frames have a size limit
+that also holds after decompression.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from rpyc.core import consts
+from rpyc.core.channel import Channel
+from rpyc.core.protocol import Connection
+from rpyc.core.service import Service
+from rpyc.core.stream import SocketStream
+from rpyc.core.vinegar import GenericException
+
+from rpc_server.wire import MAX_MESSAGE_BYTES
+
+FRAME_BYTES = MAX_MESSAGE_BYTES + (64 << 10)
+CONFIG = {
+    "allow_pickle": False,
+    "allow_public_attrs": False,
+    "allow_all_attrs": False,
+    "allow_safe_attrs": False,
+    "allow_exposed_attrs": False,
+    "allow_getattr": False,
+    "allow_setattr": False,
+    "allow_delattr": False,
+    "import_custom_exceptions": False,
+    "instantiate_custom_exceptions": False,
+    "include_local_traceback": False,
+    "close_catchall": True,
+    "sync_request_timeout": 5,
+}
+
+
+class CappedChannel(Channel):  # type: ignore[misc]  # rpyc has no types
+    """A channel that reads no frame larger than FRAME_BYTES, compressed or not."""
+
+    __slots__ = ()
+
+    def recv(self) -> bytes:
+        length, compressed = self.FRAME_HEADER.unpack(self.stream.read(self.FRAME_HEADER.size))
+        if length > FRAME_BYTES:
+            raise EOFError(f"a frame of {length} bytes is over the limit of {FRAME_BYTES}")
+        data: bytes = self.stream.read(length + len(self.FLUSHER))[: -len(self.FLUSHER)]
+        if not compressed:
+            return data
+        inflate = zlib.decompressobj()
+        try:
+            data = inflate.decompress(data, FRAME_BYTES)
+        except zlib.error as error:
+            raise EOFError(f"a damaged frame: {error}") from None
+        if inflate.unconsumed_tail:
+            raise EOFError(f"a frame is over the limit of {FRAME_BYTES} bytes when unpacked")
+        return data
+
+
+class Exposed(Service):  # type: ignore[misc]
+    """Methods that take bytes and give bytes, by name."""
+
+    def __init__(self, methods: dict[str, Callable[[bytes], bytes]]) -> None:
+        self.methods = methods
+
+
+class BytesConnection(Connection):  # type: ignore[misc]
+    """Both ends of a link. It answers calls of the service's methods, pings and close."""
+
+    @classmethod
+    def _request_handlers(cls) -> dict[int, Callable[..., Any]]:
+        return {
+            consts.HANDLE_PING: cls._handle_ping,
+            consts.HANDLE_CLOSE: cls._handle_close,
+            consts.HANDLE_CALL: cls._handle_named_call,
+        }
+
+    def _handle_named_call(self, name: object, payload: object) -> bytes:
+        methods = self._local_root.methods
+        if not isinstance(name, str) or name not in methods or not isinstance(payload, bytes):
+            raise ValueError(f"expected one of {', '.join(sorted(methods))} with bytes")
+        reply: bytes = methods[name](payload)
+        return reply
+
+    def _box(self, obj: object) -> tuple[int, object]:
+        if type(obj) is tuple and all(type(item) in (bytes, str) for item in obj):
+            return consts.LABEL_VALUE, obj
+        if obj is None or type(obj) in (bytes, str):
+            return consts.LABEL_VALUE, obj
+        raise TypeError(f"only bytes cross the link, got {type(obj).__name__}")
+
+    def _unbox(self, package: tuple[int, object]) -> object:
+        label, value = package
+        if label != consts.LABEL_VALUE:
+            raise ValueError("only plain values cross the link")
+        return value
+
+    def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+        """The other end's reply. Raises EOFError or TimeoutError when the link is lost."""
+        reply = self.async_request(consts.HANDLE_CALL, name, payload, timeout=timeout_s).value
+        if not isinstance(reply, bytes):
+            raise EOFError(f"expected bytes from the other end, got {type(reply).__name__}")
+        return reply
+
+    def drop(self) -> None:
+        """Close without asking the other end, which may be gone."""
+        self._channel.close()
+        self.close()
+
+
+def attach(sock: socket.socket, service: Exposed) -> BytesConnection:
+    """A connection over a connected socket."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return BytesConnection(service, CappedChannel(SocketStream(sock)), CONFIG)
+
+
+def connect(host: str, port: int, timeout_s: float) -> BytesConnection:
+    """Connect to a board. Raises OSError."""
+    sock = socket.create_connection((host, port), timeout=timeout_s)
+    sock.settimeout(None)
+    return attach(sock, Exposed({}))
+
+
+LINK_ERRORS = (EOFError, OSError, ValueError, TypeError, struct.error, GenericException)
+"""What a lost or confused link raises out of `call`; TimeoutError is an OSError."""
