@@ -210,6 +210,13 @@ class Space:
             return False
         return bool(self.valid(row[None])[0])
 
+    def closest(self, config: Config) -> Config | None:
+        """A config of another space in this one: per param the same choice, or the nearest number
+        by ratio, or the first; None where the outcome is not valid here."""
+        values = dict(config.items)
+        row = np.array([_nearest(p, values.get(p.name)) for p in self.params], np.int32)
+        return self.config(row) if self.valid(row[None])[0] else None
+
     def keys(self, rows: Rows) -> npt.NDArray[np.int64]:
         """One integer per config, equal exactly for equal configs of this space."""
         return self._flatten(rows)
@@ -236,3 +243,12 @@ def _place(param: Param, config: Config) -> int:
             "take configs from the same space"
         )
     return param.choices.index(value)
+
+
+def _nearest(param: Param, value: Choice | None) -> int:
+    if value in param.choices:
+        return param.choices.index(value)
+    if not isinstance(value, int) or isinstance(param.choices[0], str):
+        return 0
+    ratios = [abs(math.log((abs(int(c)) + 1) / (abs(value) + 1))) for c in param.choices]
+    return ratios.index(min(ratios))

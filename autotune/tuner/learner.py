@@ -1,0 +1,51 @@
+"""What all tasks of a run have learnt together: one cost model per feature layout.
+
+In: features of measured candidates and their times. Out: predictions for any candidates. Tasks of
+a rule share a model: a shape's first batch profits from the shapes measured before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cost_model.features import Features
+from cost_model.models.base import CostModel, Dataset
+from cost_model.train import join
+from search_spaces.base import Column
+
+
+class Learner:
+    """Holds the data and fits a model anew when it is asked after new data came."""
+
+    def __init__(self, factory: Callable[[int], CostModel], seed: int) -> None:
+        self._factory = factory
+        self._seed = seed
+        self._parts: dict[tuple[str, ...], list[Dataset]] = {}
+        self._models: dict[tuple[str, ...], CostModel] = {}
+        self._fresh: set[tuple[str, ...]] = set()
+
+    def add(self, group: int, candidates: Features, time_s: Column) -> None:
+        """Measured candidates of task number `group`; infinity marks a failure."""
+        if not len(time_s):
+            return
+        part = Dataset(
+            names=candidates.names,
+            values=candidates.values,
+            prior_s=candidates.prior_s,
+            time_s=time_s,
+            group=np.full(len(time_s), group, np.int64),
+        )
+        self._parts.setdefault(candidates.names, []).append(part)
+        self._fresh.discard(candidates.names)
+
+    def predict(self, candidates: Features) -> Column:
+        """Predicted seconds, comparable within a task."""
+        names = candidates.names
+        if names not in self._parts:
+            return candidates.prior_s
+        if names not in self._fresh:
+            self._models.setdefault(names, self._factory(self._seed)).fit(join(self._parts[names]))
+            self._fresh.add(names)
+        return self._models[names].predict(candidates)

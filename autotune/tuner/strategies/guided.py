@@ -1,0 +1,181 @@
+"""Model-guided search, registered as `model`: the cost model ranks the whole (or heavily sampled)
+space, and each batch takes its best, spread out, with a share of neighbours of the best measured
+config and a share of exploration.
+
+A batch is empty when nothing untried is expected to be faster than the best by more than
+measurements scatter, and the last trials did not improve on it either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.tuner.strategies.base import STRATEGIES, Outcome, Setting, Tried, take_seeds
+from cost_model.features import Features
+from search_spaces.base import Column
+from search_spaces.params import Config
+from search_spaces.space import Rows
+
+_EXPLORE = 0.15
+_LOCAL = 0.25
+_SPREAD = 0.2
+"""Predicted log-time given up for a config that has nothing in common with the batch so far."""
+_NOISE = 0.02
+"""Relative difference that measurements cannot tell from none."""
+_PATIENCE = 24
+"""Trials without improvement before the prediction alone decides whether to go on."""
+_GROW = 6
+"""Best predicted configs of a sampled space whose neighbours join the pool, per batch."""
+
+
+class ModelStrategy:
+    """Ranks a pool of configs; the pool is the space where that is small enough."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._subject = setting.subject
+        self._space = setting.subject.space
+        self._rng = np.random.default_rng((setting.seed, setting.group))
+        self._tried = Tried(self._space)
+        self._rows: Rows = np.empty((0, len(self._space.params)), np.int32)
+        self._features: Features | None = None
+        self._best_s = float("inf")
+        self._best: Rows | None = None
+        self._since_best = 0
+        self._scale: list[float] = []
+        self._expected_s: float | None = None
+
+    def propose(self, n: int) -> tuple[Config, ...]:
+        out = take_seeds(self._setting.seeds, self._space, self._tried, n)
+        if len(out) < n:
+            rows = self._choose(n - len(out))
+            self._tried.add(rows)
+            out += [self._space.config(row) for row in rows]
+        return tuple(out)
+
+    def tell(self, outcomes: Sequence[Outcome]) -> None:
+        if not outcomes:
+            return
+        rows = self._subject.rows([o.config for o in outcomes])
+        self._tried.add(rows)
+        times = np.array([o.time_s for o in outcomes], np.float64)
+        described = self._subject.describe(rows)
+        predicted = self._setting.learner.predict(described)
+        worked = np.isfinite(times)
+        self._scale += (times[worked] / predicted[worked]).tolist()
+        for row, time_s in zip(rows, times, strict=True):
+            self._since_best += 1
+            if time_s < self._best_s * (1 - _NOISE / 2):
+                self._since_best = 0
+            if time_s < self._best_s:
+                self._best_s, self._best = float(time_s), row
+        self._setting.learner.add(self._setting.group, described, times)
+
+    def expected_s(self) -> float | None:
+        return self._expected_s
+
+    # ------------------------------------------------------------------------------ choosing
+
+    def _choose(self, n: int) -> Rows:
+        self._grow_pool()
+        left = np.flatnonzero(self._tried.untried(self._rows))
+        if not len(left):
+            self._expected_s = None
+            return self._rows[left]
+        predicted = self._predict(left)
+        self._expected_s = float(predicted.min()) * self._calibration()
+        if self._settled():
+            return self._rows[left[:0]]
+        order = np.argsort(predicted, kind="stable")
+        explore = self._round(n * _EXPLORE) if len(self._scale) else 0
+        local = self._round(n * _LOCAL) if self._best is not None else 0
+        chosen = self._near_best(left, predicted, local)
+        chosen += self._spread(left[order], predicted[order], n - explore - len(chosen), chosen)
+        chosen += self._surprise(left[order], n - len(chosen), chosen)
+        return self._rows[np.array(chosen, np.intp)]
+
+    def _round(self, share: float) -> int:
+        """The share as a whole number, right on average."""
+        return int(share + self._rng.random())
+
+    def _predict(self, places: npt.NDArray[np.intp]) -> Column:
+        if self._features is None:
+            raise RuntimeError("the pool is described before it is ranked")
+        return self._setting.learner.predict(self._features.take(places))
+
+    def _calibration(self) -> float:
+        """Measured over predicted, for lately told configs: predictions are relative to a task."""
+        return float(np.median(self._scale[-32:])) if self._scale else 1.0
+
+    def _settled(self) -> bool:
+        if self._since_best < _PATIENCE or self._expected_s is None:
+            return False
+        return self._expected_s > self._best_s * (1 - _NOISE) or self._since_best >= 3 * _PATIENCE
+
+    def _grow_pool(self) -> None:
+        """The pool at first, then, where the space is only sampled, neighbours of its best."""
+        if self._features is None:
+            self._rows = self._space.rows(self._setting.pool, self._rng)
+            self._features = self._subject.describe(self._rows)
+        if self._space.raw_size <= self._setting.pool:
+            return
+        predicted = self._predict(np.arange(len(self._rows)))
+        starts = list(self._rows[np.argsort(predicted, kind="stable")[:_GROW]])
+        if self._best is not None:
+            starts.append(self._best)
+        found = np.concatenate([self._space.neighbours(row) for row in starts])
+        keys = self._space.keys(found)
+        found = found[np.sort(np.unique(keys, return_index=True)[1])]
+        found = found[~np.isin(self._space.keys(found), self._space.keys(self._rows))]
+        self._extend(found)
+
+    def _extend(self, rows: Rows) -> None:
+        if not len(rows) or self._features is None:
+            return
+        more = self._subject.describe(rows)
+        self._rows = np.concatenate([self._rows, rows])
+        self._features = Features(
+            names=more.names,
+            values=np.concatenate([self._features.values, more.values]),
+            prior_s=np.concatenate([self._features.prior_s, more.prior_s]),
+        )
+
+    def _near_best(self, left: npt.NDArray[np.intp], predicted: Column, n: int) -> list[int]:
+        """Local descent: the best predicted configs one change away from the best measured."""
+        if self._best is None or n == 0:
+            return []
+        near = np.flatnonzero((self._rows[left] != self._best).sum(axis=1) == 1)
+        return [int(p) for p in left[near[np.argsort(predicted[near], kind="stable")[:n]]]]
+
+    def _spread(
+        self, order: npt.NDArray[np.intp], predicted: Column, n: int, chosen: list[int]
+    ) -> list[int]:
+        """The best predicted, each paying for what it has in common with the batch so far."""
+        top = order[: max(256, 16 * n)]
+        score = np.log(predicted[: len(top)])
+        rows = self._rows[top]
+        common = np.zeros(len(top))
+        score[np.isin(top, chosen)] = np.inf
+        out: list[int] = []
+        for place in chosen:
+            common = np.maximum(common, (rows == self._rows[place]).mean(axis=1))
+        while len(out) < n:
+            pick = int(np.argmin(score + _SPREAD * common))
+            if not np.isfinite(score[pick]):
+                break
+            out.append(int(top[pick]))
+            score[pick] = np.inf
+            common = np.maximum(common, (rows == rows[pick]).mean(axis=1))
+        return out
+
+    def _surprise(self, order: npt.NDArray[np.intp], n: int, chosen: list[int]) -> list[int]:
+        """Exploration: random configs of the better half of the ranking."""
+        half = order[: max(1, (len(order) + 1) // 2)]
+        half = half[~np.isin(half, chosen)]
+        return [int(p) for p in self._rng.choice(half, min(max(n, 0), len(half)), replace=False)]
+
+
+STRATEGIES.add("model", ModelStrategy)
