@@ -203,7 +203,7 @@ def _check_array(port: Port, array: Array) -> Array:
             f"input {port.name}: expected {port.type.dtype}, got {array.dtype}; "
             f"convert it with .astype('{port.type.dtype}')"
         )
-    return np.ascontiguousarray(array)
+    return np.require(array, requirements=["C", "A"])
 
 
 def _view(block: Array, port: Port) -> Array:
