@@ -31,6 +31,7 @@ def partition(graph: Graph) -> Partition:
     calls = tuple(_call(graph, group, placed.placements) for group in groups)
     visible = {value for call in calls for _, value in call.args}
     visible.update(name for name, _ in graph.inputs)
+    visible.update(value for _, value in graph.outputs)
     placements = {v: p for v, p in placed.placements.items() if v in visible}
     used = {p.storage for p in placements.values()}
     return Partition(

@@ -108,7 +108,8 @@ class _Placing:
         self.needs: dict[str, Halo] = {}
         for node in graph.nodes:
             for value in node.inputs:
-                halo = read_halo(node, self.types, value)
+                # The same before and after: readers of other strides then get equal storages.
+                halo = tuple((max(h), max(h)) for h in read_halo(node, self.types, value))
                 if any(map(any, halo)):
                     self.needs[value] = _larger(self.needs.get(value, halo), halo)
         self.halo: dict[str, Halo] = {}

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph
-from autotune.types import Layout, Task
+from autotune.ops import OPS, compute_flops
+from autotune.types import Layout, Task, TaskNode, TensorType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,3 +66,57 @@ class Partition:
         for call in self.calls:
             out[call.task] = out.get(call.task, 0) + 1
         return out
+
+
+def task_flops(task: Task) -> int:
+    """Floating-point operations of one run of the task."""
+    total = 0
+    for node in task.nodes:
+        inputs = [(name, task.value(name).type) for name in node.inputs]
+        output = (node.outputs[0], task.value(node.outputs[0]).type)
+        computes = OPS.get(node.op).expression(inputs, output, dict(node.attrs))
+        if OPS.get(node.op).kind not in ("view", "data") and node.op != "scalar":
+            total += sum(compute_flops(compute) for compute in computes)
+    return total
+
+
+def describe(task: Task) -> str:
+    """One line: "conv2d 1x56x56x64 -> 1x56x56x64 k3x3 s1 +add+relu"; before "+", what runs ahead
+    of the anchor is written "mul+softmax"."""
+    anchor = task.nodes[task.anchor]
+    inputs = [task.value(i).type for i in anchor.inputs]
+    shapes = "x".join(map(str, inputs[0].shape)) if inputs else ""
+    if anchor.op == "matmul":
+        shapes += " * " + "x".join(map(str, inputs[1].shape))
+    output = "x".join(map(str, task.value(anchor.outputs[0]).type.shape))
+    before = [n.op for n in task.nodes[: task.anchor] if n.op != "scalar"]
+    after = [n.op for n in task.nodes[task.anchor + 1 :] if n.op != "scalar"]
+    head = "+".join([*before, anchor.op])
+    parts = [head, shapes or "()", "->", output or "()", *_details(anchor, inputs)]
+    return " ".join(parts + (["+" + "+".join(after)] if after else []))
+
+
+def _details(node: TaskNode, inputs: list[TensorType]) -> list[str]:
+    attrs = dict(node.attrs)
+    kernel = attrs.get("kernel", inputs[1].shape[:2] if node.op == "conv2d" else ())
+    out = []
+    for name, value, usual in (
+        ("k", kernel, ()),
+        ("s", attrs.get("strides", ()), ()),
+        ("d", attrs.get("dilations", (1, 1)), (1, 1)),
+        ("g", attrs.get("groups", 1), 1),
+        ("axis", attrs.get("axis", attrs.get("axes", ())), ()),
+        ("perm", attrs.get("perm", ()), ()),
+    ):
+        if value != usual:
+            out.append(name + _extents(value))
+    if attrs.get("transpose_b"):
+        out.append("transposed")
+    return out
+
+
+def _extents(value: object) -> str:
+    if not isinstance(value, tuple):
+        return str(value)
+    same = len(set(value)) == 1 and len(value) == 2
+    return str(value[0]) if same and value[0] < 3 else "x".join(map(str, value))
