@@ -1,0 +1,85 @@
+"""The `autotune` command. In: arguments. Out: text, and an exit status.
+
+One file per command, imported only when it is called: `arguments(parser)` declares its options and
+`run(options)` does it. Exit status: 0 done, 2 input that cannot be used (one line on stderr),
+1 a failure of ours, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+COMMANDS = {
+    "tune": "tune a model's tasks and log every measurement",
+    "tasks": "list the tasks of a model",
+    "query": "show the best records of a tuning log",
+    "compile": "compile a model into one file",
+    "run": "run a model once",
+    "bench": "time a model, whole and kernel by kernel",
+    "targets": "list the known targets",
+    "zoo": "list or export the bundled models",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of the `autotune` command."""
+    sys.exit(execute(sys.argv[1:] if arguments is None else arguments))
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Run one command; the exit status."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        import autotune
+
+        print(autotune.__version__)
+        return 0
+    command = arguments[0]
+    if command not in COMMANDS:
+        return _fail(f"unknown command {command!r}; expected one of {', '.join(COMMANDS)}")
+    return _guarded(command, arguments[1:])
+
+
+def usage() -> str:
+    rows = [f"  {name:<9} {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        ["usage: autotune COMMAND ...", "", *rows, "", "autotune COMMAND --help shows its options"]
+    )
+
+
+def _guarded(command: str, arguments: Sequence[str]) -> int:
+    """The process boundary: every error the project raises on purpose becomes one line."""
+    from autotune.cli.options import Parser
+    from autotune.errors import AutotuneError, InputError
+
+    module = importlib.import_module(f"autotune.cli.{command}")
+    parser = Parser(prog=f"autotune {command}", description=module.__doc__)
+    module.arguments(parser)
+    options = None
+    try:
+        options = parser.parse_args(arguments)
+        module.run(options)
+        sys.stdout.flush()
+    except InputError as error:
+        return _fail(str(error))
+    except AutotuneError as error:
+        return _fail(f"{type(error).__name__}: {error}; please report this", status=1)
+    except KeyboardInterrupt:
+        kept = getattr(options, "log", None) if command == "tune" else None
+        print(f"interrupted{f'; measured results are in {kept}' if kept else ''}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; keep the interpreter from flushing it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _fail(message: str, status: int = 2) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return status

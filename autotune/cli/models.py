@@ -1,0 +1,44 @@
+"""What the commands do with models. In: a model's name. Out: its partition, or it compiled."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from autotune.graph.plan import Partition
+    from autotune.runtime.executor import CompiledModel
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def load_partition(model: str, shapes: Shapes) -> Partition:
+    """The model's kernel calls, as tuning and compiling see them."""
+    from autotune.frontend import load_model
+    from autotune.graph.partition import partition
+    from autotune.graph.pipeline import optimize
+
+    return partition(optimize(load_model(model, shapes)))
+
+
+def compiled(options: argparse.Namespace) -> CompiledModel:
+    """The model that `options` name: an artifact loaded, anything else compiled."""
+    from autotune.cli.options import parse_shapes
+    from autotune.runtime.artifact import is_artifact, load
+
+    if is_artifact(options.model):
+        return load(options.model)
+    import autotune
+
+    model = autotune.compile(
+        options.model,
+        target=options.target,
+        log=options.log,
+        threads=options.threads,
+        shapes=parse_shapes(options.shape),
+    )
+    for note in model.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return model

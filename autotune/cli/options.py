@@ -1,0 +1,101 @@
+"""Options that several commands share, and what their texts mean. Standard library only."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from autotune.errors import ConfigError
+
+DEFAULT_LOG = "tuning.db"
+Shapes = dict[str, tuple[int, ...]]
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaint is an InputError: one line, like every other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def model(parser: Parser, what: str = "an .onnx file or zoo:NAME") -> None:
+    parser.add_argument("model", metavar="MODEL", help=what)
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=1x3x224x224",
+        help="fix an input's symbolic dimensions; may be repeated",
+    )
+
+
+def log(parser: Parser) -> None:
+    parser.add_argument(
+        "--log",
+        default=DEFAULT_LOG,
+        metavar="FILE|URL",
+        help=f"tuning log (default {DEFAULT_LOG})",
+    )
+
+
+def target(parser: Parser) -> None:
+    parser.add_argument(
+        "--target", default="cpu", help="name or .toml file; see autotune targets (default cpu)"
+    )
+
+
+def threads(parser: Parser) -> None:
+    parser.add_argument(
+        "--threads", type=at_least(1), default=1, metavar="N", help="threads to run on (default 1)"
+    )
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """An argument type: a whole number of at least `least`."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number of at least {least}, got {text!r}"
+            )
+        return value
+
+    return number
+
+
+def duration_s(text: str) -> float:
+    """An argument type: '90', '90s', '10m', '1h30m' in seconds."""
+    found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip())
+    parts = found.groups() if found else (None,) * 3
+    seconds = sum(float(p or 0) * unit for p, unit in zip(parts, (3600, 60, 1), strict=True))
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"expected a time like 90s, 10m or 1h30m, got {text!r}")
+    return seconds
+
+
+def parse_shapes(texts: Sequence[str]) -> Shapes:
+    """['x=1x3x224x224'] as {'x': (1, 3, 224, 224)}. Raises ConfigError."""
+    shapes: Shapes = {}
+    for text in texts:
+        name, _, extents = text.rpartition("=")
+        numbers = extents.lower().split("x") if extents else []
+        if not name or not all(n.isdigit() and int(n) > 0 for n in numbers):
+            raise ConfigError(f"expected --shape NAME=1x3x224x224, got {text!r}")
+        if name in shapes:
+            raise ConfigError(f"--shape of {name} is given twice; give it once")
+        shapes[name] = tuple(map(int, numbers))
+    return shapes
+
+
+def cache_dir() -> Path:
+    """Where measured device profiles are kept between commands."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "autotune"

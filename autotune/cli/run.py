@@ -1,0 +1,78 @@
+"""Run a model once, on given or random inputs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from autotune.cli import models, tables
+from autotune.cli import options as opt
+from autotune.errors import ConfigError, FeedError
+from autotune.types import Array, TensorType
+
+
+def arguments(parser: opt.Parser) -> None:
+    opt.model(parser, "an .onnx file, zoo:NAME or a compiled model")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--random", action="store_true", help="seeded random inputs")
+    source.add_argument(
+        "--input", action="append", metavar="NAME=FILE.npy", help="an input; repeat for each"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE.npz", help="write the outputs there")
+    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default 0)")
+    opt.log(parser)
+    opt.target(parser)
+    opt.threads(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    given = None if options.random else _read_inputs(options.input)
+    model = models.compiled(options)
+    outputs = model.run(_random(model.inputs, options.seed) if given is None else given)
+    if options.output:
+        _write(options.output, outputs)
+    rows = [
+        (name, str(array.dtype), tables.shape(array.shape), *_summary(array))
+        for name, array in outputs.items()
+    ]
+    print(tables.table(("output", "type", "shape", "min", "mean", "max"), rows, right=(3, 4, 5)))
+
+
+def _random(inputs: dict[str, TensorType], seed: int) -> dict[str, Array]:
+    from autotune.runtime.executor import random_feeds
+
+    return random_feeds(inputs, seed)
+
+
+def _read_inputs(texts: list[str]) -> dict[str, Array]:
+    feeds: dict[str, Array] = {}
+    for text in texts:
+        name, _, file = text.partition("=")
+        if not name or not file:
+            raise FeedError(f"expected --input NAME=FILE.npy, got {text!r}")
+        try:
+            array = np.load(file, allow_pickle=False)
+        except OSError as error:
+            raise FeedError(f"cannot read {file}: {error.strerror or error}") from None
+        except (ValueError, EOFError) as error:
+            raise FeedError(f"{file} is not a .npy file: {error}") from None
+        if not isinstance(array, np.ndarray):
+            raise FeedError(f"{file} holds several arrays; give one .npy file per input")
+        feeds[name] = array
+    return feeds
+
+
+def _write(path: str, outputs: dict[str, Array]) -> None:
+    try:
+        with Path(path).open("wb") as file:
+            np.savez(file, **outputs)  # type: ignore[arg-type]
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}; choose another -o") from None
+
+
+def _summary(array: Array) -> tuple[str, str, str]:
+    if array.size == 0:
+        return "-", "-", "-"
+    return f"{array.min():.5g}", f"{array.mean():.5g}", f"{array.max():.5g}"
