@@ -32,7 +32,10 @@ from autotune.program.ir import COMPARISONS, FUNCTIONS, Compute, Const, Value, f
 from autotune.types import DTYPES, Array, Attrs, TensorType
 
 _LOGICAL = ("and", "or", "not")
-_FLOAT_ONLY = ("sqrt", "rsqrt", "exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "reciprocal")
+_FLOATS = (
+    "sqrt", "rsqrt", "exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "reciprocal", "floor",
+    "ceil", "round",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,9 @@ class Function:
         dtype = same_dtype(self.name, types)
         if self.name in _LOGICAL:
             require(dtype == "bool", f"{self.name}: inputs must be bool, got {dtype}")
-        if self.name in _FLOAT_ONLY:
+        elif self.name not in ("eq", "ne"):
+            require(dtype != "bool", f"{self.name}: inputs must be numbers, got bool")
+        if self.name in _FLOATS:
             require(is_float(dtype), f"{self.name}: input must be floating point, got {dtype}")
         return TensorType(dtype="bool" if self.name in COMPARISONS else dtype, shape=shape)
 

@@ -23,6 +23,11 @@ def apply_function(name: str, args: list[Array]) -> Array:
         return np.asarray(_TABLE[name](*args))
 
 
+def function(name: str) -> Callable[..., Any]:
+    """The function itself; it may warn where `apply_function` does not."""
+    return _TABLE[name]
+
+
 def combine(name: str, left: Array, right: Array) -> Array:
     """One step of a reduction."""
     with np.errstate(all="ignore"):

@@ -1,0 +1,127 @@
+"""gather(x, indices; axis), pad(x; pads, value), copy(x): operators that move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.ops._common import (
+    Inputs,
+    Output,
+    arity,
+    at,
+    axes_of,
+    axis_of,
+    const,
+    integers,
+    number,
+    require,
+)
+from autotune.ops.base import OPS
+from autotune.program.ir import Bound, Compute, Index, Load, LoadIndex, Select, Value
+from autotune.types import Array, Attrs, TensorType
+
+
+class Gather:
+    """Rows of x along `axis` picked by integers; negative ones count from the end."""
+
+    name = "gather"
+    kind = "data"
+
+    def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        arity(self.name, types, 2)
+        x, indices = types
+        axis = axis_of(attrs, "axis", 0, len(x.shape))
+        known = indices.dtype in ("int32", "int64")
+        require(known, f"gather: indices must be int32 or int64, got {indices}")
+        require(x.shape[axis] > 0 or indices.size == 0, f"gather: {x} is empty along {axis}")
+        shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+        return TensorType(dtype=x.dtype, shape=shape)
+
+    def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
+        (x, x_type), (indices, indices_type) = inputs
+        axis = axis_of(attrs, "axis", 0, len(x_type.shape))
+        axes = axes_of(output[1].shape)
+        point, end = at(axes), axis + len(indices_type.shape)
+        row = LoadIndex(indices, point[axis:end], x_type.shape[axis])
+        picked = (*point[:axis], Index(((row, 1),)), *point[end:])
+        return (Compute(output[0], output[1].dtype, axes, Load(x, picked)),)
+
+    def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
+        x, indices = arrays
+        axis = axis_of(attrs, "axis", 0, x.ndim)
+        extent = x.shape[axis]
+        rows = np.clip(np.where(indices < 0, indices + extent, indices), 0, extent - 1)
+        return np.asarray(np.take(x, rows, axis=axis))
+
+
+class Pad:
+    """x with `pads` = (before per dimension..., after per dimension...) elements of `value`
+    around it; a negative count crops."""
+
+    name = "pad"
+    kind = "data"
+
+    def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        arity(self.name, types, 1)
+        number(attrs, "value", 0.0)
+        shape = types[0].shape
+        padded = tuple(b + e + a for e, (b, a) in zip(shape, _pads(attrs, shape), strict=True))
+        require(
+            min(padded, default=0) >= 0, f"pad: {attrs['pads']} crops more than {types[0]} has"
+        )
+        return TensorType(dtype=types[0].dtype, shape=padded)
+
+    def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
+        name, type_ = inputs[0]
+        dtype, axes = output[1].dtype, axes_of(output[1].shape)
+        pads = _pads(attrs, type_.shape)
+        point = tuple(i - before for i, (before, _) in zip(at(axes), pads, strict=True))
+        bounds = tuple(
+            Bound(i, 0, e)
+            for i, e, (b, a) in zip(point, type_.shape, pads, strict=True)
+            if b > 0 or a > 0
+        )
+        body: Value = Load(name, point)
+        if bounds:
+            body = Select(bounds, body, const(number(attrs, "value", 0.0), dtype))
+        return (Compute(output[0], dtype, axes, body),)
+
+    def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
+        x = arrays[0]
+        pads = _pads(attrs, x.shape)
+        grown = [(max(b, 0), max(a, 0)) for b, a in pads]
+        out = np.pad(x, grown, constant_values=x.dtype.type(number(attrs, "value", 0.0)))
+        crop = tuple(
+            slice(max(-b, 0), e - max(-a, 0)) for e, (b, a) in zip(out.shape, pads, strict=True)
+        )
+        return np.ascontiguousarray(out[crop])
+
+
+def _pads(attrs: Attrs, shape: Sequence[int]) -> list[tuple[int, int]]:
+    rank = len(shape)
+    pads = integers(attrs, "pads", None, 2 * rank)
+    return list(zip(pads[:rank], pads[rank:], strict=True))
+
+
+class Copy:
+    """x again, in a layout of its own."""
+
+    name = "copy"
+    kind = "data"
+
+    def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        arity(self.name, types, 1)
+        return types[0]
+
+    def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
+        axes = axes_of(output[1].shape)
+        return (Compute(output[0], output[1].dtype, axes, Load(inputs[0][0], at(axes))),)
+
+    def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
+        return arrays[0].copy()
+
+
+for _op in (Gather(), Pad(), Copy()):
+    OPS.add(_op.name, _op)

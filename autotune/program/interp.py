@@ -1,0 +1,245 @@
+"""Run a program element by element: the slow oracle of what schedule steps may not change.
+
+In: a program and dense arrays by param name (constants unpacked). Out: the output array. Parallel,
+vector and unrolled loops run serially. Memory that a program must not rely on (new buffers, the
+output) starts as nan or an odd integer. Any access outside a buffer and its halo, and a store of
+another dtype than the buffer's, is a VerifyError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import VerifyError
+from autotune.program.functions import combine, function
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    Atom,
+    Bound,
+    Buffer,
+    Clamp,
+    Const,
+    FloorDiv,
+    For,
+    If,
+    Index,
+    IndexValue,
+    Load,
+    LoadIndex,
+    Program,
+    Select,
+    Stmt,
+    Store,
+    Value,
+)
+from autotune.program.packing import apply_pack
+from autotune.types import Array
+
+Env = dict[str, int]
+_GARBAGE = 85
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Storage of a buffer with its halo; index 0 of dimension d is at before[d]."""
+
+    name: str
+    data: Array
+    before: tuple[int, ...]
+    interior: tuple[int, ...]
+    halo_writable: bool
+
+    def locate(self, point: tuple[int, ...]) -> tuple[int, ...]:
+        """Position in `data`. VerifyError outside it."""
+        at = tuple(i + b for i, b in zip(point, self.before, strict=True))
+        if any(not 0 <= i < e for i, e in zip(at, self.data.shape, strict=True)):
+            limits = [
+                f"{-b}..{e - b - 1}" for b, e in zip(self.before, self.data.shape, strict=True)
+            ]
+            raise VerifyError(f"{self.name}{list(point)} is outside {', '.join(limits)}")
+        return at
+
+
+def run(program: Program, arrays: Mapping[str, Array]) -> Array:
+    """The output of a program. `arrays` holds every param that is not written."""
+    packs = {p.buffer: p for p in program.packs}
+    memory: dict[str, _Memory] = {}
+    for buffer in program.params:
+        if buffer.written:
+            memory[buffer.name] = _memory(buffer, zero_halo=True)
+        elif buffer.name in packs:
+            packed = apply_pack(packs[buffer.name], np.asarray(arrays[buffer.name]))
+            memory[buffer.name] = _given(buffer.name, packed, ((0, 0),) * packed.ndim)
+        else:
+            memory[buffer.name] = _given(buffer.name, np.asarray(arrays[buffer.name]), buffer.halo)
+    with np.errstate(all="ignore"):
+        machine = _Machine(memory)
+        for action in machine.body(program.body):
+            action({})
+    written = next(b for b in program.params if b.written)
+    return _interior(memory[written.name])
+
+
+def _given(name: str, array: Array, halo: tuple[tuple[int, int], ...]) -> _Memory:
+    before = tuple(b for b, _ in halo)
+    return _Memory(name, np.pad(array, halo) if halo else array, before, array.shape, False)
+
+
+def _memory(buffer: Buffer, zero_halo: bool) -> _Memory:
+    padded = tuple(e + b + a for e, (b, a) in zip(buffer.shape, buffer.halo, strict=True))
+    garbage = np.nan if buffer.dtype.startswith("float") else _GARBAGE
+    memory = _Memory(
+        buffer.name,
+        np.full(padded, 0 if zero_halo else garbage, buffer.dtype),
+        tuple(b for b, _ in buffer.halo),
+        buffer.shape,
+        not zero_halo,
+    )
+    _interior(memory)[...] = garbage
+    return memory
+
+
+def _interior(memory: _Memory) -> Array:
+    parts = zip(memory.before, memory.interior, strict=True)
+    return memory.data[tuple(slice(b, b + e) for b, e in parts)]
+
+
+class _Machine:
+    """Turns statements, values and indices into closures over the values of loop variables."""
+
+    def __init__(self, memory: dict[str, _Memory]) -> None:
+        self._memory = memory
+
+    def body(self, body: tuple[Stmt, ...]) -> list[Callable[[Env], None]]:
+        return [self._stmt(s) for s in body]
+
+    def _stmt(self, stmt: Stmt) -> Callable[[Env], None]:
+        if isinstance(stmt, Store):
+            return self._store(stmt)
+        if isinstance(stmt, For | Alloc | If):
+            actions = self.body(stmt.body)
+            if isinstance(stmt, For):
+                return self._loop(stmt, actions)
+            return self._alloc(stmt, actions) if isinstance(stmt, Alloc) else self._if(stmt, actions)
+        return lambda env: None
+
+    def _loop(self, stmt: For, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
+        def loop(env: Env) -> None:
+            for i in range(stmt.extent):
+                env[stmt.var] = i
+                for action in actions:
+                    action(env)
+            env.pop(stmt.var, None)
+
+        return loop
+
+    def _alloc(self, stmt: Alloc, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
+        def alloc(env: Env) -> None:
+            self._memory[stmt.buffer.name] = _memory(stmt.buffer, zero_halo=False)
+            for action in actions:
+                action(env)
+            del self._memory[stmt.buffer.name]
+
+        return alloc
+
+    def _if(self, stmt: If, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
+        holds = self._bounds(stmt.bounds)
+
+        def guard(env: Env) -> None:
+            if holds(env):
+                for action in actions:
+                    action(env)
+
+        return guard
+
+    def _store(self, stmt: Store) -> Callable[[Env], None]:
+        value = self._value(stmt.value)
+        indices = [self._index(i) for i in stmt.indices]
+
+        def store(env: Env) -> None:
+            memory = self._lookup(stmt.buffer)
+            point = tuple(i(env) for i in indices)
+            inside = all(0 <= i < e for i, e in zip(point, memory.interior, strict=True))
+            if not inside and not memory.halo_writable:
+                raise VerifyError(f"{stmt.buffer}{list(point)} is written outside its extents")
+            at, new = memory.locate(point), value(env)
+            if stmt.combine:
+                new = combine(stmt.combine, memory.data[at], new)
+            if np.asarray(new).dtype != memory.data.dtype:
+                raise VerifyError(
+                    f"{stmt.buffer} holds {memory.data.dtype}, got {np.asarray(new).dtype} "
+                    f"from {stmt.value}; insert a cast"
+                )
+            memory.data[at] = new
+
+        return store
+
+    def _lookup(self, name: str) -> _Memory:
+        if name not in self._memory:
+            raise VerifyError(f"buffer {name} is used where it does not exist")
+        return self._memory[name]
+
+    def _value(self, value: Value) -> Callable[[Env], Any]:
+        if isinstance(value, Const):
+            literal = np.asarray(value.value).astype(value.dtype)[()]
+            return lambda env: literal
+        if isinstance(value, Load):
+            return self._load(value.buffer, value.indices)
+        if isinstance(value, Apply):
+            call, args = function(value.fn), [self._value(a) for a in value.args]
+            return lambda env: np.asarray(call(*(a(env) for a in args)))[()]
+        if isinstance(value, IndexValue):
+            at, dtype = self._index(value.index), np.dtype(value.dtype)
+            return lambda env: dtype.type(at(env))
+        if isinstance(value, Select):
+            holds = self._bounds(value.bounds)
+            then, other = self._value(value.then), self._value(value.other)
+            return lambda env: then(env) if holds(env) else other(env)
+        table = np.asarray(value.values, np.float32)
+        row, column = self._index(value.row), self._index(value.column)
+        memory = _given("table", table, ((0, 0), (0, 0)))
+        return lambda env: table[memory.locate((row(env), column(env)))]
+
+    def _load(self, buffer: str, indices: tuple[Index, ...]) -> Callable[[Env], Any]:
+        at = [self._index(i) for i in indices]
+
+        def load(env: Env) -> Any:
+            memory = self._lookup(buffer)
+            return memory.data[memory.locate(tuple(i(env) for i in at))]
+
+        return load
+
+    def _bounds(self, bounds: tuple[Bound, ...]) -> Callable[[Env], bool]:
+        parts = [(self._index(b.index), b.lo, b.hi) for b in bounds]
+        return lambda env: all(lo <= i(env) < hi for i, lo, hi in parts)
+
+    def _index(self, value: Index) -> Callable[[Env], int]:
+        const = value.const
+        if not value.terms:
+            return lambda env: const
+        parts = [(self._atom(a), c) for a, c in value.terms]
+        return lambda env: const + sum(c * atom(env) for atom, c in parts)
+
+    def _atom(self, atom: Atom) -> Callable[[Env], int]:
+        if isinstance(atom, str):
+            return lambda env: env[atom]
+        if isinstance(atom, LoadIndex):
+            read, extent = self._load(atom.buffer, atom.indices), atom.extent
+            return lambda env: _wrapped(int(read(env)), extent)
+        inner = self._index(atom.index)
+        if isinstance(atom, Clamp):
+            lo, hi = atom.lo, atom.hi
+            return lambda env: min(max(inner(env), lo), hi)
+        divisor = atom.divisor
+        if isinstance(atom, FloorDiv):
+            return lambda env: inner(env) // divisor
+        return lambda env: inner(env) % divisor
+
+
+def _wrapped(i: int, extent: int) -> int:
+    return min(max(i + extent if i < 0 else i, 0), extent - 1)
