@@ -69,9 +69,7 @@ def _view(memory: dict[str, Array], place: Placement, type_: TensorType) -> Arra
     return _window(memory[place.storage], place.offset, place.layout.strides, type_.shape)
 
 
-def _window(
-    flat: Array, offset: int, strides: tuple[int, ...], shape: tuple[int, ...]
-) -> Array:
+def _window(flat: Array, offset: int, strides: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     last = offset + sum(s * (e - 1) for s, e in zip(strides, shape, strict=True))
     if 0 not in shape:
         assert 0 <= offset <= last < len(flat), (offset, strides, shape, len(flat))

@@ -1,0 +1,78 @@
+"""Passes and partition keep what a graph computes, for any graph."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from hypothesis import given, settings
+
+from autotune.graph.interp import run_graph
+from autotune.graph.ir import Graph
+from autotune.graph.partition import partition
+from autotune.graph.pipeline import PIPELINE, optimize
+from autotune.graph.verify import verify_graph
+from autotune.types import Array
+from tests.properties.graph_strategies import feeds_for, graphs
+from tests.unit.graph.oracle import run_partition
+
+
+def assert_close(got: dict[str, Array], expected: dict[str, Array]) -> None:
+    assert got.keys() == expected.keys()
+    for name, array in expected.items():
+        assert got[name].shape == array.shape
+        limit = 1e-5 * max(1.0, float(np.abs(array).max(initial=0.0)))
+        assert float(np.abs(got[name] - array).max(initial=0.0)) <= limit, name
+
+
+@settings(max_examples=120, deadline=None)
+@given(graphs())
+def test_every_pass_keeps_the_graph_valid_and_its_results(graph: Graph) -> None:
+    feeds = feeds_for(graph)
+    expected = run_graph(graph, feeds)
+    for step in PIPELINE:
+        graph = step.run(graph)
+        verify_graph(graph)
+        assert_close(run_graph(graph, feeds), expected)
+
+
+@settings(max_examples=120, deadline=None)
+@given(graphs())
+def test_a_partition_computes_what_the_graph_does(graph: Graph) -> None:
+    feeds = feeds_for(graph)
+    part = partition(optimize(graph))
+    verify_graph(part.graph)
+    assert_close(run_partition(part, feeds), run_graph(graph, feeds))
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_a_graph_without_passes_is_partitioned_too(graph: Graph) -> None:
+    feeds = feeds_for(graph)
+    assert_close(run_partition(partition(graph), feeds), run_graph(graph, feeds))
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_a_renamed_graph_gives_the_same_tasks(graph: Graph) -> None:
+    tasks = [call.task for call in partition(optimize(graph)).calls]
+    assert [call.task for call in partition(optimize(renamed(graph))).calls] == tasks
+
+
+def renamed(graph: Graph) -> Graph:
+    """Other names for inputs, values and nodes; the names sort in another order."""
+    names = {v: f"v{len(graph.types) - i:05d}" for i, v in enumerate(graph.types)}
+    nodes = tuple(
+        dataclasses.replace(
+            n, inputs=tuple(names[i] for i in n.inputs), output=names[n.output], name=f"n{i}"
+        )
+        for i, n in enumerate(graph.nodes)
+    )
+    return Graph(
+        name="other",
+        inputs=tuple((names[n], t) for n, t in graph.inputs),
+        outputs=tuple((f"out {p}", names[v]) for p, v in graph.outputs),
+        nodes=nodes,
+        constants={names[n]: a for n, a in graph.constants.items()},
+        types={names[n]: t for n, t in graph.types.items()},
+    )
