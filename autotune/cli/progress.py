@@ -1,0 +1,201 @@
+"""What a tuning run looks like. In: the tuner's events. Out: a live table, or plain lines.
+
+`Board` is the state both draw from; it only remembers what the events say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+from autotune.cli import tables
+from autotune.measure.types import Status
+from autotune.tuner.events import (
+    Event,
+    Finished,
+    OnEvent,
+    Progress,
+    Round,
+    Started,
+    TaskInfo,
+    TrialDone,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ROWS = 30
+"""Tasks of the live table; the heaviest ones are shown."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskLine:
+    """What is shown of one task."""
+
+    info: TaskInfo
+    trials: int
+    failures: int
+    best_s: float | None
+    gflops: float = 0.0
+    of_roofline: float = 0.0
+
+    @property
+    def share_s(self) -> float:
+        """Seconds of one run of the model, as far as known."""
+        return self.info.weight * (self.best_s or self.info.achievable_s)
+
+    def cells(self) -> tuple[str, ...]:
+        return (
+            self.info.task.key,
+            self.info.name[:40],
+            str(self.info.weight),
+            tables.seconds(self.best_s),
+            f"{self.gflops:.1f}" if self.gflops else "-",
+            f"{self.of_roofline:.0%}" if self.of_roofline else "-",
+            str(self.trials),
+            str(self.failures),
+        )
+
+
+HEADER = ("task", "nodes", "calls", "best", "GFLOP/s", "roofline", "trials", "failed")
+RIGHT = (2, 3, 4, 5, 6, 7)
+
+
+@dataclass(slots=True)
+class Board:
+    """The run as the events so far tell it."""
+
+    lines: list[TaskLine] = field(default_factory=list)
+    progress: Progress | None = None
+    device: str = ""
+    reason: str = ""
+    doing: str = ""
+
+    def take(self, event: Event) -> None:
+        self.progress = event.progress
+        if isinstance(event, Started):
+            self.device = f"{event.device} ({event.target})"
+            self.lines = [_line(info) for info in event.tasks]
+        elif isinstance(event, Round):
+            names = (self.lines[s.task].info.task.key for s in event.shares)
+            self.doing = f"round {event.number}: {', '.join(names)}"
+        elif isinstance(event, TrialDone):
+            line = self.lines[event.task]
+            line.trials, line.failures = event.trials, event.failures
+            line.best_s, line.gflops = event.best_s, event.gflops
+            line.of_roofline = event.of_roofline
+        elif isinstance(event, Finished):
+            self.reason = event.reason
+
+    def heaviest(self) -> list[TaskLine]:
+        return sorted(self.lines, key=lambda line: -line.share_s)
+
+
+def _line(info: TaskInfo) -> TaskLine:
+    line = TaskLine(info=info, trials=info.trials, failures=info.failures, best_s=info.best_s)
+    if info.best_s:
+        line.gflops = info.flops / info.best_s / 1e9
+        line.of_roofline = info.achievable_s / info.best_s
+    return line
+
+
+def headline(progress: Progress) -> str:
+    """The run in one line: trials, latency now and its gain, time left."""
+    planned = f"/{progress.planned}" if progress.planned else ""
+    parts = [f"{progress.trials}{planned} trials", f"{progress.failures} failed"]
+    if progress.now_s:
+        parts.append(f"model {tables.seconds(progress.now_s)}")
+        if progress.before_s:
+            gain = progress.before_s / progress.now_s
+            parts.append(f"{gain:.2f}x faster than {tables.seconds(progress.before_s)}")
+    parts.append(f"{_clock(progress.elapsed_s)} elapsed")
+    if progress.left_s is not None:
+        parts.append(f"{_clock(progress.left_s)} left")
+    return ", ".join(parts)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02}"
+
+
+class PlainLines:
+    """A line per round and per failure: for logs and pipes."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._board = Board()
+
+    def __call__(self, event: Event) -> None:
+        self._board.take(event)
+        if isinstance(event, Started):
+            count = len(event.tasks)
+            self._say(f"{count} tasks on {self._board.device}; {headline(event.progress)}")
+        elif isinstance(event, Round):
+            self._say(f"round {event.number}: {headline(event.progress)}")
+        elif isinstance(event, TrialDone) and event.record.result.status is not Status.OK:
+            result = event.record.result
+            self._say(f"{event.record.task.key}: {result.status}: {result.error}")
+        elif isinstance(event, Finished):
+            rows = [line.cells() for line in self._board.heaviest()]
+            self._say(tables.table(HEADER, rows, RIGHT))
+            self._say(f"{headline(event.progress)}; ended: {event.reason}")
+
+    def _say(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+
+class LiveTable:
+    """The table redrawn in place, for a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.live import Live
+
+        self._board = Board()
+        self._console = console
+        self._live = Live(
+            console=console, refresh_per_second=4, get_renderable=self._draw, transient=True
+        )
+
+    def __enter__(self) -> LiveTable:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+        self._console.print(self._draw())
+
+    def __call__(self, event: Event) -> None:
+        self._board.take(event)
+
+    def _draw(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        board = self._board
+        if board.progress is None:
+            return Text("measuring the device ...")
+        grid = Table(title=board.device, title_justify="left")
+        for number, name in enumerate(HEADER):
+            grid.add_column(name, justify="right" if number in RIGHT else "left", no_wrap=True)
+        for line in board.heaviest()[:ROWS]:
+            grid.add_row(*(Text(cell) for cell in line.cells()))
+        hidden = len(board.lines) - ROWS
+        more = [Text(f"and {hidden} lighter tasks")] if hidden > 0 else []
+        last = f"ended: {board.reason}" if board.reason else board.doing[: self._console.width]
+        return Group(grid, *more, Text(headline(board.progress)), Text(last))
+
+
+@contextlib.contextmanager
+def display(out: TextIO, make_console: Callable[[], Console] | None = None) -> Iterator[OnEvent]:
+    """A listener for the tuner's events that fits `out`: live on a terminal, else plain lines."""
+    if make_console is None and not out.isatty():
+        yield PlainLines(out)
+        return
+    from rich.console import Console  # costs start-up time that pipes need not pay
+
+    with LiveTable(make_console() if make_console else Console(file=out)) as live:
+        yield live
