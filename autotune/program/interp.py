@@ -125,8 +125,10 @@ class _Machine:
             actions = self.body(stmt.body)
             if isinstance(stmt, For):
                 return self._loop(stmt, actions)
-            return self._alloc(stmt, actions) if isinstance(stmt, Alloc) else self._if(stmt, actions)
-        return lambda env: None
+            return (
+                self._alloc(stmt, actions) if isinstance(stmt, Alloc) else self._if(stmt, actions)
+            )
+        return lambda _: None
 
     def _loop(self, stmt: For, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
         def loop(env: Env) -> None:
@@ -187,7 +189,7 @@ class _Machine:
     def _value(self, value: Value) -> Callable[[Env], Any]:
         if isinstance(value, Const):
             literal = np.asarray(value.value).astype(value.dtype)[()]
-            return lambda env: literal
+            return lambda _: literal
         if isinstance(value, Load):
             return self._load(value.buffer, value.indices)
         if isinstance(value, Apply):
@@ -221,7 +223,7 @@ class _Machine:
     def _index(self, value: Index) -> Callable[[Env], int]:
         const = value.const
         if not value.terms:
-            return lambda env: const
+            return lambda _: const
         parts = [(self._atom(a), c) for a, c in value.terms]
         return lambda env: const + sum(c * atom(env) for atom, c in parts)
 

@@ -1,0 +1,374 @@
+"""The parser of programs' text; the grammar is shown in `autotune.program.text`."""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from autotune.errors import VerifyError
+from autotune.program.ir import (
+    COMBINERS,
+    FUNCTIONS,
+    Alloc,
+    Apply,
+    Atom,
+    Bound,
+    Buffer,
+    Clamp,
+    Const,
+    FloorDiv,
+    For,
+    If,
+    Index,
+    IndexValue,
+    Load,
+    LoadIndex,
+    Mod,
+    Pack,
+    Prefetch,
+    Program,
+    Select,
+    Stmt,
+    Store,
+    Table,
+    Value,
+)
+from autotune.types import DTYPES, dense_strides
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<name>[A-Za-z_][\w.']*)
+    |(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)
+    |(?P<mark><=|//|[][(),:=<%*+-]))""",
+    re.VERBOSE,
+)
+_SIGNS = {"+": 1, "-": -1}
+
+
+def parse_program(text: str) -> Program:
+    """The Program that prints as `text`. VerifyError names the line that does not parse."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    reader = _Lines(lines)
+    head = reader.next_line("program")
+    name = head.name()
+    head.end()
+    params: list[Buffer] = []
+    packs: list[Pack] = []
+    while reader.peek("param"):
+        params.append(_parse_buffer(reader.next_line("param"), "param"))
+    while reader.peek("pack"):
+        packs.append(_parse_pack(reader.next_line("pack")))
+    body = reader.body(0)
+    if reader.peek(""):
+        reader.next_line("").fail("a statement at the left margin")
+    return Program(name, tuple(params), body, tuple(packs))
+
+
+class _Lines:
+    """The lines of a text, taken one after the other."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._at = 0
+
+    def peek(self, word: str) -> bool:
+        """Whether there is another line and it starts with a word."""
+        if self._at >= len(self._lines):
+            return False
+        return not word or self._lines[self._at].split()[0] == word
+
+    def next_line(self, word: str) -> _Tokens:
+        """The next line's tokens after its first word."""
+        if not self.peek(word):
+            line = self._lines[self._at] if self._at < len(self._lines) else "the end"
+            raise VerifyError(f"program text: expected {word!r}, got {line!r}")
+        tokens = _Tokens(self._lines[self._at])
+        self._at += 1
+        if word:
+            tokens.expect(word)
+        return tokens
+
+    def body(self, indent: int) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        while self.peek("") and self._indent() == indent:
+            out.append(self._stmt(indent))
+        return tuple(out)
+
+    def _indent(self) -> int:
+        line = self._lines[self._at]
+        return len(line) - len(line.lstrip(" "))
+
+    def _stmt(self, indent: int) -> Stmt:
+        tokens = self.next_line("")
+        word = tokens.name()
+        if word == "for":
+            var = tokens.name()
+            tokens.expect("in")
+            extent, kind = tokens.integer(), tokens.name()
+            tokens.close(":")
+            return For(var, extent, kind, self.body(indent + 2))
+        if word == "alloc":
+            buffer = _parse_buffer(tokens, "")
+            return Alloc(buffer, self.body(indent + 2))
+        if word == "if":
+            bounds = tokens.bounds()
+            tokens.close(":")
+            return If(bounds, self.body(indent + 2))
+        if word == "prefetch":
+            prefetch = Prefetch(tokens.name(), tokens.indices())
+            tokens.end()
+            return prefetch
+        indices = tokens.indices()
+        combine = tokens.name() if tokens.next_is_name() else None
+        if combine is not None and combine not in COMBINERS:
+            tokens.fail(f"one of {', '.join(COMBINERS)}")
+        tokens.expect("=")
+        store = Store(word, indices, tokens.value(), combine)
+        tokens.end()
+        return store
+
+
+def _parse_buffer(tokens: _Tokens, scope: str) -> Buffer:
+    name = tokens.name()
+    tokens.expect(":")
+    dtype, shape = tokens.name(), tokens.integers()
+    strides, halo = dense_strides(shape), ((0, 0),) * len(shape)
+    flags: set[str] = set()
+    while tokens.next_is_name():
+        word = tokens.name()
+        if word == "strides":
+            strides = tokens.integers()
+        elif word == "halo":
+            halo = tokens.pairs()
+        elif word in ("constant", "written"):
+            flags.add(word)
+        else:
+            scope = word
+    tokens.close(":" if scope != "param" else "")
+    return Buffer(
+        name, dtype, shape, scope, strides, halo,
+        constant="constant" in flags, written="written" in flags,
+    )  # fmt: skip
+
+
+def _parse_pack(tokens: _Tokens) -> Pack:
+    buffer = tokens.name()
+    tokens.expect(":")
+    shape = tokens.integers()
+    tokens.expect("splits")
+    splits = tokens.pairs()
+    tokens.expect("order")
+    pack = Pack(buffer, shape, splits, tokens.integers())
+    tokens.end()
+    return pack
+
+
+class _Tokens:
+    """One line, read from left to right."""
+
+    def __init__(self, line: str) -> None:
+        self._line = line
+        self._at = 0
+        self._tokens: list[tuple[str, str]] = []
+        position = 0
+        while position < len(line.rstrip()):
+            match = _TOKEN.match(line, position)
+            if match is None:
+                self.fail(f"a token at column {position}")
+            self._tokens.append((str(match.lastgroup), match[str(match.lastgroup)]))
+            position = match.end()
+        self._tokens.append(("end", ""))
+
+    def fail(self, wanted: str) -> NoReturn:
+        """Raise VerifyError: something else was expected here."""
+        raise VerifyError(f"program text: expected {wanted}, in: {self._line.strip()}")
+
+    def _take(self) -> tuple[str, str]:
+        token = self._tokens[self._at]
+        self._at += 1
+        return token
+
+    def _accept(self, word: str) -> bool:
+        if self._tokens[self._at][1] != word:
+            return False
+        self._at += 1
+        return True
+
+    def next_is_name(self) -> bool:
+        return self._tokens[self._at][0] == "name"
+
+    def expect(self, word: str) -> None:
+        if not self._accept(word):
+            self.fail(f"{word!r} and not {self._tokens[self._at][1]!r}")
+
+    def close(self, word: str) -> None:
+        if word:
+            self.expect(word)
+        self.end()
+
+    def end(self) -> None:
+        if self._tokens[self._at][0] != "end":
+            self.fail(f"nothing after {self._tokens[self._at - 1][1]!r}")
+
+    def name(self) -> str:
+        kind, word = self._take()
+        if kind != "name":
+            self.fail(f"a name and not {word!r}")
+        return word
+
+    def integer(self) -> int:
+        sign = -1 if self._accept("-") else 1
+        kind, word = self._take()
+        if kind != "number" or not word.isdigit():
+            self.fail(f"an integer and not {word!r}")
+        return sign * int(word)
+
+    def _real(self) -> float:
+        sign = -1.0 if self._accept("-") else 1.0
+        kind, word = self._take()
+        if kind != "number" and word not in ("inf", "nan"):
+            self.fail(f"a number and not {word!r}")
+        return sign * float(word)
+
+    def _comma(self, end: str) -> bool:
+        """Whether another item follows; the closing bracket is taken."""
+        if self._accept(end):
+            return False
+        self.expect(",")
+        return True
+
+    def integers(self) -> tuple[int, ...]:
+        self.expect("[")
+        out: list[int] = []
+        more = not self._accept("]")
+        while more:
+            out.append(self.integer())
+            more = self._comma("]")
+        return tuple(out)
+
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        self.expect("[")
+        out: list[tuple[int, int]] = []
+        more = not self._accept("]")
+        while more:
+            first = self.integer()
+            self.expect(":")
+            out.append((first, self.integer()))
+            more = self._comma("]")
+        return tuple(out)
+
+    def indices(self) -> tuple[Index, ...]:
+        self.expect("[")
+        out: list[Index] = []
+        more = not self._accept("]")
+        while more:
+            out.append(self.index())
+            more = self._comma("]")
+        return tuple(out)
+
+    def index(self) -> Index:
+        terms: list[tuple[Atom, int]] = []
+        const = 0
+        sign = -1 if self._accept("-") else 1
+        while True:
+            if self._tokens[self._at][0] == "number":
+                factor = sign * self.integer()
+                if self._accept("*"):
+                    terms.append((self._atom(), factor))
+                else:
+                    const += factor
+            else:
+                terms.append((self._atom(), sign))
+            word = self._tokens[self._at][1]
+            if word not in _SIGNS:
+                return Index(tuple(terms), const)
+            sign = _SIGNS[word]
+            self._at += 1
+
+    def _atom(self) -> Atom:
+        if self._accept("("):
+            inner = self.index()
+            division = self._accept("//")
+            if not division:
+                self.expect("%")
+            divisor = self.integer()
+            self.expect(")")
+            return FloorDiv(inner, divisor) if division else Mod(inner, divisor)
+        name = self.name()
+        if name not in ("int", "clamp") or not self._accept("("):
+            return name
+        if name == "int":
+            buffer, indices = self.name(), self.indices()
+            self.expect(",")
+            loaded = LoadIndex(buffer, indices, self.integer())
+            self.expect(")")
+            return loaded
+        inner = self.index()
+        self.expect(",")
+        lo = self.integer()
+        self.expect(",")
+        clamped = Clamp(inner, lo, self.integer())
+        self.expect(")")
+        return clamped
+
+    def bounds(self) -> tuple[Bound, ...]:
+        if self._accept("true"):
+            return ()
+        out: list[Bound] = []
+        more = True
+        while more:
+            lo = self.integer()
+            self.expect("<=")
+            inner = self.index()
+            self.expect("<")
+            out.append(Bound(inner, lo, self.integer()))
+            more = self._accept("and")
+        return tuple(out)
+
+    def value(self) -> Value:
+        name = self.name()
+        if self._tokens[self._at][1] == "[" and name != "table":
+            return Load(name, self.indices())
+        if name == "table":
+            return self._table()
+        self.expect("(")
+        out: Value
+        if name in DTYPES:
+            out = self._const(name)
+        elif name == "value":
+            inner = self.index()
+            self.expect(",")
+            out = IndexValue(inner, self.name())
+        elif name == "select":
+            bounds = self.bounds()
+            self.expect(",")
+            then = self.value()
+            self.expect(",")
+            out = Select(bounds, then, self.value())
+        elif name in FUNCTIONS:
+            args = [self.value()]
+            while self._accept(","):
+                args.append(self.value())
+            out = Apply(name, tuple(args))
+        else:
+            self.fail(f"a function and not {name!r}")
+        self.expect(")")
+        return out
+
+    def _const(self, dtype: str) -> Const:
+        if dtype == "bool":
+            return Const(self.name() == "true", dtype)
+        return Const(self._real() if dtype.startswith("float") else self.integer(), dtype)
+
+    def _table(self) -> Table:
+        self.expect("[")
+        rows: list[tuple[float, ...]] = []
+        more = True
+        while more:
+            self.expect("[")
+            row = [self._real()]
+            while self._comma("]"):
+                row.append(self._real())
+            rows.append(tuple(row))
+            more = self._comma("]")
+        row_index, column_index = self.indices()
+        return Table(tuple(rows), row_index, column_index)

@@ -1,0 +1,143 @@
+"""Programs as text, and back. In: a Program, or its text. Out: the other; nothing is lost.
+
+The grammar is that of `autotune.program.ir`, one statement a line, bodies indented by two spaces:
+
+    program conv2d
+    param i0: float32[1, 5, 5, 3] strides [147, 21, 3, 1] halo [0:0, 1:1, 1:1, 0:0]
+    param c0: float32[3, 4] constant
+    param o0: float32[1, 5, 5, 4] written
+    pack c0: [3, 4] splits [1:2] order [1, 0, 2]
+    alloc t0: float32[1, 5] scratch:
+      for t0_n in 5 parallel:
+        if 0 <= t0_n - 1 < 3 and 0 <= t0_n < 4:
+          t0[0, t0_n] sum= mul(i0[0, 0, t0_n, 2], select(0 <= t0_n < 2, float32(1.5), c0[0, 0]))
+"""
+
+from __future__ import annotations
+
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    Atom,
+    Bound,
+    Buffer,
+    Clamp,
+    Const,
+    FloorDiv,
+    For,
+    Index,
+    IndexValue,
+    Load,
+    LoadIndex,
+    Prefetch,
+    Program,
+    Select,
+    Stmt,
+    Store,
+    Value,
+)
+from autotune.program.parse import parse_program
+from autotune.types import dense_strides
+
+__all__ = ["parse_program", "print_index", "print_program", "print_stmt", "print_value"]
+
+
+def print_program(program: Program) -> str:
+    """The program as text, ending in a newline."""
+    lines = [f"program {program.name}"]
+    lines += [f"param {_buffer(b)}" for b in program.params]
+    for pack in program.packs:
+        splits = ", ".join(f"{d}:{factor}" for d, factor in pack.splits)
+        lines.append(
+            f"pack {pack.buffer}: {_list(pack.shape)} splits [{splits}] order {_list(pack.order)}"
+        )
+    for stmt in program.body:
+        lines.append(print_stmt(stmt))
+    return "\n".join(lines) + "\n"
+
+
+def print_stmt(stmt: Stmt, indent: str = "") -> str:
+    """A statement and its body as text."""
+    if isinstance(stmt, Store):
+        combine = f"{stmt.combine}=" if stmt.combine else "="
+        target = _element(stmt.buffer, stmt.indices)
+        return f"{indent}{target} {combine} {print_value(stmt.value)}"
+    if isinstance(stmt, Prefetch):
+        return f"{indent}prefetch {_element(stmt.buffer, stmt.indices)}"
+    if isinstance(stmt, For):
+        head = f"for {stmt.var} in {stmt.extent} {stmt.kind}:"
+    elif isinstance(stmt, Alloc):
+        head = f"alloc {_buffer(stmt.buffer)}:"
+    else:
+        head = f"if {_bounds(stmt.bounds)}:"
+    return "\n".join([indent + head, *(print_stmt(s, indent + "  ") for s in stmt.body)])
+
+
+def print_value(value: Value) -> str:
+    """A value as text."""
+    if isinstance(value, Const):
+        return f"{value.dtype}({_literal(value)})"
+    if isinstance(value, Load):
+        return _element(value.buffer, value.indices)
+    if isinstance(value, Apply):
+        return f"{value.fn}({', '.join(map(print_value, value.args))})"
+    if isinstance(value, IndexValue):
+        return f"value({print_index(value.index)}, {value.dtype})"
+    if isinstance(value, Select):
+        then, other = print_value(value.then), print_value(value.other)
+        return f"select({_bounds(value.bounds)}, {then}, {other})"
+    rows = ", ".join("[" + ", ".join(repr(float(v)) for v in row) + "]" for row in value.values)
+    return f"table [{rows}][{print_index(value.row)}, {print_index(value.column)}]"
+
+
+def print_index(value: Index) -> str:
+    """An index as text."""
+    parts: list[str] = []
+    for atom, c in value.terms:
+        factor = "" if abs(c) == 1 else f"{abs(c)}*"
+        parts += ["-" if c < 0 else "+", factor + _atom(atom)]
+    if value.const or not parts:
+        parts += ["-" if value.const < 0 else "+", str(abs(value.const))]
+    sign = "-" if parts[0] == "-" else ""
+    return sign + " ".join(parts[1:])
+
+
+def _atom(atom: Atom) -> str:
+    if isinstance(atom, str):
+        return atom
+    if isinstance(atom, LoadIndex):
+        return f"int({_element(atom.buffer, atom.indices)}, {atom.extent})"
+    if isinstance(atom, Clamp):
+        return f"clamp({print_index(atom.index)}, {atom.lo}, {atom.hi})"
+    operator = "//" if isinstance(atom, FloorDiv) else "%"
+    return f"({print_index(atom.index)} {operator} {atom.divisor})"
+
+
+def _literal(value: Const) -> str:
+    if value.dtype == "bool":
+        return "true" if value.value else "false"
+    return repr(float(value.value)) if value.dtype.startswith("float") else str(int(value.value))
+
+
+def _element(buffer: str, indices: tuple[Index, ...]) -> str:
+    return f"{buffer}[{', '.join(map(print_index, indices))}]"
+
+
+def _bounds(bounds: tuple[Bound, ...]) -> str:
+    return " and ".join(f"{b.lo} <= {print_index(b.index)} < {b.hi}" for b in bounds) or "true"
+
+
+def _list(items: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, items))}]"
+
+
+def _buffer(buffer: Buffer) -> str:
+    words = [f"{buffer.name}: {buffer.dtype}{_list(buffer.shape)}"]
+    words += [buffer.scope] if buffer.scope != "param" else []
+    words += ["constant"] if buffer.constant else []
+    words += ["written"] if buffer.written else []
+    if buffer.strides != dense_strides(buffer.shape):
+        words.append(f"strides {_list(buffer.strides)}")
+    if any(h != (0, 0) for h in buffer.halo):
+        words.append(f"halo [{', '.join(f'{b}:{a}' for b, a in buffer.halo)}]")
+    return " ".join(words)

@@ -1,0 +1,224 @@
+"""Check a program's invariants. In: a program. Out: nothing, or a VerifyError naming the offender.
+
+Loop and buffer names are unique; buffers exist where they are used and are indexed by as many
+indices as they have dimensions; extents are positive; every access stays inside the buffer and its
+halo (stores to params: inside the buffer), by interval analysis under the guards around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from autotune.errors import VerifyError
+from autotune.program.ir import (
+    COMBINERS,
+    Alloc,
+    Apply,
+    Atom,
+    Bound,
+    Buffer,
+    Clamp,
+    FloorDiv,
+    For,
+    If,
+    Index,
+    IndexValue,
+    Load,
+    LoadIndex,
+    Pack,
+    Program,
+    Select,
+    Stmt,
+    Store,
+    Table,
+    Value,
+)
+from autotune.program.packing import packed_shape
+from autotune.program.text import print_stmt
+
+KINDS = ("serial", "parallel", "unroll", "vector")
+SCOPES = ("scratch", "register")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What is known at a statement."""
+
+    buffers: Mapping[str, Buffer]
+    loops: Mapping[str, int]
+    guards: tuple[Bound, ...]
+    stmt: Stmt | None = None
+
+    def fail(self, message: str) -> VerifyError:
+        where = print_stmt(self.stmt).split("\n")[0] if self.stmt is not None else "params"
+        return VerifyError(f"{message}, in: {where}")
+
+
+def verify(program: Program) -> None:
+    """Raise VerifyError where the program breaks an invariant."""
+    packs = {p.buffer: p for p in program.packs}
+    buffers: dict[str, Buffer] = {}
+    scope = _Scope(buffers, {}, ())
+    for buffer in program.params:
+        if buffer.name in buffers:
+            raise scope.fail(f"param {buffer.name} is declared twice")
+        if buffer.scope != "param":
+            raise scope.fail(f"param {buffer.name} has scope {buffer.scope}")
+        buffers[buffer.name] = _packed(buffer, packs.get(buffer.name), scope)
+    unknown = sorted(packs.keys() - buffers.keys())
+    if unknown:
+        raise scope.fail(f"packs of buffers that are no params: {', '.join(unknown)}")
+    if sum(b.written for b in program.params) != 1:
+        raise scope.fail("exactly one param must be written")
+    seen = set(buffers)
+    _body(program.body, scope, seen)
+
+
+def _packed(buffer: Buffer, pack: Pack | None, scope: _Scope) -> Buffer:
+    if pack is None:
+        return buffer
+    if not buffer.constant:
+        raise scope.fail(f"{buffer.name} is packed but is not constant")
+    return Buffer.dense(buffer.name, buffer.dtype, packed_shape(pack), "param")
+
+
+def _body(body: tuple[Stmt, ...], scope: _Scope, seen: set[str]) -> None:
+    for stmt in body:
+        _stmt(stmt, replace(scope, stmt=stmt), seen)
+
+
+def _stmt(stmt: Stmt, scope: _Scope, seen: set[str]) -> None:
+    if isinstance(stmt, For):
+        if stmt.kind not in KINDS or stmt.extent < 1:
+            raise scope.fail(f"a loop needs a kind of {', '.join(KINDS)} and a positive extent")
+        _declare(stmt.var, scope, seen)
+        _body(stmt.body, replace(scope, loops={**scope.loops, stmt.var: stmt.extent}), seen)
+    elif isinstance(stmt, Alloc):
+        buffer = stmt.buffer
+        if buffer.scope not in SCOPES or min(buffer.shape, default=1) < 1:
+            raise scope.fail(f"an alloc needs a scope of {', '.join(SCOPES)} and positive extents")
+        if not len(buffer.shape) == len(buffer.strides) == len(buffer.halo):
+            raise scope.fail(f"{buffer.name} needs a stride and a halo per dimension")
+        _declare(buffer.name, scope, seen)
+        _body(stmt.body, replace(scope, buffers={**scope.buffers, buffer.name: buffer}), seen)
+    elif isinstance(stmt, If):
+        _bounds(stmt.bounds, scope)
+        _body(stmt.body, replace(scope, guards=scope.guards + stmt.bounds), seen)
+    elif isinstance(stmt, Store):
+        if stmt.combine is not None and stmt.combine not in COMBINERS:
+            raise scope.fail(f"unknown combiner {stmt.combine}")
+        _value(stmt.value, scope)
+        _access(stmt.buffer, stmt.indices, scope, store=True)
+    else:
+        _arity(stmt.buffer, stmt.indices, scope)
+
+
+def _declare(name: str, scope: _Scope, seen: set[str]) -> None:
+    if name in seen:
+        raise scope.fail(f"name {name} is used twice")
+    seen.add(name)
+
+
+def _arity(name: str, indices: tuple[Index, ...], scope: _Scope) -> Buffer:
+    if name not in scope.buffers:
+        raise scope.fail(f"buffer {name} is not declared here")
+    buffer = scope.buffers[name]
+    if len(indices) != len(buffer.shape):
+        raise scope.fail(f"{name} has {len(buffer.shape)} dimensions, got {len(indices)} indices")
+    for i in indices:
+        _index(i, scope)
+    return buffer
+
+
+def _access(name: str, indices: tuple[Index, ...], scope: _Scope, store: bool = False) -> None:
+    buffer = _arity(name, indices, scope)
+    if store and buffer.scope == "param" and not buffer.written:
+        raise scope.fail(f"param {name} is read-only")
+    halo_allowed = not (store and buffer.scope == "param")
+    for d, (i, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+        before, after = buffer.halo[d] if halo_allowed else (0, 0)
+        lo, hi = guarded_interval(i, scope.loops, scope.guards)
+        if lo <= hi and (lo < -before or hi >= extent + after):
+            raise scope.fail(
+                f"{name} dimension {d} is accessed at {lo}..{hi}, allowed is "
+                f"{-before}..{extent + after - 1}"
+            )
+
+
+def _value(value: Value, scope: _Scope) -> None:
+    if isinstance(value, Load):
+        _access(value.buffer, value.indices, scope)
+    elif isinstance(value, Apply):
+        for arg in value.args:
+            _value(arg, scope)
+    elif isinstance(value, IndexValue):
+        _index(value.index, scope)
+    elif isinstance(value, Select):
+        _bounds(value.bounds, scope)
+        _value(value.then, replace(scope, guards=scope.guards + value.bounds))
+        _value(value.other, scope)
+    elif isinstance(value, Table):
+        for i, extent in ((value.row, len(value.values)), (value.column, len(value.values[0]))):
+            _index(i, scope)
+            lo, hi = guarded_interval(i, scope.loops, scope.guards)
+            if lo < 0 or hi >= extent:
+                raise scope.fail(f"a table is read at {lo}..{hi}, its extent is {extent}")
+
+
+def _bounds(bounds: tuple[Bound, ...], scope: _Scope) -> None:
+    for bound in bounds:
+        _index(bound.index, scope)
+
+
+def _index(value: Index, scope: _Scope) -> None:
+    for atom, _ in value.terms:
+        if isinstance(atom, str):
+            if atom not in scope.loops:
+                raise scope.fail(f"loop variable {atom} does not exist here")
+        elif isinstance(atom, LoadIndex):
+            _access(atom.buffer, atom.indices, scope)
+        else:
+            _index(atom.index, scope)
+
+
+def guarded_interval(
+    value: Index, loops: Mapping[str, int], guards: tuple[Bound, ...]
+) -> tuple[int, int]:
+    """Limits of an index where all guards hold, both included; empty (lo > hi) if never.
+
+    The index is seen as k * guarded index + rest for every guard that shares an atom with it."""
+    lo = hi = value.const
+    for atom, c in value.terms:
+        a, b = _atom_interval(atom, loops, guards)
+        lo += c * (a if c > 0 else b)
+        hi += c * (b if c > 0 else a)
+    for number, guard in enumerate(guards):
+        others = guards[:number] + guards[number + 1 :]
+        for k in _factors(value, guard.index):
+            a, b = guarded_interval(value - guard.index * k, loops, others)
+            limits = (k * guard.lo, k * (guard.hi - 1))
+            lo, hi = max(lo, a + min(limits)), min(hi, b + max(limits))
+    return lo, hi
+
+
+def _factors(value: Index, guarded: Index) -> set[int]:
+    own = dict(value.terms)
+    return {own[a] // c for a, c in guarded.terms if a in own and own[a] % c == 0}
+
+
+def _atom_interval(
+    atom: Atom, loops: Mapping[str, int], guards: tuple[Bound, ...]
+) -> tuple[int, int]:
+    if isinstance(atom, str):
+        return 0, loops[atom] - 1
+    if isinstance(atom, LoadIndex):
+        return 0, atom.extent - 1
+    lo, hi = guarded_interval(atom.index, loops, guards)
+    if isinstance(atom, Clamp):
+        return min(max(lo, atom.lo), atom.hi), min(max(hi, atom.lo), atom.hi)
+    if isinstance(atom, FloorDiv):
+        return lo // atom.divisor, hi // atom.divisor
+    if lo // atom.divisor == hi // atom.divisor:
+        return lo % atom.divisor, hi % atom.divisor
+    return 0, atom.divisor - 1
