@@ -133,7 +133,6 @@ class ContractionRule:
             Param(name="tile_h", choices=rows),
             Param(name="order", choices=ORDERS),
             Param(name="unroll", choices=tuple(u for u in (1, 2, 3, 4, 8) if inner % u == 0)),
-            Param(name="unroll_kw", choices=(0, 1) if self._has_window(c) else (0,)),
         )
 
         def fits(columns: Columns) -> npt.NDArray[Any]:
@@ -146,7 +145,7 @@ class ContractionRule:
             return np.asarray(columns["vectors"] <= blocks)
 
         def body(columns: Columns) -> npt.NDArray[Any]:
-            return np.asarray(self._unrolled(c, columns) <= 700)
+            return np.asarray(self._unrolled(columns) <= 700)
 
         return Space(
             params,
@@ -157,50 +156,63 @@ class ContractionRule:
             ),
         )
 
-    def _has_window(self, c: Contraction) -> bool:
-        return len(c.reduce) == 3 and c.reduce[1][1] > 1
-
-    def _unrolled(self, c: Contraction, columns: Columns) -> Column:
+    def _unrolled(self, columns: Columns) -> Column:
         held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
-        times = columns["unroll"].astype(np.float64)
-        if self._has_window(c):
-            times = times * np.where(columns["unroll_kw"] > 0, c.reduce[1][1], 1)
-        return np.asarray(held * times, np.float64)
+        return np.asarray(held * columns["unroll"], np.float64)
 
     def default(self, task: Task, target: Target) -> Config:
         space = self.space(task, target)
         rows = space.rows(20_000, np.random.default_rng(0))
-        cost = self._cost(contraction_of(task), target, space.columns(rows))
+        cost = self._cost(task, target, space.columns(rows))
         return space.config(rows[int(np.argmin(cost))])
 
-    def _cost(self, c: Contraction, target: Target, columns: Columns) -> Column:
-        """Cycles per useful multiply-add vector: waste, latency, loads and loop overhead."""
-        held = (columns["vectors"] * columns["tile_w"] * columns["tile_h"]).astype(np.float64)
-        waste = self._waste(c, target, columns)
-        step = np.maximum(held, 8.0)
-        loads = columns["vectors"] + columns["tile_w"] * columns["tile_h"] / 2
-        overhead = 3.0 / self._unrolled(c, columns) * held
+    def _cost(self, task: Task, target: Target, columns: Columns) -> Column:
+        """Cycles per useful multiply-add: waste, latency, loads, conflicts, registers, order."""
+        c = contraction_of(task)
+        points = (columns["tile_w"] * columns["tile_h"]).astype(np.float64)
+        vectors = columns["vectors"].astype(np.float64)
+        held = points * vectors
+        loads = vectors + points / 2
+        step = np.maximum(np.maximum(held, 8.0), loads) + 2.0 / columns["unroll"]
         depth = math.prod(e for _, e in c.reduce)
-        per_tile = 12.0 / depth + 0.02 * columns["vectors"]
-        order = np.where(columns["order"] == "channels_first", 0.0, 0.001)
-        small = np.where(columns["unroll"] > 4, 0.01, 0.0) + order
-        total = waste * (np.maximum(step, loads * 1.1) + overhead) / held + per_tile / held + small
-        return np.asarray(total, np.float64)
+        cost = self._waste(c, columns) * (step / held + 20.0 / (depth * held))
+        cost = cost + np.where(held > 0.75 * target.vector_registers, 0.03, 0.0)
+        cost = (
+            cost + np.where(vectors == 1, 0.02, 0.0) + np.where(columns["unroll"] > 4, 0.05, 0.0)
+        )
+        cost = cost + np.where(points > self._conflict_free(task, c), 0.5, 0.0)
+        return np.asarray(cost + self._order_cost(task, target, c, columns), np.float64)
 
-    def _waste(self, c: Contraction, target: Target, columns: Columns) -> Column:
+    def _conflict_free(self, task: Task, c: Contraction) -> float:
+        """Points side by side whose data do not evict each other from an 8-way L1 cache: rows a
+        multiple of the page size apart all fall into one set."""
+        strides = task.value(c.data).layout.strides
+        step = strides[-2] * 4 * c.stride
+        return 8.0 * 4096 / math.gcd(step, 4096)
+
+    def _order_cost(self, task: Task, target: Target, c: Contraction, columns: Columns) -> Column:
+        """Inner operands that leave the L2 cache on every pass are slow."""
+        weights = task.value(c.weights).type.nbytes
+        data = task.value(c.data).type.nbytes
+        row = data // (c.rows[1] if c.rows else 1)
+        costs = {
+            "channels_first": 0.0 if data < target.l2_bytes // 2 else 0.03,
+            "rows_first": 0.01 if row + weights < target.l2_bytes or c.rows else 0.03,
+            "points_first": 0.02 if weights < target.l2_bytes // 2 else 0.1,
+        }
+        return np.asarray([costs[str(o)] for o in columns["order"]], np.float64)
+
+    def _waste(self, c: Contraction, columns: Columns) -> Column:
         """Computed over useful multiply-adds; tails are cut at whole vectors and tile rows."""
         lanes = columns["lanes"].astype(np.float64)
-        blocks = np.ceil(c.channels[1] / lanes)
-        # Half-width vectors cost an instruction each for half the work on machines with full ones.
-        width = np.where(lanes < target.lanes(), 1.0, 1.0)
-        waste = blocks * lanes / c.channels[1] * width
-        points = np.ceil(c.points[1] / columns["tile_w"])
-        # A tail tile has too few accumulators to hide the latency: count it as half a tile at least.
-        tail = c.points[1] % columns["tile_w"]
-        lost = np.where(
-            (tail > 0) & (tail < columns["tile_w"] / 2), columns["tile_w"] / 2 - tail, 0
-        )
-        return np.asarray(waste * (1 + lost / c.points[1]) + 0.0 * points, np.float64)
+        waste = np.ceil(c.channels[1] / lanes) * lanes / c.channels[1]
+        rows = c.rows[1] if c.rows else 1
+        for extent, size in ((c.points[1], columns["tile_w"]), (rows, columns["tile_h"])):
+            # A short tail has too few accumulators to hide the latency.
+            tail = extent % size
+            lost = np.where((tail > 0) & (tail < size / 2), size / 2 - tail, 0)
+            waste = waste * (1 + lost / extent)
+        return np.asarray(waste, np.float64)
 
     # ------------------------------------------------------------------------------------ schedule
 
@@ -305,11 +317,6 @@ class ContractionRule:
         if unroll > 1:
             builder.split(last, unroll, "step", "part")
             flat.append("part")
-        if config.number("unroll_kw"):
-            # The window's columns inside the channels: neighbouring points then share loads.
-            inner = "step" if unroll > 1 else last
-            builder.do("reorder", loops=(inner, c.reduce[1][0]))
-            flat.append(c.reduce[1][0])
         builder.do("unroll", loops=builder.present(flat))
 
     def _tails(self, builder: ScheduleBuilder, c: Contraction, config: Config) -> None:
@@ -340,7 +347,7 @@ class ContractionRule:
         }
         if not c.rows:
             del tile["row"]
-        waste = self._waste(c, target, columns)
+        waste = self._waste(c, columns)
         chunks = math.prod(e for _, e in c.batch) * ones
         for axis, size in tile.items():
             chunks = chunks * np.ceil(extents[axis] / size)
@@ -355,13 +362,12 @@ class ContractionRule:
             ),
             vector_axis_waste=waste,
             parallel_chunks=chunks,
-            unrolled=self._unrolled(c, columns),
+            unrolled=self._unrolled(columns),
             extra={
                 "lanes": columns["lanes"].astype(np.float64),
                 "vectors": columns["vectors"].astype(np.float64),
                 "tile_w": columns["tile_w"].astype(np.float64),
                 "tile_h": columns["tile_h"].astype(np.float64),
-                "unroll_kw": columns["unroll_kw"].astype(np.float64),
                 "tail_w": c.points[1] % columns["tile_w"].astype(np.float64),
             },
         )
