@@ -1,0 +1,37 @@
+# make demo   tune a bundled model on this machine and show what it gained
+# make test   lint, type-check and run every test
+# make check  the same without the slow tests
+# make lint   ruff and mypy only
+# Everything is installed into .venv, which is made if it is missing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+PYTEST_ARGS ?=
+
+.PHONY: demo test check lint clean
+
+demo: $(INSTALLED)
+	$(BIN)/python benchmarks/demo.py
+
+test: lint
+	$(BIN)/pytest --run-slow $(PYTEST_ARGS)
+
+check: lint
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(INSTALLED): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
