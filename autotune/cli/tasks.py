@@ -17,7 +17,7 @@ def arguments(parser: opt.Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     import search_spaces.rules  # noqa: F401 (registers the rules)
-    from autotune.compiler.link import task_flops
+    from autotune.graph.plan import task_flops
     from autotune.db.query import describe
     from autotune.db.store import TuningLog
     from autotune.target import load_target

@@ -14,9 +14,7 @@ from autotune.codegen import BACKENDS
 from autotune.codegen.base import EntryCall
 from autotune.compiler.build import BACKEND, Kernels
 from autotune.errors import VerifyError
-from autotune.graph.plan import KernelCall, Partition
-from autotune.ops import compute_flops
-from autotune.program.build import task_computes
+from autotune.graph.plan import KernelCall, Partition, task_flops
 from autotune.program.ir import Pack
 from autotune.program.packing import apply_pack
 from autotune.runtime.image import (
@@ -32,7 +30,7 @@ from autotune.runtime.image import (
 from autotune.runtime.memory import Bytes, zeroed_block
 from autotune.runtime.memory_plan import ALIGNMENT, MemoryPlan
 from autotune.target import Target
-from autotune.types import ITEM_BYTES, Array, Task, dense_strides
+from autotune.types import ITEM_BYTES, Array, dense_strides
 
 Address = tuple[int, int]
 
@@ -137,12 +135,6 @@ class Linker:
             )
             for number, (name, kind) in enumerate(self._partition.graph.inputs)
         )
-
-
-def task_flops(task: Task) -> int:
-    """Floating-point operations of one call."""
-    computes, _ = task_computes(task)
-    return sum(compute_flops(c) for c in computes)
 
 
 def link(
