@@ -16,12 +16,11 @@ def arguments(parser: opt.Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    import search_spaces.rules  # noqa: F401 (registers the rules)
-    from autotune.graph.plan import task_flops
     from autotune.db.query import describe
     from autotune.db.store import TuningLog
+    from autotune.graph.plan import task_flops
     from autotune.target import load_target
-    from search_spaces.base import rule_for
+    from search_spaces.rules import rule_for
 
     target = load_target(options.target, options.threads)
     parts = models.load_partition(options.model, opt.parse_shapes(options.shape))
