@@ -73,7 +73,7 @@ def matmul_task(m: int = 256, n: int = 256, k: int = 256) -> Task:
 
 
 class SyntheticRule:
-    """Tiles of a matmul. `schedule` names the config, so that equal configs are equal schedules."""
+    """Tiles of a matmul. `schedule` names the config: equal configs are equal schedules."""
 
     name = "synthetic"
     priority = 0

@@ -1,0 +1,114 @@
+"""`autotune.tune`. In: a model, a device and a log. Out: a tuned log, and a report of the run."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from autotune.db.types import Store
+from autotune.errors import ConfigError
+from autotune.graph.ir import Graph
+from autotune.graph.plan import Partition
+from autotune.settings import TuneSettings, load_settings
+from autotune.target import Target, load_target
+from autotune.tuner.budget import Limits
+from autotune.tuner.events import OnEvent
+from autotune.tuner.loop import TuneOptions, TuneReport, tune_partition
+from cost_model.features import FEATURE_VERSION
+
+
+def tune(
+    model: str | Path | Graph,
+    *,
+    target: str | Target = "cpu",
+    log: str | Path | Store = "tuning.db",
+    device: str = "local",
+    trials: int | None = None,
+    time_s: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    strategy: str = "model",
+    cost_model: str = "xgb",
+    settings: TuneSettings | None = None,
+    cache_dir: Path | None = None,
+    on_event: OnEvent | None = None,
+    dry_run: bool = False,
+) -> TuneReport:
+    """Measure schedules of the model's tasks and log every result.
+
+    `model` is an .onnx file, `zoo:NAME` or a Graph; `log` a path, an SQLAlchemy URL or an open
+    log; `device` 'local' or 'rpc://HOST:PORT'. On a board the target 'cpu' is the board's own.
+    `trials` counts what the log already holds for these tasks, so the same call continues a run
+    that was cut short. Without `trials` and `time_s`, a number of trials per task from `settings`.
+    `threads` applies unless a Target is given. `cache_dir`: where this machine's measured peaks
+    are kept between calls. `dry_run` measures no candidate and writes no log.
+
+    Raises InputError for what the user can mend."""
+    if trials is not None and trials < 1:
+        raise ConfigError(f"trials must be at least 1, got {trials}")
+    settings = settings or load_settings()
+    wanted = target if isinstance(target, Target) else load_target(target, threads)
+    partition = _partitioned(model, shapes)
+    if trials is None and time_s is None:
+        trials = settings.trials_per_task * len(partition.weights())
+    limits = Limits(
+        trials=0 if dry_run else trials,
+        time_s=time_s,
+        min_gain=settings.min_gain,
+    )
+    # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
+    from rpc_server.client import open_device
+
+    with _opened(log, read_only=dry_run) as store:
+        runner = open_device(device, wanted, cache_dir=cache_dir)
+        with contextlib.closing(runner):
+            if device.startswith("rpc://") and target == "cpu":
+                wanted = runner.profile().target.with_threads(threads)
+            options = TuneOptions(
+                target=wanted,
+                limits=limits,
+                strategy=strategy,
+                cost_model=cost_model,
+                seed=seed,
+                batch=settings.batch,
+                timing=settings.timing,
+                model=partition.graph.name,
+                versions=_versions(),
+            )
+            return tune_partition(partition, runner, store, options, on_event)
+
+
+def _partitioned(
+    model: str | Path | Graph, shapes: Mapping[str, tuple[int, ...]] | None
+) -> Partition:
+    from autotune.frontend import load_model
+    from autotune.graph.partition import partition
+    from autotune.graph.pipeline import optimize
+
+    graph = model if isinstance(model, Graph) else load_model(str(model), shapes)
+    return partition(optimize(graph))
+
+
+@contextlib.contextmanager
+def _opened(log: str | Path | Store, *, read_only: bool) -> Iterator[Store]:
+    """The log, closed at the end if it was opened here. A log that cannot be written is found out
+    before anything is measured."""
+    if not isinstance(log, str | Path):
+        yield log
+        return
+    from autotune.db.store import TuningLog
+
+    with TuningLog(log, read_only, missing_ok=True) as store:
+        if not read_only:
+            store.claim()
+        yield store
+
+
+def _versions() -> tuple[tuple[str, str], ...]:
+    return (
+        ("autotune", importlib.metadata.version("autotune-compiler")),
+        ("features", str(FEATURE_VERSION)),
+    )

@@ -1,0 +1,92 @@
+"""What a tuning run tells its listener: frozen values, enough to draw any display from.
+
+Order of events: Started, then per batch a Round and a TrialDone for each result, then Finished.
+Seconds unless said; `before_s` and `now_s` estimate one run of the model (kernels only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from autotune.db.types import Record
+from autotune.tuner.budget import Share
+from autotune.types import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskInfo:
+    """One unique task of the model, and what is known of it before the run."""
+
+    task: Task
+    name: str
+    """The model's own node names of the first call."""
+    weight: int
+    flops: int
+    rule: str
+    raw_size: int
+    """Configs of the space before constraints."""
+    achievable_s: float
+    trials: int
+    """Trials already in the log."""
+    failures: int
+    best_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How the whole run stands."""
+
+    trials: int
+    """Of all tasks, those found in the log included."""
+    planned: int | None
+    failures: int
+    before_s: float | None
+    """With default schedules; None until every task has one measured."""
+    now_s: float | None
+    elapsed_s: float
+    left_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    tasks: tuple[TaskInfo, ...]
+    device: str
+    target: str
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A batch is about to be measured."""
+
+    number: int
+    shares: tuple[Share, ...]
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialDone:
+    """One candidate was measured and logged. Task figures include it."""
+
+    task: int
+    """Place in `Started.tasks`."""
+    record: Record
+    trials: int
+    failures: int
+    best_s: float | None
+    gflops: float
+    """Of the best; 0 without one."""
+    of_roofline: float
+    """Achievable time over best time, 1 is the limit; 0 without a best."""
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    reason: str
+    progress: Progress
+
+
+Event = Started | Round | TrialDone | Finished
+OnEvent = Callable[[Event], None]

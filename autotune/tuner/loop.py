@@ -1,0 +1,343 @@
+"""The tuning loop. In: a partition, a runner, a store. Out: records in the store, and a report.
+
+    plan (budget) -> configs (strategies) -> measure (runner) -> log (store) -> tell (strategies)
+
+Every result is logged as it arrives, so a killed run loses the candidates in flight at most. What
+the log already holds for a task and target counts as trials, feeds the cost model and is never
+measured again: running the same command again continues.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from autotune.db.types import Record, Store
+from autotune.errors import DeviceError
+from autotune.graph.plan import Partition
+from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status, Timing
+from autotune.schedule.base import Schedule
+from autotune.target import Target
+from autotune.tuner.budget import Limits, Share, explain, plan
+from autotune.tuner.events import (
+    Event,
+    Finished,
+    OnEvent,
+    Progress,
+    Round,
+    Started,
+    TaskInfo,
+    TrialDone,
+)
+from autotune.tuner.learner import Learner
+from autotune.tuner.strategies import STRATEGIES
+from autotune.tuner.task_run import TaskRun
+from autotune.types import Task
+from cost_model.models import COST_MODELS
+from cost_model.subject import Subject
+from search_spaces.base import Rule
+from search_spaces.params import Config
+from search_spaces.rules import rule_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions:
+    """How a run goes. `limits` without trials and time: until the budget sees no more gain."""
+
+    target: Target
+    limits: Limits = field(default_factory=Limits)
+    strategy: str = "model"
+    cost_model: str = "xgb"
+    seed: int = 0
+    batch: int = 12
+    """Candidates measured between two looks at the model."""
+    timing: Timing = field(default_factory=Timing)
+    model: str = ""
+    """Name kept in the records."""
+    versions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """What came of one task."""
+
+    task: Task
+    weight: int
+    trials: int
+    failures: int
+    default_s: float | None
+    best_s: float | None
+    why: str
+    """What the budget thought of it at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneReport:
+    """What came of a run. Seconds of one run of the model, kernels only."""
+
+    before_s: float | None
+    after_s: float | None
+    trials: int
+    measured: int
+    """Trials of this run: without those found in the log."""
+    elapsed_s: float
+    reason: str
+    tasks: tuple[TaskReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    task: int
+    config: Config
+    schedule: Schedule
+
+
+def tune_partition(
+    partition: Partition,
+    runner: Runner,
+    store: Store,
+    options: TuneOptions,
+    on_event: OnEvent | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    rules: Callable[[Task], Rule] = rule_for,
+) -> TuneReport:
+    """Tune every task of the partition. Raises DeviceError where the device is lost; everything
+    measured until then, or until an interrupt, is in the store."""
+    profile = dataclasses.replace(runner.profile(), target=options.target)
+    runs = tuple(
+        TaskRun(Subject.of(task, options.target, profile, rules(task)), weight)
+        for task, weight in partition.weights().items()
+    )
+    learner = Learner(COST_MODELS.get(options.cost_model), options.seed)
+    factory = STRATEGIES.get(options.strategy)
+    for number, run in enumerate(runs):
+        run.start(factory, learner, store, group=number, seed=options.seed)
+    names = {call.task: call.name for call in reversed(partition.calls)}
+    session = _Session(
+        runs=runs,
+        names=names,
+        device=profile.device,
+        runner=runner,
+        store=store,
+        options=options,
+        on_event=on_event or _ignore,
+        clock=clock,
+        started_s=clock(),
+    )
+    return session.run()
+
+
+def _ignore(event: Event) -> None:
+    del event
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    """State of one run."""
+
+    runs: tuple[TaskRun, ...]
+    names: dict[Task, str]
+    device: str
+    runner: Runner
+    store: Store
+    options: TuneOptions
+    on_event: OnEvent
+    clock: Callable[[], float]
+    started_s: float
+    measured: int = 0
+
+    def run(self) -> TuneReport:
+        options = self.options
+        self.on_event(
+            Started(
+                tasks=tuple(self._info(run) for run in self.runs),
+                device=self.device,
+                target=options.target.key,
+                progress=self._progress(),
+            )
+        )
+        number = 0
+        while True:
+            states = tuple(run.state() for run in self.runs)
+            elapsed_s = self.clock() - self.started_s
+            decision = plan(states, options.limits, batch=options.batch, elapsed_s=elapsed_s)
+            if not decision.shares:
+                self.on_event(Finished(reason=decision.reason, progress=self._progress()))
+                return self._report(decision.reason)
+            candidates = self._candidates(decision.shares)
+            if candidates:
+                number += 1
+                event = Round(number=number, shares=decision.shares, progress=self._progress())
+                self.on_event(event)
+                self._measure(candidates)
+
+    # ------------------------------------------------------------------------------ one batch
+
+    def _candidates(self, shares: tuple[Share, ...]) -> tuple[_Candidate, ...]:
+        return tuple(
+            _Candidate(task=share.task, config=config, schedule=schedule)
+            for share in shares
+            for config, schedule in self.runs[share.task].candidates(share.count)
+        )
+
+    def _measure(self, candidates: tuple[_Candidate, ...]) -> None:
+        """Measure and log; what a lost device left is tried once more before the run ends."""
+        records: list[Record] = []
+        lost = self._attempt(candidates, records)
+        if lost:
+            again = self._attempt(lost, records)
+            for candidate, result in again.items():
+                self._keep(candidate, result, records)
+            if len(again) == len(candidates):
+                reason = next(iter(again.values())).error or "no reason given"
+                raise DeviceError(
+                    f"the device was lost twice during a batch of {len(again)} ({reason}); what "
+                    "was measured is in the log: run the same command again to continue"
+                )
+        self._tell(records)
+
+    def _attempt(
+        self, candidates: Sequence[_Candidate] | dict[_Candidate, MeasureResult],
+        records: list[Record],
+    ) -> dict[_Candidate, MeasureResult]:  # fmt: skip
+        """Measure once; keep what has a result, give back what the device was lost for."""
+        asked = tuple(candidates)
+        lost: dict[_Candidate, MeasureResult] = {}
+
+        seen: set[int] = set()
+
+        def on_result(place: int, result: MeasureResult) -> None:
+            seen.add(place)
+            if result.status is Status.DEVICE_LOST:
+                lost[asked[place]] = result
+            else:
+                self._keep(asked[place], result, records)
+
+        results = self.runner.measure(tuple(self._request(c) for c in asked), on_result)
+        for place, result in enumerate(results):
+            if place not in seen:
+                on_result(place, result)
+        return lost
+
+    def _request(self, candidate: _Candidate) -> MeasureRequest:
+        run = self.runs[candidate.task]
+        return MeasureRequest(
+            task=run.task,
+            schedule=candidate.schedule,
+            target=self.options.target,
+            timing=dataclasses.replace(self.options.timing, best_s=run.best_s),
+            seed=self.options.seed,
+        )
+
+    def _keep(self, candidate: _Candidate, result: MeasureResult, records: list[Record]) -> None:
+        """Log a result at once, and show it."""
+        run = self.runs[candidate.task]
+        record = Record(
+            task=run.task,
+            target=self.options.target,
+            rule=run.subject.rule.name,
+            config=candidate.config,
+            schedule=candidate.schedule,
+            result=result,
+            seed=self.options.seed,
+            flops=run.flops,
+            model=self.options.model,
+            versions=self.options.versions,
+        )
+        self.store.append([record])
+        self.measured += 1
+        records.append(record)
+        run.count(record)
+        self.on_event(self._trial(candidate.task, record))
+
+    def _tell(self, records: Sequence[Record]) -> None:
+        for run in self.runs:
+            run.tell([r for r in records if r.task == run.task])
+
+    # -------------------------------------------------------------------------------- figures
+
+    def _progress(self) -> Progress:
+        runs, limits = self.runs, self.options.limits
+        elapsed_s = self.clock() - self.started_s
+        trials = sum(run.trials for run in runs)
+        before = [run.default_s if run.default_s is not None else run.first_s for run in runs]
+        return Progress(
+            trials=trials,
+            planned=limits.trials,
+            failures=sum(run.failures for run in runs),
+            before_s=_total(self.runs, before),
+            now_s=_total(self.runs, [run.best_s for run in runs]),
+            elapsed_s=elapsed_s,
+            left_s=_left(limits, trials, self.measured, elapsed_s),
+        )
+
+    def _info(self, run: TaskRun) -> TaskInfo:
+        return TaskInfo(
+            task=run.task,
+            name=self.names[run.task],
+            weight=run.weight,
+            flops=run.flops,
+            rule=run.subject.rule.name,
+            raw_size=run.subject.space.raw_size,
+            achievable_s=run.achievable_s,
+            trials=run.trials,
+            failures=run.failures,
+            best_s=run.best_s,
+        )
+
+    def _trial(self, task: int, record: Record) -> TrialDone:
+        run = self.runs[task]
+        best_s = run.best_s
+        return TrialDone(
+            task=task,
+            record=record,
+            trials=run.trials,
+            failures=run.failures,
+            best_s=best_s,
+            gflops=run.flops / best_s / 1e9 if best_s else 0.0,
+            of_roofline=run.achievable_s / best_s if best_s else 0.0,
+            progress=self._progress(),
+        )
+
+    def _report(self, reason: str) -> TuneReport:
+        progress = self._progress()
+        return TuneReport(
+            before_s=progress.before_s,
+            after_s=progress.now_s,
+            trials=progress.trials,
+            measured=self.measured,
+            elapsed_s=progress.elapsed_s,
+            reason=reason,
+            tasks=tuple(
+                TaskReport(
+                    task=run.task,
+                    weight=run.weight,
+                    trials=run.trials,
+                    failures=run.failures,
+                    default_s=run.default_s,
+                    best_s=run.best_s,
+                    why=explain(run.state()),
+                )
+                for run in self.runs
+            ),
+        )
+
+
+def _total(runs: Sequence[TaskRun], times_s: Sequence[float | None]) -> float | None:
+    """Weighted sum; None until every task has a time."""
+    known = [t for t in times_s if t is not None]
+    if len(known) < len(runs):
+        return None
+    return math.fsum(run.weight * t for run, t in zip(runs, known, strict=True))
+
+
+def _left(limits: Limits, trials: int, measured: int, elapsed_s: float) -> float | None:
+    """Seconds until the first limit, at the pace so far."""
+    ends = [] if limits.time_s is None else [limits.time_s - elapsed_s]
+    if limits.trials is not None and measured:
+        ends.append((limits.trials - trials) * elapsed_s / measured)
+    return max(0.0, min(ends)) if ends else None

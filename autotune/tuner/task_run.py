@@ -1,0 +1,160 @@
+"""One task during a run: what was measured, the strategy that searches it, and its figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+
+from autotune.db.types import Record, Store
+from autotune.errors import ScheduleError
+from autotune.measure.types import Status
+from autotune.schedule.base import Schedule, schedule_to_json
+from autotune.tuner.budget import TaskState
+from autotune.tuner.learner import Learner
+from autotune.tuner.strategies import Outcome, Setting, Strategy
+from cost_model.analytic import roofline_s
+from cost_model.subject import Subject
+from cost_model.train import measured_s
+from search_spaces.params import Config
+
+_NEAREST = 6
+"""Records of other shapes and devices whose configs are tried early."""
+_ASKS = 8
+"""Times a strategy is asked again after configs whose schedule was measured already."""
+
+
+class TaskRun:
+    """State of one task. Its space is only looked at when it gets trials beyond the default."""
+
+    def __init__(self, subject: Subject, weight: int) -> None:
+        self.subject = subject
+        self.task = task = subject.task
+        self.target = target = subject.target
+        self.weight = weight
+        self.default = subject.rule.default(task, target)
+        row = self.subject.space.row(self.default)[None]
+        columns = self.subject.space.columns(row)
+        self.flops = self.subject.rule.structure(task, target, columns).flops
+        nbytes = sum(v.type.nbytes for v in task.params)
+        self.roofline_s = roofline_s(self.flops, nbytes, subject.profile)
+        self.default_s: float | None = None
+        self.first_s: float | None = None
+        self.best_s: float | None = None
+        self.history: list[float] = []
+        self.failures = 0
+        self.exhausted = False
+        self._default_id = schedule_id(self.schedule(self.default))
+        self._times: dict[str, float] = {}
+        self._strategy: Strategy | None = None
+
+    def start(
+        self,
+        factory: Callable[[Setting], Strategy],
+        learner: Learner,
+        store: Store,
+        *,
+        group: int,
+        seed: int,
+    ) -> None:
+        """Give the task its strategy, and both what the log already knows."""
+        near = store.nearest(self.task, self.target, _NEAREST)
+        adapted = (self.subject.space.closest(r.config) for r in near)
+        seeds = tuple(dict.fromkeys((self.default, *(c for c in adapted if c is not None))))
+        self._strategy = factory(
+            Setting(subject=self.subject, seeds=seeds, learner=learner, group=group, seed=seed)
+        )
+        logged = store.records(self.task.key, self.target)
+        for record in logged:
+            self.count(record)
+        self.tell(logged)
+
+    def count(self, record: Record) -> None:
+        """Take a measured candidate, of this run or an earlier one, into the figures."""
+        if record.result.status is Status.DEVICE_LOST:
+            return  # says nothing about the candidate: it may be tried again
+        time_s = measured_s(record)
+        identity = schedule_id(record.schedule)
+        self._times[identity] = time_s
+        if math.isfinite(time_s):
+            self.first_s = time_s if self.first_s is None else self.first_s
+            self.best_s = time_s if self.best_s is None else min(self.best_s, time_s)
+            if identity == self._default_id:
+                self.default_s = time_s
+        else:
+            self.failures += 1
+        self.history.append(math.inf if self.best_s is None else self.best_s)
+
+    def tell(self, records: Sequence[Record]) -> None:
+        """Let the strategy learn from counted records, a batch at a time."""
+        judged = [r for r in records if r.result.status is not Status.DEVICE_LOST]
+        known = [judged[n] for n in self.subject.known([r.config for r in judged])]
+        self.strategy.tell([Outcome(config=r.config, time_s=measured_s(r)) for r in known])
+
+    @property
+    def strategy(self) -> Strategy:
+        if self._strategy is None:
+            raise RuntimeError("start() gives a task its strategy")
+        return self._strategy
+
+    @property
+    def trials(self) -> int:
+        return len(self.history)
+
+    @property
+    def achievable_s(self) -> float:
+        """The roofline, or less where the analytical model knows an algorithm that beats it."""
+        predicted = None if self._strategy is None else self._strategy.achievable_s()
+        return self.roofline_s if predicted is None else min(self.roofline_s, predicted)
+
+    def schedule(self, config: Config) -> Schedule:
+        return self.subject.rule.schedule(self.task, self.target, config)
+
+    def state(self) -> TaskState:
+        return TaskState(
+            weight=self.weight,
+            trials=self.trials,
+            best_s=self.best_s,
+            history=tuple(self.history[-32:]),
+            achievable_s=self.achievable_s,
+            expected_s=self.strategy.expected_s(),
+            exhausted=self.exhausted,
+        )
+
+    def candidates(self, count: int) -> list[tuple[Config, Schedule]]:
+        """Up to `count` configs with schedules that were never measured for this task."""
+        out: list[tuple[Config, Schedule]] = []
+        pending: set[str] = set()
+        for _ in range(_ASKS):
+            configs = self.strategy.propose(count - len(out))
+            if not configs:
+                self.exhausted = not out
+                break
+            known: list[Outcome] = []
+            for config in configs:
+                schedule = self._checked(config, known)
+                if schedule is None:
+                    continue
+                identity = schedule_id(schedule)
+                if identity in self._times:
+                    known.append(Outcome(config=config, time_s=self._times[identity]))
+                elif identity not in pending:
+                    pending.add(identity)
+                    out.append((config, schedule))
+            self.strategy.tell(known)
+            if len(out) >= count:
+                break
+        return out
+
+    def _checked(self, config: Config, known: list[Outcome]) -> Schedule | None:
+        """The config's schedule; a config that has none is a failure without a measurement."""
+        try:
+            return self.schedule(config)
+        except ScheduleError:
+            known.append(Outcome(config=config, time_s=math.inf))
+            return None
+
+
+def schedule_id(schedule: Schedule) -> str:
+    """Equal exactly for equal schedules."""
+    return json.dumps(schedule_to_json(schedule), sort_keys=True, separators=(",", ":"))
