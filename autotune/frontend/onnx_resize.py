@@ -7,7 +7,7 @@ axis: a gather of the nearest elements, or a product with the matrix of interpol
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,17 +51,14 @@ class Scaling:
 
     @property
     def exact(self) -> bool:
-        return self.before * self.factor == self.after or self.factor == self.after / self.before
+        return bool(np.float32(self.factor) == np.float32(self.after / self.before))
 
 
 @importer("Upsample")
 def upsample(n: NodeContext) -> str:
     x, mode = n.input(0), n.text("mode", "nearest")
     given = n.attribute("scales") if n.opset < 9 else n.parameter(1)
-    if given is None:
-        raise ModelError("scales are missing; the model is malformed")
-    method = Method(mode=_mode(mode), coordinate="asymmetric")
-    return _resize(n, x, _by_factors(n.shape(x), [float(s) for s in given]), method)
+    return _resize_by_factors(n, x, _mode(mode), given)
 
 
 @importer("Resize")
@@ -69,12 +66,20 @@ def resize(n: NodeContext) -> str:
     x = n.input(0)
     mode = _mode(n.text("mode", "nearest"))
     if n.opset < 11:
-        factors = n.parameter(1)
-        if factors is None:
-            raise ModelError("scales are missing; the model is malformed")
-        method = Method(mode=mode, coordinate="asymmetric")
-        return _resize(n, x, _by_factors(n.shape(x), [float(s) for s in factors]), method)
+        return _resize_by_factors(n, x, mode, n.parameter(1))
     return _resize(n, x, _scalings(n, n.shape(x)), _method(n, mode))
+
+
+def _resize_by_factors(n: NodeContext, x: str, mode: str, factors: Iterable[float] | None) -> str:
+    """Before opset 11; the nearest element is rounded down where the axis grows, up where it
+    shrinks (the standard does not say; this is onnxruntime's reading)."""
+    if factors is None:
+        raise ModelError("scales are missing; the model is malformed")
+    scalings = _by_factors(n.shape(x), [float(f) for f in factors])
+    for nearest in ("floor", "ceil"):
+        some = {a: s for a, s in scalings.items() if (s.factor < 1) == (nearest == "ceil")}
+        x = _resize(n, x, some, Method(mode=mode, coordinate="asymmetric", nearest=nearest))
+    return x
 
 
 def _mode(mode: str) -> str:
@@ -121,8 +126,9 @@ def _scalings(n: NodeContext, shape: tuple[int, ...]) -> dict[int, Scaling]:
 
 
 def _by_factors(extents: list[int] | tuple[int, ...], factors: list[float]) -> dict[int, Scaling]:
+    # The product in float32, as factors are: 3 * 1.6666666 is 5.
     return {
-        i: Scaling(before=e, after=math.floor(e * f), factor=f)
+        i: Scaling(before=e, after=math.floor(np.float32(e) * np.float32(f)), factor=f)
         for i, (e, f) in enumerate(zip(extents, factors, strict=True))
         if f != 1.0
     }
@@ -181,15 +187,17 @@ def _resize_axis(n: NodeContext, x: str, axis: int, scaling: Scaling, method: Me
 
 
 def _coordinates(scaling: Scaling, coordinate: str) -> Array:
-    """Where each output element lies among the input's elements."""
-    i = np.arange(scaling.after, dtype=np.float64)
+    """Where each output element lies among the input's elements.
+
+    In float32, as factors are: in float64 a factor of 2.3 would break ties by its rounding."""
+    i, factor = np.arange(scaling.after, dtype=np.float32), np.float32(scaling.factor)
     if coordinate == "asymmetric":
-        return i / scaling.factor
+        return np.asarray(i / factor)
     if coordinate == "align_corners":
         return i * (scaling.before - 1) / max(scaling.after - 1, 1)
     if coordinate == "pytorch_half_pixel" and scaling.after == 1:
         return i * 0
-    centred = (i + 0.5) / scaling.factor - 0.5
+    centred = np.asarray((i + np.float32(0.5)) / factor - np.float32(0.5))
     if coordinate == "half_pixel_symmetric":
         adjustment = scaling.after / (scaling.factor * scaling.before)
         return centred + scaling.before / 2 * (1 - adjustment)

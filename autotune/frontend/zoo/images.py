@@ -26,11 +26,18 @@ class ImageNetwork(Network):
         self.channels = {self.image: shape[1]}
 
     def conv(self, x: str, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> str:
+        """A convolution with a bias."""
+        return self._conv((x, self.vector(outputs)), outputs, kernel, stride, groups)
+
+    def _conv(
+        self, operands: tuple[str, ...], outputs: int, kernel: int, stride: int, groups: int
+    ) -> str:
+        x, *bias = operands
         inputs = self.channels[x] // groups
         weights = self.weights((outputs, inputs, kernel, kernel), inputs * kernel * kernel)
         y = self.op(
-            "Conv", x, weights, self.vector(outputs), kernel_shape=[kernel] * 2,
-            strides=[stride] * 2, pads=[kernel // 2] * 4, group=groups,
+            "Conv", x, weights, *bias, kernel_shape=[kernel] * 2, strides=[stride] * 2,
+            pads=[kernel // 2] * 4, group=groups,
         )  # fmt: skip
         self.channels[y] = outputs
         return y
@@ -38,7 +45,7 @@ class ImageNetwork(Network):
     def conv_norm(
         self, x: str, outputs: int, kernel: int, stride: int = 1, groups: int = 1
     ) -> str:
-        y = self.conv(x, outputs, kernel, stride, groups)
+        y = self._conv((x,), outputs, kernel, stride, groups)
         scale, variance = (self.vector(outputs, 1.0, 0.2) for _ in range(2))
         bias, mean = (self.vector(outputs) for _ in range(2))
         return self.same("BatchNormalization", y, scale, bias, mean, variance)

@@ -27,8 +27,9 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
 
 # Variants that are refused, by words in the case's name.
 REFUSED = (
-    "training", "antialias", "tf_crop", "_3d_d", "int64_fmod", "fmod_1", "mod_mixed_sign_float", "with_argmax",
-    "dropout_default_mask", "batch_diagonal", "bool_inputs", "spacetodepth_dcr", "spacetodepth_crd",
+    "training", "antialias", "tf_crop", "_3d_d", "int64_fmod", "fmod_1", "mod_mixed_sign_float",
+    "with_argmax", "dropout_default_mask", "batch_diagonal", "bool_inputs", "spacetodepth_dcr",
+    "spacetodepth_crd",
 )  # fmt: skip
 # Here the cases divide by a fractional size; onnxruntime and we by the size of the output.
 FRACTIONAL = (

@@ -1,0 +1,143 @@
+"""Models that cannot be imported: one clear error each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend import load_model
+from autotune.frontend.onnx import import_model, import_onnx
+from tests.unit.frontend.onnx_models import floats, ints, node_model, nodes_model
+
+
+def refused(model: onnx.ModelProto, message: str) -> None:
+    with pytest.raises(UnsupportedOpError, match=message):
+        import_model(model, {})
+
+
+def malformed(model: onnx.ModelProto, message: str) -> None:
+    with pytest.raises(ModelError, match=message) as error:
+        import_model(model, {})
+    assert not isinstance(error.value, UnsupportedOpError)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="there is no file"):
+        load_model(str(tmp_path / "none.onnx"))
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be read"):
+        import_onnx(tmp_path)
+
+
+def test_not_a_model_by_its_name() -> None:
+    with pytest.raises(ModelError, match=r"must be an \.onnx file or zoo:NAME"):
+        load_model("model.pt")
+
+
+def test_unknown_zoo_model() -> None:
+    with pytest.raises(ModelError, match=r"no zoo model 'nothing'; the zoo has .*resnet18"):
+        load_model("zoo:nothing")
+
+
+@pytest.mark.parametrize("data", [b"", b"hello, this is not a model", bytes(1000)])
+def test_not_an_onnx_file(data: bytes) -> None:
+    with pytest.raises(ModelError, match="not an ONNX file, or it is truncated"):
+        import_onnx(data)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+def test_truncated_file(share: float) -> None:
+    data = node_model("MatMul", {"x": floats(2, 64)}, (floats(64, 64),)).SerializeToString()
+    with pytest.raises(ModelError, match="truncated"):
+        import_onnx(data[: int(len(data) * share)])
+
+
+def test_truncated_weights() -> None:
+    model = node_model("MatMul", {"x": floats(2, 4)}, (floats(4, 4),))
+    model.graph.initializer[0].raw_data = b"1234"
+    malformed(model, "initializer 'c0'.*do not fit its shape")
+
+
+def test_unknown_operator() -> None:
+    model = node_model("NonZero", {"x": floats(2, 4)})
+    refused(model, r"operator NonZero \(node 'node', opset 17\) is not supported; replace it")
+
+
+def test_operator_of_another_domain() -> None:
+    model = node_model("Relu", {"x": floats(2, 4)})
+    model.graph.node[0].domain = "com.example"
+    refused(model, "of domain 'com.example'")
+
+
+def test_unknown_attribute() -> None:
+    model = node_model("Relu", {"x": floats(2, 4)})
+    model.graph.node[0].attribute.append(helper.make_attribute("slope", 2.0))
+    refused(model, r"Relu \(node 'node', opset 17\): attribute slope is not supported")
+
+
+def test_parameter_that_is_not_constant() -> None:
+    model = node_model("Reshape", {"x": floats(2, 4), "shape": ints(8)})
+    refused(model, r"input 1 \('shape'\) must be a constant")
+
+
+def test_output_that_is_not_made() -> None:
+    model = node_model("MaxPool", {"x": floats(1, 1, 4, 4)}, kernel_shape=[2, 2], outputs=2)
+    refused(model, "output 1 of operator MaxPool .* is not supported")
+
+
+def test_unused_extra_output_does_not_matter() -> None:
+    model = node_model("MaxPool", {"x": floats(1, 1, 4, 4)}, kernel_shape=[2, 2], outputs=2)
+    del model.graph.output[1]
+    assert import_model(model, {}).outputs[0][0] == "y0"
+
+
+def test_three_dimensional_images() -> None:
+    model = node_model("Conv", {"x": floats(1, 1, 4, 4, 4)}, (floats(1, 1, 2, 2, 2),))
+    refused(model, "only 1-D and 2-D images")
+
+
+@pytest.mark.parametrize("opset", [6, 24])
+def test_opset_outside_what_is_known(opset: int) -> None:
+    model = node_model("Relu", {"x": floats(2)})
+    model.opset_import[0].version = opset
+    malformed(model, f"opset {opset}; supported are 7 to 23: convert")
+
+
+def test_half_precision() -> None:
+    refused(node_model("Relu", {"x": floats(2).astype(np.float16)}), "FLOAT16 is not supported")
+
+
+def test_cast_to_half_precision() -> None:
+    refused(node_model("Cast", {"x": floats(2)}, to=TensorProto.FLOAT16), "FLOAT16")
+
+
+def test_nodes_out_of_order() -> None:
+    nodes = [helper.make_node("Relu", ["a"], ["y"]), helper.make_node("Relu", ["x"], ["a"])]
+    malformed(nodes_model(nodes, {"x": floats(2)}, [], ["y"]), "'a', which nothing before it")
+
+
+def test_operands_that_do_not_fit() -> None:
+    model = node_model("MatMul", {"x": floats(2, 3), "w": floats(4, 5)})
+    malformed(model, r"operator MatMul \(node 'node'")
+
+
+def test_shapes_that_do_not_broadcast() -> None:
+    model = node_model("Add", {"x": floats(2, 3)}, (floats(4),))
+    malformed(model, r"operator Add \(node 'node'")
+
+
+def test_missing_input() -> None:
+    model = node_model("Relu", {"x": floats(2)})
+    del model.graph.node[0].input[:]
+    malformed(model, "input 0 is missing")
+
+
+def test_reshape_to_another_size() -> None:
+    malformed(node_model("Reshape", {"x": floats(2, 3)}, (ints(4, -1),)), "cannot reshape")

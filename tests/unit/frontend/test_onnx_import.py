@@ -1,0 +1,150 @@
+"""What the import makes of a model: folding, scalars, shapes, names, external data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from autotune.errors import ModelError
+from autotune.frontend import load_model
+from autotune.frontend.onnx import import_model, import_onnx
+from autotune.graph.interp import run_graph
+from tests.unit.frontend.onnx_models import check, floats, imported, ints, node_model, nodes_model
+
+
+def symbolic(*dims: int | str | None, name: str = "x") -> onnx.ModelProto:
+    """y = Relu(x) with an input of such dimensions."""
+    model = node_model("Relu", {name: floats(1, 1)})
+    shape = model.graph.input[0].type.tensor_type.shape
+    del shape.dim[:]
+    for dim in dims:
+        if isinstance(dim, int):
+            shape.dim.add(dim_value=dim)
+        else:
+            shape.dim.add(dim_param=dim or "")
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    return model
+
+
+def test_shape_arithmetic_is_folded() -> None:
+    feeds = {"x": floats(2, 3, 4)}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["batch"]),
+        helper.make_node("Unsqueeze", ["batch", "zeros"], ["b"]),
+        helper.make_node("Concat", ["b", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["y"]),
+    ]
+    arrays = {"zero": np.array(0), "zeros": ints(0), "rest": ints(-1)}
+    tensors = [numpy_helper.from_array(a, n) for n, a in arrays.items()]
+    graph = check(nodes_model(nodes, feeds, tensors, ["y"]), feeds)
+    assert [n.op for n in graph.nodes] == ["reshape"]
+    assert not graph.constants
+
+
+def test_constants_of_one_element_become_scalars() -> None:
+    feeds = {"x": floats(2, 3)}
+    graph = check(node_model("Mul", feeds, (np.full((1,), 2.5, np.float32),)), feeds)
+    assert [n.op for n in graph.nodes] == ["scalar", "mul"]
+    assert graph.nodes[0].attributes == {"value": 2.5, "dtype": "float32"}
+
+
+def test_scalar_keeps_the_rank_of_its_constant() -> None:
+    feeds = {"x": floats(3)}
+    check(node_model("Add", feeds, (np.ones((1, 1, 1), np.float32),)), feeds)
+
+
+def test_weights_are_not_copied_by_the_import() -> None:
+    feeds = {"x": ints(1, 2)}
+    nodes = [helper.make_node("Gather", ["table", "x"], ["y"], axis=0)]
+    table = numpy_helper.from_array(floats(9, 4), "table")
+    graph = check(nodes_model(nodes, feeds, [table], ["y"]), feeds)
+    assert list(graph.constants) == ["table"]
+
+
+def test_folding_does_not_blow_constants_up() -> None:
+    feeds = {"x": floats(1, 512, 512)}
+    nodes = [
+        helper.make_node("Expand", ["row", "shape"], ["big"]),
+        helper.make_node("Add", ["x", "big"], ["y"]),
+    ]
+    tensors = [
+        numpy_helper.from_array(floats(512), "row"),
+        numpy_helper.from_array(ints(1, 512, 512), "shape"),
+    ]
+    graph = check(nodes_model(nodes, feeds, tensors, ["y"]), feeds)
+    assert [a.size for a in graph.constants.values()] == [512]
+
+
+def test_int64_stays_int64() -> None:
+    feeds = {"x": ints(1, 2, 3)}
+    graph = check(node_model("Mul", feeds, (ints(7),)), feeds)
+    assert {t.dtype for t in graph.types.values()} == {"int64"}
+
+
+def test_an_output_that_is_an_input_is_copied() -> None:
+    graph = check(node_model("Identity", {"x": floats(3)}), {"x": floats(3)})
+    assert [n.op for n in graph.nodes] == ["copy"]
+
+
+def test_one_constant_index_is_a_slice() -> None:
+    feeds = {"x": floats(2, 5, 3)}
+    graph = check(node_model("Gather", feeds, (np.array(-1),), axis=1), feeds)
+    assert [n.op for n in graph.nodes] == ["slice", "reshape"]
+
+
+def test_nodes_carry_the_names_of_the_model() -> None:
+    graph = imported(node_model("Relu", {"x": floats(3)}))
+    assert [n.name for n in graph.nodes] == ["node"]
+
+
+def test_symbolic_dimensions_take_the_given_shape() -> None:
+    graph = import_model(symbolic("batch", 3, None), {"x": (2, 3, 8)})
+    assert graph.inputs[0][1].shape == (2, 3, 8)
+
+
+def test_a_symbol_fixed_at_one_input_is_fixed_at_all() -> None:
+    model = node_model("Add", {"a": floats(1), "b": floats(1)})
+    for info in model.graph.input:
+        info.type.tensor_type.shape.dim[0].dim_param = "n"
+    graph = import_model(model, {"a": (7,)})
+    assert [t.shape for _, t in graph.inputs] == [(7,), (7,)]
+
+
+def test_symbolic_dimension_without_a_shape() -> None:
+    with pytest.raises(ModelError, match=r"'x' has symbolic dimensions.*--shape x=1x3x1"):
+        import_model(symbolic("batch", 3, None), {})
+
+
+def test_shape_of_an_unknown_input() -> None:
+    with pytest.raises(ModelError, match=r"given for 'z'.*inputs are 'x'"):
+        import_model(symbolic("batch", 3), {"x": (1, 3), "z": (1,)})
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (1, 3, 1), (0, 3)])
+def test_shape_that_does_not_fit(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ModelError, match="input 'x'"):
+        import_model(symbolic("batch", 3), {"x": shape})
+
+
+def test_external_data(tmp_path: Path) -> None:
+    weights = floats(64, 64)
+    model = node_model("MatMul", {"x": floats(2, 64)}, (weights,))
+    path = tmp_path / "m.onnx"
+    onnx.save(model, str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
+    graph = import_onnx(path)
+    got = run_graph(graph, {"x": floats(2, 64)})["y0"]
+    np.testing.assert_allclose(got, floats(2, 64).astype(np.float64) @ weights, rtol=1e-6)
+
+
+def test_missing_external_data(tmp_path: Path) -> None:
+    model = node_model("MatMul", {"x": floats(2, 64)}, (floats(64, 64),))
+    path = tmp_path / "m.onnx"
+    onnx.save(model, str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(ModelError, match="external data"):
+        load_model(str(path))
