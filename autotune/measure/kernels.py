@@ -1,0 +1,107 @@
+"""Small fixed kernels that measure the device itself: multiply-add peak and load bandwidth.
+
+In: a target. Out: LLVM IR text of `void peak(ptr data, i64 rounds)` and
+`void sweep(ptr data, i64 blocks, i64 passes)`.
+"""
+
+from __future__ import annotations
+
+from autotune.target import Target
+
+PEAK_UNROLL = 8
+SWEEP_VECTORS = 16
+"""Vectors that one round of the sweep's inner loop loads: a block."""
+
+
+def peak_chains(target: Target) -> int:
+    """Independent accumulators: enough to hide the latency, few enough to stay in registers."""
+    return min(16, target.vector_registers - 4)
+
+
+def peak_flops_per_round(target: Target) -> int:
+    return 2 * target.lanes() * peak_chains(target) * PEAK_UNROLL
+
+
+def peak_text(target: Target) -> str:
+    """Chains of fused multiply-adds in registers: acc = acc * m + c."""
+    lanes = target.lanes()
+    kind = f"<{lanes} x float>"
+    name = f"llvm.fma.v{lanes}f32"
+    chains = range(peak_chains(target))
+    lines = [
+        f"declare {kind} @{name}({kind}, {kind}, {kind})",
+        "define void @peak(ptr %data, i64 %rounds) {",
+        "entry:",
+        f"  %m = load {kind}, ptr %data, align 64",
+        f"  %next = getelementptr {kind}, ptr %data, i64 1",
+        f"  %c = load {kind}, ptr %next, align 64",
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %entry ], [ %j, %loop ]",
+    ]
+    for n in chains:
+        lines.append(f"  %a{n}.0 = phi {kind} [ %m, %entry ], [ %a{n}.{PEAK_UNROLL}, %loop ]")
+    for step in range(PEAK_UNROLL):
+        for n in chains:
+            args = f"{kind} %a{n}.{step}, {kind} %m, {kind} %c"
+            lines.append(f"  %a{n}.{step + 1} = call {kind} @{name}({args})")
+    lines += [
+        "  %j = add i64 %i, 1",
+        "  %more = icmp ult i64 %j, %rounds",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+    ]
+    for n in chains:
+        lines.append(f"  %p{n} = getelementptr {kind}, ptr %data, i64 {n + 2}")
+        lines.append(f"  store {kind} %a{n}.{PEAK_UNROLL}, ptr %p{n}, align 64")
+    return "\n".join([*lines, "  ret void", "}", ""])
+
+
+def peak_data_bytes(target: Target) -> int:
+    """Memory that `peak` reads and writes."""
+    return (peak_chains(target) + 2) * target.vector_bytes
+
+
+def sweep_text(target: Target) -> str:
+    """Loads of every vector of a memory range, again and again, four sums."""
+    kind = f"<{target.lanes()} x float>"
+    sums = range(4)
+    lines = [
+        "define void @sweep(ptr %data, i64 %blocks, i64 %passes) {",
+        "entry:",
+        "  br label %pass",
+        "pass:",
+        "  %p = phi i64 [ 0, %entry ], [ %q, %after ]",
+    ]
+    lines += [f"  %o{n} = phi {kind} [ zeroinitializer, %entry ], [ %e{n}, %after ]" for n in sums]
+    lines += [
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %pass ], [ %j, %loop ]",
+    ]
+    lines += [f"  %s{n} = phi {kind} [ %o{n}, %pass ], [ %e{n}, %loop ]" for n in sums]
+    lines.append(f"  %first = mul i64 %i, {SWEEP_VECTORS}")
+    for v in range(SWEEP_VECTORS):
+        n = v % 4
+        before = f"%s{n}" if v < 4 else f"%t{v - 4}"
+        after = f"%e{n}" if v >= SWEEP_VECTORS - 4 else f"%t{v}"
+        lines += [
+            f"  %n{v} = add i64 %first, {v}",
+            f"  %g{v} = getelementptr {kind}, ptr %data, i64 %n{v}",
+            f"  %v{v} = load {kind}, ptr %g{v}, align 64",
+            f"  {after} = fadd {kind} {before}, %v{v}",
+        ]
+    lines += [
+        "  %j = add i64 %i, 1",
+        "  %more = icmp ult i64 %j, %blocks",
+        "  br i1 %more, label %loop, label %after",
+        "after:",
+        "  %q = add i64 %p, 1",
+        "  %again = icmp ult i64 %q, %passes",
+        "  br i1 %again, label %pass, label %done",
+        "done:",
+    ]
+    for n in sums:
+        lines.append(f"  %r{n} = getelementptr {kind}, ptr %data, i64 {n}")
+        lines.append(f"  store {kind} %e{n}, ptr %r{n}, align 64")
+    return "\n".join([*lines, "  ret void", "}", ""])

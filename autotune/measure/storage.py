@@ -1,0 +1,93 @@
+"""Memory for a kernel's arguments. In: task values and arrays. Out: aligned storage and addresses.
+
+Inputs lie as their layout says: zeros in the halo, NaN in any gap between elements that belongs to
+other tensors. Outputs are surrounded by a pattern, so that a write outside is seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.types import ITEM_BYTES, Array, TaskValue
+
+ALIGNMENT = 64
+GUARD_BYTES = 1024
+PATTERN = 0xA5
+GARBAGE = 0xFF
+"""Bytes that read as NaN in floating point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """`block`: all its bytes, guards included. `view`: the tensor's elements in it (bool as
+    uint8). `address`: of element 0,0,..."""
+
+    block: Array
+    view: Array
+    address: int
+
+
+def aligned_bytes(count: int, fill: int) -> Array:
+    """A uint8 array of `count` elements at a multiple of ALIGNMENT."""
+    raw = np.full(count + ALIGNMENT, fill, np.uint8)
+    skip = -raw.ctypes.data % ALIGNMENT
+    return raw[skip : skip + count]
+
+
+def place(value: TaskValue, fill: int) -> Storage:
+    """Storage for a value by its layout, every byte `fill`."""
+    item = ITEM_BYTES[value.type.dtype]
+    shape, layout = value.type.shape, value.layout
+    before, after = layout.span(shape)
+    block = aligned_bytes(2 * GUARD_BYTES + (before + after) * item, fill)
+    first = GUARD_BYTES + before * item
+    dtype = np.dtype("uint8" if value.type.dtype == "bool" else value.type.dtype)
+    strides = tuple(s * item for s in layout.strides)
+    view = np.ndarray(shape, dtype, buffer=block.data, offset=first, strides=strides)
+    return Storage(block, view, block.ctypes.data + first)
+
+
+def place_input(value: TaskValue, array: Array) -> Storage:
+    """An input's data in its layout."""
+    storage = place(value, GARBAGE)
+    item = ITEM_BYTES[value.type.dtype]
+    halo, strides = value.layout.halo, value.layout.strides
+    if array.size:
+        before = sum(s * b for s, (b, _) in zip(strides, halo, strict=True))
+        padded = np.ndarray(
+            tuple(e + b + a for e, (b, a) in zip(value.type.shape, halo, strict=True)),
+            storage.view.dtype,
+            buffer=storage.block.data,
+            offset=storage.address - storage.block.ctypes.data - before * item,
+            strides=storage.view.strides,
+        )
+        padded[...] = 0
+        storage.view[...] = array
+    return storage
+
+
+def place_dense(array: Array) -> Storage:
+    """A constant: dense, aligned, followed by a guard that may be read."""
+    block = aligned_bytes(array.nbytes + GUARD_BYTES, 0)
+    view = block[: array.nbytes].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return Storage(block, view, block.ctypes.data)
+
+
+def reset_output(storage: Storage) -> None:
+    """Pattern around the elements, garbage in them."""
+    storage.block[...] = PATTERN
+    storage.view[...] = np.nan if storage.view.dtype.kind == "f" else _pattern(storage.view.dtype)
+
+
+def take_output(storage: Storage) -> tuple[Array, int]:
+    """(a dense copy of the elements, how many bytes outside of them were overwritten)."""
+    out = storage.view.copy()
+    storage.view[...] = _pattern(storage.view.dtype)
+    return out, int(np.count_nonzero(storage.block != PATTERN))
+
+
+def _pattern(dtype: np.dtype[np.generic]) -> Array:
+    return np.frombuffer(bytes([PATTERN]) * dtype.itemsize, dtype)[0]  # type: ignore[no-any-return]

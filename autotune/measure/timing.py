@@ -1,0 +1,88 @@
+"""When to stop timing. In: a function that runs a kernel n times, and a Timing. Out: seconds.
+
+Samples are taken until the confidence interval of their median is tight, the budget is spent, or
+the candidate is clearly slower than the best one known, which then gets the minimum. Samples in
+which the system gave the cores to somebody else do not count while there are enough others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from autotune.measure.types import Timing
+
+MAX_CALLS = 1 << 24
+SLOW_CALL_S = 0.5
+DISTURBED = 0.03
+"""Share of a sample's time without a core from which on it is set aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reading: wall time, and the share of it (0-1) in which the kernel was not running."""
+
+    wall_s: float
+    stolen: float = 0.0
+
+
+def time_kernel(
+    run: Callable[[int], Sample], timing: Timing, first_call_s: float
+) -> tuple[float, ...]:
+    """Seconds per call, one per sample. `run(n)` calls the kernel n times; `first_call_s` is what
+    a first, cold call took."""
+    if first_call_s > max(SLOW_CALL_S, timing.run_timeout_s / 10):
+        return (run(1).wall_s,)  # more samples would cost it its deadline
+    warm_s = run(1).wall_s
+    calls = calls_per_sample(warm_s, timing.min_repeat_s)
+    spent_s = warm_s
+    samples: list[Sample] = []
+    while True:
+        sample = run(calls)
+        spent_s += sample.wall_s
+        samples.append(Sample(sample.wall_s / calls, sample.stolen))
+        if enough(samples, spent_s, timing):
+            return kept(samples, timing.min_repeats)
+
+
+def kept(samples: Sequence[Sample], least: int) -> tuple[float, ...]:
+    """Undisturbed samples, in order; where there are fewer than `least`, the least disturbed."""
+    clean = tuple(s.wall_s for s in samples if s.stolen <= DISTURBED)
+    if len(clean) >= least:
+        return clean
+    return tuple(s.wall_s for s in sorted(samples, key=lambda s: s.stolen)[:least])
+
+
+def calls_per_sample(call_s: float, min_repeat_s: float) -> int:
+    """Calls that together last at least `min_repeat_s`."""
+    return min(MAX_CALLS, max(1, math.ceil(min_repeat_s / max(call_s, 1e-9))))
+
+
+def enough(samples: Sequence[Sample], spent_s: float, timing: Timing) -> bool:
+    """Whether another sample is not worth its time."""
+    times_s = kept(samples, 1)
+    loser = timing.best_s is not None and median(times_s) > timing.give_up_ratio * timing.best_s
+    if spent_s >= timing.budget_s:
+        taken = len(samples) >= timing.min_repeats
+        return taken or loser or spent_s >= timing.run_timeout_s / 4
+    if len(times_s) < timing.min_repeats:
+        return False
+    tight = spread(times_s) <= timing.confidence
+    return loser or tight or len(times_s) >= timing.max_repeats
+
+
+def median(samples: Sequence[float]) -> float:
+    ordered = sorted(samples)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def spread(samples: Sequence[float]) -> float:
+    """Half the 95 % interval of the median over the median, from order statistics; with few
+    samples the interval is their whole range."""
+    ordered, count = sorted(samples), len(samples)
+    reach = 0.98 * math.sqrt(count)
+    low = max(0, math.floor(count / 2 - reach))
+    high = min(count - 1, math.ceil(count / 2 + reach))
+    return (ordered[high] - ordered[low]) / 2 / median(ordered)
