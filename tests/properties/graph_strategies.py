@@ -30,9 +30,9 @@ class RandomGraph:
 
     def finish(self, steps: int) -> Graph:
         actions = [
-            self.conv, self.pool, self.affine, self.activate, self.gelu, self.residual, self.concat,
-            self.slice, self.transpose, self.reshape, self.dense, self.attention, self.reduce,
-            self.softmax, self.pad, self.shuffle,
+            self.conv, self.pool, self.affine, self.activate, self.gelu, self.residual,
+            self.concat, self.slice, self.transpose, self.reshape, self.dense, self.attention,
+            self.reduce, self.softmax, self.pad, self.shuffle,
         ]  # fmt: skip
         for _ in range(steps):
             made = self.draw(st.sampled_from(actions))()
@@ -193,9 +193,7 @@ class RandomGraph:
         weights = self.array(width, width)
         q = self.b.op("reshape", self.b.op("matmul", x, weights), shape=heads)
         q = self.b.op("transpose", q, perm=(0, 2, 1, 3))
-        keys = self.b.op(
-            "transpose", self.b.op("reshape", x, shape=heads), perm=TO_NHWC[:1] + (2, 3, 1)
-        )
+        keys = self.b.op("transpose", self.b.op("reshape", x, shape=heads), perm=(0, 2, 3, 1))
         scores = self.b.op("softmax", self.b.op("matmul", q, keys), axis=3)
         out = self.b.op("transpose", self.b.op("matmul", scores, q), perm=(0, 2, 1, 3))
         return self.b.op("reshape", out, shape=(b, s, width))

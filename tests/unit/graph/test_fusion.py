@@ -1,0 +1,121 @@
+"""Which nodes share a kernel."""
+
+from __future__ import annotations
+
+from autotune.graph.fusion import fuse
+from autotune.graph.ir import Graph
+from autotune.graph.pipeline import optimize
+from tests.unit.graph.nets import Net
+
+
+def groups(graph: Graph) -> list[str]:
+    """Ops of every group, in execution order, scalars left out."""
+    return [
+        " ".join(n.op for n in group.nodes if n.op != "scalar") for group in fuse(optimize(graph))
+    ]
+
+
+def image_groups(net: Net, *values: str) -> list[str]:
+    """Groups of an image network, every output reduced to a vector first."""
+    pooled = [net.op("reduce_mean", v, axes=(2, 3), keepdims=False) for v in values]
+    return [g for g in groups(net.graph(*pooled)) if g != "reduce_mean"]
+
+
+def test_bias_residual_and_activation_join_the_convolution() -> None:
+    n = Net()
+    x = n.feed("x", 1, 4, 6, 6)
+    first = n.op("relu", n.batch_norm(n.conv(x, 4)))
+    second = n.op("relu", n.op("add", n.batch_norm(n.conv(first, 4)), first))
+    assert image_groups(n, second) == ["conv2d add relu", "conv2d add add relu"]
+
+
+def test_of_two_convolutions_the_later_takes_the_residual_add() -> None:
+    n = Net()
+    x = n.feed("x", 1, 4, 6, 6)
+    left, right = n.batch_norm(n.conv(x, 4, k=1)), n.batch_norm(n.conv(x, 4))
+    assert image_groups(n, n.op("add", left, right)) == ["conv2d add", "conv2d add add"]
+    assert image_groups(n, n.op("add", right, left)) == ["conv2d add", "conv2d add add"]
+
+
+def test_gelu_from_erf_joins_the_matmul() -> None:
+    n = Net()
+    x = n.linear(n.feed("x", 4, 8), 8)
+    one = n.op("add", n.op("erf", n.op("div", x, n.scalar(1.5))), n.scalar(1.0))
+    gelu = n.op("mul", n.op("mul", x, one), n.scalar(0.5))
+    assert groups(n.graph(gelu)) == ["matmul add mul erf add mul mul"]
+
+
+def test_a_value_read_outside_ends_the_group() -> None:
+    n = Net()
+    x = n.linear(n.feed("x", 4, 8), 8)
+    graph = n.graph(n.op("relu", x), n.op("matmul", x, n.weights(8, 2), transpose_b=False))
+    assert sorted(groups(graph)) == ["matmul", "matmul add", "relu"]
+
+
+def test_an_output_of_the_graph_ends_the_group() -> None:
+    n = Net()
+    x = n.linear(n.feed("x", 4, 8), 8)
+    assert groups(n.graph(x, n.op("relu", x))) == ["matmul add", "relu"]
+
+
+def test_an_operand_that_depends_on_the_group_is_not_taken() -> None:
+    n = Net()
+    x = n.linear(n.feed("x", 4, 8), 8)
+    assert groups(n.graph(n.op("add", x, n.linear(x, 8)))) == ["matmul add", "matmul add add"]
+
+
+def test_what_broadcasts_to_a_larger_shape_stays_outside() -> None:
+    n = Net()
+    row = n.op("matmul", n.feed("x", 1, 8), n.weights(8, 4), transpose_b=False)
+    assert groups(n.graph(n.op("add", row, n.feed("y", 3, 4)))) == ["matmul", "add"]
+
+
+def test_a_row_operator_takes_elementwise_nodes_on_both_sides() -> None:
+    n = Net()
+    x = n.op("add", n.feed("x", 4, 8), n.feed("y", 4, 8))
+    after = n.op("mul", n.op("softmax", n.op("exp", x), axis=1), n.feed("z", 4, 8))
+    assert groups(n.graph(after)) == ["add exp softmax mul"]
+
+
+def test_a_prologue_with_another_reader_stays_outside() -> None:
+    n = Net()
+    x = n.op("exp", n.feed("x", 4, 8))
+    assert sorted(groups(n.graph(n.op("softmax", x, axis=1), n.op("neg", x)))) == [
+        "exp", "neg", "softmax",
+    ]  # fmt: skip
+
+
+def test_a_reduction_takes_an_epilogue_in_its_result_shape() -> None:
+    n = Net()
+    total = n.op("reduce_sum", n.feed("x", 4, 8), axes=(1,), keepdims=True)
+    assert groups(n.graph(n.op("sqrt", total))) == ["reduce_sum sqrt"]
+
+
+def test_elementwise_nodes_form_one_kernel_with_one_output() -> None:
+    n = Net()
+    x = n.op("exp", n.feed("x", 5))
+    assert groups(n.graph(n.op("add", n.op("neg", x), n.op("tanh", x)))) == ["exp neg tanh add"]
+
+
+def test_an_elementwise_side_branch_joins_the_kernel_it_feeds() -> None:
+    n = Net()
+    x = n.linear(n.feed("x", 4, 8), 8)
+    side = n.op("mul", n.feed("y", 4, 8), n.weights(8))
+    assert groups(n.graph(n.op("add", x, side))) == ["matmul add mul add"]
+
+
+def test_scalars_are_copied_into_every_group() -> None:
+    n = Net()
+    half = n.op("scalar", value=0.5, dtype="float32")
+    x = n.feed("x", 3)
+    first, second = n.op("mul", x, half), n.op("sub", x, half)
+    found = fuse(n.graph(first, second))
+    assert [[m.op for m in g.nodes] for g in found] == [["scalar", "mul"], ["scalar", "sub"]]
+
+
+def test_embedding_sum_joins_the_gather() -> None:
+    n = Net()
+    table, positions = n.weights(20, 6), n.weights(1, 5, 6)
+    ids = n.op("to_int64", n.feed("x", 1, 5))
+    found = n.op("add", n.op("gather", table, ids, axis=0), positions)
+    assert groups(n.graph(n.layer_norm(found))) == ["to_int64", "gather add", "layer_norm"]
