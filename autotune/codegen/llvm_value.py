@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from autotune.codegen.llvm_math import float_text, power, unary
 from autotune.codegen.llvm_text import FunctionText, suffix_text, type_text
 from autotune.errors import BuildError
+from autotune.program.analysis import recombine
 from autotune.program.ir import (
     COMPARISONS,
     Apply,
@@ -595,15 +596,4 @@ def _atom_vars(atom: FloorDiv | Mod | Clamp | LoadIndex | str) -> frozenset[str]
     return atom.index.vars()
 
 
-def recombine(value: Index) -> Index:
-    """Put (e // d) * (d * k) + (e % d) * k back together as e * k: fused loops over dense data."""
-    for atom, c in value.terms:
-        if isinstance(atom, Mod):
-            whole = FloorDiv(atom.index, atom.divisor)
-            if (whole, c * atom.divisor) in value.terms:
-                pair = Index(((whole, c * atom.divisor),)) + Index(((atom, c),))
-                return recombine(value - pair + atom.index * c)
-    return value
-
-
-__all__ = ["Lane", "Linear", "Val", "ValueWriter", "Var", "recombine"]
+__all__ = ["Lane", "Linear", "Val", "ValueWriter", "Var"]

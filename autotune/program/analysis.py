@@ -83,3 +83,14 @@ def never(bound: Bound, ranges: Ranges) -> bool:
     """Whether the bound holds for no value of the loops."""
     lo, hi = interval(bound.index, ranges)
     return hi < bound.lo or lo >= bound.hi
+
+
+def recombine(value: Index) -> Index:
+    """Put (e // d) * (d * k) + (e % d) * k back together as e * k: fused loops over dense data."""
+    for atom, c in value.terms:
+        if isinstance(atom, Mod):
+            whole = FloorDiv(atom.index, atom.divisor)
+            if (whole, c * atom.divisor) in value.terms:
+                pair = Index(((whole, c * atom.divisor),)) + Index(((atom, c),))
+                return recombine(value - pair + atom.index * c)
+    return value

@@ -5,9 +5,22 @@ In: a task. Out: the steps, known to apply. Helpers that several rules share liv
 
 from __future__ import annotations
 
+from autotune.ops import OPS
+from autotune.program.analysis import recombine
 from autotune.program.build import build_program, loop_var
-from autotune.program.ir import Alloc, For, Program, Stmt, walk
-from autotune.program.rewrite import find_loop, stores_of
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    Bound,
+    For,
+    Index,
+    Program,
+    Select,
+    Stmt,
+    Value,
+    walk,
+)
+from autotune.program.rewrite import find_loop, loads_of, stores_of
 from autotune.schedule import STEPS, Schedule, Step
 from autotune.schedule.compute import root_body
 from autotune.target import Target
@@ -61,29 +74,29 @@ def output_name(task: Task) -> str:
     return task.by_role("output")[0].name
 
 
-def inline_epilogue(builder: ScheduleBuilder, anchor: str) -> None:
-    """Inline every tensor between the anchor and the output; they are elementwise."""
-    task = builder.task
-    after = task.nodes[task.anchor + 1 :]
-    for node in after:
+CHEAP = frozenset((
+    "add", "sub", "mul", "max", "min", "neg", "abs", "where", "relu", "clip", "eq", "ne", "lt", "le",
+    "gt", "ge", "and", "or", "not", "to_float32", "to_bool", "to_int64", "to_int32", "expand",
+))  # fmt: skip
+"""Ops that are as quick to compute again as to load."""
+
+
+def inline_locals(
+    builder: ScheduleBuilder, keep: frozenset[str], cheap_only: bool = False
+) -> None:
+    """Inline every elementwise local tensor into its readers, but for those to keep."""
+    for node in builder.task.nodes:
         name = node.outputs[0]
-        local = any(
-            isinstance(s, Alloc) and s.buffer.name == name for s in walk(builder.program.body)
-        )
-        if name != anchor and local and node.op != "scalar":
+        elementwise = OPS.get(node.op).kind in ("elementwise", "data", "view")
+        if not elementwise or name in keep or (cheap_only and node.op not in CHEAP):
+            continue
+        if name in local_buffers(builder.program):
             builder.do("inline", buffer=name)
 
 
-def inline_prologue(builder: ScheduleBuilder) -> None:
-    """Inline elementwise tensors that come before the anchor."""
-    task = builder.task
-    for node in task.nodes[: task.anchor]:
-        name = node.outputs[0]
-        local = any(
-            isinstance(s, Alloc) and s.buffer.name == name for s in walk(builder.program.body)
-        )
-        if local and node.op != "scalar":
-            builder.do("inline", buffer=name)
+def local_buffers(program: Program) -> set[str]:
+    """Names of the buffers that the program allocates."""
+    return {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
 
 
 def nest_loops(stmt: Stmt) -> list[For]:
@@ -111,19 +124,64 @@ def schedule_elementwise(
     builder: ScheduleBuilder, target: Target, loops: list[str], unroll: int
 ) -> None:
     """Vector lanes along the last loop, `unroll` vectors an iteration, the rest among threads."""
+    loops = widen_last(builder, target, loops)
     last, lanes = loops[-1], target.lanes()
-    extent = builder.extent(last)
-    outer = loops[:-1]
-    width = min(lanes, extent)
-    if extent > width:
-        block = width * unroll if extent >= width * unroll else width
-        builder.split(last, block, f"{last}_o", f"{last}_b")
-        builder.split(f"{last}_b", width, f"{last}_u", f"{last}_v")
-        builder.do("unroll", loops=(f"{last}_u",))
-        outer = [*outer, f"{last}_o"]
-        last = f"{last}_v"
-    builder.do("vectorize", loops=(last,))
+    outer = [*loops[:-1], *vectorize_loop(builder, last, lanes, unroll)]
     share(builder, target, outer, f"{loops[0]}_p")
+
+
+def vectorize_loop(builder: ScheduleBuilder, loop: str, lanes: int, unroll: int) -> list[str]:
+    """Run a loop in vectors, `unroll` of them an iteration; gives the loop around them, if any."""
+    extent = builder.extent(loop)
+    if extent <= lanes:
+        builder.do("vectorize", loops=(loop,))
+        return []
+    block = lanes * unroll if extent >= lanes * unroll else lanes
+    builder.split(loop, block, f"{loop}_o", f"{loop}_b")
+    builder.split(f"{loop}_b", lanes, f"{loop}_u", f"{loop}_v")
+    builder.do("unroll", loops=(f"{loop}_u",))
+    builder.do("vectorize", loops=(f"{loop}_v",))
+    return [f"{loop}_o"]
+
+
+def widen_last(builder: ScheduleBuilder, target: Target, loops: list[str]) -> list[str]:
+    """Fuse the last loops while they are too short for vectors and the data stay side by side."""
+    while len(loops) > 1 and builder.extent(loops[-1]) % target.lanes():
+        fused = f"{loops[-2]}_f"
+        step = STEPS.get("fuse")(outer=loops[-2], inner=loops[-1], fused=fused)
+        if not _regular(step.apply(builder.program), fused):
+            break
+        builder.do("fuse", outer=loops[-2], inner=loops[-1], fused=fused)
+        loops = [*loops[:-2], fused]
+    return loops
+
+
+def _regular(program: Program, loop: str) -> bool:
+    """Whether every access inside a loop moves by whole elements along it."""
+    buffers = {p.name: p for p in program.params}
+    buffers |= {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
+    body = find_loop(program, loop).body
+    accesses = [(v.buffer, v.indices) for v in loads_of(body)]
+    accesses += [(s.buffer, s.indices) for s in stores_of(body)]
+    for name, indices in accesses:
+        flat = Index()
+        for i, stride in zip(indices, buffers[name].strides, strict=True):
+            flat = flat + i * stride
+        if any(
+            not isinstance(atom, str) and loop in Index(((atom, 1),)).vars()
+            for atom, _ in recombine(flat).terms
+        ):
+            return False
+    return not any(loop in b.index.vars() for s in stores_of(body) for b in value_bounds(s.value))
+
+
+def value_bounds(value: Value) -> list[Bound]:
+    """Bounds of the selections in a value."""
+    if isinstance(value, Select):
+        return [*value.bounds, *value_bounds(value.then), *value_bounds(value.other)]
+    if isinstance(value, Apply):
+        return [b for a in value.args for b in value_bounds(a)]
+    return []
 
 
 def share(builder: ScheduleBuilder, target: Target, outer: list[str], name: str) -> None:

@@ -24,7 +24,7 @@ from search_spaces.base import RULES, Access, Column, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import (
     ScheduleBuilder,
-    inline_epilogue,
+    inline_locals,
     output_name,
     schedule_copies,
     share,
@@ -105,7 +105,8 @@ class ContractionRule:
 
     def matches(self, task: Task) -> bool:
         node = task.nodes[task.anchor]
-        if task.anchor != 0 or task.value(node.outputs[0]).type.dtype != "float32":
+        made_here = any(task.value(v).role == "local" for v in node.inputs)
+        if made_here or task.value(node.outputs[0]).type.dtype != "float32":
             return False
         if node.op == "matmul":
             return True
@@ -219,7 +220,7 @@ class ContractionRule:
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         c = contraction_of(task)
         builder = ScheduleBuilder(task)
-        inline_epilogue(builder, c.tensor)
+        inline_locals(builder, keep=frozenset((output_name(task),)))
         output = output_name(task)
         if output != c.tensor:
             builder.do("compute_at", buffer=output, at=loop_var(c.tensor, self._last_axis(task)))

@@ -1,0 +1,113 @@
+"""Step that narrows a local buffer's life: store_at."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.errors import ScheduleError
+from autotune.program.ir import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    Index,
+    Load,
+    Program,
+    Stmt,
+    Store,
+    Value,
+    walk,
+)
+from autotune.program.rewrite import (
+    Body,
+    drop_alloc,
+    find_loop,
+    loads_of,
+    map_loads,
+    ranges_at,
+    replace,
+    stores_of,
+    with_body,
+)
+from autotune.schedule.base import register
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAt:
+    """Keep a scratch buffer only for one iteration of a loop; dimensions fixed there disappear.
+
+    alloc t[8, 64]: for i in 8: { for j: t[i, j] = .. ; .. t[i, j] .. }   ->
+    for i in 8: alloc t[64]: { for j: t[j] = .. ; .. t[j] .. }
+    """
+
+    step: ClassVar[str] = "store_at"
+    buffer: str
+    loop: str
+
+    def apply(self, program: Program) -> Program:
+        old = self._buffer(program)
+        loop = find_loop(program, self.loop)
+        inside = self._accesses(loop.body)
+        if len(inside) != len(self._accesses(program.body)):
+            raise ScheduleError(f"{self.buffer} is used outside loop {self.loop}")
+        if not inside:
+            raise ScheduleError(f"{self.buffer} is not used in loop {self.loop}")
+        fixed = self._fixed(program, inside, len(old.shape))
+        kept = tuple(d for d in range(len(old.shape)) if d not in fixed)
+        shape = tuple(old.shape[d] for d in kept)
+        new = Buffer.dense(self.buffer, old.dtype, shape, "scratch")
+        body = self._narrow(loop.body, kept)
+        program = replace(program, loop, (with_body(loop, (Alloc(new, body),)),))
+        return _drop_outer(program, old)
+
+    def _buffer(self, program: Program) -> Buffer:
+        for stmt in walk(program.body):
+            if isinstance(stmt, Alloc) and stmt.buffer.name == self.buffer:
+                if any(stmt.buffer.halo) and any(b or a for b, a in stmt.buffer.halo):
+                    raise ScheduleError(f"{self.buffer} has a halo")
+                return stmt.buffer
+        raise ScheduleError(f"no local buffer {self.buffer}")
+
+    def _accesses(self, body: Body) -> list[tuple[Index, ...]]:
+        loads = [v.indices for v in loads_of(body) if v.buffer == self.buffer]
+        return loads + [s.indices for s in stores_of(body, self.buffer)]
+
+    def _fixed(self, program: Program, inside: list[tuple[Index, ...]], rank: int) -> set[int]:
+        """Dimensions that every access indexes alike, by loops at or outside `loop`."""
+        known = ranges_at(program, self.loop).keys()
+        return {
+            d
+            for d in range(rank)
+            if len({i[d] for i in inside}) == 1 and inside[0][d].vars() <= known
+        }
+
+    def _narrow(self, body: Body, kept: tuple[int, ...]) -> Body:
+        def load(value: Load) -> Value | None:
+            if value.buffer != self.buffer:
+                return None
+            return Load(value.buffer, tuple(value.indices[d] for d in kept))
+
+        def store(stmts: Body) -> Body:
+            out: list[Stmt] = []
+            for stmt in stmts:
+                if isinstance(stmt, Store) and stmt.buffer == self.buffer:
+                    indices = tuple(stmt.indices[d] for d in kept)
+                    out.append(dataclasses.replace(stmt, indices=indices))
+                elif isinstance(stmt, For | Alloc | If):
+                    out.append(with_body(stmt, store(stmt.body)))
+                else:
+                    out.append(stmt)
+            return tuple(out)
+
+        return store(map_loads(body, load))
+
+
+def _drop_outer(program: Program, old: Buffer) -> Program:
+    """Remove the alloc that the narrower one replaces."""
+    for stmt in walk(program.body):
+        if isinstance(stmt, Alloc) and stmt.buffer is old:
+            return replace(program, stmt, stmt.body)
+    return drop_alloc(program, old.name)

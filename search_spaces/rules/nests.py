@@ -1,0 +1,186 @@
+"""Everything else: elementwise chains, moved data, rows (softmax, normalisation), any reduction.
+
+Elementwise tensors are inlined into their readers. Nests that share their outer loops are merged, so
+that a row stays in the L1 cache from its first pass to its last. In each nest the innermost loop runs
+in vectors; a reduction along it keeps `unroll` partial vectors. This rule matches every task.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import ScheduleError
+from autotune.graph.plan import task_flops
+from autotune.program.ir import Alloc, For, Stmt, Store, walk
+from autotune.program.rewrite import stores_of
+from autotune.schedule import Schedule
+from autotune.schedule.compute import root_body
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.base import RULES, Access, TileStructure
+from search_spaces.params import Config, Param
+from search_spaces.rules._builder import (
+    ScheduleBuilder,
+    inline_locals,
+    local_buffers,
+    nest_loops,
+    output_name,
+    schedule_elementwise,
+    share,
+    vectorize_loop,
+)
+from search_spaces.space import Space
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+class NestsRule:
+    """See the module."""
+
+    name = "nests"
+    priority = 0
+
+    def matches(self, task: Task) -> bool:  # noqa: ARG002
+        return True
+
+    def space(self, task: Task, target: Target) -> Space:  # noqa: ARG002
+        return Space(
+            (Param(name="unroll", choices=(1, 2, 4, 8)), Param(name="merge", choices=(1, 0)))
+        )
+
+    def default(self, task: Task, target: Target) -> Config:
+        space = self.space(task, target)
+        return (
+            Config((("unroll", 2), ("merge", 1))) if space.size else space.config(space.rows(1)[0])
+        )
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+        builder = ScheduleBuilder(task)
+        output = output_name(task)
+        inline_locals(builder, keep=frozenset((output,)), cheap_only=_has_reduction(builder))
+        unroll = config.number("unroll")
+        if config.number("merge"):
+            _merge(builder)
+        for stmt in root_body(builder.program):
+            if isinstance(stmt, For):
+                _schedule_nest(builder, target, stmt, unroll)
+        return builder.schedule
+
+    def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
+        unroll = columns["unroll"].astype(np.float64)
+        ones = np.ones(len(unroll))
+        shape = task.by_role("output")[0].type.shape or (1,)
+        rows, width = math.prod(shape[:-1]), shape[-1]
+        item = 4
+        accesses = [
+            Access(
+                buffer=f"in{i}", item_bytes=item, shape=(max(1, v.type.size // width), width),
+                dims=((("row", 1),), (("column", 1),)),
+            )
+            for i, v in enumerate(task.by_role("input"))
+        ]  # fmt: skip
+        accesses.append(
+            Access(
+                buffer="out", item_bytes=item, shape=(rows, width), written=True,
+                dims=((("row", 1),), (("column", 1),)),
+            )
+        )  # fmt: skip
+        lanes = target.lanes()
+        return TileStructure(
+            extents={"row": rows, "column": width},
+            reduce_axes=frozenset(),
+            accesses=tuple(accesses[-3:]),
+            tiles=({"row": ones}, {"column": np.minimum(unroll * lanes, width)}),
+            flops=max(1, task_flops(task)),
+            accumulators=unroll,
+            vector_axis_waste=math.ceil(width / lanes) * lanes / width * ones,
+            parallel_chunks=rows * ones,
+            unrolled=unroll,
+            extra={"unroll": unroll, "merge": columns["merge"].astype(np.float64)},
+        )
+
+
+def _has_reduction(builder: ScheduleBuilder) -> bool:
+    return any(s.combine for s in stores_of(builder.program.body))
+
+
+def _merge(builder: ScheduleBuilder) -> None:
+    """Merge nests into the first reduction's, as deep as they share loops, where that is legal."""
+    nests = [s for s in root_body(builder.program) if isinstance(s, For)]
+    first = next((n for n in nests if any(s.combine for s in stores_of((n,)))), None)
+    if first is None or len(nests) < 2:
+        return
+    rows = [loop.var for loop in nest_loops(first)]
+    names = [stores_of((n,))[-1].buffer for n in nests[nests.index(first) + 1 :]]
+    if not rows:
+        return
+    for name in names:
+        try:
+            builder.do("compute_at", buffer=name, at=rows[-1])
+        except ScheduleError:
+            # Not of the same rows: it stays a nest of its own.
+            continue
+    for name in sorted(local_buffers(builder.program)):
+        try:
+            builder.do("store_at", buffer=name, loop=rows[-1])
+        except ScheduleError:
+            continue
+
+
+def _schedule_nest(builder: ScheduleBuilder, target: Target, nest: For, unroll: int) -> None:
+    chain = nest_loops(nest)
+    loops = [loop.var for loop in chain]
+    stores = stores_of((nest,))
+    if len(stores) == 1 and not stores[0].combine:
+        schedule_elementwise(builder, target, loops, unroll)
+        return
+    for stmt in _inner_statements(chain[-1].body):
+        if isinstance(stmt, For):
+            _schedule_inner(builder, target, stmt, unroll)
+    share(builder, target, loops, f"{loops[0]}_p")
+
+
+def _inner_statements(body: tuple[Stmt, ...]) -> list[Stmt]:
+    """Statements of a merged nest's body, below its local buffers."""
+    out: list[Stmt] = []
+    for stmt in body:
+        out += _inner_statements(stmt.body) if isinstance(stmt, Alloc) else [stmt]
+    return out
+
+
+def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> None:
+    """Vectors along the innermost loop of one pass over a row."""
+    chain = nest_loops(top)
+    stores = [s for s in walk((top,)) if isinstance(s, Store)]
+    last = chain[-1]
+    if len(stores) != 1 or last.extent < 4 or not _float(builder, stores[0]):
+        return
+    if not stores[0].combine:
+        vectorize_loop(builder, last.var, target.lanes(), unroll)
+        return
+    lanes = min(target.lanes(), last.extent)
+    partial = max(1, min(unroll, last.extent // lanes))
+    builder.split(last.var, lanes * partial, f"{last.var}_o", f"{last.var}_b")
+    builder.split(f"{last.var}_b", lanes, f"{last.var}_u", f"{last.var}_v")
+    lane_loops = (f"{last.var}_u", f"{last.var}_v")
+    outer = top.var if len(chain) > 1 else f"{last.var}_o"
+    builder.do("rfactor", buffer=stores[0].buffer, top=outer, loops=lane_loops)
+    kinds = ("", "_init", "_out")
+    builder.do("unroll", loops=tuple(f"{lane_loops[0]}{k}" for k in kinds))
+    builder.do("vectorize", loops=tuple(f"{lane_loops[1]}{k}" for k in kinds))
+
+
+def _float(builder: ScheduleBuilder, store: Store) -> bool:
+    buffers = {p.name: p for p in builder.program.params}
+    buffers |= {
+        s.buffer.name: s.buffer for s in walk(builder.program.body) if isinstance(s, Alloc)
+    }
+    return buffers[store.buffer].dtype == "float32"
+
+
+RULES.add(NestsRule.name, NestsRule())

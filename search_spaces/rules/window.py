@@ -1,0 +1,234 @@
+"""Windows sliding over channels-last data: depthwise convolutions, pools, reductions over rows.
+
+Lanes run along the channels. A tile of `tile_h` x `tile_w` output points times `vectors` vectors is
+accumulated in registers over the window; neighbouring points share what they read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.graph.plan import task_flops
+from autotune.ops import OPS
+from autotune.program.build import loop_var, node_computes
+from autotune.program.ir import Compute, Load
+from autotune.program.rewrite import value_loads
+from autotune.schedule import Schedule
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.base import RULES, Access, TileStructure
+from search_spaces.params import Config, Param
+from search_spaces.rules._builder import (
+    ScheduleBuilder,
+    inline_locals,
+    local_buffers,
+    output_name,
+    schedule_copies,
+    share,
+)
+from search_spaces.space import Constraint, Space
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The reduction of a task: its loops, outermost first, as (name, extent)."""
+
+    tensor: str
+    axes: tuple[tuple[str, int], ...]
+    reduce: tuple[tuple[str, int], ...]
+    unrolled: bool
+    """Whether the window is small enough to be written out."""
+
+    @property
+    def points(self) -> tuple[str, int]:
+        return self.axes[-2] if len(self.axes) > 1 else ("", 1)
+
+    @property
+    def rows(self) -> tuple[str, int]:
+        return self.axes[-3] if len(self.axes) > 2 else ("", 1)
+
+    @property
+    def channels(self) -> tuple[str, int]:
+        return self.axes[-1]
+
+
+def reduction_of(task: Task) -> Compute | None:
+    """The anchor's only reduction; None where it has none or several."""
+    found = [c for c in node_computes(task, task.nodes[task.anchor]) if c.combine]
+    return found[0] if len(found) == 1 else None
+
+
+def window_of(compute: Compute) -> Window:
+    """The loops of a reduction."""
+    size = math.prod(a.extent for a in compute.reduce)
+    return Window(
+        tensor=compute.output,
+        axes=tuple((loop_var(compute.output, a.name), a.extent) for a in compute.axes),
+        reduce=tuple((loop_var(compute.output, a.name), a.extent) for a in compute.reduce),
+        unrolled=size <= 32,
+    )
+
+
+class WindowRule:
+    """See the module."""
+
+    name = "window"
+    priority = 8
+
+    def matches(self, task: Task) -> bool:
+        compute = reduction_of(task)
+        node = task.nodes[task.anchor]
+        if compute is None or not compute.axes or OPS.get(node.op).kind == "elementwise":
+            return False
+        if compute.dtype not in ("float32", "float64"):
+            return False
+        if any(task.value(v).role == "local" for v in node.inputs):
+            return False
+        # Lanes must step through the data: the last axis is the data's last dimension.
+        loads = list(value_loads(compute.body))
+        last = compute.axes[-1].name
+        return all(
+            isinstance(v, Load) and v.indices and v.indices[-1].coefficient(last) == 1
+            for v in loads
+        )
+
+    def space(self, task: Task, target: Target) -> Space:
+        w = self._window(task)
+        blocks = -(-w.channels[1] // target.lanes())
+        params = (
+            Param(name="vectors", choices=tuple(v for v in (1, 2, 3, 4, 6, 8) if v <= blocks)),
+            Param(name="tile_w", choices=_sizes(w.points[1], 14)),
+            Param(name="tile_h", choices=_sizes(w.rows[1], 4)),
+        )
+        window = math.prod(e for _, e in w.reduce) if w.unrolled else 1
+
+        def fits(columns: Columns) -> npt.NDArray[Any]:
+            held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
+            return np.asarray((held <= target.vector_registers - 4) & (held * window <= 500))
+
+        return Space(params, (Constraint("registers", fits),))
+
+    def _window(self, task: Task) -> Window:
+        compute = reduction_of(task)
+        if compute is None:
+            raise ValueError(f"task {task.key} has no single reduction")
+        return window_of(compute)
+
+    def default(self, task: Task, target: Target) -> Config:
+        space = self.space(task, target)
+        rows = space.rows(20_000, np.random.default_rng(0))
+        columns = space.columns(rows)
+        w = self._window(task)
+        held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
+        tail = (w.points[1] % columns["tile_w"]) + (w.rows[1] % columns["tile_h"])
+        wanted = 8 if w.unrolled else 4
+        cost = np.abs(held - wanted) + tail + 0.1 * np.abs(columns["vectors"] - 2)
+        return space.config(rows[int(np.argmin(cost))])
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+        w = self._window(task)
+        builder = ScheduleBuilder(task)
+        output = output_name(task)
+        inline_locals(builder, keep=frozenset((output,)))
+        anchor = task.nodes[task.anchor].outputs[0]
+        if anchor not in (w.tensor, output) and anchor in local_buffers(builder.program):
+            builder.do("inline", buffer=anchor)
+        if output != w.tensor:
+            builder.do("compute_at", buffer=output, at=w.channels[0])
+        lanes = min(target.lanes(), w.channels[1])
+        block = lanes * config.number("vectors")
+        builder.split(w.channels[0], block, "block", "rest")
+        builder.split("rest", lanes, "vector", "lane")
+        tile, outer = ["vector", "lane"], ["block"]
+        sizes = (("point", "points", w.points, "tile_w"), ("row", "rows", w.rows, "tile_h"))
+        for inner, around, (loop, _), param in sizes:
+            if loop:
+                builder.split(loop, config.number(param), around, inner)
+                tile.insert(0, inner)
+                outer.insert(0, around)
+        batch = [name for name, _ in w.axes[:-3]]
+        builder.do("reorder", loops=(*batch, *outer, *tile))
+        builder.do("cache_write", buffer=w.tensor, loops=tuple(tile))
+        self._annotate(builder, w, tile)
+        at = f"{w.tensor}.reg"
+        for around, (_, extent), size in (
+            ("block", w.channels, block),
+            ("points", w.points, config.number("tile_w")),
+            ("rows", w.rows, config.number("tile_h")),
+        ):
+            if extent % size:
+                builder.do("specialize", loop=around, at=at)
+        schedule_copies(builder, target, {output})
+        share(builder, target, [*batch, *outer], "shared")
+        return builder.schedule
+
+    def _annotate(self, builder: ScheduleBuilder, w: Window, tile: list[str]) -> None:
+        kinds = ("", "_init", "_out")
+        builder.do("vectorize", loops=builder.present([f"lane{k}" for k in kinds]))
+        flat = [f"{t}{k}" for t in tile[:-1] for k in kinds]
+        if w.unrolled:
+            flat += [name for name, _ in w.reduce]
+        builder.do("unroll", loops=builder.present(flat))
+
+    def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
+        w = self._window(task)
+        vectors = columns["vectors"].astype(np.float64)
+        ones = np.ones(len(vectors))
+        tiles = {"channel": np.minimum(vectors * target.lanes(), w.channels[1])}
+        extents = {"channel": w.channels[1]}
+        for axis, (loop, extent), param in (
+            ("point", w.points, "tile_w"), ("row", w.rows, "tile_h"),
+        ):  # fmt: skip
+            if loop:
+                tiles[axis] = columns[param].astype(np.float64)
+                extents[axis] = extent
+        extents["batch"] = math.prod(e for _, e in w.axes[:-3])
+        window = {f"k{i}": e for i, (_, e) in enumerate(w.reduce)}
+        chunks = extents["batch"] * ones
+        for axis, size in tiles.items():
+            chunks = chunks * np.ceil(extents[axis] / size)
+        out_shape = tuple(extents[a] for a in ("batch", "row", "point", "channel") if a in extents)
+        names = [a for a in ("batch", "row", "point", "channel") if a in extents]
+        output = Access(
+            buffer="out", item_bytes=4, shape=out_shape, written=True,
+            dims=tuple(((a, 1),) for a in names),
+        )  # fmt: skip
+        data_shape = (*out_shape[:-1], math.prod(window.values()), out_shape[-1])
+        data = Access(
+            buffer="data", item_bytes=4, shape=data_shape,
+            dims=(*[((a, 1),) for a in names[:-1]], tuple((k, 1) for k in window), ((names[-1], 1),)),
+        )  # fmt: skip
+        lanes = target.lanes()
+        waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1] * ones
+        held = vectors * columns["tile_w"] * columns["tile_h"]
+        size = math.prod(window.values()) if w.unrolled else 1
+        return TileStructure(
+            extents=extents | window,
+            reduce_axes=frozenset(window),
+            accesses=(data, output),
+            tiles=({"batch": ones}, tiles, dict.fromkeys(window, ones)),
+            flops=task_flops(task),
+            accumulators=np.asarray(held, np.float64),
+            vector_axis_waste=waste,
+            parallel_chunks=chunks,
+            unrolled=np.asarray(held * size, np.float64),
+            extra={p: columns[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
+        )
+
+
+def _sizes(extent: int, most: int) -> tuple[int, ...]:
+    """Divisors, and a few sizes that leave a tail."""
+    return tuple(
+        s for s in range(1, min(extent, most) + 1) if extent % s == 0 or s in (2, 4, 5, 7, 8)
+    )
+
+
+RULES.add(WindowRule.name, WindowRule())
