@@ -103,7 +103,8 @@ class CompiledModel:
         they stand in the model, so that they see its caches and data. Default feeds are random."""
         arrays = self._check(random_feeds(self.inputs, seed) if feeds is None else feeds)
         with self._lock:
-            bases = self._bases([*arrays, *self._output_buffers()])
+            buffers = [*arrays, *self._output_buffers()]  # held: `bases` keeps addresses only
+            bases = self._bases(buffers)
             pointer = ctypes.addressof(bases)
             for _ in range(2):
                 self._entry(pointer)
