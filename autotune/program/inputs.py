@@ -49,8 +49,8 @@ def sample_points(task: Task, seed: int, count: int) -> Array:
     """At most `count` points of the output [P, rank]: corners, then borders, then anywhere."""
     shape = task.by_role("output")[0].type.shape
     if math.prod(shape) <= count:
-        grid = np.indices(shape).reshape(len(shape), -1)
-        return np.ascontiguousarray(grid.T.astype(np.int64))
+        every = list(itertools.product(*(range(e) for e in shape)))
+        return np.asarray(every, np.int64).reshape(len(every), len(shape))
     rng = np.random.default_rng(seed)
     ends = [sorted({0, e - 1}) for e in shape]
     corners = list(itertools.islice(itertools.product(*ends), max(1, count // 2)))

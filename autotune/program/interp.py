@@ -106,7 +106,8 @@ def _memory(buffer: Buffer, zero_halo: bool) -> _Memory:
 
 def _interior(memory: _Memory) -> Array:
     parts = zip(memory.before, memory.interior, strict=True)
-    return memory.data[tuple(slice(b, b + e) for b, e in parts)]
+    # The ellipsis makes it a view even where there are no dimensions.
+    return memory.data[(*(slice(b, b + e) for b, e in parts), ...)]
 
 
 class _Machine:

@@ -157,13 +157,24 @@ def _value(value: Value, scope: _Scope) -> None:
     elif isinstance(value, Select):
         _bounds(value.bounds, scope)
         _value(value.then, replace(scope, guards=scope.guards + value.bounds))
-        _value(value.other, scope)
+        _value(value.other, replace(scope, guards=scope.guards + _complement(value.bounds, scope)))
     elif isinstance(value, Table):
         for i, extent in ((value.row, len(value.values)), (value.column, len(value.values[0]))):
             _index(i, scope)
             lo, hi = guarded_interval(i, scope.loops, scope.guards)
             if lo < 0 or hi >= extent:
                 raise scope.fail(f"a table is read at {lo}..{hi}, its extent is {extent}")
+
+
+def _complement(bounds: tuple[Bound, ...], scope: _Scope) -> tuple[Bound, ...]:
+    """What holds where one bound does not, if that is an interval."""
+    if len(bounds) != 1:
+        return ()
+    bound = bounds[0]
+    lo, hi = guarded_interval(bound.index, scope.loops, scope.guards)
+    if bound.lo <= lo:
+        return (Bound(bound.index, bound.hi, hi + 1),)
+    return (Bound(bound.index, lo, bound.lo),) if bound.hi > hi else ()
 
 
 def _bounds(bounds: tuple[Bound, ...], scope: _Scope) -> None:

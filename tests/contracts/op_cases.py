@@ -1,0 +1,315 @@
+"""Random small applications of every op: one strategy per op name, and tasks made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from autotune.errors import ModelError
+from autotune.ops import OPS
+from autotune.program.ir import FUNCTIONS
+from autotune.types import Attr, Layout, Task, TaskNode, TaskValue, TensorType, freeze_attrs
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An op applied to inputs of some types; the inputs in `constants` are weights."""
+
+    op: str
+    types: tuple[TensorType, ...]
+    attrs: tuple[tuple[str, Attr], ...] = ()
+    constants: tuple[int, ...] = ()
+
+
+def tensor(*shape: int, dtype: str = "float32") -> TensorType:
+    return TensorType(dtype=dtype, shape=shape)
+
+
+def single_task(case: Case, halo: bool = False) -> Task:
+    """A task of the one op; with `halo` its inputs lie in storage that has the zeros it reads."""
+    names = [f"{'c' if k in case.constants else 'i'}{k}" for k in range(len(case.types))]
+    op = OPS.get(case.op)
+    output = op.infer(case.types, dict(case.attrs))
+    computes = op.expression(
+        list(zip(names, case.types, strict=True)), ("o0", output), dict(case.attrs)
+    )
+    pads = {tensor: p for c in computes for tensor, p in c.pads} if halo else {}
+    values = []
+    for name, type_ in zip(names, case.types, strict=True):
+        layout = Layout.haloed(type_.shape, pads.get(name, ((0, 0),) * len(type_.shape)))
+        role = "constant" if name.startswith("c") else "input"
+        values.append(TaskValue(name=name, type=type_, role=role, layout=layout))
+    layout = Layout.dense(output.shape)
+    values.append(TaskValue(name="o0", type=output, role="output", layout=layout))
+    node = TaskNode(op=case.op, inputs=tuple(names), outputs=("o0",), attrs=case.attrs)
+    return Task(nodes=(node,), values=tuple(values), anchor=0)
+
+
+def fits(case: Case) -> bool:
+    """Whether the op accepts the case and gives something: random geometry may not."""
+    try:
+        return OPS.get(case.op).infer(case.types, dict(case.attrs)).size > 0
+    except ModelError:
+        return False
+
+
+extent = st.integers(1, 5)
+shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
+
+
+@st.composite
+def conv2d(draw: Draw) -> Case:
+    groups, per_group, out = draw(
+        st.sampled_from([(1, 3, 4), (1, 1, 1), (1, 1, 3), (2, 2, 3), (3, 1, 2), (4, 1, 1)])
+    )
+    kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    x = tensor(draw(st.integers(1, 3)), draw(extent), draw(extent), groups * per_group)
+    return Case(
+        op="conv2d",
+        types=(x, tensor(*kernel, per_group, groups * out)),
+        attrs=freeze_attrs({**_geometry(draw), "groups": groups}),
+        constants=(1,),
+    )
+
+
+def _geometry(draw: Draw, pad: int = 2) -> dict[str, Attr]:
+    return {
+        "strides": draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+        "pads": draw(st.tuples(*[st.integers(0, pad)] * 4)),
+        "dilations": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
+    }
+
+
+@st.composite
+def matmul(draw: Draw) -> Case:
+    m, n, k = draw(st.tuples(extent, extent, extent))
+    batches = [((), ()), ((2,), ()), ((), (3,)), ((2, 1), (3,)), ((4,), (4,)), ((1, 2), (3, 1))]
+    left, right = draw(st.sampled_from(batches))
+    transposed = draw(st.booleans())
+    b = (*right, n, k) if transposed else (*right, k, n)
+    return Case(
+        op="matmul",
+        types=(tensor(*left, m, k), tensor(*b)),
+        attrs=freeze_attrs({"transpose_b": transposed}),
+        constants=draw(st.sampled_from([(), (1,)])),
+    )
+
+
+@st.composite
+def pool(draw: Draw, name: str) -> Case:
+    attrs = _geometry(draw) | {"kernel": draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))}
+    if name == "avg_pool2d" and draw(st.booleans()):
+        attrs["count_include_pad"] = True
+        attrs["valid_pads"] = tuple(draw(st.integers(0, p)) for p in attrs["pads"])  # type: ignore[union-attr]
+    x = tensor(draw(st.integers(1, 3)), draw(extent), draw(extent), draw(st.integers(1, 3)))
+    return Case(op=name, types=(x,), attrs=freeze_attrs(attrs))
+
+
+@st.composite
+def reduce(draw: Draw, name: str) -> Case:
+    shape = draw(shapes)
+    axes = draw(st.sets(st.integers(-len(shape), -1)))
+    dtype = draw(st.sampled_from(["float32", "int64"]))
+    attrs = freeze_attrs({"axes": tuple(sorted(axes)), "keepdims": draw(st.booleans())})
+    return Case(op=name, types=(tensor(*shape, dtype=dtype),), attrs=attrs)
+
+
+@st.composite
+def argmax(draw: Draw) -> Case:
+    shape = draw(shapes)
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    attrs = freeze_attrs({"axis": axis, "keepdims": draw(st.booleans())})
+    dtype = draw(st.sampled_from(["float32", "int64"]))
+    return Case(op="argmax", types=(tensor(*shape, dtype=dtype),), attrs=attrs)
+
+
+@st.composite
+def softmax(draw: Draw, name: str) -> Case:
+    shape = draw(shapes)
+    attrs = freeze_attrs({"axis": draw(st.integers(-len(shape), len(shape) - 1))})
+    return Case(op=name, types=(tensor(*shape),), attrs=attrs)
+
+
+@st.composite
+def norm(draw: Draw, name: str) -> Case:
+    shape = draw(shapes)
+    axis = draw(st.integers(0, len(shape) - 1))
+    operands = [tensor(*shape[axis:])] * draw(
+        st.integers(1, 2) if name == "layer_norm" else st.just(1)
+    )
+    attrs = freeze_attrs({"axis": axis, "epsilon": draw(st.sampled_from([1e-5, 1e-2]))})
+    constants = tuple(range(1, len(operands) + 1))
+    return Case(op=name, types=(tensor(*shape), *operands), attrs=attrs, constants=constants)
+
+
+@st.composite
+def lrn(draw: Draw) -> Case:
+    attrs = {"size": draw(st.integers(1, 5)), "alpha": 0.1, "bias": 1.5}
+    attrs["beta"] = draw(st.sampled_from([0.5, 0.6, 0.75, 1.0]))
+    return Case(op="lrn", types=(tensor(*draw(shapes)),), attrs=freeze_attrs(attrs))
+
+
+@st.composite
+def function(draw: Draw, name: str) -> Case:
+    shape = draw(shapes)
+    operands = []
+    for _ in range(FUNCTIONS[name]):
+        dropped = draw(st.integers(0, len(shape)))
+        operands.append(tuple(draw(st.sampled_from([e, 1])) for e in shape[dropped:]))
+    if name.startswith("to_"):
+        dtypes = [draw(st.sampled_from(["float32", "int32", "bool"]))]
+    elif name in ("and", "or", "not"):
+        dtypes = ["bool"] * FUNCTIONS[name]
+    elif name == "where":
+        dtypes = ["bool", "float32", "float32"]
+    elif name in ("add", "sub", "mul", "max", "min", "div", "mod", "abs", "neg", "eq", "lt"):
+        dtypes = [draw(st.sampled_from(["float32", "int64"]))] * FUNCTIONS[name]
+    else:
+        dtypes = ["float32"] * FUNCTIONS[name]
+    types = tuple(tensor(*s, dtype=d) for s, d in zip(operands, dtypes, strict=True))
+    return Case(op=name, types=types)
+
+
+@st.composite
+def activation(draw: Draw, name: str) -> Case:
+    choices: dict[str, list[dict[str, Attr]]] = {
+        "clip": [{"min": 0.0, "max": 6.0}, {"min": -float("inf"), "max": 0.5}, {}],
+        "leaky_relu": [{"alpha": 0.2}],
+        "elu": [{"alpha": 0.7}],
+        "hard_sigmoid": [{"alpha": 0.25, "beta": 0.4}],
+        "gelu": [{"approximate": "none"}, {"approximate": "tanh"}],
+    }
+    attrs = freeze_attrs(draw(st.sampled_from(choices.get(name, [{}]))))
+    return Case(op=name, types=(tensor(*draw(shapes)),), attrs=attrs)
+
+
+@st.composite
+def scalar(draw: Draw) -> Case:
+    value, dtype = draw(st.sampled_from([(1.5, "float32"), (3, "int64"), (True, "bool")]))
+    return Case(op="scalar", types=(), attrs=freeze_attrs({"value": value, "dtype": dtype}))
+
+
+@st.composite
+def expand(draw: Draw) -> Case:
+    shape = draw(shapes)
+    own = tuple(draw(st.sampled_from([e, 1])) for e in shape[draw(st.integers(0, len(shape))) :])
+    return Case(op="expand", types=(tensor(*own),), attrs=freeze_attrs({"shape": shape}))
+
+
+@st.composite
+def gather(draw: Draw) -> Case:
+    shape = draw(shapes)
+    indices = draw(st.lists(st.integers(1, 3), max_size=2))
+    dtype = draw(st.sampled_from(["int32", "int64"]))
+    attrs = freeze_attrs({"axis": draw(st.integers(-len(shape), len(shape) - 1))})
+    return Case(op="gather", types=(tensor(*shape), tensor(*indices, dtype=dtype)), attrs=attrs)
+
+
+@st.composite
+def pad(draw: Draw) -> Case:
+    shape = draw(shapes)
+    pads = tuple(draw(st.integers(-1, 2)) for _ in range(2 * len(shape)))
+    attrs = freeze_attrs({"pads": pads, "value": draw(st.sampled_from([0.0, -1.5]))})
+    return Case(op="pad", types=(tensor(*shape),), attrs=attrs)
+
+
+@st.composite
+def resize(draw: Draw) -> Case:
+    shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    kept = draw(st.integers(0, len(shape) - 1))
+    target = tuple(e if d == kept else draw(st.integers(1, 6)) for d, e in enumerate(shape))
+    attrs = {
+        "out_shape": target,
+        "mode": draw(st.sampled_from(["nearest", "linear"])),
+        "coordinate": draw(
+            st.sampled_from(["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"])
+        ),
+        "nearest_mode": draw(
+            st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+        ),
+    }
+    return Case(op="resize", types=(tensor(*shape),), attrs=freeze_attrs(attrs))
+
+
+@st.composite
+def copy(draw: Draw) -> Case:
+    return Case(op="copy", types=(tensor(*draw(shapes)),))
+
+
+@st.composite
+def reshape(draw: Draw) -> Case:
+    factors = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+
+    def merged() -> tuple[int, ...]:
+        out = [1]
+        for f in factors:
+            if draw(st.booleans()):
+                out.append(f)
+            else:
+                out[-1] *= f
+        return tuple(out)
+
+    return Case(op="reshape", types=(tensor(*merged()),), attrs=freeze_attrs({"shape": merged()}))
+
+
+@st.composite
+def transpose(draw: Draw) -> Case:
+    shape = draw(shapes)
+    perm = tuple(draw(st.permutations(range(len(shape)))))
+    return Case(op="transpose", types=(tensor(*shape),), attrs=freeze_attrs({"perm": perm}))
+
+
+@st.composite
+def slice_(draw: Draw) -> Case:
+    shape = draw(shapes)
+    starts = tuple(draw(st.integers(0, e - 1)) for e in shape)
+    stops = tuple(draw(st.integers(s + 1, e)) for s, e in zip(starts, shape, strict=True))
+    steps = tuple(draw(st.integers(1, 3)) for _ in shape)
+    attrs = freeze_attrs({"starts": starts, "stops": stops, "steps": steps})
+    return Case(op="slice", types=(tensor(*shape),), attrs=attrs)
+
+
+@st.composite
+def concat(draw: Draw) -> Case:
+    shape = list(draw(shapes))
+    axis = draw(st.integers(0, len(shape) - 1))
+    types = []
+    for part in draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)):
+        shape[axis] = part
+        types.append(tensor(*shape))
+    return Case(op="concat", types=tuple(types), attrs=freeze_attrs({"axis": axis - len(shape)}))
+
+
+_ACTIVATIONS = (
+    "relu", "clip", "leaky_relu", "elu", "hard_sigmoid", "hard_swish", "gelu", "silu", "softplus",
+    "mish",
+)  # fmt: skip
+_REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
+
+CASES: dict[str, st.SearchStrategy[Case]] = {
+    "conv2d": conv2d().filter(fits),
+    "matmul": matmul(),
+    **{name: pool(name).filter(fits) for name in ("max_pool2d", "avg_pool2d")},
+    **{name: reduce(name) for name in _REDUCTIONS},
+    "argmax": argmax(),
+    **{name: softmax(name) for name in ("softmax", "log_softmax")},
+    **{name: norm(name) for name in ("layer_norm", "rms_norm")},
+    "lrn": lrn(),
+    **{name: function(name) for name in FUNCTIONS},
+    **{name: activation(name) for name in _ACTIVATIONS},
+    "scalar": scalar(),
+    "expand": expand(),
+    "gather": gather(),
+    "pad": pad().filter(fits),
+    "resize": resize(),
+    "copy": copy(),
+    "reshape": reshape(),
+    "transpose": transpose(),
+    "slice": slice_(),
+    "concat": concat(),
+}
