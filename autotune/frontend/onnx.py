@@ -135,7 +135,7 @@ class _ModelImport:
             context.check_attributes()
         except ModelError as error:
             raise type(error)(f"{where}: {error}") from error
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, MemoryError) as error:
             raise ModelError(f"{where}: its operands do not fit together: {error}") from error
         made = (made,) if isinstance(made, str) else made
         for position, output in enumerate(node.output):

@@ -14,6 +14,7 @@ operator, the node's name and the opset. An attribute that no importer asked for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class NodeContext:
         self.outputs = tuple(node.output)
         self.builder = builder
         self._values = values
-        self._attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        self._attrs = {str(a.name): onnx.helper.get_attribute_value(a) for a in node.attribute}
         self._unread = set(self._attrs)
 
     # ------------------------------------------------------------------------------- operands
@@ -116,18 +117,24 @@ class NodeContext:
         return self._attrs.get(name, default)
 
     def integer(self, name: str, default: int) -> int:
-        return int(self.attribute(name, default))
+        return int(self._typed(name, default, int))
 
     def number(self, name: str, default: float) -> float:
-        return float(self.attribute(name, default))
+        return float(self._typed(name, default, int | float))
 
     def text(self, name: str, default: str) -> str:
-        value = self.attribute(name, default)
+        value = self._typed(name, default, bytes | str)
         return value.decode() if isinstance(value, bytes) else str(value)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        value = self.attribute(name)
+        value = self._typed(name, None, list)
         return None if value is None else tuple(int(v) for v in value)
+
+    def _typed(self, name: str, default: Any, kind: type | UnionType) -> Any:
+        value = self.attribute(name, default)
+        if value is not default and not isinstance(value, kind):
+            raise ModelError(f"attribute {name} has the value {value!r} of a wrong type")
+        return value
 
     def ignore(self, *names: str) -> None:
         """These attributes do not change the result at inference."""
@@ -213,6 +220,8 @@ class NodeContext:
 def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
     """The array of an ONNX tensor. Raises ModelError where it is damaged or of a foreign type."""
     dtype_name(tensor.data_type, what)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise ModelError(f"{what}: the data lie in another file; import the model by its path")
     try:
         return np.asarray(numpy_helper.to_array(tensor))
     except (ValueError, TypeError) as error:

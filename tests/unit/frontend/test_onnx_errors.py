@@ -82,6 +82,15 @@ def test_unknown_attribute() -> None:
     refused(model, r"Relu \(node 'node', opset 17\): attribute slope is not supported")
 
 
+def test_attribute_of_a_wrong_type() -> None:
+    malformed(node_model("Softmax", {"x": floats(2, 4)}, axis=[1]), "attribute axis has the value")
+
+
+def test_what_memory_cannot_hold() -> None:
+    model = node_model("Pad", {"x": floats(4)}, (ints(0, 2**60),), mode="edge")
+    malformed(model, r"operator Pad \(node 'node'")
+
+
 def test_parameter_that_is_not_constant() -> None:
     model = node_model("Reshape", {"x": floats(2, 4), "shape": ints(8)})
     refused(model, r"input 1 \('shape'\) must be a constant")

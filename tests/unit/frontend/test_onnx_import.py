@@ -141,6 +141,14 @@ def test_external_data(tmp_path: Path) -> None:
     np.testing.assert_allclose(got, floats(2, 64).astype(np.float64) @ weights, rtol=1e-6)
 
 
+def test_external_data_of_a_model_in_memory(tmp_path: Path) -> None:
+    model = node_model("MatMul", {"x": floats(2, 64)}, (floats(64, 64),))
+    path = tmp_path / "m.onnx"
+    onnx.save(model, str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
+    with pytest.raises(ModelError, match="'c0': the data lie in another file"):
+        import_onnx(path.read_bytes())
+
+
 def test_missing_external_data(tmp_path: Path) -> None:
     model = node_model("MatMul", {"x": floats(2, 64)}, (floats(64, 64),))
     path = tmp_path / "m.onnx"
