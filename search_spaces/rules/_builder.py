@@ -23,6 +23,7 @@ from autotune.program.ir import (
 from autotune.program.rewrite import find_loop, loads_of, stores_of
 from autotune.schedule import STEPS, Schedule, Step
 from autotune.schedule.compute import root_body
+from autotune.schedule.loops import Fuse
 from autotune.target import Target
 from autotune.types import Task
 
@@ -148,7 +149,7 @@ def widen_last(builder: ScheduleBuilder, target: Target, loops: list[str]) -> li
     """Fuse the last loops while they are too short for vectors and the data stay side by side."""
     while len(loops) > 1 and builder.extent(loops[-1]) % target.lanes():
         fused = f"{loops[-2]}_f"
-        step = STEPS.get("fuse")(outer=loops[-2], inner=loops[-1], fused=fused)
+        step = Fuse(outer=loops[-2], inner=loops[-1], fused=fused)
         if not _regular(step.apply(builder.program), fused):
             break
         builder.do("fuse", outer=loops[-2], inner=loops[-1], fused=fused)

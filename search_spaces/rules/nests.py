@@ -53,11 +53,8 @@ class NestsRule:
             (Param(name="unroll", choices=(1, 2, 4, 8)), Param(name="merge", choices=(1, 0)))
         )
 
-    def default(self, task: Task, target: Target) -> Config:
-        space = self.space(task, target)
-        return (
-            Config((("unroll", 2), ("merge", 1))) if space.size else space.config(space.rows(1)[0])
-        )
+    def default(self, task: Task, target: Target) -> Config:  # noqa: ARG002
+        return Config((("unroll", 2), ("merge", 1)))
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         builder = ScheduleBuilder(task)

@@ -209,7 +209,7 @@ class WindowRule:
         lanes = target.lanes()
         waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1] * ones
         held = vectors * columns["tile_w"] * columns["tile_h"]
-        size = math.prod(window.values()) if w.unrolled else 1
+        written_out = math.prod(window.values()) if w.unrolled else 1
         return TileStructure(
             extents=extents | window,
             reduce_axes=frozenset(window),
@@ -219,7 +219,7 @@ class WindowRule:
             accumulators=np.asarray(held, np.float64),
             vector_axis_waste=waste,
             parallel_chunks=chunks,
-            unrolled=np.asarray(held * size, np.float64),
+            unrolled=np.asarray(held * written_out, np.float64),
             extra={p: columns[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
         )
 
