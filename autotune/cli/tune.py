@@ -28,16 +28,18 @@ def arguments(parser: opt.Parser) -> None:
     opt.threads(parser)
     parser.add_argument("--seed", type=int, default=0, help="of the search (default 0)")
     parser.add_argument(
+        "--strategy", default="model", metavar="NAME", help="of the search (default model)"
+    )
+    parser.add_argument("--config", metavar="FILE.toml", help="settings; see configs/tune")
+    parser.add_argument(
         "--dry-run", action="store_true", help="show the tasks and the device, measure nothing"
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    if options.dry_run:
-        _dry_run(options)
-        return
     import autotune
     from autotune.cli.progress import display
+    from autotune.settings import load_settings
 
     with display(sys.stdout) as on_event:
         autotune.tune(
@@ -50,29 +52,13 @@ def run(options: argparse.Namespace) -> None:
             threads=options.threads,
             seed=options.seed,
             shapes=opt.parse_shapes(options.shape),
+            strategy=options.strategy,
+            settings=load_settings(options.config),
+            cache_dir=opt.cache_dir(),
             on_event=on_event,
+            dry_run=options.dry_run,
         )
-    print(f"measured results are in {options.log}")
-
-
-def _dry_run(options: argparse.Namespace) -> None:
-    from autotune.cli import tasks
-    from autotune.target import load_target
-    from rpc_server.client import open_device
-
-    target = load_target(options.target, options.threads)
-    tasks.run(options)
-    runner = open_device(options.device, target, cache_dir=opt.cache_dir())
-    try:
-        profile = runner.profile()
-    finally:
-        runner.close()
-    limit = "until nothing promises a gain"
-    if options.trials:
-        limit = f"up to {options.trials} trials"
-    elif options.time:
-        limit = f"for {options.time:g} s"
-    print(
-        f"dry run: would tune {limit} on {profile.device} "
-        f"({profile.peak_flops / 1e9:.0f} GFLOP/s per core), logged in {options.log}"
-    )
+    if options.dry_run:
+        print(f"dry run: nothing was measured; results would go to {options.log}")
+    else:
+        print(f"measured results are in {options.log}")

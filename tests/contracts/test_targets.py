@@ -1,0 +1,32 @@
+"""What every shipped target promises."""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+import pytest
+
+from autotune.target import Target, load_target, parse_target, print_target, target_names
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_printing_and_parsing_gives_the_same_target(name: str) -> None:
+    target = load_target(name)
+    assert parse_target(print_target(target)) == target
+    assert Target.from_json(target.to_json()) == target
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_the_file_s_name_is_the_target_s_name(name: str) -> None:
+    assert load_target(name).name == name
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_llvm_knows_the_cpu_and_emits_code_for_it(name: str) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = load_target(name)
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features
+    )
+    module = llvm.parse_assembly("define void @f() { ret void }")
+    assert machine.emit_object(module)[:4] == b"\x7fELF"
