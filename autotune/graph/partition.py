@@ -12,15 +12,8 @@ from autotune.graph.passes._rewrite import COMMUTATIVE
 from autotune.graph.passes.canonical_operands import CanonicalOperands
 from autotune.graph.placement import place, read_halo
 from autotune.graph.plan import KernelCall, Partition, Placement
-from autotune.types import (
-    Layout,
-    Task,
-    TaskNode,
-    TaskValue,
-    TensorType,
-    dense_strides,
-    freeze_attrs,
-)
+from autotune.graph.views import canonical_layout
+from autotune.types import Layout, Task, TaskNode, TaskValue, freeze_attrs
 
 
 def partition(graph: Graph) -> Partition:
@@ -139,7 +132,7 @@ class _Naming:
         for node in self.group.nodes if role == "input" else ():
             if value in node.inputs:
                 halo = _covered(read_halo(node, self.graph.types, value), layout.halo, halo)
-        return canonical_layout(type_, Layout(strides=layout.strides, halo=halo))
+        return canonical_layout(type_.shape, Layout(strides=layout.strides, halo=halo))
 
 
 def _covered(
@@ -152,17 +145,3 @@ def _covered(
         (max(h[0], min(r[0], t[0])), max(h[1], min(r[1], t[1])))
         for r, t, h in zip(read, there, halo, strict=True)
     )
-
-
-def canonical_layout(type_: TensorType, layout: Layout) -> Layout:
-    """The same layout with meaningless strides (extent 1, no halo) as in a dense tensor."""
-    if type_.size == 0:
-        return Layout(strides=dense_strides(type_.shape), halo=layout.halo)
-    strides: list[int] = []
-    step = 1
-    for extent, stride, halo in zip(
-        reversed(type_.shape), reversed(layout.strides), reversed(layout.halo), strict=True
-    ):
-        strides.append(step if extent == 1 and halo == (0, 0) else stride)
-        step = strides[-1] * extent
-    return Layout(strides=tuple(reversed(strides)), halo=layout.halo)

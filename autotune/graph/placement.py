@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autotune.errors import VerifyError
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._rewrite import ints
 from autotune.graph.plan import Placement, Storage
@@ -213,7 +214,7 @@ class _Placing:
 
     def place_outputs(self) -> None:
         """A view that is an output hosts its operand, or becomes a kernel."""
-        for value in self.outputs:
+        for _, value in self.graph.outputs:
             if self.is_view(value):
                 node = self.nodes[value]
                 if node.op == "slice" or not self.claim(node.inputs[0], value):
@@ -230,9 +231,11 @@ class _Placing:
                 alone = self.readers[operand] == [value] and operand not in self.hosts
                 if alone and self.is_view(operand) and operand not in self.outputs:
                     self.kernels.add(operand)
-                    self.claim(operand, value, position)
+                    placed = operand
                 else:
-                    self.claim(self._insert_copy(value, position), value, position)
+                    placed = self._insert_copy(value, position)
+                if not self.claim(placed, value, position):
+                    raise VerifyError(f"{placed} has no place in {value}; report the model")
 
     def _insert_copy(self, reader: str, position: int) -> str:
         """Have `reader` read a copy of that input; returns the copy."""
@@ -275,11 +278,9 @@ class _Placing:
             return
         if alone and self.claim(source, value):
             return
-        if (
-            self.is_view(source)
-            and self.nodes[source].op != "reshape"
-            and source not in self.hosts
-        ):
+        movable = self.is_view(source) and source not in self.hosts
+        if movable and self.nodes[source].op != "reshape":
+            # A transposing kernel is faster than one that reshapes element by element.
             self.kernels.add(source)
             self.halos()
             if self.locate(value) is not None:
@@ -354,7 +355,8 @@ class _Placing:
         placements: dict[str, Placement] = {}
         for value in graph.types:
             placement = self.locate(value)
-            assert placement is not None, f"{value} has no placement"
+            if placement is None:
+                raise VerifyError(f"{value} has no placement; report the model")
             placements[value] = placement
         storages = {v: self._storage(v) for v in graph.types if self.root(v) == v}
         return Placed(

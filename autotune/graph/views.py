@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from autotune.graph.passes.push_transposes import factor_groups
 from autotune.graph.plan import Placement
-from autotune.types import Layout
+from autotune.types import Layout, dense_strides
 
 Shape = tuple[int, ...]
 
@@ -76,6 +76,19 @@ def reshaped(inner: Placement, shape: Shape, result: Shape) -> Placement | None:
     return _at(inner, inner.offset, result, strides, halo)
 
 
+def canonical_layout(shape: Shape, layout: Layout) -> Layout:
+    """The same layout with meaningless strides (extent 1, no halo) as in a dense tensor."""
+    if math.prod(shape) == 0:
+        return Layout(strides=dense_strides(shape), halo=layout.halo)
+    strides: list[int] = []
+    step = 1
+    dims = list(zip(shape, layout.strides, layout.halo, strict=True))
+    for extent, stride, halo in reversed(dims):
+        strides.append(step if extent == 1 and not any(halo) else stride)
+        step = strides[-1] * extent
+    return Layout(strides=tuple(reversed(strides)), halo=layout.halo)
+
+
 def _at(
     base: Placement,
     offset: int,
@@ -83,12 +96,5 @@ def _at(
     strides: Sequence[int],
     halo: Sequence[tuple[int, int]],
 ) -> Placement:
-    canonical: list[int] = []
-    step = 1
-    for extent, stride, around in zip(
-        reversed(shape), reversed(strides), reversed(halo), strict=True
-    ):
-        canonical.append(step if extent == 1 and not any(around) else stride)
-        step = canonical[-1] * extent
-    layout = Layout(strides=tuple(reversed(canonical)), halo=tuple(halo))
+    layout = canonical_layout(shape, Layout(strides=tuple(strides), halo=tuple(halo)))
     return Placement(storage=base.storage, offset=offset, layout=layout)
