@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.tuner.budget import (
+    HOPELESS_TRIALS,
+    Limits,
+    TaskState,
+    closed,
+    explain,
+    gain_per_trial,
+    plan,
+)
+
+SECONDS = st.floats(1e-6, 1.0)
+
+
+def timed(
+    weight: int = 1,
+    best_s: float = 1e-3,
+    achievable_s: float = 1e-4,
+    trials: int = 4,
+    expected_s: float | None = None,
+) -> TaskState:
+    return TaskState(
+        weight=weight,
+        trials=trials,
+        best_s=best_s,
+        history=(best_s,) * trials,
+        achievable_s=achievable_s,
+        expected_s=expected_s,
+    )
+
+
+@st.composite
+def task_states(draw: st.DrawFn) -> TaskState:
+    history = draw(st.lists(SECONDS, max_size=20).map(lambda h: tuple(sorted(h, reverse=True))))
+    failures = draw(st.integers(0, 30))
+    return TaskState(
+        weight=draw(st.integers(1, 50)),
+        trials=len(history) + failures,
+        best_s=history[-1] if history else None,
+        history=(math.inf,) * failures + history,
+        achievable_s=draw(st.floats(0.0, 1e-3)),
+        expected_s=draw(st.none() | SECONDS),
+        exhausted=draw(st.booleans()),
+    )
+
+
+STATES = st.lists(task_states(), min_size=1, max_size=8).map(tuple)
+
+
+@settings(deadline=None, max_examples=200)
+@given(STATES, st.integers(1, 20), st.none() | st.integers(0, 300))
+def test_a_plan_stays_within_the_batch_and_the_trials(
+    states: tuple[TaskState, ...], batch: int, trials: int | None
+) -> None:
+    decision = plan(states, Limits(trials=trials), batch=batch)
+    given_out = sum(s.count for s in decision.shares)
+    assert given_out <= batch
+    if trials is not None:
+        assert given_out <= max(0, trials - sum(s.trials for s in states))
+
+
+@settings(deadline=None, max_examples=200)
+@given(STATES, st.integers(1, 20))
+def test_shares_are_for_open_tasks_once_each_and_say_why(
+    states: tuple[TaskState, ...], batch: int
+) -> None:
+    decision = plan(states, Limits(), batch=batch)
+    tasks = [s.task for s in decision.shares]
+    assert len(set(tasks)) == len(tasks)
+    assert all(not closed(states[n]) for n in tasks)
+    assert all(s.reason and s.count > 0 for s in decision.shares)
+    assert bool(decision.reason) != bool(decision.shares)
+
+
+@settings(deadline=None, max_examples=100)
+@given(STATES, st.integers(1, 20))
+def test_tasks_without_a_record_come_before_all_others(
+    states: tuple[TaskState, ...], batch: int
+) -> None:
+    waiting = {n for n, s in enumerate(states) if s.best_s is None and not closed(s)}
+    decision = plan(states, Limits(), batch=batch)
+    if waiting:
+        assert {s.task for s in decision.shares} <= waiting
+        assert len(decision.shares) == min(batch, len(waiting))
+
+
+@settings(deadline=None, max_examples=100)
+@given(task_states())
+def test_expected_gain_is_finite_and_never_more_than_the_distance(state: TaskState) -> None:
+    gain = gain_per_trial(state)
+    limit = state.weight * max((state.best_s or 0.0) - state.achievable_s, 0.0)
+    assert 0.0 <= gain <= limit * (1 + 1e-9)
+
+
+def test_heavier_tasks_get_more() -> None:
+    decision = plan((timed(weight=1), timed(weight=30)), Limits(), batch=12)
+    counts = {s.task: s.count for s in decision.shares}
+    assert counts.get(1, 0) > counts.get(0, 0)
+
+
+def test_a_task_that_falls_gets_more_than_one_that_rests() -> None:
+    falling = dataclasses.replace(timed(trials=8), history=(8e-3, 6e-3, 4e-3, 3e-3, 2e-3, 1e-3))
+    decision = plan((timed(trials=8), falling), Limits(), batch=4)
+    assert [s.task for s in decision.shares] == [1]
+
+
+def test_equal_tasks_share_a_batch() -> None:
+    decision = plan((timed(), timed()), Limits(), batch=8)
+    assert [s.count for s in decision.shares] == [4, 4]
+
+
+def test_a_task_near_its_limit_is_closed() -> None:
+    near = timed(best_s=1.02e-4, achievable_s=1e-4)
+    assert "achievable" in closed(near)
+    assert "achievable" in explain(near)
+    assert plan((near,), Limits(), batch=8).reason
+
+
+def test_a_task_that_never_works_is_given_up() -> None:
+    assert closed(TaskState(weight=1, trials=HOPELESS_TRIALS)).startswith("no success")
+
+
+def test_a_run_ends_when_the_gain_is_too_small() -> None:
+    rest = timed(best_s=1e-3, achievable_s=0.9e-3, trials=5000)
+    assert "expected gain" in plan((rest,), Limits(), batch=8).reason
+
+
+def test_a_run_ends_when_time_is_up() -> None:
+    decision = plan((timed(),), Limits(time_s=10.0), batch=8, elapsed_s=10.0)
+    assert decision.reason == "time is up (10 s)"
