@@ -24,6 +24,7 @@ from autotune.types import Array, Task, TaskValue
 
 # Ops that are undefined or ill-conditioned for some inputs: which input must be positive.
 _POSITIVE_INPUTS = {"sqrt": 0, "rsqrt": 0, "log": 0, "pow": 0, "reciprocal": 0, "div": 1, "mod": 1}
+_DRAWN = 1_000_003
 _KEEP_SIGN = ("add", "mul", "div", "max", "min", "sqrt", "reduce_sum", "reduce_mean", "expand")
 
 
@@ -41,7 +42,7 @@ def random_inputs(task: Task, seed: int) -> dict[str, Array]:
         if value.name in positive:
             array = _positive(array)
         scale = scales.get(value.name, 1.0)
-        out[value.name] = array if scale == 1.0 else (array * scale).astype(array.dtype)
+        out[value.name] = array if scale == 1.0 else array * array.dtype.type(scale)
     return out
 
 
@@ -67,7 +68,10 @@ def _random(value: TaskValue, rng: np.random.Generator, limit: int | None) -> Ar
     if dtype == "bool":
         return rng.random(shape) < 0.5
     if dtype.startswith("float"):
-        return np.asarray(rng.standard_normal(shape)).astype(dtype)
+        # Large weights repeat numbers at a prime distance: drawing each would take longer than
+        # measuring with them.
+        drawn = rng.standard_normal(min(value.type.size, _DRAWN), np.float32)
+        return np.resize(drawn.astype(dtype, copy=False), shape)
     if limit is not None:
         return np.asarray(rng.integers(-limit, limit, shape)).astype(dtype)
     low = 0 if dtype == "uint8" else -8

@@ -21,7 +21,7 @@ _MANY = ("conv2d", "matmul", "max_pool2d", "avg_pool2d", "resize", "reshape")
 
 
 def _examples(op: str) -> int:
-    return 20 if op in _MANY else 3 if op in FUNCTIONS else 6
+    return 60 if op in _MANY else 6 if op in FUNCTIONS else 15
 
 
 def _check(op: str, check: object, examples: int) -> None:
