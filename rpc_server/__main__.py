@@ -60,7 +60,7 @@ def serve(options: argparse.Namespace) -> None:
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    device = LocalRunner(target, cores=cores, executor=options.executor)
+    device = LocalRunner(target, cores=cores, executor=options.executor, region_threads=len(cores))
     with contextlib.closing(device):
         board = Board(device, version=version(), cores=len(cores))
         server = BoardServer(board, host, port)
@@ -93,6 +93,7 @@ def describe(profile: DeviceProfile, cores: tuple[int, ...]) -> str:
         f"load    {level.load_bytes_per_s / 1e9:.1f} GB/s from {level.name}"
         for level in profile.levels
     ]
+    lines.append(f"region  {profile.parallel_region_s * 1e6:.2f} us to open and close")
     return "\n".join(lines)
 
 

@@ -81,6 +81,7 @@ class BatchExecutor:
         self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         self._threads: ThreadPoolExecutor | None = None
         self._prepared: set[tuple[int | None, str, int]] = set()
+        self._aborting = False
         self._closed = False
 
     @property
@@ -132,16 +133,22 @@ class BatchExecutor:
                 results.append(result)
                 if on_result is not None:
                     on_result(number, result)
-        except BaseException:
-            self._kill_workers()
-            raise
         finally:
-            for future in pending:
-                future.cancel()
+            self._abort(pending)
         lost = MeasureResult(
             status=Status.DEVICE_LOST, error="the batch was cancelled", device=self._device
         )
         return (*results, *[lost] * (len(requests) - len(results)))
+
+    def _abort(self, pending: deque[Future[Built | MeasureResult]]) -> None:
+        """Drop builds that nobody waits for, so that every builder is idle."""
+        running = [f for f in pending if not f.cancel() and not f.done()]
+        if running:
+            self._aborting = True
+            for builder in self._builders:
+                builder.kill()
+            wait(running)
+            self._aborting = False
 
     def _start(self, threads: int) -> WorkerProcess:
         """Workers placed for kernels of this many threads; the runner is answering."""
@@ -237,7 +244,7 @@ class BatchExecutor:
         try:
             return worker.call(header, blob, timeout_s=timeout_s)
         except WorkerDiedError as error:
-            if error.signal_name != "SIGKILL" or self._closed:
+            if error.signal_name != "SIGKILL" or self._closed or self._aborting:
                 raise
         return worker.call(header, blob, timeout_s=timeout_s)
 

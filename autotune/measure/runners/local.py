@@ -29,7 +29,9 @@ PROFILE_FORMAT = 1
 
 class LocalRunner:
     """Runner over worker processes here. `cache_dir`: where the measured profile is kept between
-    processes; without it every runner measures it once. Close it, or use it as a context."""
+    processes; without it every runner measures it once. `region_threads`: measure the cost of a
+    parallel region at this thread count too (a board, which serves any). Close it, or use it as a
+    context."""
 
     def __init__(
         self,
@@ -39,11 +41,13 @@ class LocalRunner:
         executor: str = DEFAULT_EXECUTOR,
         cache_dir: Path | None = None,
         recycle_after: int = 400,
+        region_threads: int = 0,
     ) -> None:
         cores = tuple(cores) or available_cores()
         check_target(target, len(cores))
         self.target = target
         self._cache_dir = cache_dir
+        self._region_threads = region_threads
         self._profile: DeviceProfile | None = None
         self._batch = BatchExecutor(
             device=device_name(target), cores=cores, executor=executor, recycle_after=recycle_after
@@ -63,9 +67,16 @@ class LocalRunner:
     def profile(self) -> DeviceProfile:
         """The device's measured peaks, at the runner's thread count. Raises DeviceError."""
         if self._profile is None:
-            self._profile = self._cached_profile() or self._batch.profile(self.target)
+            self._profile = self._cached_profile() or self._measure_profile()
             self._store_profile(self._profile)
         return self._profile
+
+    def _measure_profile(self) -> DeviceProfile:
+        if self._region_threads <= self.target.threads:
+            return self._batch.profile(self.target)
+        wide = self._batch.profile(self.target.with_threads(self._region_threads))
+        profile = self._batch.profile(self.target)
+        return dataclasses.replace(profile, parallel_region_s=wide.parallel_region_s)
 
     def measure(
         self,
@@ -87,7 +98,9 @@ class LocalRunner:
     def _profile_path(self) -> Path | None:
         if self._cache_dir is None:
             return None
-        text = json.dumps([PROFILE_FORMAT, device_name(self.target), self.target.to_json()])
+        text = json.dumps(
+            [PROFILE_FORMAT, device_name(self.target), self.target.to_json(), self._region_threads]
+        )
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         return self._cache_dir / f"profile-{digest}.json"
 

@@ -8,7 +8,11 @@ Halo = tuple[tuple[int, int], ...]
 
 
 def value(
-    name: str, role: str, shape: tuple[int, ...], layout: Layout | None = None, dtype: str = "float32"
+    name: str,
+    role: str,
+    shape: tuple[int, ...],
+    layout: Layout | None = None,
+    dtype: str = "float32",
 ) -> TaskValue:
     return TaskValue(
         name=name,
@@ -53,6 +57,9 @@ def conv(size: int = 8, channels: int = 16, halo: int = 1) -> Task:
 def elementwise(op: str, dtype: str, shape: tuple[int, ...] = (4, 6)) -> Task:
     return Task(
         nodes=(TaskNode(op=op, inputs=("i0",), outputs=("o0",)),),
-        values=(value("i0", "input", shape, None, dtype), value("o0", "output", shape, None, dtype)),
+        values=(
+            value("i0", "input", shape, None, dtype),
+            value("o0", "output", shape, None, dtype),
+        ),
         anchor=0,
     )

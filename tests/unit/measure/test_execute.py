@@ -1,0 +1,126 @@
+"""The native executor, in this process, on small tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from autotune.errors import AutotuneError
+from autotune.measure.execute import CHECKED_POINTS, NativeExecutor, make_case
+from autotune.measure.executor import Built
+from autotune.measure.types import MeasureRequest, Status, Timing
+from autotune.program.ir import Pack
+from autotune.schedule.base import schedule_from_json
+from autotune.target import host_target
+from autotune.types import Task
+from tests.unit.measure import tasks
+
+QUICK = Timing(budget_s=0.01, min_repeat_s=0.0002)
+
+
+def request(task: Task, threads: int = 1) -> MeasureRequest:
+    return MeasureRequest(
+        task=task, schedule=(), target=host_target(threads), timing=QUICK, seed=3
+    )
+
+
+@pytest.fixture(scope="module")
+def executor() -> NativeExecutor:
+    return NativeExecutor()
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        tasks.matmul(),
+        tasks.matmul(3, 5, 7),
+        tasks.conv(5, 3),
+        tasks.elementwise("relu", "float32"),
+        tasks.elementwise("neg", "int64"),
+        tasks.elementwise("not", "bool"),
+    ],
+    ids=lambda t: t.key,
+)
+def test_a_right_kernel_is_timed(executor: NativeExecutor, task: Task) -> None:
+    asked = request(task)
+    result = executor.check_and_time(asked, executor.build(asked))
+    assert (result.status, result.error) == (Status.OK, "")
+    assert len(result.times_s) >= QUICK.min_repeats
+    assert 0 < result.calibration_s < result.run_s
+    assert result.max_error < 1e-5
+
+
+def test_kernels_of_two_threads_are_timed(executor: NativeExecutor) -> None:
+    asked = request(tasks.matmul(), threads=2)
+    assert executor.check_and_time(asked, executor.build(asked)).status is Status.OK
+
+
+def test_a_kernel_of_another_function_is_wrong(executor: NativeExecutor) -> None:
+    other = executor.build(request(tasks.elementwise("neg", "float32")))
+    result = executor.check_and_time(request(tasks.elementwise("relu", "float32")), other)
+    assert result.status is Status.WRONG_RESULT
+    assert result.times_s == ()
+    assert "expected" in result.error
+
+
+def test_a_kernel_that_leaves_elements_out_is_wrong(executor: NativeExecutor) -> None:
+    other = executor.build(request(tasks.elementwise("relu", "float32", (64,))))
+    result = executor.check_and_time(
+        request(tasks.elementwise("relu", "float32", (CHECKED_POINTS * 3,))), other
+    )
+    assert result.status is Status.WRONG_RESULT
+    assert "nan" in result.error
+
+
+def test_a_kernel_that_writes_too_far_is_wrong(executor: NativeExecutor) -> None:
+    other = executor.build(request(tasks.elementwise("relu", "float32", (80,))))
+    result = executor.check_and_time(request(tasks.elementwise("relu", "float32", (64,))), other)
+    assert result.status is Status.WRONG_RESULT
+    assert "outside" in result.error
+
+
+def test_wrong_weights_are_a_wrong_result(executor: NativeExecutor) -> None:
+    """The pack that a program asks for is what it gets."""
+    asked = request(tasks.matmul(8, 16, 32))
+    built = executor.build(asked)
+    pack = Pack("c0", (16, 32), ((1, 8),), (1, 0, 2))
+    result = executor.check_and_time(asked, dataclasses.replace(built, packs=(pack,)))
+    assert result.status is Status.WRONG_RESULT
+
+
+def test_an_illegal_schedule_does_not_build(executor: NativeExecutor) -> None:
+    schedule = schedule_from_json([{"step": "parallel", "loop": "nowhere"}])
+    with pytest.raises(AutotuneError, match="nowhere"):
+        executor.build(dataclasses.replace(request(tasks.matmul()), schedule=schedule))
+
+
+def test_the_data_of_a_task_is_made_once(executor: NativeExecutor) -> None:
+    asked = request(tasks.matmul(4, 4, 4))
+    executor.prepare(asked)
+    before = executor._case(asked.task, asked.seed)
+    executor.check_and_time(asked, executor.build(asked))
+    assert executor._case(asked.task, asked.seed) is before
+    assert before.accepted is not None
+
+
+def test_cached_data_is_bounded() -> None:
+    executor = NativeExecutor(cache_bytes=100_000)
+    for size in range(60, 70):
+        executor._case(tasks.matmul(size, size, size), 0)
+    kept = executor._cases.values()
+    assert 1 <= len(kept) < 10
+    assert sum(c.nbytes() for c in kept) <= 100_000
+
+
+def test_a_task_larger_than_memory_is_refused() -> None:
+    with pytest.raises(AutotuneError, match="memory"):
+        make_case(tasks.elementwise("relu", "float32", (1 << 22, 1 << 20)), 0)
+
+
+def test_a_built_candidate_travels_as_header_and_code() -> None:
+    built = Built(
+        symbol="k", code=b"\0\1", workspace_bytes=64, build_s=0.5,
+        packs=(Pack("c0", (16, 32), ((1, 8),), (1, 0, 2)),),
+    )  # fmt: skip
+    assert Built.from_header(built.header(), built.code) == built

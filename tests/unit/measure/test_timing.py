@@ -1,0 +1,94 @@
+"""When timing stops, with kernels that only pretend to take time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.measure.timing import Sample, calls_per_sample, kept, median, spread, time_kernel
+from autotune.measure.types import Timing
+
+TIMING = Timing(min_repeats=3, max_repeats=20, min_repeat_s=0.002, budget_s=0.15)
+
+
+class Pretended:
+    """A kernel whose n-th run takes `call_s * factor(n)` per call."""
+
+    def __init__(self, call_s: float, factor: Callable[[int], float] = lambda _: 1.0) -> None:
+        self.call_s, self.factor = call_s, factor
+        self.stolen: Callable[[int], float] = lambda _: 0.0
+        self.runs: list[int] = []
+
+    def __call__(self, calls: int) -> Sample:
+        number = len(self.runs)
+        self.runs.append(calls)
+        return Sample(calls * self.call_s * self.factor(number), self.stolen(number))
+
+
+def test_a_steady_kernel_gets_the_minimum() -> None:
+    assert time_kernel(Pretended(1e-3), TIMING, 1e-3) == (1e-3,) * 3
+
+
+def test_a_short_kernel_is_called_often_enough() -> None:
+    kernel = Pretended(1e-6)
+    time_kernel(kernel, TIMING, 1e-6)
+    assert kernel.runs[1] == pytest.approx(2000, abs=1)
+
+
+def test_a_noisy_kernel_gets_the_maximum() -> None:
+    noisy = Pretended(1e-3, lambda n: 1 + (n * 7 % 5) / 10)
+    assert len(time_kernel(noisy, TIMING, 1e-3)) == TIMING.max_repeats
+
+
+def test_a_noisy_loser_gets_the_minimum() -> None:
+    timing = dataclasses.replace(TIMING, best_s=1e-4)
+    noisy = Pretended(1e-3, lambda n: 1 + (n * 7 % 5) / 10)
+    assert len(time_kernel(noisy, timing, 1e-3)) == TIMING.min_repeats
+
+
+def test_a_slow_loser_ends_with_the_budget() -> None:
+    timing = dataclasses.replace(TIMING, best_s=1e-3)
+    assert len(time_kernel(Pretended(0.2), timing, 0.2)) == 1
+
+
+def test_a_kernel_that_would_miss_its_deadline_is_timed_once() -> None:
+    kernel = Pretended(3.0)
+    assert time_kernel(kernel, TIMING, 3.0) == (3.0,)
+    assert kernel.runs == [1]
+
+
+def test_disturbed_samples_do_not_count() -> None:
+    kernel = Pretended(1e-3, lambda n: 9.0 if n % 2 else 1.0)
+    kernel.stolen = lambda n: 0.8 if n % 2 else 0.0
+    assert set(time_kernel(kernel, TIMING, 1e-3)) == {1e-3}
+
+
+def test_without_undisturbed_samples_the_least_disturbed_are_kept() -> None:
+    samples = [Sample(5.0, 0.9), Sample(1.0, 0.1), Sample(2.0, 0.5)]
+    assert kept(samples, 2) == (1.0, 2.0)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(1e-8, 0.4), st.lists(st.floats(1.0, 3.0), min_size=30, max_size=30))
+def test_timing_ends_near_its_budget(call_s: float, noise: list[float]) -> None:
+    kernel = Pretended(call_s, lambda n: noise[n % 30])
+    samples = time_kernel(kernel, TIMING, call_s)
+    assert 1 <= len(samples) <= TIMING.max_repeats
+    longest = 3 * max(call_s, TIMING.min_repeat_s * 3)
+    assert sum(n * call_s for n in kernel.runs) <= TIMING.budget_s + longest * TIMING.min_repeats
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=40))
+def test_the_spread_is_within_the_range_of_the_samples(samples: list[float]) -> None:
+    assert 0 <= spread(samples) * median(samples) <= (max(samples) - min(samples)) / 2 + 1e-12
+
+
+def test_calls_per_sample_is_bounded() -> None:
+    assert calls_per_sample(0.0, 1.0) < 1 << 25
+    assert calls_per_sample(1.0, 0.002) == 1
+    assert median([3.0, 1.0, 2.0, 4.0]) == pytest.approx(2.5)
