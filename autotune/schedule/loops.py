@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import Alloc, Bound, For, If, Program, Stmt, index, walk
+from autotune.program.analysis import interval
+from autotune.program.ir import Alloc, Bound, For, If, Index, Program, Stmt, Store, index, walk
 from autotune.program.rewrite import (
     Body,
     find_loop,
@@ -18,6 +20,8 @@ from autotune.program.rewrite import (
     with_body,
 )
 from autotune.schedule.base import register
+
+Guards = tuple[Bound, ...]
 
 
 @register
@@ -179,11 +183,34 @@ class Parallel:
         loop = path[-1]
         assert isinstance(loop, For)
         local = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
-        for store in stores_of(loop.body):
+        ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        for store, guards in _guarded_stores(loop.body, ()):
             used = frozenset[str]().union(*(i.vars() for i in store.indices))
-            if store.buffer not in local and self.loop not in used:
+            if store.buffer in local or self.loop in used:
+                continue
+            if sum(_may_hold(guards, loop, at, ranges) for at in range(loop.extent)) > 1:
                 raise ScheduleError(f"iterations of {self.loop} write the same {store.buffer}")
         return _annotate(program, (self.loop,), "parallel")
+
+
+def _guarded_stores(body: Body, guards: Guards) -> Iterator[tuple[Store, Guards]]:
+    """Every store with the bounds of the `if`s around it."""
+    for stmt in body:
+        if isinstance(stmt, Store):
+            yield stmt, guards
+        elif isinstance(stmt, If):
+            yield from _guarded_stores(stmt.body, (*guards, *stmt.bounds))
+        elif isinstance(stmt, For | Alloc):
+            yield from _guarded_stores(stmt.body, guards)
+
+
+def _may_hold(guards: Guards, loop: For, at: int, ranges: Mapping[str, int]) -> bool:
+    """Whether iteration `at` of the loop may satisfy all the bounds."""
+    for bound in guards:
+        lo, hi = interval(bound.index.substitute({loop.var: Index((), at)}), ranges)
+        if hi < bound.lo or lo >= bound.hi:
+            return False
+    return True
 
 
 def _annotate(program: Program, loops: tuple[str, ...], kind: str) -> Program:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -76,6 +77,27 @@ def test_bench_times_every_kernel_in_order(
     assert times.median_s == 0.5
     assert times.kernels[0].flops_per_s == 12
     assert library.runs[-6:] == ["scale", "shift"] * 3
+
+
+def test_bench_keeps_its_output_buffers_alive(
+    model: CompiledModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Array]] = []
+    alive: list[bool] = []
+
+    def buffers() -> list[Array]:
+        arrays = [np.empty(24, np.uint8)]
+        made.extend(weakref.ref(a) for a in arrays)
+        return arrays
+
+    def clock() -> float:
+        alive.append(made[-1]() is not None)
+        return 0.0
+
+    monkeypatch.setattr(model, "_output_buffers", buffers)
+    model.bench(repeats=2, clock=clock)
+    assert alive
+    assert all(alive)
 
 
 def test_threads_take_turns(model: CompiledModel) -> None:
