@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
@@ -190,12 +191,25 @@ class LiveTable:
 
 
 @contextlib.contextmanager
-def display(out: TextIO, make_console: Callable[[], Console] | None = None) -> Iterator[OnEvent]:
-    """A listener for the tuner's events that fits `out`: live on a terminal, else plain lines."""
+def display(
+    out: TextIO, make_console: Callable[[], Console] | None = None, *, ending: str = ""
+) -> Iterator[OnEvent]:
+    """A listener for the tuner's events that fits `out`: live on a terminal, else plain lines.
+
+    `ending` takes the place of the tuner's reason for ending."""
     if make_console is None and not out.isatty():
-        yield PlainLines(out)
+        yield _ending(PlainLines(out), ending)
         return
     from rich.console import Console  # costs start-up time that pipes need not pay
 
     with LiveTable(make_console() if make_console else Console(file=out)) as live:
-        yield live
+        yield _ending(live, ending)
+
+
+def _ending(listener: OnEvent, reason: str) -> OnEvent:
+    def on_event(event: Event) -> None:
+        if reason and isinstance(event, Finished):
+            event = dataclasses.replace(event, reason=reason)
+        listener(event)
+
+    return on_event

@@ -41,7 +41,8 @@ def run(options: argparse.Namespace) -> None:
     from autotune.cli.progress import display
     from autotune.settings import load_settings
 
-    with display(sys.stdout) as on_event:
+    ending = "dry run, nothing is measured" if options.dry_run else ""
+    with display(sys.stdout, ending=ending) as on_event:
         autotune.tune(
             options.model,
             target=options.target,
@@ -59,6 +60,6 @@ def run(options: argparse.Namespace) -> None:
             dry_run=options.dry_run,
         )
     if options.dry_run:
-        print(f"dry run: nothing was measured; results would go to {options.log}")
+        print(f"results would go to {options.log}")
     else:
         print(f"measured results are in {options.log}")

@@ -57,8 +57,8 @@ def check_writable(path: Path) -> None:
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    """A connection in autocommit mode; a reader's never creates or changes the file."""
-    options = "mode=rwc" if write else f"mode=ro{_immutable(path)}"
+    """A connection in autocommit mode; a reader's never makes the file or changes its contents."""
+    options = "mode=rwc" if write else _reader_options(path)
     connection = sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?{options}",
         uri=True,
@@ -69,14 +69,18 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     if write:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
+    else:
+        connection.execute("PRAGMA query_only=ON")
     return connection
 
 
-def _immutable(path: Path) -> str:
-    """In a read-only directory SQLite cannot make WAL's shared-memory file, and nobody writes."""
-    writable = os.access(path.parent, os.W_OK, effective_ids=True)
+def _reader_options(path: Path) -> str:
+    """Where it can, a reader leaves no -wal and -shm files behind, for which it must be able to
+    write. In a read-only directory SQLite cannot make them at all, and nobody writes."""
+    if all(os.access(place, os.W_OK, effective_ids=True) for place in (path, path.parent)):
+        return "mode=rw"
     wal = path.with_name(path.name + "-wal")
-    return "" if writable or wal.exists() else "&immutable=1"
+    return "mode=ro" if wal.exists() else "mode=ro&immutable=1"
 
 
 def check_version(version: int, tables: Collection[str], log: str, known: int) -> None:

@@ -117,6 +117,13 @@ def test_looking_things_up_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_nothing_but_log_and_lock_is_left_behind(log_path: Path) -> None:
+    query.query_file(log_path)
+    with TuningLog(log_path, read_only=True) as log:
+        log.query()
+    assert {p.name for p in log_path.parent.iterdir()} == {"log.db", "log.db.lock"}
+
+
 def test_a_log_made_by_another_process_later_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     with TuningLog(path) as reader:
