@@ -270,8 +270,8 @@ class _KernelWriter(ValueWriter):
         short = f"v{lanes}" if lanes > 1 else ""
         name = f"llvm.fmuladd.{short}{'f32' if dtype == 'float32' else 'f64'}"
         self.text.declare(name, f"declare {kind} @{name}({kind}, {kind}, {kind})")
-        text = f"call {kind} @{name}({kind} {a.text}, {kind} {b.text}, {kind} {before.text})"
-        return Val(self.text.emit(text), dtype, lanes)
+        given = f"({kind} {a.text}, {kind} {b.text}, {kind} {before.text})"
+        return Val(self.text.emit(f"call nsz contract {kind} @{name}{given}"), dtype, lanes)
 
     def _table_product(self, factor: float, value: Value, dtype: str, old: _Old) -> Val:
         """old + factor * value; a factor of 0, 1 or -1 costs no multiplication."""

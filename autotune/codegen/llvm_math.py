@@ -45,18 +45,18 @@ class MathWriter:
         return str(value) if self.lanes == 1 else f"splat (i32 {value})"
 
     def op(self, name: str, a: str, b: str) -> str:
-        flags = "" if name == "fdiv" else "contract "
+        flags = "" if name == "fdiv" else "nsz contract "
         return self.text.emit(f"{name} {flags}{self.type} {a}, {b}")
 
     def fma(self, a: str, b: str, c: str) -> str:
-        return self.call("fmuladd", a, b, c)
+        return self.call("fmuladd", a, b, c, flags="nsz contract ")
 
-    def call(self, name: str, *args: str) -> str:
+    def call(self, name: str, *args: str, flags: str = "") -> str:
         symbol = f"llvm.{name}.{suffix_text(self.dtype, self.lanes)}"
         types = ", ".join([self.type] * len(args))
         self.text.declare(symbol, f"declare {self.type} @{symbol}({types})")
         given = ", ".join(f"{self.type} {a}" for a in args)
-        return self.text.emit(f"call {self.type} @{symbol}({given})")
+        return self.text.emit(f"call {flags}{self.type} @{symbol}({given})")
 
     def select_max(self, a: str, b: str) -> str:
         """max(a, b) that gives `a` where it is not a number."""

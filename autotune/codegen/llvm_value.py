@@ -545,7 +545,8 @@ class ValueWriter:
 
 
 _FLOAT_OPS = {
-    "add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv",
+    "add": "fadd nsz contract", "sub": "fsub nsz contract", "mul": "fmul nsz contract",
+    "div": "fdiv",
 }  # fmt: skip
 _INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "and": "and", "or": "or"}
 _INT_MOD = ("srem", "add", "icmp ne", "icmp slt")
