@@ -27,6 +27,8 @@ _NOISE = 0.02
 """Relative difference that measurements cannot tell from none."""
 _PATIENCE = 24
 """Trials without improvement before the prediction alone decides whether to go on."""
+_RECENT = 32
+"""Measured configs by which predictions, which are relative to a task, are scaled to seconds."""
 _GROW = 6
 """Best predicted configs of a sampled space whose neighbours join the pool, per batch."""
 
@@ -45,7 +47,8 @@ class ModelStrategy:
         self._best_s = float("inf")
         self._best: Rows | None = None
         self._since_best = 0
-        self._scale: list[float] = []
+        self._worked: Rows = self._rows
+        self._worked_s: Column = np.empty(0)
         self._expected_s: float | None = None
 
     def propose(self, n: int) -> tuple[Config, ...]:
@@ -62,17 +65,16 @@ class ModelStrategy:
         rows = self._subject.rows([o.config for o in outcomes])
         self._tried.add(rows)
         times = np.array([o.time_s for o in outcomes], np.float64)
-        described = self._subject.describe(rows)
-        predicted = self._setting.learner.predict(described)
         worked = np.isfinite(times)
-        self._scale += (times[worked] / predicted[worked]).tolist()
+        self._worked = np.concatenate([self._worked, rows[worked]])[-_RECENT:]
+        self._worked_s = np.concatenate([self._worked_s, times[worked]])[-_RECENT:]
         for row, time_s in zip(rows, times, strict=True):
             self._since_best += 1
             if time_s < self._best_s * (1 - _NOISE / 2):
                 self._since_best = 0
             if time_s < self._best_s:
                 self._best_s, self._best = float(time_s), row
-        self._setting.learner.add(self._setting.group, described, times)
+        self._setting.learner.add(self._setting.group, self._subject.describe(rows), times)
 
     def expected_s(self) -> float | None:
         return self._expected_s
@@ -95,7 +97,7 @@ class ModelStrategy:
         if self._settled():
             return self._rows[left[:0]]
         order = np.argsort(predicted, kind="stable")
-        explore = self._round(n * _EXPLORE) if len(self._scale) else 0
+        explore = self._round(n * _EXPLORE) if len(self._worked) else 0
         local = self._round(n * _LOCAL) if self._best is not None else 0
         chosen = self._near_best(left, predicted, local)
         chosen += self._spread(left[order], predicted[order], n - explore - len(chosen), chosen)
@@ -112,8 +114,11 @@ class ModelStrategy:
         return self._setting.learner.predict(self._features.take(places))
 
     def _calibration(self) -> float:
-        """Measured over predicted, for lately told configs: predictions are relative to a task."""
-        return float(np.median(self._scale[-32:])) if self._scale else 1.0
+        """Measured over predicted seconds, of the configs that worked lately."""
+        if not len(self._worked):
+            return 1.0
+        predicted = self._setting.learner.predict(self._subject.describe(self._worked))
+        return float(np.median(self._worked_s / predicted))
 
     def _settled(self) -> bool:
         if self._since_best < _PATIENCE or self._expected_s is None:
