@@ -21,8 +21,8 @@ BIN = Path(sys.executable).parent
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="zoo:resnet18")
-    parser.add_argument("--time", default="75s", help="to spend on tuning")
+    parser.add_argument("--model", default="zoo:squeezenet")
+    parser.add_argument("--time", default="60s", help="to spend on tuning")
     options = parser.parse_args()
     shutil.rmtree(HERE, ignore_errors=True)
     HERE.mkdir(parents=True)
