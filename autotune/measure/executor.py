@@ -33,7 +33,13 @@ class Built:
             "symbol": self.symbol,
             "workspace_bytes": self.workspace_bytes,
             "packs": [
-                {"buffer": p.buffer, "shape": p.shape, "splits": p.splits, "order": p.order}
+                {
+                    "buffer": p.buffer,
+                    "shape": p.shape,
+                    "splits": p.splits,
+                    "order": p.order,
+                    "transforms": p.transforms,
+                }
                 for p in self.packs
             ],
             "build_s": self.build_s,
@@ -47,6 +53,7 @@ class Built:
                 tuple(p["shape"]),
                 tuple((int(d), int(f)) for d, f in p["splits"]),
                 tuple(p["order"]),
+                tuple((int(d), int(m), int(r)) for d, m, r in p["transforms"]),
             )
             for p in data["packs"]
         )

@@ -349,6 +349,9 @@ class Pack:
     shape: tuple[int, ...]
     splits: tuple[tuple[int, int], ...]
     order: tuple[int, ...]
+    transforms: tuple[tuple[int, int, int], ...] = ()
+    """(dimension, m, r), before the splits: the dimension of extent r becomes m + r - 1 by the
+    filter transform of Winograd's F(m, r), see `autotune.program.winograd`."""
 
 
 @dataclass(frozen=True, slots=True)

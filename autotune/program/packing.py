@@ -5,12 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.program.ir import Pack
+from autotune.program.winograd import transforms
 from autotune.types import Array
+
+
+def transformed_shape(pack: Pack) -> tuple[int, ...]:
+    """Shape after the transforms."""
+    dims = list(pack.shape)
+    for d, m, r in pack.transforms:
+        dims[d] = m + r - 1
+    return tuple(dims)
 
 
 def packed_shape(pack: Pack) -> tuple[int, ...]:
     """Shape after splitting and permuting."""
-    dims = list(pack.shape)
+    dims = list(transformed_shape(pack))
     for d, factor in pack.splits:
         dims[d : d + 1] = [-(-dims[d] // factor), factor]
     return tuple(dims[d] for d in pack.order)
@@ -18,7 +27,7 @@ def packed_shape(pack: Pack) -> tuple[int, ...]:
 
 def apply_pack(pack: Pack, array: Array) -> Array:
     """The packed, contiguous copy of `array` (shape `pack.shape`), zero padded."""
-    out = array.reshape(pack.shape)
+    out = _transformed(pack, array.reshape(pack.shape))
     for d, factor in pack.splits:
         extent = out.shape[d]
         blocks = -(-extent // factor)
@@ -28,3 +37,14 @@ def apply_pack(pack: Pack, array: Array) -> Array:
             out = np.pad(out, widths)
         out = out.reshape(*out.shape[:d], blocks, factor, *out.shape[d + 1 :])
     return np.ascontiguousarray(out.transpose(pack.order))
+
+
+def _transformed(pack: Pack, array: Array) -> Array:
+    """The filter transforms, in double precision."""
+    if not pack.transforms:
+        return array
+    out = array.astype(np.float64)
+    for d, m, r in pack.transforms:
+        _, matrix, _ = transforms(m, r)
+        out = np.moveaxis(np.tensordot(np.asarray(matrix), out, axes=(1, d)), 0, d)
+    return out.astype(array.dtype)

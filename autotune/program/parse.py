@@ -157,9 +157,13 @@ def _parse_pack(tokens: _Tokens) -> Pack:
     tokens.expect("splits")
     splits = tokens.pairs()
     tokens.expect("order")
-    pack = Pack(buffer, shape, splits, tokens.integers())
+    order = tokens.integers()
+    transforms: list[tuple[int, int, int]] = []
+    while tokens.accept("transform"):
+        d, m, r = tokens.integers()
+        transforms.append((d, m, r))
     tokens.end()
-    return pack
+    return Pack(buffer, shape, splits, order, tuple(transforms))
 
 
 class _Tokens:
@@ -187,7 +191,7 @@ class _Tokens:
         self._at += 1
         return token
 
-    def _accept(self, word: str) -> bool:
+    def accept(self, word: str) -> bool:
         if self._tokens[self._at][1] != word:
             return False
         self._at += 1
@@ -197,7 +201,7 @@ class _Tokens:
         return self._tokens[self._at][0] == "name"
 
     def expect(self, word: str) -> None:
-        if not self._accept(word):
+        if not self.accept(word):
             self.fail(f"{word!r} and not {self._tokens[self._at][1]!r}")
 
     def close(self, word: str) -> None:
@@ -216,14 +220,14 @@ class _Tokens:
         return word
 
     def integer(self) -> int:
-        sign = -1 if self._accept("-") else 1
+        sign = -1 if self.accept("-") else 1
         kind, word = self._take()
         if kind != "number" or not word.isdigit():
             self.fail(f"an integer and not {word!r}")
         return sign * int(word)
 
     def _real(self) -> float:
-        sign = -1.0 if self._accept("-") else 1.0
+        sign = -1.0 if self.accept("-") else 1.0
         kind, word = self._take()
         if kind != "number" and word not in ("inf", "nan"):
             self.fail(f"a number and not {word!r}")
@@ -231,7 +235,7 @@ class _Tokens:
 
     def _comma(self, end: str) -> bool:
         """Whether another item follows; the closing bracket is taken."""
-        if self._accept(end):
+        if self.accept(end):
             return False
         self.expect(",")
         return True
@@ -239,7 +243,7 @@ class _Tokens:
     def integers(self) -> tuple[int, ...]:
         self.expect("[")
         out: list[int] = []
-        more = not self._accept("]")
+        more = not self.accept("]")
         while more:
             out.append(self.integer())
             more = self._comma("]")
@@ -248,7 +252,7 @@ class _Tokens:
     def pairs(self) -> tuple[tuple[int, int], ...]:
         self.expect("[")
         out: list[tuple[int, int]] = []
-        more = not self._accept("]")
+        more = not self.accept("]")
         while more:
             first = self.integer()
             self.expect(":")
@@ -259,7 +263,7 @@ class _Tokens:
     def indices(self) -> tuple[Index, ...]:
         self.expect("[")
         out: list[Index] = []
-        more = not self._accept("]")
+        more = not self.accept("]")
         while more:
             out.append(self.index())
             more = self._comma("]")
@@ -268,11 +272,11 @@ class _Tokens:
     def index(self) -> Index:
         terms: list[tuple[Atom, int]] = []
         const = 0
-        sign = -1 if self._accept("-") else 1
+        sign = -1 if self.accept("-") else 1
         while True:
             if self._tokens[self._at][0] == "number":
                 factor = sign * self.integer()
-                if self._accept("*"):
+                if self.accept("*"):
                     terms.append((self._atom(), factor))
                 else:
                     const += factor
@@ -285,16 +289,16 @@ class _Tokens:
             self._at += 1
 
     def _atom(self) -> Atom:
-        if self._accept("("):
+        if self.accept("("):
             inner = self.index()
-            division = self._accept("//")
+            division = self.accept("//")
             if not division:
                 self.expect("%")
             divisor = self.integer()
             self.expect(")")
             return FloorDiv(inner, divisor) if division else Mod(inner, divisor)
         name = self.name()
-        if name not in ("int", "clamp") or not self._accept("("):
+        if name not in ("int", "clamp") or not self.accept("("):
             return name
         if name == "int":
             buffer, indices = self.name(), self.indices()
@@ -311,7 +315,7 @@ class _Tokens:
         return clamped
 
     def bounds(self) -> tuple[Bound, ...]:
-        if self._accept("true"):
+        if self.accept("true"):
             return ()
         out: list[Bound] = []
         more = True
@@ -321,7 +325,7 @@ class _Tokens:
             inner = self.index()
             self.expect("<")
             out.append(Bound(inner, lo, self.integer()))
-            more = self._accept("and")
+            more = self.accept("and")
         return tuple(out)
 
     def value(self) -> Value:
@@ -346,7 +350,7 @@ class _Tokens:
             out = Select(bounds, then, self.value())
         elif name in FUNCTIONS:
             args = [self.value()]
-            while self._accept(","):
+            while self.accept(","):
                 args.append(self.value())
             out = Apply(name, tuple(args))
         else:

@@ -48,9 +48,12 @@ def print_program(program: Program) -> str:
     lines += [f"param {_buffer(b)}" for b in program.params]
     for pack in program.packs:
         splits = ", ".join(f"{d}:{factor}" for d, factor in pack.splits)
-        lines.append(
+        text = (
             f"pack {pack.buffer}: {_list(pack.shape)} splits [{splits}] order {_list(pack.order)}"
         )
+        for d, m, r in pack.transforms:
+            text += f" transform {_list((d, m, r))}"
+        lines.append(text)
     for stmt in program.body:
         lines.append(print_stmt(stmt))
     return "\n".join(lines) + "\n"

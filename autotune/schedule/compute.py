@@ -187,8 +187,10 @@ class CacheWrite:
             raise ScheduleError(f"{self.loops} are not directly nested in this order")
         body, bounds = _open_guard(chain[-1].body)
         cell = self._cell(program, body)
+        inside = len(_loads(body, self.buffer))
         name = f"{self.buffer}.reg"
         dtype, output = _storage(program, self.buffer)
+        output = output or len(_loads(program.body, self.buffer)) > inside
         local = Buffer.dense(name, dtype, tuple(c.extent for c in chain), "register")
         tile = tuple(index(c.var) for c in chain)
         body = _redirect(body, self.buffer, name, tile)
@@ -212,7 +214,7 @@ class CacheWrite:
         if not stores or len(stores) != len(stores_of(program.body, self.buffer)):
             raise ScheduleError(f"{self.buffer} is not computed in these loops alone")
         cells = {s.indices for s in stores}
-        cells |= {v.indices for v in loads_of(program.body) if v.buffer == self.buffer}
+        cells |= {v.indices for v in _loads(body, self.buffer)}
         if len(cells) != 1:
             raise ScheduleError(f"{self.buffer} is used at several elements")
         cell = cells.pop()
@@ -220,6 +222,10 @@ class CacheWrite:
         if not set(self.loops) <= used:
             raise ScheduleError(f"{self.buffer} does not depend on all of {self.loops}")
         return cell
+
+
+def _loads(body: Body, buffer: str) -> list[Load]:
+    return [v for v in loads_of(body) if v.buffer == buffer]
 
 
 def _open_guard(body: Body) -> tuple[Body, tuple[Bound, ...]]:

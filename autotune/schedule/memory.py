@@ -57,9 +57,12 @@ class PackConstant:
         param = next((p for p in program.params if p.name == self.buffer), None)
         if param is None or not param.constant:
             raise ScheduleError(f"{self.buffer} is not a constant param")
-        if any(p.buffer == self.buffer for p in program.packs):
+        before = next((p for p in program.packs if p.buffer == self.buffer), None)
+        if before and before.splits:
             raise ScheduleError(f"{self.buffer} is packed already")
         pack = Pack(self.buffer, param.shape, self.splits, self.order)
+        if before:
+            pack = dataclasses.replace(before, splits=self.splits, order=self.order)
         shape = packed_shape(pack)
         new = Buffer(
             param.name, param.dtype, shape, "param", dense_strides(shape),
@@ -74,7 +77,8 @@ class PackConstant:
 
         params = tuple(new if p is param else p for p in program.params)
         body = map_loads(program.body, load)
-        return dataclasses.replace(program, params=params, body=body, packs=(*program.packs, pack))
+        others = tuple(p for p in program.packs if p is not before)
+        return dataclasses.replace(program, params=params, body=body, packs=(*others, pack))
 
 
 def packed_index(

@@ -1,0 +1,418 @@
+"""Step that computes a convolution by Winograd's minimal filtering: fewer multiplications."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.errors import ScheduleError
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    Bound,
+    Buffer,
+    Const,
+    For,
+    If,
+    Index,
+    Load,
+    Pack,
+    Program,
+    Stmt,
+    Store,
+    Table,
+    Value,
+    fn,
+    index,
+    walk,
+)
+from autotune.program.packing import packed_shape
+from autotune.program.rewrite import (
+    Body,
+    drop_alloc,
+    find_loop,
+    loads_of,
+    map_loads,
+    map_stmt_indices,
+    replace,
+    stores_of,
+)
+from autotune.program.winograd import Matrix, transforms
+from autotune.schedule.base import register
+from autotune.schedule.loops import perfect_chain
+from autotune.types import dense_strides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Conv:
+    """A naive convolution with stride and dilation 1 and its epilogue, as found in a program."""
+
+    loops: tuple[For, ...]
+    reduce: tuple[For, ...]
+    data: Load
+    weights: str
+    pads: tuple[int, int]
+    epilogue: Body
+    buffer: Buffer
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return tuple(loop.extent for loop in self.loops)
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winograd:
+    """Compute a stride-1 convolution over output tiles of `tile_h` x `tile_w` points.
+
+    for n, oh, ow, oc: { t = 0 ; for kh, kw, ic: t += x*w ; y = f(t) }   ->
+    for n, tb: alloc V, M: {
+      for tr, tc, ic: V[i, j, t, ic] = B^T x B
+      for i, j, t, oc: { M[i, j, t, oc] = 0 ; for ic: M += V*w }
+      for tr, tc, oc: y = f(A^T M A) }
+
+    One block of `block` rows of tiles stays in the cache between the three. The weights are
+    transformed before the call. `lanes` channels are transformed at a time. Loops: wino_i, wino_j,
+    wino_t, and those of oc and ic, are left for further steps; the others are annotated already.
+    The data must hold zeros as far as the last tiles read: a halo. With a single block there is no
+    loop around, and the three nests are at the root.
+    """
+
+    step: ClassVar[str] = "winograd"
+    buffer: str
+    tile_h: int
+    tile_w: int
+    block: int
+    lanes: int
+
+    def apply(self, program: Program) -> Program:
+        conv = _find_conv(program, self.buffer)
+        plan = _Plan.of(self, conv)
+        _check_halo(program, conv, plan)
+        body: Body = (plan.transform_data(), plan.multiply(), plan.transform_result())
+        single = conv.extents[0] * plan.blocks == 1
+        if single:
+            env = {conv.loops[0].var: Index(), "wino_tb": Index()}
+            body = map_stmt_indices(body, lambda i: i.substitute(env))
+        for scratch in plan.scratch():
+            body = (Alloc(scratch, body),)
+        if not single:
+            body = (For("wino_tb", plan.blocks, "serial", body),)
+            body = (For(conv.loops[0].var, conv.extents[0], "serial", body),)
+        program = replace(program, conv.loops[0], body)
+        if conv.epilogue:
+            program = drop_alloc(program, self.buffer)
+        program = _transform_weights(program, conv, plan)
+        return _hoist_allocs(program) if single else program
+
+
+def _hoist_allocs(program: Program) -> Program:
+    """Root allocs around the whole body, so that the nests in them are top-level statements."""
+    found: list[Buffer] = []
+
+    def flat(body: Body) -> Body:
+        out: list[Stmt] = []
+        for stmt in body:
+            if isinstance(stmt, Alloc):
+                found.append(stmt.buffer)
+                out += flat(stmt.body)
+            else:
+                out.append(stmt)
+        return tuple(out)
+
+    body = flat(program.body)
+    for buffer in reversed(found):
+        body = (Alloc(buffer, body),)
+    return dataclasses.replace(program, body=body)
+
+
+def _find_conv(program: Program, buffer: str) -> _Conv:
+    """Recognise the loops; ScheduleError where they are no stride-1 convolution."""
+    refuse = ScheduleError(f"{buffer} is not a plain convolution with stride and dilation 1")
+    update = next((s for s in stores_of(program.body, buffer) if s.combine == "sum"), None)
+    product = update.value if update else None
+    if update is None or not (isinstance(product, Apply) and product.fn == "mul"):
+        raise refuse
+    x, w = product.args
+    names = [_only_var(i) for i in update.indices]
+    if not (isinstance(x, Load) and isinstance(w, Load)) or len(names) != 4 or None in names:
+        raise refuse
+    chain = perfect_chain(find_loop(program, str(names[0])), 4)
+    if [c.var for c in chain] != names or len(chain[3].body) < 2:
+        raise refuse
+    init, reduction, *epilogue = chain[3].body
+    if not (isinstance(reduction, For) and isinstance(init, Store) and init.value == Const(0.0)):
+        raise refuse
+    kh, kw, ic = perfect_chain(reduction, 3)
+    n, oh, ow, oc = (index(v) for v in (c.var for c in chain))
+    row, column = (x.indices[1] - oh - kh.var, x.indices[2] - ow - kw.var)
+    plain = row.is_const and column.is_const and x.indices[0] == n
+    if not plain or x.indices[3] != index(ic.var):
+        raise refuse
+    if w.indices != (index(kh.var), index(kw.var), index(ic.var), oc):
+        raise refuse
+    if any(not isinstance(s, Store) or s.combine for s in epilogue):
+        raise refuse
+    return _Conv(
+        loops=tuple(chain),
+        reduce=(kh, kw, ic),
+        data=x,
+        weights=w.buffer,
+        pads=(-row.const, -column.const),
+        epilogue=tuple(epilogue),
+        buffer=_buffers(program)[buffer],
+    )
+
+
+def _only_var(value: Index) -> str | None:
+    atom = value.terms[0][0] if len(value.terms) == 1 and not value.const else None
+    return atom if isinstance(atom, str) else None
+
+
+def _buffers(program: Program) -> dict[str, Buffer]:
+    found = {p.name: p for p in program.params}
+    return found | {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
+
+
+def _check_halo(program: Program, conv: _Conv, plan: _Plan) -> None:
+    buffer = _buffers(program)[conv.data.buffer]
+    for d, tiles, m, a, pad in (
+        (1, plan.rows, plan.step.tile_h, plan.height, conv.pads[0]),
+        (2, plan.columns, plan.step.tile_w, plan.width, conv.pads[1]),
+    ):
+        before, after = buffer.halo[d]
+        last = (tiles - 1) * m + a - 1 - pad
+        if pad > before or last >= buffer.shape[d] + after:
+            raise ScheduleError(
+                f"{buffer.name} needs a halo of {pad} before and {last + 1 - buffer.shape[d]} after "
+                f"in dimension {d}, it has {before} and {after}"
+            )
+
+
+def _transform_weights(program: Program, conv: _Conv, plan: _Plan) -> Program:
+    param = next((p for p in program.params if p.name == conv.weights), None)
+    if param is None or not param.constant or any(p.buffer == param.name for p in program.packs):
+        raise ScheduleError(f"{conv.weights} is not a constant param that is not packed yet")
+    if any(v.buffer == param.name and len(v.indices) != 4 for v in loads_of(program.body)):
+        raise ScheduleError(f"{conv.weights} is used outside the convolution")
+    kh, kw = (loop.extent for loop in conv.reduce[:2])
+    pack = Pack(
+        param.name,
+        param.shape,
+        splits=(),
+        order=(0, 1, 2, 3),
+        transforms=((0, plan.step.tile_h, kh), (1, plan.step.tile_w, kw)),
+    )
+    shape = packed_shape(pack)
+    halo = ((0, 0),) * 4
+    new = Buffer(
+        param.name, param.dtype, shape, "param", dense_strides(shape), halo, constant=True
+    )
+    params = tuple(new if p is param else p for p in program.params)
+    return dataclasses.replace(program, params=params, packs=(*program.packs, pack))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Sizes and the three nests."""
+
+    step: Winograd
+    conv: _Conv
+    height: int
+    width: int
+    rows: int
+    columns: int
+
+    @staticmethod
+    def of(step: Winograd, conv: _Conv) -> _Plan:
+        kh, kw = (loop.extent for loop in conv.reduce[:2])
+        rows = -(-conv.extents[1] // step.tile_h)
+        if rows % step.block:
+            raise ScheduleError(f"block {step.block} does not divide the {rows} rows of tiles")
+        return _Plan(
+            step=step,
+            conv=conv,
+            height=step.tile_h + kh - 1,
+            width=step.tile_w + kw - 1,
+            rows=rows,
+            columns=-(-conv.extents[2] // step.tile_w),
+        )
+
+    @property
+    def blocks(self) -> int:
+        return self.rows // self.step.block
+
+    @property
+    def tiles(self) -> int:
+        return self.step.block * self.columns
+
+    @property
+    def v_name(self) -> str:
+        return f"{self.conv.buffer.name}.v"
+
+    @property
+    def m_name(self) -> str:
+        return f"{self.conv.buffer.name}.m"
+
+    def scratch(self) -> tuple[Buffer, Buffer]:
+        points = (self.height, self.width, self.tiles)
+        dtype, channels = self.conv.buffer.dtype, self.conv.reduce[2].extent
+        return (
+            Buffer.dense(self.m_name, dtype, (*points, self.conv.extents[3]), "scratch"),
+            Buffer.dense(self.v_name, dtype, (*points, channels), "scratch"),
+        )
+
+    def _registers(self, name: str, *shape: int) -> Buffer:
+        return Buffer.dense(
+            f"{self.conv.buffer.name}.{name}", self.conv.buffer.dtype, shape, "register"
+        )
+
+    def _tiles_nest(self, prefix: str, channels: int, body: Body, allocs: list[Buffer]) -> Stmt:
+        """Loops over the tiles of a block and vectors of channels, lanes innermost."""
+        lanes = min(self.step.lanes, channels)
+        blocks = -(-channels // lanes)
+        if channels % lanes:
+            at = index(f"{prefix}_c") * lanes + f"{prefix}_l"
+            body = (If((Bound(at, 0, channels),), body),)
+        body = (For(f"{prefix}_l", lanes, "vector", body),)
+        for buffer in allocs:
+            body = (Alloc(buffer, body),)
+        for var, extent in (
+            (f"{prefix}_c", blocks), (f"{prefix}_tc", self.columns), (f"{prefix}_tr", self.step.block),
+        ):  # fmt: skip
+            body = (For(var, extent, "serial", body),)
+        return body[0]
+
+    def _origin(self, prefix: str) -> tuple[Index, Index]:
+        """Output row and column of a tile's first point."""
+        row = index("wino_tb") * self.step.block + f"{prefix}_tr"
+        return row * self.step.tile_h, index(f"{prefix}_tc") * self.step.tile_w
+
+    def transform_data(self) -> Stmt:
+        """V = B^T x B, rows first."""
+        (_, _, by_row), (_, _, by_column) = self._matrices()
+        lanes = min(self.step.lanes, self.conv.reduce[2].extent)
+        half = self._registers("d", self.height, self.width, lanes)
+        full = self._registers("b", self.height, self.width, lanes)
+        channel, lane = index("vin_c") * lanes + "vin_l", index("vin_l")
+        row, column = self._origin("vin")
+        data = Load(
+            self.conv.data.buffer,
+            (
+                index(self.conv.loops[0].var),
+                row + "vin_p" - self.conv.pads[0],
+                column + "vin_q" - self.conv.pads[1],
+                channel,
+            ),
+        )
+        tile = index("vin_tr") * self.columns + "vin_tc"
+        first = _combine(
+            half.name, (index("vin_a"), index("vin_q"), lane), by_row, ("vin_a", "vin_p"), data
+        )
+        second = _combine(
+            full.name, (index("vin_i"), index("vin_j"), lane), by_column, ("vin_j", "vin_s"),
+            Load(half.name, (index("vin_i"), index("vin_s"), lane)),
+        )  # fmt: skip
+        keep = Store(
+            self.v_name,
+            (index("vin_i"), index("vin_j"), tile, channel),
+            Load(full.name, (index("vin_i"), index("vin_j"), lane)),
+        )
+        body = (
+            _unrolled((("vin_a", self.height), ("vin_q", self.width)), first),
+            _unrolled((("vin_i", self.height), ("vin_j", self.width)), (*second, keep)),
+        )
+        return self._tiles_nest("vin", self.conv.reduce[2].extent, body, [half, full])
+
+    def multiply(self) -> Stmt:
+        """M = V U: a matrix product per point of the tile."""
+        oc, ic = self.conv.loops[3], self.conv.reduce[2]
+        point = (index("wino_i"), index("wino_j"), index("wino_t"))
+        cell = (*point, index(oc.var))
+        weights = (index("wino_i"), index("wino_j"), index(ic.var), index(oc.var))
+        product = fn(
+            "mul", Load(self.v_name, (*point, index(ic.var))), Load(self.conv.weights, weights)
+        )
+        update = For(ic.var, ic.extent, "serial", (Store(self.m_name, cell, product, "sum"),))
+        body: Body = (Store(self.m_name, cell, Const(0.0)), update)
+        for var, extent in (
+            (oc.var, oc.extent), ("wino_t", self.tiles), ("wino_j", self.width),
+            ("wino_i", self.height),
+        ):  # fmt: skip
+            body = (For(var, extent, "serial", body),)
+        return body[0]
+
+    def transform_result(self) -> Stmt:
+        """y = f(A^T M A), rows first, without points outside the output."""
+        (by_row, _, _), (by_column, _, _) = self._matrices()
+        oc = self.conv.loops[3]
+        lanes = min(self.step.lanes, oc.extent)
+        half = self._registers("s", self.step.tile_h, self.width, lanes)
+        full = self._registers("y", self.step.tile_h, self.step.tile_w, lanes)
+        channel, lane = index("vout_c") * lanes + "vout_l", index("vout_l")
+        tile = index("vout_tr") * self.columns + "vout_tc"
+        product = Load(self.m_name, (index("vout_p"), index("vout_q"), tile, channel))
+        first = _combine(
+            half.name,
+            (index("vout_a"), index("vout_q"), lane),
+            by_row,
+            ("vout_a", "vout_p"),
+            product,
+        )
+        cell = (index("vout_y"), index("vout_x"), lane)
+        second = _combine(
+            full.name, cell, by_column, ("vout_x", "vout_s"),
+            Load(half.name, (index("vout_y"), index("vout_s"), lane)),
+        )  # fmt: skip
+        body = (
+            _unrolled((("vout_a", self.step.tile_h), ("vout_q", self.width)), first),
+            _unrolled(
+                (("vout_y", self.step.tile_h), ("vout_x", self.step.tile_w)),
+                (*second, *self._epilogue(full.name, cell, channel)),
+            ),
+        )
+        return self._tiles_nest("vout", oc.extent, body, [half, full])
+
+    def _epilogue(self, name: str, cell: tuple[Index, ...], channel: Index) -> Body:
+        row, column = self._origin("vout")
+        row, column = row + "vout_y", column + "vout_x"
+        n, oh, ow, oc = self.conv.loops
+        point = (index(n.var), row, column, channel)
+        epilogue = self.conv.epilogue
+        if not epilogue:
+            body: Body = (Store(self.conv.buffer.name, point, Load(name, cell)),)
+        else:
+            env = {oh.var: row, ow.var: column, oc.var: channel}
+            body = map_stmt_indices(epilogue, lambda i: i.substitute(env))
+
+            def load(value: Load) -> Value | None:
+                return Load(name, cell) if value.buffer == self.conv.buffer.name else None
+
+            body = map_loads(body, load)
+        bounds = []
+        if oh.extent % self.step.tile_h:
+            bounds.append(Bound(row, 0, oh.extent))
+        if ow.extent % self.step.tile_w:
+            bounds.append(Bound(column, 0, ow.extent))
+        return (If(tuple(bounds), body),) if bounds else body
+
+    def _matrices(self) -> tuple[tuple[Matrix, Matrix, Matrix], tuple[Matrix, Matrix, Matrix]]:
+        kh, kw = (loop.extent for loop in self.conv.reduce[:2])
+        return transforms(self.step.tile_h, kh), transforms(self.step.tile_w, kw)
+
+
+def _unrolled(loops: tuple[tuple[str, int], ...], body: Body) -> Stmt:
+    for var, extent in reversed(loops):
+        body = (For(var, extent, "unroll", body),)
+    return body[0]
+
+
+def _combine(
+    name: str, cell: tuple[Index, ...], matrix: Matrix, loops: tuple[str, str], value: Value
+) -> Body:
+    """cell = sum over the second loop of matrix[first, second] * value."""
+    row, column = loops
+    term = fn("mul", Table(matrix, index(row), index(column)), value)
+    total = For(column, len(matrix[0]), "unroll", (Store(name, cell, term, "sum"),))
+    return (Store(name, cell, Const(0.0)), total)
