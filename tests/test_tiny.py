@@ -1,0 +1,77 @@
+"""The whole pipeline in seconds: a good first page of the project.
+
+model -> graph -> tasks -> trials -> tuning log -> compiled model -> outputs -> saved file
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.frontend import load_model
+from autotune.graph.interp import run_graph
+from autotune.graph.partition import partition
+from autotune.graph.pipeline import optimize
+from autotune.runtime import random_feeds
+from autotune.target import host_target
+from autotune.tuner.loop import TuneReport
+from search_spaces.rules import rule_for
+
+MODEL = "zoo:tiny"
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneReport]:
+    """A tuning log with a few trials of every task of the tiny model."""
+    log = tmp_path_factory.mktemp("tiny") / "tuning.db"
+    report = autotune.tune(MODEL, log=log, trials=24, seed=0)
+    return log, report
+
+
+def test_a_model_becomes_tasks_with_spaces() -> None:
+    graph = load_model(MODEL)
+    calls = partition(optimize(graph)).calls
+    assert len(calls) < len(graph.nodes)  # fused
+    for task in {call.task for call in calls}:
+        config = rule_for(task).default(task, host_target())
+        assert rule_for(task).space(task, host_target()).contains(config)
+
+
+def test_tuning_logs_every_trial(tuned: tuple[Path, TuneReport]) -> None:
+    log, report = tuned
+    assert sum(task.trials for task in report.tasks) == 24
+    with autotune.TuningLog(log, read_only=True) as store:
+        logged = [store.records(task.task.key, host_target()) for task in report.tasks]
+    assert sum(map(len, logged)) == 24
+
+
+def test_the_best_record_of_each_task_is_compiled(tuned: tuple[Path, TuneReport]) -> None:
+    log, report = tuned
+    model = autotune.compile(MODEL, log=log)
+    assert {kernel.source for kernel in model.image.kernels} == {"record"}
+    assert {kernel.task_key for kernel in model.image.kernels} == {
+        task.task.key for task in report.tasks
+    }
+
+
+@pytest.mark.parametrize("use_log", [False, True])
+def test_a_compiled_model_computes_what_the_graph_says(
+    tuned: tuple[Path, TuneReport], use_log: bool
+) -> None:
+    model = autotune.compile(MODEL, log=tuned[0] if use_log else None)
+    feeds = random_feeds(model.inputs, seed=1)
+    want = run_graph(load_model(MODEL), feeds)
+    for name, array in model.run(feeds).items():
+        np.testing.assert_allclose(array, want[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_saved_model_loads_and_agrees(tuned: tuple[Path, TuneReport], tmp_path: Path) -> None:
+    model = autotune.compile(MODEL, log=tuned[0])
+    model.save(tmp_path / "tiny.atm")
+    feeds = random_feeds(model.inputs, seed=2)
+    again = autotune.load(tmp_path / "tiny.atm").run(feeds)
+    for name, array in model.run(feeds).items():
+        np.testing.assert_array_equal(again[name], array)
