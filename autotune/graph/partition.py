@@ -10,7 +10,7 @@ from autotune.graph.fusion import Group, fuse
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._rewrite import COMMUTATIVE
 from autotune.graph.passes.canonical_operands import CanonicalOperands
-from autotune.graph.placement import place, read_halo
+from autotune.graph.placement import place, read_halo, useful_halo
 from autotune.graph.plan import KernelCall, Partition, Placement
 from autotune.graph.views import canonical_layout
 from autotune.types import Layout, Task, TaskNode, TaskValue, freeze_attrs
@@ -123,7 +123,7 @@ class _Naming:
         return "constant" if value in self.graph.constants else "input"
 
     def _layout(self, value: str, role: str) -> Layout:
-        """Of inputs and the output as placed, with no more halo than this kernel reads."""
+        """Of inputs and the output as placed, with no more halo than this kernel could read."""
         type_ = self.graph.types[value]
         if role not in ("input", "output"):
             return Layout.dense(type_.shape)
@@ -131,7 +131,8 @@ class _Naming:
         halo: tuple[tuple[int, int], ...] = ((0, 0),) * len(type_.shape)
         for node in self.group.nodes if role == "input" else ():
             if value in node.inputs:
-                halo = _covered(read_halo(node, self.graph.types, value), layout.halo, halo)
+                for read in (read_halo, useful_halo):
+                    halo = _covered(read(node, self.graph.types, value), layout.halo, halo)
         return canonical_layout(type_.shape, Layout(strides=layout.strides, halo=halo))
 
 

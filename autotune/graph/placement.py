@@ -21,6 +21,7 @@ from autotune.graph.passes._rewrite import ints
 from autotune.graph.plan import Placement, Storage
 from autotune.graph.views import concat_part, reshaped, sliced, transposed, untransposed
 from autotune.ops import OPS
+from autotune.ops.conv import tiled_reach
 from autotune.types import Layout, TensorType
 
 Halo = tuple[tuple[int, int], ...]
@@ -59,6 +60,13 @@ def read_halo(node: Node, types: Mapping[str, TensorType], value: str) -> Halo:
             if name == value:
                 halo = _larger(halo, pads)
     return halo
+
+
+def useful_halo(node: Node, types: Mapping[str, TensorType], value: str) -> Halo:
+    """The zeros around `value` that tiled algorithms of the node could read."""
+    if node.op != "conv2d" or node.inputs[0] != value:
+        return ((0, 0),) * len(types[value].shape)
+    return tiled_reach(types[value], types[node.inputs[1]], node.attributes)
 
 
 def _larger(a: Halo, b: Halo) -> Halo:
@@ -111,6 +119,7 @@ class _Placing:
             for value in node.inputs:
                 # The same before and after: readers of other strides then get equal storages.
                 halo = tuple((max(h), max(h)) for h in read_halo(node, self.types, value))
+                halo = _larger(halo, useful_halo(node, self.types, value))
                 if any(map(any, halo)):
                     self.needs[value] = _larger(self.needs.get(value, halo), halo)
         self.halo: dict[str, Halo] = {}

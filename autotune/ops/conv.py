@@ -117,4 +117,24 @@ def _windows(x: TensorType | Array, w: TensorType | Array, attrs: Attrs) -> tupl
     return rows, columns
 
 
+TILE = 4
+"""Output points per side of the largest Winograd tile."""
+
+
+def tiled_reach(x: TensorType, w: TensorType, attrs: Attrs) -> tuple[tuple[int, int], ...]:
+    """Zeros around x, per dimension, that computing whole output tiles of TILE x TILE reads: more
+    than the padding where the last tiles stick out. What no tiled algorithm computes needs none."""
+    rows, columns = _windows(x, w, attrs)
+    none = ((0, 0),) * 4
+    if integer(attrs, "groups", 1) != 1 or max(rows.kernel, columns.kernel) < 2:
+        return none
+    if any(v.stride != 1 or v.dilation != 1 for v in (rows, columns)):
+        return none
+    reach = []
+    for v in (rows, columns):
+        whole = -(-v.positions // TILE) * TILE if v.kernel > 1 else v.positions
+        reach.append((v.before, max(v.after, whole + v.kernel - 1 - v.before - v.extent)))
+    return ((0, 0), *reach, (0, 0))
+
+
 OPS.add(Conv2d.name, Conv2d())
