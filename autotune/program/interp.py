@@ -105,9 +105,9 @@ def _memory(buffer: Buffer, zero_halo: bool) -> _Memory:
 
 
 def _interior(memory: _Memory) -> Array:
-    parts = zip(memory.before, memory.interior, strict=True)
+    inside = [slice(b, b + e) for b, e in zip(memory.before, memory.interior, strict=True)]
     # The ellipsis makes it a view even where there are no dimensions.
-    return memory.data[(*(slice(b, b + e) for b, e in parts), ...)]
+    return memory.data[..., *inside]
 
 
 class _Machine:

@@ -290,7 +290,7 @@ class _Tokens:
 
     def _atom(self) -> Atom:
         if self.accept("("):
-            inner = self.index()
+            inner = self._operand()
             division = self.accept("//")
             if not division:
                 self.expect("%")
@@ -313,6 +313,16 @@ class _Tokens:
         clamped = Clamp(inner, lo, self.integer())
         self.expect(")")
         return clamped
+
+    def _operand(self) -> Index:
+        """What is divided: a sum is in parentheses of its own."""
+        start = self._at
+        if self.accept("("):
+            inner = self.index()
+            if self.accept(")"):
+                return inner
+        self._at = start
+        return self.index()
 
     def bounds(self) -> tuple[Bound, ...]:
         if self.accept("true"):

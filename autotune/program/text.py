@@ -112,8 +112,10 @@ def _atom(atom: Atom) -> str:
         return f"int({_element(atom.buffer, atom.indices)}, {atom.extent})"
     if isinstance(atom, Clamp):
         return f"clamp({print_index(atom.index)}, {atom.lo}, {atom.hi})"
-    operator = "//" if isinstance(atom, FloorDiv) else "%"
-    return f"({print_index(atom.index)} {operator} {atom.divisor})"
+    inner = print_index(atom.index)
+    if len(atom.index.terms) + bool(atom.index.const) > 1:
+        inner = f"({inner})"
+    return f"({inner} {'//' if isinstance(atom, FloorDiv) else '%'} {atom.divisor})"
 
 
 def _literal(value: Const) -> str:
