@@ -70,11 +70,15 @@ def estimate(structure: TileStructure, profile: DeviceProfile) -> Estimate:
 
 def roofline_s(flops: int, nbytes: int, profile: DeviceProfile) -> float:
     """Seconds below which a task cannot go by direct code: every operation at peak on all threads,
-    every byte once at the speed of the smallest level that holds them all."""
-    fits = [level for level in profile.levels if level.size_bytes >= nbytes]
-    level = fits[0] if fits else profile.levels[-1]
+    and every byte once, from the innermost cache that still has room for it."""
     threads = profile.target.threads
-    return max(flops / (profile.peak_flops * threads), nbytes / (level.load_bytes_per_s * threads))
+    left, inside, moving_s = nbytes, 0, 0.0
+    for level in profile.levels:
+        last = level is profile.levels[-1]
+        here = left if last else min(left, max(level.size_bytes - inside, 0))
+        moving_s += here / level.load_bytes_per_s
+        left, inside = left - here, max(inside, level.size_bytes)
+    return max(flops / profile.peak_flops, moving_s) / threads
 
 
 def imbalance(chunks: Column, threads: int) -> Column:

@@ -110,6 +110,8 @@ def plan(
     if limits.time_s is not None and elapsed_s >= limits.time_s:
         return Plan(reason=f"time is up ({limits.time_s:.0f} s)")
     room = batch if limits.trials is None else min(batch, limits.trials - used)
+    if limits.trials == 0:
+        return Plan(reason="no trials were asked for")
     if room <= 0:
         return Plan(reason=f"all {limits.trials} trials are used")
     untimed = [n for n, s in enumerate(states) if s.best_s is None and not closed(s)]

@@ -115,7 +115,14 @@ def tune_partition(
     learner = Learner(COST_MODELS.get(options.cost_model), options.seed)
     factory = STRATEGIES.get(options.strategy)
     for number, run in enumerate(runs):
-        run.start(factory, learner, store, group=number, seed=options.seed)
+        run.start(
+            factory,
+            learner,
+            store,
+            group=number,
+            seed=options.seed,
+            versions=options.versions,
+        )
     names = {call.task: call.name for call in reversed(partition.calls)}
     session = _Session(
         runs=runs,

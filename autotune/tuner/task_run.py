@@ -56,15 +56,21 @@ class TaskRun:
         *,
         group: int,
         seed: int,
+        versions: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """Give the task its strategy, and both what the log already knows."""
+        """Give the task its strategy, and both what the log already knows. What failed under other
+        versions of the compiler may work under these: it is not held against a candidate."""
         near = store.nearest(self.task, self.target, _NEAREST)
         adapted = (self.subject.space.closest(r.config) for r in near)
         seeds = tuple(dict.fromkeys((self.default, *(c for c in adapted if c is not None))))
         self._strategy = factory(
             Setting(subject=self.subject, seeds=seeds, learner=learner, group=group, seed=seed)
         )
-        logged = store.records(self.task.key, self.target)
+        logged = [
+            record
+            for record in store.records(self.task.key, self.target)
+            if record.result.status is Status.OK or record.versions == versions
+        ]
         for record in logged:
             self.count(record)
         self.tell(logged)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pytest
 
 from cost_model.analytic import estimate, imbalance, roofline_s
 from cost_model.features import features
@@ -58,7 +59,13 @@ def test_threads_shorten_what_divides_evenly() -> None:
 
 def test_the_roofline_is_bytes_where_there_is_little_to_compute() -> None:
     assert roofline_s(1, 16 << 10, PROFILE) == (16 << 10) / 400e9
-    assert roofline_s(1, 1 << 30, PROFILE) == (1 << 30) / 15e9
+    assert roofline_s(1, 1 << 40, PROFILE) == pytest.approx((1 << 40) / 15e9, rel=1e-3)
+
+
+def test_the_roofline_keeps_what_it_can_in_the_inner_caches() -> None:
+    inner, outer = (1 << 20) - (32 << 10), 1 << 20
+    wanted = (32 << 10) / 400e9 + inner / 100e9 + outer / 50e9
+    assert roofline_s(1, 2 << 20, PROFILE) == pytest.approx(wanted)
 
 
 def test_features_are_finite_and_named_once() -> None:

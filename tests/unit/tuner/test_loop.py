@@ -125,6 +125,18 @@ def test_failures_are_logged_and_do_not_end_the_run() -> None:
     assert sum(t.failures for t in report.tasks) == 20
 
 
+def test_failures_of_another_version_are_tried_again() -> None:
+    store, runner = MemoryStore(), FakeRunner()
+    tune(FakeRunner(fate=lambda _n, _c: Status.BUILD_ERROR), store, trials=4)
+    options = TuneOptions(target=TARGET, limits=Limits(trials=10), versions=(("autotune", "2"),))
+    failed = {(r.task.key, schedule_id(r.schedule)) for r in store.kept}
+    report = tune_partition(
+        partition_of(SMALL, LARGE), runner, store, options, rules=synthetic_rules
+    )
+    assert report.measured == 10
+    assert failed & {(r.task.key, schedule_id(r.schedule)) for r in runner.asked}
+
+
 def test_a_task_that_always_fails_is_given_up() -> None:
     store = MemoryStore()
     report = tune(FakeRunner(fate=lambda _n, _c: Status.BUILD_ERROR), store, trials=1000)

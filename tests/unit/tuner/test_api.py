@@ -1,0 +1,60 @@
+"""`autotune.tune` on a real model and this machine, in a few trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotune.db.store import TuningLog
+from autotune.errors import ConfigError, DeviceError, LogError, TargetError
+from autotune.tuner.api import tune
+from autotune.tuner.loop import TuneReport
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This machine's peaks are measured once for the whole module."""
+    return tmp_path_factory.mktemp("cache")
+
+
+def tiny(log: Path, cache: Path, **options: int | str | bool) -> TuneReport:
+    return tune("zoo:tiny", log=log, cache_dir=cache, **options)  # type: ignore[arg-type]
+
+
+def test_a_run_fills_the_log_and_the_next_one_continues(tmp_path: Path, cache: Path) -> None:
+    log = tmp_path / "tuning.db"
+    first = tiny(log, cache, trials=11)
+    second = tiny(log, cache, trials=14)
+    assert (first.measured, second.measured, second.trials) == (11, 3, 14)
+    assert all(t.best_s is not None for t in second.tasks)
+    with TuningLog(log, read_only=True) as store:
+        found = store.query(task_keys=[t.task.key for t in second.tasks])
+    assert len(found) == len(second.tasks)
+
+
+def test_a_dry_run_measures_and_writes_nothing(tmp_path: Path, cache: Path) -> None:
+    log = tmp_path / "tuning.db"
+    report = tiny(log, cache, dry_run=True)
+    assert report.measured == 0
+    assert report.tasks
+    assert not log.exists()
+
+
+def test_bad_options_are_refused_before_anything_is_measured(tmp_path: Path, cache: Path) -> None:
+    log = tmp_path / "tuning.db"
+    with pytest.raises(ConfigError, match="at least 1"):
+        tiny(log, cache, trials=0)
+    with pytest.raises(TargetError):
+        tiny(log, cache, target="no-such-target")
+    with pytest.raises(DeviceError):
+        tiny(log, cache, device="elsewhere")
+    with pytest.raises(ConfigError, match="unknown strategy"):
+        tiny(log, cache, strategy="no-such-strategy")
+
+
+def test_a_log_that_is_no_database_is_refused(tmp_path: Path, cache: Path) -> None:
+    log = tmp_path / "tuning.db"
+    log.write_text("these are not the tables you are looking for" * 100)
+    with pytest.raises(LogError):
+        tiny(log, cache, trials=5)
