@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,11 +97,8 @@ def board(port: int) -> Iterator[str]:
         [str(BIN / arguments[0]), *arguments[1:]], stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
-        deadline = time.monotonic() + 60
-        for text in server.stdout:
-            if text.startswith("listening on"):
-                break
-            assert time.monotonic() < deadline
+        lines = iter(server.stdout.readline, "")
+        assert any(text.startswith("listening on") for text in lines), "the board did not start"
         yield str(port)
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=20)
