@@ -1,10 +1,11 @@
 """What a backend gives: object code of kernels and of a whole model's entry, and a way to load it.
 
-Symbols in an object built for a kernel NAME (all pointers are to element 0,0,... of the tensor):
-    void NAME(ptr param0, ..., ptr workspace, i64 thread)     one thread's share of the kernel; when
-        the target has several threads it contains barriers and all of them must call it
-    void NAME_run(ptr args, i64 repeats)     args: array of pointers, params then workspace; opens a
-        parallel region of target.threads and runs the kernel `repeats` times
+Symbols in an object built for a kernel NAME (pointers are to element 0,0,... of the tensor):
+    void NAME(ptr param0, ..., ptr workspace, i64 thread, i64 threads)     one thread's share of
+        the kernel; where the target has several threads it contains barriers, and all `threads`
+        of the team, numbered from 0, must call it
+    void NAME_run(ptr args, i64 repeats)     args: array of pointers, params then workspace; opens
+        a parallel region of target.threads and runs the kernel `repeats` times
 A model's entry: void NAME(ptr bases), which runs every call in one parallel region.
 """
 

@@ -81,6 +81,7 @@ def _region(symbol: str, arguments: str, body: list[str], target: Target) -> str
         return "\n".join([*lines, *branch, *body])
     names = [a.split()[1] for a in arguments.split(", ")]
     types = [a.split()[0] for a in arguments.split(", ")]
+    team = f"ptr @{symbol}_thread, ptr %frame, i32 {target.threads}, i32 0"
     out = [_OPENMP, f"define internal void @{symbol}_thread(ptr %frame) nounwind {{", "entry:"]
     out += _frame_access(names, types, store=False)
     out += [
@@ -94,7 +95,7 @@ def _region(symbol: str, arguments: str, body: list[str], target: Target) -> str
         "entry:",
         "  %frame = alloca [4 x i64], align 16",
         *_frame_access(names, types, store=True),
-        f"  call void @GOMP_parallel(ptr @{symbol}_thread, ptr %frame, i32 {target.threads}, i32 0)",
+        f"  call void @GOMP_parallel({team})",
         "  ret void",
         "}",
     ]

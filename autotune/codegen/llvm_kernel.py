@@ -1,38 +1,24 @@
 """A whole program as one LLVM function. In: a Program and a Target. Out: LLVM IR text.
 
-Threads run the function side by side: a parallel loop is cut into equal runs, a top-level statement
-without one is left to thread 0, and a barrier stands between top-level statements.
+Threads run the function side by side: a parallel loop is cut into equal runs, a top-level
+statement without one is left to thread 0, and a barrier stands between top-level statements. The
+writer is a stack of layers, one file each: element functions, indices, loads, bounds, values,
+stores, and here statements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from autotune.codegen.llvm_math import MathWriter
-from autotune.codegen.llvm_text import FunctionText, type_text
-from autotune.codegen.llvm_value import Lane, Linear, Val, ValueWriter, Var
+from autotune.codegen.llvm_index import Lane, Var
+from autotune.codegen.llvm_store import StoreWriter
+from autotune.codegen.llvm_text import FunctionText
 from autotune.errors import BuildError
-from autotune.program.ir import (
-    Alloc,
-    Apply,
-    Buffer,
-    For,
-    If,
-    Load,
-    Prefetch,
-    Program,
-    Stmt,
-    Store,
-    Table,
-    Value,
-)
+from autotune.program.ir import Alloc, Buffer, For, If, Prefetch, Program, Stmt, Store
 from autotune.program.rewrite import stores_of
-from autotune.schedule.compute import identity
 from autotune.target import Target
 from autotune.types import ITEM_BYTES
 
-_Old = Callable[[], Val]
 ALIGN = 64
 ATTRIBUTES = "nounwind"
 
@@ -51,7 +37,7 @@ def write_kernel(program: Program, target: Target, symbol: str) -> KernelText:
     return _KernelWriter(program, target, symbol).write()
 
 
-class _KernelWriter(ValueWriter):
+class _KernelWriter(StoreWriter):
     def __init__(self, program: Program, target: Target, symbol: str) -> None:
         self.program, self.target = program, target
         arguments = [f"ptr {_noalias(p)}%p{i}" for i, p in enumerate(program.params)]
@@ -94,8 +80,6 @@ class _KernelWriter(ValueWriter):
         first = self.text.emit("icmp eq i64 %thread, 0")
         with self.text.when(first):
             self._stmt(stmt)
-
-    # ---------------------------------------------------------------------------------- statements
 
     def _stmt(self, stmt: Stmt) -> None:
         if isinstance(stmt, For):
@@ -189,8 +173,8 @@ class _KernelWriter(ValueWriter):
         self.workspace += size * copies
         offset = str(start)
         if copies > 1:
-            scaled = self._pure(0, f"mul i64 %thread, {size}")
-            offset = self._pure(0, f"add i64 {scaled}, {start}")
+            scaled = self.pure(0, f"mul i64 %thread, {size}")
+            offset = self.pure(0, f"add i64 {scaled}, {start}")
         pointer = f"getelementptr i8, ptr %workspace, i64 {offset}"
         self.pointers[buffer.name] = self.text.hoist(0, (buffer.name, "pointer"), pointer)
 
@@ -199,189 +183,6 @@ class _KernelWriter(ValueWriter):
         pointer = self.address(buffer, self.linear(self.flat(buffer, stmt.indices)))
         self.text.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.text.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
-
-    # -------------------------------------------------------------------------------------- stores
-
-    def _store(self, stmt: Store) -> None:
-        buffer = self.buffers[stmt.buffer]
-        if buffer.scope == "register":
-            self._store_cell(stmt, buffer)
-            return
-        if self.lanes > 1 and self._irregular(stmt.indices):
-            self._scatter(stmt, buffer)
-            return
-        offset = self.linear(self.flat(buffer, stmt.indices))
-        if self.lanes > 1 and offset.lane == 0:
-            self._store_reduced(stmt, buffer, offset)
-        elif offset.lane in (0, 1):
-            value = self._combined(stmt, buffer.dtype, lambda: self.load(_target(stmt)))
-            self._write(buffer, offset, value)
-        else:
-            self._scatter(stmt, buffer)
-
-    def _store_cell(self, stmt: Store, buffer: Buffer) -> None:
-        cell, lanes = self.cell(buffer, stmt.indices)
-        kind = type_text(buffer.dtype, lanes)
-        if lanes == 1 and self.lanes > 1:
-            if not stmt.combine:
-                raise BuildError(f"{buffer.name} is written by every lane")
-            old = Val(self.text.emit(f"load {kind}, ptr {cell}"), buffer.dtype, 1)
-            value = self._reduced(stmt, buffer.dtype, old)
-        else:
-            value = self._combined(
-                stmt,
-                buffer.dtype,
-                lambda: Val(self.text.emit(f"load {kind}, ptr {cell}"), buffer.dtype, lanes),
-            )
-            value = self.splat(value, lanes)
-            if self.mask is not None and lanes > 1:
-                old = Val(self.text.emit(f"load {kind}, ptr {cell}"), buffer.dtype, lanes)
-                mask = type_text("bool", lanes)
-                text = f"select {mask} {self.mask}, {kind} {value.text}, {kind} {old.text}"
-                value = Val(self.text.emit(text), buffer.dtype, lanes)
-        self.text.line(f"store {kind} {value.text}, ptr {cell}")
-
-    def _combined(self, stmt: Store, dtype: str, old: _Old) -> Val:
-        """What is stored: the value, or the old element combined with it."""
-        if not stmt.combine:
-            return self.convert(self.value(stmt.value), dtype)
-        if stmt.combine == "sum" and dtype.startswith("float"):
-            return self._accumulate(stmt.value, dtype, old)
-        value = self.convert(self.value(stmt.value), dtype)
-        return self._merge(stmt.combine, value, old())
-
-    def _merge(self, combine: str, value: Val, old: Val) -> Val:
-        lanes = max(value.lanes, old.lanes)
-        fn = {"sum": "add", "prod": "mul"}.get(combine, combine)
-        return self.binary(fn, self.splat(value, lanes), self.splat(old, lanes))
-
-    def _accumulate(self, value: Value, dtype: str, old: _Old) -> Val:
-        """old + value, by a fused multiply-add where the value is a product."""
-        if not (isinstance(value, Apply) and value.fn == "mul"):
-            return self._merge("sum", self.convert(self.value(value), dtype), old())
-        first, second = value.args
-        if isinstance(first, Table):
-            return self._table_product(self.table(first), second, dtype, old)
-        a, b = self.value(first), self.value(second)
-        before = old()
-        lanes = max(a.lanes, b.lanes, before.lanes)
-        a, b, before = (self.splat(v, lanes) for v in (a, b, before))
-        kind = type_text(dtype, lanes)
-        short = f"v{lanes}" if lanes > 1 else ""
-        name = f"llvm.fmuladd.{short}{'f32' if dtype == 'float32' else 'f64'}"
-        self.text.declare(name, f"declare {kind} @{name}({kind}, {kind}, {kind})")
-        given = f"({kind} {a.text}, {kind} {b.text}, {kind} {before.text})"
-        return Val(self.text.emit(f"call nsz contract {kind} @{name}{given}"), dtype, lanes)
-
-    def _table_product(self, factor: float, value: Value, dtype: str, old: _Old) -> Val:
-        """old + factor * value; a factor of 0, 1 or -1 costs no multiplication."""
-        before = old()
-        if factor == 0:
-            return before
-        now = self.convert(self.value(value), dtype)
-        lanes = max(now.lanes, before.lanes)
-        now, before = self.splat(now, lanes), self.splat(before, lanes)
-        if abs(factor) == 1:
-            return self.binary("add" if factor > 0 else "sub", before, now)
-        writer = MathWriter(self.text, lanes, dtype)
-        return Val(writer.fma(writer.const(factor), now.text, before.text), dtype, lanes)
-
-    def _write(self, buffer: Buffer, offset: Linear, value: Val) -> None:
-        """Store one element, or one per lane side by side."""
-        lanes = self.lanes if offset.lane else 1
-        value = self._to_memory(self.splat(value, lanes))
-        pointer, align = self.address(buffer, offset), ITEM_BYTES[buffer.dtype]
-        kind = type_text(buffer.dtype, lanes, memory=True)
-        if self.mask is None or lanes == 1:
-            self.text.line(f"store {kind} {value.text}, ptr {pointer}, align {align}")
-            return
-        short = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32"}
-        name = f"llvm.masked.store.v{lanes}{short.get(buffer.dtype, 'i8')}.p0"
-        mask = f"<{lanes} x i1>"
-        self.text.declare(name, f"declare void @{name}({kind}, ptr, i32, {mask})")
-        self.text.line(
-            f"call void @{name}({kind} {value.text}, ptr {pointer}, i32 {align}, {mask} {self.mask})"
-        )
-
-    def _to_memory(self, value: Val) -> Val:
-        if value.dtype != "bool":
-            return value
-        source, kind = type_text("bool", value.lanes), type_text("bool", value.lanes, memory=True)
-        return Val(self.text.emit(f"zext {source} {value.text} to {kind}"), "bool", value.lanes)
-
-    def _scatter(self, stmt: Store, buffer: Buffer) -> None:
-        """Lanes that do not lie side by side: one store each."""
-        lane_vars = [v for v, now in self.env.items() if isinstance(now, Lane)]
-        lanes, mask = self.lanes, self.mask
-        if stmt.combine:
-            raise BuildError(f"{buffer.name} is combined into by lanes far apart")
-        value = self._to_memory(
-            self.splat(self.convert(self.value(stmt.value), buffer.dtype), lanes)
-        )
-        kind = type_text(buffer.dtype, lanes, memory=True)
-        for lane in range(lanes):
-            self.lanes, self.mask = 1, None
-            self.env.update(dict.fromkeys(lane_vars, lane))
-            if mask is None:
-                self._store_lane(stmt, buffer, value, kind, lane)
-            else:
-                bit = self.text.emit(f"extractelement <{lanes} x i1> {mask}, i64 {lane}")
-                with self.text.when(bit):
-                    self._store_lane(stmt, buffer, value, kind, lane)
-        self.lanes, self.mask = lanes, mask
-        self.env.update(dict.fromkeys(lane_vars, Lane(lanes)))
-
-    def _store_lane(self, stmt: Store, buffer: Buffer, value: Val, kind: str, lane: int) -> None:
-        item = type_text(buffer.dtype, 1, memory=True)
-        one = self.text.emit(f"extractelement {kind} {value.text}, i64 {lane}")
-        pointer = self.address(buffer, self.linear(self.flat(buffer, stmt.indices)))
-        align = ITEM_BYTES[buffer.dtype]
-        self.text.line(f"store {item} {one}, ptr {pointer}, align {align}")
-
-    # --------------------------------------------------------------------- reductions over the lanes
-
-    def _store_reduced(self, stmt: Store, buffer: Buffer, offset: Linear) -> None:
-        if not stmt.combine:
-            raise BuildError(f"{buffer.name} is written by every lane")
-        pointer, kind = self.address(buffer, offset), type_text(buffer.dtype, 1, memory=True)
-        align = ITEM_BYTES[buffer.dtype]
-        old = self.text.emit(f"load {kind}, ptr {pointer}, align {align}")
-        value = self._reduced(stmt, buffer.dtype, Val(old, buffer.dtype, 1))
-        self.text.line(f"store {kind} {value.text}, ptr {pointer}, align {align}")
-
-    def _reduced(self, stmt: Store, dtype: str, old: Val) -> Val:
-        """The old scalar combined with all lanes of the value."""
-        combine = stmt.combine or "sum"
-        value = self.splat(self.convert(self.value(stmt.value), dtype), self.lanes)
-        kind, scalar = type_text(dtype, self.lanes), type_text(dtype, 1)
-        if self.mask is not None:
-            neutral = self.splat(self.value(identity(combine, dtype)), self.lanes).text
-            mask = type_text("bool", self.lanes)
-            text = f"select {mask} {self.mask}, {kind} {value.text}, {kind} {neutral}"
-            value = Val(self.text.emit(text), dtype, self.lanes)
-        real = dtype.startswith("float")
-        op = _REDUCE[combine][0 if real else 1]
-        short = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32"}[dtype]
-        name = f"llvm.vector.reduce.{op}.v{self.lanes}{short}"
-        if real and combine in ("sum", "prod"):
-            start = self.value(identity(combine, dtype)).text
-            self.text.declare(name, f"declare {scalar} @{name}({scalar}, {kind})")
-            given = f"({scalar} {start}, {kind} {value.text})"
-            one = self.text.emit(f"call reassoc {scalar} @{name}{given}")
-        else:
-            self.text.declare(name, f"declare {scalar} @{name}({kind})")
-            one = self.text.emit(f"call {scalar} @{name}({kind} {value.text})")
-        return self._merge(combine, Val(one, dtype, 1), old)
-
-
-_REDUCE = {
-    "sum": ("fadd", "add"), "prod": ("fmul", "mul"),
-    "max": ("fmax", "smax"), "min": ("fmin", "smin"),
-}  # fmt: skip
-
-
-def _target(stmt: Store) -> Load:
-    return Load(stmt.buffer, stmt.indices)
 
 
 def _noalias(param: Buffer) -> str:

@@ -1,8 +1,8 @@
 """Element functions as LLVM IR text, for any number of lanes.
 
-exp, log, erf, tanh and sigmoid are polynomials, so that they vectorise and inline; the errors in the
-docstrings are against float64 over the whole float32 range (see the tests). What has no polynomial
-here goes to LLVM's intrinsics, which call the C library per lane.
+exp, log, erf, tanh and sigmoid are polynomials, so that they vectorise and inline; the errors in
+the docstrings are against float64 over the whole float32 range (see the tests). What has no
+polynomial here goes to LLVM's intrinsics, which call the C library per lane.
 """
 
 from __future__ import annotations
@@ -171,6 +171,20 @@ class MathWriter:
         far = self.call("copysign", far, x)
         return self.choose(self.compare("olt", a, self.const(0.5)), near, far)
 
+    def power(self, x: str, y: str, known: float) -> str:
+        """x ** y where y is known: multiples of a quarter up to 4 by products and square roots."""
+        if known * 4 != int(known * 4) or not 0 < abs(known) <= 4:
+            return self.call("pow", x, y)
+        quarters = int(abs(known) * 4)
+        factors = [x] * (quarters // 4)
+        root = self.call("sqrt", x) if quarters % 4 else ""
+        factors += [root] * (quarters % 4 // 2)
+        factors += [self.call("sqrt", root)] * (quarters % 2)
+        out = factors[0]
+        for factor in factors[1:]:
+            out = self.op("fmul", out, factor)
+        return out if known > 0 else self.op("fdiv", self.const(1.0), out)
+
 
 _ERF_NEAR = tuple(
     2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1))
@@ -198,21 +212,3 @@ def unary(text: FunctionText, fn: str, x: str, dtype: str, lanes: int) -> str:
     if fn in INTRINSICS:
         return writer.call(INTRINSICS[fn], x)
     raise BuildError(f"no {dtype} code for {fn}")
-
-
-def power(
-    text: FunctionText, x: str, exponent: float | None, y: str, dtype: str, lanes: int
-) -> str:
-    """x ** y; multiples of a quarter up to 4 by multiplications and square roots."""
-    writer = MathWriter(text, lanes, dtype)
-    if exponent is None or exponent * 4 != int(exponent * 4) or not 0 < abs(exponent) <= 4:
-        return writer.call("pow", x, y)
-    quarters = int(abs(exponent) * 4)
-    factors = [x] * (quarters // 4)
-    root = writer.call("sqrt", x) if quarters % 4 else ""
-    factors += [root] * (quarters % 4 // 2)
-    factors += [writer.call("sqrt", root)] * (quarters % 2)
-    out = factors[0]
-    for factor in factors[1:]:
-        out = writer.op("fmul", out, factor)
-    return out if exponent > 0 else writer.op("fdiv", writer.const(1.0), out)

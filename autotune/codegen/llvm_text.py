@@ -1,8 +1,8 @@
 """A writer of LLVM IR text: names, blocks, loops and types. In: calls. Out: a function's text.
 
 Text rather than builder objects, because a register tile is thousands of instructions and this is
-several times faster to write. Instructions go to the current scope; `hoist` sends an instruction to
-the head of an enclosing loop, so that no pass has to move address arithmetic out of loops.
+several times faster to write. Instructions go to the current scope; `hoist` sends an instruction
+to the head of an enclosing loop, so that no pass has to move address arithmetic out of loops.
 """
 
 from __future__ import annotations

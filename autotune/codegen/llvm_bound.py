@@ -1,0 +1,73 @@
+"""Bounds as LLVM conditions. In: bounds. Out: what is known of them now, a flag or a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.codegen.llvm_element import Val
+from autotune.codegen.llvm_index import Linear
+from autotune.codegen.llvm_load import LoadWriter
+from autotune.codegen.llvm_text import type_text
+from autotune.program.ir import Bound
+
+
+class BoundWriter(LoadWriter):
+    """Writes conditions."""
+
+    def condition(self, bounds: Sequence[Bound]) -> bool | tuple[str, int]:
+        """Whether all bounds hold: known now, or (i1 value or vector of them, lanes)."""
+        uniform: list[str] = []
+        masks: list[str] = []
+        for bound in bounds:
+            linear = self.linear(bound.index)
+            if not linear.terms:
+                lanes = range(self.lanes) if linear.lane else range(1)
+                hits = [bound.lo <= linear.const + i * linear.lane < bound.hi for i in lanes]
+                if not any(hits):
+                    return False
+                if not all(hits):
+                    bits = ", ".join(f"i1 {'true' if h else 'false'}" for h in hits)
+                    masks.append(f"<{bits}>")
+            elif linear.lane:
+                masks += self._lane_compare(linear, bound)
+            else:
+                uniform.append(self._uniform_compare(linear, bound))
+        if masks:
+            return self._joined(masks, uniform), self.lanes
+        if uniform:
+            return self._and(uniform, "i1"), 1
+        return True
+
+    def _uniform_compare(self, linear: Linear, bound: Bound) -> str:
+        # One unsigned comparison covers both ends.
+        shifted = Linear(linear.terms, linear.const - bound.lo)
+        name, depth = self.scalar(shifted)
+        return self.pure(depth, f"icmp ult i64 {name}, {bound.hi - bound.lo}")
+
+    def _lane_compare(self, linear: Linear, bound: Bound) -> list[str]:
+        base = self.splat(Val(self.scalar(linear)[0], "int64", 1), self.lanes).text
+        kind = type_text("int64", self.lanes)
+        steps = ", ".join(f"i64 {i * linear.lane - bound.lo}" for i in range(self.lanes))
+        value = self.text.emit(f"add {kind} {base}, <{steps}>")
+        limit = f"splat (i64 {bound.hi - bound.lo})"
+        return [self.text.emit(f"icmp ult {kind} {value}, {limit}")]
+
+    def _joined(self, masks: list[str], uniform: list[str]) -> str:
+        kind = type_text("bool", self.lanes)
+        out = self._and(masks, kind)
+        for flag in uniform:
+            full = self.splat(Val(flag, "bool", 1), self.lanes).text
+            out = self.text.emit(f"and {kind} {out}, {full}")
+        return out
+
+    def _and(self, flags: list[str], kind: str) -> str:
+        out = flags[0]
+        for flag in flags[1:]:
+            out = self.text.emit(f"and {kind} {out}, {flag}")
+        return out
+
+    def under(self, mask: str) -> str:
+        """A mask narrowed by the one in force."""
+        if self.mask is None:
+            return mask
+        return self.text.emit(f"and {type_text('bool', self.lanes)} {self.mask}, {mask}")

@@ -1,0 +1,189 @@
+"""Element functions on LLVM values: splats, arithmetic, comparisons, conversions.
+
+In: values by name, element type and lane count. Out: the result, written into a function. Nothing
+here knows of loops, indices or memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.codegen.llvm_math import MathWriter, float_text, unary
+from autotune.codegen.llvm_text import FunctionText, type_text
+from autotune.errors import BuildError
+from autotune.program.ir import COMPARISONS
+from autotune.types import ITEM_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """An LLVM value."""
+
+    text: str
+    dtype: str
+    lanes: int
+
+
+class ElementWriter:
+    """Writes functions of values into a function; the lowest layer of a kernel's writer."""
+
+    def __init__(self, text: FunctionText) -> None:
+        self.text = text
+
+    def splat(self, value: Val, lanes: int) -> Val:
+        """The value with all lanes."""
+        if value.lanes == lanes:
+            return value
+        if value.lanes != 1:
+            raise BuildError(f"a value of {value.lanes} lanes where {lanes} are needed")
+        scalar, vector = type_text(value.dtype, 1), type_text(value.dtype, lanes)
+        if not value.text.startswith("%"):
+            return Val(f"splat ({scalar} {value.text})", value.dtype, lanes)
+        one = f"insertelement {vector} poison, {scalar} {value.text}, i64 0"
+        one = self.text.once(one, one)
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        full = f"shufflevector {vector} {one}, {vector} poison, {zeros}"
+        return Val(self.text.once(full, full), value.dtype, lanes)
+
+    def function(self, fn: str, args: Sequence[Val]) -> Val:
+        """A function of FUNCTIONS applied to values; those of one lane are splat."""
+        if fn.startswith("to_"):
+            return self.convert(args[0], fn[3:])
+        lanes = max(a.lanes for a in args)
+        args = [self.splat(a, lanes) for a in args]
+        if fn in COMPARISONS:
+            return self._compare(fn, args[0], args[1])
+        if fn == "where":
+            flag, then, other = args
+            return self.choose(flag.text, then, other)
+        if len(args) == 1:
+            return self._unary(fn, args[0])
+        return self.binary(fn, args[0], args[1])
+
+    def constant_power(self, base: Val, exponent: Val, known: float) -> Val:
+        """base ** exponent where the exponent's value is known."""
+        exponent = self.splat(exponent, base.lanes)
+        writer = MathWriter(self.text, base.lanes, base.dtype)
+        return Val(writer.power(base.text, exponent.text, known), base.dtype, base.lanes)
+
+    def choose(self, flag: str, then: Val, other: Val) -> Val:
+        """`then` where the flag (one per lane) is set, else `other`."""
+        kind, mask = type_text(then.dtype, then.lanes), type_text("bool", then.lanes)
+        text = f"select {mask} {flag}, {kind} {then.text}, {kind} {other.text}"
+        return Val(self.text.emit(text), then.dtype, then.lanes)
+
+    def _unary(self, fn: str, arg: Val) -> Val:
+        if arg.dtype.startswith("float"):
+            return Val(unary(self.text, fn, arg.text, arg.dtype, arg.lanes), arg.dtype, arg.lanes)
+        kind = type_text(arg.dtype, arg.lanes)
+        if fn == "not":
+            ones = self.splat(Val("true", "bool", 1), arg.lanes).text
+            return Val(self.text.emit(f"xor {kind} {arg.text}, {ones}"), "bool", arg.lanes)
+        zero = "0" if arg.lanes == 1 else "zeroinitializer"
+        if fn == "neg":
+            return Val(self.text.emit(f"sub {kind} {zero}, {arg.text}"), arg.dtype, arg.lanes)
+        if fn in ("floor", "ceil", "round"):
+            return arg
+        if fn in ("abs", "sign"):
+            negative = self.text.emit(f"icmp slt {kind} {arg.text}, {zero}")
+            mask = type_text("bool", arg.lanes)
+            if fn == "abs":
+                other = self.text.emit(f"sub {kind} {zero}, {arg.text}")
+                text = f"select {mask} {negative}, {kind} {other}, {kind} {arg.text}"
+                return Val(self.text.emit(text), arg.dtype, arg.lanes)
+            positive = self.text.emit(f"icmp sgt {kind} {arg.text}, {zero}")
+            up = self.text.emit(f"zext {mask} {positive} to {kind}")
+            down = self.text.emit(f"zext {mask} {negative} to {kind}")
+            return Val(self.text.emit(f"sub {kind} {up}, {down}"), arg.dtype, arg.lanes)
+        raise BuildError(f"no {arg.dtype} code for {fn}")
+
+    def binary(self, fn: str, a: Val, b: Val) -> Val:
+        """A function of two values of one type and lane count."""
+        kind, real = type_text(a.dtype, a.lanes), a.dtype.startswith("float")
+        if fn in ("max", "min"):
+            op = {"max": ("ugt", "sgt"), "min": ("ult", "slt")}[fn][0 if real else 1]
+            compare = f"{'fcmp' if real else 'icmp'} {op} {kind} {a.text}, {b.text}"
+            flag, mask = self.text.emit(compare), type_text("bool", a.lanes)
+            text = f"select {mask} {flag}, {kind} {a.text}, {kind} {b.text}"
+            return Val(self.text.emit(text), a.dtype, a.lanes)
+        if fn == "mod":
+            return self._mod(a, b, kind, real)
+        if fn == "pow" and real:
+            writer = MathWriter(self.text, a.lanes, a.dtype)
+            return Val(writer.call("pow", a.text, b.text), a.dtype, a.lanes)
+        names = _FLOAT_OPS if real else _INT_OPS
+        if fn not in names:
+            raise BuildError(f"no {a.dtype} code for {fn}")
+        return Val(self.text.emit(f"{names[fn]} {kind} {a.text}, {b.text}"), a.dtype, a.lanes)
+
+    def _mod(self, a: Val, b: Val, kind: str, real: bool) -> Val:
+        """Remainder with the divisor's sign, as numpy.mod."""
+        op = ("frem", "fadd", "fcmp une", "fcmp olt") if real else _INT_MOD
+        rest = self.text.emit(f"{op[0]} {kind} {a.text}, {b.text}")
+        zero = self.splat(Val(literal(0, a.dtype), a.dtype, 1), a.lanes).text
+        fixed = self.text.emit(f"{op[1]} {kind} {rest}, {b.text}")
+        nonzero = self.text.emit(f"{op[2]} {kind} {rest}, {zero}")
+        signs = [self.text.emit(f"{op[3]} {kind} {v}, {zero}") for v in (rest, b.text)]
+        mask = type_text("bool", a.lanes)
+        differ = self.text.emit(f"xor {mask} {signs[0]}, {signs[1]}")
+        both = self.text.emit(f"and {mask} {differ}, {nonzero}")
+        text = f"select {mask} {both}, {kind} {fixed}, {kind} {rest}"
+        return Val(self.text.emit(text), a.dtype, a.lanes)
+
+    def _compare(self, fn: str, a: Val, b: Val) -> Val:
+        real = a.dtype.startswith("float")
+        kind = type_text(a.dtype, a.lanes)
+        if real:
+            op = "fcmp " + ("une" if fn == "ne" else "o" + fn)
+        else:
+            op = "icmp " + (fn if fn in ("eq", "ne") else "s" + fn)
+        return Val(self.text.emit(f"{op} {kind} {a.text}, {b.text}"), "bool", a.lanes)
+
+    def convert(self, value: Val, dtype: str) -> Val:
+        """Change the element type."""
+        if value.dtype == dtype:
+            return value
+        source, target = (type_text(d, value.lanes) for d in (value.dtype, dtype))
+        if dtype == "bool":
+            zero = self.splat(Val(literal(0, value.dtype), value.dtype, 1), value.lanes).text
+            op = "fcmp une" if value.dtype.startswith("float") else "icmp ne"
+            return Val(self.text.emit(f"{op} {source} {value.text}, {zero}"), dtype, value.lanes)
+        op = _cast(value.dtype, dtype)
+        if not op:
+            return Val(value.text, dtype, value.lanes)
+        name = self.text.emit(f"{op} {source} {value.text} to {target}")
+        return Val(name, dtype, value.lanes)
+
+
+_FLOAT_OPS = {
+    "add": "fadd nsz contract", "sub": "fsub nsz contract", "mul": "fmul nsz contract",
+    "div": "fdiv",
+}  # fmt: skip  # fmt: skip
+_INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "and": "and", "or": "or"}
+_INT_MOD = ("srem", "add", "icmp ne", "icmp slt")
+
+
+def _cast(source: str, target: str) -> str:
+    """LLVM's conversion instruction; empty where the types are the same."""
+    if source.startswith("float") and target.startswith("float"):
+        return "fpext" if target == "float64" else "fptrunc"
+    if source.startswith("float"):
+        return "fptoui" if target == "uint8" else "fptosi"
+    unsigned = source in ("bool", "uint8")
+    if target.startswith("float"):
+        return "uitofp" if unsigned else "sitofp"
+    before, after = (1 if d == "bool" else ITEM_BYTES[d] * 8 for d in (source, target))
+    if before == after:
+        return ""
+    if before > after:
+        return "trunc"
+    return "zext" if unsigned else "sext"
+
+
+def literal(value: float | int | bool, dtype: str) -> str:
+    if dtype.startswith("float"):
+        return float_text(float(value), dtype)
+    if dtype == "bool":
+        return "true" if value else "false"
+    return str(int(value))

@@ -1,0 +1,158 @@
+"""Indices and addresses of a program as LLVM values.
+
+`env` says what a loop variable is now: an int (unrolled), an LLVM name with its loop depth, or the
+lane of the vector loop being written. Arithmetic goes to the head of the outermost loop in which
+its operands are known.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.codegen.llvm_element import ElementWriter
+from autotune.codegen.llvm_text import FunctionText, type_text
+from autotune.errors import BuildError
+from autotune.program.analysis import recombine
+from autotune.program.ir import Buffer, Clamp, FloorDiv, Index, LoadIndex, Mod
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A loop variable that is an LLVM value known from a loop depth on."""
+
+    name: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The vector loop's variable."""
+
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """const + sum of coefficient * LLVM value + lane coefficient * lane."""
+
+    terms: tuple[tuple[Var, int], ...]
+    const: int
+    lane: int = 0
+
+
+class IndexWriter(ElementWriter, ABC):
+    """Writes indices; values and statements build on it."""
+
+    def __init__(self, text: FunctionText) -> None:
+        super().__init__(text)
+        self.env: dict[str, int | Var | Lane] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.pointers: dict[str, str] = {}
+        self.lanes = 1
+        self._flat: dict[tuple[str, tuple[Index, ...]], Index] = {}
+
+    def linear(self, value: Index) -> Linear:
+        """An index in the current environment. BuildError if an atom depends on the lane."""
+        terms: dict[Var, int] = {}
+        const, lane = value.const, 0
+        for atom, c in value.terms:
+            now = self.env[atom] if isinstance(atom, str) else self._atom(atom)
+            if isinstance(now, int):
+                const += c * now
+            elif isinstance(now, Lane):
+                lane += c
+            else:
+                terms[now] = terms.get(now, 0) + c
+        ordered = tuple(
+            sorted(terms.items(), key=lambda t: (t[0].depth < 0, t[0].depth, t[0].name))
+        )
+        return Linear(tuple(t for t in ordered if t[1]), const, lane)
+
+    def _atom(self, atom: FloorDiv | Mod | Clamp | LoadIndex) -> int | Var:
+        if isinstance(atom, LoadIndex):
+            return self.loaded(atom)
+        inner = self.linear(atom.index)
+        if inner.lane:
+            raise BuildError("an index divides or clamps the vector lane")
+        if not inner.terms:
+            return _fold(atom, inner.const)
+        name, depth = self.scalar(inner)
+        if isinstance(atom, Clamp):
+            low = self.pure(depth, f"call i64 @llvm.smax.i64(i64 {name}, i64 {atom.lo})")
+            high = f"call i64 @llvm.smin.i64(i64 {low}, i64 {atom.hi})"
+            for kind in ("smax", "smin"):
+                self.text.declare(f"llvm.{kind}.i64", f"declare i64 @llvm.{kind}.i64(i64, i64)")
+            return Var(self.pure(depth, high), depth)
+        # Indices are never negative where they are divided: programs divide sums of loops.
+        op = "udiv" if isinstance(atom, FloorDiv) else "urem"
+        return Var(self.pure(depth, f"{op} i64 {name}, {atom.divisor}"), depth)
+
+    @abstractmethod
+    def loaded(self, atom: LoadIndex) -> Var:
+        """An index read from memory."""
+
+    def scalar(self, value: Linear) -> tuple[str, int]:
+        """(i64 value without the lane's part, loop depth from which it is known)."""
+        if not value.terms:
+            return str(value.const), 0
+        total, depth = "", 0
+        for var, c in value.terms:
+            depth = -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
+            part = self.pure(depth, f"mul i64 {var.name}, {c}") if c != 1 else var.name
+            total = self.pure(depth, f"add i64 {total}, {part}") if total else part
+        if value.const:
+            total = self.pure(depth, f"add i64 {total}, {value.const}")
+        return total, depth
+
+    def pure(self, depth: int, text: str) -> str:
+        """A pure instruction, at the loop depth of its operands (-1: known only here)."""
+        return self.text.emit(text) if depth < 0 else self.text.hoist(depth, text, text)
+
+    def flat(self, buffer: Buffer, indices: tuple[Index, ...]) -> Index:
+        """Offset in elements from the buffer's first element."""
+        key = (buffer.name, indices)
+        if key not in self._flat:
+            total = Index()
+            for i, stride in zip(indices, buffer.strides, strict=True):
+                total = total + i * stride
+            self._flat[key] = recombine(total)
+        return self._flat[key]
+
+    def address(self, buffer: Buffer, offset: Linear) -> str:
+        """Pointer to an element; the lane's part is left out."""
+        base, depth, key = self.pointers[buffer.name], 0, buffer.name
+        item = type_text(buffer.dtype, 1, memory=True)
+        for var, c in offset.terms:
+            depth = -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
+            scaled = self.pure(depth, f"mul i64 {var.name}, {c}") if c != 1 else var.name
+            base = self.pure(depth, f"getelementptr {item}, ptr {base}, i64 {scaled}")
+            key = base
+        if offset.const:
+            text = f"getelementptr {item}, ptr {base}, i64 {offset.const}"
+            base = self.text.once((key, text), text)
+        return base
+
+    def irregular(self, indices: Sequence[Index]) -> bool:
+        """Whether an atom, not just a coefficient, depends on the lane."""
+        lanes = {v for v, now in self.env.items() if isinstance(now, Lane)}
+        return any(
+            not isinstance(a, str) and _atom_vars(a) & lanes for i in indices for a, _ in i.terms
+        )
+
+
+def _fold(atom: FloorDiv | Mod | Clamp, value: int) -> int:
+    if isinstance(atom, FloorDiv):
+        return value // atom.divisor
+    if isinstance(atom, Mod):
+        return value % atom.divisor
+    return min(max(value, atom.lo), atom.hi)
+
+
+def _atom_vars(atom: FloorDiv | Mod | Clamp | LoadIndex | str) -> frozenset[str]:
+    if isinstance(atom, str):
+        return frozenset((atom,))
+    if isinstance(atom, LoadIndex):
+        return frozenset[str]().union(*(i.vars() for i in atom.indices))
+    return atom.index.vars()

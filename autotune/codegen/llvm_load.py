@@ -1,0 +1,141 @@
+"""Loads as LLVM values: from memory (an element, a vector, lanes far apart) and register cells.
+
+In: a load. Out: its value, one lane where it does not depend on the vector loop. Under a mask,
+lanes that are off are never read.
+"""
+
+from __future__ import annotations
+
+from autotune.codegen.llvm_element import Val
+from autotune.codegen.llvm_index import IndexWriter, Lane, Linear, Var
+from autotune.codegen.llvm_text import FunctionText, suffix_text, type_text
+from autotune.errors import BuildError
+from autotune.program.ir import Buffer, Index, Load, LoadIndex
+from autotune.types import ITEM_BYTES
+
+
+class LoadWriter(IndexWriter):
+    """Writes loads."""
+
+    def __init__(self, text: FunctionText) -> None:
+        super().__init__(text)
+        self.cells: dict[tuple[str, int], tuple[str, int]] = {}
+        self.mask: str | None = None
+        self.written: set[str] = set()
+
+    def load(self, value: Load) -> Val:
+        """An element, or one per lane."""
+        buffer = self.buffers[value.buffer]
+        if buffer.scope == "register":
+            cell, lanes = self.cell(buffer, value.indices)
+            kind = type_text(buffer.dtype, lanes)
+            return Val(self.text.emit(f"load {kind}, ptr {cell}"), buffer.dtype, lanes)
+        if self.lanes > 1 and self.irregular(value.indices):
+            return self._gather(value, buffer)
+        offset = self.linear(self.flat(buffer, value.indices))
+        if self.lanes == 1 or offset.lane == 0:
+            return self._element(buffer, offset)
+        if offset.lane != 1:
+            return self._gather(value, buffer)
+        return self._vector(buffer, offset)
+
+    def _element(self, buffer: Buffer, offset: Linear) -> Val:
+        kind = type_text(buffer.dtype, 1, memory=True)
+        pointer = self.address(buffer, offset)
+        text = f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}"
+        return self._from_memory(self._read(buffer, text), buffer.dtype, 1)
+
+    def _read(self, buffer: Buffer, text: str) -> str:
+        """A load; written once per scope where nothing stores to the buffer."""
+        if buffer.name in self.written:
+            return self.text.emit(text)
+        return self.text.once(text, text)
+
+    def _vector(self, buffer: Buffer, offset: Linear) -> Val:
+        kind = type_text(buffer.dtype, self.lanes, memory=True)
+        pointer, align = self.address(buffer, offset), ITEM_BYTES[buffer.dtype]
+        if self.mask is None:
+            text = f"load {kind}, ptr {pointer}, align {align}"
+        else:
+            name = f"llvm.masked.load.{_memory_suffix(buffer.dtype, self.lanes)}.p0"
+            mask = f"<{self.lanes} x i1>"
+            self.text.declare(name, f"declare {kind} @{name}(ptr, i32, {mask}, {kind})")
+            text = (
+                f"call {kind} @{name}(ptr {pointer}, i32 {align}, {mask} {self.mask}, "
+                f"{kind} zeroinitializer)"
+            )
+        return self._from_memory(self._read(buffer, text), buffer.dtype, self.lanes)
+
+    def _from_memory(self, name: str, dtype: str, lanes: int) -> Val:
+        if dtype == "bool":
+            kind = type_text("bool", lanes, memory=True)
+            zero = "0" if lanes == 1 else "zeroinitializer"
+            text = f"icmp ne {kind} {name}, {zero}"
+            name = self.text.once(text, text)
+        return Val(name, dtype, lanes)
+
+    def _gather(self, value: Load, buffer: Buffer) -> Val:
+        """Lanes that do not lie side by side: one load each."""
+        lane_vars = [v for v, now in self.env.items() if isinstance(now, Lane)]
+        lanes, mask = self.lanes, self.mask
+        vector = type_text(buffer.dtype, lanes)
+        out = "poison" if mask is None else "zeroinitializer"
+        for lane in range(lanes):
+            self.lanes, self.mask = 1, None
+            self.env.update(dict.fromkeys(lane_vars, lane))
+            if mask is None:
+                element = self._element(buffer, self.linear(self.flat(buffer, value.indices)))
+                given = f"{type_text(buffer.dtype, 1)} {element.text}"
+                out = self.text.emit(f"insertelement {vector} {out}, {given}, i64 {lane}")
+            else:
+                bit = self.text.emit(f"extractelement <{lanes} x i1> {mask}, i64 {lane}")
+                out = self._masked_lane(value, Val(out, buffer.dtype, lanes), bit, lane)
+        self.lanes, self.mask = lanes, mask
+        self.env.update(dict.fromkeys(lane_vars, Lane(lanes)))
+        return Val(out, buffer.dtype, lanes)
+
+    def _masked_lane(self, value: Load, out: Val, bit: str, lane: int) -> str:
+        """Insert a lane where its mask bit is set: a branch, so that nothing outside is read."""
+        buffer, vector = self.buffers[value.buffer], type_text(out.dtype, out.lanes)
+        before = self.text.block
+        with self.text.when(bit):
+            element = self._element(buffer, self.linear(self.flat(buffer, value.indices)))
+            given = f"{type_text(buffer.dtype, 1)} {element.text}"
+            new = self.text.emit(f"insertelement {vector} {out.text}, {given}, i64 {lane}")
+            inside = self.text.block
+        return self.text.emit(f"phi {vector} [ {out.text}, %{before} ], [ {new}, %{inside} ]")
+
+    def cell(self, buffer: Buffer, indices: tuple[Index, ...]) -> tuple[str, int]:
+        """(pointer, lanes) of a register cell; the index must be constant, lanes aside."""
+        offset = self.linear(self.flat(buffer, indices))
+        if offset.terms or offset.lane not in (0, 1):
+            raise BuildError(f"register buffer {buffer.name} is indexed by a loop not unrolled")
+        lanes = self.lanes if offset.lane else 1
+        key = (buffer.name, offset.const)
+        if key not in self.cells:
+            self.cells[key] = (self.text.alloca(type_text(buffer.dtype, lanes)), lanes)
+        cell, made = self.cells[key]
+        if made != lanes:
+            raise BuildError(
+                f"register buffer {buffer.name} is used with {made} and {lanes} lanes"
+            )
+        return cell, lanes
+
+    def loaded(self, atom: LoadIndex) -> Var:
+        saved, self.lanes = self.lanes, 1
+        value = self.convert(self.load(Load(atom.buffer, atom.indices)), "int64")
+        self.lanes = saved
+        negative = self._pure_here(f"icmp slt i64 {value.text}, 0")
+        wrapped = self._pure_here(f"add i64 {value.text}, {atom.extent}")
+        i = self._pure_here(f"select i1 {negative}, i64 {wrapped}, i64 {value.text}")
+        for kind, limit in (("smax", 0), ("smin", atom.extent - 1)):
+            self.text.declare(f"llvm.{kind}.i64", f"declare i64 @llvm.{kind}.i64(i64, i64)")
+            i = self._pure_here(f"call i64 @llvm.{kind}.i64(i64 {i}, i64 {limit})")
+        return Var(i, -1)
+
+    def _pure_here(self, text: str) -> str:
+        return self.text.once(text, text)
+
+
+def _memory_suffix(dtype: str, lanes: int) -> str:
+    return f"v{lanes}i8" if dtype == "bool" else suffix_text(dtype, lanes)
