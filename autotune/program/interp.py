@@ -105,9 +105,10 @@ def _memory(buffer: Buffer, zero_halo: bool) -> _Memory:
 
 
 def _interior(memory: _Memory) -> Array:
-    inside = [slice(b, b + e) for b, e in zip(memory.before, memory.interior, strict=True)]
+    parts = zip(memory.before, memory.interior, strict=True)
     # The ellipsis makes it a view even where there are no dimensions.
-    return memory.data[..., *inside]
+    inside: Any = (*(slice(b, b + e) for b, e in parts), ...)
+    return np.asarray(memory.data[inside])
 
 
 class _Machine:
