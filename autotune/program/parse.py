@@ -316,13 +316,23 @@ class _Tokens:
 
     def _operand(self) -> Index:
         """What is divided: a sum is in parentheses of its own."""
-        start = self._at
-        if self.accept("("):
-            inner = self.index()
-            if self.accept(")"):
-                return inner
-        self._at = start
-        return self.index()
+        if self._divides():
+            return self.index()
+        self.expect("(")
+        inner = self.index()
+        self.expect(")")
+        return inner
+
+    def _divides(self) -> bool:
+        """Whether what follows is anything but a sum in parentheses."""
+        depth = 0
+        for position, (_, word) in enumerate(self._tokens[self._at :]):
+            depth += (word in ("(", "[")) - (word in (")", "]"))
+            if depth == 0:
+                return position == 0
+            if depth == 1 and word in ("//", "%"):
+                return True
+        return True
 
     def bounds(self) -> tuple[Bound, ...]:
         if self.accept("true"):

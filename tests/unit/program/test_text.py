@@ -52,14 +52,21 @@ def _indices(atoms: st.SearchStrategy[object]) -> st.SearchStrategy[Index]:
 
 plain = _indices(names)
 points = st.lists(plain, max_size=3).map(tuple)
-atoms = st.one_of(
-    names,
-    st.builds(FloorDiv, plain, positive),
-    st.builds(Mod, plain, positive),
-    st.builds(Clamp, plain, small, small),
-    st.builds(LoadIndex, names, points, positive),
-)
-indices = _indices(atoms)
+
+
+def _nested(inner: st.SearchStrategy[Index]) -> st.SearchStrategy[Index]:
+    return _indices(
+        st.one_of(
+            names,
+            st.builds(FloorDiv, inner, positive),
+            st.builds(Mod, inner, positive),
+            st.builds(Clamp, inner, small, small),
+            st.builds(LoadIndex, names, st.lists(inner, max_size=2).map(tuple), positive),
+        )
+    )
+
+
+indices = st.recursive(plain, _nested, max_leaves=4)
 bounds = st.lists(st.builds(Bound, indices, small, small), max_size=3).map(tuple)
 consts = st.one_of(
     st.builds(Const, floats, st.sampled_from(["float32", "float64"])),
