@@ -10,15 +10,19 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 PYTEST_ARGS ?=
 
-.PHONY: demo test check lint clean
+.PHONY: demo test check lint tests quick clean
 
 demo: $(INSTALLED)
 	$(BIN)/python benchmarks/demo.py
 
-test: lint
+test: lint tests
+
+check: lint quick
+
+tests: $(INSTALLED)
 	$(BIN)/pytest --run-slow $(PYTEST_ARGS)
 
-check: lint
+quick: $(INSTALLED)
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 lint: $(INSTALLED)
