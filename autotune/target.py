@@ -35,6 +35,9 @@ class Target:
     l3_bytes: int
     threads: int = 1
     """Threads a kernel runs on. Part of the key: records of other thread counts do not mix."""
+    accuracy: str = "normal"
+    """normal: algorithms whose error stays below 1e-3 of the largest value (Winograd); strict: the
+    sums as the model has them, in another order at most. Part of the key."""
 
     @property
     def family(self) -> str:
@@ -44,11 +47,18 @@ class Target:
     @property
     def key(self) -> str:
         """What records are filed under: family, CPU and thread count."""
-        return f"{self.family}-{self.cpu}-t{self.threads}"
+        strict = "" if self.accuracy == "normal" else f"-{self.accuracy}"
+        return f"{self.family}-{self.cpu}-t{self.threads}{strict}"
 
     def lanes(self, item_bytes: int = 4) -> int:
         """Elements of one vector register."""
         return max(1, self.vector_bytes // item_bytes)
+
+    def with_accuracy(self, accuracy: str) -> Target:
+        """Raises TargetError for anything but normal and strict."""
+        if accuracy not in ("normal", "strict"):
+            raise TargetError(f"accuracy must be normal or strict, got {accuracy!r}")
+        return dataclasses.replace(self, accuracy=accuracy)
 
     def with_threads(self, threads: int) -> Target:
         return dataclasses.replace(self, threads=threads)
@@ -72,7 +82,7 @@ _SIZES = (
     "l3_bytes",
     "threads",
 )
-_REQUIRED = frozenset(f.name for f in dataclasses.fields(Target)) - {"threads"}
+_REQUIRED = frozenset(f.name for f in dataclasses.fields(Target)) - {"threads", "accuracy"}
 
 
 def parse_target(text: str, source: str = "target file") -> Target:
@@ -81,7 +91,7 @@ def parse_target(text: str, source: str = "target file") -> Target:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TargetError(f"{source}: not TOML: {error}; one `key = value` a line") from None
-    unknown = sorted(data.keys() - _REQUIRED - {"threads"})
+    unknown = sorted(data.keys() - {f.name for f in dataclasses.fields(Target)})
     if unknown:
         known = ", ".join(f.name for f in dataclasses.fields(Target))
         raise TargetError(f"{source}: unknown key {', '.join(unknown)}; known: {known}")

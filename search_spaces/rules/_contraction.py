@@ -1,0 +1,163 @@
+"""Describing contractions: their loops, what they read, how they may be computed.
+
+In: a task whose anchor is a convolution or matrix product. Out: plain data for the rule.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.ops.conv import tiled_reach
+from autotune.program.build import loop_var
+from autotune.types import Task
+from search_spaces.base import Access
+
+WINOGRAD_SIDES = (2, 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contraction:
+    """The loops of a contraction. Extents are of the whole problem, channels of one group."""
+
+    tensor: str
+    batch: tuple[tuple[str, int], ...]
+    groups: int
+    rows: tuple[str, int] | None
+    points: tuple[str, int]
+    channels: tuple[str, int]
+    reduce: tuple[tuple[str, int], ...]
+    data: str
+    weights: str
+    weight_rank: int
+    channel_dim: int
+    constant: bool
+    stride: int
+    dilation: tuple[int, int]
+    winograd: tuple[int, ...] = ()
+    """Output tile sides for which Winograd's algorithm can compute this."""
+
+    @property
+    def depth(self) -> int:
+        """Multiply-adds of one output element."""
+        return math.prod(e for _, e in self.reduce)
+
+    @property
+    def count(self) -> int:
+        """Elements of the batch."""
+        return math.prod(e for _, e in self.batch)
+
+    @property
+    def row_count(self) -> int:
+        return self.rows[1] if self.rows else 1
+
+    def tile_rows(self, side: int) -> int:
+        """Rows of Winograd tiles of that side."""
+        return -(-self.row_count // self.tile_sides(side)[0])
+
+    def tile_columns(self, side: int) -> int:
+        return -(-self.points[1] // self.tile_sides(side)[1])
+
+    def tile_sides(self, side: int) -> tuple[int, int]:
+        """Height and width of a tile: 1 along a dimension that the kernel does not span."""
+        kh, kw = (e for _, e in self.reduce[:2])
+        return (side if kh > 1 else 1, side if kw > 1 else 1)
+
+    def tile_points(self, side: int) -> int:
+        """Multiplications of a tile per channel pair."""
+        (kh, kw), (h, w) = (e for _, e in self.reduce[:2]), self.tile_sides(side)
+        return (h + kh - 1) * (w + kw - 1)
+
+
+def contraction_of(task: Task) -> Contraction:
+    """Describe the anchor of a task."""
+    node = task.nodes[task.anchor]
+    tensor, (data, weights) = node.outputs[0], node.inputs[:2]
+    out = task.value(tensor).type.shape
+    a, b = task.value(data).type.shape, task.value(weights).type.shape
+    attrs: dict[str, Any] = dict(node.attrs)
+
+    def loop(axis: str, extent: int) -> tuple[str, int]:
+        return loop_var(tensor, axis), extent
+
+    constant = task.value(weights).role == "constant"
+    if node.op == "conv2d":
+        groups = attrs.get("groups", 1)
+        return Contraction(
+            tensor=tensor, batch=(loop("n", out[0]),), groups=groups, rows=loop("oh", out[1]),
+            points=loop("ow", out[2]), channels=loop("oc", out[3] // groups),
+            reduce=(loop("kh", b[0]), loop("kw", b[1]), loop("ic", b[2])),
+            data=data, weights=weights, weight_rank=4, channel_dim=3, constant=constant,
+            stride=attrs.get("strides", (1, 1))[1], dilation=attrs.get("dilations", (1, 1)),
+            winograd=_winograd_sides(task),
+        )  # fmt: skip
+    transposed = bool(attrs.get("transpose_b", False))
+    batch = tuple(loop(f"b{i}", e) for i, e in enumerate(out[:-2]))
+    return Contraction(
+        tensor=tensor, batch=batch, groups=1, rows=None, points=loop("m", out[-2]),
+        channels=loop("n", out[-1]), reduce=(loop("k", a[-1]),), data=data, weights=weights,
+        weight_rank=len(b), channel_dim=len(b) - (2 if transposed else 1), constant=constant,
+        stride=1, dilation=(1, 1),
+    )  # fmt: skip
+
+
+def _winograd_sides(task: Task) -> tuple[int, ...]:
+    """Tile sides whose reads the data's halo covers."""
+    node = task.nodes[task.anchor]
+    data, weights = (task.value(v) for v in node.inputs[:2])
+    reach = tiled_reach(data.type, weights.type, dict(node.attrs))
+    constant = weights.role == "constant" and max(weights.type.shape[:2]) <= 3
+    if not constant or (not any(max(r) for r in reach) and max(weights.type.shape[:2]) < 2):
+        return ()
+    covered = all(
+        b <= x and a <= y for (b, a), (x, y) in zip(reach, data.layout.halo, strict=True)
+    )
+    plain = {"strides": (1, 1), "dilations": (1, 1), "groups": 1}
+    attrs = dict(node.attrs)
+    if not covered or any(attrs.get(k, v) != v for k, v in plain.items()):
+        return ()
+    out = task.value(node.outputs[0]).type.shape
+    return tuple(
+        s for s in WINOGRAD_SIDES if max(out[1:3]) >= s and max(weights.type.shape[:2]) > 1
+    )
+
+
+def accesses_of(task: Task, c: Contraction) -> tuple[Access, ...]:
+    data, weights = (task.value(v).type.shape for v in (c.data, c.weights))
+    out = task.value(c.tensor).type.shape
+    if c.rows:
+        s, d = c.stride, c.dilation
+        window = (
+            (("batch", 1),), (("row", s), ("kh", d[0])), (("point", s), ("kw", d[1])),
+            (("ic", 1),),
+        )  # fmt: skip
+        return (
+            Access(buffer="data", item_bytes=4, shape=data, dims=window),
+            Access(
+                buffer="weights", item_bytes=4, shape=weights,
+                dims=((("kh", 1),), (("kw", 1),), (("ic", 1),), (("channel", 1),)),
+            ),
+            Access(
+                buffer="out", item_bytes=4, shape=out, written=True,
+                dims=((("batch", 1),), (("row", 1),), (("point", 1),), (("channel", 1),)),
+            ),
+        )  # fmt: skip
+    count = math.prod(e for _, e in c.batch)
+    k = c.reduce[0][1]
+    shared = len(weights) == 2
+    return (
+        Access(
+            buffer="data", item_bytes=4, shape=(count, c.points[1], k),
+            dims=((("batch", 1),), (("point", 1),), (("k", 1),)),
+        ),
+        Access(
+            buffer="weights", item_bytes=4,
+            shape=(1 if shared else count, k, c.channels[1]),
+            dims=(() if shared else (("batch", 1),), (("k", 1),), (("channel", 1),)),
+        ),
+        Access(
+            buffer="out", item_bytes=4, shape=(count, c.points[1], c.channels[1]),
+            dims=((("batch", 1),), (("point", 1),), (("channel", 1),)), written=True,
+        ),
+    )  # fmt: skip

@@ -1,0 +1,153 @@
+"""What a contraction's config should cost, in cycles of one core: good defaults without measuring.
+
+In: a contraction, the target and columns of configs. Out: cycles, one per config. The numbers are
+rates of present cores (one full-width multiply-add a cycle, caches of 8 ways); only the order that
+they give matters, and the tuner corrects it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.base import Column
+from search_spaces.rules._contraction import Contraction
+
+Columns = Mapping[str, npt.NDArray[Any]]
+_L2_BYTES_PER_CYCLE = 24.0
+_L3_BYTES_PER_CYCLE = 10.0
+_MEMORY_BYTES_PER_CYCLE = 4.0
+_TRANSFORM_CYCLES = 8.0
+"""Per point of a Winograd tile and vector of channels."""
+
+
+def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
+    """Cycles of the whole contraction per config."""
+    total = direct_cycles(task, c, target, columns)
+    for side in c.winograd:
+        chosen = columns["algorithm"] == f"winograd{side}"
+        if chosen.any():
+            total = np.where(chosen, winograd_cycles(c, target, columns, side), total)
+    return np.asarray(total, np.float64)
+
+
+def ideal_cycles(c: Contraction, target: Target) -> float:
+    """Direct multiply-adds at one full vector a cycle."""
+    points = c.count * c.row_count * c.points[1]
+    return points * c.channels[1] * c.groups * c.depth / target.lanes()
+
+
+def waste(c: Contraction, columns: Columns) -> Column:
+    """Computed over useful multiply-adds of direct code; tails are cut at vectors and tile rows."""
+    out = _channel_waste(c, columns)
+    for extent, size in ((c.points[1], columns["tile_w"]), (c.row_count, columns["tile_h"])):
+        out = out * _tail_waste(extent, size)
+    return out
+
+
+def _channel_waste(c: Contraction, columns: Columns) -> Column:
+    lanes = columns["lanes"].astype(np.float64)
+    return np.asarray(np.ceil(c.channels[1] / lanes) * lanes / c.channels[1], np.float64)
+
+
+def _tail_waste(extent: int, size: Column) -> Column:
+    """A short tail has too few accumulators to hide the latency."""
+    tail = extent % size
+    lost = np.where((tail > 0) & (tail < size / 2), size / 2 - tail, 0)
+    return np.asarray(1 + lost / extent, np.float64)
+
+
+def _tile_efficiency(
+    target: Target, columns: Columns, points: Column, depth: int
+) -> tuple[Column, Column]:
+    """(cycles per multiply-add of a register tile, small preferences) for a reduction depth."""
+    vectors = columns["vectors"].astype(np.float64)
+    held = points * vectors
+    loads = vectors + points / 2
+    step = np.maximum(np.maximum(held, 8.0), loads) + 2.0 / columns["unroll"]
+    rate = step / held + 20.0 / (depth * held)
+    taste = np.where(held > 0.75 * target.vector_registers, 0.03, 0.0)
+    taste = taste + np.where(vectors == 1, 0.02, 0.0)
+    return rate, taste + np.where(columns["unroll"] > 4, 0.05, 0.0)
+
+
+def direct_cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
+    """Direct code: tile efficiency, tails, conflicts, loop order."""
+    points = (columns["tile_w"] * columns["tile_h"]).astype(np.float64)
+    rate, taste = _tile_efficiency(target, columns, points, c.depth)
+    cost = waste(c, columns) * rate + taste
+    strides = task.value(c.data).layout.strides
+    cost = cost + np.where(points > _conflict_free(strides[-2] * c.stride), 0.5, 0.0)
+    cost = cost + _order_cost(task, target, c, columns)
+    chunks = np.ceil(c.points[1] / columns["tile_w"]) * np.ceil(c.row_count / columns["tile_h"])
+    chunks = chunks * np.ceil(c.channels[1] / (columns["vectors"] * columns["lanes"]))
+    return ideal_cycles(c, target) * cost * imbalance(chunks * c.count * c.groups, target)
+
+
+def _conflict_free(step: int) -> float:
+    """Points side by side whose data do not evict each other from an 8-way L1 cache: addresses a
+    multiple of the page size apart all fall into one set."""
+    return 8.0 * 4096 / math.gcd(max(1, step) * 4, 4096)
+
+
+def _order_cost(task: Task, target: Target, c: Contraction, columns: Columns) -> Column:
+    """Inner operands that leave the L2 cache on every pass are slow."""
+    weights, data = (task.value(v).type.nbytes for v in (c.weights, c.data))
+    row = data // c.row_count
+    costs = {
+        "channels_first": 0.0 if data < target.l2_bytes // 2 else 0.03,
+        "rows_first": 0.01 if row + weights < target.l2_bytes or c.rows else 0.03,
+        "points_first": 0.02 if weights < target.l2_bytes // 2 else 0.1,
+    }
+    return np.asarray([costs[str(o)] for o in columns["order"]], np.float64)
+
+
+def imbalance(chunks: Column, target: Target) -> Column:
+    """Time of the busiest thread over the time of a single one."""
+    return np.asarray(np.ceil(chunks / target.threads) / np.maximum(chunks, 1), np.float64)
+
+
+def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int) -> Column:
+    """Products of all points, transforms of both ends, and streams that miss the L2 cache."""
+    lanes = float(target.lanes())
+    area, ic, oc = c.tile_points(side), c.reduce[2][1], c.channels[1]
+    rows, width = c.tile_rows(side), c.tile_columns(side)
+    tiles = c.count * rows * width
+    block = columns["block"].astype(np.float64)
+    blocks = c.count * rows / block
+    points = columns["tile_w"].astype(np.float64)
+    rate, taste = _tile_efficiency(target, columns, points, ic)
+    rate = (rate + taste) * _channel_waste(c, columns)
+    for_tail = _tail_waste_of(block * width, points)
+    product = area * tiles * ic * oc / lanes * rate * for_tail
+    product = product * np.where(points > _conflict_free(ic), 1.5, 1.0)
+    weights = area * ic * oc * 4.0
+    stream = weights * blocks / _speed(weights, target)
+    held = area * block * width * (ic + oc) * 4.0
+    spill = np.where(held + min(weights, 1e5) > target.l2_bytes, 1.0, 0.0)
+    moved = area * tiles * (ic + oc) * 4.0 * (1.5 / _L3_BYTES_PER_CYCLE)
+    ends = _TRANSFORM_CYCLES * area * tiles * (math.ceil(ic / lanes) + math.ceil(oc / lanes))
+    work = np.maximum(product, stream) + 0.3 * np.minimum(product, stream) + ends + spill * moved
+    chunks = np.where(blocks == 1, 8.0 * target.threads, blocks)
+    return np.asarray(work * imbalance(chunks, target), np.float64)
+
+
+def _tail_waste_of(extent: Column, size: Column) -> Column:
+    tail = extent % size
+    lost = np.where((tail > 0) & (tail < size / 2), size / 2 - tail, 0)
+    return np.asarray(1 + lost / extent, np.float64)
+
+
+def _speed(nbytes: float, target: Target) -> float:
+    """Bytes a cycle that weights of this size come in at, over and over."""
+    if nbytes <= target.l2_bytes / 2:
+        return _L2_BYTES_PER_CYCLE
+    if nbytes <= target.l3_bytes * 0.75:
+        return _L3_BYTES_PER_CYCLE
+    return _MEMORY_BYTES_PER_CYCLE
