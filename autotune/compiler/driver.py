@@ -22,6 +22,7 @@ from autotune.runtime.memory_plan import plan_memory
 from autotune.target import Target, load_target
 
 _LOGGER = logging.getLogger("autotune.compile")
+_LOGGER.addHandler(logging.NullHandler())
 
 
 def compile_model(

@@ -18,6 +18,7 @@ import numpy as np
 
 from autotune.errors import ArtifactError
 from autotune.runtime.executor import CompiledModel
+from autotune.runtime.host import check_host
 from autotune.runtime.image import ModelImage
 from autotune.runtime.memory import Bytes, zeroed_block
 from autotune.target import Target
@@ -26,6 +27,8 @@ FORMAT = "autotune-compiled-model"
 FORMAT_VERSION = 1
 _MANIFEST, _CONSTANTS = "manifest.json", "constants.bin"
 _CHUNK_BYTES = 8 << 20
+_ZIP_HEADER_BYTES = 30
+"""Of a zip's first entry, up to its name."""
 
 
 def save(image: ModelImage, path: str | Path) -> None:
@@ -59,12 +62,13 @@ def load(path: str | Path) -> CompiledModel:
 
 
 def is_artifact(path: str | Path) -> bool:
-    """Whether the file looks like one of ours, whatever its version."""
+    """Whether the file begins like one of ours, whatever its version and however it ends."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return _MANIFEST in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
+        with Path(path).open("rb") as file:
+            head = file.read(_ZIP_HEADER_BYTES + len(_MANIFEST))
+    except OSError:
         return False
+    return head.startswith(b"PK") and head[_ZIP_HEADER_BYTES:] == _MANIFEST.encode()
 
 
 def read_image(path: str | Path) -> ModelImage:
@@ -72,7 +76,7 @@ def read_image(path: str | Path) -> ModelImage:
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = _read_manifest(archive, path)
-            check_host(Target.from_json(manifest["target"]), path)
+            check_host(Target.from_json(manifest["target"]), str(path))
             objects = tuple(archive.read(_object_name(n)) for n in range(manifest["objects"]))
             constants = _read_constants(archive, manifest["constant_bytes"])
             return ModelImage.from_manifest(manifest, objects, constants)
@@ -86,23 +90,6 @@ def read_image(path: str | Path) -> ModelImage:
         raise ArtifactError(
             f"{path} is damaged: {type(error).__name__} {error}; compile the model again"
         ) from None
-
-
-def check_host(target: Target, path: str | Path) -> None:
-    """Refuse an artifact whose instructions this CPU does not have."""
-    import llvmlite.binding as llvm  # only needed where code is loaded
-
-    here, there = llvm.get_process_triple().split("-")[0], target.triple.split("-")[0]
-    if here != there:
-        raise ArtifactError(f"{path} is built for {there}, this CPU is {here}; compile it here")
-    features = llvm.get_host_cpu_features()
-    needed = [f[1:] for f in target.features.split(",") if f.startswith("+")]
-    missing = [f for f in needed if not features.get(f, False)]
-    if missing:
-        names = ", ".join(missing[:4]) + (", ..." if len(missing) > 4 else "")
-        raise ArtifactError(
-            f"{path} is built for {target.cpu}, this CPU lacks {names}; compile it here"
-        )
 
 
 def _object_name(number: int) -> str:

@@ -9,7 +9,7 @@ import ctypes
 import statistics
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +17,12 @@ import numpy as np
 
 from autotune.codegen.base import Library
 from autotune.errors import FeedError
+from autotune.runtime.host import check_host
 from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT, Kernel, ModelImage, Port
 from autotune.runtime.memory import zeroed_block
 from autotune.types import Array, TensorType
 
+_Pointers = ctypes.Array[ctypes.c_void_p]
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
@@ -59,18 +61,12 @@ class CompiledModel:
     def __init__(
         self, image: ModelImage, library: Library | None = None, notes: tuple[str, ...] = ()
     ) -> None:
-        """`library`: the image's objects where they are loaded already. `notes`: what the compiler
-        has to say about it."""
+        """`library`: the image's objects where they are loaded already; otherwise the first run
+        loads them, so that a model for another machine can be compiled and saved here. `notes`:
+        what the compiler has to say about it."""
         self.image = image
         self.notes = notes
-        if library is None:
-            from autotune.codegen.loader import load  # a fake library needs no LLVM
-
-            library = load(image.objects, image.target)
-        self._library = library
-        self._entry = _ENTRY(library.address(ENTRY_SYMBOL))
-        self._arena = zeroed_block(image.arena_bytes)
-        self._workspace = zeroed_block(image.workspace_bytes)
+        self._loaded: _Loaded | None = None if library is None else _Loaded(image, library)
         self._lock = threading.Lock()
 
     @property
@@ -83,13 +79,15 @@ class CompiledModel:
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """One inference. `feeds`: an array per model input, of exactly its shape and type; arrays
-        that are not contiguous are copied. Returns fresh arrays. Raises FeedError."""
+        that are not contiguous are copied. Returns fresh arrays. Raises FeedError, and
+        ArtifactError where the model is built for another CPU."""
         arrays = self._check(feeds)
         with self._lock:
+            loaded = self._load()
             buffers = [*arrays, *self._output_buffers()]
-            bases = self._bases(buffers)
-            self._entry(ctypes.addressof(bases))
-            return self._collect(buffers)
+            bases = loaded.bases(buffers)
+            loaded.entry(ctypes.addressof(bases))
+            return self._collect([*loaded.blocks, *buffers])
 
     def bench(
         self,
@@ -103,13 +101,14 @@ class CompiledModel:
         they stand in the model, so that they see its caches and data. Default feeds are random."""
         arrays = self._check(random_feeds(self.inputs, seed) if feeds is None else feeds)
         with self._lock:
+            loaded = self._load()
             buffers = [*arrays, *self._output_buffers()]  # held: `bases` keeps addresses only
-            bases = self._bases(buffers)
+            bases = loaded.bases(buffers)
             pointer = ctypes.addressof(bases)
             for _ in range(2):
-                self._entry(pointer)
-            latencies = tuple(_timed(clock, self._entry, pointer) for _ in range(repeats))
-            per_kernel = self._time_kernels(bases, repeats, clock)
+                loaded.entry(pointer)
+            latencies = tuple(_timed(clock, loaded.entry, pointer) for _ in range(repeats))
+            per_kernel = _time_kernels(self.image, loaded, bases, repeats, clock)
         rows = zip(self.image.kernels, per_kernel, strict=True)
         return ModelTimes(
             latency_s=latencies,
@@ -123,6 +122,16 @@ class CompiledModel:
         save(self.image, path)
 
     # ------------------------------------------------------------------------------- internals
+
+    def _load(self) -> _Loaded:
+        """The image in memory, loaded by the first call."""
+        if self._loaded is None:
+            from autotune.codegen.loader import load  # a model that is only saved needs no code
+
+            check_host(self.image.target, f"model {self.image.name}")
+            library = load(self.image.objects, self.image.target)
+            self._loaded = _Loaded(self.image, library)
+        return self._loaded
 
     def _check(self, feeds: Mapping[str, Array]) -> list[Array]:
         wanted = [p.name for p in self.image.inputs]
@@ -138,14 +147,8 @@ class CompiledModel:
     def _output_buffers(self) -> list[Array]:
         return [np.empty(n, np.uint8) for n in self.image.output_bytes]
 
-    def _bases(self, buffers: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
-        fixed = [self._arena, self.image.constants, self._workspace]
-        pointers = [a.ctypes.data for a in (*fixed, *buffers)]
-        return (ctypes.c_void_p * len(pointers))(*pointers)
-
-    def _collect(self, buffers: list[Array]) -> dict[str, Array]:
+    def _collect(self, blocks: Sequence[Array]) -> dict[str, Array]:
         """Public outputs: the buffer itself where an output fills it, copies elsewhere."""
-        blocks = [self._arena, self.image.constants, self._workspace, *buffers]
         taken: set[int] = set()
         out: dict[str, Array] = {}
         for port in self.image.outputs:
@@ -156,22 +159,42 @@ class CompiledModel:
             taken.add(port.base)
         return out
 
-    def _time_kernels(
-        self,
-        bases: ctypes.Array[ctypes.c_void_p],
-        repeats: int,
-        clock: Callable[[], float],
-    ) -> list[list[float]]:
-        calls = []
-        for kernel in self.image.kernels:
-            pointers = [(bases[base] or 0) + offset for base, offset in kernel.args]
-            args = (ctypes.c_void_p * len(pointers))(*pointers)
-            calls.append((_KERNEL(self._library.address(f"{kernel.symbol}_run")), args))
-        times: list[list[float]] = [[] for _ in calls]
-        for _ in range(repeats):
-            for (function, args), row in zip(calls, times, strict=True):
-                row.append(_timed(clock, function, ctypes.addressof(args), 1))
-        return times
+
+class _Loaded:
+    """An image in memory: its code, its blocks, and the entry function."""
+
+    def __init__(self, image: ModelImage, library: Library) -> None:
+        self.library = library
+        self.entry = _ENTRY(library.address(ENTRY_SYMBOL))
+        arena, workspace = zeroed_block(image.arena_bytes), zeroed_block(image.workspace_bytes)
+        self.blocks: tuple[Array, ...] = (arena, image.constants, workspace)
+
+    def bases(self, buffers: Sequence[Array]) -> _Pointers:
+        """The entry's argument. It keeps addresses only: the caller keeps the arrays."""
+        return _pointers([a.ctypes.data for a in (*self.blocks, *buffers)])
+
+
+def _pointers(addresses: Sequence[int]) -> _Pointers:
+    return (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+def _time_kernels(
+    image: ModelImage,
+    loaded: _Loaded,
+    bases: _Pointers,
+    repeats: int,
+    clock: Callable[[], float],
+) -> list[list[float]]:
+    """Seconds of every kernel call, in passes over the whole model."""
+    calls = []
+    for kernel in image.kernels:
+        args = _pointers([(bases[base] or 0) + offset for base, offset in kernel.args])
+        calls.append((_KERNEL(loaded.library.address(f"{kernel.symbol}_run")), args))
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(repeats):
+        for (function, args), row in zip(calls, times, strict=True):
+            row.append(_timed(clock, function, ctypes.addressof(args), 1))
+    return times
 
 
 def random_feeds(inputs: Mapping[str, TensorType], seed: int) -> dict[str, Array]:

@@ -16,14 +16,14 @@ import autotune
 from autotune.compiler.driver import compile_graph
 from autotune.db.store import TuningLog
 from autotune.db.types import Record
-from autotune.errors import ConfigError, ModelError, TargetError
+from autotune.errors import ArtifactError, ConfigError, ModelError, TargetError
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.measure.types import MeasureResult, Status
 from autotune.runtime.executor import CompiledModel, random_feeds
 from autotune.schedule import schedule_from_json
 from autotune.schedule.base import Schedule
-from autotune.target import host_target
+from autotune.target import host_target, load_target
 from autotune.types import Task
 from search_spaces.rules import rule_for
 from tests.unit.compiler.graphs import mlp
@@ -175,3 +175,13 @@ def test_a_saved_model_runs_without_the_compiler(tmp_path: Path) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("(3, 8)\n", "")
+
+
+def test_a_model_for_another_cpu_is_compiled_and_saved_but_not_run(tmp_path: Path) -> None:
+    foreign = load_target("cortex-a72" if "x86" in TARGET.triple else "x86-64-v3")
+    model = compile_graph(mlp(2), foreign)
+    model.save(tmp_path / "m.atm")
+    with pytest.raises(ArtifactError, match="is built for .*, this CPU is"):
+        model.run(random_feeds(model.inputs, 0))
+    with pytest.raises(ArtifactError, match="is built for .*, this CPU is"):
+        autotune.load(tmp_path / "m.atm")

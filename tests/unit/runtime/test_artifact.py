@@ -75,6 +75,7 @@ def test_another_zip_is_not_an_artifact(tmp_path: Path) -> None:
 def test_a_truncated_file_is_refused(saved: Path, share: float) -> None:
     data = saved.read_bytes()
     saved.write_bytes(data[: int(len(data) * share)])
+    assert is_artifact(saved)
     with pytest.raises(ArtifactError, match="compile the model again"):
         read_image(saved)
 
