@@ -38,11 +38,14 @@ def random_inputs(task: Task, seed: int) -> dict[str, Array]:
     positive = _positive_values(task)
     out: dict[str, Array] = {}
     for value in task.by_role("input") + task.by_role("constant"):
-        array = _random(value, rng, limits.get(value.name))
+        # Large weights repeat numbers at a prime distance: drawing each would take longer than
+        # measuring with them.
+        drawn = _random(value, min(value.type.size, _DRAWN), rng, limits.get(value.name))
         if value.name in positive:
-            array = _positive(array)
-        scale = scales.get(value.name, 1.0)
-        out[value.name] = array if scale == 1.0 else array * array.dtype.type(scale)
+            drawn = _positive(drawn)
+        if value.name in scales:
+            drawn = drawn * drawn.dtype.type(scales[value.name])
+        out[value.name] = np.resize(drawn, value.type.shape)
     return out
 
 
@@ -63,19 +66,16 @@ def sample_points(task: Task, seed: int, count: int) -> Array:
     return np.concatenate([np.asarray(corners, np.int64), rest.astype(np.int64)])
 
 
-def _random(value: TaskValue, rng: np.random.Generator, limit: int | None) -> Array:
-    dtype, shape = value.type.dtype, value.type.shape
+def _random(value: TaskValue, count: int, rng: np.random.Generator, limit: int | None) -> Array:
+    dtype = value.type.dtype
     if dtype == "bool":
-        return rng.random(shape) < 0.5
+        return rng.random(count) < 0.5
     if dtype.startswith("float"):
-        # Large weights repeat numbers at a prime distance: drawing each would take longer than
-        # measuring with them.
-        drawn = rng.standard_normal(min(value.type.size, _DRAWN), np.float32)
-        return np.resize(drawn.astype(dtype, copy=False), shape)
+        return rng.standard_normal(count, np.float32).astype(dtype, copy=False)
     if limit is not None:
-        return np.asarray(rng.integers(-limit, limit, shape)).astype(dtype)
+        return np.asarray(rng.integers(-limit, limit, count)).astype(dtype)
     low = 0 if dtype == "uint8" else -8
-    return np.asarray(rng.integers(low, 9, shape)).astype(dtype)
+    return np.asarray(rng.integers(low, 9, count)).astype(dtype)
 
 
 def _positive(array: Array) -> Array:
@@ -85,8 +85,8 @@ def _positive(array: Array) -> Array:
 
 
 def _weight_scales(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict[str, float]:
-    """1/sqrt(fan-in) by name of a constant that is an operand of a contraction."""
-    constants = {v.name for v in task.by_role("constant")}
+    """1/sqrt(fan-in) by name of a constant of floats that is an operand of a contraction."""
+    constants = {v.name for v in task.by_role("constant") if v.type.dtype.startswith("float")}
     out: dict[str, float] = {}
     for node in task.nodes:
         if OPS.get(node.op).kind == "contraction":

@@ -91,10 +91,11 @@ def matmul(draw: Draw) -> Case:
     batches = [((), ()), ((2,), ()), ((), (3,)), ((2, 1), (3,)), ((4,), (4,)), ((1, 2), (3, 1))]
     left, right = draw(st.sampled_from(batches))
     transposed = draw(st.booleans())
+    dtype = draw(st.sampled_from(["float32", "float32", "int32"]))
     b = (*right, n, k) if transposed else (*right, k, n)
     return Case(
         op="matmul",
-        types=(tensor(*left, m, k), tensor(*b)),
+        types=(tensor(*left, m, k, dtype=dtype), tensor(*b, dtype=dtype)),
         attrs=freeze_attrs({"transpose_b": transposed}),
         constants=draw(st.sampled_from([(), (1,)])),
     )
