@@ -123,7 +123,7 @@ TILE = 4
 
 def tiled_reach(x: TensorType, w: TensorType, attrs: Attrs) -> tuple[tuple[int, int], ...]:
     """Zeros around x, per dimension, that computing whole output tiles of TILE x TILE reads: more
-    than the padding where the last tiles stick out. What no tiled algorithm computes needs none."""
+    than the padding where the last tiles stick out. What no tiled algorithm makes needs none."""
     rows, columns = _windows(x, w, attrs)
     none = ((0, 0),) * 4
     if integer(attrs, "groups", 1) != 1 or max(rows.kernel, columns.kernel) < 2:
