@@ -181,7 +181,7 @@ def test_a_model_for_another_cpu_is_compiled_and_saved_but_not_run(tmp_path: Pat
     foreign = load_target("cortex-a72" if "x86" in TARGET.triple else "x86-64-v3")
     model = compile_graph(mlp(2), foreign)
     model.save(tmp_path / "m.atm")
-    with pytest.raises(ArtifactError, match="is built for .*, this CPU is"):
+    with pytest.raises(ArtifactError, match=r"is built for .*, this CPU is"):
         model.run(random_feeds(model.inputs, 0))
-    with pytest.raises(ArtifactError, match="is built for .*, this CPU is"):
+    with pytest.raises(ArtifactError, match=r"is built for .*, this CPU is"):
         autotune.load(tmp_path / "m.atm")
