@@ -86,47 +86,47 @@ class MathWriter:
     # ---------------------------------------------------------------------------------- functions
 
     def exp(self, x: str) -> str:
-        """e**x, within 2 ulp; 0 below -87.34, infinity above 88.72."""
-        limited = self.select_max(x, self.const(-87.33655))
-        limited = self.select_min(limited, self.const(88.72284))
-        n = self.call("roundeven", self.op("fmul", limited, self.const(1.4426950408889634)))
-        r = self.fma(n, self.const(-0.693359375), limited)
-        r = self.fma(n, self.const(2.12194440054690583e-4), r)
-        p = self.polynomial(
-            r, (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
-                1.6666665459e-1, 5.0000001201e-1),
-        )  # fmt: skip
-        p = self.fma(self.op("fmul", r, r), p, self.op("fadd", r, self.const(1.0)))
-        # 2**n in two halves, so that n = 128 does not overflow the exponent.
-        half = self.call("floor", self.op("fmul", n, self.const(0.5)))
-        p = self.op("fmul", p, self._power_of_two(half))
-        p = self.op("fmul", p, self._power_of_two(self.op("fsub", n, half)))
-        p = self.choose(self.compare("olt", x, self.const(-87.33655)), self.const(0.0), p)
-        return self.choose(self.compare("ogt", x, self.const(88.72284)), self.const(math.inf), p)
+        """e**x, within 2 ulp of normal results; 0 below -87.336 and infinity above 88.7228."""
+        value = self._exp_inside(x)
+        over = self.op("fmul", x, self.const(math.inf))
+        value = self.choose(self.compare("ugt", x, self.const(88.72283172607422)), over, value)
+        return self.choose(self.compare("olt", x, self.const(-87.33654)), self.const(0.0), value)
 
-    def _power_of_two(self, n: str) -> str:
-        i = self.text.emit(f"fptosi {self.type} {n} to {self.int_type}")
-        i = self.text.emit(f"add {self.int_type} {i}, {self.int_const(127)}")
-        i = self.text.emit(f"shl {self.int_type} {i}, {self.int_const(23)}")
-        return self.text.emit(f"bitcast {self.int_type} {i} to {self.type}")
+    def _exp_inside(self, x: str) -> str:
+        """e**x for -87.336 < x < 88.7228."""
+        # Adding 1.5 * 2**23 rounds to an integer, which then stands in the lowest bits.
+        shifted = self.fma(x, self.const(math.log2(math.e)), self.const(12582912.0))
+        n = self.op("fsub", shifted, self.const(12582912.0))
+        r = self.fma(n, self.const(-0.693359375), x)
+        r = self.fma(n, self.const(2.12194440054690583e-4), r)
+        p = self.polynomial(r, _EXP)
+        bits = self._bits(shifted)
+        scale = self.text.emit(f"shl {self.int_type} {bits}, {self.int_const(23)}")
+        scaled = self.text.emit(f"add {self.int_type} {self._bits(p)}, {scale}")
+        return self._from_bits(scaled)
+
+    def _bits(self, x: str) -> str:
+        return self.text.emit(f"bitcast {self.type} {x} to {self.int_type}")
+
+    def _from_bits(self, x: str) -> str:
+        return self.text.emit(f"bitcast {self.int_type} {x} to {self.type}")
 
     def log(self, x: str) -> str:
-        """Natural logarithm, within 3 ulp of normal numbers; -inf at 0, nan below."""
-        bits = self.text.emit(f"bitcast {self.type} {x} to {self.int_type}")
+        """Natural logarithm, within 2 ulp, denormals included; -inf at 0, nan below."""
+        tiny = self.compare("olt", x, self.const(2.0**-126))
+        scaled = self.choose(tiny, self.op("fmul", x, self.const(2.0**23)), x)
+        bias = self.choose(tiny, self.const(-23.0), self.const(0.0))
+        bits = self._bits(scaled)
+        # The exponent of the power of two that brings x into sqrt(1/2) .. sqrt(2).
         shifted = self.text.emit(f"sub {self.int_type} {bits}, {self.int_const(0x3F3504F3)}")
         e = self.text.emit(f"ashr {self.int_type} {shifted}, {self.int_const(23)}")
         back = self.text.emit(f"shl {self.int_type} {e}, {self.int_const(23)}")
         mantissa = self.text.emit(f"sub {self.int_type} {bits}, {back}")
-        m = self.text.emit(f"bitcast {self.int_type} {mantissa} to {self.type}")
-        r = self.op("fsub", m, self.const(1.0))
+        r = self.op("fsub", self._from_bits(mantissa), self.const(1.0))
         n = self.text.emit(f"sitofp {self.int_type} {e} to {self.type}")
-        p = self.polynomial(
-            r, (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1,
-                1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1,
-                3.3333331174e-1),
-        )  # fmt: skip
+        n = self.op("fadd", n, bias)
         square = self.op("fmul", r, r)
-        p = self.op("fmul", self.op("fmul", p, r), square)
+        p = self.op("fmul", self.op("fmul", self.polynomial(r, _LOG), r), square)
         p = self.fma(n, self.const(-2.12194440e-4), p)
         p = self.fma(square, self.const(-0.5), p)
         p = self.fma(n, self.const(0.693359375), self.op("fadd", r, p))
@@ -135,20 +135,12 @@ class MathWriter:
         return self.choose(self.compare("ult", x, self.const(0.0)), self.const(math.nan), p)
 
     def tanh(self, x: str) -> str:
-        """Hyperbolic tangent, absolute error below 4e-7: a rational function on |x| < 9."""
+        """Hyperbolic tangent, within 4 ulp: a rational function on |x| < 9."""
         limited = self.select_max(x, self.const(-9.0))
         limited = self.select_min(limited, self.const(9.0))
-        s = self.op("fmul", limited, limited)
-        top = self.polynomial(
-            s, (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11,
-                5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04,
-                4.89352455891786e-03),
-        )  # fmt: skip
-        bottom = self.polynomial(
-            s, (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03,
-                4.89352518554385e-03),
-        )  # fmt: skip
-        return self.op("fdiv", self.op("fmul", limited, top), bottom)
+        square = self.op("fmul", limited, limited)
+        top = self.op("fmul", limited, self.polynomial(square, _TANH_TOP))
+        return self.op("fdiv", top, self.polynomial(square, _TANH_BOTTOM))
 
     def sigmoid(self, x: str) -> str:
         """1 / (1 + e**-x), within 4 ulp."""
@@ -156,20 +148,14 @@ class MathWriter:
         return self.op("fdiv", self.const(1.0), self.op("fadd", e, self.const(1.0)))
 
     def erf(self, x: str) -> str:
-        """Error function, absolute error below 3e-7 (Abramowitz and Stegun 7.1.26 would be 1.5e-7
-        in exact arithmetic, but poor near 0: a Taylor polynomial serves |x| < 0.5)."""
+        """Error function, within 3 ulp: an odd polynomial near 0, else 1 - e**polynomial."""
         a = self.call("fabs", x)
-        s = self.op("fmul", x, x)
-        near = self.op("fmul", x, self.polynomial(s, _ERF_NEAR))
-        limited = self.select_min(a, self.const(4.2))
-        t = self.op(
-            "fdiv", self.const(1.0), self.fma(limited, self.const(0.3275911), self.const(1))
-        )
-        p = self.polynomial(t, (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592))
-        decay = self.exp(self.op("fmul", self.op("fmul", limited, limited), self.const(-1.0)))
-        far = self.op("fsub", self.const(1.0), self.op("fmul", self.op("fmul", p, t), decay))
-        far = self.call("copysign", far, x)
-        return self.choose(self.compare("olt", a, self.const(0.5)), near, far)
+        square = self.op("fmul", x, x)
+        near = self.op("fmul", x, self.polynomial(square, _ERF_NEAR))
+        limited = self.select_min(a, self.const(4.0))
+        decay = self._exp_inside(self.polynomial(limited, _ERF_FAR))
+        far = self.call("copysign", self.op("fsub", self.const(1.0), decay), x)
+        return self.choose(self.compare("ult", a, self.const(0.92)), near, far)
 
     def power(self, x: str, y: str, known: float) -> str:
         """x ** y where y is known: multiples of a quarter up to 4 by products and square roots."""
@@ -186,10 +172,28 @@ class MathWriter:
         return out if known > 0 else self.op("fdiv", self.const(1.0), out)
 
 
-_ERF_NEAR = tuple(
-    2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1))
-    for n in range(6, -1, -1)
-)
+# Coefficients, highest power first. Those of exp (on |r| < ln(2)/2, ending in 1 + r), and of erf(x)/x
+# in x*x (|x| < 0.93) and log(1 - erf(x)) (0.9 < x < 4) are least-maximum fits against float64.
+_EXP = (8.312514835e-3, 4.189021057e-2, 1.666711487e-1, 4.999923113e-1, 1.0, 1.0)
+_ERF_NEAR = (
+    -5.953779222e-4, 4.985949719e-3, -2.676172794e-2, 1.128168285e-1, -3.761248115e-1,
+    1.128379148,
+)  # fmt: skip
+_ERF_FAR = (
+    1.982198671e-4, -3.065492302e-3, 2.231522072e-2, -1.041136940e-1, -6.369760666e-1,
+    -1.127797252, -1.664454175e-4,
+)  # fmt: skip
+_TANH_TOP = (
+    -5.6416762410e-14, 4.0874172074e-11, -1.7583789182e-8, 1.0467499188e-5, 3.0360983153e-3,
+    1.3022553368e-1, 9.9999987195e-1,
+)  # fmt: skip
+_TANH_BOTTOM = (
+    2.4486609330e-4, 2.4222763998e-2, 4.6355838510e-1, 1.0000000000,
+)  # fmt: skip
+_LOG = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
 
 
 def unary(text: FunctionText, fn: str, x: str, dtype: str, lanes: int) -> str:

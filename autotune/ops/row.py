@@ -60,8 +60,12 @@ class Softmax:
             return peak, total, Compute(out, dtype, axes, last)
         power = Compute(f"{out}.exp", dtype, axes, fn("exp", shifted))
         total = reduction(f"{out}.sum", dtype, (outer, inner), Load(power.output, point), "sum")
-        body = fn("div", Load(power.output, at(axes)), Load(total.output, at(outer)))
-        return peak, power, total, Compute(out, dtype, axes, body)
+        # One division a row: the elements are multiplied.
+        share = Compute(
+            f"{out}.share", dtype, outer, fn("reciprocal", Load(total.output, at(outer)))
+        )
+        body = fn("mul", Load(power.output, at(axes)), Load(share.output, at(outer)))
+        return peak, power, total, share, Compute(out, dtype, axes, body)
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x = arrays[0]
