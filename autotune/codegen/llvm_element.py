@@ -102,11 +102,11 @@ class ElementWriter:
         """A function of two values of one type and lane count."""
         kind, real = type_text(a.dtype, a.lanes), a.dtype.startswith("float")
         if fn in ("max", "min"):
-            op = {"max": ("ugt", "sgt"), "min": ("ult", "slt")}[fn][0 if real else 1]
-            compare = f"{'fcmp' if real else 'icmp'} {op} {kind} {a.text}, {b.text}"
-            flag, mask = self.text.emit(compare), type_text("bool", a.lanes)
-            text = f"select {mask} {flag}, {kind} {a.text}, {kind} {b.text}"
-            return Val(self.text.emit(text), a.dtype, a.lanes)
+            # One machine instruction each: not a number in the first argument stays. A literal
+            # never is, so it comes second.
+            a, b = (a, b) if a.text.startswith("%") else (b, a)
+            op = _EXTREMES[fn][0 if real else 1]
+            return self.choose(self.text.emit(f"{op} {kind} {a.text}, {b.text}"), b, a)
         if fn == "mod":
             return self._mod(a, b, kind, real)
         if fn == "pow" and real:
@@ -161,6 +161,7 @@ _FLOAT_OPS = {
     "div": "fdiv",
 }  # fmt: skip  # fmt: skip
 _INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "and": "and", "or": "or"}
+_EXTREMES = {"max": ("fcmp olt", "icmp slt"), "min": ("fcmp ogt", "icmp sgt")}
 _INT_MOD = ("srem", "add", "icmp ne", "icmp slt")
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from autotune.codegen.llvm_element import Val
 from autotune.codegen.llvm_index import Lane, Linear
 from autotune.codegen.llvm_math import MathWriter
-from autotune.codegen.llvm_text import type_text
+from autotune.codegen.llvm_text import suffix_text, type_text
 from autotune.codegen.llvm_value import ValueWriter
 from autotune.errors import BuildError
 from autotune.program.ir import Apply, Buffer, Load, Store, Table, Value
-from autotune.schedule.compute import identity
+from autotune.schedule.reduce import identity
 from autotune.types import ITEM_BYTES
 
 _Old = Callable[[], Val]
@@ -168,31 +168,55 @@ class StoreWriter(ValueWriter):
         """The old scalar combined with all lanes of the value."""
         combine = stmt.combine or "sum"
         value = self.splat(self.convert(self.value(stmt.value), dtype), self.lanes)
-        kind, scalar = type_text(dtype, self.lanes), type_text(dtype, 1)
+        kind = type_text(dtype, self.lanes)
         if self.mask is not None:
             neutral = self.splat(self.value(identity(combine, dtype)), self.lanes).text
             mask = type_text("bool", self.lanes)
             text = f"select {mask} {self.mask}, {kind} {value.text}, {kind} {neutral}"
             value = Val(self.text.emit(text), dtype, self.lanes)
+        return self._across(combine, value, old)
+
+    def _across(self, combine: str, value: Val, old: Val) -> Val:
+        """An old scalar combined with all lanes of a value."""
+        dtype, lanes = value.dtype, value.lanes
+        kind, scalar = type_text(dtype, lanes), type_text(dtype, 1)
         real = dtype.startswith("float")
+        if real and combine in ("max", "min"):
+            return self._merge(combine, self._extreme(combine, value), old)
         op = _REDUCE[combine][0 if real else 1]
-        short = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32"}[dtype]
-        name = f"llvm.vector.reduce.{op}.v{self.lanes}{short}"
-        if real and combine in ("sum", "prod"):
-            start = self.value(identity(combine, dtype)).text
-            self.text.declare(name, f"declare {scalar} @{name}({scalar}, {kind})")
-            given = f"({scalar} {start}, {kind} {value.text})"
-            one = self.text.emit(f"call reassoc {scalar} @{name}{given}")
-        else:
+        name = f"llvm.vector.reduce.{op}.{suffix_text(dtype, lanes)}"
+        if not real:
             self.text.declare(name, f"declare {scalar} @{name}({kind})")
             one = self.text.emit(f"call {scalar} @{name}({kind} {value.text})")
-        return self._merge(combine, Val(one, dtype, 1), old)
+            return self._merge(combine, Val(one, dtype, 1), old)
+        self.text.declare(name, f"declare {scalar} @{name}({scalar}, {kind})")
+        given = f"({scalar} {old.text}, {kind} {value.text})"
+        return Val(self.text.emit(f"call nsz reassoc {scalar} @{name}{given}"), dtype, 1)
+
+    def _extreme(self, combine: str, value: Val) -> Val:
+        """Largest or smallest lane, by halves: LLVM's reduction goes lane by lane where there may
+        be values that are not numbers."""
+        if value.lanes == 1:
+            return value
+        half, odd = divmod(value.lanes, 2)
+        kind = type_text(value.dtype, value.lanes)
+        parts = []
+        for first in (0, half):
+            picked = ", ".join(f"i32 {first + i}" for i in range(half))
+            text = f"shufflevector {kind} {value.text}, {kind} poison, <{half} x i32> <{picked}>"
+            if half == 1:
+                text = f"extractelement {kind} {value.text}, i64 {first}"
+            parts.append(Val(self.text.emit(text), value.dtype, half))
+        out = self._extreme(combine, self.binary(combine, *parts))
+        if not odd:
+            return out
+        last = self.text.emit(f"extractelement {kind} {value.text}, i64 {value.lanes - 1}")
+        return self.binary(combine, out, Val(last, value.dtype, 1))
 
 
 _REDUCE = {
-    "sum": ("fadd", "add"), "prod": ("fmul", "mul"),
-    "max": ("fmax", "smax"), "min": ("fmin", "smin"),
-}  # fmt: skip  # fmt: skip
+    "sum": ("fadd", "add"), "prod": ("fmul", "mul"), "max": ("", "smax"), "min": ("", "smin"),
+}  # fmt: skip
 
 
 def _target(stmt: Store) -> Load:

@@ -11,6 +11,7 @@ from autotune.program.ir import (
     Alloc,
     Apply,
     Bound,
+    Buffer,
     Const,
     For,
     If,
@@ -166,6 +167,17 @@ def find_loop(program: Program, var: str) -> For:
     loop = loop_path(program.body, var)[-1]
     assert isinstance(loop, For)
     return loop
+
+
+def find_buffer(program: Program, name: str) -> Buffer:
+    """The param or local buffer of that name. ScheduleError if there is none."""
+    for param in program.params:
+        if param.name == name:
+            return param
+    for stmt in walk(program.body):
+        if isinstance(stmt, Alloc) and stmt.buffer.name == name:
+            return stmt.buffer
+    raise ScheduleError(f"no buffer {name}")
 
 
 def ranges_at(program: Program, var: str) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from autotune.program.rewrite import (
     Body,
     find_loop,
     loop_path,
+    map_stmt_indices,
     ranges_at,
     replace,
     stores_of,
@@ -233,3 +234,9 @@ def chain_stmt(loops: list[For], body: Body, suffix: str = "") -> Stmt:
     for loop in reversed(loops):
         body = (For(loop.var + suffix, loop.extent, loop.kind, body),)
     return body[0]
+
+
+def copied(chain: Sequence[For], body: Body, suffix: str) -> Stmt:
+    """Loops and their body again, under names with a suffix."""
+    env = {c.var: index(c.var + suffix) for c in chain}
+    return chain_stmt(list(chain), map_stmt_indices(body, lambda i: i.substitute(env)), suffix)

@@ -1,4 +1,4 @@
-"""Steps that change where data lies: pack (weights, before the call) and cache_read (in the call)."""
+"""Steps that change where data lies: pack (weights, before a call), cache_read (in the call)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from autotune.program.ir import (
 from autotune.program.packing import packed_shape
 from autotune.program.rewrite import (
     Body,
+    find_buffer,
     find_loop,
     loads_of,
     map_loads,
@@ -101,7 +102,8 @@ class CacheRead:
     """Copy the dimensions `dims` of a buffer, packed, into scratch at the start of a loop's body.
 
     for b: { .. x[b, k, n] .. }   ->
-    for b: alloc x.cache: { for p0, p1, p2: x.cache[p0, p1, p2] = x[b, p1, p0*16+p2] ; .. x.cache .. }
+    for b: alloc x.cache: { for p0, p1, p2: x.cache[p0, p1, p2] = x[b, p1, p0*16+p2] ;
+                            .. x.cache .. }
 
     `loop` empty: at the root, before everything. Loops are named <buffer>_p0, <buffer>_p1, ...
     """
@@ -114,7 +116,7 @@ class CacheRead:
     order: tuple[int, ...]
 
     def apply(self, program: Program) -> Program:
-        source = self._source(program)
+        source = find_buffer(program, self.buffer)
         inside = find_loop(program, self.loop).body if self.loop else program.body
         outer = self._outer_indices(program, inside)
         pack = Pack(
@@ -135,15 +137,6 @@ class CacheRead:
             return dataclasses.replace(program, body=body)
         loop = find_loop(program, self.loop)
         return replace(program, loop, (with_body(loop, body),))
-
-    def _source(self, program: Program) -> Buffer:
-        for param in program.params:
-            if param.name == self.buffer:
-                return param
-        for stmt in walk(program.body):
-            if isinstance(stmt, Alloc) and stmt.buffer.name == self.buffer:
-                return stmt.buffer
-        raise ScheduleError(f"no buffer {self.buffer}")
 
     def _outer_indices(self, program: Program, inside: Body) -> tuple[Index, ...]:
         """Indices of the dimensions not copied: the same everywhere, fixed outside the copy."""

@@ -167,9 +167,12 @@ def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: 
     lane_loops = (f"{last.var}_u", f"{last.var}_v")
     outer = top.var if len(chain) > 1 else f"{last.var}_o"
     builder.do("rfactor", buffer=stores[0].buffer, top=outer, loops=lane_loops)
-    kinds = ("", "_init", "_out")
-    builder.do("unroll", loops=tuple(f"{lane_loops[0]}{k}" for k in kinds))
-    builder.do("vectorize", loops=tuple(f"{lane_loops[1]}{k}" for k in kinds))
+    unrolled, lane_wise = (
+        builder.present([f"{loop}{kind}" for kind in ("", "_init", "_mix", "_out")])
+        for loop in lane_loops
+    )
+    builder.do("unroll", loops=unrolled)
+    builder.do("vectorize", loops=lane_wise)
 
 
 def _float(builder: ScheduleBuilder, store: Store) -> bool:
