@@ -60,7 +60,7 @@ def test_an_average_with_constant_count_is_one_multiplication() -> None:
 
 def test_stages_of_row_operators() -> None:
     outputs = [c.output for c in _expression("softmax", (2, 3))]
-    assert outputs == ["o0.max", "o0.exp", "o0.sum", "o0"]
+    assert outputs == ["o0.max", "o0.exp", "o0.sum", "o0.share", "o0"]
     outputs = [c.output for c in _expression("layer_norm", (2, 3), (3,), (3,))]
     assert outputs == ["o0.sum", "o0.mean", "o0.sq", "o0.rstd", "o0"]
 
