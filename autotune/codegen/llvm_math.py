@@ -204,7 +204,7 @@ def unary(text: FunctionText, fn: str, x: str, dtype: str, lanes: int) -> str:
         return writer.op("fdiv", writer.const(1.0), x)
     if fn == "sign":
         one = writer.call("copysign", writer.const(1.0), x)
-        return writer.choose(writer.compare("oeq", x, writer.const(0.0)), x, one)
+        return writer.choose(writer.compare("ueq", x, writer.const(0.0)), x, one)
     if dtype == "float32" and fn in ("exp", "log", "tanh", "sigmoid", "erf"):
         return str(getattr(writer, fn)(x))
     if fn == "sigmoid":

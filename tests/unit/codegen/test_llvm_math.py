@@ -1,0 +1,119 @@
+"""Errors of the element functions over the whole float32 range, against float64."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autotune.codegen.llvm_math import unary
+from autotune.codegen.llvm_text import FunctionText, type_text
+from autotune.codegen.loader import load_text
+from autotune.target import Target, host_target
+from autotune.types import Array
+
+HOST = host_target()
+SMALLEST_NORMAL = 2.0**-126
+
+REFERENCE: dict[str, Callable[[Array], Array]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
+}
+# The docstrings' claims: largest error in ulp where the result is a normal number, and the largest
+# absolute error where it is not.
+LIMITS = {
+    "exp": (2.5, 1.18e-38),
+    "log": (1.0, 0.0),
+    "tanh": (5.0, 2e-45),
+    "sigmoid": (4.0, 3e-39),
+    "erf": (3.0, 2e-45),
+}
+
+
+def samples() -> Array:
+    """Floats of every exponent and sign, the interesting ranges densely, and the special ones."""
+    rng = np.random.default_rng(0)
+    every = rng.integers(0, 2**32, 100_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    dense = [rng.uniform(-w, w, 40_000).astype(np.float32) for w in (1, 10, 105)]
+    special = np.array(
+        [0.0, -0.0, 1, -1, math.inf, -math.inf, math.nan, 88.72283, 88.72284, -87.33654, -87.33655,
+         -103.9, 1e-40, -1e-40, SMALLEST_NORMAL, 3.4e38, -3.4e38],
+        np.float32,
+    )  # fmt: skip
+    return np.concatenate([every, *dense, special])
+
+
+def apply(fn: str, x: Array, lanes: int = 16, target: Target = HOST) -> Array:
+    """A function of a vector of lanes, called over an array."""
+    text = FunctionText("define void @f(ptr %x, ptr %y, i64 %n)")
+    kind = type_text("float32", lanes)
+    with text.loop("0", "%n") as i:
+        step = text.emit(f"mul i64 {i}, {lanes}")
+        source = text.emit(f"getelementptr float, ptr %x, i64 {step}")
+        given = text.emit(f"load {kind}, ptr {source}, align 4")
+        result = unary(text, fn, given, "float32", lanes)
+        place = text.emit(f"getelementptr float, ptr %y, i64 {step}")
+        text.line(f"store {kind} {result}, ptr {place}, align 4")
+    text.line("ret void")
+    library = load_text("\n".join([*text.declared.values(), text.text(), ""]), target)
+    padded = np.resize(x, -(-len(x) // lanes) * lanes).astype(np.float32)
+    out = np.empty_like(padded)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    function(library.address("f"))(padded.ctypes.data, out.ctypes.data, len(padded) // lanes)
+    return out[: len(x)]
+
+
+@pytest.mark.parametrize("fn", sorted(REFERENCE))
+def test_errors_are_those_of_the_docstrings(fn: str) -> None:
+    x = samples()
+    with np.errstate(all="ignore"):
+        want = REFERENCE[fn](x.astype(np.float64))
+        nearest = want.astype(np.float32)
+    got = apply(fn, x)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(nearest))
+    finite = np.isfinite(nearest)
+    normal = finite & (np.abs(nearest) >= SMALLEST_NORMAL)
+    error = np.abs(got[finite] - want[finite])
+    ulp = np.spacing(np.abs(nearest[finite])).astype(np.float64)
+    in_ulp, absolute = LIMITS[fn]
+    assert np.max((error / ulp)[normal[finite]]) <= in_ulp
+    assert np.max(error[~normal[finite]], initial=0.0) <= absolute
+
+
+@pytest.mark.parametrize("fn", sorted(REFERENCE))
+def test_one_lane_gives_what_sixteen_do(fn: str) -> None:
+    x = samples()[::97]
+    np.testing.assert_array_equal(apply(fn, x, lanes=1), apply(fn, x))
+
+
+def test_exp_ends_in_zero_and_infinity() -> None:
+    got = apply("exp", np.array([-math.inf, -88, 0, 89, math.inf], np.float32))
+    assert got.tolist() == [0, 0, 1, math.inf, math.inf]
+
+
+@pytest.mark.parametrize(
+    ("fn", "reference"),
+    [
+        ("rsqrt", lambda x: 1 / np.sqrt(x)),
+        ("reciprocal", lambda x: 1 / x),
+        ("sqrt", np.sqrt),
+        ("round", np.rint),
+        ("floor", np.floor),
+        ("ceil", np.ceil),
+        ("abs", np.abs),
+        ("sign", np.sign),
+        ("neg", np.negative),
+    ],
+)
+def test_simple_functions_are_those_of_numpy(fn: str, reference: Callable[[Array], Array]) -> None:
+    x = samples()[::31]
+    with np.errstate(all="ignore"):
+        want = reference(x)
+    np.testing.assert_allclose(apply(fn, x), want, rtol=2e-7)
