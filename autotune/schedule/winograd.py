@@ -67,12 +67,12 @@ class Winograd:
     """Compute a stride-1 convolution over output tiles of `tile_h` x `tile_w` points.
 
     for n, oh, ow, oc: { t = 0 ; for kh, kw, ic: t += x*w ; y = f(t) }   ->
-    for n, tb: alloc V, M: {
+    for n, tb, tcb: alloc V, M: {
       for tr, tc, ic: V[i, j, t, ic] = B^T x B
       for i, j, t, oc: { M[i, j, t, oc] = 0 ; for ic: M += V*w }
       for tr, tc, oc: y = f(A^T M A) }
 
-    One block of `block` rows of tiles stays in the cache between the three. The weights are
+    A block of `block_h` x `block_w` tiles stays in the cache between the three. The weights are
     transformed before the call. `lanes` channels are transformed at a time. Loops: wino_i, wino_j,
     wino_t, and those of oc and ic, are left for further steps; the others are annotated already.
     The data must hold zeros as far as the last tiles read: a halo. With a single block there is no
@@ -83,7 +83,8 @@ class Winograd:
     buffer: str
     tile_h: int
     tile_w: int
-    block: int
+    block_h: int
+    block_w: int
     lanes: int
 
     def apply(self, program: Program) -> Program:
@@ -93,12 +94,13 @@ class Winograd:
         body: Body = (plan.transform_data(), plan.multiply(), plan.transform_result())
         single = conv.extents[0] * plan.blocks == 1
         if single:
-            env = {conv.loops[0].var: Index(), "wino_tb": Index()}
+            env = {conv.loops[0].var: Index(), "wino_tb": Index(), "wino_cb": Index()}
             body = map_stmt_indices(body, lambda i: i.substitute(env))
         for scratch in plan.scratch():
             body = (Alloc(scratch, body),)
         if not single:
-            body = (For("wino_tb", plan.blocks, "serial", body),)
+            body = (For("wino_cb", plan.columns // self.block_w, "serial", body),)
+            body = (For("wino_tb", plan.rows // self.block_h, "serial", body),)
             body = (For(conv.loops[0].var, conv.extents[0], "serial", body),)
         program = replace(program, conv.loops[0], body)
         if conv.epilogue:
@@ -228,24 +230,26 @@ class _Plan:
     def of(step: Winograd, conv: _Conv) -> _Plan:
         kh, kw = (loop.extent for loop in conv.reduce[:2])
         rows = -(-conv.extents[1] // step.tile_h)
-        if rows % step.block:
-            raise ScheduleError(f"block {step.block} does not divide the {rows} rows of tiles")
+        columns = -(-conv.extents[2] // step.tile_w)
+        if rows % step.block_h or columns % step.block_w:
+            block = f"{step.block_h} x {step.block_w}"
+            raise ScheduleError(f"block {block} does not divide the {rows} x {columns} tiles")
         return _Plan(
             step=step,
             conv=conv,
             height=step.tile_h + kh - 1,
             width=step.tile_w + kw - 1,
             rows=rows,
-            columns=-(-conv.extents[2] // step.tile_w),
+            columns=columns,
         )
 
     @property
     def blocks(self) -> int:
-        return self.rows // self.step.block
+        return self.rows // self.step.block_h * (self.columns // self.step.block_w)
 
     @property
     def tiles(self) -> int:
-        return self.step.block * self.columns
+        return self.step.block_h * self.step.block_w
 
     @property
     def v_name(self) -> str:
@@ -279,15 +283,16 @@ class _Plan:
         for buffer in allocs:
             body = (Alloc(buffer, body),)
         for var, extent in (
-            (f"{prefix}_c", blocks), (f"{prefix}_tc", self.columns), (f"{prefix}_tr", self.step.block),
+            (f"{prefix}_c", blocks), (f"{prefix}_tc", self.step.block_w), (f"{prefix}_tr", self.step.block_h),
         ):  # fmt: skip
             body = (For(var, extent, "serial", body),)
         return body[0]
 
     def _origin(self, prefix: str) -> tuple[Index, Index]:
         """Output row and column of a tile's first point."""
-        row = index("wino_tb") * self.step.block + f"{prefix}_tr"
-        return row * self.step.tile_h, index(f"{prefix}_tc") * self.step.tile_w
+        row = index("wino_tb") * self.step.block_h + f"{prefix}_tr"
+        column = index("wino_cb") * self.step.block_w + f"{prefix}_tc"
+        return row * self.step.tile_h, column * self.step.tile_w
 
     def transform_data(self) -> Stmt:
         """V = B^T x B, rows first."""
@@ -306,7 +311,7 @@ class _Plan:
                 channel,
             ),
         )
-        tile = index("vin_tr") * self.columns + "vin_tc"
+        tile = index("vin_tr") * self.step.block_w + "vin_tc"
         first = _combine(
             half.name, (index("vin_a"), index("vin_q"), lane), by_row, ("vin_a", "vin_p"), data
         )
@@ -351,7 +356,7 @@ class _Plan:
         half = self._registers("s", self.step.tile_h, self.width, lanes)
         full = self._registers("y", self.step.tile_h, self.step.tile_w, lanes)
         channel, lane = index("vout_c") * lanes + "vout_l", index("vout_l")
-        tile = index("vout_tr") * self.columns + "vout_tc"
+        tile = index("vout_tr") * self.step.block_w + "vout_tc"
         product = Load(self.m_name, (index("vout_p"), index("vout_q"), tile, channel))
         first = _combine(
             half.name,

@@ -64,6 +64,17 @@ class Contraction:
         kh, kw = (e for _, e in self.reduce[:2])
         return (side if kh > 1 else 1, side if kw > 1 else 1)
 
+    def blocks(self, side: int) -> tuple[int, ...]:
+        """Sizes of blocks of tiles: whole rows of them, or parts of one row."""
+        rows, columns = self.tile_rows(side), self.tile_columns(side)
+        parts = [d for d in range(4, columns) if columns % d == 0]
+        return (*parts, *(columns * d for d in range(1, rows + 1) if rows % d == 0))
+
+    def block_shape(self, side: int, block: int) -> tuple[int, int]:
+        """Rows and columns of tiles of a block of that size."""
+        columns = self.tile_columns(side)
+        return (1, block) if block < columns else (block // columns, columns)
+
     def tile_points(self, side: int) -> int:
         """Multiplications of a tile per channel pair."""
         (kh, kw), (h, w) = (e for _, e in self.reduce[:2]), self.tile_sides(side)

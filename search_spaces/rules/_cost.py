@@ -69,9 +69,12 @@ def _tile_efficiency(
     """(cycles per multiply-add of a register tile, small preferences) for a reduction depth."""
     vectors = columns["vectors"].astype(np.float64)
     held = points * vectors
-    loads = vectors + points / 2
-    step = np.maximum(np.maximum(held, 8.0), loads) + 2.0 / columns["unroll"]
-    rate = step / held + 20.0 / (depth * held)
+    # Narrow vectors take a share of a cycle each, but as many broadcasts for less work.
+    share = columns["lanes"] / target.lanes()
+    work = held * share
+    loads = vectors * share + points / 2
+    step = np.maximum(np.maximum(work, 8.0 * share), loads) + 2.0 / columns["unroll"]
+    rate = step / work + 20.0 / (depth * work) + np.where(share < 1, 0.15, 0.0)
     taste = np.where(held > 0.75 * target.vector_registers, 0.03, 0.0)
     taste = taste + np.where(vectors == 1, 0.02, 0.0)
     return rate, taste + np.where(columns["unroll"] > 4, 0.05, 0.0)
@@ -117,19 +120,18 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int)
     """Products of all points, transforms of both ends, and streams that miss the L2 cache."""
     lanes = float(target.lanes())
     area, ic, oc = c.tile_points(side), c.reduce[2][1], c.channels[1]
-    rows, width = c.tile_rows(side), c.tile_columns(side)
-    tiles = c.count * rows * width
+    tiles = c.count * c.tile_rows(side) * c.tile_columns(side)
     block = columns["block"].astype(np.float64)
-    blocks = c.count * rows / block
+    blocks = tiles / block
     points = columns["tile_w"].astype(np.float64)
     rate, taste = _tile_efficiency(target, columns, points, ic)
     rate = (rate + taste) * _channel_waste(c, columns)
-    for_tail = _tail_waste_of(block * width, points)
+    for_tail = _tail_waste_of(block, points)
     product = area * tiles * ic * oc / lanes * rate * for_tail
     product = product * np.where(points > _conflict_free(ic), 1.5, 1.0)
     weights = area * ic * oc * 4.0
     stream = weights * blocks / _speed(weights, target)
-    held = area * block * width * (ic + oc) * 4.0
+    held = area * block * (ic + oc) * 4.0
     spill = np.where(held + min(weights, 1e5) > target.l2_bytes, 1.0, 0.0)
     moved = area * tiles * (ic + oc) * 4.0 * (1.5 / _L3_BYTES_PER_CYCLE)
     ends = _TRANSFORM_CYCLES * area * tiles * (math.ceil(ic / lanes) + math.ceil(oc / lanes))

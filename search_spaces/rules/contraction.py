@@ -1,8 +1,8 @@
 """Convolutions and matrix products: a register tile over output points and channels.
 
 `algorithm` says how: `direct`, or `winogradM`, which computes a convolution of stride 1 over tiles
-of M x M output points with fewer multiplications (see `autotune.schedule.winograd`), a block of
-`block` rows of tiles at a time. The register tile is `tile_h` x `tile_w` points (with Winograd: of
+of M x M output points with fewer multiplications (see `autotune.schedule.winograd`), `block`
+tiles at a time. The register tile is `tile_h` x `tile_w` points (with Winograd: of
 `tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one outer product
 at a time. Weights are packed in the order of use. The epilogue is computed on the tile before it is
 stored. Depthwise convolutions have a rule of their own.
@@ -53,10 +53,6 @@ def _sizes(extent: int, most: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _divisors(extent: int) -> tuple[int, ...]:
-    return tuple(d for d in range(1, extent + 1) if extent % d == 0)
-
-
 class ContractionRule:
     """See the module."""
 
@@ -85,7 +81,7 @@ class ContractionRule:
         if c.channels[1] % lanes and lanes > 4:
             widths.append(lanes // 2)
         columns = set(_sizes(c.points[1], 28)) | set(range(1, 17) if sides else ())
-        blocks = {d for s in sides for d in _divisors(c.tile_rows(s))} | {1}
+        blocks = {1}.union(*(c.blocks(s) for s in sides))
         params = (
             Param(name="algorithm", choices=("direct", *(f"winograd{s}" for s in sides))),
             Param(name="lanes", choices=tuple(widths)),
@@ -130,9 +126,9 @@ class ContractionRule:
 
     def _winograd(self, c: Contraction, columns: Columns, side: int) -> Mask:
         """Params that mean nothing to Winograd have their first value; blocks are whole."""
-        tiles = columns["block"] * c.tile_columns(side)
+        tiles = columns["block"]
         ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0])
-        ok &= (c.tile_rows(side) % columns["block"] == 0) & (columns["tile_w"] <= tiles)
+        ok &= np.isin(tiles, c.blocks(side)) & (columns["tile_w"] <= tiles)
         tail = (-tiles) % columns["tile_w"]
         return np.asarray(ok & (tail / (tiles + tail) <= 0.2))
 
@@ -187,9 +183,10 @@ class ContractionRule:
         side = int(str(config["algorithm"]).removeprefix("winograd"))
         height, width = c.tile_sides(side)
         block = config.number("block")
+        block_h, block_w = c.block_shape(side, block)
         builder.do(
-            "winograd", buffer=c.tensor, tile_h=height, tile_w=width, block=block,
-            lanes=target.lanes(),
+            "winograd", buffer=c.tensor, tile_h=height, tile_w=width, block_h=block_h,
+            block_w=block_w, lanes=target.lanes(),
         )  # fmt: skip
         self._split_channels(builder, c.channels[0], config)
         builder.split("wino_t", config.number("tile_w"), "points", "point")
@@ -202,11 +199,11 @@ class ContractionRule:
         self._annotate(builder, c, config, tile)
         if c.channels[1] % size:
             builder.do("specialize", loop="block", at=f"{products}.reg")
-        if block * c.tile_columns(side) % config.number("tile_w"):
+        if block % config.number("tile_w"):
             builder.do("specialize", loop="points", at=f"{products}.reg")
         schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
-        if c.count * c.tile_rows(side) > block:
-            share(builder, target, [c.batch[0][0], "wino_tb"], "shared")
+        if c.count * c.tile_rows(side) * c.tile_columns(side) > block:
+            share(builder, target, [c.batch[0][0], "wino_tb", "wino_cb"], "shared")
             return
         share(builder, target, ["vin_tr", "vin_tc", "vin_c"], "vin_shared")
         share(builder, target, outer[:3], "shared")
