@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from autotune.codegen.llvm_element import ElementWriter
 from autotune.codegen.llvm_text import FunctionText, type_text
 from autotune.errors import BuildError
-from autotune.program.analysis import recombine
+from autotune.program.analysis import interval, recombine
 from autotune.program.ir import Buffer, Clamp, FloorDiv, Index, LoadIndex, Mod
 
 
@@ -51,6 +51,8 @@ class IndexWriter(ElementWriter, ABC):
         self.buffers: dict[str, Buffer] = {}
         self.pointers: dict[str, str] = {}
         self.lanes = 1
+        self.ranges: dict[str, int] = {}
+        self._moved: dict[FloorDiv | Mod, int] = {}
         self._flat: dict[tuple[str, tuple[Index, ...]], Index] = {}
 
     def linear(self, value: Index) -> Linear:
@@ -85,9 +87,20 @@ class IndexWriter(ElementWriter, ABC):
             for kind in ("smax", "smin"):
                 self.text.declare(f"llvm.{kind}.i64", f"declare i64 @llvm.{kind}.i64(i64, i64)")
             return Var(self.pure(depth, high), depth)
-        # Indices are never negative where they are divided: programs divide sums of loops.
-        op = "udiv" if isinstance(atom, FloorDiv) else "urem"
-        return Var(self.pure(depth, f"{op} i64 {name}, {atom.divisor}"), depth)
+        # LLVM divides toward zero: an index that may be negative is moved up by whole divisors.
+        moved = self._divisors_below_zero(atom)
+        if moved:
+            name = self.pure(depth, f"add i64 {name}, {moved * atom.divisor}")
+        if isinstance(atom, Mod):
+            return Var(self.pure(depth, f"urem i64 {name}, {atom.divisor}"), depth)
+        name = self.pure(depth, f"udiv i64 {name}, {atom.divisor}")
+        return Var(self.pure(depth, f"sub i64 {name}, {moved}") if moved else name, depth)
+
+    def _divisors_below_zero(self, atom: FloorDiv | Mod) -> int:
+        if atom not in self._moved:
+            lowest, _ = interval(atom.index, self.ranges)
+            self._moved[atom] = max(0, -(lowest // atom.divisor))
+        return self._moved[atom]
 
     @abstractmethod
     def loaded(self, atom: LoadIndex) -> Var:

@@ -14,7 +14,7 @@ from autotune.codegen.llvm_index import Lane, Var
 from autotune.codegen.llvm_store import StoreWriter
 from autotune.codegen.llvm_text import FunctionText
 from autotune.errors import BuildError
-from autotune.program.ir import Alloc, Buffer, For, If, Prefetch, Program, Stmt, Store
+from autotune.program.ir import Alloc, Buffer, For, If, Prefetch, Program, Stmt, Store, walk
 from autotune.program.rewrite import stores_of
 from autotune.target import Target
 from autotune.types import ITEM_BYTES
@@ -49,6 +49,7 @@ class _KernelWriter(StoreWriter):
             self.buffers[param.name] = param
             self.pointers[param.name] = f"%p{i}"
         self.written = {s.buffer for s in stores_of(program.body)}
+        self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
         self.workspace = 0
 
     def write(self) -> KernelText:

@@ -68,18 +68,21 @@ def conv_relu(height: int = 6, channels: int = 5, filters: int = 19, kernel: int
 def matmul(m: int = 5, k: int = 7, n: int = 18, constant: bool = True) -> Task:
     b = "c0" if constant else "i1"
     return task(
-        [node("matmul", f"i0 {b}", "o0")], value("i0", (m, k)), value(b, (k, n)), value("o0", (m, n))
+        [node("matmul", f"i0 {b}", "o0")],
+        value("i0", (m, k)),
+        value(b, (k, n)),
+        value("o0", (m, n)),
     )
 
 
 def unary(op: str, shape: tuple[int, ...], dtype: str = "float32", **attrs: Attr) -> Task:
     """One op from i0 to o0 of the same type."""
-    return task([node(op, "i0", "o0", **attrs)], value("i0", shape, dtype), value("o0", shape, dtype))
+    return task(
+        [node(op, "i0", "o0", **attrs)], value("i0", shape, dtype), value("o0", shape, dtype)
+    )
 
 
-def run_kernel(
-    task: Task, program: Program, target: Target, arrays: Mapping[str, Array]
-) -> Array:
+def run_kernel(task: Task, program: Program, target: Target, arrays: Mapping[str, Array]) -> Array:
     """The output of the program's machine code. AssertionError where it writes elsewhere."""
     built = BACKENDS.get("llvm").build(program, target, "kernel")
     library = load([built.code], target)
