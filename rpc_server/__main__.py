@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> None:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # while the device was still being measured
+        sys.exit(130)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,13 +59,13 @@ def serve(options: argparse.Namespace) -> None:
     check_loopback(host)
     cores = parse_cores(options.cores)
     target = load_target(options.target, options.threads)
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
     device = LocalRunner(target, cores=cores, executor=options.executor, region_threads=len(cores))
     with contextlib.closing(device):
         board = Board(device, version=version(), cores=len(cores))
         server = BoardServer(board, host, port)
+        stopping = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopping.set())
         threads = [threading.Thread(target=f, daemon=True) for f in (board.run, server.serve)]
         for thread in threads:
             thread.start()

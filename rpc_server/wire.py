@@ -6,6 +6,7 @@ out of `decode` has been checked; anything else raises WireError.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -304,10 +305,10 @@ def check_timing(timing: Timing) -> Timing:
 
 def check_target_fields(target: Target) -> Target:
     """Raises ValueError where a field has the wrong type."""
-    for name, value in target.to_json().items():
-        wanted = str if name in ("name", "kind", "triple", "cpu", "features") else int
-        if type(value) is not wanted:
-            raise ValueError(f"target field {name} must be {wanted.__name__}, got {value!r}")
+    for field in dataclasses.fields(target):
+        value = getattr(target, field.name)
+        if type(value).__name__ != field.type:
+            raise ValueError(f"target field {field.name} must be {field.type}, got {value!r}")
     if target.threads < 1:
         raise ValueError(f"threads must be at least 1, got {target.threads}")
     return target

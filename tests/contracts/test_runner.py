@@ -46,6 +46,11 @@ def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
         yield Subject(remote, board.children)
 
 
+def kill_all(pids: list[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
 CASES = [
     (fakes.GOOD, Status.OK, ""),
     (fakes.NOISY, Status.OK, ""),
@@ -107,8 +112,7 @@ def test_kill_minus_9_of_the_workers_loses_no_result(subject: Subject) -> None:
 
     def kill(number: int, _: object) -> None:
         if number == 0:
-            for pid in pids:
-                os.kill(pid, signal.SIGKILL)
+            kill_all(pids)
 
     requests = tuple(fakes.request(fakes.SLOW) for _ in range(3))
     results = subject.runner.measure(requests, kill)
@@ -119,7 +123,7 @@ def test_kill_minus_9_of_the_workers_loses_no_result(subject: Subject) -> None:
 def test_kill_minus_9_during_a_candidate_is_retried(subject: Subject) -> None:
     subject.runner.measure((fakes.request(fakes.GOOD),))
     pids = subject.worker_pids()
-    timer = threading.Timer(0.1, lambda: [os.kill(pid, signal.SIGKILL) for pid in pids])
+    timer = threading.Timer(0.1, kill_all, (pids,))
     timer.start()
     results = subject.runner.measure((fakes.request(fakes.SLOW), fakes.request(fakes.GOOD)))
     timer.join()
