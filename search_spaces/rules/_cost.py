@@ -64,26 +64,38 @@ def _tail_waste(extent: int, size: Column) -> Column:
 
 
 def _tile_efficiency(
-    target: Target, columns: Columns, points: Column, depth: int
+    c: Contraction, target: Target, columns: Columns, points: Column, depth: int
 ) -> tuple[Column, Column]:
-    """(cycles per multiply-add of a register tile, small preferences) for a reduction depth."""
+    """(cycles per multiply-add of full width, small preferences) for a reduction depth."""
     vectors = columns["vectors"].astype(np.float64)
+    total = np.ceil(c.channels[1] / columns["lanes"])
+    blocks = np.ceil(total / vectors)
+    last = total - (blocks - 1) * vectors
+    rate = (total - last) * _rate(target, columns, points, vectors, depth)
+    rate = (rate + last * _rate(target, columns, points, last, depth)) / total
     held = points * vectors
+    # Steps of an unrolled reduction overlap: the weights of two are in registers at once.
+    weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
+    taste = np.where(held + weights + 1 > target.vector_registers, 1.0, 0.0)
+    taste = taste + np.where((vectors == 1) & (total > 1), 0.02, 0.0)
+    return rate, taste + np.where(columns["unroll"] > 4, 0.05, 0.0)
+
+
+def _rate(target: Target, columns: Columns, points: Column, vectors: Column, depth: int) -> Column:
+    """Cycles per multiply-add of full width of a tile of `points` x `vectors`."""
     # Narrow vectors take a share of a cycle each, but as many broadcasts for less work.
     share = columns["lanes"] / target.lanes()
-    work = held * share
+    work = points * vectors * share
     loads = vectors * share + points / 2
     step = np.maximum(np.maximum(work, 8.0 * share), loads) + 2.0 / columns["unroll"]
-    rate = step / work + 20.0 / (depth * work) + np.where(share < 1, 0.15, 0.0)
-    taste = np.where(held > 0.75 * target.vector_registers, 0.03, 0.0)
-    taste = taste + np.where(vectors == 1, 0.02, 0.0)
-    return rate, taste + np.where(columns["unroll"] > 4, 0.05, 0.0)
+    narrow = np.where(share < 1, 0.05, 0.0)
+    return np.asarray(step / work + (12.0 + 1.5 * points * vectors) / (depth * work) + narrow)
 
 
 def direct_cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
     """Direct code: tile efficiency, tails, conflicts, loop order."""
     points = (columns["tile_w"] * columns["tile_h"]).astype(np.float64)
-    rate, taste = _tile_efficiency(target, columns, points, c.depth)
+    rate, taste = _tile_efficiency(c, target, columns, points, c.depth)
     cost = waste(c, columns) * rate + taste
     strides = task.value(c.data).layout.strides
     cost = cost + np.where(points > _conflict_free(strides[-2] * c.stride), 0.5, 0.0)
@@ -124,7 +136,7 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int)
     block = columns["block"].astype(np.float64)
     blocks = tiles / block
     points = columns["tile_w"].astype(np.float64)
-    rate, taste = _tile_efficiency(target, columns, points, ic)
+    rate, taste = _tile_efficiency(c, target, columns, points, ic)
     rate = (rate + taste) * _channel_waste(c, columns)
     for_tail = _tail_waste_of(block, points)
     product = area * tiles * ic * oc / lanes * rate * for_tail

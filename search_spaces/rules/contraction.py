@@ -39,8 +39,8 @@ Columns = Mapping[str, npt.NDArray[Any]]
 Mask = npt.NDArray[Any]
 ORDERS = ("channels_first", "rows_first", "points_first")
 """Which outer loops come first: channel blocks (weights stay), rows (both), points (data stay)."""
-_UNROLLED = 400
-"""Multiply-adds of an unrolled body: more takes long to build and gains nothing."""
+_UNROLLED = 480
+"""Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""
 
 
 def _sizes(extent: int, most: int) -> tuple[int, ...]:
@@ -106,7 +106,7 @@ class ContractionRule:
             return np.asarray(columns["vectors"] <= np.ceil(c.channels[1] / columns["lanes"]))
 
         def body(columns: Columns) -> Mask:
-            return np.asarray(_unrolled(columns) <= _UNROLLED)
+            return np.asarray(_unrolled(columns) * _copies(c, columns) <= _UNROLLED)
 
         def algorithm(columns: Columns) -> Mask:
             sizes = np.isin(columns["tile_w"], _sizes(c.points[1], 28))
@@ -156,10 +156,14 @@ class ContractionRule:
     def _direct(
         self, task: Task, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
-        tile = self._split(builder, c, config)
+        if c.groups > 1:
+            builder.split(c.channels[0], c.channels[1], "group", "channel")
         if c.constant:
+            # Before the channels are split: a guard on the last block would hide that they stay
+            # inside their group.
             splits, order = _pack_plan(c, config, tuple(range(c.weight_rank)))
             builder.do("pack", buffer=c.weights, splits=splits, order=order)
+        tile = self._split(builder, c, config)
         outer = _outer_loops(c, str(config["order"]))
         batch = [n for n, _ in c.batch]
         builder.do("reorder", loops=(*batch, *outer, *tile))
@@ -211,11 +215,7 @@ class ContractionRule:
 
     def _split(self, builder: ScheduleBuilder, c: Contraction, config: Config) -> tuple[str, ...]:
         """Split the output loops; gives the tile's loops."""
-        channels = c.channels[0]
-        if c.groups > 1:
-            builder.split(channels, c.channels[1], "group", "channel")
-            channels = "channel"
-        self._split_channels(builder, channels, config)
+        self._split_channels(builder, "channel" if c.groups > 1 else c.channels[0], config)
         builder.split(c.points[0], config.number("tile_w"), "points", "point")
         if not c.rows:
             return ("point", "vector", "lane")
@@ -309,6 +309,18 @@ class ContractionRule:
 def _unrolled(columns: Columns) -> Column:
     held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
     return np.asarray(held * columns["unroll"], np.float64)
+
+
+def _copies(c: Contraction, columns: Columns) -> Column:
+    """Copies of the tile that tails need."""
+    out = np.ones(len(columns["vectors"]))
+    for extent, size in (
+        (c.channels[1], columns["lanes"] * columns["vectors"]),
+        (c.points[1], columns["tile_w"]),
+        (c.row_count, columns["tile_h"]),
+    ):
+        out = out * np.where(extent % size, 2, 1)
+    return np.where(columns["algorithm"] == "direct", out, 2.0)
 
 
 def _outer_loops(c: Contraction, order: str) -> list[str]:
