@@ -1,7 +1,7 @@
 """What a rule is: it turns a task into a space of configs, and a config into a schedule.
 
-It also describes the tile structure of every config at once, which is all that the features and the
-analytical cost model need: candidates are ranked without being built.
+It also describes the tile structure of every config at once, which is all that the features and
+the analytical cost model need: candidates are ranked without being built.
 """
 
 from __future__ import annotations
@@ -39,13 +39,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileStructure:
-    """The loop nest of many configs, as arrays of one float64 entry per config.
-
-    `extents[axis]`: whole extent of the axis (an int). `levels`: outermost to innermost; each level
-    is the ordered tuple (outer to inner) of the loops at that level as (axis, tile) where `tile` is
-    the array of extents of the axis *inside* that loop (what one iteration covers). `order` may
-    differ per config: rules then give `level_order`, see their docstrings. The innermost level is
-    the register tile.
+    """The loop nest of many configs: `extents[axis]` is the whole extent of an axis, everything else
+    an array of one float64 entry per config.
     """
 
     extents: Mapping[str, int]
@@ -53,12 +48,14 @@ class TileStructure:
     accesses: tuple[Access, ...]
     tiles: tuple[Mapping[str, Column], ...]
     """From the whole problem to the register tile: per level, axis -> extent covered by one
-    iteration of the level's loops. Axes missing at a level keep the extent of the level outside."""
+    iteration of the level's loops, axes in loop order, outermost first. Axes missing at a level keep
+    the extent of the level outside."""
     flops: int
     accumulators: Column
     """Vector registers used by accumulators."""
     vector_axis_waste: Column
-    """Computed points over useful points, >= 1 (padding to vectors and tiles)."""
+    """Computed over useful points: above 1 by padding to vectors and tiles, below 1 where an
+    algorithm needs fewer operations than the expression (Winograd)."""
     parallel_chunks: Column
     """Independent pieces of work the threads share."""
     unrolled: Column
@@ -74,7 +71,7 @@ class Rule(Protocol):
     def name(self) -> str: ...
 
     def matches(self, task: Task) -> bool:
-        """Whether the rule schedules this task. The first match in RULES order of `priority` wins."""
+        """Whether the rule schedules this task. The matching rule of highest priority wins."""
         ...
 
     @property

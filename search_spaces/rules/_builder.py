@@ -76,8 +76,8 @@ def output_name(task: Task) -> str:
 
 
 CHEAP = frozenset((
-    "add", "sub", "mul", "max", "min", "neg", "abs", "where", "relu", "clip", "eq", "ne", "lt", "le",
-    "gt", "ge", "and", "or", "not", "to_float32", "to_bool", "to_int64", "to_int32", "expand",
+    "add", "sub", "mul", "max", "min", "neg", "abs", "where", "relu", "clip", "eq", "ne", "lt",
+    "le", "gt", "ge", "and", "or", "not", "to_float32", "to_bool", "to_int64", "to_int32", "expand",
 ))  # fmt: skip
 """Ops that are as quick to compute again as to load."""
 
@@ -186,7 +186,7 @@ def value_bounds(value: Value) -> list[Bound]:
 
 
 def share(builder: ScheduleBuilder, target: Target, outer: list[str], name: str) -> None:
-    """Fuse outer loops (the fewest that give every thread several pieces) and run them parallel."""
+    """Fuse outer loops, the fewest that give every thread several pieces, and share them out."""
     if target.threads == 1 or not outer:
         return
     count, chunks = 0, 1

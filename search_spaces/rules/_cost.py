@@ -44,7 +44,7 @@ def ideal_cycles(c: Contraction, target: Target) -> float:
 
 
 def waste(c: Contraction, columns: Columns) -> Column:
-    """Computed over useful multiply-adds of direct code; tails are cut at vectors and tile rows."""
+    """Computed over useful multiply-adds of direct code; tails are cut at vectors and rows."""
     out = _channel_waste(c, columns)
     for extent, size in ((c.points[1], columns["tile_w"]), (c.row_count, columns["tile_h"])):
         out = out * _tail_waste(extent, size)

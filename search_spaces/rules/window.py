@@ -1,7 +1,7 @@
 """Windows sliding over channels-last data: depthwise convolutions, pools, reductions over rows.
 
-Lanes run along the channels. A tile of `tile_h` x `tile_w` output points times `vectors` vectors is
-accumulated in registers over the window; neighbouring points share what they read.
+Lanes run along the channels. A tile of `tile_h` x `tile_w` output points times `vectors` vectors
+is accumulated in registers over the window; neighbouring points share what they read.
 """
 
 from __future__ import annotations
@@ -197,14 +197,12 @@ class WindowRule:
             chunks = chunks * np.ceil(extents[axis] / size)
         out_shape = tuple(extents[a] for a in ("batch", "row", "point", "channel") if a in extents)
         names = [a for a in ("batch", "row", "point", "channel") if a in extents]
-        output = Access(
-            buffer="out", item_bytes=4, shape=out_shape, written=True,
-            dims=tuple(((a, 1),) for a in names),
-        )  # fmt: skip
+        dims = tuple(((a, 1),) for a in names)
+        output = Access(buffer="out", item_bytes=4, shape=out_shape, dims=dims, written=True)
         data_shape = (*out_shape[:-1], math.prod(window.values()), out_shape[-1])
         data = Access(
             buffer="data", item_bytes=4, shape=data_shape,
-            dims=(*[((a, 1),) for a in names[:-1]], tuple((k, 1) for k in window), ((names[-1], 1),)),
+            dims=(*dims[:-1], tuple((k, 1) for k in window), dims[-1]),
         )  # fmt: skip
         lanes = target.lanes()
         waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1] * ones
