@@ -39,17 +39,16 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileStructure:
-    """The loop nest of many configs: `extents[axis]` is the whole extent of an axis, everything else
-    an array of one float64 entry per config.
-    """
+    """The loop nest of many configs: `extents[axis]` is the whole extent of an axis, everything
+    else an array of one float64 entry per config."""
 
     extents: Mapping[str, int]
     reduce_axes: frozenset[str]
     accesses: tuple[Access, ...]
     tiles: tuple[Mapping[str, Column], ...]
     """From the whole problem to the register tile: per level, axis -> extent covered by one
-    iteration of the level's loops, axes in loop order, outermost first. Axes missing at a level keep
-    the extent of the level outside."""
+    iteration of the level's loops, axes in loop order, outermost first. Axes missing at a level
+    keep the extent of the level outside."""
     flops: int
     accumulators: Column
     """Vector registers used by accumulators."""

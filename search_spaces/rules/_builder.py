@@ -77,7 +77,8 @@ def output_name(task: Task) -> str:
 
 CHEAP = frozenset((
     "add", "sub", "mul", "max", "min", "neg", "abs", "where", "relu", "clip", "eq", "ne", "lt",
-    "le", "gt", "ge", "and", "or", "not", "to_float32", "to_bool", "to_int64", "to_int32", "expand",
+    "le", "gt", "ge", "and", "or", "not", "to_float32", "to_bool", "to_int64", "to_int32",
+    "expand",
 ))  # fmt: skip
 """Ops that are as quick to compute again as to load."""
 

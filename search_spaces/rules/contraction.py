@@ -4,7 +4,8 @@
 of M x M output points with fewer multiplications (see `autotune.schedule.winograd`), `block` tiles
 at a time. The register tile is `tile_h` x `tile_w` points (with Winograd: `tile_w` tiles) times
 `vectors` vectors of channels; the reduction runs inside it, one outer product at a time. Weights
-are packed in the order of use. The epilogue is computed on the tile before it is stored. Depthwise convolutions have a rule of their own.
+are packed in the order of use. The epilogue is computed on the tile before it is stored. Depthwise
+convolutions have a rule of their own.
 """
 
 from __future__ import annotations
