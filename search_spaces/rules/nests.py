@@ -2,7 +2,8 @@
 
 Elementwise tensors are inlined into their readers. Nests that share their outer loops are merged,
 so that a row stays in the L1 cache from its first pass to its last. In each nest the innermost
-loop runs in vectors; a reduction along it keeps `unroll` partial vectors. This rule matches every task.
+loop runs in vectors; a reduction along it keeps `unroll` partial vectors. This rule matches every
+task.
 """
 
 from __future__ import annotations
