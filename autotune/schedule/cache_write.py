@@ -30,6 +30,7 @@ from autotune.program.rewrite import (
     find_loop,
     loads_of,
     map_loads,
+    ranges_at,
     replace,
     stores_of,
     with_body,
@@ -60,6 +61,7 @@ class CacheWrite:
             raise ScheduleError(f"{self.loops} are not directly nested in this order")
         body, bounds = _open_guard(chain[-1].body)
         cell = self._cell(program, body)
+        self._check_apart(body)
         inside = len(_loads(body, self.buffer))
         name = f"{self.buffer}.reg"
         old = find_buffer(program, self.buffer)
@@ -94,7 +96,22 @@ class CacheWrite:
         used = frozenset[str]().union(*(i.vars() for i in cell))
         if not set(self.loops) <= used:
             raise ScheduleError(f"{self.buffer} does not depend on all of {self.loops}")
+        if not used <= ranges_at(program, self.loops[-1]).keys():
+            raise ScheduleError(f"{self.buffer} is indexed by loops inside {self.loops}")
         return cell
+
+    def _check_apart(self, body: Body) -> None:
+        """Each statement of the body may run for the whole tile before the next one."""
+        if not all(isinstance(s, For | Store) for s in body):
+            raise ScheduleError(f"{self.loops} hold more than stores and a reduction")
+        if sum(isinstance(s, For) for s in body) > 1:
+            raise ScheduleError(f"{self.loops} hold more than one reduction")
+        for store in stores_of(body):
+            used = frozenset[str]().union(*(i.vars() for i in store.indices))
+            if not set(self.loops) <= used:
+                raise ScheduleError(f"{store.buffer} is written by several iterations")
+            if any(v.indices != store.indices for v in _loads(body, store.buffer)):
+                raise ScheduleError(f"{store.buffer} is read at elements of other iterations")
 
 
 def _loads(body: Body, buffer: str) -> list[Load]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from typing import ClassVar
@@ -119,13 +120,15 @@ class ComputeAt:
         if path[0] is consumer:
             raise ScheduleError(f"{self.buffer} is computed inside {self.at} already")
         producer = path[0]
+        if not any(s is producer for s in root_body(program)):
+            raise ScheduleError(f"loop {self.at} is inside a local buffer's life")
         _check_between(program, producer, consumer, self.buffer)
         chain = perfect_chain(consumer, len(path))
         if [c.extent for c in chain] != [p.extent for p in path]:
             raise ScheduleError(f"loops of {self.buffer} differ from those down to {self.at}")
         env = {c.var: index(p.var) for c, p in zip(chain, path, strict=True)}
         moved = map_stmt_indices(chain[-1].body, lambda i: i.substitute(env))
-        _check_same_elements({p.var for p in path}, path[-1].body, moved)
+        _check_same_elements(path, moved)
         program = replace(program, consumer, ())
         target = find_loop(program, self.at)
         return replace(program, target, (with_body(target, target.body + moved),))
@@ -142,12 +145,18 @@ def _check_between(program: Program, producer: For, consumer: For, buffer: str) 
         raise ScheduleError(f"{buffer} needs something that is computed after the loop")
 
 
-def _check_same_elements(loops: set[str], producer: Body, consumer: Body) -> None:
-    """Every iteration of the joined loops reads only what that iteration wrote."""
-    for store in stores_of(producer):
+def _check_same_elements(path: Sequence[For], consumer: Body) -> None:
+    """Every iteration of the joined loops reads only what that iteration wrote, finished."""
+    loops = {p.var for p in path}
+    repeated = {p.var for p in path if p.extent > 1}
+    inside = stores_of(path[-1].body)
+    for store in stores_of((path[0],)):
+        used = frozenset[str]().union(*(i.vars() for i in store.indices))
         for read in loads_of(consumer):
             if read.buffer != store.buffer:
                 continue
+            if not repeated <= used or not any(s is store for s in inside):
+                raise ScheduleError(f"{store.buffer} is not finished inside {path[-1].var}")
             pairs = zip(store.indices, read.indices, strict=True)
             for written, wanted in pairs:
                 if (written.vars() | wanted.vars()) & loops and written != wanted:

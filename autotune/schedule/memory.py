@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.analysis import simplify
+from autotune.program.analysis import interval, simplify
 from autotune.program.ir import (
     Alloc,
     Bound,
@@ -33,6 +33,7 @@ from autotune.program.rewrite import (
     map_loads,
     ranges_at,
     replace,
+    stores_of,
     with_body,
     zero,
 )
@@ -118,6 +119,7 @@ class CacheRead:
     def apply(self, program: Program) -> Program:
         source = find_buffer(program, self.buffer)
         inside = find_loop(program, self.loop).body if self.loop else program.body
+        self._check_filled(program, source, inside)
         outer = self._outer_indices(program, inside)
         pack = Pack(
             self.buffer, tuple(source.shape[d] for d in self.dims), self.splits, self.order
@@ -137,6 +139,21 @@ class CacheRead:
             return dataclasses.replace(program, body=body)
         loop = find_loop(program, self.loop)
         return replace(program, loop, (with_body(loop, body),))
+
+    def _check_filled(self, program: Program, source: Buffer, inside: Body) -> None:
+        """What is copied is there when the copy is made, and is all that is read."""
+        if stores_of(inside, self.buffer) or (not self.loop and source.scope != "param"):
+            raise ScheduleError(f"{self.buffer} is not computed yet at the start of {self.loop}")
+        ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        for load in loads_of(inside):
+            if load.buffer != self.buffer:
+                continue
+            for d in self.dims:
+                if source.halo[d] == (0, 0):
+                    continue
+                lo, hi = interval(load.indices[d], ranges)
+                if lo < 0 or hi >= source.shape[d]:
+                    raise ScheduleError(f"{self.buffer} is read in its halo, which is not copied")
 
     def _outer_indices(self, program: Program, inside: Body) -> tuple[Index, ...]:
         """Indices of the dimensions not copied: the same everywhere, fixed outside the copy."""
