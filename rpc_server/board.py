@@ -22,12 +22,18 @@ from autotune.measure.types import (
     MeasureRequest,
     MeasureResult,
     OnResult,
+    Status,
 )
 from rpc_server import wire
+from rpc_server.audit import AuditLog
+from rpc_server.auth import Peer, Role, local_peer
 
 MAX_QUEUED = 16
+MAX_QUEUED_OWN = 4
+"""Batches of one client that may wait at a time; a tracker, which queues itself, has no limit."""
 MAX_WAIT_S = 10.0
 ABANDONED_S = 45.0
+NOBODY = local_peer("")
 
 
 class Device(Protocol):
@@ -53,6 +59,7 @@ class Job:
 
     name: str
     owner: int
+    peer: Peer
     requests: tuple[MeasureRequest | MeasureResult, ...]
     seen_s: float
     results: list[MeasureResult] = field(default_factory=list)
@@ -70,12 +77,16 @@ class Board:
         *,
         version: str,
         cores: int,
+        accept_objects: bool = False,
+        audit: AuditLog | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._device = device
         self._profile = device.profile()
         self._version = version
         self._cores = cores
+        self._accept_objects = accept_objects
+        self._audit = audit or AuditLog(None)
         self._clock = clock
         self._changed = threading.Condition()
         self._queue: deque[Job] = deque()
@@ -99,6 +110,7 @@ class Board:
             with self._changed:
                 job.done, job.failed = True, failed
                 self._changed.notify_all()
+            self._note_end(job)
 
     def stop(self) -> None:
         """End `run`: the batch in progress is dropped."""
@@ -149,7 +161,7 @@ class Board:
 
     # ----------------------------------------------------------------------- the clients' methods
 
-    def methods(self, owner: int) -> dict[str, Callable[[bytes], bytes]]:
+    def methods(self, owner: int, peer: Peer = NOBODY) -> dict[str, Callable[[bytes], bytes]]:
         """What one connection may call. Errors become error messages, not exceptions."""
 
         def guarded(method: Callable[[int, bytes], bytes]) -> Callable[[bytes], bytes]:
@@ -157,13 +169,17 @@ class Board:
                 try:
                     return method(owner, payload)
                 except AutotuneError as error:
+                    self._audit.write(peer, method.__name__.strip("_"), f"refused: {error}")
                     return wire.encode_error(str(error))
 
             return call
 
+        def submit(owner: int, payload: bytes) -> bytes:
+            return self._submit(owner, payload, peer)
+
         return {
             "hello": guarded(self._hello),
-            "submit": guarded(self._submit),
+            "submit": guarded(submit),
             "collect": guarded(self._collect),
             "cancel": guarded(self._cancel),
         }
@@ -184,27 +200,65 @@ class Board:
         wire.decode("hello", payload)
         return wire.encode_hello(wire.Hello(profile=self._profile, version=self._version))
 
-    def _submit(self, owner: int, payload: bytes) -> bytes:
+    def _submit(self, owner: int, payload: bytes, peer: Peer) -> bytes:
         submit = wire.decode_submit(payload)
-        for target in {r.target for r in submit.requests if isinstance(r, MeasureRequest)}:
+        requests = [r for r in submit.requests if isinstance(r, MeasureRequest)]
+        for target in {r.target for r in requests}:
             check_target(target, self._cores)
+        if objects := sum(r.built is not None for r in requests):
+            self._check_objects(peer)
         with self._changed:
-            for job in [j for j in self._queue if self._abandoned(j)]:
-                self._drop(job)
-            if len(self._queue) >= MAX_QUEUED:
-                raise wire.WireError(
-                    f"the board is busy: {MAX_QUEUED} batches are waiting; try again later"
-                )
+            for waiting in [j for j in self._queue if self._abandoned(j)]:
+                self._drop(waiting)
+            self._check_room(owner, peer)
             job = Job(
                 name=secrets.token_hex(16),
                 owner=owner,
+                peer=peer,
                 requests=submit.requests,
                 seen_s=self._clock(),
             )
             self._jobs[job.name] = job
             self._queue.append(job)
             self._changed.notify_all()
+        self._audit.write(
+            peer, "submit", "queued", batch=job.name[:8], requests=len(requests), objects=objects
+        )
         return wire.encode_job(job.name)
+
+    def _check_objects(self, peer: Peer) -> None:
+        if not self._accept_objects:
+            raise wire.WireError(
+                "this board takes no object code; start it with --accept-objects, "
+                "or tune with --build board"
+            )
+        if not peer.objects:
+            raise wire.WireError(
+                f"{peer} may not send object code; its certificate has to be issued with "
+                "--objects, or tune with --build board"
+            )
+
+    def _check_room(self, owner: int, peer: Peer) -> None:
+        if len(self._queue) >= MAX_QUEUED:
+            raise wire.WireError(
+                f"the board is busy: {MAX_QUEUED} batches are waiting; try again later"
+            )
+        mine = [j for j in self._queue if _who(j.owner, j.peer) == _who(owner, peer)]
+        if peer.role is not Role.TRACKER and len(mine) >= MAX_QUEUED_OWN:
+            raise wire.WireError(
+                f"{MAX_QUEUED_OWN} batches of yours are waiting already; collect those first"
+            )
+
+    def _note_end(self, job: Job) -> None:
+        passed = sum(r.status is Status.OK for r in job.results)
+        self._audit.write(
+            job.peer,
+            "measure",
+            job.failed or ("cancelled" if job.cancelled else "done"),
+            batch=job.name[:8],
+            results=len(job.results),
+            ok=passed,
+        )
 
     def _collect(self, owner: int, payload: bytes) -> bytes:
         collect = wire.decode_collect(payload)
@@ -234,3 +288,8 @@ class Board:
         if job is None or job.owner != owner:
             raise wire.WireError(f"no such batch: {name!r}; submit it again")
         return job
+
+
+def _who(owner: int, peer: Peer) -> str:
+    """Whose quota counts: a certificate's; on loopback, where there is none, the connection's."""
+    return f"link {owner}" if peer.role is Role.LOCAL else peer.name

@@ -26,7 +26,9 @@ from autotune.measure.types import (
 from autotune.target import Target
 from rpc_server import wire
 from rpc_server.link import LINK_ERRORS, BytesConnection, connect
+from rpc_server.objects import HostBuilds
 from rpc_server.server import parse_address
+from rpc_server.tls import Credentials
 
 CONNECT_TIMEOUT_S = 3.0
 CALL_TIMEOUT_S = 30.0
@@ -40,10 +42,20 @@ class LinkLostError(Exception):
     """The connection broke; the board may come back."""
 
 
-def open_device(device: str, target: Target, *, cache_dir: Path | None = None) -> Runner:
-    """The runner of 'local' or 'rpc://HOST:PORT'. Raises DeviceError."""
+def open_device(
+    device: str,
+    target: Target,
+    *,
+    cache_dir: Path | None = None,
+    certs: Path | None = None,
+    build: str = "board",
+) -> Runner:
+    """The runner of 'local' or 'rpc://HOST:PORT'. `certs`: folder of this client's certificate.
+    `build`: 'board', or 'host' to build here and send object code. Raises DeviceError."""
     if device.startswith("rpc://"):
-        return RpcRunner(device, threads=target.threads)
+        credentials = Credentials(certs) if certs else None
+        runner = RpcRunner(device, threads=target.threads, credentials=credentials)
+        return HostBuilds(runner) if build == "host" else runner
     if device == "local":
         return open_runner(device, target, cache_dir=cache_dir)
     raise DeviceError(f"expected the device 'local' or 'rpc://HOST:PORT', got {device!r}")
@@ -59,6 +71,7 @@ class RpcRunner:
         *,
         threads: int | None = None,
         patience_s: float = 60.0,
+        credentials: Credentials | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -68,6 +81,7 @@ class RpcRunner:
         except ConfigError as error:
             raise DeviceError(f"device {device}: {error}") from None
         self._patience_s = patience_s
+        self._credentials = credentials
         self._sleep = sleep
         self._clock = clock
         self._connection: BytesConnection | None = None
@@ -178,7 +192,9 @@ class RpcRunner:
     def _call(self, name: str, payload: bytes, timeout_s: float = CALL_TIMEOUT_S) -> bytes:
         try:
             if self._connection is None:
-                self._connection = connect(self._host, self._port, CONNECT_TIMEOUT_S)
+                self._connection = connect(
+                    self._host, self._port, CONNECT_TIMEOUT_S, self._credentials
+                )
                 timeout_s = min(timeout_s, CONNECT_TIMEOUT_S)
             return self._connection.call(name, payload, timeout_s)
         except LINK_ERRORS as error:

@@ -17,12 +17,15 @@ from rpyc.core import consts
 from rpyc.core.channel import Channel
 from rpyc.core.protocol import Connection
 from rpyc.core.service import Service
-from rpyc.core.stream import SocketStream
 from rpyc.core.vinegar import GenericException
 
+from rpc_server.auth import Role
+from rpc_server.stream import LimitedStream
+from rpc_server.tls import Credentials, secure
 from rpc_server.wire import MAX_MESSAGE_BYTES
 
 FRAME_BYTES = MAX_MESSAGE_BYTES + (64 << 10)
+MAX_REASON = 500
 CONFIG = {
     "allow_pickle": False,
     "allow_public_attrs": False,
@@ -100,6 +103,11 @@ class BytesConnection(Connection):  # type: ignore[misc]
             raise ValueError("only plain values cross the link")
         return value
 
+    def _unbox_exc(self, raw: Any) -> GenericException:
+        """What the other end raised, as text: rpyc would make a class of every name it is sent."""
+        (_, name), arguments, *_ = raw
+        return GenericException(f"{name}: {' '.join(map(str, arguments))}"[:MAX_REASON])
+
     def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
         """The other end's reply. Raises EOFError or TimeoutError when the link is lost."""
         reply = self.async_request(consts.HANDLE_CALL, name, payload, timeout=timeout_s).value
@@ -107,23 +115,36 @@ class BytesConnection(Connection):  # type: ignore[misc]
             raise EOFError(f"expected bytes from the other end, got {type(reply).__name__}")
         return reply
 
+    def set_idle(self, idle_s: float | None) -> None:
+        """How long the other end may be silent between two messages."""
+        self._channel.stream.idle_s = idle_s
+
     def drop(self) -> None:
         """Close without asking the other end, which may be gone."""
         self._channel.close()
         self.close()
 
 
-def attach(sock: socket.socket, service: Exposed) -> BytesConnection:
-    """A connection over a connected socket."""
+def attach(
+    sock: socket.socket, service: Exposed, *, idle_s: float | None = None
+) -> BytesConnection:
+    """A connection over a connected socket, plain or TLS."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return BytesConnection(service, CappedChannel(SocketStream(sock)), CONFIG)
+    return BytesConnection(service, CappedChannel(LimitedStream(sock, idle_s)), CONFIG)
 
 
-def connect(host: str, port: int, timeout_s: float) -> BytesConnection:
-    """Connect to a board. Raises OSError."""
-    sock = socket.create_connection((host, port), timeout=timeout_s)
-    sock.settimeout(None)
+def connect(
+    host: str,
+    port: int,
+    timeout_s: float,
+    credentials: Credentials | None = None,
+    admitted: frozenset[Role] = frozenset({Role.BOARD}),
+) -> BytesConnection:
+    """Connect to a server of an admitted role, with TLS if there are credentials. Raises OSError
+    and AuthError."""
+    plain = socket.create_connection((host, port), timeout=timeout_s)
+    sock, _ = secure(plain, credentials, admitted, timeout_s)
     return attach(sock, Exposed({}))
 
 

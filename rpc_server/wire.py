@@ -24,6 +24,7 @@ from autotune.measure.types import (
 from autotune.schedule.base import schedule_from_json, schedule_to_json
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task
+from rpc_server.objects import built_from_json, built_to_json
 
 PROTOCOL = 1
 MAX_MESSAGE_BYTES = 32 << 20
@@ -141,6 +142,7 @@ def encode_submit(requests: Sequence[MeasureRequest]) -> bytes:
             "schedule": schedule_to_json(r.schedule),
             "timing": r.to_json()["timing"],
             "seed": r.seed,
+            **({"built": built_to_json(r.built)} if r.built else {}),
         }
         for r in requests
     ]
@@ -155,10 +157,11 @@ def encode_submit(requests: Sequence[MeasureRequest]) -> bytes:
 def decode_submit(data: bytes) -> Submit:
     message = decode("submit", data)
     with _Checked("submit"):
-        check_words([message["tasks"], message["targets"], message["requests"]])
+        names, entries = [message["tasks"], message["targets"]], message["requests"]
+        plain = [{k: v for k, v in e.items() if k != "built"} for e in entries]
+        check_words([*names, plain])
         tasks = [check_task(Task.from_json(t)) for t in message["tasks"]]
         targets = [check_target_fields(Target.from_json(t)) for t in message["targets"]]
-        entries = message["requests"]
         if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_REQUESTS:
             raise ValueError(f"1 to {MAX_REQUESTS} requests")
         return Submit(requests=tuple(_request(e, tasks, targets) for e in entries))
@@ -175,12 +178,15 @@ def _request(
         schedule = schedule_from_json(steps)
     except ScheduleError as error:
         return MeasureResult(status=Status.BUILD_ERROR, error=f"schedule: {error}")
+    target = targets[_natural(entry["target"])]
+    built = entry.get("built")
     return MeasureRequest(
         task=tasks[_natural(entry["task"])],
-        target=targets[_natural(entry["target"])],
+        target=target,
         schedule=schedule,
         timing=timing,
         seed=_natural(entry["seed"]),
+        built=None if built is None else built_from_json(built, target.triple),
     )
 
 

@@ -179,6 +179,10 @@ class BatchExecutor:
         )
 
     def _submit(self, request: MeasureRequest) -> Future[Built | MeasureResult]:
+        if request.built is not None:
+            known: Future[Built | MeasureResult] = Future()
+            known.set_result(request.built)
+            return known
         assert self._threads is not None
         return self._threads.submit(self._build, request)
 

@@ -7,63 +7,13 @@ process can build ahead while another one, alone on its cores, checks and times.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from autotune.errors import ConfigError
-from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult
-from autotune.program.ir import Pack
+from autotune.measure.types import Built, DeviceProfile, MeasureRequest, MeasureResult
 from autotune.target import Target
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """Object code of one candidate and what calling it takes."""
-
-    symbol: str
-    code: bytes
-    workspace_bytes: int
-    packs: tuple[Pack, ...] = ()
-    build_s: float = 0.0
-
-    def header(self) -> dict[str, Any]:
-        """Everything but the code, as JSON-able data."""
-        return {
-            "symbol": self.symbol,
-            "workspace_bytes": self.workspace_bytes,
-            "packs": [
-                {
-                    "buffer": p.buffer,
-                    "shape": p.shape,
-                    "splits": p.splits,
-                    "order": p.order,
-                    "transforms": p.transforms,
-                }
-                for p in self.packs
-            ],
-            "build_s": self.build_s,
-        }
-
-    @staticmethod
-    def from_header(data: Mapping[str, Any], code: bytes) -> Built:
-        packs = tuple(
-            Pack(
-                p["buffer"],
-                tuple(p["shape"]),
-                tuple((int(d), int(f)) for d, f in p["splits"]),
-                tuple(p["order"]),
-                tuple((int(d), int(m), int(r)) for d, m, r in p["transforms"]),
-            )
-            for p in data["packs"]
-        )
-        return Built(
-            symbol=data["symbol"],
-            code=code,
-            workspace_bytes=int(data["workspace_bytes"]),
-            packs=packs,
-            build_s=float(data["build_s"]),
-        )
+__all__ = ["DEFAULT_EXECUTOR", "Built", "Executor", "load_executor"]
 
 
 class Executor(Protocol):

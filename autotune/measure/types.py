@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from autotune.program.ir import Pack
 from autotune.schedule.base import Schedule, schedule_from_json, schedule_to_json
 from autotune.target import Target
 from autotune.types import Task
@@ -45,6 +46,55 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """Object code of one candidate and what calling it takes."""
+
+    symbol: str
+    code: bytes
+    workspace_bytes: int
+    packs: tuple[Pack, ...] = ()
+    build_s: float = 0.0
+
+    def header(self) -> dict[str, Any]:
+        """Everything but the code, as JSON-able data."""
+        return {
+            "symbol": self.symbol,
+            "workspace_bytes": self.workspace_bytes,
+            "packs": [
+                {
+                    "buffer": p.buffer,
+                    "shape": p.shape,
+                    "splits": p.splits,
+                    "order": p.order,
+                    "transforms": p.transforms,
+                }
+                for p in self.packs
+            ],
+            "build_s": self.build_s,
+        }
+
+    @staticmethod
+    def from_header(data: Mapping[str, Any], code: bytes) -> Built:
+        packs = tuple(
+            Pack(
+                p["buffer"],
+                tuple(p["shape"]),
+                tuple((int(d), int(f)) for d, f in p["splits"]),
+                tuple(p["order"]),
+                tuple((int(d), int(m), int(r)) for d, m, r in p["transforms"]),
+            )
+            for p in data["packs"]
+        )
+        return Built(
+            symbol=data["symbol"],
+            code=code,
+            workspace_bytes=int(data["workspace_bytes"]),
+            packs=packs,
+            build_s=float(data["build_s"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRequest:
     """Build this task with this schedule for this target, check it, and time it."""
 
@@ -54,6 +104,8 @@ class MeasureRequest:
     timing: Timing = Timing()
     seed: int = 0
     """Seeds the input data."""
+    built: Built | None = None
+    """Object code made elsewhere (`--build host`); None: build here. Not part of the JSON form."""
 
     def to_json(self) -> dict[str, Any]:
         return {
