@@ -1,6 +1,7 @@
 """The board's command line. In: arguments. Out: a served device, until SIGINT or SIGTERM.
 
     rpc_server serve --listen 127.0.0.1:9190 [--target cpu] [--threads 1] [--cores 0-1]
+    rpc_server certs init|issue|revoke ...     (see rpc_server.certs_command)
 
 Prints target, cores, caches and measured peaks, then `listening on HOST:PORT`. Exit status 2 with
 one line on stderr where the arguments cannot be used.
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 from importlib import metadata
+from pathlib import Path
 
 from autotune.errors import ConfigError, InputError
 from autotune.measure.batch import available_cores
@@ -21,15 +23,19 @@ from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import DeviceProfile
 from autotune.target import load_target
+from rpc_server.audit import AuditLog
+from rpc_server.auth import check_loopback
 from rpc_server.board import Board
-from rpc_server.server import BoardServer, check_loopback, parse_address
+from rpc_server.certs_command import add_certs_command
+from rpc_server.server import BoardServer, parse_address
+from rpc_server.tls import Credentials
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `rpc_server` command."""
     options = _parser().parse_args(arguments)
     try:
-        serve(options)
+        options.run(options)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -49,6 +55,13 @@ def _parser() -> argparse.ArgumentParser:
     serve_command.add_argument("--target", default="cpu", help="name or .toml file")
     serve_command.add_argument("--threads", type=int, default=1, help="of a kernel, by default")
     serve_command.add_argument("--cores", default="", help="cores to use: 0-1 or 0,2,3")
+    serve_command.add_argument("--certs", type=Path, help="folder of this board's certificate")
+    serve_command.add_argument(
+        "--accept-objects", action="store_true", help="run object code built by clients"
+    )
+    serve_command.add_argument("--audit", type=Path, metavar="FILE", help="append who did what")
+    serve_command.set_defaults(run=serve)
+    add_certs_command(commands)
     serve_command.add_argument("--executor", default=DEFAULT_EXECUTOR, help=argparse.SUPPRESS)
     return parser
 
@@ -56,13 +69,22 @@ def _parser() -> argparse.ArgumentParser:
 def serve(options: argparse.Namespace) -> None:
     """Measure the device, listen, and serve until told to stop. Raises InputError."""
     host, port = parse_address(options.listen)
-    check_loopback(host)
+    credentials = Credentials(options.certs) if options.certs else None
+    if credentials is None:
+        check_loopback(host)
+    audit = AuditLog(options.audit)
     cores = parse_cores(options.cores)
     target = load_target(options.target, options.threads)
     device = LocalRunner(target, cores=cores, executor=options.executor, region_threads=len(cores))
     with contextlib.closing(device):
-        board = Board(device, version=version(), cores=len(cores))
-        server = BoardServer(board, host, port)
+        board = Board(
+            device,
+            version=version(),
+            cores=len(cores),
+            accept_objects=options.accept_objects,
+            audit=audit,
+        )
+        server = BoardServer(board, host, port, credentials=credentials, audit=audit)
         stopping = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stopping.set())
