@@ -76,7 +76,7 @@ def _run(positions: Array) -> range | None:
     if flat.size == 0:
         return None
     step = int(flat[1] - flat[0]) if flat.size > 1 else 1
-    run = range(int(flat[0]), int(flat[0]) + step * flat.size, step or 1)
+    run = range(int(flat[0]), int(flat[-1]) + 1, step or 1)
     return run if step > 0 and np.array_equal(flat, np.array(run)) else None
 
 

@@ -8,6 +8,7 @@ task.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -140,7 +141,23 @@ def _schedule_nest(builder: ScheduleBuilder, target: Target, nest: For, unroll: 
     for stmt in _inner_statements(chain[-1].body):
         if isinstance(stmt, For):
             _schedule_inner(builder, target, stmt, unroll)
-    share(builder, target, loops, f"{loops[0]}_p")
+    share(builder, target, _independent(chain), f"{loops[0]}_p")
+
+
+def _independent(chain: list[For]) -> list[str]:
+    """The outer loops of a nest whose iterations write elements of their own: no reductions."""
+    local = {s.buffer.name for s in walk((chain[0],)) if isinstance(s, Alloc)}
+    written = [
+        frozenset[str]().union(*(i.vars() for i in store.indices))
+        for store in stores_of((chain[0],))
+        if store.buffer not in local
+    ]
+    return [
+        loop.var
+        for loop in itertools.takewhile(
+            lambda loop: loop.extent == 1 or all(loop.var in used for used in written), chain
+        )
+    ]
 
 
 def _inner_statements(body: tuple[Stmt, ...]) -> list[Stmt]:

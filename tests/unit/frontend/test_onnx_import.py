@@ -97,6 +97,12 @@ def test_one_constant_index_is_a_slice() -> None:
     assert [n.op for n in graph.nodes] == ["slice", "reshape"]
 
 
+def test_constant_indices_in_even_steps_are_a_slice() -> None:
+    feeds = {"x": floats(1, 24, 7)}
+    graph = check(node_model("Gather", feeds, (np.array([4, 20]),), axis=1), feeds)
+    assert [n.op for n in graph.nodes] == ["slice"]
+
+
 def test_nodes_carry_the_names_of_the_model() -> None:
     graph = imported(node_model("Relu", {"x": floats(3)}))
     assert [n.name for n in graph.nodes] == ["node"]
