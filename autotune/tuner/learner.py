@@ -24,7 +24,7 @@ class Learner:
         self._seed = seed
         self._parts: dict[tuple[str, ...], list[Dataset]] = {}
         self._models: dict[tuple[str, ...], CostModel] = {}
-        self._fresh: set[tuple[str, ...]] = set()
+        self._stale: set[tuple[str, ...]] = set()
 
     def add(self, group: int, candidates: Features, time_s: Column) -> None:
         """Measured candidates of task number `group`; infinity marks a failure."""
@@ -38,14 +38,13 @@ class Learner:
             group=np.full(len(time_s), group, np.int64),
         )
         self._parts.setdefault(candidates.names, []).append(part)
-        self._fresh.discard(candidates.names)
+        self._stale.add(candidates.names)
 
     def predict(self, candidates: Features) -> Column:
         """Predicted seconds, comparable within a task."""
         names = candidates.names
-        if names not in self._parts:
-            return candidates.prior_s
-        if names not in self._fresh:
-            self._models.setdefault(names, self._factory(self._seed)).fit(join(self._parts[names]))
-            self._fresh.add(names)
-        return self._models[names].predict(candidates)
+        model = self._models.setdefault(names, self._factory(self._seed))
+        if names in self._stale:
+            model.fit(join(self._parts[names]))
+            self._stale.discard(names)
+        return model.predict(candidates)

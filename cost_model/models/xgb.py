@@ -3,16 +3,20 @@
 The target is log(measured / prior), taken relative to its task's median, so that what a task's
 candidates have in common is not mistaken for a difference between them. Fast candidates weigh
 more; failed ones count as slower than every one that worked. With few samples the prediction is
-shrunk toward the prior.
+shrunk toward the prior. `xgb-only`, to compare with, learns log(measured) instead and sees neither
+the prior nor the features made of it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from autotune.errors import ConfigError
 from cost_model.features import Features
@@ -26,6 +30,8 @@ _TRUSTED = 16.0
 """Samples at which half of the learnt correction is believed."""
 _FAILED = np.log(2.0)
 """How much slower than its task's slowest success a failure counts."""
+_OF_THE_PRIOR = frozenset(("prior", "compute", "extra.expected"))
+"""Features that say what the prior says."""
 _PARAMETERS = {
     "objective": "reg:squarederror",
     "tree_method": "hist",
@@ -43,12 +49,12 @@ _PARAMETERS = {
 
 
 class XgbModel:
-    """Boosted trees on log(measured / prior)."""
+    """Boosted trees on log(measured / prior), or without the prior on log(measured)."""
 
-    name = "xgb"
-
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, with_prior: bool = True) -> None:
         self._seed = seed
+        self._with_prior = with_prior
+        self.name = "xgb" if with_prior else "xgb-only"
         self._names: tuple[str, ...] = ()
         self._booster: Any = None
         self._trust = 0.0
@@ -59,24 +65,34 @@ class XgbModel:
             return
         import xgboost  # takes a second to import: not before there is something to learn
 
+        if not self._with_prior:
+            data = dataclasses.replace(data, prior_s=np.ones(len(data.time_s)))
         target, weight = targets(data)
-        matrix = xgboost.DMatrix(data.values, label=target, weight=weight, nthread=1)
+        values = data.values[:, self._columns(data.names)]
+        matrix = xgboost.DMatrix(values, label=target, weight=weight, nthread=1)
         parameters = {**_PARAMETERS, "seed": self._seed}
         self._booster = xgboost.train(parameters, matrix, num_boost_round=_ROUNDS)
         self._names = data.names
-        self._trust = len(target) / (len(target) + _TRUSTED)
+        self._trust = len(target) / (len(target) + _TRUSTED) if self._with_prior else 1.0
 
     def predict(self, candidates: Features) -> Column:
+        prior_s = candidates.prior_s if self._with_prior else np.ones(len(candidates.prior_s))
         if self._booster is None:
-            return candidates.prior_s
+            return prior_s
         if candidates.names != self._names:
             raise ConfigError(
                 f"the model knows the features {self._names}, got {candidates.names}; "
                 "use one model per rule"
             )
-        learnt = self._booster.inplace_predict(candidates.values).astype(np.float64)
-        predicted: Column = candidates.prior_s * np.exp(self._trust * learnt)
+        values = candidates.values[:, self._columns(candidates.names)]
+        learnt = self._booster.inplace_predict(values).astype(np.float64)
+        predicted: Column = prior_s * np.exp(self._trust * learnt)
         return predicted
+
+    def _columns(self, names: tuple[str, ...]) -> slice | npt.NDArray[np.intp]:
+        if self._with_prior:
+            return slice(None)
+        return np.array([n for n, name in enumerate(names) if name not in _OF_THE_PRIOR], np.intp)
 
     def state(self) -> dict[str, Any]:
         booster = self._booster
@@ -115,3 +131,4 @@ def targets(data: Dataset) -> tuple[Column, Column]:
 
 
 COST_MODELS.add("xgb", XgbModel)
+COST_MODELS.add("xgb-only", functools.partial(XgbModel, with_prior=False))

@@ -24,6 +24,7 @@ class EvolutionaryStrategy:
         self._rng = np.random.default_rng((setting.seed, setting.group))
         self._tried = Tried(self._space)
         self._measured: list[tuple[float, Rows]] = []
+        self._pool: Rows | None = None
 
     def propose(self, n: int) -> tuple[Config, ...]:
         out = take_seeds(self._setting.seeds, self._space, self._tried, n)
@@ -60,9 +61,10 @@ class EvolutionaryStrategy:
             row = self._space.mutate(self._rng, start)
             if len(self._tried.new(row[None])):
                 return row
-        rows = self._space.rows(self._setting.pool, self._rng)
-        left = np.flatnonzero(self._tried.untried(rows))
-        return rows[self._rng.choice(left)] if len(left) else None
+        if self._pool is None:
+            self._pool = self._space.rows(self._setting.pool, self._rng)
+        left = np.flatnonzero(self._tried.untried(self._pool))
+        return self._pool[self._rng.choice(left)] if len(left) else None
 
 
 STRATEGIES.add("evolutionary", EvolutionaryStrategy)

@@ -128,7 +128,8 @@ class ModelStrategy:
     def _grow_pool(self) -> None:
         """The pool at first, then, where the space is only sampled, neighbours of its best."""
         if self._features is None:
-            self._rows = self._space.rows(self._setting.pool, self._rng)
+            rows = self._space.rows(self._setting.pool, self._rng)
+            self._rows = rows[self._rng.permutation(len(rows))]  # equal predictions: any order
             self._features = self._subject.describe(self._rows)
         if self._space.raw_size <= self._setting.pool:
             return

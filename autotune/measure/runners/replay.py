@@ -1,0 +1,181 @@
+"""Recorded measurements of a task's space, and a runner that answers from them.
+
+In: `.npz` files (no pickle) that hold a task, a device profile, configs and their seconds. Out:
+surveys, and a Runner that measures nothing: the same requests always get the same results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import ConfigError, DeviceError
+from autotune.measure.types import (
+    DeviceProfile,
+    MeasureRequest,
+    MeasureResult,
+    OnResult,
+    Status,
+)
+from autotune.schedule.base import Schedule, schedule_to_json
+from autotune.types import Task
+from search_spaces.params import Param
+from search_spaces.space import Mask, Rows, Space
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Survey:
+    """Every measured config of one task on one device."""
+
+    name: str
+    task: Task
+    profile: DeviceProfile
+    rule: str
+    params: tuple[Param, ...]
+    """Of the space as it was then; rows are indices into their choices."""
+    rows: Rows
+    seconds: npt.NDArray[np.float64]
+    """Per row; infinity where the candidate failed."""
+    schedules: npt.NDArray[np.uint64]
+    """Per row, `schedule_hash` of the schedule that was measured."""
+
+    def __post_init__(self) -> None:
+        shape = (len(self.seconds), len(self.params))
+        if self.rows.shape != shape or len(self.schedules) != len(self.seconds):
+            raise ValueError(f"survey {self.name}: expected rows of shape {shape}")
+
+    def space(self) -> RecordedSpace:
+        """The space as it was then, and of it only what was measured."""
+        return RecordedSpace(self.params, known=tuple(sorted(Space(self.params).keys(self.rows))))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSpace(Space):
+    """A space that holds exactly the configs with the `known` keys, in ascending order."""
+
+    known: tuple[int, ...] = ()
+
+    @property
+    def raw_size(self) -> int:
+        return len(self.known) or math.prod(len(p.choices) for p in self.params)
+
+    def valid(self, rows: Rows) -> Mask:
+        return np.isin(self.keys(rows), np.array(self.known, np.int64))
+
+    def rows(self, limit: int, rng: np.random.Generator) -> Rows:
+        """All configs, whatever the limit: there are few."""
+        del limit, rng
+        return self._unflatten(np.array(self.known, np.int64))
+
+
+def schedule_hash(schedule: Schedule) -> int:
+    """64 bits of the SHA-256 of the schedule's JSON."""
+    text = json.dumps(schedule_to_json(schedule), sort_keys=True, separators=(",", ":"))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+# ---------------------------------------------------------------------------------------- files
+
+
+def save_survey(survey: Survey, path: Path) -> None:
+    """Write a survey, compressed. Raises OSError."""
+    header = {
+        "format": FORMAT,
+        "name": survey.name,
+        "task": survey.task.to_json(),
+        "profile": survey.profile.to_json(),
+        "rule": survey.rule,
+        "params": [[p.name, list(p.choices)] for p in survey.params],
+    }
+    order = np.lexsort(survey.rows.T[::-1])  # neighbours in the file compress better
+    np.savez_compressed(
+        path,
+        header=np.frombuffer(json.dumps(header).encode(), np.uint8),
+        rows=survey.rows[order].astype(np.uint8).T,
+        seconds=survey.seconds[order].astype(np.float32),
+        schedules=survey.schedules[order],
+    )
+
+
+def load_survey(path: Path) -> Survey:
+    """Read a survey. Raises ConfigError where the file is not one of this format."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            header = json.loads(arrays["header"].tobytes())
+            rows = arrays["rows"].T.astype(np.int32)
+            seconds = arrays["seconds"].astype(np.float64)
+            schedules = arrays["schedules"]
+        if header["format"] != FORMAT:
+            raise ValueError(f"expected format {FORMAT}, got {header['format']}")
+        return Survey(
+            name=header["name"],
+            task=Task.from_json(header["task"]),
+            profile=DeviceProfile.from_json(header["profile"]),
+            rule=header["rule"],
+            params=tuple(Param(name=n, choices=tuple(c)) for n, c in header["params"]),
+            rows=rows,
+            seconds=seconds,
+            schedules=schedules,
+        )
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{path} is not a survey ({error}); measure it anew") from None
+
+
+# --------------------------------------------------------------------------------------- runner
+
+
+class ReplayRunner:
+    """Answers from surveys of one device. A schedule that was not measured is a BUILD_ERROR."""
+
+    def __init__(self, surveys: Iterable[Survey]) -> None:
+        known = tuple(surveys)
+        if not known:
+            raise DeviceError("expected at least one survey to replay, got none")
+        devices = {s.profile.device for s in known}
+        if len(devices) > 1:
+            raise DeviceError(
+                f"expected surveys of one device, got {', '.join(sorted(devices))}; "
+                "replay them one device at a time"
+            )
+        self._profile = known[0].profile
+        self._seconds = {
+            (s.task.key, int(schedule)): float(seconds)
+            for s in known
+            for schedule, seconds in zip(s.schedules, s.seconds, strict=True)
+        }
+
+    def profile(self) -> DeviceProfile:
+        return self._profile
+
+    def measure(
+        self, requests: tuple[MeasureRequest, ...], on_result: OnResult | None = None
+    ) -> tuple[MeasureResult, ...]:
+        """One recorded result per request, in order."""
+        results = tuple(self._result(request) for request in requests)
+        if on_result is not None:
+            for number, result in enumerate(results):
+                on_result(number, result)
+        return results
+
+    def _result(self, request: MeasureRequest) -> MeasureResult:
+        found = self._seconds.get((request.task.key, schedule_hash(request.schedule)))
+        nothing = MeasureResult(status=Status.BUILD_ERROR, device=self._profile.device)
+        if found is None:
+            return dataclasses.replace(nothing, error="replay: this schedule was not measured")
+        if not np.isfinite(found):
+            return dataclasses.replace(nothing, error="replay: it failed when it was measured")
+        return MeasureResult(status=Status.OK, times_s=(found,), device=self._profile.device)
+
+    def close(self) -> None:
+        """Nothing is held."""

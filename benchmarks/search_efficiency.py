@@ -1,0 +1,210 @@
+"""How many trials a search needs, replayed on spaces that were measured once.
+
+`measure` fills `benchmarks/data` (about five minutes); `replay` searches it, with many seeds in
+seconds and the same figures every time, prints a table and draws the curves.
+
+Usage: python benchmarks/search_efficiency.py replay [--seeds 100] [--out build/search]
+       python benchmarks/search_efficiency.py measure [--limit 450] [TASK ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import search_surveys
+from search_tasks import tasks
+
+from autotune.errors import AutotuneError
+from autotune.measure.runners.local import LocalRunner
+from autotune.measure.runners.replay import save_survey
+from autotune.target import load_target
+from autotune.tuner.replay import (
+    SEARCHERS,
+    Recorded,
+    curve,
+    history_of,
+    others,
+    search,
+    trials_to,
+)
+from cost_model.metrics import rank_correlation, regret, top_k_recall
+from search_spaces import rules as _rules  # noqa: F401  registers the rules that surveys name
+from search_spaces.base import Column
+
+HISTORY = 32
+"""Trials of each other task that transfer starts with."""
+TRIALS = 100
+ENOUGH = 1.01
+"""A search ends within this of the best: measurements scatter by as much."""
+NEAR = (1.05, 1.02)
+"""Within how much of the survey's best a search has arrived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """Best-so-far over the survey's best, [seeds, trials], of one searcher on one task."""
+
+    searcher: str
+    task: str
+    ratio: Column
+
+    def trials(self, near: float) -> Column:
+        return np.array([trials_to(row, near) for row in self.ratio])
+
+
+def measure(names: Sequence[str], limit: int) -> None:
+    """Survey the tasks on this machine, one thread, and write their files."""
+    wanted = {n: t for n, t in tasks().items() if not names or n in names}
+    with LocalRunner(load_target("cpu")) as runner:
+        for name, task in wanted.items():
+            start = time.perf_counter()
+            found = search_surveys.survey(name, task, runner, limit)
+            save_survey(found, search_surveys.FOLDER / f"{name}.npz")
+            failed = int(np.isinf(found.seconds).sum())
+            spent = time.perf_counter() - start
+            print(f"{name}: {len(found.seconds)} configs, {failed} failed, {spent:.0f} s")
+
+
+def replay(seeds: int, trials: int) -> list[Curves]:
+    """Every searcher on every task, with every seed."""
+    subjects = {n: Recorded.from_survey(s) for n, s in search_surveys.surveys().items()}
+    history = history_of(subjects, HISTORY)
+    found = []
+    for searcher in SEARCHERS:
+        for name, subject in subjects.items():
+            known = others(history, name) if searcher.transfer else ()
+            best_s = float(subject.survey.seconds.min())
+            rows = [
+                curve(
+                    search(subject, searcher, seed, trials, known, enough_s=best_s * ENOUGH),
+                    trials,
+                )
+                for seed in range(seeds)
+            ]
+            found.append(Curves(searcher=searcher.label, task=name, ratio=np.stack(rows) / best_s))
+    return found
+
+
+# --------------------------------------------------------------------------------------- tables
+
+
+def print_trials(found: Sequence[Curves], near: float) -> None:
+    """Median and 90th percentile of trials per task, and over everything."""
+    labels = [s.label for s in SEARCHERS]
+    print(f"\ntrials to within {near - 1:.0%} of the best: median (90th percentile)")
+    print(f"{'':18}" + "".join(f"{label:>16}" for label in labels))
+    by = {(c.task, c.searcher): c.trials(near) for c in found}
+    for task in dict.fromkeys(c.task for c in found):
+        print(f"{task:18}" + "".join(f"{_spread(by[task, n]):>16}" for n in labels))
+    every = {n: np.concatenate([v for (_, s), v in by.items() if s == n]) for n in labels}
+    print(f"{'all, pooled':18}" + "".join(f"{_spread(every[n]):>16}" for n in labels))
+    sums = {n: _sum_of_medians(by, n) for n in labels}
+    print(f"{'sum of medians':18}" + "".join(f"{sums[n]:>16.0f}" for n in labels))
+    ours = sums["all together"]
+    print(
+        f"all tasks brought there: {sums['evolutionary'] / ours:.1f}x fewer trials than "
+        f"evolutionary, {sums['random'] / ours:.1f}x than random"
+    )
+
+
+def _spread(trials: Column) -> str:
+    median, most = np.percentile(trials, [50, 90], method="higher")
+    return f"{median:.0f} ({most:.0f})"
+
+
+def _sum_of_medians(by: Mapping[tuple[str, str], Column], searcher: str) -> float:
+    medians = (np.percentile(v, 50, method="higher") for (_, s), v in by.items() if s == searcher)
+    return float(sum(medians))
+
+
+def print_prior() -> None:
+    """How well the analytical prior ranks each survey, nothing learnt."""
+    print(
+        "\nthe prior alone     rank corr.  top-16 recall  regret of 1, 4, 16  measured/predicted"
+    )
+    for name, survey in search_surveys.surveys().items():
+        predicted, measured = Recorded.from_survey(survey).described.prior_s, survey.seconds
+        lost = ", ".join(f"{regret(predicted, measured, k):.1%}" for k in (1, 4, 16))
+        print(
+            f"{name:18}{rank_correlation(predicted, measured):12.2f}"
+            f"{top_k_recall(predicted, measured, 16):15.2f}  {lost:>19}"
+            f"{float(np.median(measured / predicted)):20.2f}"
+        )
+
+
+# ---------------------------------------------------------------------------------------- plots
+
+
+def draw(found: Sequence[Curves], folder: Path) -> None:
+    """One panel per task, and one over all: mean and 90 % band of best-so-far."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    import matplotlib.pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = "search"
+    names = ["all tasks", *dict.fromkeys(c.task for c in found)]
+    across = 4
+    figure, axes = plt.subplots(
+        -(-len(names) // across), across, figsize=(18, 20), sharex=True, squeeze=False
+    )
+    for name, axis in zip(names, axes.flat, strict=False):
+        for searcher in SEARCHERS:
+            chosen = [c.ratio for c in found if c.searcher == searcher.label]
+            if name != "all tasks":
+                chosen = [c.ratio for c in found if (c.task, c.searcher) == (name, searcher.label)]
+            ratio = np.concatenate(chosen)
+            trial = np.arange(1, ratio.shape[1] + 1)
+            low, high = np.percentile(ratio, [5, 95], axis=0)
+            (line,) = axis.plot(trial, ratio.mean(axis=0), label=searcher.label)
+            axis.fill_between(trial, low, high, color=line.get_color(), alpha=0.12, linewidth=0)
+        axis.set(title=name, xscale="log", ylim=(0.98, 2.0))
+        axis.axhline(1.05, color="grey", linewidth=0.6, linestyle=":")
+    for axis in list(axes.flat)[len(names) :]:
+        axis.axis("off")
+    axes[0, 0].legend()
+    figure.supxlabel("trials")
+    figure.supylabel("best so far, over the best of the space (mean, 90 % of the seeds)")
+    figure.tight_layout()
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in ("svg", "png"):
+        figure.savefig(folder / f"search_efficiency.{kind}", metadata={"Date": None}
+                       if kind == "svg" else None, dpi=80)  # fmt: skip
+    plt.close(figure)
+    print(f"\nplots: {folder}/search_efficiency.svg, .png")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure", help="measure the spaces on this machine")
+    measuring.add_argument("tasks", nargs="*", metavar="TASK", help="only these")
+    measuring.add_argument("--limit", type=int, default=450, help="configs of a task at most")
+    replaying = commands.add_parser("replay", help="search what was measured")
+    replaying.add_argument("--seeds", type=int, default=100)
+    replaying.add_argument("--trials", type=int, default=TRIALS)
+    replaying.add_argument("--out", type=Path, help="folder for plots (needs matplotlib)")
+    options = parser.parse_args()
+    if options.command == "measure":
+        measure(options.tasks, options.limit)
+        return
+    start = time.perf_counter()
+    found = replay(options.seeds, options.trials)
+    print(f"{options.seeds} seeds, {time.perf_counter() - start:.0f} s")
+    for near in NEAR:
+        print_trials(found, near)
+    print_prior()
+    if options.out:
+        draw(found, options.out)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except AutotuneError as error:
+        raise SystemExit(f"error: {error}") from None

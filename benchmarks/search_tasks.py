@@ -1,0 +1,86 @@
+"""The small tasks whose spaces `search_efficiency.py` measures: two of each kind, so that one can
+learn from the other. In: nothing. Out: tasks by name."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autotune.graph.build import GraphBuilder
+from autotune.graph.ir import Graph
+from autotune.graph.partition import partition
+from autotune.graph.pipeline import optimize
+from autotune.types import Array, Attr, Task, TensorType
+
+
+def tasks() -> dict[str, Task]:
+    """Name -> task, of at least eight kinds."""
+    return {
+        "conv3x3_28x64": _conv(28, 64, 64, 3),
+        "conv3x3_14x128": _conv(14, 128, 128, 3),
+        "conv1x1_28x128": _conv(28, 128, 128, 1),
+        "conv1x1_14x256": _conv(14, 256, 64, 1),
+        "depthwise_28x96": _conv(28, 96, 96, 3, groups=96),
+        "depthwise_14x192": _conv(14, 192, 192, 3, groups=192),
+        "strided_28x64": _conv(28, 64, 96, 3, stride=2),
+        "strided_56x32": _conv(56, 32, 48, 3, stride=2),
+        "matmul_256": _matmul((256, 256), (256, 256)),
+        "matmul_128x384": _matmul((128, 384), (384, 384)),
+        "batched_4x128": _matmul((4, 128, 64), (4, 64, 128)),
+        "batched_8x96": _matmul((8, 96, 32), (8, 32, 96)),
+        "max_pool_56x64": _unary("max_pool2d", (1, 56, 56, 64), **_POOL),
+        "max_pool_28x160": _unary("max_pool2d", (1, 28, 28, 160), **_POOL),
+        "softmax_512x384": _unary("softmax", (512, 384), axis=-1),
+        "softmax_256x200": _unary("softmax", (256, 200), axis=-1),
+    }
+
+
+_POOL: dict[str, Attr] = {
+    "kernel": (3, 3),
+    "strides": (2, 2),
+    "pads": (1, 1, 1, 1),
+    "dilations": (1, 1),
+}
+
+
+def _float(*shape: int) -> TensorType:
+    return TensorType(dtype="float32", shape=shape)
+
+
+def _constant(shape: tuple[int, ...]) -> Array:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def _only(graph: Graph, op: str) -> Task:
+    """The task of that op in a small graph."""
+    return next(t for t in partition(optimize(graph)).weights() if t.op == op)
+
+
+def _conv(
+    side: int, channels: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1
+) -> Task:
+    """A convolution with bias and relu; its input comes from another kernel, so it has a halo."""
+    build = GraphBuilder("conv")
+    data = build.op("sigmoid", build.input("x", _float(1, side, side, channels)))
+    weights = build.constant(_constant((kernel, kernel, channels // groups, outputs)))
+    pads = (kernel // 2,) * 4
+    product = build.op(
+        "conv2d", data, weights, strides=(stride, stride), pads=pads, dilations=(1, 1),
+        groups=groups,
+    )  # fmt: skip
+    bias = build.op("add", product, build.constant(_constant((outputs,))))
+    return _only(build.finish([("y", build.op("relu", bias))]), "conv2d")
+
+
+def _matmul(left: tuple[int, ...], right: tuple[int, ...]) -> Task:
+    """Plain: times constant weights. Batched: of two activations."""
+    build = GraphBuilder("matmul")
+    data = build.input("x", _float(*left))
+    plain = len(right) == 2
+    other = build.constant(_constant(right)) if plain else build.input("w", _float(*right))
+    return _only(build.finish([("y", build.op("matmul", data, other))]), "matmul")
+
+
+def _unary(op: str, shape: tuple[int, ...], **attrs: Attr) -> Task:
+    build = GraphBuilder(op)
+    data = build.input("x", _float(*shape))
+    return _only(build.finish([("y", build.op(op, data, **attrs))]), op)
