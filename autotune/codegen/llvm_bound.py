@@ -19,6 +19,9 @@ class BoundWriter(LoadWriter):
         uniform: list[str] = []
         masks: list[str] = []
         for bound in bounds:
+            if self.lanes > 1 and self.irregular((bound.index,)):
+                masks.append(self._each_lane_compare(bound))
+                continue
             linear = self.linear(bound.index)
             if not linear.terms:
                 lanes = range(self.lanes) if linear.lane else range(1)
@@ -51,6 +54,16 @@ class BoundWriter(LoadWriter):
         value = self.text.emit(f"add {kind} {base}, <{steps}>")
         limit = f"splat (i64 {bound.hi - bound.lo})"
         return [self.text.emit(f"icmp ult {kind} {value}, {limit}")]
+
+    def _each_lane_compare(self, bound: Bound) -> str:
+        """A mask for a bound on an index that divides the vector loop's variable."""
+        out = Val("poison", "bool", self.lanes)
+        for lane in range(self.lanes):
+            with self.one_lane(lane):
+                known = self.condition((bound,))
+            text = known[0] if isinstance(known, tuple) else "true" if known else "false"
+            out = self.insert(out, Val(text, "bool", 1), lane)
+        return out.text
 
     def _joined(self, masks: list[str], uniform: list[str]) -> str:
         kind = type_text("bool", self.lanes)

@@ -6,6 +6,9 @@ lanes that are off are never read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from autotune.codegen.llvm_element import Val
 from autotune.codegen.llvm_index import IndexWriter, Lane, Linear, Var
 from autotune.codegen.llvm_text import FunctionText, suffix_text, type_text
@@ -74,36 +77,47 @@ class LoadWriter(IndexWriter):
             name = self.text.once(text, text)
         return Val(name, dtype, lanes)
 
+    @contextmanager
+    def one_lane(self, lane: int) -> Iterator[None]:
+        """Write for one lane alone, as if the vector loop's variable were a constant."""
+        lanes, mask = self.lanes, self.mask
+        names = [v for v, now in self.env.items() if isinstance(now, Lane)]
+        self.lanes, self.mask = 1, None
+        self.env.update(dict.fromkeys(names, lane))
+        yield
+        self.lanes, self.mask = lanes, mask
+        self.env.update(dict.fromkeys(names, Lane(lanes)))
+
+    def insert(self, vector: Val, element: Val, lane: int) -> Val:
+        """A vector with one lane replaced."""
+        kind, item = type_text(vector.dtype, vector.lanes), type_text(vector.dtype, 1)
+        text = f"insertelement {kind} {vector.text}, {item} {element.text}, i64 {lane}"
+        return Val(self.text.emit(text), vector.dtype, vector.lanes)
+
     def _gather(self, value: Load, buffer: Buffer) -> Val:
         """Lanes that do not lie side by side: one load each."""
-        lane_vars = [v for v, now in self.env.items() if isinstance(now, Lane)]
-        lanes, mask = self.lanes, self.mask
-        vector = type_text(buffer.dtype, lanes)
-        out = "poison" if mask is None else "zeroinitializer"
-        for lane in range(lanes):
-            self.lanes, self.mask = 1, None
-            self.env.update(dict.fromkeys(lane_vars, lane))
-            if mask is None:
-                element = self._element(buffer, self.linear(self.flat(buffer, value.indices)))
-                given = f"{type_text(buffer.dtype, 1)} {element.text}"
-                out = self.text.emit(f"insertelement {vector} {out}, {given}, i64 {lane}")
-            else:
-                bit = self.text.emit(f"extractelement <{lanes} x i1> {mask}, i64 {lane}")
-                out = self._masked_lane(value, Val(out, buffer.dtype, lanes), bit, lane)
-        self.lanes, self.mask = lanes, mask
-        self.env.update(dict.fromkeys(lane_vars, Lane(lanes)))
-        return Val(out, buffer.dtype, lanes)
+        mask = self.mask
+        out = Val("poison" if mask is None else "zeroinitializer", buffer.dtype, self.lanes)
+        for lane in range(self.lanes):
+            with self.one_lane(lane):
+                if mask is None:
+                    element = self._element(buffer, self.linear(self.flat(buffer, value.indices)))
+                    out = self.insert(out, element, lane)
+                else:
+                    bit = self.text.emit(f"extractelement <{out.lanes} x i1> {mask}, i64 {lane}")
+                    out = self._masked_lane(value, out, bit, lane)
+        return out
 
-    def _masked_lane(self, value: Load, out: Val, bit: str, lane: int) -> str:
+    def _masked_lane(self, value: Load, out: Val, bit: str, lane: int) -> Val:
         """Insert a lane where its mask bit is set: a branch, so that nothing outside is read."""
         buffer, vector = self.buffers[value.buffer], type_text(out.dtype, out.lanes)
         before = self.text.block
         with self.text.when(bit):
             element = self._element(buffer, self.linear(self.flat(buffer, value.indices)))
-            given = f"{type_text(buffer.dtype, 1)} {element.text}"
-            new = self.text.emit(f"insertelement {vector} {out.text}, {given}, i64 {lane}")
+            new = self.insert(out, element, lane)
             inside = self.text.block
-        return self.text.emit(f"phi {vector} [ {out.text}, %{before} ], [ {new}, %{inside} ]")
+        text = f"phi {vector} [ {out.text}, %{before} ], [ {new.text}, %{inside} ]"
+        return Val(self.text.emit(text), out.dtype, out.lanes)
 
     def cell(self, buffer: Buffer, indices: tuple[Index, ...]) -> tuple[str, int]:
         """(pointer, lanes) of a register cell; the index must be constant, lanes aside."""

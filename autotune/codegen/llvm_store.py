@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autotune.codegen.llvm_element import Val
-from autotune.codegen.llvm_index import Lane, Linear
+from autotune.codegen.llvm_index import Linear
 from autotune.codegen.llvm_math import MathWriter
 from autotune.codegen.llvm_text import suffix_text, type_text
 from autotune.codegen.llvm_value import ValueWriter
@@ -128,7 +128,6 @@ class StoreWriter(ValueWriter):
 
     def _scatter(self, stmt: Store, buffer: Buffer) -> None:
         """Lanes that do not lie side by side: one store each."""
-        lane_vars = [v for v, now in self.env.items() if isinstance(now, Lane)]
         lanes, mask = self.lanes, self.mask
         if stmt.combine:
             raise BuildError(f"{buffer.name} is combined into by lanes far apart")
@@ -137,16 +136,13 @@ class StoreWriter(ValueWriter):
         )
         kind = type_text(buffer.dtype, lanes, memory=True)
         for lane in range(lanes):
-            self.lanes, self.mask = 1, None
-            self.env.update(dict.fromkeys(lane_vars, lane))
-            if mask is None:
-                self._store_lane(stmt, buffer, value, kind, lane)
-            else:
+            with self.one_lane(lane):
+                if mask is None:
+                    self._store_lane(stmt, buffer, value, kind, lane)
+                    continue
                 bit = self.text.emit(f"extractelement <{lanes} x i1> {mask}, i64 {lane}")
                 with self.text.when(bit):
                     self._store_lane(stmt, buffer, value, kind, lane)
-        self.lanes, self.mask = lanes, mask
-        self.env.update(dict.fromkeys(lane_vars, Lane(lanes)))
 
     def _store_lane(self, stmt: Store, buffer: Buffer, value: Val, kind: str, lane: int) -> None:
         item = type_text(buffer.dtype, 1, memory=True)

@@ -46,7 +46,7 @@ class ValueWriter(BoundWriter):
 
     def _index_value(self, value: IndexValue) -> Val:
         if self.lanes > 1 and self.irregular((value.index,)):
-            raise BuildError("an index value divides the vector lane")
+            return self._each_lane(value)
         linear = self.linear(value.index)
         base = Val(self.scalar(linear)[0], "int64", 1)
         if linear.lane:
@@ -56,9 +56,16 @@ class ValueWriter(BoundWriter):
             base = Val(self.text.emit(f"add {kind} {full.text}, <{steps}>"), "int64", self.lanes)
         return self.convert(base, value.dtype)
 
+    def _each_lane(self, value: IndexValue) -> Val:
+        """An index that divides the vector loop's variable: computed lane by lane."""
+        out = Val("poison", value.dtype, self.lanes)
+        for lane in range(self.lanes):
+            with self.one_lane(lane):
+                element = self._index_value(value)
+            out = self.insert(out, element, lane)
+        return out
+
     def _select(self, value: Select) -> Val:
-        if self.lanes > 1 and self.irregular(tuple(b.index for b in value.bounds)):
-            raise BuildError("a selection divides the vector lane")
         condition = self.condition(value.bounds)
         if isinstance(condition, bool):
             return self.value(value.then if condition else value.other)

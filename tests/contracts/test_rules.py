@@ -1,0 +1,169 @@
+"""What every rule keeps to: configs are correct programs, descriptions are finite, defaults valid."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from autotune.measure.types import CacheLevel, DeviceProfile
+from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
+from autotune.program.inputs import random_inputs
+from autotune.program.verify import verify
+from autotune.schedule import apply_schedule, schedule_from_json, schedule_to_json
+from autotune.target import Target, host_target, load_target
+from autotune.types import Array, Attr, Task
+from cost_model.features import features
+from search_spaces.params import Config
+from search_spaces.rules import RULES, Rule
+from tests.unit.codegen.kernels import assert_close, matmul, node, run_kernel, task, unary, value
+
+SAMPLED = 6
+Shape = tuple[int, ...]
+
+
+def conv(x: Shape, w: Shape, out: Shape, pad: int = 0, residual: bool = False, **a: Attr) -> Task:
+    """conv2d, bias, optional residual, relu."""
+    nodes = [node("conv2d", "i0 c0", "t0", pads=(pad,) * 4, **a), node("add", "t0 c1", "t1")]
+    values = [
+        value("i0", x, pads=((0, 0), (pad, pad), (pad, pad), (0, 0))),
+        value("c0", w),
+        value("c1", out[-1:]),
+        value("t0", out),
+        value("t1", out),
+    ]
+    if residual:
+        nodes.append(node("add", "t1 i1", "t2"))
+        values += [value("i1", out), value("t2", out)]
+    nodes.append(node("relu", "t2" if residual else "t1", "o0"))
+    return task(nodes, *values, value("o0", out))
+
+
+def batched(m: int, k: int, n: int) -> Task:
+    return task(
+        [node("matmul", "i0 i1", "o0", transpose_b=True)],
+        value("i0", (3, m, k)),
+        value("i1", (3, n, k)),
+        value("o0", (3, m, n)),
+    )
+
+
+def pool(op: str) -> Task:
+    return task(
+        [node(op, "i0", "o0", kernel=(3, 3), strides=(2, 2), pads=(1, 1, 0, 1))],
+        value("i0", (2, 7, 5, 19)),
+        value("o0", (2, 3, 3, 19)),
+    )
+
+
+def layer_norm() -> Task:
+    return task(
+        [node("layer_norm", "i0 c0 c1", "o0", axis=2, epsilon=1e-5)],
+        value("i0", (2, 3, 37)),
+        value("c0", (37,)),
+        value("c1", (37,)),
+        value("o0", (2, 3, 37)),
+    )
+
+
+TASKS: dict[str, Task] = {
+    "conv 3x3": conv((1, 6, 7, 5), (3, 3, 5, 19), (1, 6, 7, 19), pad=1),
+    "conv 3x3 residual": conv((1, 8, 8, 8), (3, 3, 8, 16), (1, 8, 8, 16), pad=1, residual=True),
+    "conv stride": conv((2, 9, 8, 3), (3, 3, 3, 17), (2, 4, 3, 17), strides=(2, 2)),
+    "conv dilated": conv((1, 9, 9, 4), (3, 3, 4, 8), (1, 5, 5, 8), dilations=(2, 2)),
+    "conv 1x1": conv((1, 5, 5, 13), (1, 1, 13, 34), (1, 5, 5, 34)),
+    "conv groups": conv((1, 5, 5, 6), (3, 3, 3, 8), (1, 5, 5, 8), pad=1, groups=2),
+    "depthwise": conv((1, 6, 6, 18), (3, 3, 1, 18), (1, 6, 6, 18), pad=1, groups=18),
+    "conv of one": conv((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)),
+    "matmul": matmul(7, 13, 33),
+    "matmul row": matmul(1, 24, 40),
+    "matmul of inputs": matmul(6, 8, 20, constant=False),
+    "batched": batched(5, 8, 17),
+    "max pool": pool("max_pool2d"),
+    "avg pool": pool("avg_pool2d"),
+    "softmax": unary("softmax", (2, 3, 37), axis=-1),
+    "softmax of columns": unary("softmax", (5, 18), axis=0),
+    "layer_norm": layer_norm(),
+    "gelu": unary("gelu", (3, 41)),
+    "ints": unary("neg", (37,), "int64"),
+    "bools": unary("not", (3, 19), "bool"),
+}
+PAIRS = [
+    pytest.param(rule, made, id=f"{rule.name}: {name}")
+    for rule in RULES.parts()
+    for name, made in TASKS.items()
+    if rule.matches(made)
+]
+HOST = host_target(1)
+TARGETS = [HOST, load_target("x86-64-v3"), load_target("cortex-a72")]
+
+
+@functools.cache
+def arrays_of(made: Task) -> tuple[dict[str, Array], Array]:
+    arrays = random_inputs(made, 0)
+    return arrays, evaluate_task(made, arrays)
+
+
+def sampled(rule: Rule, made: Task, target: Target) -> list[Config]:
+    """The default and some random configs."""
+    space = rule.space(made, target)
+    rows = space.sample(np.random.default_rng(0), SAMPLED)
+    return [rule.default(made, target), *(space.config(row) for row in rows)]
+
+
+def profile(target: Target) -> DeviceProfile:
+    levels = (
+        CacheLevel(name="L1", size_bytes=target.l1_bytes, load_bytes_per_s=2e11),
+        CacheLevel(name="L2", size_bytes=target.l2_bytes, load_bytes_per_s=1e11),
+        CacheLevel(name="memory", size_bytes=1 << 40, load_bytes_per_s=1e10),
+    )
+    return DeviceProfile(
+        device="a", target=target, peak_flops=1e11, levels=levels, parallel_region_s=1e-6
+    )
+
+
+def test_every_rule_has_tasks() -> None:
+    assert {p.values[0].name for p in PAIRS} == set(RULES)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("rule", "made"), PAIRS)
+def test_every_config_is_correct(rule: Rule, made: Task) -> None:
+    arrays, want = arrays_of(made)
+    for config in sampled(rule, made, HOST):
+        program = apply_schedule(build_program(made), rule.schedule(made, HOST, config))
+        verify(program)
+        assert_close(run_kernel(made, program, HOST, arrays), want, 1e-4)
+
+
+@pytest.mark.parametrize(("rule", "made"), PAIRS)
+def test_the_default_is_correct_on_two_threads(rule: Rule, made: Task) -> None:
+    target, (arrays, want) = host_target(2), arrays_of(made)
+    program = apply_schedule(
+        build_program(made), rule.schedule(made, target, rule.default(made, target))
+    )
+    assert_close(run_kernel(made, program, target, arrays), want, 1e-4)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
+@pytest.mark.parametrize(("rule", "made"), PAIRS)
+def test_the_default_is_in_the_space(rule: Rule, made: Task, target: Target) -> None:
+    assert rule.space(made, target).contains(rule.default(made, target))
+
+
+@pytest.mark.parametrize(("rule", "made"), PAIRS)
+def test_features_are_finite_and_the_prior_positive(rule: Rule, made: Task) -> None:
+    space = rule.space(made, HOST)
+    rows = space.sample(np.random.default_rng(1), 30)
+    found = features(rule.structure(made, HOST, space.columns(rows)), profile(HOST))
+    assert found.values.shape == (len(rows), len(found.names))
+    assert np.all(np.isfinite(found.values))
+    assert np.all(found.prior_s > 0)
+
+
+@pytest.mark.parametrize(("rule", "made"), PAIRS)
+def test_schedules_survive_json(rule: Rule, made: Task) -> None:
+    for config in sampled(rule, made, HOST)[:3]:
+        schedule = rule.schedule(made, HOST, config)
+        assert schedule_from_json(schedule_to_json(schedule)) == schedule
