@@ -81,6 +81,18 @@ def duration_s(text: str) -> float:
     return seconds
 
 
+def share(text: str) -> float:
+    """An argument type: '1%' or '0.01' as 0.01; more than 0, less than 1."""
+    number = text.strip().removesuffix("%")
+    try:
+        value = float(number) / (100 if number != text.strip() else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"expected a share like 1% or 0.01, got {text!r}")
+    return value
+
+
 def parse_shapes(texts: Sequence[str]) -> Shapes:
     """['x=1x3x224x224'] as {'x': (1, 3, 224, 224)}. Raises ConfigError."""
     shapes: Shapes = {}

@@ -18,12 +18,17 @@ def arguments(parser: opt.Parser) -> None:
         help="where candidates are measured (default local)",
     )
     opt.log(parser)
-    limit = parser.add_mutually_exclusive_group()
-    limit.add_argument(
+    parser.add_argument(
         "--trials", type=opt.at_least(1), metavar="N", help="trials in the log when it ends"
     )
-    limit.add_argument(
+    parser.add_argument(
         "--time", type=opt.duration_s, metavar="10m", help="time to spend, such as 90s or 10m"
+    )
+    parser.add_argument(
+        "--until-gain",
+        type=opt.share,
+        metavar="1%",
+        help="end when the next trials promise less than this, end to end",
     )
     opt.threads(parser)
     parser.add_argument("--seed", type=int, default=0, help="of the search (default 0)")
@@ -50,6 +55,7 @@ def run(options: argparse.Namespace) -> None:
             device=options.device,
             trials=options.trials,
             time_s=options.time,
+            until_gain=options.until_gain,
             threads=options.threads,
             seed=options.seed,
             shapes=opt.parse_shapes(options.shape),

@@ -27,6 +27,7 @@ def tune(
     device: str = "local",
     trials: int | None = None,
     time_s: float | None = None,
+    until_gain: float | None = None,
     threads: int = 1,
     seed: int = 0,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
@@ -42,7 +43,8 @@ def tune(
     `model` is an .onnx file, `zoo:NAME` or a Graph; `log` a path, an SQLAlchemy URL or an open
     log; `device` 'local' or 'rpc://HOST:PORT'. On a board the target 'cpu' is the board's own.
     `trials` counts what the log already holds for these tasks, so the same call continues a run
-    that was cut short. Without `trials` and `time_s`, a number of trials per task from `settings`.
+    that was cut short. `until_gain` ends the run when the next trials promise less than this share
+    of the model's time. Without any of the three, a number of trials per task from `settings`.
     `threads` applies unless a Target is given. `cache_dir`: where this machine's measured peaks
     are kept between calls. `dry_run` measures no candidate and writes no log.
 
@@ -52,12 +54,14 @@ def tune(
     settings = settings or load_settings()
     wanted = target if isinstance(target, Target) else load_target(target, threads)
     partition = _partitioned(model, shapes)
-    if trials is None and time_s is None:
+    if until_gain is not None and not 0 < until_gain < 1:
+        raise ConfigError(f"until_gain is a share between 0 and 1, got {until_gain}")
+    if trials is None and time_s is None and until_gain is None:
         trials = settings.trials_per_task * len(partition.weights())
     limits = Limits(
         trials=0 if dry_run else trials,
         time_s=time_s,
-        min_gain=settings.min_gain,
+        min_gain=settings.min_gain if until_gain is None else until_gain,
     )
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
     from rpc_server.client import open_device
@@ -76,7 +80,7 @@ def tune(
                 batch=settings.batch,
                 timing=settings.timing,
                 model=partition.graph.name,
-                versions=_versions(),
+                versions=component_versions(),
             )
             return tune_partition(partition, runner, store, options, on_event)
 
@@ -107,7 +111,8 @@ def _opened(log: str | Path | Store, *, read_only: bool) -> Iterator[Store]:
         yield store
 
 
-def _versions() -> tuple[tuple[str, str], ...]:
+def component_versions() -> tuple[tuple[str, str], ...]:
+    """What records say they were made by."""
     return (
         ("autotune", importlib.metadata.version("autotune-compiler")),
         ("features", str(FEATURE_VERSION)),

@@ -1,9 +1,8 @@
 """Which task gets the next trials. In: what is known of every task. Out: shares, or why to end.
 
 Pure: no clock, no randomness, no state. Every task gets one valid record first. Then trials go
-where weight * time is expected to fall fastest per trial: how fast it fell lately, what the cost
-model expects of the next candidates, and how far the task is from what is achievable. The reasons
-are text, for people.
+where weight * time is expected to fall fastest per trial: what the models expect of the next
+candidates, how fast it fell lately, and how little was tried. The reasons are text, for people.
 """
 
 from __future__ import annotations
@@ -11,18 +10,24 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-NEAR = 1.03
-"""A task within this factor of what is achievable gets no more trials."""
+NEAR = 0.02
+"""A task that may only gain this share of its time gets no more trials."""
 HOPELESS_TRIALS = 24
 """Failures without one success after which a task is given up."""
+HORIZON = 64
+"""Trials over which the expected gain must be worth going on."""
 _WINDOW = 16
 """Trials over which recent improvement is taken."""
 _CHUNK = 4
 """Trials given at a time: a strategy spreads a batch better than single configs."""
-_OPTIMISM = 0.25
-"""Share of the distance to what is achievable that the next trials of a fresh task may cover."""
-_HORIZON = 64
-"""Trials over which the expected gain must be worth going on."""
+_UNKNOWN = 0.3
+"""Share of a fresh task's time that no model foresees and that trials may still find."""
+_LEARNT = 4
+"""Trials after which half of that is ruled out."""
+_DOUBT = 16
+"""Trials without improvement after which half of what a model promises is believed."""
+_REACH = 16
+"""Trials that find about half of what there is to gain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +41,10 @@ class TaskState:
     """Fastest valid record so far."""
     history: tuple[float, ...] = ()
     """Best time after each trial; infinity before the first success."""
-    achievable_s: float = 0.0
-    """Roofline, or what the analytical model predicts of the best config if that is less."""
+    floor_s: float = 0.0
+    """No config of the space can be faster: its least arithmetic at the device's peak."""
     expected_s: float | None = None
-    """What the strategy expects of the best config not tried; None without an opinion."""
+    """What the models expect of the best config not tried; None without an opinion."""
     exhausted: bool = False
     """The strategy has nothing left to propose."""
 
@@ -50,7 +55,7 @@ class Limits:
 
     trials: int | None = None
     time_s: float | None = None
-    min_gain: float = 0.001
+    min_gain: float = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,35 @@ def total_s(states: tuple[TaskState, ...]) -> float:
     return sum(s.weight * s.best_s for s in states if s.best_s is not None)
 
 
+def achievable_s(state: TaskState) -> float:
+    """Seconds that more trials may reach: never above the best, never below the floor.
+
+    What the models promise is believed less the longer nothing came of it. What they do not
+    foresee is the larger the less was tried, and what was found lately makes more of it likely.
+    """
+    if state.best_s is None:
+        return max(state.floor_s, state.expected_s or 0.0)
+    best_s = state.best_s
+    stale = trials_since_gain(state)
+    promised = 0.0
+    if state.expected_s is not None:
+        promised = max(1 - state.expected_s / best_s, 0.0) * _DOUBT / (_DOUBT + stale)
+    unknown = _UNKNOWN * _LEARNT / (_LEARNT + state.trials)
+    gain = 1 - (1 - promised) * (1 - unknown) * (1 - 0.5 * _fell_lately(state))
+    return min(best_s, max(best_s * (1 - gain), state.floor_s))
+
+
+def trials_since_gain(state: TaskState) -> int:
+    """Trials since the best time last fell by more than measurements scatter."""
+    return sum(1 for time_s in state.history if time_s <= 1.01 * (state.best_s or 0.0))
+
+
+def _fell_lately(state: TaskState) -> float:
+    """Share of the time that the last trials took off. The first success is not a gain."""
+    lately = [h for h in state.history[-_WINDOW - 1 :] if h != float("inf")]
+    return 1 - lately[-1] / lately[0] if lately else 0.0
+
+
 def closed(state: TaskState) -> str:
     """Why a task gets no more trials; empty where it may."""
     if state.exhausted:
@@ -82,8 +116,8 @@ def closed(state: TaskState) -> str:
     if state.best_s is None:
         hopeless = state.trials >= HOPELESS_TRIALS
         return f"no success in {state.trials} trials" if hopeless else ""
-    if state.best_s <= state.achievable_s * NEAR:
-        return f"within {NEAR - 1:.0%} of what is achievable"
+    if state.best_s <= achievable_s(state) / (1 - NEAR):
+        return f"within {NEAR:.0%} of what is achievable"
     return ""
 
 
@@ -91,15 +125,7 @@ def gain_per_trial(state: TaskState) -> float:
     """Seconds of one run of the model that the next trial is expected to save."""
     if state.best_s is None:
         return 0.0
-    lately = [h for h in state.history[-_WINDOW - 1 :] if h != float("inf")]
-    fell = (lately[0] - lately[-1]) / max(len(lately) - 1, 1) if lately else 0.0
-    distance = max(state.best_s - state.achievable_s, 0.0)
-    hope = _OPTIMISM * distance / (state.trials + _CHUNK)
-    if state.expected_s is not None:
-        promised = max(state.best_s - max(state.expected_s, state.achievable_s), 0.0)
-        hope = (hope + promised / (state.trials + _CHUNK)) / 2
-    # What fell lately falls slower from now on, and never below what is achievable.
-    return state.weight * min(0.5 * fell + hope, distance)
+    return state.weight * (state.best_s - achievable_s(state)) / _REACH
 
 
 def plan(
@@ -123,31 +149,48 @@ def plan(
     open_tasks = [n for n, s in enumerate(states) if not closed(s)]
     if not open_tasks:
         return Plan(reason="every task is near its limit or searched through")
-    gains = [gain_per_trial(states[n]) for n in open_tasks]
-    promised = max(gains) * _HORIZON
+    promised = expected_gain_s(states, HORIZON)
     if promised < limits.min_gain * total_s(states):
         return Plan(reason=f"expected gain is below {limits.min_gain:.1%} end to end")
-    return Plan(shares=_divide(states, open_tasks, room))
-
-
-def _divide(states: tuple[TaskState, ...], open_tasks: list[int], room: int) -> tuple[Share, ...]:
-    """Chunk by chunk to the task that gains most, as if its earlier chunks had gained nothing."""
-    given = dict.fromkeys(open_tasks, 0)
-    while room > 0:
-        chunk = min(_CHUNK, room)
-        task = max(open_tasks, key=lambda n: (_after(states[n], given[n]), -n))
-        given[task] += chunk
-        room -= chunk
-    return tuple(
-        Share(task=n, count=count, reason=explain(states[n]))
-        for n, count in given.items()
-        if count
+    given = _divide(states, open_tasks, room)[0]
+    return Plan(
+        shares=tuple(
+            Share(task=n, count=count, reason=explain(states[n]))
+            for n, count in given.items()
+            if count
+        )
     )
 
 
+def expected_gain_s(states: tuple[TaskState, ...], trials: int) -> float:
+    """Seconds of one run of the model that this many trials are expected to save."""
+    open_tasks = [n for n, s in enumerate(states) if s.best_s is not None and not closed(s)]
+    return _divide(states, open_tasks, trials)[1] if open_tasks else 0.0
+
+
+def _divide(
+    states: tuple[TaskState, ...], open_tasks: list[int], room: int
+) -> tuple[dict[int, int], float]:
+    """Chunk by chunk to the task that gains most, as if its earlier chunks had gained nothing, but
+    never more than it has to gain. (trials per task, seconds they are expected to save)"""
+    given = dict.fromkeys(open_tasks, 0)
+    left_s = {n: gain_per_trial(states[n]) * _REACH for n in open_tasks}
+    next_s = {n: gain_per_trial(states[n]) for n in open_tasks}
+    saved_s = 0.0
+    while room > 0:
+        chunk = min(_CHUNK, room)
+        task = max(open_tasks, key=lambda n: (next_s[n], -n))
+        saved = min(chunk * next_s[task], left_s[task])
+        given[task] += chunk
+        left_s[task] -= saved
+        saved_s += saved
+        room -= chunk
+        next_s[task] = min(_after(states[task], given[task]), left_s[task])
+    return given, saved_s
+
+
 def _after(state: TaskState, more: int) -> float:
-    if not more:
-        return gain_per_trial(state)
+    """Gain per trial after `more` trials that found nothing."""
     last = state.history[-1] if state.history else float("inf")
     return gain_per_trial(
         dataclasses.replace(
@@ -162,6 +205,6 @@ def explain(state: TaskState) -> str:
     if why or state.best_s is None:
         return why or "no valid record yet"
     return (
-        f"{state.weight} x {state.best_s * 1e3:.3f} ms, {state.achievable_s * 1e3:.3f} ms "
+        f"{state.weight} x {state.best_s * 1e3:.3f} ms, {achievable_s(state) * 1e3:.3f} ms "
         f"achievable, expected to fall {gain_per_trial(state) * 1e6:.2f} us a trial"
     )

@@ -26,6 +26,8 @@ class TaskInfo:
     rule: str
     raw_size: int
     """Configs of the space before constraints."""
+    peak_flops: float
+    """Of all threads, FLOP/s."""
     achievable_s: float
     trials: int
     """Trials already in the log."""
@@ -77,8 +79,11 @@ class TrialDone:
     best_s: float | None
     gflops: float
     """Of the best; 0 without one."""
-    of_roofline: float
-    """Achievable time over best time, 1 is the limit; 0 without a best."""
+    of_peak: float
+    """Direct arithmetic of the best over the device's multiply-add peak; 0 without a best. More
+    than 1 where an algorithm does with less arithmetic: an effective rate."""
+    achievable_s: float
+    """What more trials may reach, as far as is known now."""
     progress: Progress
 
 

@@ -21,7 +21,7 @@ from autotune.graph.plan import Partition
 from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status, Timing
 from autotune.schedule.base import Schedule
 from autotune.target import Target
-from autotune.tuner.budget import Limits, Share, explain, plan
+from autotune.tuner.budget import Limits, Share, achievable_s, explain, plan
 from autotune.tuner.events import (
     Event,
     Finished,
@@ -290,7 +290,8 @@ class _Session:
             flops=run.flops,
             rule=run.subject.rule.name,
             raw_size=run.subject.space.raw_size,
-            achievable_s=run.achievable_s,
+            peak_flops=run.peak_flops,
+            achievable_s=achievable_s(run.state()),
             trials=run.trials,
             failures=run.failures,
             best_s=run.best_s,
@@ -306,7 +307,8 @@ class _Session:
             failures=run.failures,
             best_s=best_s,
             gflops=run.flops / best_s / 1e9 if best_s else 0.0,
-            of_roofline=run.achievable_s / best_s if best_s else 0.0,
+            of_peak=run.flops / best_s / run.peak_flops if best_s else 0.0,
+            achievable_s=achievable_s(run.state()),
             progress=self._progress(),
         )
 

@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from autotune.db.types import Record, Store
 from autotune.errors import ScheduleError
 from autotune.measure.types import Status
@@ -20,6 +22,13 @@ from search_spaces.params import Config
 
 _NEAREST = 6
 """Records of other shapes and devices whose configs are tried early."""
+_REMEMBERED = 64
+"""Trials whose times the budget looks at."""
+_SAMPLE = 512
+"""Configs by which the algorithms of a space are judged."""
+_MODELLED = 0.5
+"""An algorithm with less arithmetic than direct code is described by a model of its cost, not by a
+bound: it may need this much less."""
 _ASKS = 8
 """Times a strategy is asked again after configs whose schedule was measured already."""
 
@@ -37,7 +46,8 @@ class TaskRun:
         columns = self.subject.space.columns(row)
         self.flops = self.subject.rule.structure(task, target, columns).flops
         nbytes = sum(v.type.nbytes for v in task.params)
-        self.roofline_s = roofline_s(self.flops, nbytes, subject.profile)
+        self.floor_s = roofline_s(round(self.flops * least_work(subject)), nbytes, subject.profile)
+        self.peak_flops = subject.profile.peak_flops * target.threads
         self.default_s: float | None = None
         self.first_s: float | None = None
         self.best_s: float | None = None
@@ -107,12 +117,6 @@ class TaskRun:
     def trials(self) -> int:
         return len(self.history)
 
-    @property
-    def achievable_s(self) -> float:
-        """The roofline, or less where the analytical model knows an algorithm that beats it."""
-        predicted = None if self._strategy is None else self._strategy.achievable_s()
-        return self.roofline_s if predicted is None else min(self.roofline_s, predicted)
-
     def schedule(self, config: Config) -> Schedule:
         return self.subject.rule.schedule(self.task, self.target, config)
 
@@ -121,9 +125,9 @@ class TaskRun:
             weight=self.weight,
             trials=self.trials,
             best_s=self.best_s,
-            history=tuple(self.history[-32:]),
-            achievable_s=self.achievable_s,
-            expected_s=self.strategy.expected_s(),
+            history=tuple(self.history[-_REMEMBERED:]),
+            floor_s=self.floor_s,
+            expected_s=None if self._strategy is None else self._strategy.expected_s(),
             exhausted=self.exhausted,
         )
 
@@ -159,6 +163,15 @@ class TaskRun:
         except ScheduleError:
             known.append(Outcome(config=config, time_s=math.inf))
             return None
+
+
+def least_work(subject: Subject) -> float:
+    """Share of the direct arithmetic that no config of the space can do with less than."""
+    rows = subject.space.rows(_SAMPLE, np.random.default_rng(0))
+    columns = subject.space.columns(rows)
+    structure = subject.rule.structure(subject.task, subject.target, columns)
+    least = float(np.min(structure.vector_axis_waste, initial=1.0))
+    return least * _MODELLED if least < 1 else 1.0
 
 
 def schedule_id(schedule: Schedule) -> str:

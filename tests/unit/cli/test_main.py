@@ -54,7 +54,7 @@ def test_the_version_is_the_package_s(capsys: Captured) -> None:
         (["query", "--top", "0"], "at least 1"),
         (["query", "--format", "xml"], "invalid choice"),
         (["tune"], "MODEL"),
-        (["tune", "a.onnx", "--trials", "5", "--time", "10m"], "not allowed"),
+        (["tune", "a.onnx", "--until-gain", "200%"], "1%"),
         (["tune", "a.onnx", "--time", "soon"], "10m"),
         (["compile", "a.onnx"], "-o"),
         (["run", "a.onnx"], "--random"),

@@ -10,7 +10,9 @@ from autotune.tuner.budget import (
     HOPELESS_TRIALS,
     Limits,
     TaskState,
+    achievable_s,
     closed,
+    expected_gain_s,
     explain,
     gain_per_trial,
     plan,
@@ -22,7 +24,7 @@ SECONDS = st.floats(1e-6, 1.0)
 def timed(
     weight: int = 1,
     best_s: float = 1e-3,
-    achievable_s: float = 1e-4,
+    floor_s: float = 1e-4,
     trials: int = 4,
     expected_s: float | None = None,
 ) -> TaskState:
@@ -31,7 +33,7 @@ def timed(
         trials=trials,
         best_s=best_s,
         history=(best_s,) * trials,
-        achievable_s=achievable_s,
+        floor_s=floor_s,
         expected_s=expected_s,
     )
 
@@ -45,7 +47,7 @@ def task_states(draw: st.DrawFn) -> TaskState:
         trials=len(history) + failures,
         best_s=history[-1] if history else None,
         history=(math.inf,) * failures + history,
-        achievable_s=draw(st.floats(0.0, 1e-3)),
+        floor_s=draw(st.floats(0.0, 1e-3)),
         expected_s=draw(st.none() | SECONDS),
         exhausted=draw(st.booleans()),
     )
@@ -95,7 +97,7 @@ def test_tasks_without_a_record_come_before_all_others(
 @given(task_states())
 def test_expected_gain_is_finite_and_never_more_than_the_distance(state: TaskState) -> None:
     gain = gain_per_trial(state)
-    limit = state.weight * max((state.best_s or 0.0) - state.achievable_s, 0.0)
+    limit = state.weight * max((state.best_s or 0.0) - state.floor_s, 0.0)
     assert 0.0 <= gain <= limit * (1 + 1e-9)
 
 
@@ -117,7 +119,7 @@ def test_equal_tasks_share_a_batch() -> None:
 
 
 def test_a_task_near_its_limit_is_closed() -> None:
-    near = timed(best_s=1.02e-4, achievable_s=1e-4)
+    near = timed(best_s=1.015e-4, floor_s=1e-4)
     assert "achievable" in closed(near)
     assert "achievable" in explain(near)
     assert plan((near,), Limits(), batch=8).reason
@@ -128,8 +130,45 @@ def test_a_task_that_never_works_is_given_up() -> None:
 
 
 def test_a_run_ends_when_the_gain_is_too_small() -> None:
-    rest = timed(best_s=1e-3, achievable_s=0.9e-3, trials=5000)
-    assert "expected gain" in plan((rest,), Limits(), batch=8).reason
+    open_but_light = timed(best_s=1e-3, floor_s=0.0, trials=40)
+    heavy_but_done = timed(weight=1000, floor_s=0.999e-3)
+    assert not closed(open_but_light)
+    decision = plan((open_but_light, heavy_but_done), Limits(), batch=8)
+    assert "expected gain" in decision.reason
+
+
+def test_a_higher_wanted_gain_ends_a_run_earlier() -> None:
+    state = timed(best_s=1e-3, floor_s=0.0, trials=30)
+    assert plan((state,), Limits(min_gain=0.01), batch=8).shares
+    assert not plan((state,), Limits(min_gain=0.1), batch=8).shares
+
+
+@settings(deadline=None, max_examples=100)
+@given(task_states())
+def test_what_is_achievable_is_never_above_the_best(state: TaskState) -> None:
+    if state.best_s is not None:
+        assert 0.0 <= achievable_s(state) <= state.best_s
+
+
+def test_a_fresh_task_far_above_its_floor_is_open() -> None:
+    assert not closed(timed(trials=1, best_s=1e-3, floor_s=0.5e-3))
+
+
+def test_a_promise_is_believed_less_the_longer_nothing_comes_of_it() -> None:
+    fresh, stale = (timed(trials=n, floor_s=0.0, expected_s=5e-4) for n in (4, 60))
+    assert achievable_s(fresh) < achievable_s(stale) < stale.best_s
+
+
+def test_without_a_promise_a_task_closes_after_many_trials_without_gain() -> None:
+    trials = [n for n in range(1, 200) if not closed(timed(trials=n, floor_s=0.0))]
+    assert 16 < max(trials) < 100
+
+
+def test_the_expected_gain_grows_with_the_trials_up_to_what_is_achievable() -> None:
+    states = (timed(floor_s=0.0), timed(weight=3, floor_s=0.0))
+    few, many = (expected_gain_s(states, n) for n in (8, 4000))
+    assert 0 < few < many
+    assert many <= sum(s.weight * (s.best_s - achievable_s(s)) for s in states) * (1 + 1e-9)
 
 
 def test_a_run_ends_when_time_is_up() -> None:
