@@ -1,4 +1,4 @@
-"""What every rule keeps to: configs are correct programs, descriptions are finite, defaults valid."""
+"""What every rule keeps to: configs are correct programs, features finite, defaults valid."""
 
 from __future__ import annotations
 

@@ -1,0 +1,76 @@
+"""Texts that should change only on purpose: a scheduled program and the code of small kernels.
+
+`pytest tests/golden --update-golden` writes them anew; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotune.codegen import BACKENDS
+from autotune.program.build import build_program
+from autotune.program.ir import Program
+from autotune.program.text import print_program
+from autotune.schedule import apply_schedule, schedule_from_json
+from autotune.target import load_target
+from tests.unit.codegen.kernels import conv_relu, matmul
+
+FOLDER = Path(__file__).parent
+CONV = schedule_from_json([
+    {"step": "inline", "buffer": "t1"},
+    {"step": "compute_at", "buffer": "o0", "at": "t0_oc"},
+    {"step": "split", "loop": "t0_oc", "factor": 4, "outer": "oo", "inner": "oi"},
+    {"step": "split", "loop": "t0_ow", "factor": 2, "outer": "wo", "inner": "wi"},
+    {"step": "reorder", "loops": ["oo", "t0_n", "t0_oh", "wo", "wi", "oi"]},
+    {"step": "cache_write", "buffer": "t0", "loops": ["wi", "oi"]},
+    {"step": "pack", "buffer": "c0", "splits": [[3, 4]], "order": [3, 0, 1, 2, 4]},
+    {"step": "unroll", "loops": ["wi", "wi_init", "wi_out"]},
+    {"step": "vectorize", "loops": ["oi", "oi_init", "oi_out"]},
+    {"step": "specialize", "loop": "wo", "at": "t0.reg"},
+    {"step": "parallel", "loop": "oo"},
+])  # fmt: skip
+MATMUL = schedule_from_json([
+    {"step": "split", "loop": "o0_n", "factor": 4, "outer": "no", "inner": "ni"},
+    {"step": "split", "loop": "o0_m", "factor": 2, "outer": "mo", "inner": "mi"},
+    {"step": "reorder", "loops": ["mo", "no", "mi", "ni"]},
+    {"step": "cache_write", "buffer": "o0", "loops": ["mi", "ni"]},
+    {"step": "pack", "buffer": "c0", "splits": [[1, 4]], "order": [1, 0, 2]},
+    {"step": "unroll", "loops": ["mi", "mi_init", "mi_out"]},
+    {"step": "vectorize", "loops": ["ni", "ni_init", "ni_out"]},
+])  # fmt: skip
+
+
+def conv_program() -> Program:
+    return apply_schedule(build_program(conv_relu(filters=8)), CONV)
+
+
+def matmul_program() -> Program:
+    return apply_schedule(build_program(matmul(4, 3, 8)), MATMUL)
+
+
+def same(request: pytest.FixtureRequest, name: str, text: str) -> None:
+    """The text is that of the file, or is written there if asked for."""
+    path = FOLDER / name
+    if request.config.getoption("--update-golden"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_convolution_program(request: pytest.FixtureRequest) -> None:
+    same(request, "conv.program", print_program(conv_program()))
+
+
+def test_matmul_program(request: pytest.FixtureRequest) -> None:
+    same(request, "matmul.program", print_program(matmul_program()))
+
+
+def test_code_for_neon(request: pytest.FixtureRequest) -> None:
+    text = BACKENDS.get("llvm").source(matmul_program(), load_target("cortex-a72"), "matmul")
+    same(request, "matmul.ll", text)
+
+
+def test_code_for_two_threads(request: pytest.FixtureRequest) -> None:
+    text = BACKENDS.get("llvm").source(matmul_program(), load_target("x86-64-v3", 2), "matmul")
+    same(request, "matmul.threads.ll", text)
