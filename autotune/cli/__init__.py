@@ -17,6 +17,7 @@ COMMANDS = {
     "tune": "tune a model's tasks and log every measurement",
     "tasks": "list the tasks of a model",
     "query": "show the best records of a tuning log",
+    "log": "export, import, merge, verify, freeze, prune a tuning log",
     "compile": "compile a model into one file",
     "run": "run a model once",
     "bench": "time a model, whole and kernel by kernel",

@@ -1,17 +1,21 @@
-"""Show the best records of every matching task of a tuning log, the slowest task first."""
+"""Show the best records of every matching task of a tuning log, the slowest task first.
+
+All filters must hold; with --since or --until, the best among what was measured then."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from autotune.cli import options as opt
-from autotune.cli import tables
+from autotune.cli import selecting, tables
 from autotune.db import files
 from autotune.db.query import query_file
+from autotune.db.selection import Selection
 
 Found = list[dict[str, Any]]
 
@@ -20,22 +24,22 @@ def arguments(parser: opt.Parser) -> None:
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="only this model's tasks: .onnx file or zoo:NAME"
     )
-    parser.add_argument("--shape", action="append", default=[], metavar="NAME=1x3x224x224")
-    parser.add_argument("--target", help="only this target: its name, key or family")
-    parser.add_argument("--op", help="only tasks of this op, such as conv2d")
+    selecting.arguments(parser)
     parser.add_argument(
         "--top", type=opt.at_least(1), default=1, metavar="K", help="records per task (default 1)"
+    )
+    parser.add_argument(
+        "--history", action="store_true", help="every record that was the best when measured"
     )
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
     opt.log(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    keys = _task_keys(options.model, options.shape) if options.model else None
-    filters = {"task_keys": keys, "op": options.op, "target": options.target, "top": options.top}
-    found = _find(options.log, filters)
+    models = [options.model] if options.model else []
+    found = _find(options.log, selecting.selection(options, models), options)
     if not found:
-        print(f"nothing found in {options.log}", file=sys.stderr)
+        print(f"nothing found in {files.shown(options.log)}", file=sys.stderr)
     if options.format == "json":
         print(json.dumps(found, indent=1))
     elif options.format == "csv":
@@ -44,24 +48,20 @@ def run(options: argparse.Namespace) -> None:
         print(as_table(found))
 
 
-def _find(log: str, filters: dict[str, Any]) -> Found:
-    if not files.is_url(log):
-        return query_file(Path(log), **filters)
-    from autotune.db.store import TuningLog  # needs SQLAlchemy
+def _find(log: str, wanted: Selection, options: argparse.Namespace) -> Found:
+    top, history = options.top, options.history
+    path = Path(log)
+    if not files.is_url(log) and not files.is_text(path):
+        return query_file(path, wanted, top=top, over_time=history)
+    from autotune.db.opening import open_log  # needs SQLAlchemy or NumPy
 
-    with TuningLog(log, read_only=True, missing_ok=True) as store:
-        return store.query(**filters)
-
-
-def _task_keys(model: str, shapes: list[str]) -> list[str]:
-    from autotune.cli.models import load_partition  # needs onnx
-
-    return [task.key for task in load_partition(model, opt.parse_shapes(shapes)).weights()]
+    with contextlib.closing(open_log(log, missing_ok=True)) as store:
+        return store.query(wanted, top=top, history=history)
 
 
 _CSV = (
     "record", "task_key", "op", "description", "shapes", "target", "device", "rule", "config",
-    "median_s", "gflops", "status", "model", "created",
+    "median_s", "gflops", "status", "model", "created", "origin",
 )  # fmt: skip
 
 

@@ -62,9 +62,9 @@ def open_log(log: str | Path | Store | None) -> Iterator[Store | None]:
     if log is None or not isinstance(log, str | Path):
         yield log
         return
-    from autotune.db.store import TuningLog  # needs SQLAlchemy
+    from autotune.db import opening
 
-    store = TuningLog(log, read_only=True, missing_ok=True)
+    store = opening.open_log(log, missing_ok=True)
     try:
         yield store
     finally:

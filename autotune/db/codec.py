@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from autotune.db import query
-from autotune.db.types import Record
+from autotune.db.types import Mark, Record
 from autotune.errors import LogError, ScheduleError
 from autotune.measure.types import MeasureResult, Status
 from autotune.schedule import schedule_from_json, schedule_to_json
@@ -74,10 +74,30 @@ def record_row(record: Record, now: str) -> Values:
         "model": record.model,
         "versions": to_text(dict(record.versions)),
         "created": record.created or now,
+        "origin": record.origin,
+        "mark": int(record.mark),
     }
 
 
-def record_from_row(row: Any, log: str) -> Record:
+class Parsed:
+    """Tasks and targets by their JSON text, each parsed once: thousands of records share them."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task] = {}
+        self._targets: dict[str, Target] = {}
+
+    def task(self, text: str) -> Task:
+        if text not in self._tasks:
+            self._tasks[text] = Task.from_json(json.loads(text))
+        return self._tasks[text]
+
+    def target(self, text: str) -> Target:
+        if text not in self._targets:
+            self._targets[text] = Target.from_json(json.loads(text))
+        return self._targets[text]
+
+
+def record_from_row(row: Any, log: str, parsed: Parsed) -> Record:
     """The Record of a row of records joined with its task's and target's JSON and the flops.
 
     Raises LogError where a schedule uses a step that this release does not have."""
@@ -99,8 +119,8 @@ def record_from_row(row: Any, log: str) -> Record:
         max_error=math.inf if row.max_error is None else row.max_error,
     )
     return Record(
-        task=Task.from_json(json.loads(row.task_json)),
-        target=Target.from_json(json.loads(row.target_json)),
+        task=parsed.task(row.task_json),
+        target=parsed.target(row.target_json),
         rule=row.rule,
         config=Config.from_json(json.loads(row.config)),
         schedule=schedule,
@@ -110,6 +130,8 @@ def record_from_row(row: Any, log: str) -> Record:
         model=row.model,
         versions=tuple(sorted(json.loads(row.versions).items())),
         created=row.created,
+        origin=row.origin,
+        mark=Mark(row.mark),
         id=row.id,
     )
 

@@ -6,6 +6,7 @@ Nothing here imports SQLAlchemy.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Collection
 from pathlib import Path
@@ -13,9 +14,14 @@ from urllib.parse import quote
 
 from autotune.errors import LogError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_S = 10.0
+
+
+def shown(path_or_url: str) -> str:
+    """The log's name for people: a URL without its password."""
+    return re.sub(r"(://[^/@:]*):[^/]*@", r"\1:***@", path_or_url)
 
 
 def is_url(path_or_url: str) -> bool:
@@ -40,6 +46,11 @@ def check_header(path: Path) -> None:
             head = file.read(len(_MAGIC))
     except OSError as error:
         raise LogError(f"tuning log {path}: cannot be read: {error.strerror}") from None
+    if head.startswith(b"{"):
+        raise LogError(
+            f"tuning log {path}: text, not a database; a frozen log can only be compiled against, "
+            "and `autotune log import` reads an exported one"
+        )
     if head != _MAGIC:
         raise LogError(
             f"tuning log {path}: not a database; give another --log or move the file away"
@@ -83,6 +94,22 @@ def _reader_options(path: Path) -> str:
     return "mode=ro" if wal.exists() else "mode=ro&immutable=1"
 
 
+def is_text(path: Path) -> bool:
+    """Whether the file begins as JSON does: a frozen or exported log, not a database."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1) == b"{"
+    except OSError:
+        return False
+
+
+def outdated(log: str, version: int) -> LogError:
+    return LogError(
+        f"tuning log {log}: of an older release (schema {version}, this one reads "
+        f"{SCHEMA_VERSION}); `autotune log upgrade --log {log}` upgrades it"
+    )
+
+
 def check_version(version: int, tables: Collection[str], log: str, known: int) -> None:
     """Raise LogError unless a database of this schema version can be read as a tuning log."""
     if version > known:
@@ -104,6 +131,8 @@ def explain(error: BaseException, log: str) -> LogError:
         ("readonly", "make the file and its directory writable"),
         ("malformed", "the file is damaged; restore a copy or give another --log"),
         ("not a database", "give another --log or move the file away"),
+        ("connection", "check the address, and that the server is running"),
+        ("authentication", "check the user and the password in the URL"),
     )
     hint = next((f"; {h}" for word, h in hints if word in text.lower()), "")
     return LogError(f"tuning log {log}: {text}{hint}")

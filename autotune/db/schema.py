@@ -1,12 +1,12 @@
-"""The log's tables, and how an older log becomes a current one.
+"""The log's tables. In: a connection. Out: tables of this release's version, or a LogError.
 
-records.(task_key, target_key, status, median_s, id) is the index that answers `best` by itself.
+records.(task_key, target_key, status, mark, median_s, id) is the index that answers `best` alone.
 Values that only programs read (task, target, config, schedule, times, versions) are JSON text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from sqlalchemy import (
     BigInteger,
@@ -19,6 +19,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    func,
     inspect,
     select,
 )
@@ -73,12 +74,13 @@ RECORDS = Table(
     Column("model", Text, nullable=False),
     Column("versions", Text, nullable=False),
     Column("created", Text, nullable=False),
-    Index("records_best", "task_key", "target_key", "status", "median_s", "id"),
+    Column("origin", Text, nullable=False, server_default=""),
+    Column("mark", Integer, nullable=False, server_default="0"),
+    Index("records_best", "task_key", "target_key", "status", "mark", "median_s", "id"),
 )
 
-Migration = Callable[[Connection], None]
-MIGRATIONS: Mapping[int, Migration] = {}
-"""Schema version -> what turns a log of that version into one of the next."""
+_UPGRADING = 0x6175746F74756E65
+"""Advisory lock of a PostgreSQL database whose tables are being made or changed."""
 
 
 def is_current(connection: Connection, log: str, current: int = files.SCHEMA_VERSION) -> bool:
@@ -95,21 +97,32 @@ def upgrade(
     connection: Connection,
     log: str,
     current: int = files.SCHEMA_VERSION,
-    migrations: Mapping[int, Migration] = MIGRATIONS,
+    revisions: Path | None = None,
 ) -> None:
-    """Make the tables, or migrate those of an older release, inside the caller's transaction."""
+    """Make the tables, or migrate those of an older release, inside the caller's transaction: a
+    migration that fails leaves the log as it was. `revisions` is the folder they are in."""
     if is_current(connection, log, current):
         return
-    version = _version(connection, inspect(connection).get_table_names())
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_UPGRADING)))
+    version = version_of(connection)
+    if version == current:
+        return
     if version == 0:
         METADATA.create_all(connection)
     else:
-        for old in range(version, current):
-            migrations[old](connection)
+        from autotune.db import migrations  # loads Alembic
+
+        migrations.migrate(connection, version, current, revisions or migrations.FOLDER)
     connection.execute(SCHEMA.delete())
     connection.execute(SCHEMA.insert().values(version=current))
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(f"PRAGMA user_version = {current}")
+
+
+def version_of(connection: Connection) -> int:
+    """The log's schema version, 0 where there is none yet."""
+    return _version(connection, inspect(connection).get_table_names())
 
 
 def _version(connection: Connection, tables: list[str]) -> int:

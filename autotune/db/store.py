@@ -1,28 +1,28 @@
 """The tuning log. In: a path or an SQLAlchemy URL. Out: a Store in SQLite or PostgreSQL.
 
-A file has one writer (see `lock`) and any number of readers; a batch is one transaction, so a
-killed writer loses the batch in flight and nothing else. The first write makes a missing file.
+A file has one writer (see `lock`) and any number of readers, a PostgreSQL database any number of
+both; a batch is one transaction, so a killed writer loses the batch in flight and nothing else.
+The first write makes the file or the tables.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, create_engine, event, inspect, select, text
+from sqlalchemy import Connection, Engine, Select, select, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.exc import SQLAlchemyError
 
-from autotune.db import codec, files, query, schema
+from autotune.db import codec, engines, files, query, schema
 from autotune.db.lock import WriterLock
 from autotune.db.schema import RECORDS, TARGETS, TASKS
-from autotune.db.types import Record
+from autotune.db.selection import ALL, Execute, Selection
+from autotune.db.types import Mark, Record
 from autotune.errors import LogError
 from autotune.target import Target
 from autotune.types import Task
@@ -49,22 +49,22 @@ class TuningLog:
         missing_ok: bool = False,
         now: Callable[[], str] = utc_now,
     ) -> None:
-        self._name = str(path_or_url)
-        self._path = None if files.is_url(self._name) else Path(self._name)
-        if self._name.startswith("sqlite:"):
-            self._path = Path(self._name.partition(":///")[2])
+        self.name = files.shown(str(path_or_url))
+        self.path = engines.file_of(str(path_or_url))
+        self._url = str(path_or_url)
         self._read_only = read_only
         self._now = now
         self._lock: WriterLock | None = None
-        self._engine: Engine | None = None
-        if self._path is None:
-            self._engine = self._open_url()
-        elif files.exists(self._path):
-            self._engine = self._open_reader(self._path)
-        elif read_only and not missing_ok:
-            raise LogError(f"tuning log {self._name}: does not exist; `autotune tune` makes one")
-        elif not read_only:
-            files.check_writable(self._path)
+        self._claimed = False
+        self._parsed = codec.Parsed()
+        self._filed: set[str] = set()
+        self._engine = self._open_reader()
+        if self._engine is not None:
+            return
+        if read_only and not missing_ok:
+            raise LogError(f"tuning log {self.name}: does not exist; `autotune tune` makes one")
+        if self.path is not None and not read_only:
+            files.check_writable(self.path)
 
     def __enter__(self) -> TuningLog:
         return self
@@ -80,23 +80,27 @@ class TuningLog:
     # ------------------------------------------------------------------------------------ writing
 
     def claim(self) -> None:
-        """Become the writer and make or upgrade the tables. LogError names another writer."""
+        """Become a writer and make or upgrade the tables. LogError names a file's other writer."""
         if self._read_only:
-            raise LogError(f"tuning log {self._name}: it was opened for reading only")
-        if self._path is None or self._lock is not None:
+            raise LogError(f"tuning log {self.name}: it was opened for reading only")
+        if self._claimed:
             return
-        files.check_writable(self._path)
-        lock = WriterLock(self._path, self._now())
+        lock = None
+        if self.path is not None:
+            files.check_writable(self.path)
+            lock = WriterLock(self.path, self._now())
+        engine = engines.engine(self._url, write=True)
         try:
-            engine = self._open_file(self._path, write=True)
             with self._explained(), engine.begin() as connection:
-                schema.upgrade(connection, self._name)
+                schema.upgrade(connection, self.name)
         except LogError:
-            lock.release()
+            engine.dispose()
+            if lock is not None:
+                lock.release()
             raise
         if self._engine is not None:
             self._engine.dispose()
-        self._lock, self._engine = lock, engine
+        self._lock, self._engine, self._claimed = lock, engine, True
 
     def append(self, records: Iterable[Record]) -> None:
         """Add records, all or none: they are committed when this returns."""
@@ -104,13 +108,21 @@ class TuningLog:
         self.claim()
         if not batch:
             return
+        with self.writing() as connection:
+            filed = self.insert(connection, batch)
+        self._filed |= filed
+
+    def insert(self, connection: Connection, batch: Sequence[Record]) -> set[str]:
+        """Add records inside the caller's transaction; the tasks and targets this filed."""
         now = self._now()
-        tasks = {r.task.key: codec.task_row(r) for r in batch}
-        targets = {row["digest"]: row for row in map(codec.target_row, {r.target for r in batch})}
-        with self._transaction() as connection:
-            _insert_new(connection, TASKS, list(tasks.values()))
-            _insert_new(connection, TARGETS, list(targets.values()))
-            connection.execute(RECORDS.insert(), [codec.record_row(r, now) for r in batch])
+        tasks = {r.task.key: r for r in batch}
+        targets = {codec.target_digest(t): t for t in {r.target for r in batch}}
+        new_tasks = [codec.task_row(r) for key, r in tasks.items() if key not in self._filed]
+        new_targets = [codec.target_row(t) for d, t in targets.items() if d not in self._filed]
+        _insert_new(connection, TASKS, new_tasks)
+        _insert_new(connection, TARGETS, new_targets)
+        connection.execute(RECORDS.insert(), [codec.record_row(r, now) for r in batch])
+        return {*tasks, *targets}
 
     def close(self) -> None:
         """Give back the right to write and every connection; the log may be opened again."""
@@ -120,6 +132,7 @@ class TuningLog:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+        self._claimed = False
 
     # ------------------------------------------------------------------------------------ reading
 
@@ -132,63 +145,57 @@ class TuningLog:
         return self._read(_fastest(task_key, target.key, count))
 
     def records(self, task_key: str, target: Target) -> Sequence[Record]:
-        """Every record of the task on this target key, failures too, oldest first."""
+        """Every record of the task on this target key measured here, failures too, by age."""
         wanted = (RECORDS.c.task_key == task_key) & (RECORDS.c.target_key == target.key)
-        return self._read(_RECORD.where(wanted).order_by(RECORDS.c.id))
+        own = RECORDS.c.mark == int(Mark.OWN)
+        return self._read(_RECORD.where(wanted & own).order_by(RECORDS.c.id))
 
-    def nearest(self, task: Task, target: Target, count: int) -> Sequence[Record]:
+    def nearest(
+        self, task: Task, target: Target, count: int, *, imported: bool = False
+    ) -> Sequence[Record]:
         """Best OK records of tasks of the same op on targets of the same family, most similar
-        shapes first, this very target before its relatives."""
-        with self._transaction() as connection:
+        shapes first, this very target before its relatives, records measured here before the
+        imported ones, which only come with `imported`."""
+        marks = (Mark.OWN, Mark.IMPORTED) if imported else (Mark.OWN,)
+        with self.reading() as connection:
             if connection is None:
                 return ()
             tasks = connection.execute(select(TASKS.c.json).where(TASKS.c.op == task.op)).all()
             family = select(TARGETS.c.key).distinct().where(TARGETS.c.family == target.family)
             keys = sorted(connection.execute(family).scalars(), key=lambda k: (k != target.key, k))
-            others = [Task.from_json(json.loads(row.json)) for row in tasks]
+            others = [self._parsed.task(row.json) for row in tasks]
             near = sorted((codec.distance(task, o), o.key) for o in others)
             found: list[Record] = []
             for far, key in near:
                 if len(found) >= count or far == float("inf"):
                     break
                 for target_key in keys:
-                    rows = connection.execute(_fastest(key, target_key, 1))
-                    found += [codec.record_from_row(row, self._name) for row in rows]
+                    for mark in marks:
+                        rows = connection.execute(_fastest(key, target_key, 1, mark))
+                        found += [self.record(row) for row in rows]
             return tuple(found[:count])
 
     def query(
-        self,
-        *,
-        task_keys: Sequence[str] | None = None,
-        op: str | None = None,
-        target: str | None = None,
-        top: int = 1,
+        self, selection: Selection = ALL, *, top: int = 1, history: bool = False
     ) -> list[dict[str, Any]]:
-        """Best `top` records of every matching task, as plain dicts; see `query.best_records`."""
-        with self._transaction() as connection:
+        """Best `top` records of every matching task, as plain dicts; see `query.best_records` and
+        `query.history`."""
+        with self.reading() as connection:
             if connection is None:
                 return []
+            execute = executor(connection)
+            if history:
+                return query.history(execute, selection)
+            lateral = connection.dialect.name == "postgresql"
+            return query.best_records(execute, selection, top=top, lateral=lateral)
 
-            def execute(statement: str, params: Mapping[str, Any]) -> Iterable[query.Row]:
-                rows: Sequence[query.Row] = connection.execute(text(statement), params).all()
-                return rows
-
-            return query.best_records(execute, task_keys=task_keys, op=op, target=target, top=top)
-
-    # ----------------------------------------------------------------------------------- plumbing
-
-    def _read(self, statement: Select[Any]) -> tuple[Record, ...]:
-        with self._transaction() as connection:
-            if connection is None:
-                return ()
-            rows = connection.execute(statement).all()
-        return tuple(codec.record_from_row(row, self._name) for row in rows)
+    # ------------------------------------------------------------------- for the rest of this room
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[Any]:
-        """A connection inside a transaction, or None while the log's file is not there."""
-        if self._engine is None and self._path is not None and files.exists(self._path):
-            self._engine = self._open_reader(self._path)
+    def reading(self) -> Iterator[Connection | None]:
+        """A connection inside a transaction, or None while there is no log."""
+        if self._engine is None:
+            self._engine = self._open_reader()
         if self._engine is None:
             yield None
             return
@@ -196,54 +203,70 @@ class TuningLog:
             yield connection
 
     @contextlib.contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A connection inside a transaction that may write, committed at the end."""
+        self.claim()
+        if self._engine is None:
+            raise LogError(f"tuning log {self.name}: it was closed; open it again")
+        with self._explained(), self._engine.begin() as connection:
+            yield connection
+
+    def record(self, row: Any) -> Record:
+        """The Record of a row of `record_rows`."""
+        return codec.record_from_row(row, self.name, self._parsed)
+
+    # ----------------------------------------------------------------------------------- plumbing
+
+    def _read(self, statement: Select[Any]) -> tuple[Record, ...]:
+        with self.reading() as connection:
+            if connection is None:
+                return ()
+            rows = connection.execute(statement).all()
+        return tuple(map(self.record, rows))
+
+    @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
-            raise files.explain(error, self._name) from None
+            raise files.explain(error, self.name) from None
 
-    def _open_reader(self, path: Path) -> Engine | None:
-        """An engine for looking things up; None if the file holds no tables yet."""
-        engine = self._open_file(path, write=False)
-        with self._explained(), engine.begin() as connection:
-            if schema.is_current(connection, self._name):
-                return engine
-            fresh = not inspect(connection).get_table_names()
+    def _open_reader(self) -> Engine | None:
+        """An engine for looking things up; None if there is no file or no table yet."""
+        if self.path is not None and not files.exists(self.path):
+            return None
+        engine = engines.engine(self._url, write=False)
+        try:
+            with self._explained(), engine.begin() as connection:
+                if schema.is_current(connection, self.name):
+                    return engine
+                version = schema.version_of(connection)
+        except LogError:
+            engine.dispose()
+            raise
         engine.dispose()
-        if fresh:
+        if version == 0:
             return None
         if self._read_only:
-            raise LogError(
-                f"tuning log {self._name}: of an older release; `autotune tune` upgrades it"
-            )
+            raise files.outdated(self.name, version)
+        self._engine = None
         self.claim()
         return self._engine
 
-    def _open_file(self, path: Path, *, write: bool) -> Engine:
-        if files.exists(path):
-            files.check_header(path)
-        engine = create_engine(
-            "sqlite://", creator=lambda: files.connect(path, write=write), poolclass=QueuePool
-        )
-        # The driver would not open a transaction before DDL: without this, making the tables could
-        # be cut in half.
-        start = "BEGIN IMMEDIATE" if write else "BEGIN"
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(start))
-        return engine
 
-    def _open_url(self) -> Engine:
-        try:
-            engine = create_engine(self._name)
-        except ArgumentError:
-            raise LogError(f"tuning log {self._name}: not an SQLAlchemy URL") from None
-        except ImportError as error:
-            raise LogError(
-                f"tuning log {self._name}: its driver is missing ({error}); "
-                "for PostgreSQL: pip install 'autotune-compiler[postgres]'"
-            ) from None
-        with self._explained(), engine.begin() as connection:
-            schema.upgrade(connection, self._name)
-        return engine
+def executor(connection: Connection) -> Execute:
+    """Statements as text with named parameters, on this connection."""
+
+    def execute(statement: str, params: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
+        rows: Sequence[Sequence[Any]] = connection.execute(text(statement), params).all()
+        return rows
+
+    return execute
+
+
+def record_rows() -> Select[Any]:
+    """Rows of records with what `TuningLog.record` needs of their task and target."""
+    return _RECORD
 
 
 _RECORD = (
@@ -254,7 +277,7 @@ _RECORD = (
 )
 
 
-def _fastest(task_key: str, target_key: str, count: int) -> Select[Any]:
+def _fastest(task_key: str, target_key: str, count: int, mark: Mark = Mark.OWN) -> Select[Any]:
     """The ids come from the covering index alone; only their rows are read from the table."""
     ids = (
         select(RECORDS.c.id)
@@ -262,6 +285,7 @@ def _fastest(task_key: str, target_key: str, count: int) -> Select[Any]:
             RECORDS.c.task_key == task_key,
             RECORDS.c.target_key == target_key,
             RECORDS.c.status == "OK",
+            RECORDS.c.mark == int(mark),
         )
         .order_by(RECORDS.c.median_s, RECORDS.c.id)
         .limit(count)
@@ -270,6 +294,9 @@ def _fastest(task_key: str, target_key: str, count: int) -> Select[Any]:
 
 
 def _insert_new(connection: Connection, table: Any, rows: Sequence[codec.Values]) -> None:
-    """Insert the rows whose primary key is not there yet."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
+    """Insert the rows whose primary key is not there yet, in one order for all writers."""
+    if rows:
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        key = next(iter(table.primary_key)).name
+        ordered = sorted(rows, key=lambda row: str(row[key]))
+        connection.execute(dialect.insert(table).on_conflict_do_nothing(), ordered)

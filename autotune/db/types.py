@@ -1,16 +1,28 @@
-"""The record: one trial, as it is kept in the tuning log."""
+"""The record: one trial, as it is kept in the tuning log; and what every log can do."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from autotune.db.selection import ALL, Selection
 from autotune.measure.types import MeasureResult
 from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.params import Config
+
+
+class Mark(enum.IntEnum):
+    """Whether a record counts. Only OWN ones are ever best, and the tuner learns from no other."""
+
+    OWN = 0
+    IMPORTED = 1
+    """Measured elsewhere and not yet here."""
+    VERIFIED = 2
+    """Measured elsewhere; another record is its measurement here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +43,9 @@ class Record:
     """(component, version) pairs: autotune, llvm, ..."""
     created: str = ""
     """ISO 8601 UTC time stamp; the store fills it in when empty."""
+    origin: str = ""
+    """The log or file that it, or the record it verifies, was first imported from."""
+    mark: Mark = Mark.OWN
     id: int | None = None
 
 
@@ -46,9 +61,11 @@ class Store(Protocol):
 
     def top(self, task_key: str, target: Target, count: int) -> Sequence[Record]: ...
 
-    def nearest(self, task: Task, target: Target, count: int) -> Sequence[Record]:
+    def nearest(
+        self, task: Task, target: Target, count: int, *, imported: bool = False
+    ) -> Sequence[Record]:
         """Best OK records of tasks of the same op on targets of the same family, most similar
-        shapes first."""
+        shapes first. `imported`: those not verified here too, for who measures them himself."""
         ...
 
     def records(self, task_key: str, target: Target) -> Sequence[Record]:
@@ -56,14 +73,10 @@ class Store(Protocol):
         ...
 
     def query(
-        self,
-        *,
-        task_keys: Sequence[str] | None = None,
-        op: str | None = None,
-        target: str | None = None,
-        top: int = 1,
+        self, selection: Selection = ALL, *, top: int = 1, history: bool = False
     ) -> list[dict[str, Any]]:
-        """Best `top` records of every matching task, as plain dicts (see `autotune query`)."""
+        """Best `top` records of every matching task as plain dicts (see `autotune query`);
+        `history`: all that were the best of their task when they were measured."""
         ...
 
     def close(self) -> None: ...

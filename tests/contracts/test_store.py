@@ -1,32 +1,65 @@
-"""What every Store promises. Another store joins by a second `open_store` parameter."""
+"""What every Store promises. Another store joins by a parameter of `open_store` and `fill`, or of
+`fill` alone if it can only be read."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from autotune.db.frozen import FrozenLog, freeze
+from autotune.db.selection import ALL, Selection
 from autotune.db.store import TuningLog
-from autotune.db.types import Record, Store
+from autotune.db.types import Mark, Record, Store
 from autotune.errors import LogError
 from autotune.measure.types import Status
+from tests.postgres import new_database  # noqa: F401 (a fixture)
 from tests.unit.db.samples import matmul, record, target
 
 Open = Callable[[], Store]
+Fill = Callable[[Sequence[Record]], Store]
 
 
-@pytest.fixture(params=["path", "url"])
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+@pytest.fixture(params=["path", "url", "postgres"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens the same log again and again."""
-    path = str(tmp_path / "log.db")
-    return lambda: TuningLog(path if request.param == "path" else f"sqlite:///{path}")
+    name = str(tmp_path / "log.db")
+    if request.param == "url":
+        name = f"sqlite:///{name}"
+    elif request.param == "postgres":
+        name = request.getfixturevalue("new_database")()
+    with contextlib.ExitStack() as opened:
+        yield lambda: opened.enter_context(TuningLog(name))
+
+
+@pytest.fixture(params=["path", "url", "postgres", "frozen"])
+def fill(request: pytest.FixtureRequest, tmp_path: Path) -> Fill:
+    """A store with these records, to read from."""
+
+    def filled(records: Sequence[Record]) -> Store:
+        name = str(tmp_path / "log.db")
+        if request.param == "url":
+            name = f"sqlite:///{name}"
+        elif request.param == "postgres":
+            name = request.getfixturevalue("new_database")()
+        log = TuningLog(name)
+        log.append(records)
+        if request.param != "frozen":
+            return log
+        freeze(log, ALL, tmp_path / "log.json", "2026-03-01T00:00:00+00:00")
+        log.close()
+        return FrozenLog(tmp_path / "log.json")
+
+    return filled
 
 
 def plain(records: Sequence[Record]) -> list[Record]:
@@ -50,9 +83,8 @@ def test_appending_adds_and_never_replaces(open_store: Open) -> None:
     store.close()
 
 
-def test_best_is_the_smallest_median_of_this_task_and_target(open_store: Open) -> None:
-    store = open_store()
-    store.append(
+def test_best_is_the_smallest_median_of_this_task_and_target(fill: Fill) -> None:
+    store = fill(
         [
             record(times=(5e-3, 1e-3, 5e-3), tile=1),
             record(times=(2e-3,), tile=2),
@@ -83,8 +115,8 @@ def test_failures_are_kept_and_never_best(open_store: Open) -> None:
     store.close()
 
 
-def test_an_unknown_task_has_nothing(open_store: Open) -> None:
-    store = open_store()
+def test_an_unknown_task_has_nothing(fill: Fill) -> None:
+    store = fill([])
     assert store.best("matmul-0", target()) is None
     assert list(store.records("matmul-0", target())) == []
     assert list(store.nearest(matmul(), target(), 3)) == []
@@ -99,9 +131,8 @@ def test_a_record_without_a_time_stamp_gets_one(open_store: Open) -> None:
     store.close()
 
 
-def test_nearest_prefers_similar_shapes_of_the_same_op_and_family(open_store: Open) -> None:
-    store = open_store()
-    store.append(
+def test_nearest_prefers_similar_shapes_of_the_same_op_and_family(fill: Fill) -> None:
+    store = fill(
         [
             record(matmul(m=64), times=(1e-3,), tile=1),
             record(matmul(m=64), times=(5e-4,), tile=2),
@@ -116,9 +147,8 @@ def test_nearest_prefers_similar_shapes_of_the_same_op_and_family(open_store: Op
     store.close()
 
 
-def test_query_gives_the_best_of_every_task_slowest_first(open_store: Open) -> None:
-    store = open_store()
-    store.append(
+def test_query_gives_the_best_of_every_task_slowest_first(fill: Fill) -> None:
+    store = fill(
         [record(times=(1e-3,)), record(times=(2e-3,)), record(matmul(m=9), times=(4e-3,))]
     )
     found = store.query()
@@ -129,15 +159,66 @@ def test_query_gives_the_best_of_every_task_slowest_first(open_store: Open) -> N
     store.close()
 
 
-def test_query_filters_by_task_op_and_target(open_store: Open) -> None:
+def test_query_filters_by_task_op_and_target(fill: Fill) -> None:
+    store = fill([record(), record(matmul(m=9)), record(matmul(op="add")), record(on=target(2))])
+    assert {r["op"] for r in store.query(Selection(op="add"))} == {"add"}
+    assert {r["task_key"] for r in store.query(Selection(task_keys=[matmul(m=9).key]))} == {
+        matmul(m=9).key
+    }
+    assert store.query(Selection(task_keys=[])) == []
+    assert {r["target"] for r in store.query(Selection(target=target(2).key))} == {target(2).key}
+    assert (
+        len(store.query(Selection(target="cpu")))
+        == len(store.query(Selection(target=target().family)))
+        == 4
+    )
+    assert store.query(Selection(target="gpu")) == []
+    store.close()
+
+
+def test_query_filters_by_shape_device_and_date(fill: Fill) -> None:
+    later = dataclasses.replace(record(matmul(m=9)), created="2026-02-01T00:00:00+00:00")
+    other = dataclasses.replace(record().result, device="board-8")
+    elsewhere = dataclasses.replace(record(matmul(m=10)), result=other)
+    store = fill([record(), later, elsewhere])
+
+    def found(**filters: Any) -> set[str]:
+        return {r["task_key"] for r in store.query(Selection(**filters))}
+
+    every = {matmul().key, matmul(m=9).key, matmul(m=10).key}
+    assert found(shape=(9, 16)) == {matmul(m=9).key}
+    assert found(shape=(None, 16)) == found(shape=(16, 32)) == every
+    assert found(shape=(9, 16), op="add") == found(shape=(9,)) == set()
+    assert found(device="board-8") == {matmul(m=10).key}
+    assert found(since="2026-01-15T00:00:00+00:00") == {matmul(m=9).key}
+    assert found(until="2026-01-15T00:00:00+00:00") == every - {matmul(m=9).key}
+    store.close()
+
+
+def test_history_is_every_record_that_was_the_best_when_it_was_measured(open_store: Open) -> None:
     store = open_store()
-    store.append([record(), record(matmul(m=9)), record(matmul(op="add")), record(on=target(2))])
-    assert {r["op"] for r in store.query(op="add")} == {"add"}
-    assert {r["task_key"] for r in store.query(task_keys=[matmul(m=9).key])} == {matmul(m=9).key}
-    assert store.query(task_keys=[]) == []
-    assert {r["target"] for r in store.query(target=target(2).key)} == {target(2).key}
-    assert len(store.query(target="cpu")) == len(store.query(target=target().family)) == 4
-    assert store.query(target="gpu") == []
+    times = (5e-3, 3e-3, 4e-3, 3e-3, 1e-3)
+    store.append([record(times=(t,)) for t in times])
+    store.append([record(matmul(m=9), times=(2e-3,)), record(status=Status.RUN_CRASH)])
+    assert [r["median_s"] for r in store.query(history=True)] == [2e-3, 5e-3, 3e-3, 1e-3]
+    store.close()
+
+
+def test_imported_records_never_win_and_are_not_what_was_measured_here(open_store: Open) -> None:
+    store = open_store()
+    imported = dataclasses.replace(
+        record(times=(1e-6,), tile=2), mark=Mark.IMPORTED, origin="other.db"
+    )
+    store.append([imported, record(times=(1e-3,), tile=4)])
+    best = store.best(matmul().key, target())
+    assert best is not None
+    assert best.config["tile"] == 4
+    assert len(store.records(matmul().key, target())) == 1
+    assert [r["median_s"] for r in store.query(top=9)] == [1e-3]
+    assert len(store.query(history=True)) == 1
+    assert [r.config["tile"] for r in store.nearest(matmul(), target(), 9)] == [4]
+    seeds = store.nearest(matmul(), target(), 9, imported=True)
+    assert [(r.config["tile"], r.origin) for r in seeds] == [(4, ""), (2, "other.db")]
     store.close()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from autotune.db import query
+from autotune.db.selection import Selection
 from autotune.db.store import TuningLog
 from autotune.errors import LogError
 from autotune.measure.types import Status
@@ -22,7 +23,7 @@ def log_path(tmp_path: Path) -> Path:
 
 
 def test_a_record_says_everything_a_person_asks_for(log_path: Path) -> None:
-    (found,) = query.query_file(log_path, task_keys=[matmul().key])
+    (found,) = query.query_file(log_path, Selection(task_keys=[matmul().key]))
     assert found == {
         "record": 1,
         "task_key": matmul().key,
@@ -38,6 +39,7 @@ def test_a_record_says_everything_a_person_asks_for(log_path: Path) -> None:
         "status": "OK",
         "model": "tiny",
         "created": "2026-01-02T03:04:05+00:00",
+        "origin": "",
     }
 
 
@@ -48,6 +50,7 @@ def test_a_task_is_described_by_ops_and_shapes() -> None:
 def test_a_file_and_the_store_answer_alike(log_path: Path) -> None:
     with TuningLog(log_path, read_only=True) as log:
         assert log.query(top=3) == query.query_file(log_path, top=3)
+        assert log.query(history=True) == query.query_file(log_path, over_time=True)
 
 
 def test_a_config_keeps_its_order(log_path: Path) -> None:

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
 
-from autotune.db import files, query, schema
+from autotune.db import files, query
 from autotune.db.store import TuningLog
 from autotune.errors import LogError
 from tests.unit.db.samples import matmul, record, target
@@ -218,20 +217,6 @@ def test_a_step_of_another_release_is_named(log_path: Path) -> None:
         log.best(matmul().key, target())
 
 
-def test_an_older_log_is_upgraded_step_by_step() -> None:
-    engine = create_engine("sqlite://")
-    order: list[int] = []
-    steps = {1: lambda _: order.append(1), 2: lambda _: order.append(2)}
-    with engine.begin() as connection:
-        schema.upgrade(connection, "log")
-        schema.upgrade(connection, "log", current=3, migrations=steps)
-        assert order == [1, 2]
-        assert connection.execute(text("SELECT version FROM schema")).scalar() == 3
-        assert connection.exec_driver_sql("PRAGMA user_version").scalar() == 3
-        assert schema.is_current(connection, "log", current=3)
-    engine.dispose()
-
-
 def test_the_file_is_in_wal_mode_with_its_version(log_path: Path) -> None:
     connection = sqlite3.connect(log_path)
     assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
@@ -243,7 +228,7 @@ def test_best_is_answered_by_the_covering_index(log_path: Path) -> None:
     connection = sqlite3.connect(log_path)
     plan = connection.execute(
         "EXPLAIN QUERY PLAN SELECT id FROM records WHERE task_key = 'a' AND target_key = 'b' "
-        "AND status = 'OK' ORDER BY median_s, id LIMIT 1"
+        "AND status = 'OK' AND mark = 0 ORDER BY median_s, id LIMIT 1"
     ).fetchall()
     connection.close()
     assert len(plan) == 1, plan

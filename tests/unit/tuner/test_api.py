@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.db.selection import Selection
 from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, DeviceError, LogError, TargetError
 from autotune.tuner.api import tune
@@ -29,7 +30,7 @@ def test_a_run_fills_the_log_and_the_next_one_continues(tmp_path: Path, cache: P
     assert (first.measured, second.measured, second.trials) == (11, 3, 14)
     assert all(t.best_s is not None for t in second.tasks)
     with TuningLog(log, read_only=True) as store:
-        found = store.query(task_keys=[t.task.key for t in second.tasks])
+        found = store.query(Selection(task_keys=[t.task.key for t in second.tasks]))
     assert len(found) == len(second.tasks)
 
 

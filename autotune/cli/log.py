@@ -1,0 +1,328 @@
+"""Look after tuning logs: exchange records between them, measure imported ones, freeze the best.
+
+An imported record counts only after `verify` measured it here."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from autotune.cli import options as opt
+from autotune.cli import selecting, tables
+from autotune.errors import ConfigError, LogError
+
+if TYPE_CHECKING:
+    from autotune.db.items import Item
+    from autotune.db.types import Record
+
+
+def arguments(parser: opt.Parser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, (about, declare, _) in ACTIONS.items():
+        action = actions.add_parser(name, help=about, description=about)
+        declare(action)
+        opt.log(action)
+
+
+def run(options: argparse.Namespace) -> None:
+    ACTIONS[options.action][2](options)
+
+
+# ------------------------------------------------------------------------------- export and import
+
+
+def _export_arguments(parser: opt.Parser) -> None:
+    _models(parser)
+    selecting.arguments(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+
+
+def _export(options: argparse.Namespace) -> None:
+    from autotune.db.exchange import log_items
+    from autotune.db.items import header, to_line
+    from autotune.db.store import TuningLog, utc_now
+
+    wanted = selecting.selection(options, options.models)
+    count = 0
+    with TuningLog(options.log, read_only=True) as log, _output(options.output) as out:
+        out.write(to_line(header(utc_now())))
+        for item in log_items(log, wanted):
+            out.write(to_line(item))
+            count += item["kind"] == "record"
+    print(f"{count} records exported", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _output(path: str | None) -> Iterator[TextIO]:
+    """The file, which appears when it is whole; or standard output."""
+    if path is None:
+        yield sys.stdout
+        return
+    draft = Path(f"{path}.part")
+    try:
+        with draft.open("w", encoding="utf-8") as out:
+            yield out
+        draft.replace(path)
+    except OSError as error:
+        raise LogError(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _import_arguments(parser: opt.Parser) -> None:
+    parser.add_argument(
+        "file", metavar="FILE", help="an exported or frozen log; - is standard input"
+    )
+    _trust(parser)
+
+
+def _import(options: argparse.Namespace) -> None:
+    source = "standard input" if options.file == "-" else Path(options.file).name
+    with _items(options.file, source) as items:
+        _add(options, items, source)
+
+
+@contextlib.contextmanager
+def _items(file: str, source: str) -> Iterator[Iterator[tuple[str, Item]]]:
+    from autotune.db.frozen import frozen_items, is_frozen
+    from autotune.db.items import line_items
+
+    if file == "-":
+        yield line_items(sys.stdin, source)
+        return
+    path = Path(file)
+    if is_frozen(path):
+        yield frozen_items(path)
+        return
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            yield line_items(lines, source)
+    except OSError as error:
+        raise LogError(f"cannot read {file}: {error.strerror}") from None
+
+
+def _merge_arguments(parser: opt.Parser) -> None:
+    parser.add_argument("others", nargs="+", metavar="LOG", help="log to take records from")
+    selecting.arguments(parser)
+    _trust(parser)
+
+
+def _merge(options: argparse.Namespace) -> None:
+    from autotune.db import files
+    from autotune.db.exchange import log_items
+    from autotune.db.store import TuningLog
+
+    wanted = selecting.selection(options, ())
+    for name in options.others:
+        if name == options.log:
+            raise ConfigError(f"{files.shown(name)} is the log to merge into: name another one")
+        with TuningLog(name, read_only=True) as other:
+            items = ((f"record {n}", item) for n, item in enumerate(log_items(other, wanted), 1))
+            source = other.name if other.path is None else other.path.name
+            _add(options, items, source)
+
+
+def _add(options: argparse.Namespace, items: Iterator[tuple[str, Item]], source: str) -> None:
+    from autotune.db.exchange import import_items
+    from autotune.db.store import TuningLog
+
+    with TuningLog(options.log) as log:
+        done = import_items(log, items, source, trust=options.trust)
+    parts = [f"{done.added} records added", f"{done.present} were there already"]
+    if done.unknown:
+        parts.append(f"{done.unknown} left out: made by another release, with steps unknown here")
+    print(f"{source}: {', '.join(parts)}")
+    if done.added and not options.trust:
+        print("they count after `autotune log verify` has measured them here")
+
+
+# ------------------------------------------------------------------------------------------ verify
+
+
+def _verify_arguments(parser: opt.Parser) -> None:
+    _models(parser)
+    parser.add_argument("--op", help="only tasks of this op, such as conv2d")
+    opt.target(parser)
+    opt.threads(parser)
+    parser.add_argument(
+        "--device",
+        default="local",
+        metavar="local | rpc://HOST:PORT",
+        help="where they are measured (default local)",
+    )
+    parser.add_argument(
+        "--top",
+        type=opt.at_least(1),
+        metavar="K",
+        help="of each task, only the K fastest where they were measured (default all)",
+    )
+
+
+def _verify(options: argparse.Namespace) -> None:
+    from autotune.db.selection import Selection
+    from autotune.db.store import TuningLog
+    from autotune.db.verify import verify, waiting
+    from autotune.target import load_target
+    from autotune.tuner.api import component_versions
+    from rpc_server.client import open_device
+
+    keys = selecting.task_keys(options.models, ()) if options.models else None
+    target = load_target(options.target, options.threads)
+    with TuningLog(options.log) as log:
+        with contextlib.closing(
+            open_device(options.device, target, cache_dir=opt.cache_dir())
+        ) as runner:
+            if options.device.startswith("rpc://") and options.target == "cpu":
+                target = runner.profile().target.with_threads(options.threads)
+            wanted = Selection(task_keys=keys, op=options.op)
+            records = waiting(log, target, wanted, top=options.top)
+            versions = component_versions()
+            done = verify(log, runner, target, records, versions=versions, on_verified=_show)
+        rest = _still_waiting(log)
+    print(f"{done.ok} verified, {done.failed} failed here, {done.lost} lost with the device")
+    if rest:
+        print(f"{rest} imported records still wait: of other targets, or not asked for")
+
+
+def _show(imported: Record, here: Record) -> None:
+    there, now = imported.result.median_s, here.result
+    what = tables.seconds(now.median_s) if now.times_s else f"{now.status}: {now.error}"
+    print(f"{imported.task.key}  {tables.seconds(there)} in {imported.origin}, {what} here")
+
+
+def _still_waiting(log: object) -> int:
+    from autotune.db.store import TuningLog
+    from autotune.db.upkeep import stats
+
+    return stats(log).waiting if isinstance(log, TuningLog) else 0
+
+
+# ------------------------------------------------------------------------------ freeze and upkeep
+
+
+def _freeze_arguments(parser: opt.Parser) -> None:
+    _models(parser)
+    selecting.arguments(parser)
+    parser.add_argument("-o", "--output", required=True, metavar="FILE.json")
+
+
+def _freeze(options: argparse.Namespace) -> None:
+    from autotune.db.frozen import freeze
+    from autotune.db.store import TuningLog, utc_now
+
+    wanted = selecting.selection(options, options.models)
+    path = Path(options.output)
+    with TuningLog(options.log, read_only=True) as log:
+        missing = set(wanted.task_keys or ()) - {r["task_key"] for r in log.query(wanted)}
+        count = freeze(log, wanted, path, utc_now())
+    print(f"{path}: the best of {count} tasks and targets, {path.stat().st_size / 1e3:.0f} kB")
+    if missing:
+        print(f"note: {len(missing)} tasks have no record here: {', '.join(sorted(missing))}")
+
+
+def _prune_arguments(parser: opt.Parser) -> None:
+    _models(parser)
+    selecting.arguments(parser)
+    parser.add_argument(
+        "--keep",
+        type=opt.at_least(1),
+        metavar="K",
+        help="delete what is slower than the K fastest of its task and target",
+    )
+    parser.add_argument("--failures", action="store_true", help="delete failures")
+    parser.add_argument(
+        "--imported", action="store_true", help="delete imported records never verified"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say how many")
+
+
+def _prune(options: argparse.Namespace) -> None:
+    from autotune.db.store import TuningLog
+    from autotune.db.upkeep import Pruning, prune
+
+    what = Pruning(keep=options.keep, failures=options.failures, imported=options.imported)
+    if what == Pruning():
+        raise ConfigError("say what to delete: --keep K, --failures or --imported")
+    wanted = selecting.selection(options, options.models)
+    with TuningLog(options.log, read_only=options.dry_run) as log:
+        count = prune(log, wanted, what, dry_run=options.dry_run)
+    print(f"{count} records {'would go' if options.dry_run else 'deleted'}")
+
+
+def _stats_arguments(_: opt.Parser) -> None:
+    """Only --log."""
+
+
+def _stats(options: argparse.Namespace) -> None:
+    from autotune.db.store import TuningLog
+    from autotune.db.upkeep import stats
+
+    with TuningLog(options.log, read_only=True) as log:
+        found = stats(log)
+        print(f"{log.name}: {found.records} records of {found.tasks} tasks", end="")
+    print(f", {found.size_bytes / 1e6:.1f} MB, schema {found.schema}")
+    if found.records:
+        print(f"measured from {found.first} to {found.last}")
+    for title, counts in (
+        ("status", found.statuses),
+        ("op", found.ops),
+        ("target", found.targets),
+        ("device", found.devices),
+        ("origin", found.origins),
+    ):
+        _print_counts(title, counts)
+    if found.waiting:
+        print(f"{found.waiting} imported records wait to be verified: `autotune log verify`")
+
+
+def _print_counts(title: str, counts: Mapping[str, int]) -> None:
+    if counts:
+        rows = [(name or "(unknown)", str(count)) for name, count in counts.items()]
+        print("\n" + tables.table((title, "records"), rows, right=(1,)))
+
+
+def _upgrade_arguments(_: opt.Parser) -> None:
+    """Only --log."""
+
+
+def _upgrade(options: argparse.Namespace) -> None:
+    from autotune.db.store import TuningLog
+    from autotune.db.upkeep import stats
+
+    path = Path(options.log)
+    if "://" not in options.log and not path.exists():
+        raise LogError(f"tuning log {options.log}: does not exist; `autotune tune` makes one")
+    with TuningLog(options.log) as log:
+        log.claim()
+        print(f"{log.name}: schema {stats(log).schema}")
+
+
+def _models(parser: opt.Parser) -> None:
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help="only these models' tasks (default all)"
+    )
+
+
+def _trust(parser: opt.Parser) -> None:
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="let them count at once: they were measured on the same devices",
+    )
+
+
+ACTIONS = {
+    "export": ("write records as JSON lines", _export_arguments, _export),
+    "import": ("add the records of an exported or frozen log", _import_arguments, _import),
+    "merge": ("add the records of other logs", _merge_arguments, _merge),
+    "verify": ("measure imported records here, so that they count", _verify_arguments, _verify),
+    "freeze": ("write the best records to a small file to ship", _freeze_arguments, _freeze),
+    "prune": ("delete records", _prune_arguments, _prune),
+    "stats": ("figures of a log", _stats_arguments, _stats),
+    "upgrade": ("bring a log of an older release up to date", _upgrade_arguments, _upgrade),
+}
+"""Action -> (what it does, its arguments, doing it)."""

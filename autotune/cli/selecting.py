@@ -1,0 +1,73 @@
+"""Options that select records of a log, for `query` and `log`. Standard library only, unless a
+model is named."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from autotune.cli import options as opt
+from autotune.db.selection import Selection, moment, parse_shape
+from autotune.errors import ConfigError, LogError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--op", help="only tasks of this op, such as conv2d")
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="1x56x*x64",
+        help="only tasks with a tensor of this shape; NAME=1x3x224x224 fixes a MODEL's input",
+    )
+    parser.add_argument("--target", help="only this target: its name, key or family")
+    parser.add_argument("--device", help="only what this device measured")
+    parser.add_argument(
+        "--since", type=_date(end=False), metavar="DATE", help="measured then or later, in UTC"
+    )
+    parser.add_argument(
+        "--until", type=_date(end=True), metavar="DATE", help="measured then or earlier, in UTC"
+    )
+
+
+def selection(options: argparse.Namespace, models: Sequence[str]) -> Selection:
+    """What the options select. Raises ConfigError, LogError, ModelError."""
+    shapes = [text for text in options.shape if "=" not in text]
+    fixed = [text for text in options.shape if "=" in text]
+    if len(shapes) > 1:
+        raise ConfigError(f"--shape {shapes[1]}: one shape of a tensor at most")
+    if fixed and not models:
+        raise ConfigError(f"--shape {fixed[0]} fixes a model's input: name the MODEL")
+    return Selection(
+        task_keys=task_keys(models, fixed) if models else None,
+        op=options.op,
+        shape=parse_shape(shapes[0]) if shapes else None,
+        target=options.target,
+        device=options.device,
+        since=options.since,
+        until=options.until,
+    )
+
+
+def task_keys(models: Sequence[str], shapes: Sequence[str]) -> list[str]:
+    """Keys of the models' tasks, each once."""
+    from autotune.cli.models import load_partition  # needs onnx
+
+    fixed = opt.parse_shapes(shapes)
+    return list(
+        dict.fromkeys(
+            task.key for model in models for task in load_partition(model, fixed).weights()
+        )
+    )
+
+
+def _date(*, end: bool) -> Callable[[str], str]:
+    """An argument type: a date or moment as records have it."""
+
+    def parsed(text: str) -> str:
+        try:
+            return moment(text, end=end)
+        except LogError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed

@@ -1,0 +1,135 @@
+"""Records between logs. In: a log, or items of another. Out: its items, or marked records in it.
+
+An imported record counts only after it was measured here (see `verify`), unless it is trusted.
+What the log already has is not added again: an import that was cut short can simply be repeated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select, text
+
+from autotune.db import codec
+from autotune.db.items import Decoder, Item, record_item
+from autotune.db.schema import RECORDS
+from autotune.db.selection import ALL, Selection, conditions, resolve
+from autotune.db.store import TuningLog, executor, record_rows
+from autotune.db.types import Mark, Record
+from autotune.errors import ScheduleError
+
+_BATCH = 1000
+"""Records of a transaction."""
+
+_SAME = ("target", "device", "schedule", "status", "times", "error", "seed", "created")
+"""With the task these tell whether two records are one measurement."""
+
+
+def log_items(
+    log: TuningLog, selection: Selection = ALL, *, numbers: Sequence[int] | None = None
+) -> Iterator[Item]:
+    """The selected records of a log, the oldest first, each task and target before its first
+    record; `numbers`: these records only. Read as they are asked for: a log of any size fits."""
+    with log.reading() as connection:
+        if connection is None:
+            return
+        where, params = conditions(resolve(executor(connection), selection), "records")
+        statement = record_rows().where(text(where)).order_by(RECORDS.c.id)
+        if numbers is not None:
+            statement = statement.where(RECORDS.c.id.in_(numbers))
+        rows = connection.execution_options(yield_per=1000).execute(statement, params)
+        yield from _defined(rows)
+
+
+def _defined(rows: Iterable[Any]) -> Iterator[Item]:
+    seen: set[str] = set()
+    for row in rows:
+        if row.task_key not in seen:
+            seen.add(row.task_key)
+            task = json.loads(row.task_json)
+            yield {"kind": "task", "key": row.task_key, "flops": row.flops, "task": task}
+        if row.target not in seen:
+            seen.add(row.target)
+            yield {"kind": "target", "digest": row.target, "target": json.loads(row.target_json)}
+        yield record_item(row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What became of the records. `unknown`: their schedules use steps this release lacks."""
+
+    added: int = 0
+    present: int = 0
+    unknown: int = 0
+
+
+def import_items(
+    log: TuningLog,
+    items: Iterable[tuple[str, Item]],
+    source: str,
+    *,
+    trust: bool = False,
+) -> Imported:
+    """Add the records of (place, item) pairs. `source` becomes the origin of those that have none;
+    `trust`: they count at once, as if measured here. Raises LogError for an item that cannot be
+    one; everything before its batch is kept."""
+    log.claim()
+    decoder = Decoder(source)
+    total = Imported()
+    pending = _decoded(decoder, items, source, trust=trust)
+    while batch := list(itertools.islice(pending, _BATCH)):
+        records = [r for r in batch if r is not None]
+        with log.writing() as connection:
+            new = _new(connection, records)
+            if new:
+                log.insert(connection, new)
+        total = Imported(
+            added=total.added + len(new),
+            present=total.present + len(records) - len(new),
+            unknown=total.unknown + len(batch) - len(records),
+        )
+    return total
+
+
+def _decoded(
+    decoder: Decoder, items: Iterable[tuple[str, Item]], source: str, *, trust: bool
+) -> Iterator[Record | None]:
+    """The records as they are to be kept; None for one this release cannot read."""
+    mark = Mark.OWN if trust else Mark.IMPORTED
+    for place, item in items:
+        try:
+            record = decoder.decode(item, place)
+        except ScheduleError:
+            yield None
+            continue
+        if record is not None:
+            yield dataclasses.replace(record, origin=record.origin or source, mark=mark)
+
+
+def _new(connection: Connection, records: Iterable[Record]) -> list[Record]:
+    """Those that the log does not have, each once."""
+    seen: set[tuple[object, ...]] = set()
+    found = []
+    for record in records:
+        row = codec.record_row(record, "")
+        identity = tuple(row[n] for n in ("task_key", *_SAME))
+        if identity in seen or _is_present(connection, row):
+            continue
+        seen.add(identity)
+        found.append(record)
+    return found
+
+
+def _is_present(connection: Connection, row: codec.Values) -> bool:
+    """The index leads to the records of this task and time; failures have no time, but are few."""
+    columns = RECORDS.c
+    same = [columns[n] == row[n] for n in ("task_key", "target_key", *_SAME)]
+    marks = columns.mark.in_([int(m) for m in Mark])
+    median = columns.median_s == row["median_s"] if row["median_s"] else columns.median_s.is_(None)
+    statement = select(columns.id).where(*same, marks, median).limit(1)
+    return connection.execute(statement).first() is not None

@@ -1,0 +1,170 @@
+"""Records as JSON items, for exchange between logs. In: a row, or items. Out: items, or Records.
+
+The items of an exported log, one a line, each a JSON object:
+
+    {"format": "autotune-log", "version": 1, "created": "..."}     first
+    {"kind": "task", "key": ..., "flops": ..., "task": {...}}      before the first record of it
+    {"kind": "target", "digest": ..., "target": {...}}
+    {"kind": "record", "task": KEY, "target": DIGEST, "config": {...}, "schedule": [...], ...}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from autotune.db import codec
+from autotune.db.selection import moment
+from autotune.db.types import Record
+from autotune.errors import LogError
+from autotune.measure.types import MeasureResult, Status
+from autotune.schedule import schedule_from_json
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.params import Config
+
+FORMAT = "autotune-log"
+VERSION = 1
+
+Item = Mapping[str, Any]
+
+
+def header(created: str) -> Item:
+    return {"format": FORMAT, "version": VERSION, "created": created}
+
+
+def record_item(row: Any) -> dict[str, Any]:
+    """The item of a row of records."""
+    return {
+        "kind": "record",
+        "task": row.task_key,
+        "target": row.target,
+        "device": row.device,
+        "rule": row.rule,
+        "config": json.loads(row.config),
+        "schedule": json.loads(row.schedule),
+        "status": row.status,
+        "times_s": json.loads(row.times),
+        "calibration_s": row.calibration_s,
+        "build_s": row.build_s,
+        "run_s": row.run_s,
+        "max_error": row.max_error,
+        "error": row.error,
+        "seed": row.seed,
+        "model": row.model,
+        "versions": json.loads(row.versions),
+        "created": row.created,
+        "origin": row.origin,
+    }
+
+
+class Decoder:
+    """Items, one after another, to Records. `source` names them in complaints."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._tasks: dict[str, tuple[Task, int]] = {}
+        self._targets: dict[str, Target] = {}
+
+    def decode(self, item: Item, place: str) -> Record | None:
+        """The item's Record, None for a definition. Raises LogError for an item that cannot be
+        one, ScheduleError for a schedule that this release does not know."""
+        try:
+            return self._decode(item)
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            what = f"misses {error}" if isinstance(error, KeyError) else str(error)
+            raise LogError(
+                f"{self._source}, {place}: not an item of a tuning log: {what}"
+            ) from None
+
+    def _decode(self, item: Item) -> Record | None:
+        kind = item["kind"]
+        if kind == "task":
+            task = Task.from_json(item["task"])
+            if task.key != item["key"]:
+                raise ValueError(f"the task's key is {task.key}, not {item['key']}")
+            self._tasks[task.key] = task, int(item["flops"])
+            return None
+        if kind == "target":
+            self._targets[item["digest"]] = Target.from_json(item["target"])
+            return None
+        if kind != "record":
+            raise ValueError(f"unknown kind {kind!r}; known: task, target, record")
+        task, flops = self._tasks[item["task"]]
+        return _record(item, task, self._targets[item["target"]], flops)
+
+
+def _record(item: Item, task: Task, target: Target, flops: int) -> Record:
+    max_error = item["max_error"]
+    result = MeasureResult(
+        status=Status(item["status"]),
+        times_s=tuple(map(float, item["times_s"])),
+        error=str(item["error"]),
+        build_s=float(item["build_s"]),
+        run_s=float(item["run_s"]),
+        calibration_s=float(item["calibration_s"]),
+        device=str(item["device"]),
+        max_error=math.inf if max_error is None else float(max_error),
+    )
+    ok = result.status is Status.OK
+    if ok != bool(result.times_s) or not all(0 < t < math.inf for t in result.times_s):
+        raise ValueError(f"status {result.status} with the times {list(result.times_s)}")
+    return Record(
+        task=task,
+        target=target,
+        rule=str(item["rule"]),
+        config=Config.from_json(item["config"]),
+        schedule=schedule_from_json(item["schedule"]),
+        result=result,
+        seed=int(item["seed"]),
+        flops=flops,
+        model=str(item["model"]),
+        versions=tuple(sorted((str(k), str(v)) for k, v in item["versions"].items())),
+        created=_moment(item["created"]),
+        origin=str(item["origin"]),
+    )
+
+
+def _moment(text: str) -> str:
+    try:
+        return moment(text)
+    except LogError as error:
+        raise ValueError(str(error)) from None
+
+
+def to_line(item: Item) -> str:
+    return codec.to_text(item) + "\n"
+
+
+def line_items(lines: Iterable[str], source: str) -> Iterator[tuple[str, Item]]:
+    """(place, item) of every line of an exported log. Raises LogError."""
+    first = True
+    for number, line in enumerate(lines, 1):
+        try:
+            item = json.loads(line)
+        except ValueError:
+            raise LogError(
+                f"{source}, line {number}: not JSON; the file is cut off or no exported log"
+            ) from None
+        if first:
+            check_header(item, FORMAT, VERSION, source)
+            first = False
+        else:
+            yield f"line {number}", item
+    if first:
+        raise LogError(f"{source}: empty; `autotune log export` writes a log for exchange")
+
+
+def check_header(item: Any, wanted: str, known: int, source: str) -> None:
+    """Raise LogError unless the header names this format in a version that is known."""
+    found = item.get("format") if isinstance(item, dict) else None
+    version = item.get("version") if isinstance(item, dict) else None
+    if found != wanted or not isinstance(version, int):
+        raise LogError(f"{source}: expected a file of format {wanted!r}, got {found!r}")
+    if version > known:
+        raise LogError(
+            f"{source}: written by a newer release (version {version}, this one knows {known}); "
+            "upgrade autotune"
+        )

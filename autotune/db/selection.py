@@ -1,0 +1,127 @@
+"""Which records are meant. In: a Selection. Out: SQL conditions and their parameters.
+
+The text is what SQLite and PostgreSQL both take; standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from autotune.errors import LogError
+
+Row = Sequence[Any]
+Execute = Callable[[str, Mapping[str, Any]], Iterable[Row]]
+"""Runs a statement with named parameters."""
+
+
+class Selection(NamedTuple):
+    """Filters of records; all of them must hold, None holds always."""
+
+    task_keys: Sequence[str] | None = None
+    op: str | None = None
+    shape: tuple[int | None, ...] | None = None
+    """Of any input, constant or output of the task; None is any extent."""
+    target: str | None = None
+    """A target's name, key or family."""
+    device: str | None = None
+    since: str | None = None
+    """Measured at this moment or later; see `moment`."""
+    until: str | None = None
+    """Measured before this moment."""
+
+
+ALL = Selection()
+
+
+def moment(text: str, *, end: bool = False) -> str:
+    """A date, or a date and time, in the form that records have: ISO 8601 in UTC, to the second.
+    `end`: a date alone means its end. Raises LogError."""
+    import datetime
+
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise LogError(
+            f"expected a date like 2026-01-31 or 2026-01-31T12:00, got {text!r}"
+        ) from None
+    if end and len(text) <= len("2026-01-31"):
+        when += datetime.timedelta(days=1)
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=datetime.UTC)
+    return when.astimezone(datetime.UTC).isoformat(timespec="seconds")
+
+
+def parse_shape(text: str) -> tuple[int | None, ...]:
+    """'1x56x*x64' as (1, 56, None, 64). Raises LogError."""
+    extents = text.lower().split("x")
+    if not all(e == "*" or e.isdigit() for e in extents):
+        raise LogError(f"expected a shape like 1x56x56x64 or 1x*x*x64, got {text!r}")
+    return tuple(None if e == "*" else int(e) for e in extents)
+
+
+def resolve(execute: Execute, selection: Selection) -> Selection:
+    """The same selection with its shape replaced by the keys of the tasks that have it."""
+    if selection.shape is None:
+        return selection
+    wanted = selection.shape
+    params = {} if selection.op is None else {"op": selection.op}
+    where = "" if selection.op is None else "WHERE op = :op"
+    rows = execute(f"SELECT key, json FROM tasks {where}", params)
+    keys = {key for key, text in rows if has_shape(json.loads(text), wanted)}
+    if selection.task_keys is not None:
+        keys &= set(selection.task_keys)
+    return selection._replace(task_keys=sorted(keys), shape=None)
+
+
+def has_shape(task: Mapping[str, Any], wanted: tuple[int | None, ...]) -> bool:
+    """Whether an input, constant or output of a task's JSON has this shape."""
+    shapes = (v["shape"] for v in task["values"] if v["role"] != "local")
+    return any(
+        len(shape) == len(wanted)
+        and all(w is None or w == extent for w, extent in zip(wanted, shape, strict=True))
+        for shape in shapes
+    )
+
+
+def task_conditions(selection: Selection, alias: str) -> tuple[str, dict[str, Any]]:
+    """Conditions on a row of tasks, joined by AND; `resolve` comes first."""
+    where, params = ["1 = 1"], dict[str, Any]()
+    if selection.op is not None:
+        where.append(f"{alias}.op = :op")
+        params["op"] = selection.op
+    if selection.task_keys is not None:
+        names = [f"key{i}" for i in range(len(selection.task_keys))]
+        where.append(f"{alias}.key IN ({', '.join(':' + n for n in names) or 'NULL'})")
+        params.update(zip(names, selection.task_keys, strict=True))
+    return " AND ".join(where), params
+
+
+def target_keys(selection: Selection) -> tuple[str, dict[str, Any]]:
+    """A SELECT of the keys of the selected targets."""
+    if selection.target is None:
+        return "SELECT DISTINCT key FROM targets", {}
+    where = "name = :target OR key = :target OR family = :target"
+    return f"SELECT DISTINCT key FROM targets WHERE {where}", {"target": selection.target}
+
+
+def record_conditions(selection: Selection, alias: str) -> tuple[str, dict[str, Any]]:
+    """Conditions on a row of records by itself: device and time."""
+    columns = {"device": "device =", "since": "created >=", "until": "created <"}
+    params = {n: v for n in columns if (v := getattr(selection, n)) is not None}
+    return " AND ".join(["1 = 1", *(f"{alias}.{columns[n]} :{n}" for n in params)]), params
+
+
+def conditions(selection: Selection, alias: str) -> tuple[str, dict[str, Any]]:
+    """All conditions, on a row of records."""
+    tasks, params = task_conditions(selection, "t")
+    records, more = record_conditions(selection, alias)
+    where = [records]
+    if selection.op is not None or selection.task_keys is not None:
+        where.append(f"{alias}.task_key IN (SELECT t.key FROM tasks t WHERE {tasks})")
+    if selection.target is not None:
+        keys, names = target_keys(selection)
+        where.append(f"{alias}.target_key IN ({keys})")
+        more |= names
+    return " AND ".join(where), params | more

@@ -1,0 +1,105 @@
+"""A real PostgreSQL server for tests: without TCP, in a folder of its own, gone when they end."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.exc import OperationalError
+
+NewDatabase = Callable[[], str]
+
+
+@pytest.fixture(scope="session")
+def new_database() -> Iterator[NewDatabase]:
+    """Makes an empty database of the session's server; its URL."""
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    server = start(folder)
+    numbers = itertools.count()
+
+    def make() -> str:
+        name = f"log{next(numbers)}"
+        execute(url(folder, "postgres"), f"CREATE DATABASE {name}")
+        return url(folder, name)
+
+    try:
+        yield make
+    finally:
+        stop(server)
+        shutil.rmtree(folder)
+
+
+def url(folder: Path, database: str) -> str:
+    return f"postgresql://postgres@/{database}?host={folder}"
+
+
+def execute(address: str, statement: str) -> None:
+    engine = create_engine(address.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(statement)
+    engine.dispose()
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[bytes]:
+    """A server on a socket in the folder, ready to be connected to."""
+    user = _unprivileged()
+    if user is not None:
+        shutil.chown(folder, user)
+    data = folder / "data"
+    _run(user, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8")
+    server = subprocess.Popen(
+        [_program("postgres"), "-D", data, "-k", folder, "-h", "", *options],
+        user=user,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            execute(url(folder, "postgres"), "SELECT 1")
+            return server
+        except OperationalError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def stop(server: subprocess.Popen[bytes]) -> None:
+    """At once: nobody reads the data again."""
+    server.send_signal(3)
+    server.wait(timeout=30)
+
+
+def _run(user: str | None, program: str, *arguments: str | Path) -> None:
+    done = subprocess.run(
+        [_program(program), *arguments],
+        user=user, cwd="/", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def _program(name: str) -> str:
+    """Debian keeps the server's programs out of the path."""
+    places = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
+    found = shutil.which(name, path=os.pathsep.join([*places, os.environ.get("PATH", "")]))
+    if found is None:
+        pytest.fail(f"{name} is missing: apt-get install postgresql")
+    return found
+
+
+def _unprivileged() -> str | None:
+    """The server refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
