@@ -15,18 +15,21 @@ peak on one. The prediction is then that.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.measure.types import DeviceProfile
-from cost_model.footprint import Memory, Traffic, memory_of, traffic
+from cost_model.footprint import Memory, Traffic, count, memory_of, traffic
 from search_spaces.base import Access, Column, TileStructure
 
 LATENCY_CHAINS = 8
 """Independent multiply-adds in flight that keep the units busy: 4 cycles on 2 pipes."""
 _NORM = 4.0
 """Parts are combined by this norm: near their maximum, yet a better second part still counts."""
+IN_FLIGHT = 256
+"""Instructions that the core has in flight: short chains of several tiles run side by side."""
 _BODY_LIMIT = 1500
 """Instructions of an unrolled body that the decoded-instruction cache holds with ease."""
 _LOOP_INSTRUCTIONS = 6.0
@@ -102,12 +105,30 @@ def _compute(structure: TileStructure, profile: DeviceProfile) -> Column:
     held = structure.accumulators
     seconds = structure.flops * structure.vector_axis_waste / profile.peak_flops
     if structure.reduce_axes:
-        chains = np.maximum(held, 1.0) / LATENCY_CHAINS
+        depth = math.prod(structure.extents[axis] for axis in structure.reduce_axes)
+        chains = np.maximum(held, IN_FLIGHT / max(depth, 1)) / LATENCY_CHAINS
         seconds = seconds / np.minimum(chains, 1.0)
     # One register holds the broadcast operand; what does not fit is stored and loaded again.
-    spilled = np.maximum(held + 1 - registers, 0.0) / registers
+    live = held + 1 + _operands(structure, float(profile.target.lanes()))
+    spilled = np.maximum(live - registers, 0.0) / registers
     crowded = np.maximum(structure.unrolled / _BODY_LIMIT - 1, 0.0)
     return seconds * (1 + 2 * spilled) * (1 + 0.1 * np.minimum(crowded, 4.0))
+
+
+def _operands(structure: TileStructure, lanes: float) -> Column:
+    """Vectors that one step of the reduction reads for a register tile."""
+    tile = {axis: np.full(count(structure), float(e)) for axis, e in structure.extents.items()}
+    for level in structure.tiles:
+        tile |= level
+    tile |= dict.fromkeys(structure.reduce_axes, np.ones(count(structure)))
+    vector = _vector_axis(structure.accesses)
+    out = np.zeros(count(structure))
+    for access in structure.accesses:
+        last = [axis for axis, _ in access.dims[-1]] if access.dims else []
+        if structure.reduce_axes and not access.written and vector in last:
+            axes = {axis for dim in access.dims for axis, _ in dim}
+            out = out + math.prod((tile[axis] for axis in axes), start=np.ones(1)) / lanes
+    return out
 
 
 def _instructions(structure: TileStructure, moved: Traffic, lanes: float) -> Column:

@@ -6,7 +6,8 @@ The nest is walked from the outermost loop to the innermost. Before each loop, t
 left has a footprint (bytes of every buffer that it touches). A cache holds the first, hence
 largest, tile that fits it; what comes into the cache is that tile's footprint, once per iteration
 of the loops around it. Loops inside the innermost one that indexes a buffer do not bring it in
-again.
+again. A cache that holds the whole problem has it already: kernels are timed warm, and read what
+the kernel before them wrote.
 """
 
 from __future__ import annotations
@@ -134,6 +135,7 @@ class _Caches:
         self._accesses = accesses
         self._sizes = [s * _USABLE for s in memory.cache_bytes]
         self._open = [np.ones(length, bool) for _ in self._sizes]
+        self._whole = True
         self.served = [np.zeros(length) for _ in self._sizes]
         self.held = [np.zeros(length) for _ in self._sizes]
 
@@ -143,6 +145,8 @@ class _Caches:
             return
         footprint = _bytes(self._accesses, elements, None)
         served = _bytes(self._accesses, elements, repeats)
+        if self._whole:
+            served, self._whole = np.zeros_like(served), False
         for number, size in enumerate(self._sizes):
             fits = self._open[number] & ((footprint <= size) | last)
             self.served[number] = np.where(fits, served, self.served[number])

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from autotune.graph.plan import task_flops
 from autotune.ops import OPS
 from autotune.program.build import loop_var, node_computes
-from autotune.program.ir import Compute, Load
+from autotune.program.ir import Clamp, Compute, Index, Load
 from autotune.program.rewrite import value_loads
 from autotune.schedule import Schedule
 from autotune.target import Target
@@ -195,15 +195,7 @@ class WindowRule:
         chunks = extents["batch"] * ones
         for axis, size in tiles.items():
             chunks = chunks * np.ceil(extents[axis] / size)
-        out_shape = tuple(extents[a] for a in ("batch", "row", "point", "channel") if a in extents)
-        names = [a for a in ("batch", "row", "point", "channel") if a in extents]
-        dims = tuple(((a, 1),) for a in names)
-        output = Access(buffer="out", item_bytes=4, shape=out_shape, dims=dims, written=True)
-        data_shape = (*out_shape[:-1], math.prod(window.values()), out_shape[-1])
-        data = Access(
-            buffer="data", item_bytes=4, shape=data_shape,
-            dims=(*dims[:-1], tuple((k, 1) for k in window), dims[-1]),
-        )  # fmt: skip
+        levels = ({"batch": ones}, tiles)
         lanes = target.lanes()
         waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1] * ones
         held = vectors * columns["tile_w"] * columns["tile_h"]
@@ -211,8 +203,9 @@ class WindowRule:
         return TileStructure(
             extents=extents | window,
             reduce_axes=frozenset(window),
-            accesses=(data, output),
-            tiles=({"batch": ones}, tiles, dict.fromkeys(window, ones)),
+            accesses=_accesses(task, w, extents),
+            # A window that is written out belongs to the register tile.
+            tiles=levels if w.unrolled else (*levels, dict.fromkeys(window, ones)),
             flops=task_flops(task),
             accumulators=np.asarray(held, np.float64),
             vector_axis_waste=waste,
@@ -220,6 +213,40 @@ class WindowRule:
             unrolled=np.asarray(held * written_out, np.float64),
             extra={p: columns[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
         )
+
+
+def _accesses(task: Task, w: Window, extents: Mapping[str, int]) -> tuple[Access, ...]:
+    """What the reduction reads and writes, in the axes of the structure."""
+    compute = reduction_of(task)
+    if compute is None:
+        raise ValueError(f"task {task.key} has no single reduction")
+    named = [a.name for a in compute.axes]
+    axes = dict.fromkeys(named[:-3], "batch")
+    axes |= dict(zip(named[-3:], ("row", "point", "channel")[-len(named) :], strict=True))
+    axes |= {a.name: f"k{number}" for number, a in enumerate(compute.reduce)}
+    out = []
+    for load in value_loads(compute.body):
+        if isinstance(load, Load):
+            shape = task.value(load.buffer).type.shape
+            dims = tuple(_dim(index, axes) for index in load.indices)
+            out.append(Access(buffer=load.buffer, item_bytes=4, shape=shape, dims=dims))
+    order = [a for a in ("batch", "row", "point", "channel") if a in extents]
+    written = Access(
+        buffer=w.tensor, item_bytes=4, shape=tuple(extents[a] for a in order), written=True,
+        dims=tuple(((a, 1),) for a in order),
+    )  # fmt: skip
+    return (*out, written)
+
+
+def _dim(index: Index, axes: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """The (axis, coefficient) pairs of an index; a clamped one as if it were not."""
+    out: list[tuple[str, int]] = []
+    for atom, coefficient in index.terms:
+        if isinstance(atom, str):
+            out.append((axes[atom], coefficient))
+        elif isinstance(atom, Clamp):
+            out += _dim(atom.index, axes)
+    return tuple(out)
 
 
 def _sizes(extent: int, most: int) -> tuple[int, ...]:

@@ -55,7 +55,9 @@ class EvolutionaryStrategy:
         for _ in range(_TRIES if len(parents) > 1 else 0):
             if self._rng.random() < _RANDOM_SHARE:
                 break
-            first, second = (parents[i][1] for i in self._rng.integers(0, len(parents), 2))
+            # The square of a uniform number: the fastest are parents more often.
+            places = (len(parents) * self._rng.random(2) ** 2).astype(int)
+            first, second = (parents[i][1] for i in places)
             mixed = np.where(self._rng.random(len(first)) < 0.5, first, second)
             start = mixed if self._space.valid(mixed[None])[0] else first
             row = self._space.mutate(self._rng, start)
