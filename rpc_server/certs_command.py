@@ -1,4 +1,4 @@
-"""`rpc_server certs`: the farm's certificates. In: arguments. Out: files, and what to do with them.
+"""`rpc_server certs`: the farm's certificates. In: arguments. Out: files, and what to do next.
 
 rpc_server certs init DIR
 rpc_server certs issue NAME --role tracker|board|client [--days N] [--objects] [--dir DIR]

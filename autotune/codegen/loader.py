@@ -16,13 +16,14 @@ from autotune.target import Target
 @functools.cache
 def load_openmp() -> None:
     """Make the platform's OpenMP runtime visible to loaded code. BuildError if there is none."""
-    found = ctypes.util.find_library("gomp")
-    for name in filter(None, (found, "libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")):
+    for name in ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so", None):
+        found = name or ctypes.util.find_library("gomp")  # last: it starts other programs
         try:
-            llvm.load_library_permanently(name)
+            if found:
+                llvm.load_library_permanently(found)
+                return
         except RuntimeError:
             continue
-        return
     raise BuildError(
         "kernels on several threads need the OpenMP runtime, and libgomp.so.1 was not found; "
         "install it (Debian: libgomp1) or use one thread"

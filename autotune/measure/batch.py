@@ -20,6 +20,7 @@ from autotune.errors import DeviceError
 from autotune.measure.executor import DEFAULT_EXECUTOR, Built
 from autotune.measure.frames import Frame
 from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.types import (
     DeviceProfile,
     MeasureRequest,
@@ -70,11 +71,13 @@ class BatchExecutor:
         cores: Sequence[int] = (),
         executor: str = DEFAULT_EXECUTOR,
         recycle_after: int = 400,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self._device = device
         self._cores = tuple(cores) or available_cores()
         self._executor = executor
         self._recycle_after = recycle_after
+        self._sandbox = sandbox
         self._plan: CorePlan | None = None
         self._runner: WorkerProcess | None = None
         self._builders: list[WorkerProcess] = []
@@ -88,6 +91,11 @@ class BatchExecutor:
     def runner_pid(self) -> int | None:
         """Process id of the worker that runs candidates."""
         return self._runner.pid if self._runner else None
+
+    @property
+    def sandbox(self) -> Report:
+        """Which bounds of the workers hold, and why others do not; empty before the first batch."""
+        return dict(self._runner.report) if self._runner else {}
 
     def profile(self, target: Target) -> DeviceProfile:
         """Measured by the runner on its own cores. Raises DeviceError."""
@@ -175,7 +183,10 @@ class BatchExecutor:
 
     def _worker(self, cores: tuple[int, ...]) -> WorkerProcess:
         return WorkerProcess(
-            executor=self._executor, cores=cores, recycle_after=self._recycle_after
+            executor=self._executor,
+            cores=cores,
+            recycle_after=self._recycle_after,
+            sandbox=self._sandbox,
         )
 
     def _submit(self, request: MeasureRequest) -> Future[Built | MeasureResult]:

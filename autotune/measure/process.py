@@ -1,7 +1,8 @@
 """The parent's side of a worker process: start, call with a deadline, kill, restart, recycle.
 
 In: a command header and a blob. Out: the worker's reply, or WorkerTimeoutError or WorkerDiedError;
-after either the process is gone and the next call starts a fresh one.
+after either the process and its whole group are gone and the next call starts a fresh one. A
+worker lives in a sandbox and in an empty temporary directory, which is emptied after every call.
 """
 
 from __future__ import annotations
@@ -9,19 +10,25 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.frames import Frame, FrameError, encode_frame, read_frame
+from autotune.measure.sandbox import Report, Sandbox
 
 START_TIMEOUT_S = 60.0
 STDERR_TAIL_BYTES = 2000
+FOLDER = "autotune-worker"
+LOOK_S = 0.25
+"""How often the temporary directory of a worker is looked at during a call."""
 
 
 class WorkerTimeoutError(Exception):
@@ -45,12 +52,16 @@ class WorkerProcess:
         executor: str = DEFAULT_EXECUTOR,
         cores: Sequence[int] = (),
         recycle_after: int = 400,
+        sandbox: Sandbox | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._executor = executor
         self._cores = tuple(cores)
         self._recycle_after = recycle_after
+        self._sandbox = sandbox or Sandbox()
         self._clock = clock
+        self._folder: Path | None = None
+        self.report: Report = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
         self._calls = 0
@@ -62,19 +73,23 @@ class WorkerProcess:
 
     def start(self) -> None:
         """Make sure that there is a live process; it may still be importing."""
-        if self._process and self._process.poll() is None and self._calls < self._recycle_after:
+        if self._process and not ended(self._process) and self._calls < self._recycle_after:
             return
         self.stop()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
+        self._folder = temporary_folder()
+        program = [sys.executable, "-m", "autotune.measure.sandbox", self._sandbox.to_json()]
+        path = os.pathsep.join(os.path.abspath(p) for p in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "autotune.measure.worker", "--executor", self._executor],
+            [*program, "--executor", self._executor],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             bufsize=0,
             start_new_session=True,
+            cwd=self._folder,
             # the child finds the same modules as its parent
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(self._folder)},
         )
         self._calls = 0
         if self._cores and hasattr(os, "sched_setaffinity"):
@@ -86,7 +101,8 @@ class WorkerProcess:
     def ready(self) -> None:
         """Start and wait until the worker answers. Raises as `call`."""
         self.start()
-        self.call({"command": "ping"}, timeout_s=START_TIMEOUT_S)
+        reply, _ = self.call({"command": "ping"}, timeout_s=START_TIMEOUT_S)
+        self.report = {str(k): str(v) for k, v in reply.get("sandbox", {}).items()}
 
     def call(self, header: dict[str, Any], blob: bytes = b"", *, timeout_s: float) -> Frame:
         """Send one command and wait for its reply."""
@@ -97,8 +113,10 @@ class WorkerProcess:
         self._calls += 1
         deadline = self._clock() + timeout_s
         try:
-            self._send(encode_frame(header, blob), deadline)
-            return read_frame(lambda count: self._receive(count, deadline))
+            self._send(encode_frame({**header, "limit_s": timeout_s}, blob), deadline)
+            reply = read_frame(lambda count: self._receive(count, deadline))
+            self._empty_folder()
+            return reply
         except (EOFError, OSError, FrameError) as error:
             raise self._died(error) from None
         except BaseException:  # a reply may still come: this process cannot be used again
@@ -131,19 +149,39 @@ class WorkerProcess:
         return b"".join(parts)
 
     def _wait(self, readable: list[int], writable: list[int], deadline: float) -> None:
-        left = deadline - self._clock()
-        if left <= 0 or not any(select.select(readable, writable, [], left)):
-            raise WorkerTimeoutError
+        while (left := deadline - self._clock()) > 0:
+            if any(select.select(readable, writable, [], min(left, LOOK_S))):
+                return
+            self._check_folder()
+        raise WorkerTimeoutError
+
+    def _check_folder(self) -> None:
+        """Raises WorkerDiedError, having killed the worker, where it fills the disk."""
+        limit = self._sandbox.folder_bytes
+        if limit and self._folder and (used := size_of(self._folder)) > limit:
+            self.stop()
+            raise WorkerDiedError(
+                "", f"killed: {used} bytes in the temporary directory, {limit} are allowed"
+            )
+
+    def _empty_folder(self) -> None:
+        if self._folder is None:
+            return
+        with contextlib.suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                remove(Path(entry.path))
 
     def _died(self, error: Exception) -> WorkerDiedError:
         """Collect the ended process and say how it ended."""
         process, tail = self._process, ""
         assert process is not None
-        try:
-            process.wait(timeout=2.0)
-        except subprocess.TimeoutExpired:
+        until = self._clock() + 2.0
+        while not ended(process) and self._clock() < until:
+            select.select([], [], [], 0.002)
+        if not ended(process):
             tail = f"protocol error: {error}"
-        code = process.poll()
+        self.kill()
+        code = process.wait() if not tail else None
         if self._stderr is not None:
             size = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, size - STDERR_TAIL_BYTES))
@@ -158,7 +196,7 @@ class WorkerProcess:
     def kill(self) -> None:
         """End the process at once, from any thread; a call in progress raises WorkerDiedError."""
         process = self._process
-        if process is not None and process.poll() is None:
+        if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
 
@@ -174,6 +212,50 @@ class WorkerProcess:
         stderr, self._stderr = self._stderr, None
         if stderr is not None:
             stderr.close()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            remove(folder)
+
+
+def temporary_folder() -> Path:
+    """A new one; those of parents that were killed go."""
+    root = Path(tempfile.gettempdir())
+    for old in root.glob(f"{FOLDER}-*-*"):
+        parent = old.name.split("-")[-2]
+        if parent.isdigit() and not Path("/proc", parent).exists():
+            remove(old)
+    return Path(tempfile.mkdtemp(prefix=f"{FOLDER}-{os.getpid()}-", dir=root))
+
+
+def ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has ended. It is not collected: its process group keeps its number, and what is
+    left of it can be killed."""
+    if process.returncode is not None:
+        return True
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    try:
+        return os.waitid(os.P_PID, process.pid, flags) is not None
+    except ChildProcessError:  # somebody else collected it
+        return True
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of the files below a directory, while somebody may be changing it."""
+    total = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(where, name)).st_blocks * 512
+    return total
+
+
+def remove(path: Path) -> None:
+    """A file or a whole directory, as far as that is possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def signal_name(number: int) -> str:

@@ -4,14 +4,13 @@ In: frames on stdin, {"command": ping|build|prepare|run|profile, ...}. Out: one 
 on the original stdout; whatever a candidate prints goes to stderr. Ends when its stdin closes or
 its parent is gone, in the middle of a hanging kernel too.
 
-Usage: python -m autotune.measure.worker [--executor package.module:Class]
+Started by autotune.measure.sandbox, with [--executor package.module:Class].
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import select
 import sys
 import threading
@@ -22,18 +21,17 @@ from typing import Any
 from autotune.errors import AutotuneError
 from autotune.measure.executor import DEFAULT_EXECUTOR, Built, Executor, load_executor
 from autotune.measure.frames import Frame, encode_frame, read_frame
+from autotune.measure.sandbox import Report, allow_cpu, end_children
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
 from autotune.target import Target
 
-MAX_FILE_BYTES = 256 << 20
 
-
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None, sandbox: Report | None = None) -> None:
+    """`sandbox`: what holds of this process's bounds, for `ping`."""
     parser = argparse.ArgumentParser(prog="autotune.measure.worker")
     parser.add_argument("--executor", default=DEFAULT_EXECUTOR)
     options = parser.parse_args(arguments)
     requests, replies = _claim_pipes()
-    _limit_damage()
     threading.Thread(target=_exit_with_parent, args=(requests,), daemon=True).start()
     executor = load_executor(options.executor)
     while True:
@@ -41,7 +39,12 @@ def main(arguments: list[str] | None = None) -> None:
             header, blob = read_frame(lambda count: _read_exactly(requests, count))
         except EOFError:
             return
-        _write_all(replies, encode_frame(*handle(executor, header, blob, time.perf_counter)))
+        if "limit_s" in header:
+            allow_cpu(float(header["limit_s"]))
+        reply, code = handle(executor, header, blob, time.perf_counter)
+        if header.get("command") == "ping":
+            reply["sandbox"] = sandbox or {}
+        _write_all(replies, encode_frame(reply, code))
 
 
 def handle(
@@ -58,7 +61,15 @@ def handle(
     if command == "run":
         built = Built.from_header(header["built"], blob)
         request = MeasureRequest.from_json(header["request"])
-        return {"result": _run(executor, request, built, clock).to_json()}, b""
+        result = _run(executor, request, built, clock)
+        if ended := end_children():
+            result = MeasureResult(
+                status=Status.RUN_CRASH,
+                error=f"run: {ended} processes were left running",
+                build_s=built.build_s,
+                run_s=result.run_s,
+            )
+        return {"result": result.to_json()}, b""
     if command == "profile":
         return _profile(executor, Target.from_json(header["target"]))
     return {"error": f"unknown command {command!r}"}, b""
@@ -124,13 +135,6 @@ def _claim_pipes() -> tuple[int, int]:
     return requests, replies
 
 
-def _limit_damage() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    limit = MAX_FILE_BYTES if hard == resource.RLIM_INFINITY else min(MAX_FILE_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-
-
 def _exit_with_parent(requests: int) -> None:
     """Wait until the parent's end of the pipe closes (it died or dropped us), then leave at once.
 
@@ -157,7 +161,3 @@ def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-if __name__ == "__main__":
-    main()

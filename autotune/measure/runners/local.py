@@ -16,6 +16,7 @@ from pathlib import Path
 from autotune.errors import DeviceError
 from autotune.measure.batch import BatchExecutor, available_cores
 from autotune.measure.executor import DEFAULT_EXECUTOR
+from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.types import (
     DeviceProfile,
     MeasureRequest,
@@ -42,6 +43,7 @@ class LocalRunner:
         cache_dir: Path | None = None,
         recycle_after: int = 400,
         region_threads: int = 0,
+        sandbox: Sandbox | None = None,
     ) -> None:
         cores = tuple(cores) or available_cores()
         check_target(target, len(cores))
@@ -50,7 +52,11 @@ class LocalRunner:
         self._region_threads = region_threads
         self._profile: DeviceProfile | None = None
         self._batch = BatchExecutor(
-            device=device_name(target), cores=cores, executor=executor, recycle_after=recycle_after
+            device=device_name(target),
+            cores=cores,
+            executor=executor,
+            recycle_after=recycle_after,
+            sandbox=sandbox,
         )
 
     def __enter__(self) -> LocalRunner:
@@ -63,6 +69,11 @@ class LocalRunner:
     def worker_pid(self) -> int | None:
         """Process id of the worker that runs candidates, None before the first batch."""
         return self._batch.runner_pid
+
+    @property
+    def sandbox(self) -> Report:
+        """Which bounds of the workers hold, and why others do not: empty text where one holds."""
+        return self._batch.sandbox
 
     def profile(self) -> DeviceProfile:
         """The device's measured peaks, at the runner's thread count. Raises DeviceError."""

@@ -1,0 +1,236 @@
+"""What a worker process may do, and the program that starts one inside these bounds.
+
+In: settings as JSON and the worker's arguments. Out: a worker whose crashes, loops, leaks, forks
+and floods end with it. What the system does not offer is left out and reported by `ping`, never an
+error: the same code runs as root on a board and as a user on a laptop.
+
+Usage: python -m autotune.measure.sandbox SETTINGS [worker arguments]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from autotune.measure import landlock, seccomp
+
+NOBODY = 65534
+SHARED_BYTES = 2 << 30
+"""Address space beyond the memory limit: code, shared libraries, reserved but unused ranges."""
+SPARE_CPU_S = 5.0
+SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", "/dev", "/opt")
+_NEWUSER, _NEWNET, _NEWIPC = 0x10000000, 0x40000000, 0x08000000
+_NO_NEW_PRIVS, _CHILD_SUBREAPER, _CAPBSET_DROP = 38, 36, 24
+_CAPABILITY_VERSION = 0x20080522
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """Bounds of a worker process; 0 of a limit means: as many as the system allows."""
+
+    memory_bytes: int = -1
+    """Private memory; -1 is three quarters of the machine's."""
+    open_files: int = 256
+    processes: int = 512
+    """Processes and threads of the user that workers run as; holds where privileges are dropped,
+    for otherwise the user's other programs would count."""
+    file_bytes: int = 32 << 20
+    """Of one file, what a candidate prints included."""
+    folder_bytes: int = 256 << 20
+    """Of the temporary directory, together."""
+    drop_privileges: bool = True
+    own_network: bool = True
+    filter_calls: bool = True
+    """No new processes, sockets, mounts or signals to others (seccomp)."""
+    write_temporary_only: bool = True
+    """Files are changed in the temporary directory only (Landlock)."""
+    read_system_only: bool = False
+    """Files are read only where programs lie, not in home directories (Landlock)."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+OPEN = Sandbox(
+    memory_bytes=0, open_files=0, processes=0, file_bytes=0, folder_bytes=0,
+    drop_privileges=False, own_network=False, filter_calls=False, write_temporary_only=False,
+)  # fmt: skip
+"""No bounds but those of the user, for processes that only run what this program itself wrote."""
+
+Report = dict[str, str]
+"""Measure -> '' where it holds, or why it does not."""
+
+
+def confine(sandbox: Sandbox, folder: str) -> Report:
+    """Apply every measure to this process, which has one thread still. `folder`: its temporary
+    directory."""
+    report: Report = {}
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def measure(name: str, wanted: bool, apply: Callable[[], None]) -> None:
+        if not wanted:
+            report[name] = "switched off"
+            return
+        try:
+            apply()
+            report[name] = ""
+        except (OSError, ValueError, NotImplementedError) as error:
+            report[name] = getattr(error, "strerror", None) or str(error)
+
+    measure("limits", True, lambda: _set_limits(sandbox))
+    measure("oom", True, _first_to_go)
+    measure("children", True, lambda: _prctl(libc, _CHILD_SUBREAPER, 1))
+    measure("network", sandbox.own_network, lambda: _own_network(libc))
+    measure("privileges", sandbox.drop_privileges, lambda: _drop(libc, sandbox, folder))
+    _prctl(libc, _NO_NEW_PRIVS, 1)
+    measure(
+        "files",
+        sandbox.write_temporary_only,
+        lambda: landlock.restrict(libc, [folder], readable(sandbox, folder)),
+    )
+    measure("calls", sandbox.filter_calls, lambda: seccomp.install(libc))
+    return report
+
+
+def readable(sandbox: Sandbox, folder: str) -> list[str] | None:
+    """Directories a worker may read; None for all."""
+    if not sandbox.read_system_only:
+        return None
+    here = str(Path(__file__).resolve().parents[2])
+    paths = [*SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, here, folder, *sys.path]
+    return [p for p in dict.fromkeys(os.path.realpath(p) for p in paths if p) if p != "/"]
+
+
+def _set_limits(sandbox: Sandbox) -> None:
+    memory = sandbox.memory_bytes
+    if memory < 0:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
+    _limit(resource.RLIMIT_CORE, 0)
+    if memory:
+        _limit(resource.RLIMIT_DATA, memory)
+        _limit(resource.RLIMIT_AS, memory + SHARED_BYTES)
+    if sandbox.open_files:
+        _limit(resource.RLIMIT_NOFILE, sandbox.open_files)
+    if sandbox.file_bytes:
+        _limit(resource.RLIMIT_FSIZE, sandbox.file_bytes)
+
+
+def _limit(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def allow_cpu(wall_s: float) -> None:
+    """Let this process use as much processor time as its threads can in `wall_s`, from now on."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    used = usage.ru_utime + usage.ru_stime
+    soft = int(used + (wall_s + SPARE_CPU_S) * (os.cpu_count() or 1))
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    if hard != resource.RLIM_INFINITY:
+        soft = min(soft, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def _first_to_go() -> None:
+    """When memory runs out, the kernel takes the candidate and not the board."""
+    Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _own_network(libc: ctypes.CDLL) -> None:
+    """A network with no interface that is up: root makes it directly, others in a user namespace
+    where they are themselves."""
+    if libc.unshare(_NEWNET | _NEWIPC) == 0:
+        return
+    user, group = os.getuid(), os.getgid()
+    _check(libc.unshare(_NEWUSER | _NEWNET | _NEWIPC), "unshare")
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+
+
+def _drop(libc: ctypes.CDLL, sandbox: Sandbox, folder: str) -> None:
+    """Become nobody, where nobody can read the program; give up all capabilities in any case.
+    Raises NotImplementedError naming what kept the user."""
+    kept = ""
+    if os.getuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+        kept = _become_nobody(sandbox)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    _check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+    for number in range(64):
+        libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)  # the set ends somewhere below 64
+    if kept:
+        raise NotImplementedError(kept)
+
+
+def _become_nobody(sandbox: Sandbox) -> str:
+    """Empty, or the directory for whose sake the user stays root, without its capabilities."""
+    os.seteuid(NOBODY)
+    paths = [sys.prefix, sys.base_prefix, __file__, *(p for p in sys.path if p)]
+    denied = [p for p in paths if not os.access(p, os.R_OK, effective_ids=True)]
+    os.seteuid(0)
+    hidden = [p for p in denied if os.path.exists(p)]
+    if hidden:
+        return f"still root, without capabilities: only root can read {hidden[0]}"
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    if sandbox.processes:
+        _limit(resource.RLIMIT_NPROC, sandbox.processes)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    return ""
+
+
+def _prctl(libc: ctypes.CDLL, option: int, value: int) -> None:
+    _check(libc.prctl(option, value, 0, 0, 0), "prctl")
+
+
+def _check(status: int, what: str) -> None:
+    if status != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def end_children() -> int:
+    """Kill the processes that a candidate left behind, however deep; how many there were."""
+    ended = 0
+    while children := _children():
+        for child in children:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
+            ended += 1
+    return ended
+
+
+def _children() -> list[int]:
+    """Children of every thread; none where the kernel does not list them."""
+    found: list[int] = []
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/self/task/{task}/children").read_text(encoding="ascii")
+            found += map(int, text.split())
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    settings, *rest = arguments
+    sandbox = Sandbox(**json.loads(settings))
+    report = confine(sandbox, os.getcwd())
+    from autotune.measure.worker import main as worker_main  # only now: it starts threads
+
+    worker_main(list(rest), report)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
