@@ -90,12 +90,12 @@ TASKS: dict[str, Task] = {
     "ints": unary("neg", (37,), "int64"),
     "bools": unary("not", (3, 19), "bool"),
 }
-PAIRS = [
-    pytest.param(rule, made, id=f"{rule.name}: {name}")
-    for rule in RULES.parts()
-    for name, made in TASKS.items()
-    if rule.matches(made)
-]
+NAMED = [(r, n) for r in RULES.parts() for n, made in TASKS.items() if r.matches(made)]
+each_pair = pytest.mark.parametrize(
+    ("rule", "made"),
+    [(rule, TASKS[name]) for rule, name in NAMED],
+    ids=[f"{rule.name}: {name}" for rule, name in NAMED],
+)
 HOST = host_target(1)
 TARGETS = [HOST, load_target("x86-64-v3"), load_target("cortex-a72")]
 
@@ -125,10 +125,10 @@ def profile(target: Target) -> DeviceProfile:
 
 
 def test_every_rule_has_tasks() -> None:
-    assert {p.values[0].name for p in PAIRS} == set(RULES)  # type: ignore[attr-defined]
+    assert {rule.name for rule, _ in NAMED} == set(RULES)
 
 
-@pytest.mark.parametrize(("rule", "made"), PAIRS)
+@each_pair
 def test_every_config_is_correct(rule: Rule, made: Task) -> None:
     arrays, want = arrays_of(made)
     for config in sampled(rule, made, HOST):
@@ -137,7 +137,7 @@ def test_every_config_is_correct(rule: Rule, made: Task) -> None:
         assert_close(run_kernel(made, program, HOST, arrays), want, 1e-4)
 
 
-@pytest.mark.parametrize(("rule", "made"), PAIRS)
+@each_pair
 def test_the_default_is_correct_on_two_threads(rule: Rule, made: Task) -> None:
     target, (arrays, want) = host_target(2), arrays_of(made)
     program = apply_schedule(
@@ -147,12 +147,12 @@ def test_the_default_is_correct_on_two_threads(rule: Rule, made: Task) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
-@pytest.mark.parametrize(("rule", "made"), PAIRS)
+@each_pair
 def test_the_default_is_in_the_space(rule: Rule, made: Task, target: Target) -> None:
     assert rule.space(made, target).contains(rule.default(made, target))
 
 
-@pytest.mark.parametrize(("rule", "made"), PAIRS)
+@each_pair
 def test_features_are_finite_and_the_prior_positive(rule: Rule, made: Task) -> None:
     space = rule.space(made, HOST)
     rows = space.sample(np.random.default_rng(1), 30)
@@ -162,7 +162,7 @@ def test_features_are_finite_and_the_prior_positive(rule: Rule, made: Task) -> N
     assert np.all(found.prior_s > 0)
 
 
-@pytest.mark.parametrize(("rule", "made"), PAIRS)
+@each_pair
 def test_schedules_survive_json(rule: Rule, made: Task) -> None:
     for config in sampled(rule, made, HOST)[:3]:
         schedule = rule.schedule(made, HOST, config)

@@ -21,7 +21,7 @@ from autotune.program.interp import run
 from autotune.program.ir import Alloc, For, Program, walk
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
-from autotune.schedule import STEPS, Schedule, Step, schedule_from_json, schedule_to_json
+from autotune.schedule import Schedule, Step, schedule_from_json, schedule_to_json
 from autotune.target import host_target
 from autotune.types import Task
 from tests.unit.codegen.kernels import (
@@ -128,7 +128,7 @@ def random_step(draw: Draw, program: Program, number: int) -> Step:
     # The seldom legal ones more often.
     seldom = ["rfactor", "compute_at", "store_at", "cache_write", "inline", "specialize"]
     name = draw(st.sampled_from([*sorted(fields), *seldom, *seldom]))
-    return STEPS.get(name)(**fields[name])
+    return schedule_from_json([{"step": name, **fields[name]}])[0]
 
 
 def random_schedule(draw: Draw, program: Program, steps: int) -> tuple[Program, Schedule]:
