@@ -64,6 +64,8 @@ class CacheWrite:
         self._check_apart(body)
         inside = len(_loads(body, self.buffer))
         name = f"{self.buffer}.reg"
+        if any(isinstance(x, Alloc) and x.buffer.name == name for x in walk(program.body)):
+            raise ScheduleError(f"{self.buffer} is kept in registers already")
         old = find_buffer(program, self.buffer)
         output = old.scope == "param" or len(_loads(program.body, self.buffer)) > inside
         local = Buffer.dense(name, old.dtype, tuple(c.extent for c in chain), "register")
