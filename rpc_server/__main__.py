@@ -21,6 +21,7 @@ from autotune.errors import ConfigError, InputError
 from autotune.measure.batch import available_cores
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.runners.local import LocalRunner
+from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.types import DeviceProfile
 from autotune.target import load_target
 from rpc_server.audit import AuditLog
@@ -75,7 +76,13 @@ def serve(options: argparse.Namespace) -> None:
     audit = AuditLog(options.audit)
     cores = parse_cores(options.cores)
     target = load_target(options.target, options.threads)
-    device = LocalRunner(target, cores=cores, executor=options.executor, region_threads=len(cores))
+    device = LocalRunner(
+        target,
+        cores=cores,
+        executor=options.executor,
+        region_threads=len(cores),
+        sandbox=Sandbox(read_system_only=True),
+    )
     with contextlib.closing(device):
         board = Board(
             device,
@@ -92,6 +99,7 @@ def serve(options: argparse.Namespace) -> None:
         for thread in threads:
             thread.start()
         print(describe(board.profile, cores))
+        print("\n".join(describe_sandbox(device.sandbox)))
         print(f"listening on {host}:{server.port}", flush=True)
         stopping.wait()
         server.close()
@@ -119,6 +127,13 @@ def describe(profile: DeviceProfile, cores: tuple[int, ...]) -> str:
     ]
     lines.append(f"region  {profile.parallel_region_s * 1e6:.2f} us to open and close")
     return "\n".join(lines)
+
+
+def describe_sandbox(report: Report) -> list[str]:
+    """Which bounds of worker processes hold here, and a line for each that does not."""
+    held = ", ".join(name for name, why in report.items() if not why)
+    absent = [f"absent  {name}: {why}" for name, why in report.items() if why]
+    return [f"sandbox {held}", *absent]
 
 
 def size(count: int) -> str:

@@ -89,10 +89,7 @@ class RpcRunner:
             hello = self._greet()
         except LinkLostError as error:
             self.close()
-            raise DeviceError(
-                f"cannot reach {device}: {error}; start a board there with "
-                f"`rpc_server serve --listen {device.removeprefix('rpc://')}`"
-            ) from None
+            raise DeviceError(f"cannot reach {device}: {error}; {self._advice()}") from None
         self._profile = hello.profile
         if threads is not None:
             self._profile = with_threads(hello.profile, threads)
@@ -169,6 +166,15 @@ class RpcRunner:
         results.append(result)
         if on_result is not None:
             on_result(len(results) - 1, result)
+
+    def _advice(self) -> str:
+        address = self._device.removeprefix("rpc://")
+        if self._credentials is None:
+            return f"start a board there with `rpc_server serve --listen {address}`"
+        return (
+            f"a board has to run there (`rpc_server serve --listen {address} --certs DIR`), and "
+            "neither certificate may be of another farm, of the wrong role, expired or revoked"
+        )
 
     def _lost(self, error: str) -> MeasureResult:
         return MeasureResult(status=Status.DEVICE_LOST, error=error, device=self._profile.device)
