@@ -4,9 +4,9 @@ In: the tile structure of many configs and a device profile. Out: one array entr
 
 The nest is walked from the outermost loop to the innermost. Before each loop, the tile that is
 left has a footprint (bytes of every buffer that it touches). A cache holds the first, hence
-largest, tile that fits it; what comes into the cache is that tile's footprint, once per iteration
-of the loops around it. Loops inside the innermost one that indexes a buffer do not bring it in
-again. A cache that holds the whole problem has it already: kernels are timed warm, and read what
+largest, tile that fits it. The loop just around that tile brings in what it touches in all, since
+what two tiles in a row share is still there; loops further out bring it in once per iteration,
+except where no loop from there on indexes the buffer. A cache that holds the whole problem has it already: kernels are timed warm, and read what
 the kernel before them wrote.
 """
 
@@ -103,20 +103,24 @@ def _walk(structure: TileStructure, memory: Memory, part: slice) -> Traffic:
     repeats = [ones for _ in accesses]
     trips_so_far = ones
     caches = _Caches(accesses, memory, length)
+    brought = [np.zeros(length) for _ in accesses]
     for level in structure.tiles:
         for axis, column in level.items():
             inner = np.minimum(column[part], tile[axis])
             trips = np.ceil(tile[axis] / inner)
             if not (trips > 1).any():
                 continue
-            caches.fill(elements, repeats)
+            caches.fill(elements, brought)
             trips_so_far = trips_so_far * trips
             tile[axis] = inner
             for number, access in enumerate(accesses):
                 if axis in uses[number]:
-                    elements[number] = _elements(access, tile, length)
                     repeats[number] = np.where(trips > 1, trips_so_far, repeats[number])
-    caches.fill(elements, repeats, last=True)
+                    brought[number] = elements[number] * repeats[number] / trips
+                    elements[number] = _elements(access, tile, length)
+                else:
+                    brought[number] = elements[number] * repeats[number]
+    caches.fill(elements, brought, last=True)
     moved = tuple(e * r for e, r in zip(elements, repeats, strict=True))
     written = [r for a, r in zip(accesses, repeats, strict=True) if a.written]
     return Traffic(
@@ -135,18 +139,16 @@ class _Caches:
         self._accesses = accesses
         self._sizes = [s * _USABLE for s in memory.cache_bytes]
         self._open = [np.ones(length, bool) for _ in self._sizes]
-        self._whole = True
         self.served = [np.zeros(length) for _ in self._sizes]
         self.held = [np.zeros(length) for _ in self._sizes]
 
-    def fill(self, elements: list[Column], repeats: list[Column], *, last: bool = False) -> None:
-        """Offer the tile left at this point to every cache that holds none yet."""
+    def fill(self, elements: list[Column], brought: list[Column], *, last: bool = False) -> None:
+        """Offer the tile left at this point to every cache that holds none yet. `brought`: what
+        the loops around it bring in."""
         if not any(o.any() for o in self._open):
             return
         footprint = _bytes(self._accesses, elements, None)
-        served = _bytes(self._accesses, elements, repeats)
-        if self._whole:
-            served, self._whole = np.zeros_like(served), False
+        served = _bytes(self._accesses, brought, [1.0] * len(brought))
         for number, size in enumerate(self._sizes):
             fits = self._open[number] & ((footprint <= size) | last)
             self.served[number] = np.where(fits, served, self.served[number])
@@ -155,7 +157,9 @@ class _Caches:
 
 
 def _bytes(
-    accesses: tuple[Access, ...], elements: list[Column], repeats: list[Column] | None
+    accesses: tuple[Access, ...],
+    elements: list[Column],
+    repeats: list[Column] | list[float] | None,
 ) -> Column:
     """Bytes of all buffers; with `repeats`, bytes moved, where a written byte moves twice."""
     total = np.zeros_like(elements[0]) if elements else np.zeros(1)

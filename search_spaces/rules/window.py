@@ -195,7 +195,8 @@ class WindowRule:
         chunks = extents["batch"] * ones
         for axis, size in tiles.items():
             chunks = chunks * np.ceil(extents[axis] / size)
-        levels = ({"batch": ones}, tiles)
+        # Rows are the outermost loop, then points; channel blocks are innermost.
+        levels = ({"batch": ones}, dict(reversed(tiles.items())))
         lanes = target.lanes()
         waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1] * ones
         held = vectors * columns["tile_w"] * columns["tile_h"]
