@@ -21,7 +21,9 @@ def arguments(parser: opt.Parser) -> None:
         "--input", action="append", metavar="NAME=FILE.npy", help="an input; repeat for each"
     )
     parser.add_argument("-o", "--output", metavar="FILE.npz", help="write the outputs there")
-    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (default 0)")
+    parser.add_argument(
+        "--seed", type=opt.at_least(0), default=0, help="of the random inputs (default 0)"
+    )
     opt.log(parser)
     opt.target(parser)
     opt.threads(parser)
@@ -52,6 +54,8 @@ def _read_inputs(texts: list[str]) -> dict[str, Array]:
         name, _, file = text.partition("=")
         if not name or not file:
             raise FeedError(f"expected --input NAME=FILE.npy, got {text!r}")
+        if name in feeds:
+            raise FeedError(f"--input of {name} is given twice; give it once")
         try:
             array = np.load(file, allow_pickle=False)
         except OSError as error:

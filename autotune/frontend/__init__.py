@@ -23,5 +23,6 @@ def load_model(spec: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -
 
         return import_model(build_model(spec.removeprefix(ZOO_PREFIX)), shapes or {})
     if Path(spec).suffix != ".onnx":
-        raise ModelError(f"model {spec!r} must be an .onnx file or {ZOO_PREFIX}NAME")
+        found = "has another ending" if Path(spec).exists() else "does not exist"
+        raise ModelError(f"model {spec!r} {found}; expected an .onnx file or {ZOO_PREFIX}NAME")
     return import_onnx(spec, shapes)

@@ -7,6 +7,7 @@ numpy and llvmlite only.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -41,6 +42,8 @@ def save(image: ModelImage, path: str | Path) -> None:
         raise ArtifactError(f"cannot write {path}: {error.strerror}; choose another -o") from None
     temporary = Path(name)
     try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
             archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
             for number, code in enumerate(image.objects):
@@ -50,9 +53,13 @@ def save(image: ModelImage, path: str | Path) -> None:
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
-        raise ArtifactError(f"cannot write {path}: {error.strerror}; free some space") from None
+        raise ArtifactError(f"cannot write {path}: {error.strerror}; {_remedy(error)}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _remedy(error: OSError) -> str:
+    return "free some space" if error.errno == errno.ENOSPC else "choose another -o"
 
 
 def load(path: str | Path) -> CompiledModel:

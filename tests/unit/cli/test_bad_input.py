@@ -1,0 +1,142 @@
+"""What a user can get wrong, through the whole command: one clear line, status 2, nothing lost."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from autotune.cli import execute
+from autotune.db.store import TuningLog
+from autotune.frontend.zoo import export_onnx
+
+Captured = pytest.CaptureFixture[str]
+X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3])
+Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a good model, a good artifact and a good input."""
+    monkeypatch.chdir(tmp_path)
+    export_onnx("tiny", "tiny.onnx")
+    np.save("x.npy", np.zeros((1, 3, 32, 32), np.float32))
+    return tmp_path
+
+
+def refused(capsys: Captured, *arguments: str) -> str:
+    """The only line that the command prints."""
+    capsys.readouterr()
+    assert execute(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def one_node(path: str, node: onnx.NodeProto) -> None:
+    graph = helper.make_graph([node], "g", [X], [Y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("tasks",), ("run", "--random"), ("bench",), ("compile", "-o", "m"), ("query",), ("tune",)],
+    ids=lambda c: c[0],
+)
+def test_no_command_takes_half_a_model(command: tuple[str, ...], capsys: Captured) -> None:
+    whole = Path("tiny.onnx").read_bytes()
+    Path("half.onnx").write_bytes(whole[: len(whole) // 2])
+    assert "truncated" in refused(capsys, command[0], "half.onnx", *command[1:])
+    assert not Path("tuning.db").exists()
+
+
+def test_an_unknown_operator_is_named(capsys: Captured) -> None:
+    one_node("odd.onnx", helper.make_node("NonZero", ["x"], ["y"], name="which"))
+    message = refused(capsys, "tasks", "odd.onnx")
+    assert all(word in message for word in ("NonZero", "'which'", "opset 17"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [("x=1x3x64x64", "1x3x32x32"), ("z=1", "'z'"), ("x=1x0", "NAME=1x3x224x224")],
+)
+def test_a_shape_that_does_not_fit(shape: str, words: str, capsys: Captured) -> None:
+    assert words in refused(capsys, "run", "tiny.onnx", "--random", "--shape", shape)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("tune", "tiny.onnx", "--seed", "-1"), ("run", "tiny.onnx", "--random", "--seed", "-1")],
+    ids=lambda a: a[0],
+)
+def test_a_seed_is_not_negative(arguments: tuple[str, ...], capsys: Captured) -> None:
+    assert "at least 0" in refused(capsys, *arguments)
+
+
+def test_a_model_that_does_not_exist_is_not_taken_for_a_format(capsys: Captured) -> None:
+    assert "does not exist" in refused(capsys, "bench", "tiny.model")
+
+
+def test_a_log_of_a_newer_release_is_left_alone(capsys: Captured) -> None:
+    with TuningLog("log.db") as log:
+        log.claim()
+    with sqlite3.connect("log.db") as connection:
+        connection.execute("UPDATE schema SET version = 99")
+    connection.close()
+    before = Path("log.db").read_bytes()
+    for command in (("tune", "--trials", "1"), ("tasks",), ("compile", "-o", "m"), ("query",)):
+        message = refused(capsys, command[0], "tiny.onnx", *command[1:], "--log", "log.db")
+        assert "newer release" in message
+    assert Path("log.db").read_bytes() == before
+
+
+def test_a_log_that_another_run_writes(capsys: Captured) -> None:
+    with TuningLog("log.db") as log:
+        log.claim()
+        message = refused(capsys, "tune", "tiny.onnx", "--trials", "1", "--log", "log.db")
+    assert "another process is writing to it" in message
+
+
+def test_an_artifact_of_another_cpu(capsys: Captured) -> None:
+    assert execute(("compile", "tiny.onnx", "--target", "cortex-a72", "-o", "arm.model")) == 0
+    assert "is built for aarch64" in refused(capsys, "run", "arm.model", "--random")
+
+
+@pytest.mark.parametrize("cut", [30, 1000])
+def test_half_an_artifact(cut: int, capsys: Captured) -> None:
+    assert execute(("compile", "tiny.onnx", "-o", "whole.model")) == 0
+    Path("half.model").write_bytes(Path("whole.model").read_bytes()[:-cut])
+    assert "is not a compiled model, or is damaged" in refused(
+        capsys, "run", "half.model", "--random"
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        (("z=x.npy",), "expected inputs x; got z"),
+        (("x=narrow.npy",), "expected shape [1, 3, 32, 32], got [1, 3, 32, 31]"),
+        (("x=double.npy",), "expected float32, got float64"),
+        (("x=tiny.onnx",), "is not a .npy file"),
+        (("x=x.npy", "x=x.npy"), "given twice"),
+    ],
+)
+def test_an_input_that_does_not_fit(inputs: tuple[str, ...], words: str, capsys: Captured) -> None:
+    np.save("narrow.npy", np.zeros((1, 3, 32, 31), np.float32))
+    np.save("double.npy", np.zeros((1, 3, 32, 32)))
+    given = [word for text in inputs for word in ("--input", text)]
+    assert words in refused(capsys, "run", "tiny.onnx", *given)
+
+
+@pytest.mark.parametrize("output", ["nowhere/m", "."])
+def test_an_output_that_cannot_be_written(output: str, capsys: Captured) -> None:
+    message = refused(capsys, "compile", "tiny.onnx", "-o", output)
+    assert f"cannot write {output}" in message
+    assert "choose another -o" in message
