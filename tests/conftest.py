@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.postgres import new_database  # noqa: F401 (a fixture)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--run-slow", action="store_true", help="also run the tests marked slow")

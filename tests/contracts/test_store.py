@@ -22,7 +22,6 @@ from autotune.db.store import TuningLog
 from autotune.db.types import Mark, Record, Store
 from autotune.errors import LogError
 from autotune.measure.types import Status
-from tests.postgres import new_database  # noqa: F401 (a fixture)
 from tests.unit.db.samples import matmul, record, target
 
 Open = Callable[[], Store]

@@ -1,0 +1,120 @@
+"""PostgreSQL: several tuners at once, readers that make nothing, errors in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import inspect
+
+from autotune.db import files
+from autotune.db.store import TuningLog
+from autotune.errors import LogError
+from tests.postgres import NewDatabase, execute
+from tests.unit.db.samples import matmul, record, target
+
+_TUNER = """
+import sys
+from autotune.db.store import TuningLog
+from tests.unit.db.samples import matmul, record
+number = int(sys.argv[2])
+with TuningLog(sys.argv[1]) as log:
+    for n in range(1, 21):
+        shared, own = matmul(m=n), matmul(m=100 * number + n)
+        log.append([record(own, times=(n * 1e-3,)), record(shared, times=(number * 1e-3,))])
+"""
+
+
+def test_several_tuners_write_at_once_and_nothing_is_lost(new_database: NewDatabase) -> None:
+    url = new_database()
+    tuners = [
+        subprocess.Popen([sys.executable, "-c", _TUNER, url, str(n)], stderr=subprocess.PIPE)
+        for n in (1, 2, 3)
+    ]
+    for tuner in tuners:
+        assert tuner.communicate()[1] == b""
+        assert tuner.returncode == 0
+    with TuningLog(url, read_only=True) as log:
+        assert len(log.query(top=99)) == 3 * 20 * 2
+        for n in range(1, 21):
+            shared = log.records(matmul(m=n).key, target())
+            assert sorted(r.result.median_s for r in shared) == [1e-3, 2e-3, 3e-3]
+
+
+def test_the_tables_are_made_once_by_whoever_is_first(new_database: NewDatabase) -> None:
+    url = new_database()
+    together = threading.Barrier(4)
+
+    def write(tile: int) -> None:
+        with TuningLog(url) as log:
+            together.wait()
+            log.append([record(tile=tile)])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(1, 5)))
+    with TuningLog(url, read_only=True) as log:
+        assert len(log.records(matmul().key, target())) == 4
+
+
+def test_a_reader_makes_no_tables(new_database: NewDatabase) -> None:
+    url = new_database()
+    with pytest.raises(LogError, match="does not exist"):
+        TuningLog(url, read_only=True)
+    with TuningLog(url, read_only=True, missing_ok=True) as reader:
+        assert reader.query() == []
+        with TuningLog(url) as writer:
+            assert reader.best(matmul().key, target()) is None
+            writer.append([record()])
+        assert len(reader.query()) == 1
+        with reader.reading() as connection:
+            assert connection is not None
+            assert set(inspect(connection).get_table_names()) == {
+                "records", "schema", "targets", "tasks",
+            }  # fmt: skip
+
+
+def test_a_foreign_database_is_refused_and_left_alone(new_database: NewDatabase) -> None:
+    url = new_database()
+    execute(url, "CREATE TABLE people (name TEXT)")
+    with pytest.raises(LogError, match="not a tuning log"):
+        TuningLog(url)
+
+
+def test_a_newer_log_is_refused(new_database: NewDatabase) -> None:
+    url = new_database()
+    with TuningLog(url) as log:
+        log.append([record()])
+    execute(url, "UPDATE schema SET version = 99")
+    with pytest.raises(LogError, match="newer release"):
+        TuningLog(url)
+
+
+def test_best_is_found_by_the_index(new_database: NewDatabase) -> None:
+    with TuningLog(new_database()) as log:
+        log.append([record(matmul(m=n % 50 + 1), times=(n * 1e-6,)) for n in range(1, 2001)])
+        with log.writing() as connection:
+            connection.exec_driver_sql("ANALYZE records")
+            plan = connection.exec_driver_sql(
+                "EXPLAIN SELECT id FROM records WHERE task_key = 'a' AND target_key = 'b' AND "
+                "status = 'OK' AND mark = 0 ORDER BY median_s, id LIMIT 1"
+            ).all()
+    assert any("records_best" in row[0] for row in plan), plan
+    assert not any("Sort" in row[0] for row in plan), plan
+
+
+def test_a_server_that_is_not_there_is_one_line_without_the_password() -> None:
+    with pytest.raises(LogError, match="check the address") as error:
+        TuningLog("postgresql://me:secret@127.0.0.1:1/log")
+    message = str(error.value)
+    assert "\n" not in message
+    assert "secret" not in message
+    assert "postgresql://me:***@127.0.0.1:1/log" in message
+
+
+def test_a_password_is_never_shown() -> None:
+    assert files.shown("postgresql://me:a:b@host/db") == "postgresql://me:***@host/db"
+    assert files.shown("postgresql://me@host/db") == "postgresql://me@host/db"
+    assert files.shown("logs/a:b@c.db") == "logs/a:b@c.db"
