@@ -24,7 +24,7 @@ from autotune.db.schema import RECORDS, TARGETS, TASKS
 from autotune.db.selection import ALL, Execute, Selection
 from autotune.db.types import Mark, Record
 from autotune.errors import LogError
-from autotune.target import Target
+from autotune.target import Target, load_target
 from autotune.types import Task
 
 
@@ -136,9 +136,11 @@ class TuningLog:
 
     # ------------------------------------------------------------------------------------ reading
 
-    def best(self, task_key: str, target: Target) -> Record | None:
-        """Fastest OK record of the task on exactly this target key, or None."""
-        return next(iter(self.top(task_key, target, 1)), None)
+    def best(self, task_key: str, target: Target | str) -> Record | None:
+        """Fastest OK record of the task on exactly this target key, or None. A target's name
+        stands for that target with one thread."""
+        wanted = load_target(target) if isinstance(target, str) else target
+        return next(iter(self.top(task_key, wanted, 1)), None)
 
     def top(self, task_key: str, target: Target, count: int) -> Sequence[Record]:
         """The `count` fastest OK records of the task on this target key, fastest first."""

@@ -85,7 +85,7 @@ class TuneReport:
     """Trials of this run: without those found in the log."""
     elapsed_s: float
     reason: str
-    tasks: tuple[TaskReport, ...]
+    tasks: tuple[TaskReport, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ import pytest
 
 from autotune.db import files, query
 from autotune.db.store import TuningLog
-from autotune.errors import LogError
+from autotune.errors import LogError, TargetError
+from autotune.target import load_target
 from tests.unit.db.samples import matmul, record, target
 
 NOBODY = 65534
@@ -171,7 +172,8 @@ def test_a_stale_lock_file_does_not_keep_a_writer_out(log_path: Path) -> None:
 _FULL = """
 import resource, signal, sys
 from autotune.db.store import TuningLog
-from autotune.errors import LogError
+from autotune.errors import LogError, TargetError
+from autotune.target import load_target
 from tests.unit.db.samples import record
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -233,3 +235,15 @@ def test_best_is_answered_by_the_covering_index(log_path: Path) -> None:
     connection.close()
     assert len(plan) == 1, plan
     assert "USING COVERING INDEX records_best" in plan[0][3]
+
+
+def test_a_target_may_be_named(tmp_path: Path) -> None:
+    made = record(on=load_target("x86-64-v3"))
+    with TuningLog(tmp_path / "log.db") as log:
+        log.append([made])
+        found = log.best(made.task.key, "x86-64-v3")
+        assert found is not None
+        assert found.result == made.result
+        assert log.best(made.task.key, "x86-64-v4") is None
+        with pytest.raises(TargetError, match="unknown target 'toaster'"):
+            log.best(made.task.key, "toaster")
