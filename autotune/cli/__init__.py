@@ -72,7 +72,10 @@ def _guarded(command: str, arguments: Sequence[str]) -> int:
     except AutotuneError as error:
         return _fail(f"{type(error).__name__}: {error}; please report this", status=1)
     except KeyboardInterrupt:
-        kept = getattr(options, "log", None) if command == "tune" else None
+        from autotune.db.files import shown
+
+        log = getattr(options, "log", None) if command == "tune" else None
+        kept = shown(log) if log else None
         print(f"interrupted{f'; measured results are in {kept}' if kept else ''}", file=sys.stderr)
         return 130
     except BrokenPipeError:

@@ -165,6 +165,7 @@ def _verify_arguments(parser: opt.Parser) -> None:
 def _verify(options: argparse.Namespace) -> None:
     from autotune.db.selection import Selection
     from autotune.db.store import TuningLog
+    from autotune.db.upkeep import stats
     from autotune.db.verify import verify, waiting
     from autotune.target import load_target
     from autotune.tuner.api import component_versions
@@ -182,7 +183,7 @@ def _verify(options: argparse.Namespace) -> None:
             records = waiting(log, target, wanted, top=options.top)
             versions = component_versions()
             done = verify(log, runner, target, records, versions=versions, on_verified=_show)
-        rest = _still_waiting(log)
+        rest = stats(log).waiting
     print(f"{done.ok} verified, {done.failed} failed here, {done.lost} lost with the device")
     if rest:
         print(f"{rest} imported records still wait: of other targets, or not asked for")
@@ -192,13 +193,6 @@ def _show(imported: Record, here: Record) -> None:
     there, now = imported.result.median_s, here.result
     what = tables.seconds(now.median_s) if now.times_s else f"{now.status}: {now.error}"
     print(f"{imported.task.key}  {tables.seconds(there)} in {imported.origin}, {what} here")
-
-
-def _still_waiting(log: object) -> int:
-    from autotune.db.store import TuningLog
-    from autotune.db.upkeep import stats
-
-    return stats(log).waiting if isinstance(log, TuningLog) else 0
 
 
 # ------------------------------------------------------------------------------ freeze and upkeep
@@ -219,9 +213,9 @@ def _freeze(options: argparse.Namespace) -> None:
     with TuningLog(options.log, read_only=True) as log:
         missing = set(wanted.task_keys or ()) - {r["task_key"] for r in log.query(wanted)}
         count = freeze(log, wanted, path, utc_now())
-    print(f"{path}: the best of {count} tasks and targets, {path.stat().st_size / 1e3:.0f} kB")
+    print(f"{path}: {count} records, {path.stat().st_size / 1e3:.0f} kB")
     if missing:
-        print(f"note: {len(missing)} tasks have no record here: {', '.join(sorted(missing))}")
+        print(f"note: without a record, so not in it: {', '.join(sorted(missing))}")
 
 
 def _prune_arguments(parser: opt.Parser) -> None:

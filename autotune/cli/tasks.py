@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 
 from autotune.cli import models, tables
 from autotune.cli import options as opt
@@ -16,8 +17,8 @@ def arguments(parser: opt.Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from autotune.db.opening import open_log
     from autotune.db.query import describe
-    from autotune.db.store import TuningLog
     from autotune.graph.plan import task_flops
     from autotune.target import load_target
     from search_spaces.rules import rule_for
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     parts = models.load_partition(options.model, opt.parse_shapes(options.shape))
     weights = parts.weights()
     rows, known_s, missing = [], 0.0, 0
-    with TuningLog(options.log, read_only=True, missing_ok=True) as log:
+    with contextlib.closing(open_log(options.log, missing_ok=True)) as log:
         for task, weight in weights.items():
             best = log.best(task.key, target)
             time_s = best.result.median_s if best else None
