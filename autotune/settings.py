@@ -41,7 +41,11 @@ def load_settings(path: str | Path | None = None) -> TuneSettings:
 
 _KINDS: Mapping[str, Mapping[str, str]] = {
     "tune": {f.name: str(f.type) for f in dataclasses.fields(TuneSettings) if f.name != "timing"},
-    "timing": {f.name: str(f.type) for f in dataclasses.fields(Timing) if f.name != "best_s"},
+    "timing": {
+        f.name: str(f.type)
+        for f in dataclasses.fields(Timing)
+        if f.name not in ("best_s", "foreign_bytes")
+    },
 }
 """Table -> key -> 'int' or 'float'."""
 

@@ -31,11 +31,18 @@ def arguments(parser: opt.Parser) -> None:
         help="end when the next trials promise less than this, end to end",
     )
     opt.threads(parser)
-    parser.add_argument("--seed", type=int, default=0, help="of the search (default 0)")
+    parser.add_argument(
+        "--seed", type=opt.at_least(0), default=0, help="of the search (default 0)"
+    )
     parser.add_argument(
         "--strategy", default="model", metavar="NAME", help="of the search (default model)"
     )
     parser.add_argument("--config", metavar="FILE.toml", help="settings; see configs/tune")
+    parser.add_argument(
+        "--flush",
+        action="store_true",
+        help="time every call with nothing but its inputs in the caches, whatever the model",
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="show the tasks and the device, measure nothing"
     )
@@ -63,6 +70,7 @@ def run(options: argparse.Namespace) -> None:
             settings=load_settings(options.config),
             cache_dir=opt.cache_dir(),
             on_event=on_event,
+            flush=options.flush,
             dry_run=options.dry_run,
         )
     if options.dry_run:

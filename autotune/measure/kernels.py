@@ -1,7 +1,8 @@
 """Small fixed kernels that measure the device itself: multiply-add peak and load bandwidth.
 
-In: a target. Out: LLVM IR text of `void peak(ptr data, i64 rounds)` and
-`void sweep(ptr data, i64 blocks, i64 passes)`.
+In: a target. Out: LLVM IR text of `void peak(ptr data, i64 rounds)`,
+`void sweep(ptr data, i64 blocks, i64 passes)`, `void read_all(ptr data, i64 blocks, i64 threads)`,
+`void nothing(ptr data, i64 threads)`.
 """
 
 from __future__ import annotations
@@ -105,3 +106,81 @@ def sweep_text(target: Target) -> str:
         lines.append(f"  %r{n} = getelementptr {kind}, ptr %data, i64 {n}")
         lines.append(f"  store {kind} %e{n}, ptr %r{n}, align 64")
     return "\n".join([*lines, "  ret void", "}", ""])
+
+
+def read_all_text(target: Target) -> str:
+    """Loads of every vector of a memory range by all threads, each its part: it goes nowhere but
+    through the caches. And a function that does nothing but to start the threads."""
+    words = target.vector_bytes // 4
+    kind = f"<{words} x i32>"
+    bytes_per_block = SWEEP_VECTORS * target.vector_bytes
+    lines = [
+        "declare void @GOMP_parallel(ptr, ptr, i32, i32)" if target.threads > 1 else "",
+        "declare i32 @omp_get_thread_num()" if target.threads > 1 else "",
+        "define void @read_part(ptr %data, i64 %blocks) {",
+        "entry:",
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %entry ], [ %j, %loop ]",
+        f"  %first = mul i64 %i, {SWEEP_VECTORS}",
+    ]
+    for v in range(SWEEP_VECTORS):
+        lines += [
+            f"  %n{v} = add i64 %first, {v}",
+            f"  %g{v} = getelementptr {kind}, ptr %data, i64 %n{v}",
+            f"  %v{v} = load volatile {kind}, ptr %g{v}, align 64",
+        ]
+    lines += [
+        "  %j = add i64 %i, 1",
+        "  %more = icmp ult i64 %j, %blocks",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+        "  ret void",
+        "}",
+    ]
+    if target.threads == 1:
+        lines += _READ_ALONE
+    else:
+        lines += _READ_TOGETHER.format(bytes=bytes_per_block).splitlines()
+    return "\n".join([*lines, ""])
+
+
+_READ_ALONE = (
+    "define void @nothing(ptr %data, i64 %threads) {",
+    "  ret void",
+    "}",
+    "define void @read_all(ptr %data, i64 %blocks, i64 %threads) {",
+    "  call void @read_part(ptr %data, i64 %blocks)",
+    "  ret void",
+    "}",
+)
+_READ_TOGETHER = """define internal void @idle(ptr %pack) {{
+  ret void
+}}
+define void @nothing(ptr %data, i64 %threads) {{
+  %count = trunc i64 %threads to i32
+  call void @GOMP_parallel(ptr @idle, ptr %data, i32 %count, i32 0)
+  ret void
+}}
+define internal void @read_own(ptr %pack) {{
+  %at = getelementptr {{ ptr, i64 }}, ptr %pack, i32 0, i32 1
+  %data = load ptr, ptr %pack
+  %blocks = load i64, ptr %at
+  %number = call i32 @omp_get_thread_num()
+  %place = sext i32 %number to i64
+  %step = mul i64 %blocks, {bytes}
+  %offset = mul i64 %place, %step
+  %own = getelementptr i8, ptr %data, i64 %offset
+  call void @read_part(ptr %own, i64 %blocks)
+  ret void
+}}
+define void @read_all(ptr %data, i64 %blocks, i64 %threads) {{
+  %pack = alloca {{ ptr, i64 }}
+  %at = getelementptr {{ ptr, i64 }}, ptr %pack, i32 0, i32 1
+  %share = udiv i64 %blocks, %threads
+  store ptr %data, ptr %pack
+  store i64 %share, ptr %at
+  %count = trunc i64 %threads to i32
+  call void @GOMP_parallel(ptr @read_own, ptr %pack, i32 %count, i32 0)
+  ret void
+}}"""

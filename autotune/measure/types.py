@@ -41,6 +41,9 @@ class Timing:
     give_up_ratio: float = 1.5
     """A candidate slower than this times `best_s` gets the minimum of repeats."""
     best_s: float | None = None
+    foreign_bytes: int = 0
+    """Bytes of other data that pass through the caches before every timed call, as they do between
+    two calls of a kernel in its model; 0: the kernel is called again and again."""
     build_timeout_s: float = 10.0
     run_timeout_s: float = 10.0
 
@@ -67,6 +70,7 @@ class Built:
                     "splits": p.splits,
                     "order": p.order,
                     "transforms": p.transforms,
+                    "dtype": p.dtype,
                 }
                 for p in self.packs
             ],
@@ -82,6 +86,7 @@ class Built:
                 tuple((int(d), int(f)) for d, f in p["splits"]),
                 tuple(p["order"]),
                 tuple((int(d), int(m), int(r)) for d, m, r in p["transforms"]),
+                str(p["dtype"]),
             )
             for p in data["packs"]
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.metadata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,10 @@ from autotune.tuner.budget import Limits
 from autotune.tuner.events import OnEvent
 from autotune.tuner.loop import TuneOptions, TuneReport, tune_partition
 from cost_model.features import FEATURE_VERSION
+
+
+EVERYTHING = 1 << 40
+"""More bytes than any cache holds."""
 
 
 def tune(
@@ -36,6 +41,7 @@ def tune(
     settings: TuneSettings | None = None,
     cache_dir: Path | None = None,
     on_event: OnEvent | None = None,
+    flush: bool = False,
     dry_run: bool = False,
 ) -> TuneReport:
     """Measure schedules of the model's tasks and log every result.
@@ -46,11 +52,14 @@ def tune(
     that was cut short. `until_gain` ends the run when the next trials promise less than this share
     of the model's time. Without any of the three, a number of trials per task from `settings`.
     `threads` applies unless a Target is given. `cache_dir`: where this machine's measured peaks
-    are kept between calls. `dry_run` measures no candidate and writes no log.
+    are kept between calls. Candidates find in the caches what the rest of the model leaves there;
+    with `flush` nothing of their own but the inputs. `dry_run` measures no candidate and writes no log.
 
     Raises InputError for what the user can mend."""
     if trials is not None and trials < 1:
         raise ConfigError(f"trials must be at least 1, got {trials}")
+    if seed < 0:
+        raise ConfigError(f"seed must be at least 0, got {seed}")
     settings = settings or load_settings()
     wanted = target if isinstance(target, Target) else load_target(target, threads)
     partition = _partitioned(model, shapes)
@@ -78,7 +87,10 @@ def tune(
                 cost_model=cost_model,
                 seed=seed,
                 batch=settings.batch,
-                timing=settings.timing,
+                timing=dataclasses.replace(
+                    settings.timing,
+                    foreign_bytes=EVERYTHING if flush else moved_bytes(partition),
+                ),
                 model=partition.graph.name,
                 versions=component_versions(),
             )
@@ -109,6 +121,16 @@ def _opened(log: str | Path | Store, *, read_only: bool) -> Iterator[Store]:
         if not read_only:
             store.claim()
         yield store
+
+
+def moved_bytes(partition: Partition) -> int:
+    """Bytes that one run of the model moves: every weight, and memory for its values, which is
+    used again and again."""
+    weights = sum(v.type.nbytes for c in partition.calls for v in c.task.by_role("constant"))
+    return weights + max(
+        sum(v.type.nbytes for role in ("input", "output") for v in c.task.by_role(role))
+        for c in partition.calls
+    )
 
 
 def component_versions() -> tuple[tuple[str, str], ...]:

@@ -98,16 +98,16 @@ def test_an_illegal_schedule_does_not_build(executor: NativeExecutor) -> None:
 def test_the_data_of_a_task_is_made_once(executor: NativeExecutor) -> None:
     asked = request(tasks.matmul(4, 4, 4))
     executor.prepare(asked)
-    before = executor._case(asked.task, asked.seed)
+    before = executor._case(asked)
     executor.check_and_time(asked, executor.build(asked))
-    assert executor._case(asked.task, asked.seed) is before
+    assert executor._case(asked) is before
     assert before.accepted is not None
 
 
 def test_cached_data_is_bounded() -> None:
     executor = NativeExecutor(cache_bytes=100_000)
     for size in range(60, 70):
-        executor._case(tasks.matmul(size, size, size), 0)
+        executor._case(request(tasks.matmul(size, size, size)))
     kept = executor._cases.values()
     assert 1 <= len(kept) < 10
     assert sum(c.nbytes() for c in kept) <= 100_000
@@ -124,3 +124,13 @@ def test_a_built_candidate_travels_as_header_and_code() -> None:
         packs=(Pack("c0", (16, 32), ((1, 8),), (1, 0, 2)),),
     )  # fmt: skip
     assert Built.from_header(built.header(), built.code) == built
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_calls_among_other_data_are_timed(executor: NativeExecutor, threads: int) -> None:
+    asked = request(tasks.matmul(), threads)
+    timing = dataclasses.replace(QUICK, foreign_bytes=1 << 20)
+    asked = dataclasses.replace(asked, timing=timing)
+    result = executor.check_and_time(asked, executor.build(asked))
+    assert result.status is Status.OK
+    assert len(result.times_s) >= QUICK.min_repeats

@@ -1,0 +1,57 @@
+"""What a kernel finds in the caches when its model calls it, made before every timed call.
+
+In: a target, how much other data the model moves between two calls. Out: caches in that state.
+The weights were last used a whole run of the model ago: the data of the other kernels has passed
+through the caches since. The inputs were just written, and what the kernel writes takes the place
+of values that were used shortly before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from autotune.codegen.loader import load_text
+from autotune.measure.kernels import SWEEP_VECTORS, read_all_text
+from autotune.measure.storage import aligned_bytes
+from autotune.target import Target
+from autotune.types import Array
+
+OVER_CACHE = 1.5
+"""More foreign data than this times the last cache changes nothing: all of it is replaced."""
+
+
+class Surroundings:
+    """Other data, and what moves it through the caches."""
+
+    def __init__(self, target: Target) -> None:
+        self._library = load_text(read_all_text(target), target)
+        self._read = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+            self._library.address("read_all")
+        )
+        self._nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
+            self._library.address("nothing")
+        )
+        self._threads = target.threads
+        self._block = SWEEP_VECTORS * target.vector_bytes
+        self._limit = int(OVER_CACHE * max(target.l2_bytes * target.threads, target.l3_bytes))
+        self._data: Array = aligned_bytes(0, 0)
+
+    def start_threads(self) -> None:
+        """What a call does besides its work."""
+        self._nothing(self._data.ctypes.data, self._threads)
+
+    def between_calls(self, foreign_bytes: int, near: Sequence[Array]) -> None:
+        """Move the data of other kernels through the caches, then the blocks of bytes `near` into
+        them, the last one last."""
+        wanted = min(foreign_bytes, self._limit)
+        if len(self._data) < wanted:
+            self._data = aligned_bytes(wanted, 1)  # pages of zeros could all be one page
+        self._through(self._data, wanted)
+        for block in near:
+            self._through(block, block.nbytes)
+
+    def _through(self, data: Array, count: int) -> None:
+        blocks = count // self._block
+        if blocks >= self._threads:
+            self._read(data.ctypes.data, blocks, self._threads)
