@@ -1,0 +1,256 @@
+"""Links with certificates: who gets in, who does not, and for how long."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from autotune.errors import ConfigError
+from rpc_server import certs
+from rpc_server.audit import AuditLog
+from rpc_server.auth import AuthError, Peer, Role, peer_of
+from rpc_server.door import Access, Door, Limits, Methods
+from rpc_server.link import LINK_ERRORS, BytesConnection, connect
+from rpc_server.tls import Credentials
+from tests.unit.rpc_server.farm_certs import NOW, FarmCerts, make_farm
+
+SHORT = Limits(links=6, links_per_peer=3, opening=4, opening_s=0.4, idle_s=30.0)
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> FarmCerts:
+    return make_farm(tmp_path_factory.mktemp("certs") / "farm")
+
+
+class Guests:
+    """What the server under test saw."""
+
+    def __init__(self) -> None:
+        self.peers: list[Peer] = []
+        self.gone = threading.Semaphore(0)
+
+    def enter(self, peer: Peer) -> tuple[Methods, Callable[[], None]]:
+        self.peers.append(peer)
+        return {"reverse": lambda data: data[::-1]}, self.gone.release
+
+
+@dataclasses.dataclass
+class Site:
+    """A door that is open while the test runs."""
+
+    door: Door
+    guests: Guests
+    audit: Path
+
+    def visit(self, credentials: Credentials | None, **options: object) -> BytesConnection:
+        return connect("127.0.0.1", self.door.port, 3.0, credentials, **options)  # type: ignore[arg-type]
+
+    def refusals(self) -> list[str]:
+        lines = self.audit.read_text().splitlines()
+        return [json.loads(line)["result"] for line in lines]
+
+
+@contextlib.contextmanager
+def site(
+    tmp_path: Path, credentials: Credentials | None, limits: Limits = SHORT
+) -> Iterator[Site]:
+    guests, path = Guests(), tmp_path / "audit.log"
+    access = Access(
+        enter=guests.enter,
+        roles=frozenset({Role.CLIENT}),
+        credentials=credentials,
+        limits=limits,
+        audit=AuditLog(path),
+    )
+    door = Door("127.0.0.1", 0, access)
+    thread = threading.Thread(target=door.serve)
+    thread.start()
+    try:
+        yield Site(door, guests, path)
+    finally:
+        door.close()
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+
+
+def refused(site: Site, credentials: Credentials | None) -> bool:
+    """Whether a call of `reverse` by this visitor fails."""
+    connection = None
+    try:
+        connection = site.visit(credentials)
+        connection.call("reverse", b"abc", 3.0)
+    except LINK_ERRORS:
+        return True
+    finally:
+        if connection is not None:
+            with contextlib.suppress(*LINK_ERRORS):
+                connection.drop()
+    return False
+
+
+def test_a_client_gets_in_and_is_known_by_name(tmp_path: Path, farm: FarmCerts) -> None:
+    with site(tmp_path, farm.of("board")) as here:
+        link = here.visit(farm.of("alice"))
+        large = bytes(range(256)) * 4000
+        assert link.call("reverse", large, 5.0) == large[::-1]
+        (peer,) = here.guests.peers
+        assert (peer.name, peer.role, peer.objects) == ("alice", Role.CLIENT, False)
+        link.drop()
+
+
+def test_the_right_to_send_objects_is_in_the_certificate(tmp_path: Path, farm: FarmCerts) -> None:
+    with site(tmp_path, farm.of("board")) as here:
+        link = here.visit(farm.of("builder"))
+        assert link.call("reverse", b"ab", 3.0) == b"ba"
+        assert here.guests.peers[0].objects
+        link.drop()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("gone", "revoked"), ("old", "expired"), ("tracker", "expected a client here")],
+)
+def test_others_do_not_get_in(tmp_path: Path, farm: FarmCerts, name: str, reason: str) -> None:
+    with site(tmp_path, farm.of("board")) as here:
+        assert refused(here, farm.of(name))
+        assert here.guests.peers == []
+        assert reason in here.refusals()[0]
+
+
+def test_a_certificate_of_another_authority_does_not_get_in(
+    tmp_path: Path, farm: FarmCerts
+) -> None:
+    other = make_farm(tmp_path / "other")
+    with site(tmp_path, farm.of("board")) as here:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            here.visit(other.of("alice"))
+        own = dataclasses.replace(other)  # who trusts our server, and shows a foreign certificate
+        (own.folder / "alice" / "ca.pem").write_bytes((farm.folder / "ca.pem").read_bytes())
+        (own.folder / "alice" / "crl.pem").write_bytes((farm.folder / "crl.pem").read_bytes())
+        assert refused(here, own.of("alice"))
+        assert here.guests.peers == []
+
+
+def test_no_certificate_does_not_get_in(tmp_path: Path, farm: FarmCerts) -> None:
+    with site(tmp_path, farm.of("board")) as here:
+        bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
+        plain = socket.create_connection(("127.0.0.1", here.door.port))
+        with contextlib.suppress(OSError), bare.wrap_socket(plain) as sock:
+            sock.settimeout(3.0)
+            assert sock.recv(1) == b""
+        assert refused(here, None)
+        assert here.guests.peers == []
+
+
+def test_older_tls_does_not_get_in(tmp_path: Path, farm: FarmCerts) -> None:
+    with site(tmp_path, farm.of("board")) as here:
+        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+        old.maximum_version = ssl.TLSVersion.TLSv1_2
+        plain = socket.create_connection(("127.0.0.1", here.door.port))
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            old.wrap_socket(plain)
+        plain.close()
+
+
+def test_a_client_refuses_a_server_of_the_wrong_role(tmp_path: Path, farm: FarmCerts) -> None:
+    with (
+        site(tmp_path, farm.of("builder")) as here,
+        pytest.raises(AuthError, match="expected a board here, got client builder"),
+    ):
+        here.visit(farm.of("alice"))
+
+
+def test_revocation_ends_links_that_are_open(tmp_path: Path) -> None:
+    farm = make_farm(tmp_path / "farm")
+    with site(tmp_path, farm.of("board")) as here:
+        link = here.visit(farm.of("alice"))
+        assert link.call("reverse", b"ab", 3.0) == b"ba"
+        farm.revoke("alice")
+        assert here.guests.gone.acquire(timeout=5.0)
+        link.drop()
+        assert refused(here, farm.of("alice"))
+        assert not refused(here, farm.of("builder"))
+
+
+def test_a_certificate_that_ends_ends_its_link(tmp_path: Path) -> None:
+    farm = make_farm(tmp_path / "farm")
+    certs.issue(farm.folder, "short", Role.CLIENT, NOW)
+    guests = Guests()
+    later = time.time() + 400 * 86400
+    access = Access(
+        enter=guests.enter,
+        roles=frozenset({Role.CLIENT}),
+        credentials=farm.of("board"),
+        clock=lambda: later,
+    )
+    door = Door("127.0.0.1", 0, access)
+    thread = threading.Thread(target=door.serve)
+    thread.start()
+    link = connect("127.0.0.1", door.port, 3.0, farm.of("short"))
+    assert guests.gone.acquire(timeout=5.0)
+    link.drop()
+    door.close()
+    thread.join(timeout=10)
+
+
+def test_silent_connections_keep_nobody_out(tmp_path: Path, farm: FarmCerts) -> None:
+    with site(tmp_path, farm.of("board")) as here:
+        silent = [socket.create_connection(("127.0.0.1", here.door.port)) for _ in range(40)]
+        start = time.monotonic()
+        assert not refused(here, farm.of("alice"))
+        assert time.monotonic() - start < 1.0
+        for sock in silent:
+            sock.close()
+
+
+def test_a_silent_connection_is_closed_after_a_while(tmp_path: Path) -> None:
+    with (
+        site(tmp_path, None) as here,
+        socket.create_connection(("127.0.0.1", here.door.port), timeout=5.0) as sock,
+    ):
+        data = sock.recv(100)
+        while data:  # rpyc says good-bye
+            data = sock.recv(100)
+        assert here.guests.gone.acquire(timeout=5.0)
+
+
+def test_one_certificate_has_a_limited_number_of_links(tmp_path: Path, farm: FarmCerts) -> None:
+    with site(tmp_path, farm.of("board")) as here:
+        links = [here.visit(farm.of("alice")) for _ in range(4)]
+        for link in links[:3]:
+            assert link.call("reverse", b"ab", 3.0) == b"ba"
+        with pytest.raises(LINK_ERRORS, match="too many links: 3 of 6, 3 of 3 yours"):
+            links[3].call("reverse", b"ab", 3.0)
+        assert not refused(here, farm.of("builder"))
+        for link in links:
+            link.drop()
+
+
+def test_without_certificates_only_loopback_is_listened_on() -> None:
+    access = Access(enter=Guests().enter, roles=frozenset({Role.CLIENT}))
+    with pytest.raises(ConfigError, match="certs init"):
+        Door("0.0.0.0", 0, access)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        (),
+        ((("commonName", "x"),),),
+        ((("commonName", "x"),), (("organizationalUnitName", "king"),)),
+    ],
+)
+def test_a_certificate_without_name_and_role_is_nobody(subject: object) -> None:
+    with pytest.raises(AuthError, match="expected a certificate"):
+        peer_of({"subject": subject, "notAfter": "Nov 21 04:27:24 2027 GMT"})
