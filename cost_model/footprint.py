@@ -6,8 +6,8 @@ The nest is walked from the outermost loop to the innermost. Before each loop, t
 left has a footprint (bytes of every buffer that it touches). A cache holds the first, hence
 largest, tile that fits it. The loop just around that tile brings in what it touches in all, since
 what two tiles in a row share is still there; loops further out bring it in once per iteration,
-except where no loop from there on indexes the buffer. A cache that holds the whole problem has it already: kernels are timed warm, and read what
-the kernel before them wrote.
+except where no loop from there on indexes the buffer. A cache that holds the whole problem has it
+already: kernels are timed warm, and read what the kernel before them wrote.
 """
 
 from __future__ import annotations

@@ -99,8 +99,9 @@ def test_failed_candidates_are_learnt_as_slow() -> None:
             group=np.zeros(200, np.int64),
         ),
     )
-    ratio = predict(model) / ALL.prior_s
-    assert ratio[nm].min() > ratio[~nm].max()
+    fastest = np.argsort(predict(model), kind="stable")[:100]
+    assert nm[np.argsort(ALL.prior_s, kind="stable")[:100]].mean() > 0.3
+    assert not nm[fastest].any()
 
 
 def test_tasks_of_different_speed_do_not_confuse_the_ranking() -> None:

@@ -21,7 +21,7 @@ from search_spaces.space import Rows
 
 _EXPLORE = 0.15
 _LOCAL = 0.25
-_SPREAD = 0.2
+_SPREAD = 0.3
 """Predicted log-time given up for a config that has nothing in common with the batch so far."""
 _NOISE = 0.02
 """Relative difference that measurements cannot tell from none."""

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from autotune.db.types import Record
 from autotune.measure.types import MeasureResult, Status
-from cost_model.models.xgb import targets
+from cost_model.models.xgb import grades
 from cost_model.train import dataset, datasets, join
 from search_spaces.params import Config
 from tests.unit.tuner.synthetic import PROFILE, TARGET, Subject, matmul_task, subject
@@ -54,24 +53,25 @@ def test_records_of_rules_not_installed_are_left_out() -> None:
     assert datasets([record(OF, config)], PROFILE) == ()
 
 
-def test_targets_are_relative_to_the_task() -> None:
+def test_grades_are_relative_to_the_task() -> None:
     other = subject(matmul_task(512, 512, 512))
-    near = dataset(OF, [record(OF, c, time_s=1.0) for c in some(OF, 5)], group=0)
-    far = dataset(other, [record(other, c, time_s=50.0) for c in some(other, 5)], group=1)
-    target, weight = targets(join([near, far]))
-    assert np.median(target[:5]) == pytest.approx(0.0)
-    assert np.median(target[5:]) == pytest.approx(0.0)
-    assert (weight > 0).all()
+    near = dataset(
+        OF, [record(OF, c, time_s=t) for c, t in zip(some(OF, 2), (1, 2), strict=True)], group=0
+    )
+    far = dataset(
+        other,
+        [record(other, c, time_s=t) for c, t in zip(some(other, 2), (50, 25), strict=True)],
+        group=1,
+    )
+    np.testing.assert_array_equal(grades(join([near, far])), [31, 16, 16, 31])
 
 
-def test_a_failure_is_slower_than_every_success() -> None:
+def test_a_failure_has_a_lower_grade_than_every_success() -> None:
     first, second, third = some(OF, 3)
     records = [
         record(OF, first, time_s=1.0),
-        record(OF, second, time_s=5.0),
+        record(OF, second, time_s=500.0),
         record(OF, third, Status.BUILD_ERROR),
     ]
-    data = dataset(OF, records, group=0)
-    target, _ = targets(data)
-    implied = np.log(data.prior_s) + target
-    assert implied[2] > implied[:2].max()
+    graded = grades(dataset(OF, records, group=0))
+    assert graded[2] < graded[1] < graded[0]
