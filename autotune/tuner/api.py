@@ -19,7 +19,6 @@ from autotune.tuner.events import OnEvent
 from autotune.tuner.loop import TuneOptions, TuneReport, tune_partition
 from cost_model.features import FEATURE_VERSION
 
-
 EVERYTHING = 1 << 40
 """More bytes than any cache holds."""
 
@@ -52,8 +51,8 @@ def tune(
     that was cut short. `until_gain` ends the run when the next trials promise less than this share
     of the model's time. Without any of the three, a number of trials per task from `settings`.
     `threads` applies unless a Target is given. `cache_dir`: where this machine's measured peaks
-    are kept between calls. Candidates find in the caches what the rest of the model leaves there;
-    with `flush` nothing of their own but the inputs. `dry_run` measures no candidate and writes no log.
+    are kept between calls. Candidates find in the caches what the rest of the model leaves there,
+    with `flush` nothing but their values. `dry_run` measures no candidate and writes no log.
 
     Raises InputError for what the user can mend."""
     if trials is not None and trials < 1:
