@@ -289,4 +289,4 @@ class Kernel:
 
 def _share_stolen(wall_s: float, busy_s: float) -> float:
     """Share of the wall time without a core; never all of it, however coarse the clocks are."""
-    return min(0.99, max(0.0, 1.0 - busy_s / max(wall_s, 1e-9)))
+    return min(1 - 1e-6, max(0.0, 1.0 - busy_s / max(wall_s, 1e-9)))
