@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from autotune.graph.ir import Graph
+from autotune.graph.passes.band_rows import BandRows
 from autotune.graph.passes.canonical_operands import CanonicalOperands
 from autotune.graph.passes.canonical_weights import CanonicalWeights
 from autotune.graph.passes.common_subexpressions import ShareCommonSubexpressions
@@ -47,6 +48,7 @@ PIPELINE: tuple[Pass, ...] = (
     ShareCommonSubexpressions(),
     NestConcats(),
     SplitOverConcat(),
+    BandRows(),
     DropDeadNodes(),
 )
 

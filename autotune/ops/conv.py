@@ -37,7 +37,7 @@ class Conv2d:
         groups = integer(attrs, "groups", 1)
         fits = groups >= 1 and x.shape[3] == w.shape[2] * groups and w.shape[3] % groups == 0
         require(fits, f"conv2d: {groups} groups of channels do not fit x {x} and w {w}")
-        oh, ow = (window.positions for window in _windows(x, w, attrs))
+        oh, ow = (window.positions for window in windows(x, w, attrs))
         require(oh > 0 and ow > 0, f"conv2d: the kernel of {w} is larger than padded {x}")
         return TensorType(dtype=dtype, shape=(x.shape[0], oh, ow, w.shape[3]))
 
@@ -45,7 +45,7 @@ class Conv2d:
         (x, x_type), (w, w_type) = inputs
         n, oh, ow, oc = output[1].shape
         kh, kw, per_group, _ = w_type.shape
-        rows, columns = _windows(x_type, w_type, attrs)
+        rows, columns = windows(x_type, w_type, attrs)
         groups = integer(attrs, "groups", 1)
         depthwise = per_group == 1 and groups == oc > 1
         reduce: tuple[Axis, ...] = (Axis("kh", kh), Axis("kw", kw))
@@ -79,7 +79,7 @@ class Conv2d:
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x, w = arrays
-        rows, columns = _windows(x, w, attrs)
+        rows, columns = windows(x, w, attrs)
         groups = integer(attrs, "groups", 1)
         kh, kw, per_group, channels = w.shape
         pads = ((0, 0), (rows.before, rows.after), (columns.before, columns.after), (0, 0))
@@ -95,7 +95,7 @@ class Conv2d:
         return np.ascontiguousarray(np.moveaxis(out, 0, 1)).reshape(*shape, channels)
 
 
-def _windows(x: TensorType | Array, w: TensorType | Array, attrs: Attrs) -> tuple[Window, Window]:
+def windows(x: TensorType | Array, w: TensorType | Array, attrs: Attrs) -> tuple[Window, Window]:
     """The windows along rows and columns."""
     strides = integers(attrs, "strides", (1, 1), 2)
     pads = integers(attrs, "pads", (0, 0, 0, 0), 4)
@@ -124,7 +124,7 @@ TILE = 4
 def tiled_reach(x: TensorType, w: TensorType, attrs: Attrs) -> tuple[tuple[int, int], ...]:
     """Zeros around x, per dimension, that computing whole output tiles of TILE x TILE reads: more
     than the padding where the last tiles stick out. What no tiled algorithm makes needs none."""
-    rows, columns = _windows(x, w, attrs)
+    rows, columns = windows(x, w, attrs)
     none = ((0, 0),) * 4
     if integer(attrs, "groups", 1) != 1 or max(rows.kernel, columns.kernel) < 2:
         return none

@@ -40,7 +40,7 @@ from autotune.program.ir import (
 from autotune.types import Array, Attrs, TensorType
 
 
-def _windows(x: TensorType | Array, attrs: Attrs) -> tuple[Window, Window]:
+def windows(x: TensorType | Array, attrs: Attrs) -> tuple[Window, Window]:
     kernel = integers(attrs, "kernel", None, 2)
     strides = integers(attrs, "strides", (1, 1), 2)
     pads = integers(attrs, "pads", (0, 0, 0, 0), 4)
@@ -65,7 +65,7 @@ def _infer(name: str, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
     arity(name, types, 1)
     (x,) = types
     require(len(x.shape) == 4, f"{name}: x must be [N,H,W,C], got {x}")
-    rows, columns = _windows(x, attrs)
+    rows, columns = windows(x, attrs)
     good = rows.positions > 0 and columns.positions > 0
     require(good, f"{name}: the kernel {attrs['kernel']} is larger than padded {x}")
     shape = (x.shape[0], rows.positions, columns.positions, x.shape[3])
@@ -99,9 +99,7 @@ class MaxPool2d:
         dtype = type_.dtype
         at: list[Index] = []
         bounds: list[Bound] = []
-        for w, outer, inner in zip(
-            _windows(type_, attrs), ("oh", "ow"), ("kh", "kw"), strict=True
-        ):
+        for w, outer, inner in zip(windows(type_, attrs), ("oh", "ow"), ("kh", "kw"), strict=True):
             position = w.position(outer, inner)
             if not any(w.reach()):
                 at.append(position)
@@ -129,8 +127,8 @@ class MaxPool2d:
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x = arrays[0]
-        windows = _gather(x, *_windows(x, attrs), lowest(x.dtype.name))
-        return np.asarray(windows.max(axis=(2, 4)))
+        held = _gather(x, *windows(x, attrs), lowest(x.dtype.name))
+        return np.asarray(held.max(axis=(2, 4)))
 
 
 class AvgPool2d:
@@ -145,7 +143,7 @@ class AvgPool2d:
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
         name, type_ = inputs[0]
-        rows, columns = _windows(type_, attrs)
+        rows, columns = windows(type_, attrs)
         axes, dtype = _axes(output[1].shape), output[1].dtype
         at = (index("n"), rows.position("oh", "kh"), columns.position("ow", "kw"), index("c"))
         needs = ((0, 0), rows.reach(), columns.reach(), (0, 0))
@@ -165,7 +163,7 @@ class AvgPool2d:
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x = arrays[0]
-        rows, columns = _windows(x, attrs)
+        rows, columns = windows(x, attrs)
         (top, bottom), (left, right) = _counted(x, attrs)
         total = _gather(x, rows, columns, 0).sum(axis=(2, 4))
         count = np.outer(rows.counts(top, bottom), columns.counts(left, right))

@@ -6,10 +6,12 @@ import dataclasses
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.partition import partition
+from autotune.graph.passes.band_rows import BandRows
 from autotune.graph.pipeline import PIPELINE, optimize
 from autotune.graph.verify import verify_graph
 from autotune.types import Array
@@ -50,6 +52,15 @@ def test_a_partition_computes_what_the_graph_does(graph: Graph) -> None:
 def test_a_graph_without_passes_is_partitioned_too(graph: Graph) -> None:
     feeds = feeds_for(graph)
     assert_close(run_partition(partition(graph), feeds), run_graph(graph, feeds))
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.integers(2, 4))
+def test_rows_may_be_computed_in_bands(graph: Graph, bands: int) -> None:
+    feeds = feeds_for(graph)
+    banded = BandRows(cache_bytes=0, bands=bands).run(optimize(graph))
+    verify_graph(banded)
+    assert_close(run_partition(partition(banded), feeds), run_graph(graph, feeds))
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,0 +1,84 @@
+"""Row bands: image layers whose results outgrow the cache run a few rows at a time, all of them.
+
+In: a graph after the other passes. Out: the same results; a chain of layers is repeated per band
+of rows over slices of its input, and its results are joined again. Slices and the join are mere
+placements, so what is gained is that a band's intermediate results never leave the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.graph.ir import Graph
+from autotune.graph.passes._image_chain import ImageChain, image_chains
+from autotune.graph.passes._rewrite import Rewriter
+
+_SHARED_BYTES_PER_CYCLE = 8.0
+"""At which a core reads or writes what lies in a cache that cores share."""
+_MEMORY_BYTES_PER_CYCLE = 3.0
+_MEMORY_FROM = 8
+"""Times the size of a core's own cache: what is larger lies in memory."""
+_FLOPS_PER_CYCLE = 32.0
+_KERNEL_CYCLES = 2000.0
+"""Of the ends of a kernel: short loops, threads that wait for each other."""
+_SURE = 0.05
+"""Share of a chain's work that must be gained: the estimate is a coarse one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandRows:
+    """pool(conv(x)) -> concat(pool(conv(upper rows of x)), pool(conv(lower rows of x))), where the
+    result of conv is much larger than `cache_bytes`, a core's own cache.
+
+    Rows where windows of neighbouring bands overlap are computed twice. The number of bands, at
+    most `most`, is what should gain most; a chain that should gain little stays as it is."""
+
+    cache_bytes: int = 1 << 20
+    most: int = 16
+    bands: int = 0
+    """So many bands of every chain, whatever that gains; 0: as many as should gain most."""
+
+    def run(self, graph: Graph) -> Graph:
+        chains = {c.output: (c, self._bands(c)) for c in image_chains(graph, 2 * self.cache_bytes)}
+        chains = {end: (chain, count) for end, (chain, count) in chains.items() if count > 1}
+        inside = {node.output for chain, _ in chains.values() for node in chain.nodes}
+        new = Rewriter(graph)
+        for node in graph.nodes:
+            if node.output in chains:
+                chain, count = chains[node.output]
+                parts = [chain.emit(new, rows) for rows in chain.split(count)]
+                new.replace(node.output, new.emit("concat", parts, node, axis=1))
+            elif node.output not in inside:
+                new.keep(node)
+        return new.finish()
+
+    def _bands(self, chain: ImageChain) -> int:
+        """How many bands should gain most, of equal ones if there are any that gain; 1 where none
+        should gain enough to be sure."""
+        if self.bands:
+            return min(self.bands, chain.height)
+        gains = {count: self._gain(chain, count) for count in range(2, self.most + 1)}
+        gains = {count: gain for count, gain in gains.items() if gain > 0}
+        equal = {count: gain for count, gain in gains.items() if chain.height % count == 0}
+        candidates = equal or gains
+        return max(candidates, key=lambda count: candidates[count], default=1)
+
+    def _gain(self, chain: ImageChain, count: int) -> float:
+        """Cycles that so many bands should save, less what is needed to be sure."""
+        bands = chain.split(count)
+        if len(bands) != count or not chain.whole_tiles(bands):
+            return 0.0
+        needed = [chain.needed(rows) for rows in bands]
+        held = max(map(chain.held_bytes, needed))
+        fit = min(1.0, max(0.0, (4 - held / self.cache_bytes) / 3))
+        saved = fit * 2 * sum(map(self._cycles, chain.intermediates()))
+        once = chain.flops(chain.needed((0, chain.height))) / _FLOPS_PER_CYCLE
+        again = sum(map(chain.flops, needed)) / _FLOPS_PER_CYCLE - once
+        each = len(chain.windowed) * _KERNEL_CYCLES
+        each += chain.weight_bytes() / _SHARED_BYTES_PER_CYCLE
+        return saved - 2 * (again + (count - 1) * each) - _SURE * once
+
+    def _cycles(self, nbytes: int) -> float:
+        """Of writing or reading a value that is too large for a core's own cache."""
+        far = nbytes > _MEMORY_FROM * self.cache_bytes
+        return nbytes / (_MEMORY_BYTES_PER_CYCLE if far else _SHARED_BYTES_PER_CYCLE)
