@@ -1,0 +1,124 @@
+"""What a run survives, with real processes: workers, boards and tuners that are killed with -9."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import autotune
+from autotune.db.types import Record
+from autotune.frontend import load_model
+from autotune.graph.partition import partition
+from autotune.graph.pipeline import optimize
+from autotune.measure.executor import DEFAULT_EXECUTOR
+from autotune.measure.types import Status
+from autotune.settings import load_settings
+from autotune.target import host_target
+from autotune.tuner.events import Event, TrialDone
+from tests.unit.rpc_server.boards import BoardProcess, wait_until_gone
+
+MODEL = "zoo:squeezenet"
+TRIALS = 40
+# However little the next trials promise: these runs end by their trials.
+MIN_GAIN = 1e-9
+SETTINGS = dataclasses.replace(load_settings(), min_gain=MIN_GAIN)
+
+
+def records(log: Path) -> list[Record]:
+    keys = [task.key for task in partition(optimize(load_model(MODEL))).weights()]
+    with autotune.TuningLog(log, read_only=True) as store:
+        return [r for key in keys for r in store.records(key, host_target())]
+
+
+def check_complete(log: Path, trials: int = TRIALS) -> None:
+    """Every trial is there, once, and measured."""
+    found = records(log)
+    assert len(found) == trials
+    assert len({(r.task.key, r.config) for r in found}) == trials
+    assert {r.result.status for r in found} == {Status.OK}
+
+
+def at_trials(actions: dict[int, Callable[[], None]]) -> Callable[[Event], None]:
+    """Run each action once, when that many trials are done."""
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, TrialDone) and event.progress.trials in actions:
+            actions.pop(event.progress.trials)()
+
+    return on_event
+
+
+@pytest.mark.slow
+def test_a_run_survives_its_worker_and_its_board(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    with BoardProcess(executor=DEFAULT_EXECUTOR) as board:
+        workers: list[int] = []
+
+        def kill_workers() -> None:
+            workers[:] = board.children()
+            for pid in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+        def restart_board() -> None:
+            board.stop(signal.SIGKILL)
+            board.start()
+
+        actions = {5: kill_workers, 15: restart_board, 33: kill_workers}
+        report = autotune.tune(
+            MODEL, device=board.url, log=log, trials=TRIALS, settings=SETTINGS,
+            strategy="random", on_event=at_trials(actions),
+        )  # fmt: skip
+        assert workers
+        wait_until_gone(workers)
+    assert not actions
+    assert report.measured == TRIALS
+    check_complete(log)
+
+
+@pytest.mark.slow
+def test_a_killed_tuner_continues_and_repeats_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    settings = tmp_path / "settings.toml"
+    settings.write_text(f"[tune]\nmin_gain = {MIN_GAIN}\n")
+    command = [
+        sys.executable, "-m", "autotune", "tune", MODEL, "--log", str(log),
+        "--trials", str(TRIALS), "--strategy", "random", "--config", str(settings),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as tuner:
+        while not log.exists() or len(records(log)) < 10:
+            assert tuner.poll() is None, "the run ended before it could be killed"
+            time.sleep(0.02)
+        tuner.kill()
+    before = records(log)
+    assert 10 <= len(before) < TRIALS
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    check_complete(log)
+    assert {r.id for r in before} <= {r.id for r in records(log)}
+
+
+@pytest.mark.slow
+def test_an_interrupted_tuner_says_where_its_results_are(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    command = [
+        sys.executable, "-m", "autotune", "tune", MODEL, "--log", str(log), "--trials", "9999",
+    ]  # fmt: skip
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as tuner:
+        while not log.exists() or len(records(log)) < 5:
+            assert tuner.poll() is None, "the run ended before it could be interrupted"
+            time.sleep(0.02)
+        tuner.send_signal(signal.SIGINT)
+        _, err = tuner.communicate(timeout=20)
+    assert tuner.returncode == 130
+    assert err == f"interrupted; measured results are in {log}\n"
