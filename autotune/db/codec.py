@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -24,6 +25,7 @@ def to_text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+@functools.lru_cache(maxsize=64)
 def target_digest(target: Target) -> str:
     """Names the exact description; targets of one key may differ in name, cores and caches."""
     return hashlib.sha256(to_text(target.to_json()).encode()).hexdigest()[:16]

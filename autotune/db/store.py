@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, select, text
+from sqlalchemy import Connection, Engine, Select, bindparam, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -144,7 +144,7 @@ class TuningLog:
 
     def top(self, task_key: str, target: Target, count: int) -> Sequence[Record]:
         """The `count` fastest OK records of the task on this target key, fastest first."""
-        return self._read(_fastest(task_key, target.key, count))
+        return self._read(*_fastest(task_key, target.key, count))
 
     def records(self, task_key: str, target: Target) -> Sequence[Record]:
         """Every record of the task on this target key measured here, failures too, by age."""
@@ -173,7 +173,7 @@ class TuningLog:
                     break
                 for target_key in keys:
                     for mark in marks:
-                        rows = connection.execute(_fastest(key, target_key, 1, mark))
+                        rows = connection.execute(*_fastest(key, target_key, 1, mark))
                         found += [self.record(row) for row in rows]
             return tuple(found[:count])
 
@@ -219,11 +219,13 @@ class TuningLog:
 
     # ----------------------------------------------------------------------------------- plumbing
 
-    def _read(self, statement: Select[Any]) -> tuple[Record, ...]:
+    def _read(
+        self, statement: Select[Any], params: Mapping[str, Any] | None = None
+    ) -> tuple[Record, ...]:
         with self.reading() as connection:
             if connection is None:
                 return ()
-            rows = connection.execute(statement).all()
+            rows = connection.execute(statement, params).all()
         return tuple(map(self.record, rows))
 
     @contextlib.contextmanager
@@ -279,20 +281,32 @@ _RECORD = (
 )
 
 
-def _fastest(task_key: str, target_key: str, count: int, mark: Mark = Mark.OWN) -> Select[Any]:
-    """The ids come from the covering index alone; only their rows are read from the table."""
+def _statement_of_fastest() -> Select[Any]:
+    """Built once. The ids come from the covering index alone; only their rows are read from the
+    table."""
     ids = (
         select(RECORDS.c.id)
         .where(
-            RECORDS.c.task_key == task_key,
-            RECORDS.c.target_key == target_key,
+            RECORDS.c.task_key == bindparam("task"),
+            RECORDS.c.target_key == bindparam("target"),
             RECORDS.c.status == "OK",
-            RECORDS.c.mark == int(mark),
+            RECORDS.c.mark == bindparam("mark"),
         )
         .order_by(RECORDS.c.median_s, RECORDS.c.id)
-        .limit(count)
+        .limit(bindparam("count"))
     )
     return _RECORD.where(RECORDS.c.id.in_(ids)).order_by(RECORDS.c.median_s, RECORDS.c.id)
+
+
+_FASTEST = _statement_of_fastest()
+
+
+def _fastest(
+    task_key: str, target_key: str, count: int, mark: Mark = Mark.OWN
+) -> tuple[Select[Any], dict[str, Any]]:
+    """The statement, and its parameters."""
+    params = {"task": task_key, "target": target_key, "count": count, "mark": int(mark)}
+    return _FASTEST, params
 
 
 def _insert_new(connection: Connection, table: Any, rows: Sequence[codec.Values]) -> None:
