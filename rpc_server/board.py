@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, DeviceError
 from autotune.measure.runners.local import check_target
 from autotune.measure.types import (
     DeviceProfile,
@@ -27,6 +27,7 @@ from autotune.measure.types import (
 from rpc_server import wire
 from rpc_server.audit import AuditLog
 from rpc_server.auth import Peer, Role, local_peer
+from rpc_server.gate import Gate
 
 MAX_QUEUED = 16
 MAX_QUEUED_OWN = 4
@@ -48,6 +49,8 @@ class Device(Protocol):
         stop: Callable[[], bool] = ...,
     ) -> tuple[MeasureResult, ...]: ...
 
+    def remeasure(self) -> DeviceProfile: ...
+
     def interrupt(self) -> None: ...
 
     def close(self) -> None: ...
@@ -62,6 +65,8 @@ class Job:
     peer: Peer
     requests: tuple[MeasureRequest | MeasureResult, ...]
     seen_s: float
+    fence: int = 0
+    """Of the lease it came under, on a board of a farm."""
     results: list[MeasureResult] = field(default_factory=list)
     done: bool = False
     failed: str = ""
@@ -69,7 +74,8 @@ class Job:
 
 
 class Board:
-    """Owns the device; `run` measures on the calling thread until `stop`."""
+    """Owns the device; `run` measures on the calling thread until `stop`. `gate`: on a board of a
+    farm, who holds its lease."""
 
     def __init__(
         self,
@@ -79,6 +85,7 @@ class Board:
         cores: int,
         accept_objects: bool = False,
         audit: AuditLog | None = None,
+        gate: Gate | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._device = device
@@ -87,6 +94,10 @@ class Board:
         self._cores = cores
         self._accept_objects = accept_objects
         self._audit = audit or AuditLog(None)
+        self._gate = gate
+        self._counts = {"trials": 0, "failed": 0}
+        self._last_error = ""
+        self._remeasuring = False
         self._clock = clock
         self._changed = threading.Condition()
         self._queue: deque[Job] = deque()
@@ -96,6 +107,11 @@ class Board:
     @property
     def profile(self) -> DeviceProfile:
         return self._profile
+
+    def stats(self) -> dict[str, object]:
+        """Trials so far, those that failed, and the last reason."""
+        with self._changed:
+            return {**self._counts, "queued": len(self._queue), "last_error": self._last_error}
 
     # ------------------------------------------------------------------------- the device's thread
 
@@ -119,9 +135,43 @@ class Board:
             self._changed.notify_all()
         self._device.interrupt()
 
+    def remeasure(self) -> None:
+        """Have the device measure its peaks again (it was reset). Returns when it has."""
+        with self._changed:
+            self._remeasuring = True
+            self._changed.notify_all()
+            while self._remeasuring and not self._stopped:
+                self._changed.wait()
+
+    def raise_floor(self, floor: int) -> None:
+        """Leases with a lower fence are over: drop their batches."""
+        if self._gate is None:
+            return
+        self._gate.raise_floor(floor)
+        floor = self._gate.floor
+        with self._changed:
+            for job in [j for j in self._jobs.values() if j.fence < floor]:
+                self._drop(job)
+            self._changed.notify_all()
+
+    def _measure_peaks(self) -> None:
+        try:
+            profile = self._device.remeasure()
+        except DeviceError as error:
+            profile, self._last_error = self._profile, str(error)
+        with self._changed:
+            self._profile, self._remeasuring = profile, False
+            self._changed.notify_all()
+
     def _next_job(self) -> Job | None:
         with self._changed:
             while not self._stopped:
+                if self._remeasuring:
+                    self._changed.release()
+                    try:
+                        self._measure_peaks()
+                    finally:
+                        self._changed.acquire()
                 while self._queue:
                     job = self._queue.popleft()
                     if not self._abandoned(job):
@@ -150,6 +200,11 @@ class Board:
         with self._changed:
             job.results += [r for r in known if isinstance(r, MeasureResult)]
             job.results += results
+            for result in results:
+                self._counts["trials"] += 1
+                if result.status is not Status.OK:
+                    self._counts["failed"] += 1
+                    self._last_error = f"{result.status}: {result.error}"
             self._changed.notify_all()
 
     def _gone(self, job: Job) -> bool:
@@ -177,8 +232,11 @@ class Board:
         def submit(owner: int, payload: bytes) -> bytes:
             return self._submit(owner, payload, peer)
 
+        def hello(owner: int, payload: bytes) -> bytes:
+            return self._hello(owner, payload, peer)
+
         return {
-            "hello": guarded(self._hello),
+            "hello": guarded(hello),
             "submit": guarded(submit),
             "collect": guarded(self._collect),
             "cancel": guarded(self._cancel),
@@ -186,6 +244,8 @@ class Board:
 
     def forget(self, owner: int) -> None:
         """The connection closed: drop its batches."""
+        if self._gate is not None:
+            self._gate.forget(owner)
         with self._changed:
             for job in [j for j in self._jobs.values() if j.owner == owner]:
                 self._drop(job)
@@ -196,11 +256,15 @@ class Board:
         if job in self._queue:
             self._queue.remove(job)
 
-    def _hello(self, owner: int, payload: bytes) -> bytes:  # noqa: ARG002 (all methods alike)
-        wire.decode("hello", payload)
+    def _hello(self, owner: int, payload: bytes, peer: Peer) -> bytes:
+        ticket = wire.decode_greeting(payload)
+        if self._gate is not None and ticket:
+            self._gate.admit(owner, peer, ticket)
+            self.raise_floor(0)
         return wire.encode_hello(wire.Hello(profile=self._profile, version=self._version))
 
     def _submit(self, owner: int, payload: bytes, peer: Peer) -> bytes:
+        fence = 0 if self._gate is None else self._gate.fence(owner)
         submit = wire.decode_submit(payload)
         requests = [r for r in submit.requests if isinstance(r, MeasureRequest)]
         for target in {r.target for r in requests}:
@@ -217,6 +281,7 @@ class Board:
                 peer=peer,
                 requests=submit.requests,
                 seen_s=self._clock(),
+                fence=fence,
             )
             self._jobs[job.name] = job
             self._queue.append(job)

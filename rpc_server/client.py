@@ -63,7 +63,8 @@ def open_device(
 
 class RpcRunner:
     """Runner over a board. `patience_s`: how long a lost board is waited for before its requests
-    are given up as DEVICE_LOST. Raises DeviceError where nothing answers at the address."""
+    are given up as DEVICE_LOST. `ticket`: of a lease, for a board of a farm.
+    Raises DeviceError where nothing answers at the address."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class RpcRunner:
         threads: int | None = None,
         patience_s: float = 60.0,
         credentials: Credentials | None = None,
+        ticket: str = "",
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -82,6 +84,7 @@ class RpcRunner:
             raise DeviceError(f"device {device}: {error}") from None
         self._patience_s = patience_s
         self._credentials = credentials
+        self._ticket = ticket
         self._sleep = sleep
         self._clock = clock
         self._connection: BytesConnection | None = None
@@ -180,7 +183,7 @@ class RpcRunner:
         return MeasureResult(status=Status.DEVICE_LOST, error=error, device=self._profile.device)
 
     def _greet(self) -> wire.Hello:
-        return wire.decode_hello(self._call("hello", wire.encode("hello", {})))
+        return wire.decode_hello(self._call("hello", wire.encode_greeting(self._ticket)))
 
     def _reconnect(self) -> bool:
         """Try until the board answers or patience runs out."""

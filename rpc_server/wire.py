@@ -117,13 +117,23 @@ def encode_error(message: str) -> bytes:
 # ---------------------------------------------------------------------------------------- messages
 
 
+def encode_greeting(ticket: str = "") -> bytes:
+    """`hello`. `ticket`: of the lease, for a board of a farm."""
+    return encode("hello", {"ticket": ticket} if ticket else {})
+
+
+def decode_greeting(data: bytes) -> str:
+    """The ticket, '' without one."""
+    return str(decode("hello", data).get("ticket", ""))
+
+
 def encode_hello(hello: Hello) -> bytes:
     return encode("welcome", {"profile": hello.profile.to_json(), "version": hello.version})
 
 
 def decode_hello(data: bytes) -> Hello:
     message = decode("welcome", data)
-    with _Checked("welcome"):
+    with checked("welcome"):
         return Hello(
             profile=DeviceProfile.from_json(message["profile"]), version=str(message["version"])
         )
@@ -156,7 +166,7 @@ def encode_submit(requests: Sequence[MeasureRequest]) -> bytes:
 
 def decode_submit(data: bytes) -> Submit:
     message = decode("submit", data)
-    with _Checked("submit"):
+    with checked("submit"):
         names, entries = [message["tasks"], message["targets"]], message["requests"]
         plain = [{k: v for k, v in e.items() if k != "built"} for e in entries]
         check_words([*names, plain])
@@ -178,14 +188,14 @@ def _request(
         schedule = schedule_from_json(steps)
     except ScheduleError as error:
         return MeasureResult(status=Status.BUILD_ERROR, error=f"schedule: {error}")
-    target = targets[_natural(entry["target"])]
+    target = targets[natural(entry["target"])]
     built = entry.get("built")
     return MeasureRequest(
-        task=tasks[_natural(entry["task"])],
+        task=tasks[natural(entry["task"])],
         target=target,
         schedule=schedule,
         timing=timing,
-        seed=_natural(entry["seed"]),
+        seed=natural(entry["seed"]),
         built=None if built is None else built_from_json(built, target.triple),
     )
 
@@ -205,11 +215,11 @@ def encode_collect(collect: Collect) -> bytes:
 
 def decode_collect(data: bytes) -> Collect:
     message = decode("collect", data)
-    with _Checked("collect"):
+    with checked("collect"):
         wait_s = float(message["wait_s"])
         if not 0 <= wait_s <= 30:
             raise ValueError("wait_s between 0 and 30")
-        return Collect(job=str(message["job"]), first=_natural(message["first"]), wait_s=wait_s)
+        return Collect(job=str(message["job"]), first=natural(message["first"]), wait_s=wait_s)
 
 
 def encode_progress(progress: Progress) -> bytes:
@@ -225,7 +235,7 @@ def encode_progress(progress: Progress) -> bytes:
 
 def decode_progress(data: bytes) -> Progress:
     message = decode("progress", data)
-    with _Checked("progress"):
+    with checked("progress"):
         return Progress(
             results=tuple(MeasureResult.from_json(r) for r in message["results"]),
             done=bool(message["done"]),
@@ -236,7 +246,7 @@ def decode_progress(data: bytes) -> Progress:
 # ------------------------------------------------------------------------------------------ checks
 
 
-class _Checked:
+class checked:  # noqa: N801 (used as a statement)
     """Turns what a constructor raises on malformed data into one WireError."""
 
     def __init__(self, kind: str) -> None:
@@ -252,7 +262,7 @@ class _Checked:
             raise WireError(f"malformed {self._kind} message: {name}{error}") from None
 
 
-def _natural(value: object) -> int:
+def natural(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"expected a natural number, got {value!r}")
     return value

@@ -82,6 +82,11 @@ class LocalRunner:
             self._store_profile(self._profile)
         return self._profile
 
+    def remeasure(self) -> DeviceProfile:
+        """The peaks as they are now, whatever was known of them. Raises DeviceError."""
+        self._profile = self._measure_profile()
+        return self._profile
+
     def _measure_profile(self) -> DeviceProfile:
         if self._region_threads <= self.target.threads:
             return self._batch.profile(self.target)

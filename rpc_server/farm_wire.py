@@ -1,0 +1,231 @@
+"""Messages between the tracker and its boards, clients and operators; see rpc_server.wire.
+
+In: values. Out: bytes, and back, checked. A client has one message, `sync`: what it asks for,
+gives back and still holds. The answer is the whole truth about it, so a lost message costs nothing:
+what it asked for is granted, waiting, or over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rpc_server import wire
+from rpc_server.farm_types import Asked, Beat, Registered, Released
+
+MAX_NAME = 128
+MAX_INFO_BYTES = 64 << 10
+MAX_SYNC = 1024
+MAX_QUEUE_S = 7 * 86400.0
+MAX_ERROR = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    """A client's message. `version`: of the last view it saw; the tracker answers when there is
+    another one, or after `wait_s`."""
+
+    session: str
+    asks: tuple[Asked, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+    releases: tuple[Released, ...] = ()
+    renew: tuple[int, ...] = ()
+    version: int = -1
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A board in this client's hands."""
+
+    fence: int
+    request: str
+    board: str
+    address: str
+    ticket: str
+    recalled: bool
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a client holds and waits for. `notes`: why something else is over, by request name or
+    'lease N'; they are sent for as long as the client is known."""
+
+    version: int
+    waiting: tuple[str, ...]
+    grants: tuple[Grant, ...]
+    notes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The answer to a board's `register` and `beat`."""
+
+    floor: int
+    state: str
+    reset: bool
+    heartbeat_s: float
+
+
+def encode_register(event: Registered) -> bytes:
+    return wire.encode("register", dataclasses.asdict(event))
+
+
+def decode_register(data: bytes) -> Registered:
+    message = wire.decode("register", data)
+    with wire.checked("register"):
+        return Registered(
+            board=name(message["board"]),
+            key=name(message["key"]),
+            address=name(message["address"]),
+            secret=name(message["secret"]),
+            info=_info(message["info"], data),
+        )
+
+
+def encode_beat(event: Beat) -> bytes:
+    return wire.encode("beat", dataclasses.asdict(event))
+
+
+def decode_beat(data: bytes) -> Beat:
+    message = wire.decode("beat", data)
+    with wire.checked("beat"):
+        return Beat(
+            board=name(message["board"]),
+            secret=name(message["secret"]),
+            stats=_info(message["stats"], data),
+        )
+
+
+def encode_standing(standing: Standing) -> bytes:
+    return wire.encode("standing", dataclasses.asdict(standing))
+
+
+def decode_standing(data: bytes) -> Standing:
+    message = wire.decode("standing", data)
+    with wire.checked("standing"):
+        return Standing(
+            floor=wire.natural(message["floor"]),
+            state=name(message["state"]),
+            reset=bool(message["reset"]),
+            heartbeat_s=_seconds(message["heartbeat_s"], 3600.0),
+        )
+
+
+def encode_sync(sync: Sync) -> bytes:
+    fields = {
+        "session": sync.session,
+        "asks": [[a.request, a.key, a.priority, a.queue_s] for a in sync.asks],
+        "withdrawn": list(sync.withdrawn),
+        "releases": [[r.fence, r.results, r.fault[:MAX_ERROR]] for r in sync.releases],
+        "renew": list(sync.renew),
+        "version": sync.version,
+        "wait_s": sync.wait_s,
+    }
+    return wire.encode("sync", fields)
+
+
+def decode_sync(data: bytes, client: str) -> Sync:
+    """`client`: who the link says it is; a session belongs to it."""
+    message = wire.decode("sync", data)
+    with wire.checked("sync"):
+        session = f"{client}#{name(message['session'])}"
+        lists = [message[k] for k in ("asks", "withdrawn", "releases", "renew")]
+        if any(not isinstance(x, list) or len(x) > MAX_SYNC for x in lists):
+            raise ValueError(f"lists of at most {MAX_SYNC} items")
+        asks, withdrawn, releases, renew = lists
+        return Sync(
+            session=session,
+            asks=tuple(_ask(session, *a) for a in asks),
+            withdrawn=tuple(name(w) for w in withdrawn),
+            releases=tuple(
+                Released(
+                    client=session,
+                    fence=wire.natural(fence),
+                    results=wire.natural(results),
+                    fault=_line(fault),
+                )
+                for fence, results, fault in releases
+            ),
+            renew=tuple(wire.natural(r) for r in renew),
+            version=int(message["version"]),
+            wait_s=_seconds(message["wait_s"], 30.0),
+        )
+
+
+def _ask(session: str, request: object, key: object, priority: object, queue_s: object) -> Asked:
+    if type(priority) is not int or not -100 <= priority <= 100:
+        raise ValueError(f"a priority is a whole number from -100 to 100, got {priority!r}")
+    return Asked(
+        client=session,
+        request=name(request),
+        key=name(key),
+        priority=priority,
+        queue_s=_seconds(queue_s, MAX_QUEUE_S),
+    )
+
+
+def encode_view(view: View) -> bytes:
+    return wire.encode("view", dataclasses.asdict(view))
+
+
+def decode_view(data: bytes) -> View:
+    message = wire.decode("view", data)
+    with wire.checked("view"):
+        return View(
+            version=int(message["version"]),
+            waiting=tuple(name(w) for w in message["waiting"]),
+            grants=tuple(Grant(**g) for g in message["grants"]),
+            notes={str(k): str(v) for k, v in message["notes"].items()},
+        )
+
+
+def encode_command(board: str, command: str) -> bytes:
+    return wire.encode("command", {"board": board, "command": command})
+
+
+def decode_command(data: bytes) -> tuple[str, str]:
+    message = wire.decode("command", data)
+    with wire.checked("command"):
+        return name(message["board"]), name(message["command"])
+
+
+def encode_key(key: str) -> bytes:
+    return wire.encode("key", {"key": key})
+
+
+def decode_key(data: bytes) -> str:
+    message = wire.decode("key", data)
+    with wire.checked("key"):
+        return name(message["key"])
+
+
+def name(value: object) -> str:
+    """A short plain word. Raises ValueError."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME:
+        raise ValueError(f"expected a name of 1 to {MAX_NAME} characters, got {value!r:.100}")
+    if not (value.isascii() and value.isprintable()) or any(c in "#\"'\\<>" for c in value):
+        raise ValueError(f"expected a name of plain characters, got {value!r:.100}")
+    return value
+
+
+def _line(value: object) -> str:
+    return " ".join(str(value).split())[:MAX_ERROR]
+
+
+def _seconds(value: object, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"expected seconds, got {value!r:.100}")
+    if not math.isfinite(value) or not 0 <= value <= most:
+        raise ValueError(f"expected seconds from 0 to {most:g}, got {value!r}")
+    return float(value)
+
+
+def _info(value: object, data: bytes) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or len(data) > MAX_INFO_BYTES:
+        raise ValueError(f"a board says at most {MAX_INFO_BYTES} bytes about itself")
+    return value

@@ -1,0 +1,78 @@
+"""Who may use a board of a farm: the holder of its newest lease. In: tickets. Out: yes or no.
+
+A ticket is a lease's fence and a MAC over fence and client under the secret that the board gave
+the tracker when it registered. The board needs nobody else to check one, so leases work while the
+tracker is away; a ticket of a newer lease ends every older one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import threading
+
+from rpc_server.auth import Peer, Role
+from rpc_server.farm_types import FarmError
+
+
+def identity(peer: Peer) -> str:
+    """What a ticket is bound to: a certificate's name."""
+    return "local" if peer.role is Role.LOCAL else peer.name
+
+
+def make_ticket(secret: str, fence: int, client: str) -> str:
+    """For the client with this identity."""
+    text = f"{fence}:{client}".encode()
+    return f"{fence}:{hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()}"
+
+
+class Gate:
+    """Thread-safe. `floor`: the lowest fence that is served."""
+
+    def __init__(self, secret: str) -> None:
+        self.secret = secret
+        self._lock = threading.Lock()
+        self._floor = 0
+        self._fences: dict[int, int] = {}
+
+    @property
+    def floor(self) -> int:
+        with self._lock:
+            return self._floor
+
+    def raise_floor(self, floor: int) -> None:
+        """Older leases are over."""
+        with self._lock:
+            self._floor = max(self._floor, floor)
+
+    def admit(self, owner: int, peer: Peer, ticket: str) -> None:
+        """The link `owner` holds this ticket. Raises FarmError."""
+        number, _, _ = ticket.partition(":")
+        known = number.isdigit() and len(number) < 18
+        if not known or not hmac.compare_digest(
+            make_ticket(self.secret, int(number), identity(peer)).encode(), ticket.encode()
+        ):
+            raise FarmError("the ticket is not of this board's lease; lease it again")
+        with self._lock:
+            self._check(int(number))
+            self._floor = int(number)
+            self._fences[owner] = int(number)
+
+    def fence(self, owner: int) -> int:
+        """Of the link's lease. Raises FarmError where it has none, or it is over."""
+        with self._lock:
+            fence = self._fences.get(owner)
+            if fence is None:
+                raise FarmError(
+                    "this board is leased by its tracker; use --device tracker://HOST:PORT/KEY"
+                )
+            self._check(fence)
+            return fence
+
+    def _check(self, fence: int) -> None:
+        if fence < self._floor:
+            raise FarmError("the lease is over, another one has begun; lease a board again")
+
+    def forget(self, owner: int) -> None:
+        with self._lock:
+            self._fences.pop(owner, None)
