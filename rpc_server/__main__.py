@@ -60,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     serve_command.add_argument(
         "--accept-objects", action="store_true", help="run object code built by clients"
     )
+    serve_command.add_argument(
+        "--memory-mib", type=int, default=0, help="of a candidate; default: 3/4 of the machine's"
+    )
     serve_command.add_argument("--audit", type=Path, metavar="FILE", help="append who did what")
     serve_command.set_defaults(run=serve)
     add_certs_command(commands)
@@ -81,7 +84,10 @@ def serve(options: argparse.Namespace) -> None:
         cores=cores,
         executor=options.executor,
         region_threads=len(cores),
-        sandbox=Sandbox(read_system_only=True),
+        sandbox=Sandbox(
+            read_system_only=True,
+            memory_bytes=options.memory_mib << 20 if options.memory_mib else -1,
+        ),
     )
     with contextlib.closing(device):
         board = Board(

@@ -26,6 +26,7 @@ from autotune.measure.sandbox import Report, Sandbox
 
 START_TIMEOUT_S = 60.0
 STDERR_TAIL_BYTES = 2000
+LAST_WORDS = 300
 FOLDER = "autotune-worker"
 LOOK_S = 0.25
 """How often the temporary directory of a worker is looked at during a call."""
@@ -186,7 +187,7 @@ class WorkerProcess:
             size = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, size - STDERR_TAIL_BYTES))
             lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-            tail = tail or (lines[-1].strip() if lines else "")
+            tail = tail or (lines[-1].strip()[-LAST_WORDS:] if lines else "")
         self.stop()
         if code is not None and code < 0:
             name = signal_name(-code)

@@ -163,8 +163,7 @@ def _drop(libc: ctypes.CDLL, sandbox: Sandbox, folder: str) -> None:
     Raises NotImplementedError naming what kept the user."""
     kept = ""
     if os.getuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
-        kept = _become_nobody(sandbox)
+        kept = _become_nobody(sandbox, folder)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     _check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
     for number in range(64):
@@ -173,7 +172,7 @@ def _drop(libc: ctypes.CDLL, sandbox: Sandbox, folder: str) -> None:
         raise NotImplementedError(kept)
 
 
-def _become_nobody(sandbox: Sandbox) -> str:
+def _become_nobody(sandbox: Sandbox, folder: str) -> str:
     """Empty, or the directory for whose sake the user stays root, without its capabilities."""
     os.seteuid(NOBODY)
     paths = [sys.prefix, sys.base_prefix, __file__, *(p for p in sys.path if p)]
@@ -182,6 +181,7 @@ def _become_nobody(sandbox: Sandbox) -> str:
     hidden = [p for p in denied if os.path.exists(p)]
     if hidden:
         return f"still root, without capabilities: only root can read {hidden[0]}"
+    os.chown(folder, NOBODY, NOBODY)
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     if sandbox.processes:

@@ -14,8 +14,9 @@ from pathlib import Path
 class BoardProcess:
     """`python -m rpc_server serve` on loopback; restartable on the same port."""
 
-    def __init__(self, *, executor: str, port: int = 0) -> None:
+    def __init__(self, *, executor: str, port: int = 0, options: tuple[str, ...] = ()) -> None:
         self._executor = executor
+        self._options = options
         self.port = port
         self.greeting: list[str] = []
         self._process: subprocess.Popen[str] | None = None
@@ -40,7 +41,7 @@ class BoardProcess:
         """Start and wait until it listens."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "rpc_server", "serve", "--listen", f"127.0.0.1:{self.port}",
-             "--executor", self._executor],
+             "--executor", self._executor, *self._options],
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,

@@ -1,0 +1,212 @@
+"""The bounds of a worker process: each way of misbehaving costs one call and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotune.measure import seccomp
+from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from autotune.measure.runners.local import LocalRunner
+from autotune.measure.sandbox import OPEN, Sandbox, readable
+from autotune.measure.types import MeasureRequest, Status
+from autotune.target import host_target
+from benchmarks import crashing_candidates as crashes
+from tests.unit.measure import fakes, tasks
+from tests.unit.rpc_server.boards import wait_until_gone
+
+SMALL = Sandbox(memory_bytes=768 << 20, folder_bytes=64 << 20)
+UNFILTERED = dataclasses.replace(SMALL, filter_calls=False)
+
+
+def call(worker: WorkerProcess, behaviour: object, timeout_s: float = 3.0) -> str:
+    """What came of a candidate: its status and error."""
+    seed = crashes.GOOD if behaviour is None else crashes.BEHAVIOURS.index(behaviour)
+    built = {"symbol": "kernel", "workspace_bytes": 0, "packs": [], "build_s": 0.0}
+    header = {"command": "run", "request": fakes.request(seed).to_json(), "built": built}
+    try:
+        reply, _ = worker.call(header, b"\0code", timeout_s=timeout_s)
+    except WorkerDiedError as error:
+        return f"DIED {error}"
+    except WorkerTimeoutError:
+        return "TIMEOUT"
+    return f"{reply['result']['status']} {reply['result']['error']}"
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[WorkerProcess]:
+    worker = WorkerProcess(executor=crashes.EXECUTOR, sandbox=SMALL)
+    yield worker
+    worker.stop()
+
+
+@pytest.fixture(scope="module")
+def unfiltered() -> Iterator[WorkerProcess]:
+    worker = WorkerProcess(executor=crashes.EXECUTOR, sandbox=UNFILTERED)
+    yield worker
+    worker.stop()
+
+
+CASES = [
+    (crashes.segfault, "DIED killed by SIGSEGV"),
+    (crashes.illegal_instruction, "DIED killed by SIGILL"),
+    (crashes.leak, "RUN_CRASH MemoryError"),
+    (crashes.fork, "RUN_CRASH PermissionError"),
+    (crashes.escape, "RUN_CRASH PermissionError"),
+    (crashes.flood, "RUN_CRASH OSError: [Errno 27]"),
+    (crashes.leave, "DIED exited with status 0"),
+    (crashes.write_outside, "RUN_CRASH PermissionError"),
+    (crashes.fill_disk, "DIED killed: "),
+]
+
+
+@pytest.mark.parametrize(("behaviour", "outcome"), CASES, ids=lambda v: getattr(v, "__name__", ""))
+def test_a_misbehaving_candidate_ends_with_its_own_call(
+    worker: WorkerProcess, behaviour: object, outcome: str
+) -> None:
+    assert call(worker, behaviour).startswith(outcome)
+    assert call(worker, None) == "OK "
+
+
+def test_a_loop_ends_at_the_deadline(worker: WorkerProcess) -> None:
+    assert call(worker, crashes.loop, timeout_s=0.3) == "TIMEOUT"
+
+
+@pytest.mark.parametrize("behaviour", [crashes.fork, crashes.escape])
+def test_children_left_running_are_ended_without_a_filter_too(
+    unfiltered: WorkerProcess, behaviour: object
+) -> None:
+    assert "processes were left running" in call(unfiltered, behaviour)
+    assert crashes.workers(os.getpid()).count(unfiltered.pid or 0) == 1
+    others = set(crashes.workers(os.getpid())) - {unfiltered.pid}
+    assert all(str(unfiltered.pid) not in parent_of(pid) for pid in others)
+
+
+def parent_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]
+    except OSError:
+        return ""
+
+
+def test_the_group_of_a_crashed_worker_goes_with_it(unfiltered: WorkerProcess) -> None:
+    """The leader has ended already when its children are killed."""
+    unfiltered.ready()
+    pid = unfiltered.pid
+    unfiltered.stop()
+    assert pid is not None
+    wait_until_gone([pid])
+    with pytest.raises(ProcessLookupError):
+        os.killpg(pid, 0)
+
+
+def test_the_temporary_directory_is_emptied_and_removed(worker: WorkerProcess) -> None:
+    worker.ready()
+    (folder,) = folders_of(worker)
+    (folder / "left").mkdir()
+    (folder / "left" / "file").write_text("x")
+    assert call(worker, None) == "OK "
+    assert list(folder.iterdir()) == []
+    worker.stop()
+    assert not folder.exists()
+
+
+def folders_of(worker: WorkerProcess) -> list[Path]:
+    return [Path(os.readlink(f"/proc/{worker.pid}/cwd"))]
+
+
+def test_folders_of_parents_that_were_killed_are_removed() -> None:
+    stale = Path(tempfile.gettempdir()) / "autotune-worker-99999999-gone"
+    stale.mkdir(exist_ok=True)
+    worker = WorkerProcess(executor=fakes.FAKE)
+    worker.start()
+    worker.stop()
+    assert not stale.exists()
+
+
+def test_limits_of_a_worker_are_those_asked_for(worker: WorkerProcess) -> None:
+    worker.ready()
+    text = Path(f"/proc/{worker.pid}/limits").read_text()
+    limits = {line[:25].strip(): line[26:].split() for line in text.splitlines()}
+    assert limits["Max data size"][:2] == [str(768 << 20)] * 2
+    assert limits["Max open files"][:2] == ["256", "256"]
+    assert limits["Max file size"][:2] == [str(32 << 20)] * 2
+    assert limits["Max core file size"][:2] == ["0", "0"]
+    assert limits["Max cpu time"][0].isdigit()
+
+
+def test_what_holds_and_what_does_not_is_reported(worker: WorkerProcess) -> None:
+    worker.ready()
+    names = {"limits", "oom", "children", "network", "privileges", "files", "calls"}
+    assert set(worker.report) == names
+    assert worker.report["limits"] == ""
+    unbound = WorkerProcess(executor=fakes.FAKE, sandbox=OPEN)
+    unbound.ready()
+    assert unbound.report["calls"] == "switched off"
+    unbound.stop()
+
+
+def test_threads_of_openmp_run_inside() -> None:
+    target = host_target(2)
+    request = MeasureRequest(task=tasks.matmul(), schedule=(), target=target, seed=3)
+    with LocalRunner(target, sandbox=Sandbox(read_system_only=True)) as runner:
+        (result,) = runner.measure((request,))
+    assert (result.status, result.error) == (Status.OK, "")
+
+
+def test_home_directories_are_not_among_what_a_board_s_workers_read() -> None:
+    paths = readable(Sandbox(read_system_only=True), "/tmp/work")
+    assert paths is not None
+    assert {"/usr", "/tmp/work"} <= set(paths)
+    assert not {"/", "/root", "/home", "/tmp"} & set(paths)
+    assert readable(Sandbox(), "/tmp/work") is None
+
+
+def run_filter(code: bytes, machine: int, number: int, first: int = 0) -> int:
+    """The verdict of a filter's instructions on a call: what the kernel does with them."""
+    data = {0: number, 4: machine, 16: first}
+    ops = [seccomp._INSTRUCTION.unpack_from(code, n) for n in range(0, len(code), 8)]
+    value, at = 0, 0
+    while True:
+        operation, if_true, if_false, operand = ops[at]
+        at += 1
+        if operation == seccomp._LOAD:
+            value = data[operand]
+        elif operation == seccomp._RETURN:
+            return int(operand)
+        else:
+            holds = {
+                seccomp._JUMP_EQUAL: value == operand,
+                seccomp._JUMP_FROM: value >= operand,
+                seccomp._JUMP_SET: bool(value & operand),
+            }[operation]
+            at += if_true if holds else if_false
+
+
+@pytest.mark.parametrize("name", ["x86_64", "aarch64", "riscv64"])
+def test_a_filter_refuses_what_it_says_on_every_machine(name: str) -> None:
+    machine, calls = seccomp._MACHINES[name]
+    code = seccomp.program(name, 77)
+    refuse = seccomp._REFUSE | errno.EPERM
+    for call, number in {**calls, **seccomp._COMMON}.items():
+        first = 1 if call == "prlimit64" else 0
+        assert run_filter(code, machine, number, first) == refuse, call
+    assert run_filter(code, machine, calls["clone"], 0x3D0F00) == seccomp._ALLOW
+    assert run_filter(code, machine, calls["kill"], 77) == seccomp._ALLOW
+    assert run_filter(code, machine, calls["kill"], 78) == refuse
+    assert run_filter(code, machine, calls["tgkill"], 77) == seccomp._ALLOW
+    assert run_filter(code, machine, calls["prlimit64"], 0) == seccomp._ALLOW
+    assert run_filter(code, machine, 435) == seccomp._REFUSE | errno.ENOSYS
+    assert run_filter(code, machine, 9999) == seccomp._ALLOW
+    assert run_filter(code, machine + 1, 9999) == seccomp._KILL
+
+
+def test_other_machines_have_no_filter() -> None:
+    with pytest.raises(NotImplementedError, match="no table"):
+        seccomp.program("m68k", 1)
