@@ -39,6 +39,10 @@ class Target:
     """normal: algorithms whose error stays below 1e-3 of the largest value (Winograd); strict: the
     sums as the model has them, in another order at most. Part of the key."""
 
+    precision: str = "float32"
+    """float32, or bfloat16: contractions may round their operands to it and sum in float32. Part
+    of the key."""
+
     @property
     def family(self) -> str:
         """kind-arch-vector width: records of one family are worth trying on another member."""
@@ -48,7 +52,8 @@ class Target:
     def key(self) -> str:
         """What records are filed under: family, CPU and thread count."""
         strict = "" if self.accuracy == "normal" else f"-{self.accuracy}"
-        return f"{self.family}-{self.cpu}-t{self.threads}{strict}"
+        narrow = "" if self.precision == "float32" else f"-{self.precision}"
+        return f"{self.family}-{self.cpu}-t{self.threads}{strict}{narrow}"
 
     def lanes(self, item_bytes: int = 4) -> int:
         """Elements of one vector register."""
@@ -59,6 +64,13 @@ class Target:
         if accuracy not in ("normal", "strict"):
             raise TargetError(f"accuracy must be normal or strict, got {accuracy!r}")
         return dataclasses.replace(self, accuracy=accuracy)
+
+    def with_precision(self, precision: str) -> Target:
+        """Raises TargetError for anything but float32 and bfloat16 (also written bf16)."""
+        named = {"fp32": "float32", "bf16": "bfloat16"}.get(precision, precision)
+        if named not in ("float32", "bfloat16"):
+            raise TargetError(f"precision must be float32 or bf16, got {precision!r}")
+        return dataclasses.replace(self, precision=named)
 
     def with_threads(self, threads: int) -> Target:
         return dataclasses.replace(self, threads=threads)
@@ -82,7 +94,11 @@ _SIZES = (
     "l3_bytes",
     "threads",
 )
-_REQUIRED = frozenset(f.name for f in dataclasses.fields(Target)) - {"threads", "accuracy"}
+_REQUIRED = frozenset(f.name for f in dataclasses.fields(Target)) - {
+    "threads",
+    "accuracy",
+    "precision",
+}
 
 
 def parse_target(text: str, source: str = "target file") -> Target:

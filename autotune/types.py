@@ -22,7 +22,8 @@ Attr = int | float | str | bool | tuple[Any, ...]
 Attrs = Mapping[str, Attr]
 
 DTYPES = ("float32", "float64", "int64", "int32", "int8", "uint8", "bool")
-ITEM_BYTES = {name: np.dtype(name).itemsize for name in DTYPES}
+ITEM_BYTES = {name: np.dtype(name).itemsize for name in DTYPES} | {"bfloat16": 2}
+"""Bytes of an element. bfloat16 is a type of buffers inside programs, not of tensors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

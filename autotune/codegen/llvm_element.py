@@ -30,6 +30,8 @@ class ElementWriter:
 
     def __init__(self, text: FunctionText) -> None:
         self.text = text
+        self.bfloat16 = False
+        """Whether the target has instructions for bfloat16."""
 
     def splat(self, value: Val, lanes: int) -> Val:
         """The value with all lanes."""
@@ -149,17 +151,54 @@ class ElementWriter:
             zero = self.splat(Val(literal(0, value.dtype), value.dtype, 1), value.lanes).text
             op = "fcmp une" if value.dtype.startswith("float") else "icmp ne"
             return Val(self.text.emit(f"{op} {source} {value.text}, {zero}"), dtype, value.lanes)
+        if dtype == "bfloat16":
+            return self._rounded(self.convert(value, "float32"))
+        if value.dtype == "bfloat16":
+            return self.convert(self._widened(value), dtype)
         op = _cast(value.dtype, dtype)
         if not op:
             return Val(value.text, dtype, value.lanes)
         name = self.text.emit(f"{op} {source} {value.text} to {target}")
         return Val(name, dtype, value.lanes)
 
+    def _rounded(self, value: Val) -> Val:
+        """float32 to the bits of bfloat16, to nearest even. Without the target's instruction by
+        integer arithmetic: LLVM would call a library."""
+        lanes, half = value.lanes, type_text("bfloat16", value.lanes)
+        real, whole = type_text("float32", lanes), type_text("int32", lanes)
+        if self.bfloat16:
+            native = "bfloat" if lanes == 1 else f"<{lanes} x bfloat>"
+            short = self.text.emit(f"fptrunc {real} {value.text} to {native}")
+            return Val(self.text.emit(f"bitcast {native} {short} to {half}"), "bfloat16", lanes)
+        bits = self.text.emit(f"bitcast {real} {value.text} to {whole}")
+        up = self.text.emit(f"lshr {whole} {bits}, {_every('16', lanes)}")
+        odd = self.text.emit(f"and {whole} {up}, {_every('1', lanes)}")
+        total = self.text.emit(f"add {whole} {bits}, {odd}")
+        total = self.text.emit(f"add {whole} {total}, {_every('32767', lanes)}")
+        total = self.text.emit(f"lshr {whole} {total}, {_every('16', lanes)}")
+        nan = self.text.emit(f"fcmp uno {real} {value.text}, {value.text}")
+        mask, quiet = type_text("bool", lanes), _every("32704", lanes)
+        total = self.text.emit(f"select {mask} {nan}, {whole} {quiet}, {whole} {total}")
+        return Val(self.text.emit(f"trunc {whole} {total} to {half}"), "bfloat16", lanes)
+
+    def _widened(self, value: Val) -> Val:
+        """The float32 value of bfloat16 bits."""
+        lanes, whole = value.lanes, type_text("int32", value.lanes)
+        bits = self.text.emit(f"zext {type_text('bfloat16', lanes)} {value.text} to {whole}")
+        bits = self.text.emit(f"shl {whole} {bits}, {_every('16', lanes)}")
+        text = f"bitcast {whole} {bits} to {type_text('float32', lanes)}"
+        return Val(self.text.emit(text), "float32", lanes)
+
+
+def _every(literal: str, lanes: int) -> str:
+    """An i32 literal in every lane."""
+    return literal if lanes == 1 else f"splat (i32 {literal})"
+
 
 _FLOAT_OPS = {
     "add": "fadd nsz contract", "sub": "fsub nsz contract", "mul": "fmul nsz contract",
     "div": "fdiv",
-}  # fmt: skip  # fmt: skip
+}  # fmt: skip
 _INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "and": "and", "or": "or"}
 _EXTREMES = {"max": ("fcmp olt", "icmp slt"), "min": ("fcmp ogt", "icmp sgt")}
 _INT_MOD = ("srem", "add", "icmp ne", "icmp slt")

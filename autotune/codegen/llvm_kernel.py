@@ -49,6 +49,7 @@ class _KernelWriter(StoreWriter):
             self.buffers[param.name] = param
             self.pointers[param.name] = f"%p{i}"
         self.written = {s.buffer for s in stores_of(program.body)}
+        self.bfloat16 = "+avx512bf16" in target.features.split(",")
         self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
         self.workspace = 0
 
@@ -101,6 +102,9 @@ class _KernelWriter(StoreWriter):
     def _for(self, loop: For) -> None:
         if loop.kind == "vector":
             self._vector_loop(loop)
+        elif loop.kind == "dot":
+            with self.pairs(loop):
+                self._body(loop.body)
         elif loop.kind == "unroll" or loop.extent == 1:
             for i in range(loop.extent):
                 self.env[loop.var] = i

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from autotune.codegen.llvm_dot import DotWriter
 from autotune.codegen.llvm_element import Val
 from autotune.codegen.llvm_index import Linear
 from autotune.codegen.llvm_math import MathWriter
 from autotune.codegen.llvm_text import suffix_text, type_text
-from autotune.codegen.llvm_value import ValueWriter
 from autotune.errors import BuildError
 from autotune.program.ir import Apply, Buffer, Load, Store, Table, Value
 from autotune.schedule.reduce import identity
@@ -17,7 +17,7 @@ from autotune.types import ITEM_BYTES
 _Old = Callable[[], Val]
 
 
-class StoreWriter(ValueWriter):
+class StoreWriter(DotWriter):
     """Writes stores."""
 
     def _store(self, stmt: Store) -> None:
@@ -78,6 +78,8 @@ class StoreWriter(ValueWriter):
         if not (isinstance(value, Apply) and value.fn == "mul"):
             return self._merge("sum", self.convert(self.value(value), dtype), old())
         first, second = value.args
+        if self.dot:
+            return self.pair_product(first, second, old())
         if isinstance(first, Table):
             return self._table_product(self.table(first), second, dtype, old)
         a, b = self.value(first), self.value(second)

@@ -12,7 +12,8 @@ import numpy as np
 
 from autotune.types import Array
 
-TOLERANCE = {"float32": 2e-4, "float64": 1e-9}
+TOLERANCE = {"float32": 2e-4, "float64": 1e-9, "bfloat16": 3e-2}
+"""Of the largest value, by the precision that was asked for."""
 MAX_SETTLED = 64
 
 

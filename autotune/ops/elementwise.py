@@ -241,7 +241,8 @@ class Expand:
         return np.ascontiguousarray(np.broadcast_to(arrays[0], shape))
 
 
-for _name in FUNCTIONS:
+# bfloat16 is a type of buffers inside kernels only.
+for _name in FUNCTIONS.keys() - {"to_bfloat16"}:
     OPS.add(_name, Function(_name))
 for _op in (
     Activation("relu", _relu, lambda x, _: np.maximum(x, 0), floats_only=False),

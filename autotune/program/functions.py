@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune.program.packing import bfloat16_bits, widen_bfloat16
 from autotune.types import Array
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
@@ -64,7 +65,13 @@ def _to(dtype: str) -> Callable[[Array], Array]:
     return lambda x: np.asarray(x).astype(dtype)
 
 
+def _to_bfloat16(x: Array) -> Array:
+    """float32 values rounded to bfloat16's eight significant bits."""
+    return widen_bfloat16(bfloat16_bits(np.asarray(x, np.float32)))
+
+
 _TABLE: dict[str, Callable[..., Any]] = {
+    "to_bfloat16": _to_bfloat16,
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,

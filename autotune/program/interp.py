@@ -37,7 +37,7 @@ from autotune.program.ir import (
     Store,
     Value,
 )
-from autotune.program.packing import apply_pack
+from autotune.program.packing import apply_pack, widen_bfloat16
 from autotune.types import Array
 
 Env = dict[str, int]
@@ -74,6 +74,8 @@ def run(program: Program, arrays: Mapping[str, Array]) -> Array:
             memory[buffer.name] = _memory(buffer, zero_halo=True)
         elif buffer.name in packs:
             packed = apply_pack(packs[buffer.name], np.asarray(arrays[buffer.name]))
+            if packs[buffer.name].dtype == "bfloat16":
+                packed = widen_bfloat16(packed)
             memory[buffer.name] = _given(buffer.name, packed, ((0, 0),) * packed.ndim)
         else:
             memory[buffer.name] = _given(buffer.name, np.asarray(arrays[buffer.name]), buffer.halo)
@@ -92,10 +94,12 @@ def _given(name: str, array: Array, halo: tuple[tuple[int, int], ...]) -> _Memor
 
 def _memory(buffer: Buffer, zero_halo: bool) -> _Memory:
     padded = tuple(e + b + a for e, (b, a) in zip(buffer.shape, buffer.halo, strict=True))
-    garbage = np.nan if buffer.dtype.startswith("float") else _GARBAGE
+    # bfloat16 values are kept as the float32 values they are.
+    dtype = "float32" if buffer.dtype == "bfloat16" else buffer.dtype
+    garbage = np.nan if dtype.startswith("float") else _GARBAGE
     memory = _Memory(
         buffer.name,
-        np.full(padded, 0 if zero_halo else garbage, buffer.dtype),
+        np.full(padded, 0 if zero_halo else garbage, dtype),
         tuple(b for b, _ in buffer.halo),
         buffer.shape,
         not zero_halo,

@@ -1,7 +1,7 @@
 """The program IR: what tensor expressions become, steps rewrite and backends print.
 
     program := name, params (buffers), packs, body
-    stmt    := for VAR in EXTENT [serial|parallel|unroll|vector]: stmt*
+    stmt    := for VAR in EXTENT [serial|parallel|unroll|vector|dot]: stmt*
              | alloc BUFFER: stmt*                        # lives for the duration of its body
              | if BOUND and BOUND ...: stmt*              # BOUND is  lo <= index < hi
              | BUFFER[index, ...] = value
@@ -191,7 +191,7 @@ FUNCTIONS: dict[str, int] = {
     "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
     "and": 2, "or": 2, "not": 1, "where": 3,
     "to_float32": 1, "to_float64": 1, "to_int32": 1, "to_int64": 1, "to_bool": 1,
-    "to_int8": 1, "to_uint8": 1,
+    "to_int8": 1, "to_uint8": 1, "to_bfloat16": 1,
 }  # fmt: skip
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 COMBINERS = ("sum", "max", "min", "prod")
@@ -291,7 +291,8 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """A loop of constant extent from 0. kind: serial, parallel, unroll, vector."""
+    """A loop of constant extent from 0. kind: serial, parallel, unroll, vector, or dot: the two
+    products that one multiply-add instruction on pairs of bfloat16 sums up."""
 
     var: str
     extent: int
@@ -352,6 +353,8 @@ class Pack:
     transforms: tuple[tuple[int, int, int], ...] = ()
     """(dimension, m, r), before the splits: the dimension of extent r becomes m + r - 1 by the
     filter transform of Winograd's F(m, r), see `autotune.program.winograd`."""
+    dtype: str = ""
+    """Element type to round to; empty: as it is. bfloat16 is kept as its bits, in uint16."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,21 @@ def apply_pack(pack: Pack, array: Array) -> Array:
             widths[d] = (0, blocks * factor - extent)
             out = np.pad(out, widths)
         out = out.reshape(*out.shape[:d], blocks, factor, *out.shape[d + 1 :])
-    return np.ascontiguousarray(out.transpose(pack.order))
+    out = np.ascontiguousarray(out.transpose(pack.order))
+    return bfloat16_bits(out) if pack.dtype == "bfloat16" else out
+
+
+def bfloat16_bits(array: Array) -> Array:
+    """float32 values rounded to the nearest bfloat16, ties to even, as its 16 bits."""
+    bits = np.asarray(array, np.float32, order="C").view(np.uint32).astype(np.uint64)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    quiet = (bits >> 16) | 0x40
+    return np.where(np.isnan(array), quiet, rounded).astype(np.uint16)
+
+
+def widen_bfloat16(bits: Array) -> Array:
+    """The float32 values of bfloat16 bits."""
+    return np.asarray((bits.astype(np.uint32) << 16).view(np.float32))
 
 
 def _transformed(pack: Pack, array: Array) -> Array:

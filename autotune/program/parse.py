@@ -162,8 +162,9 @@ def _parse_pack(tokens: _Tokens) -> Pack:
     while tokens.accept("transform"):
         d, m, r = tokens.integers()
         transforms.append((d, m, r))
+    dtype = tokens.name() if tokens.accept("as") else ""
     tokens.end()
-    return Pack(buffer, shape, splits, order, tuple(transforms))
+    return Pack(buffer, shape, splits, order, tuple(transforms), dtype)
 
 
 class _Tokens:

@@ -53,6 +53,8 @@ def print_program(program: Program) -> str:
         )
         for d, m, r in pack.transforms:
             text += f" transform {_list((d, m, r))}"
+        if pack.dtype:
+            text += f" as {pack.dtype}"
         lines.append(text)
     for stmt in program.body:
         lines.append(print_stmt(stmt))

@@ -37,7 +37,7 @@ from autotune.program.ir import (
 from autotune.program.packing import packed_shape
 from autotune.program.text import print_stmt
 
-KINDS = ("serial", "parallel", "unroll", "vector")
+KINDS = ("serial", "parallel", "unroll", "vector", "dot")
 SCOPES = ("scratch", "register")
 
 

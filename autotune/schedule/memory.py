@@ -21,6 +21,7 @@ from autotune.program.ir import (
     Stmt,
     Store,
     Value,
+    fn,
     index,
     walk,
 )
@@ -54,6 +55,8 @@ class PackConstant:
     buffer: str
     splits: tuple[tuple[int, int], ...]
     order: tuple[int, ...]
+    dtype: str = ""
+    """bfloat16 to round the weights to; empty: as they are."""
 
     def apply(self, program: Program) -> Program:
         param = next((p for p in program.params if p.name == self.buffer), None)
@@ -62,12 +65,12 @@ class PackConstant:
         before = next((p for p in program.packs if p.buffer == self.buffer), None)
         if before and before.splits:
             raise ScheduleError(f"{self.buffer} is packed already")
-        pack = Pack(self.buffer, param.shape, self.splits, self.order)
+        pack = Pack(self.buffer, param.shape, self.splits, self.order, (), self.dtype)
         if before:
             pack = dataclasses.replace(before, splits=self.splits, order=self.order)
         shape = packed_shape(pack)
         new = Buffer(
-            param.name, param.dtype, shape, "param", dense_strides(shape),
+            param.name, self.dtype or param.dtype, shape, "param", dense_strides(shape),
             ((0, 0),) * len(shape), constant=True,
         )  # fmt: skip
         ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
@@ -75,7 +78,9 @@ class PackConstant:
         def load(value: Load) -> Value | None:
             if value.buffer != self.buffer:
                 return None
-            return Load(self.buffer, packed_index(value.indices, self.splits, self.order, ranges))
+            indices = packed_index(value.indices, self.splits, self.order, ranges)
+            packed = Load(self.buffer, indices)
+            return fn("to_float32", packed) if self.dtype else packed
 
         params = tuple(new if p is param else p for p in program.params)
         body = map_loads(program.body, load)
@@ -115,6 +120,8 @@ class CacheRead:
     dims: tuple[int, ...]
     splits: tuple[tuple[int, int], ...]
     order: tuple[int, ...]
+    dtype: str = ""
+    """bfloat16 to round the copy to; empty: as it is."""
 
     def apply(self, program: Program) -> Program:
         source = find_buffer(program, self.buffer)
@@ -124,7 +131,8 @@ class CacheRead:
         pack = Pack(
             self.buffer, tuple(source.shape[d] for d in self.dims), self.splits, self.order
         )
-        local = Buffer.dense(f"{self.buffer}.cache", source.dtype, packed_shape(pack), "scratch")
+        dtype = self.dtype or source.dtype
+        local = Buffer.dense(f"{self.buffer}.cache", dtype, packed_shape(pack), "scratch")
         copy = self._copy(program, source, outer, pack, local)
         ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
 
@@ -132,7 +140,8 @@ class CacheRead:
             if value.buffer != self.buffer:
                 return None
             kept = tuple(value.indices[d] for d in self.dims)
-            return Load(local.name, packed_index(kept, self.splits, self.order, ranges))
+            packed = Load(local.name, packed_index(kept, self.splits, self.order, ranges))
+            return fn("to_float32", packed) if self.dtype else packed
 
         body: Body = (Alloc(local, (copy, *map_loads(inside, load))),)
         if not self.loop:
@@ -190,6 +199,8 @@ class CacheRead:
         value: Value = Load(self.buffer, tuple(indices))
         if bounds:
             value = Select(bounds, value, zero(source.dtype))
+        if self.dtype:
+            value = fn("to_bfloat16", value)
         stmt: Stmt = Store(local.name, tuple(index(n) for n in names), value)
         for name, extent in reversed(list(zip(names, local.shape, strict=True))):
             stmt = For(name, extent, "serial", (stmt,))

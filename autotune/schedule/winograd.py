@@ -186,9 +186,10 @@ def _check_halo(program: Program, conv: _Conv, plan: _Plan) -> None:
         before, after = buffer.halo[d]
         last = (tiles - 1) * m + a - 1 - pad
         if pad > before or last >= buffer.shape[d] + after:
+            wanted = f"{pad} before and {last + 1 - buffer.shape[d]} after"
             raise ScheduleError(
-                f"{buffer.name} needs a halo of {pad} before and {last + 1 - buffer.shape[d]} after "
-                f"in dimension {d}, it has {before} and {after}"
+                f"{buffer.name} needs a halo of {wanted} in dimension {d}, "
+                f"it has {before} and {after}"
             )
 
 
@@ -282,10 +283,8 @@ class _Plan:
         body = (For(f"{prefix}_l", lanes, "vector", body),)
         for buffer in allocs:
             body = (Alloc(buffer, body),)
-        for var, extent in (
-            (f"{prefix}_c", blocks), (f"{prefix}_tc", self.step.block_w), (f"{prefix}_tr", self.step.block_h),
-        ):  # fmt: skip
-            body = (For(var, extent, "serial", body),)
+        for name, extent in (("c", blocks), ("tc", self.step.block_w), ("tr", self.step.block_h)):
+            body = (For(f"{prefix}_{name}", extent, "serial", body),)
         return body[0]
 
     def _origin(self, prefix: str) -> tuple[Index, Index]:

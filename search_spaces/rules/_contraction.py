@@ -44,6 +44,13 @@ class Contraction:
         return math.prod(e for _, e in self.reduce)
 
     @property
+    def reduce_dim(self) -> int:
+        """Dimension of the weights along the innermost reduction."""
+        if self.rows:
+            return 2
+        return 2 * self.weight_rank - 3 - self.channel_dim
+
+    @property
     def count(self) -> int:
         """Elements of the batch."""
         return math.prod(e for _, e in self.batch)

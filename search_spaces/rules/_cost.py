@@ -30,6 +30,7 @@ _TRANSFORM_CYCLES = 8.0
 def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
     """Cycles of the whole contraction per config."""
     total = direct_cycles(task, c, target, columns)
+    total = np.where(columns["algorithm"] == "bf16", total / 2, total)
     for side in c.winograd:
         chosen = columns["algorithm"] == f"winograd{side}"
         if chosen.any():

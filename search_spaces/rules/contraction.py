@@ -1,6 +1,7 @@
 """Convolutions and matrix products: a register tile over output points and channels.
 
-`algorithm` says how: `direct`, or `winogradM`, which computes a convolution of stride 1 over tiles
+`algorithm` says how: `direct`; `bf16`, the same with operands rounded to bfloat16,
+two products an instruction; or `winogradM`, which computes a convolution of stride 1 over tiles
 of M x M output points with fewer multiplications (see `autotune.schedule.winograd`), `block` tiles
 at a time. The register tile is `tile_h` x `tile_w` points (with Winograd: `tile_w` tiles) times
 `vectors` vectors of channels; the reduction runs inside it, one outer product at a time. Weights
@@ -39,6 +40,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 Mask = npt.NDArray[Any]
 ORDERS = ("channels_first", "rows_first", "points_first")
 """Which outer loops come first: channel blocks (weights stay), rows (both), points (data stay)."""
+_CODES = {"direct": 0, "bf16": 1, "winograd2": 2, "winograd4": 4}
 _UNROLLED = 480
 """Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""
 
@@ -83,7 +85,7 @@ class ContractionRule:
         columns = set(_sizes(c.points[1], 28)) | set(range(1, 17) if sides else ())
         blocks = {1}.union(*(c.blocks(s) for s in sides))
         params = (
-            Param(name="algorithm", choices=("direct", *(f"winograd{s}" for s in sides))),
+            Param(name="algorithm", choices=self._algorithms(task, c, target)),
             Param(name="lanes", choices=tuple(widths)),
             Param(name="vectors", choices=(1, 2, 3, 4, 5, 6, 8)),
             Param(name="tile_w", choices=tuple(sorted(columns))),
@@ -93,6 +95,16 @@ class ContractionRule:
             Param(name="block", choices=tuple(sorted(blocks))),
         )
         return Space(params, self._constraints(c, target))
+
+    def _algorithms(self, task: Task, c: Contraction, target: Target) -> tuple[str, ...]:
+        out = ["direct"]
+        # The data is rounded in a copy, which must be of an input; pairs need an even depth.
+        even = c.reduce[-1][1] % 2 == 0
+        if target.precision == "bfloat16" and even and task.value(c.data).role == "input":
+            out.append("bf16")
+        if target.accuracy == "normal":
+            out += [f"winograd{side}" for side in c.winograd]
+        return tuple(out)
 
     def _constraints(self, c: Contraction, target: Target) -> tuple[Constraint, ...]:
         registers = target.vector_registers
@@ -110,7 +122,10 @@ class ContractionRule:
 
         def algorithm(columns: Columns) -> Mask:
             sizes = np.isin(columns["tile_w"], _sizes(c.points[1], 28))
-            ok = (columns["algorithm"] == "direct") & (columns["block"] == 1) & sizes
+            direct = np.isin(columns["algorithm"], ("direct", "bf16"))
+            ok = direct & (columns["block"] == 1) & sizes
+            depth = c.reduce[-1][1] // np.where(columns["algorithm"] == "bf16", 2, 1)
+            ok &= depth % columns["unroll"] == 0
             for side in c.winograd:
                 ok |= (columns["algorithm"] == f"winograd{side}") & self._winograd(
                     c, columns, side
@@ -147,7 +162,7 @@ class ContractionRule:
         inline_locals(builder, keep=frozenset((output, c.tensor)))
         if output != c.tensor:
             builder.do("compute_at", buffer=output, at=c.channels[0])
-        if config["algorithm"] == "direct":
+        if config["algorithm"] in ("direct", "bf16"):
             self._direct(task, builder, c, config, target)
         else:
             self._tiled(builder, c, config, target)
@@ -156,19 +171,28 @@ class ContractionRule:
     def _direct(
         self, task: Task, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
+        narrow = config["algorithm"] == "bf16"
+        if narrow:
+            builder.do("narrow", buffer=c.data, tensor=c.tensor)
         if c.groups > 1:
             builder.split(c.channels[0], c.channels[1], "group", "channel")
         if c.constant:
             # Before the channels are split: a guard on the last block would hide that they stay
             # inside their group.
             splits, order = _pack_plan(c, config, tuple(range(c.weight_rank)))
-            builder.do("pack", buffer=c.weights, splits=splits, order=order)
+            dtype = "bfloat16" if narrow else ""
+            builder.do("pack", buffer=c.weights, splits=splits, order=order, dtype=dtype)
         tile = self._split(builder, c, config)
+        if narrow:
+            builder.split(c.reduce[-1][0], 2, "pairs", "pair")
         outer = _outer_loops(c, str(config["order"]))
         batch = [n for n, _ in c.batch]
         builder.do("reorder", loops=(*batch, *outer, *tile))
         builder.do("cache_write", buffer=c.tensor, loops=tile)
         self._annotate(builder, c, config, tile)
+        if narrow:
+            builder.do("reorder", loops=(*tile, "pair"))
+            builder.do("dot", loop="pair")
         at = f"{c.tensor}.reg"
         for loop, extent, size in (
             ("block", c.channels[1], config.number("lanes") * config.number("vectors")),
@@ -241,6 +265,7 @@ class ContractionRule:
         builder.do(
             "cache_read", buffer=c.weights, loop="" if whole or not c.batch else c.batch[-1][0],
             dims=dims, splits=splits, order=order,
+            dtype="bfloat16" if config["algorithm"] == "bf16" else "",
         )  # fmt: skip
         last = f"{c.weights}_p{len(order) - 1}"
         builder.split(last, config.number("lanes"), f"{last}_o", f"{last}_v")
@@ -258,7 +283,8 @@ class ContractionRule:
         flat = [f"{t}{k}" for t in tile[:-1] for k in kinds]
         unroll = config.number("unroll")
         if unroll > 1:
-            builder.split(c.reduce[-1][0], unroll, "step", "part")
+            last = "pairs" if config["algorithm"] == "bf16" else c.reduce[-1][0]
+            builder.split(last, unroll, "step", "part")
             flat.append("part")
         builder.do("unroll", loops=builder.present(flat))
 
@@ -286,7 +312,7 @@ class ContractionRule:
         direct = columns["algorithm"] == "direct"
         # Winograd computes fewer points than are useful: its share of direct code's work.
         computed = np.where(direct, waste(c, columns), expected * target.threads)
-        algorithm = [0 if a == "direct" else int(str(a)[8:]) for a in columns["algorithm"]]
+        algorithm = [_CODES[str(a)] for a in columns["algorithm"]]
         return TileStructure(
             extents=extents | reduce,
             reduce_axes=frozenset(reduce),
@@ -320,7 +346,7 @@ def _copies(c: Contraction, columns: Columns) -> Column:
         (c.row_count, columns["tile_h"]),
     ):
         out = out * np.where(extent % size, 2, 1)
-    return np.where(columns["algorithm"] == "direct", out, 2.0)
+    return np.where(np.isin(columns["algorithm"], ("direct", "bf16")), out, 2.0)
 
 
 def _outer_loops(c: Contraction, order: str) -> list[str]:
@@ -336,15 +362,27 @@ def _outer_loops(c: Contraction, order: str) -> list[str]:
 def _pack_plan(
     c: Contraction, config: Config, dims: tuple[int, ...]
 ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """(splits, order) that put the channels of a tile last; `dims` are the dimensions kept."""
-    block = config.number("lanes") * config.number("vectors")
-    at = dims.index(c.channel_dim)
-    if c.groups == 1:
-        rest = [d + (1 if d > at else 0) for d in range(len(dims)) if d != at]
-        return ((at, block),), (at, *rest, at + 1)
-    splits = ((at, c.channels[1]), (at + 1, block))
-    rest = [d + (2 if d > at else 0) for d in range(len(dims)) if d != at]
-    return splits, (at, at + 1, *rest, at + 2)
+    """(splits, order) that put the channels of a tile last (then pairs along the reduction, with
+    bf16); `dims` are the dimensions kept."""
+    labels = [{c.channel_dim: "channel", c.reduce_dim: "depth"}.get(d, f"{d}") for d in dims]
+    splits: list[tuple[int, int]] = []
+
+    def split(label: str, factor: int, outer: str, inner: str) -> None:
+        at = labels.index(label)
+        splits.append((at, factor))
+        labels[at : at + 1] = [outer, inner]
+
+    last = ["lane"]
+    if c.groups > 1:
+        split("channel", c.channels[1], "group", "channel")
+    split("channel", config.number("lanes") * config.number("vectors"), "block", "lane")
+    if config["algorithm"] == "bf16":
+        split("depth", 2, "depth", "pair")
+        last.append("pair")
+    first = [name for name in ("group", "block") if name in labels]
+    rest = [name for name in labels if name not in (*first, *last)]
+    order = tuple(labels.index(name) for name in (*first, *rest, *last))
+    return tuple(splits), order
 
 
 def _levels(

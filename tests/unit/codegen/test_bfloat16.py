@@ -1,0 +1,108 @@
+"""bfloat16 contractions: machine code, its emulation and the interpreter agree."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from autotune.codegen import BACKENDS
+from autotune.errors import ScheduleError, TargetError
+from autotune.measure.execute import NativeExecutor
+from autotune.measure.types import MeasureRequest, Status, Timing
+from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
+from autotune.program.inputs import random_inputs
+from autotune.program.interp import run
+from autotune.program.packing import bfloat16_bits, widen_bfloat16
+from autotune.program.text import parse_program, print_program
+from autotune.program.verify import verify
+from autotune.schedule import STEPS, Schedule, apply_schedule
+from autotune.target import Target, host_target
+from autotune.types import Task
+from search_spaces.params import Config
+from search_spaces.rules import rule_for
+from tests.unit.measure import tasks
+
+TARGET = host_target().with_precision("bf16")
+CASES = {
+    "matmul": tasks.matmul(7, 24, 20),
+    "convolution": tasks.conv(6, 8),
+}
+
+
+def narrow(task: Task, target: Target) -> Schedule:
+    rule = rule_for(task)
+    items = dict(rule.default(task, target).items) | {
+        "algorithm": "bf16", "tile_w": 2, "tile_h": 1, "vectors": 1, "unroll": 1, "block": 1,
+        "lanes": target.lanes(), "order": "channels_first",
+    }  # fmt: skip
+    return rule.schedule(task, target, Config(tuple(items.items())))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_interpreter_stays_within_the_rounding(name: str) -> None:
+    task = CASES[name]
+    program = apply_schedule(build_program(task), narrow(task, TARGET))
+    verify(program)
+    assert parse_program(print_program(program)) == program
+    arrays = random_inputs(task, 3)
+    got, wanted = run(program, arrays), evaluate_task(task, arrays)
+    error = np.abs(got - wanted).max() / np.abs(wanted).max()
+    assert 1e-6 < error < 3e-2
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("instruction", [True, False])
+def test_machine_code_is_right(name: str, instruction: bool) -> None:
+    task, target = CASES[name], TARGET
+    if not instruction:
+        features = target.features.replace("+avx512bf16", "-avx512bf16")
+        target = dataclasses.replace(target, features=features)
+    executor = NativeExecutor()
+    request = MeasureRequest(
+        task=task, schedule=narrow(task, target), target=target,
+        timing=Timing(min_repeats=1, max_repeats=1, budget_s=0.01),
+    )  # fmt: skip
+    result = executor.check_and_time(request, executor.build(request))
+    assert result.status == Status.OK, result.error
+    assert result.max_error > 1e-6
+
+
+def test_the_instruction_is_used_where_the_target_has_it() -> None:
+    target = dataclasses.replace(TARGET, features="+avx512f,+avx512bf16", vector_bytes=64)
+    program = apply_schedule(build_program(CASES["matmul"]), narrow(CASES["matmul"], target))
+    text = BACKENDS.get("llvm").source(program, target, "k")
+    assert "dpbf16ps.512" in text
+    other = dataclasses.replace(target, features="+avx512f")
+    assert "dpbf16ps" not in BACKENDS.get("llvm").source(program, other, "k")
+
+
+def test_float32_targets_are_not_offered_bf16() -> None:
+    task = CASES["matmul"]
+    algorithm = rule_for(task).space(task, host_target()).params[0]
+    assert "bf16" not in algorithm.choices
+    assert "bf16" in rule_for(task).space(task, TARGET).params[0].choices
+
+
+def test_records_of_precisions_do_not_mix() -> None:
+    assert TARGET.key != host_target().key
+    with pytest.raises(TargetError, match="float32 or bf16"):
+        host_target().with_precision("int3")
+
+
+def test_dot_takes_two_products_of_one_sum() -> None:
+    program = build_program(CASES["matmul"])
+    with pytest.raises(ScheduleError, match="not two iterations"):
+        STEPS.get("dot")(loop="o0_k").apply(program)
+    with pytest.raises(ScheduleError, match="not a float32 input"):
+        STEPS.get("narrow")(buffer="c0", tensor="o0").apply(program)
+
+
+def test_rounding_is_to_nearest_even() -> None:
+    exact = np.array([1.0, -2.5, 0.0, np.inf, -np.inf], np.float32)
+    assert np.array_equal(widen_bfloat16(bfloat16_bits(exact)), exact)
+    halves = np.array([1 + 2**-8, 1 + 3 * 2**-8], np.float32)
+    assert widen_bfloat16(bfloat16_bits(halves)).tolist() == [1.0, 1 + 2**-6]
+    assert np.isnan(widen_bfloat16(bfloat16_bits(np.array([np.nan], np.float32))))[0]
