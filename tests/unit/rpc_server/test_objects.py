@@ -11,6 +11,7 @@ import pytest
 
 from autotune.compiler.choose import candidates
 from autotune.measure.execute import build, judge, make_case
+from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.process import WorkerProcess
 from autotune.measure.storage import reset_output
 from autotune.measure.types import (
@@ -24,6 +25,7 @@ from autotune.measure.types import (
 from autotune.ops import OPS
 from autotune.target import host_target, load_target
 from autotune.types import Task, TaskNode, freeze_attrs
+from rpc_server.client import RpcRunner
 from rpc_server.objects import (
     HostBuilds,
     built_from_json,
@@ -31,6 +33,7 @@ from rpc_server.objects import (
     check_object,
 )
 from tests.unit.measure import fakes, tasks
+from tests.unit.rpc_server.boards import BoardProcess
 from tests.unit.rpc_server.emulated import run_emulated
 
 BOARDS = ("cortex-a72", "cortex-a7", "riscv64-v", "x86-64-v3")
@@ -141,3 +144,19 @@ def test_an_output_nobody_wrote_is_wrong() -> None:
     case = make_case(tasks.matmul(), 5)
     reset_output(case.output)
     assert judge(case).error
+
+
+@pytest.mark.slow
+def test_a_board_runs_what_the_host_built() -> None:
+    target = host_target()
+    choice = next(iter(candidates(tasks.conv(9, 16), target, None)))
+    requests = tuple(
+        MeasureRequest(task=task, schedule=schedule, target=target, seed=5)
+        for task, schedule in [(tasks.conv(9, 16), choice.schedule), (tasks.matmul(), ())]
+    )
+    with (
+        BoardProcess(executor=DEFAULT_EXECUTOR, options=("--accept-objects",)) as board,
+        HostBuilds(RpcRunner(board.url), builders=1) as runner,
+    ):
+        results = runner.measure(requests)
+    assert [(r.status, r.error) for r in results] == [(Status.OK, "")] * 2
