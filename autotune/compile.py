@@ -22,14 +22,21 @@ def compile(
     target: str | Target = "cpu",
     log: str | Path | Store | None = None,
     threads: int = 1,
+    accuracy: str = "normal",
+    precision: str = "float32",
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> CompiledModel:
     """`model` is an .onnx file or `zoo:NAME`; `shapes` fixes symbolic input dimensions.
 
     Every task takes its best record of this target in `log` (a path, an SQLAlchemy URL or an open
     log), else the nearest record of a similar task, else its default schedule; an empty or missing
-    log is fine. `notes` of the result says which schedules had to be replaced. `threads` applies
-    unless a Target is given. Raises InputError for what the user can mend."""
-    from autotune.compiler.driver import compile_model
+    log is fine. `notes` of the result says which schedules had to be replaced. `threads`,
+    `accuracy` (normal, or strict: no algorithm that rounds more than direct code) and `precision`
+    (float32 or bf16) apply unless a Target is given.
 
-    return compile_model(model, target=target, log=log, threads=threads, shapes=shapes)
+    Raises InputError for what the user can mend."""
+    from autotune.compiler.driver import compile_model
+    from autotune.target import wanted_target
+
+    wanted = wanted_target(target, threads=threads, accuracy=accuracy, precision=precision)
+    return compile_model(model, target=wanted, log=log, shapes=shapes)

@@ -137,6 +137,15 @@ def target_names() -> tuple[str, ...]:
     return ("cpu", *sorted(n.removesuffix(".toml") for n in shipped if n.endswith(".toml")))
 
 
+def wanted_target(
+    target: str | Target, *, threads: int = 1, accuracy: str = "normal", precision: str = "float32"
+) -> Target:
+    """A Target as it is, or the named one with the settings given. Raises TargetError."""
+    if isinstance(target, Target):
+        return target
+    return load_target(target, threads).with_accuracy(accuracy).with_precision(precision)
+
+
 def load_target(name_or_path: str, threads: int = 1) -> Target:
     """'cpu' is this host; other names are shipped descriptions; anything with a path separator or
     ending in .toml is a file. `threads` is how many a kernel runs on. Raises TargetError

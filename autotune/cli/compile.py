@@ -16,6 +16,7 @@ def arguments(parser: opt.Parser) -> None:
     opt.log(parser)
     opt.target(parser)
     opt.threads(parser)
+    opt.numerics(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -37,6 +37,8 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
         target=options.target,
         log=options.log,
         threads=options.threads,
+        accuracy=options.accuracy,
+        precision=options.precision,
         shapes=parse_shapes(options.shape),
     )
     for note in model.notes:

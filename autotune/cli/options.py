@@ -54,6 +54,21 @@ def threads(parser: Parser) -> None:
     )
 
 
+def numerics(parser: Parser) -> None:
+    parser.add_argument(
+        "--accuracy",
+        choices=("normal", "strict"),
+        default="normal",
+        help="strict: only direct algorithms; normal: errors up to 1e-3 of the largest value",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bf16"),
+        default="float32",
+        help="bf16: contractions round their operands to bfloat16 (default float32)",
+    )
+
+
 def at_least(least: int) -> Callable[[str], int]:
     """An argument type: a whole number of at least `least`."""
 

@@ -14,16 +14,22 @@ def arguments(parser: opt.Parser) -> None:
     opt.log(parser)
     opt.target(parser)
     opt.threads(parser)
+    opt.numerics(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     from autotune.db.opening import open_log
     from autotune.db.query import describe
     from autotune.graph.plan import task_flops
-    from autotune.target import load_target
+    from autotune.target import wanted_target
     from search_spaces.rules import rule_for
 
-    target = load_target(options.target, options.threads)
+    target = wanted_target(
+        options.target,
+        threads=options.threads,
+        accuracy=options.accuracy,
+        precision=options.precision,
+    )
     parts = models.load_partition(options.model, opt.parse_shapes(options.shape))
     weights = parts.weights()
     rows, known_s, missing = [], 0.0, 0

@@ -31,6 +31,7 @@ def arguments(parser: opt.Parser) -> None:
         help="end when the next trials promise less than this, end to end",
     )
     opt.threads(parser)
+    opt.numerics(parser)
     parser.add_argument(
         "--seed", type=opt.at_least(0), default=0, help="of the search (default 0)"
     )
@@ -44,6 +45,15 @@ def arguments(parser: opt.Parser) -> None:
         help="time every call with nothing but its inputs in the caches, whatever the model",
     )
     parser.add_argument(
+        "--model",
+        dest="pretrained",
+        metavar="FILE.json",
+        help="start from this cost model (see autotune model train), not from the log's records",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="plain lines; per round, how well it was predicted"
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="show the tasks and the device, measure nothing"
     )
 
@@ -54,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     from autotune.settings import load_settings
 
     ending = "dry run, nothing is measured" if options.dry_run else ""
-    with display(sys.stdout, ending=ending) as on_event:
+    with display(sys.stdout, ending=ending, verbose=options.verbose) as on_event:
         autotune.tune(
             options.model,
             target=options.target,
@@ -64,9 +74,12 @@ def run(options: argparse.Namespace) -> None:
             time_s=options.time,
             until_gain=options.until_gain,
             threads=options.threads,
+            accuracy=options.accuracy,
+            precision=options.precision,
             seed=options.seed,
             shapes=opt.parse_shapes(options.shape),
             strategy=options.strategy,
+            pretrained=options.pretrained,
             settings=load_settings(options.config),
             cache_dir=opt.cache_dir(),
             on_event=on_event,

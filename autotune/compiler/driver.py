@@ -12,14 +12,13 @@ from pathlib import Path
 from autotune.compiler.build import build_kernels
 from autotune.compiler.link import link
 from autotune.db.types import Store
-from autotune.errors import ConfigError
 from autotune.frontend import load_model
 from autotune.graph.ir import Graph
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.runtime.executor import CompiledModel
 from autotune.runtime.memory_plan import plan_memory
-from autotune.target import Target, load_target
+from autotune.target import Target
 
 _LOGGER = logging.getLogger("autotune.compile")
 _LOGGER.addHandler(logging.NullHandler())
@@ -28,18 +27,14 @@ _LOGGER.addHandler(logging.NullHandler())
 def compile_model(
     model: str | Path,
     *,
-    target: str | Target,
+    target: Target,
     log: str | Path | Store | None,
-    threads: int,
     shapes: Mapping[str, tuple[int, ...]] | None,
 ) -> CompiledModel:
     """See `autotune.compile`."""
-    if threads < 1:
-        raise ConfigError(f"threads must be at least 1, got {threads}")
-    device = target if isinstance(target, Target) else load_target(target, threads)
     graph = load_model(str(model), shapes)
     with open_log(log) as store:
-        return compile_graph(graph, device, store)
+        return compile_graph(graph, target, store)
 
 
 def compile_graph(

@@ -12,12 +12,14 @@ from autotune.db.types import Store
 from autotune.errors import ConfigError
 from autotune.graph.ir import Graph
 from autotune.graph.plan import Partition
+from autotune.measure.types import Runner
 from autotune.settings import TuneSettings, load_settings
-from autotune.target import Target, load_target
+from autotune.target import Target, wanted_target
 from autotune.tuner.budget import Limits
 from autotune.tuner.events import OnEvent
 from autotune.tuner.loop import TuneOptions, TuneReport, tune_partition
 from cost_model.features import FEATURE_VERSION
+from cost_model.pretrained import Pretrained
 
 EVERYTHING = 1 << 40
 """More bytes than any cache holds."""
@@ -33,10 +35,13 @@ def tune(
     time_s: float | None = None,
     until_gain: float | None = None,
     threads: int = 1,
+    accuracy: str = "normal",
+    precision: str = "float32",
     seed: int = 0,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     strategy: str = "model",
     cost_model: str = "xgb",
+    pretrained: str | Path | None = None,
     settings: TuneSettings | None = None,
     cache_dir: Path | None = None,
     on_event: OnEvent | None = None,
@@ -50,9 +55,13 @@ def tune(
     `trials` counts what the log already holds for these tasks, so the same call continues a run
     that was cut short. `until_gain` ends the run when the next trials promise less than this share
     of the model's time. Without any of the three, a number of trials per task from `settings`.
-    `threads` applies unless a Target is given. `cache_dir`: where this machine's measured peaks
-    are kept between calls. Candidates find in the caches what the rest of the model leaves there,
+    `threads`, `accuracy` (normal or strict) and `precision` (float32 or bf16) apply unless a
+    Target is given. `cache_dir`: where this machine's measured peaks are kept between calls. Candidates
+    find in the caches what the rest of the model leaves there,
     with `flush` nothing but their values. `dry_run` measures no candidate and writes no log.
+
+    The search starts from what `pretrained`, a file of `autotune model train`, or else the log's
+    records of other tasks teach about this kind of device.
 
     Raises InputError for what the user can mend."""
     if trials is not None and trials < 1:
@@ -60,7 +69,7 @@ def tune(
     if seed < 0:
         raise ConfigError(f"seed must be at least 0, got {seed}")
     settings = settings or load_settings()
-    wanted = target if isinstance(target, Target) else load_target(target, threads)
+    wanted = wanted_target(target, threads=threads, accuracy=accuracy, precision=precision)
     partition = _partitioned(model, shapes)
     if until_gain is not None and not 0 < until_gain < 1:
         raise ConfigError(f"until_gain is a share between 0 and 1, got {until_gain}")
@@ -78,12 +87,16 @@ def tune(
         runner = open_device(device, wanted, cache_dir=cache_dir)
         with contextlib.closing(runner):
             if device.startswith("rpc://") and target == "cpu":
-                wanted = runner.profile().target.with_threads(threads)
+                board = runner.profile().target
+                wanted = dataclasses.replace(
+                    board, threads=threads, accuracy=wanted.accuracy, precision=wanted.precision
+                )
             options = TuneOptions(
                 target=wanted,
                 limits=limits,
                 strategy=strategy,
                 cost_model=cost_model,
+                pretrained=_pretrained(pretrained, store, partition, runner, wanted, seed),
                 seed=seed,
                 batch=settings.batch,
                 timing=dataclasses.replace(
@@ -105,6 +118,26 @@ def _partitioned(
 
     graph = model if isinstance(model, Graph) else load_model(str(model), shapes)
     return partition(optimize(graph))
+
+
+def _pretrained(
+    file: str | Path | None,
+    store: Store,
+    partition: Partition,
+    runner: Runner,
+    target: Target,
+    seed: int,
+) -> Pretrained | None:
+    """What is known before the run: a trained file, or else the log's records of other tasks."""
+    if file is not None:
+        return Pretrained.load(Path(file))
+    from autotune.db.store import TuningLog
+    from autotune.tuner.transfer import from_log
+
+    if not isinstance(store, TuningLog):
+        return None
+    profile = dataclasses.replace(runner.profile(), target=target)
+    return from_log(store, profile, [t.key for t in partition.weights()], seed)
 
 
 @contextlib.contextmanager
