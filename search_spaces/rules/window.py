@@ -66,6 +66,12 @@ def reduction_of(task: Task) -> Compute | None:
     return found[0] if len(found) == 1 else None
 
 
+def _reads_once(task: Task) -> bool:
+    """Whether the anchor reads each element once, so that what computes it can be inlined."""
+    before = {OPS.get(n.op).kind for n in task.nodes[: task.anchor]}
+    return before <= {"elementwise"} and task.op.startswith("reduce_")
+
+
 def window_of(compute: Compute) -> Window:
     """The loops of a reduction."""
     size = math.prod(a.extent for a in compute.reduce)
@@ -90,7 +96,7 @@ class WindowRule:
             return False
         if compute.dtype not in ("float32", "float64"):
             return False
-        if any(task.value(v).role == "local" for v in node.inputs):
+        if any(task.value(v).role == "local" for v in node.inputs) and not _reads_once(task):
             return False
         # Lanes must step through the data: the last axis is the data's last dimension.
         loads = list(value_loads(compute.body))

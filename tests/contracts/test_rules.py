@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -68,6 +69,23 @@ def layer_norm() -> Task:
     )
 
 
+def mean_of_affine() -> Task:
+    """Global pooling of what is computed on the way."""
+    made = task(
+        [
+            node("mul", "i0 c0", "t0"),
+            node("relu", "t0", "t1"),
+            node("reduce_mean", "t1", "o0", axes=(1, 2), keepdims=True),
+        ],
+        value("i0", (2, 3, 5, 37)),
+        value("c0", (37,)),
+        value("t0", (2, 3, 5, 37)),
+        value("t1", (2, 3, 5, 37)),
+        value("o0", (2, 1, 1, 37)),
+    )
+    return dataclasses.replace(made, anchor=2)
+
+
 TASKS: dict[str, Task] = {
     "conv 3x3": conv((1, 6, 7, 5), (3, 3, 5, 19), (1, 6, 7, 19), pad=1),
     "conv 3x3 residual": conv((1, 8, 8, 8), (3, 3, 8, 16), (1, 8, 8, 16), pad=1, residual=True),
@@ -83,6 +101,7 @@ TASKS: dict[str, Task] = {
     "batched": batched(5, 8, 17),
     "max pool": pool("max_pool2d"),
     "avg pool": pool("avg_pool2d"),
+    "mean of affine": mean_of_affine(),
     "softmax": unary("softmax", (2, 3, 37), axis=-1),
     "softmax of columns": unary("softmax", (5, 18), axis=0),
     "layer_norm": layer_norm(),
