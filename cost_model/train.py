@@ -6,7 +6,9 @@ today's space no longer knows are left out: their schedule still runs, but has n
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,15 +21,33 @@ from cost_model.subject import Subject
 from search_spaces.base import RULES
 
 
-def datasets(records: Iterable[Record], profile: DeviceProfile) -> tuple[Dataset, ...]:
-    """Training data of all records: one set per layout of features (that is, per rule)."""
-    tasks: dict[tuple[Task, Target, str], list[Record]] = {}
+class Origin(NamedTuple):
+    """Records with the same origin are compared with each other, and only with each other."""
+
+    task: Task
+    target: Target
+    rule: str
+    device: str
+
+
+def by_origin(records: Iterable[Record]) -> dict[Origin, list[Record]]:
+    """Records by origin, in order of first appearance."""
+    found: dict[Origin, list[Record]] = {}
     for record in records:
-        tasks.setdefault((record.task, record.target, record.rule), []).append(record)
+        key = Origin(record.task, record.target, record.rule, record.result.device)
+        found.setdefault(key, []).append(record)
+    return found
+
+
+def datasets(records: Iterable[Record], profile: DeviceProfile) -> tuple[Dataset, ...]:
+    """Training data of all records: one set per layout of features (that is, per rule). Groups are
+    numbered as `by_origin` orders them. Records of other devices are described by this profile
+    with their own target."""
     parts: dict[tuple[str, ...], list[Dataset]] = {}
-    for number, ((task, target, name), found) in enumerate(tasks.items()):
-        if name in RULES:
-            subject = Subject.of(task, target, profile, RULES.get(name))
+    for number, (origin, found) in enumerate(by_origin(records).items()):
+        if origin.rule in RULES:
+            own = dataclasses.replace(profile, target=origin.target)
+            subject = Subject.of(origin.task, origin.target, own, RULES.get(origin.rule))
             part = dataset(subject, found, group=number)
             if len(part.time_s):
                 parts.setdefault(part.names, []).append(part)

@@ -18,9 +18,11 @@ from autotune.tuner.events import (
     Finished,
     OnEvent,
     Progress,
+    Ranked,
     Round,
     Started,
     TaskInfo,
+    TaskRanking,
     TrialDone,
 )
 
@@ -96,6 +98,15 @@ class Board:
         elif isinstance(event, Finished):
             self.reason = event.reason
 
+    def ranked(self, ranking: TaskRanking) -> str:
+        """A task's cost model in one line."""
+        key = self.lines[ranking.task].info.task.key
+        return (
+            f"  {key}: {ranking.samples} predicted, rank correlation "
+            f"{ranking.rank_correlation:.2f}, top-quarter recall {ranking.top_recall:.0%}, "
+            f"regret {ranking.regret:.1%}"
+        )
+
     def heaviest(self) -> list[TaskLine]:
         return sorted(self.lines, key=lambda line: -line.share_s)
 
@@ -130,10 +141,12 @@ def _clock(seconds: float) -> str:
 
 
 class PlainLines:
-    """A line per round and per failure: for logs and pipes."""
+    """A line per round and per failure: for logs and pipes. `verbose`: per round also how well its
+    tasks' candidates were ranked before they were measured."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, *, verbose: bool = False) -> None:
         self._out = out
+        self._verbose = verbose
         self._board = Board()
 
     def __call__(self, event: Event) -> None:
@@ -146,6 +159,9 @@ class PlainLines:
         elif isinstance(event, TrialDone) and event.record.result.status is not Status.OK:
             result = event.record.result
             self._say(f"{event.record.task.key}: {result.status}: {result.error}")
+        elif isinstance(event, Ranked) and self._verbose:
+            for ranking in event.tasks:
+                self._say(self._board.ranked(ranking))
         elif isinstance(event, Finished):
             rows = [line.cells() for line in self._board.heaviest()]
             self._say(tables.table(HEADER, rows, RIGHT))
@@ -199,13 +215,18 @@ class LiveTable:
 
 @contextlib.contextmanager
 def display(
-    out: TextIO, make_console: Callable[[], Console] | None = None, *, ending: str = ""
+    out: TextIO,
+    make_console: Callable[[], Console] | None = None,
+    *,
+    ending: str = "",
+    verbose: bool = False,
 ) -> Iterator[OnEvent]:
-    """A listener for the tuner's events that fits `out`: live on a terminal, else plain lines.
+    """A listener for the tuner's events that fits `out`: live on a terminal, else, and with
+    `verbose`, plain lines.
 
     `ending` takes the place of the tuner's reason for ending."""
-    if make_console is None and not out.isatty():
-        yield _ending(PlainLines(out), ending)
+    if verbose or (make_console is None and not out.isatty()):
+        yield _ending(PlainLines(out, verbose=verbose), ending)
         return
     from rich.console import Console  # costs start-up time that pipes need not pay
 

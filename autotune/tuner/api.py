@@ -12,7 +12,7 @@ from autotune.db.types import Store
 from autotune.errors import ConfigError
 from autotune.graph.ir import Graph
 from autotune.graph.plan import Partition
-from autotune.measure.types import Runner
+from autotune.measure.types import DeviceProfile
 from autotune.settings import TuneSettings, load_settings
 from autotune.target import Target, wanted_target
 from autotune.tuner.budget import Limits
@@ -56,9 +56,9 @@ def tune(
     that was cut short. `until_gain` ends the run when the next trials promise less than this share
     of the model's time. Without any of the three, a number of trials per task from `settings`.
     `threads`, `accuracy` (normal or strict) and `precision` (float32 or bf16) apply unless a
-    Target is given. `cache_dir`: where this machine's measured peaks are kept between calls. Candidates
-    find in the caches what the rest of the model leaves there,
-    with `flush` nothing but their values. `dry_run` measures no candidate and writes no log.
+    Target is given. `cache_dir`: where this machine's measured peaks are kept between calls.
+    Candidates find in the caches what the rest of the model leaves there, with `flush` nothing but
+    their values. `dry_run` measures no candidate and writes no log.
 
     The search starts from what `pretrained`, a file of `autotune model train`, or else the log's
     records of other tasks teach about this kind of device.
@@ -96,7 +96,13 @@ def tune(
                 limits=limits,
                 strategy=strategy,
                 cost_model=cost_model,
-                pretrained=_pretrained(pretrained, store, partition, runner, wanted, seed),
+                pretrained=_pretrained(
+                    pretrained,
+                    store,
+                    partition,
+                    seed,
+                    dataclasses.replace(runner.profile(), target=wanted),
+                ),
                 seed=seed,
                 batch=settings.batch,
                 timing=dataclasses.replace(
@@ -124,9 +130,8 @@ def _pretrained(
     file: str | Path | None,
     store: Store,
     partition: Partition,
-    runner: Runner,
-    target: Target,
     seed: int,
+    profile: DeviceProfile,
 ) -> Pretrained | None:
     """What is known before the run: a trained file, or else the log's records of other tasks."""
     if file is not None:
@@ -136,7 +141,6 @@ def _pretrained(
 
     if not isinstance(store, TuningLog):
         return None
-    profile = dataclasses.replace(runner.profile(), target=target)
     return from_log(store, profile, [t.key for t in partition.weights()], seed)
 
 

@@ -88,10 +88,33 @@ class TrialDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRanking:
+    """How well a task's candidates of this run were ranked before they were measured."""
+
+    task: int
+    samples: int
+    rank_correlation: float
+    top_recall: float
+    """Of the fastest quarter, the share in the quarter predicted to be fastest."""
+    regret: float
+    """How much slower the candidate predicted to be fastest is than the fastest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A batch was measured: how good the predictions of its tasks have been so far."""
+
+    number: int
+    """Of the round."""
+    tasks: tuple[TaskRanking, ...]
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     reason: str
     progress: Progress
 
 
-Event = Started | Round | TrialDone | Finished
+Event = Started | Round | TrialDone | Ranked | Finished
 OnEvent = Callable[[Event], None]

@@ -12,15 +12,23 @@ import numpy as np
 
 from cost_model.features import Features
 from cost_model.models.base import CostModel, Dataset
+from cost_model.pretrained import Pretrained
 from cost_model.train import join
 from search_spaces.base import Column
 
 
 class Learner:
-    """Holds the data and fits a model anew when it is asked after new data came."""
+    """Holds the data and fits a model anew when it is asked after new data came. What was learnt
+    before the run takes the place of the analytical prior."""
 
-    def __init__(self, factory: Callable[[int], CostModel], seed: int) -> None:
+    def __init__(
+        self,
+        factory: Callable[[int], CostModel],
+        seed: int,
+        pretrained: Pretrained | None = None,
+    ) -> None:
         self._factory = factory
+        self._pretrained = pretrained
         self._seed = seed
         self._parts: dict[tuple[str, ...], list[Dataset]] = {}
         self._models: dict[tuple[str, ...], CostModel] = {}
@@ -30,6 +38,7 @@ class Learner:
         """Measured candidates of task number `group`; infinity marks a failure."""
         if not len(time_s):
             return
+        candidates = self._improved(candidates)
         part = Dataset(
             names=candidates.names,
             values=candidates.values,
@@ -47,4 +56,7 @@ class Learner:
         if names in self._stale:
             model.fit(join(self._parts[names]))
             self._stale.discard(names)
-        return model.predict(candidates)
+        return model.predict(self._improved(candidates))
+
+    def _improved(self, candidates: Features) -> Features:
+        return candidates if self._pretrained is None else self._pretrained.improve(candidates)

@@ -27,6 +27,7 @@ from autotune.tuner.events import (
     Finished,
     OnEvent,
     Progress,
+    Ranked,
     Round,
     Started,
     TaskInfo,
@@ -37,6 +38,7 @@ from autotune.tuner.strategies import STRATEGIES
 from autotune.tuner.task_run import TaskRun
 from autotune.types import Task
 from cost_model.models import COST_MODELS
+from cost_model.pretrained import Pretrained
 from cost_model.subject import Subject
 from search_spaces.base import Rule
 from search_spaces.params import Config
@@ -58,6 +60,8 @@ class TuneOptions:
     model: str = ""
     """Name kept in the records."""
     versions: tuple[tuple[str, str], ...] = ()
+    pretrained: Pretrained | None = None
+    """What was learnt before this run, in place of the analytical prior."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +116,7 @@ def tune_partition(
         TaskRun(Subject.of(task, options.target, profile, rules(task)), weight)
         for task, weight in partition.weights().items()
     )
-    learner = Learner(COST_MODELS.get(options.cost_model), options.seed)
+    learner = Learner(COST_MODELS.get(options.cost_model), options.seed, options.pretrained)
     factory = STRATEGIES.get(options.strategy)
     for number, run in enumerate(runs):
         run.start(
@@ -181,6 +185,7 @@ class _Session:
                 event = Round(number=number, shares=decision.shares, progress=self._progress())
                 self.on_event(event)
                 self._measure(candidates)
+                self._rank(number, candidates)
 
     # ------------------------------------------------------------------------------ one batch
 
@@ -260,6 +265,12 @@ class _Session:
         records.append(record)
         run.count(record)
         self.on_event(self._trial(candidate.task, record))
+
+    def _rank(self, number: int, candidates: tuple[_Candidate, ...]) -> None:
+        """Say how good the predictions were for the tasks of a batch."""
+        tasks = sorted({c.task for c in candidates})
+        found = tuple(r for n in tasks if (r := self.runs[n].ranking(n)) is not None)
+        self.on_event(Ranked(number=number, tasks=found, progress=self._progress()))
 
     def _tell(self, records: Sequence[Record]) -> None:
         for run in self.runs:

@@ -13,9 +13,11 @@ from autotune.errors import ScheduleError
 from autotune.measure.types import Status
 from autotune.schedule.base import Schedule, schedule_to_json
 from autotune.tuner.budget import TaskState
+from autotune.tuner.events import TaskRanking
 from autotune.tuner.learner import Learner
 from autotune.tuner.strategies import Outcome, Setting, Strategy
 from cost_model.analytic import roofline_s
+from cost_model.metrics import rank_correlation, regret, top_k_recall
 from cost_model.subject import Subject
 from cost_model.train import measured_s
 from search_spaces.params import Config
@@ -57,6 +59,9 @@ class TaskRun:
         self._default_id = schedule_id(self.schedule(self.default))
         self._times: dict[str, float] = {}
         self._strategy: Strategy | None = None
+        self._learner: Learner | None = None
+        self._predicted_s: list[float] = []
+        self._measured_s: list[float] = []
 
     def start(
         self,
@@ -84,6 +89,7 @@ class TaskRun:
         for record in logged:
             self.count(record)
         self.tell(logged)
+        self._learner = learner
 
     def count(self, record: Record) -> None:
         """Take a measured candidate, of this run or an earlier one, into the figures."""
@@ -105,7 +111,29 @@ class TaskRun:
         """Let the strategy learn from counted records, a batch at a time."""
         judged = [r for r in records if r.result.status is not Status.DEVICE_LOST]
         known = [judged[n] for n in self.subject.known([r.config for r in judged])]
+        self._judge(known)
         self.strategy.tell([Outcome(config=r.config, time_s=measured_s(r)) for r in known])
+
+    def _judge(self, records: Sequence[Record]) -> None:
+        """Keep what was predicted of records that nothing has learnt from yet."""
+        if self._learner is None or not records:
+            return
+        described = self.subject.describe(self.subject.rows([r.config for r in records]))
+        self._predicted_s += self._learner.predict(described).tolist()
+        self._measured_s += [measured_s(r) for r in records]
+
+    def ranking(self, number: int) -> TaskRanking | None:
+        """How good the predictions have been so far; None with less than two."""
+        predicted, measured = np.array(self._predicted_s), np.array(self._measured_s)
+        if len(measured) < 2 or not np.isfinite(measured).any():
+            return None
+        return TaskRanking(
+            task=number,
+            samples=len(measured),
+            rank_correlation=rank_correlation(predicted, measured),
+            top_recall=top_k_recall(predicted, measured, -(-len(measured) // 4)),
+            regret=regret(predicted, measured),
+        )
 
     @property
     def strategy(self) -> Strategy:

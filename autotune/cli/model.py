@@ -1,0 +1,101 @@
+"""Train cost models on tuning logs, for `autotune tune --model`, and say how well they rank."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.cli import options as opt
+from autotune.cli import tables
+from autotune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from autotune.db.types import Record
+    from cost_model.models import Dataset
+    from cost_model.train import Origin
+
+
+def arguments(parser: opt.Parser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    train = actions.add_parser("train", help="learn from the records of logs")
+    train.add_argument(
+        "--log",
+        action="append",
+        metavar="FILE|URL",
+        help=f"a tuning log; may be repeated (default {opt.DEFAULT_LOG})",
+    )
+    train.add_argument("-o", "--output", required=True, metavar="FILE.json")
+    train.add_argument("--seed", type=opt.at_least(0), default=0)
+    opt.target(train)
+    opt.threads(train)
+
+
+def run(options: argparse.Namespace) -> None:
+    from autotune.db.store import TuningLog
+    from autotune.measure.runners.local import LocalRunner
+    from autotune.target import load_target
+    from autotune.tuner.transfer import samples
+    from cost_model.pretrained import pretrain
+    from cost_model.train import by_origin, datasets
+
+    logs = options.log or [opt.DEFAULT_LOG]
+    records: list[Record] = []
+    for name in logs:
+        with TuningLog(name, read_only=True) as log:
+            records += samples(log)
+    target = load_target(options.target, options.threads)
+    with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
+        profile = runner.profile()
+    sets, origins = datasets(records, profile), tuple(by_origin(records))
+    about = f"{len(records)} records of {', '.join(logs)}"
+    model = pretrain(sets, options.seed, about)
+    if not len(model):
+        raise ConfigError(f"too little to learn from: {about}; tune more first")
+    print(tables.table(HEADER, rows(sets, origins, options.seed), right=(2, 3, 4, 5, 6)))
+    model.save(Path(options.output))
+    print(f"learnt from {about}; written to {options.output}")
+
+
+HEADER = (
+    "rule",
+    "left out",
+    "tasks",
+    "samples",
+    "rank correlation",
+    "top-8 recall",
+    "regret of 4",
+)
+
+
+def rows(sets: Iterable[Dataset], origins: Sequence[Origin], seed: int) -> list[tuple[str, ...]]:
+    """Per feature layout: the prior alone, then with tasks left out and, where there are several,
+    devices left out. `origins`: of the sets' groups."""
+    from cost_model.pretrained import LEAST, left_out, quality
+
+    found: list[tuple[str, ...]] = []
+    for data in sets:
+        if len(data.time_s) < LEAST:
+            continue
+        devices = np.array([origins[g].device for g in data.group])
+        tests = [("(the prior)", data.prior_s)]
+        for what, part in (("tasks", data.group), ("devices", devices)):
+            if len(set(part.tolist())) > 1:
+                tests.append((what, left_out(data, part, seed)))
+        for what, predicted in tests:
+            q = quality(predicted, data)
+            found.append(
+                (
+                    origins[data.group[0]].rule,
+                    what,
+                    str(q.tasks),
+                    str(len(data.time_s)),
+                    f"{q.rank_correlation:.3f}",
+                    f"{q.top_recall:.0%}",
+                    f"{q.regret:.1%}",
+                )
+            )
+    return found

@@ -1,0 +1,162 @@
+"""What was learnt before a run: one cost model per feature layout, used as the prior of the next.
+
+In: data sets of any tasks and devices, or a file. Out: better priors, a JSON file, and how well
+tasks and devices that were left out are ranked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import ConfigError
+from cost_model.features import FEATURE_VERSION, Features
+from cost_model.metrics import rank_correlation, regret, top_k_recall
+from cost_model.models.base import COST_MODELS, CostModel, Dataset
+from search_spaces.base import Column
+
+KIND = "autotune pretrained cost models"
+Mask = npt.NDArray[np.bool_]
+FOLDS = 5
+LEAST = 32
+"""Samples below which a layout is not worth a model."""
+
+
+class Pretrained:
+    """Cost models by feature layout. Layouts that it does not know keep their prior."""
+
+    def __init__(self, models: Mapping[tuple[str, ...], CostModel], about: str = "") -> None:
+        self._models = dict(models)
+        self.about = about
+        """What it was trained on, in words."""
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def improve(self, candidates: Features) -> Features:
+        """The candidates with what was learnt in place of the analytical prior."""
+        model = self._models.get(candidates.names)
+        if model is None:
+            return candidates
+        return dataclasses.replace(candidates, prior_s=model.predict(candidates))
+
+    def save(self, path: Path) -> None:
+        """Write the file. Raises ConfigError."""
+        models = [
+            {"model": m.name, "names": list(names), "state": m.state()}
+            for names, m in self._models.items()
+        ]
+        data = {"kind": KIND, "features": FEATURE_VERSION, "about": self.about, "models": models}
+        try:
+            path.write_text(json.dumps(data), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}; choose another") from None
+
+    @staticmethod
+    def load(path: Path) -> Pretrained:
+        """Read a file. Raises ConfigError where it is not one of this version."""
+        try:
+            data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if data["kind"] != KIND:
+                raise ValueError(f"it is {data['kind']!r}")
+            version = data["features"]
+            entries = [(tuple(e["names"]), e["model"], e["state"]) for e in data["models"]]
+        except OSError as error:
+            raise ConfigError(f"cannot read cost model {path}: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{path} is not a trained cost model ({error}); see autotune model train"
+            ) from None
+        if version != FEATURE_VERSION:
+            raise ConfigError(
+                f"{path}: expected features of version {FEATURE_VERSION}, got {version}; "
+                "train the model anew"
+            )
+        models = {}
+        for names, name, state in entries:
+            models[names] = COST_MODELS.get(name)(0)
+            models[names].restore(state)
+        return Pretrained(models, str(data.get("about", "")))
+
+
+def pretrain(sets: Sequence[Dataset], seed: int, about: str = "", name: str = "xgb") -> Pretrained:
+    """A model for every layout with enough samples."""
+    models = {}
+    for data in sets:
+        if len(data.time_s) >= LEAST:
+            models[data.names] = COST_MODELS.get(name)(seed)
+            models[data.names].fit(data)
+    return Pretrained(models, about)
+
+
+# ------------------------------------------------------------------------------- cross-validation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """How well candidates are ranked: means over tasks."""
+
+    tasks: int
+    rank_correlation: float
+    top_recall: float
+    """Of the fastest 8, the share among the 8 predicted fastest."""
+    regret: float
+    """How much slower the best of the 4 predicted fastest is than the fastest."""
+
+
+def quality(predicted: Column, data: Dataset, rows: Mask | None = None) -> Quality:
+    """Of predictions for a data set, task by task; tasks with fewer than 8 samples say little and
+    are left out. `rows`: a mask of the rows that count."""
+    counted = np.ones(len(predicted), bool) if rows is None else rows
+    found = []
+    for number in np.unique(data.group[counted]):
+        chosen = counted & (data.group == number)
+        guess, measured = predicted[chosen], data.time_s[chosen]
+        if np.isfinite(measured).sum() >= 8:
+            found.append(
+                (
+                    rank_correlation(guess, measured),
+                    top_k_recall(guess, measured, 8),
+                    regret(guess, measured, 4),
+                )
+            )
+    means = np.mean(found, axis=0) if found else np.full(3, np.nan)
+    return Quality(
+        tasks=len(found),
+        rank_correlation=float(means[0]),
+        top_recall=float(means[1]),
+        regret=float(means[2]),
+    )
+
+
+def left_out(data: Dataset, part: npt.NDArray[Any], seed: int, name: str = "xgb") -> Column:
+    """Predictions of each row by a model that saw no row of its part (a task, a device). Parts are
+    dealt to at most FOLDS folds."""
+    parts = np.unique(part)
+    folds = np.random.default_rng(seed).permutation(len(parts)) % FOLDS
+    predicted = data.prior_s.copy()
+    for fold in np.unique(folds):
+        out = np.isin(part, parts[folds == fold])
+        model = COST_MODELS.get(name)(seed)
+        model.fit(_rows(data, ~out))
+        predicted[out] = model.predict(
+            Features(names=data.names, values=data.values[out], prior_s=data.prior_s[out])
+        )
+    return predicted
+
+
+def _rows(data: Dataset, chosen: Mask) -> Dataset:
+    return Dataset(
+        names=data.names,
+        values=data.values[chosen],
+        prior_s=data.prior_s[chosen],
+        time_s=data.time_s[chosen],
+        group=data.group[chosen],
+    )
