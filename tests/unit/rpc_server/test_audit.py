@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from autotune.errors import ConfigError
+from autotune.errors import ConfigError, DeviceError
 from autotune.measure.execute import build
-from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
+from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, OnResult, Status
 from rpc_server import wire
 from rpc_server.audit import MAX_TEXT, AuditLog
 from rpc_server.auth import Peer, Role
@@ -90,6 +90,9 @@ class Bench(Recorder):
     ) -> tuple[MeasureResult, ...]:
         return () if stop() else super().measure(requests, on_result)
 
+    def remeasure(self) -> DeviceProfile:
+        return self.profile()
+
     def interrupt(self) -> None:
         return None
 
@@ -133,7 +136,7 @@ def test_a_client_has_a_limited_number_of_batches_waiting(tmp_path: Path) -> Non
     subject = board(path)
     for number in range(MAX_QUEUED_OWN):
         submit(subject, ALICE, owner=number)
-    with pytest.raises(wire.DeviceError, match="of yours are waiting already"):
+    with pytest.raises(DeviceError, match="of yours are waiting already"):
         submit(subject, ALICE, owner=99)
     submit(subject, BUILDER)
     assert "refused" in str(lines(path)[MAX_QUEUED_OWN]["result"])
@@ -141,10 +144,10 @@ def test_a_client_has_a_limited_number_of_batches_waiting(tmp_path: Path) -> Non
 
 def test_object_code_needs_a_willing_board_and_the_right(tmp_path: Path) -> None:
     closed = board(tmp_path / "closed.log")
-    with pytest.raises(wire.DeviceError, match="start it with --accept-objects"):
+    with pytest.raises(DeviceError, match="start it with --accept-objects"):
         submit(closed, BUILDER, objects=True)
     willing = board(tmp_path / "open.log", accept_objects=True)
-    with pytest.raises(wire.DeviceError, match="client alice may not send object code"):
+    with pytest.raises(DeviceError, match="client alice may not send object code"):
         submit(willing, ALICE, objects=True)
     submit(willing, BUILDER, objects=True)
     assert lines(tmp_path / "open.log")[-1]["objects"] == 1
