@@ -1,7 +1,7 @@
 """Every error the project raises on purpose.
 
     AutotuneError
-    ├── InputError            what the user gave cannot be used: the CLI prints one line and exits with 2
+    ├── InputError            what the user gave cannot be used: one line, exit status 2
     │   ├── ModelError        missing, truncated or malformed model; a shape that is not static
     │   │   └── UnsupportedOpError   an operator (or one of its attributes) we do not import
     │   ├── TargetError       unknown target, or a target file with an unknown key

@@ -1,6 +1,6 @@
 """Named parts of one kind: ops, rules, steps, backends, cost models, strategies.
 
-A room's package imports the modules in its folder (`load_folder`); each registers itself on import.
+A room's package imports the modules in its folder (`load_folder`); each registers itself then.
 Packages outside the project register through the `autotune.plugins` entry point group.
 """
 

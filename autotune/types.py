@@ -1,7 +1,7 @@
 """Small value types shared by every room: tensor types, memory layouts, attributes, tasks.
 
-A `Task` is one fused subgraph in canonical form: what a board builds and times, and what the tuning
-log is keyed by. It is pure data (JSON both ways).
+A `Task` is one fused subgraph in canonical form: what a board builds and times, and what the
+tuning log is keyed by. It is pure data (JSON both ways).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class TaskNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A fused subgraph in canonical form: nodes in topological order over canonically named values.
+    """A fused subgraph in canonical form: nodes in topological order over values named by rule.
 
     Names: inputs i0.., constants c0.., locals t0.., outputs o0.. in order of first use, so that
     two models that differ in names give equal tasks. Exactly one output.
@@ -151,23 +151,33 @@ class Task:
 
     @property
     def params(self) -> tuple[TaskValue, ...]:
-        """Inputs, then constants, then outputs, each in order of `values`: the kernel's arguments."""
+        """The kernel's arguments: inputs, constants, outputs, each in order of `values`."""
         return self.by_role("input") + self.by_role("constant") + self.by_role("output")
 
     def to_json(self) -> dict[str, Any]:
         return {
             "anchor": self.anchor,
             "nodes": [
-                {"op": n.op, "inputs": list(n.inputs), "outputs": list(n.outputs),
-                 "attrs": {k: _plain(v) for k, v in n.attrs}}
+                {
+                    "op": n.op,
+                    "inputs": list(n.inputs),
+                    "outputs": list(n.outputs),
+                    "attrs": {k: _plain(v) for k, v in n.attrs},
+                }
                 for n in self.nodes
             ],
             "values": [
-                {"name": v.name, "dtype": v.type.dtype, "shape": list(v.type.shape), "role": v.role,
-                 "strides": list(v.layout.strides), "halo": [list(h) for h in v.layout.halo]}
+                {
+                    "name": v.name,
+                    "dtype": v.type.dtype,
+                    "shape": list(v.type.shape),
+                    "role": v.role,
+                    "strides": list(v.layout.strides),
+                    "halo": [list(h) for h in v.layout.halo],
+                }
                 for v in self.values
             ],
-        }  # fmt: skip
+        }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Task:

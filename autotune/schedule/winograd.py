@@ -9,7 +9,6 @@ from typing import ClassVar
 from autotune.errors import ScheduleError
 from autotune.program.ir import (
     Alloc,
-    Apply,
     Bound,
     Buffer,
     Const,
@@ -25,40 +24,20 @@ from autotune.program.ir import (
     Value,
     fn,
     index,
-    walk,
 )
 from autotune.program.packing import packed_shape
 from autotune.program.rewrite import (
     Body,
     drop_alloc,
-    find_loop,
     loads_of,
     map_loads,
     map_stmt_indices,
     replace,
-    stores_of,
 )
 from autotune.program.winograd import Matrix, transforms
+from autotune.schedule._convolution import Convolution, buffers_of, find_convolution
 from autotune.schedule.base import register
-from autotune.schedule.loops import perfect_chain
 from autotune.types import dense_strides
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Conv:
-    """A naive convolution with stride and dilation 1 and its epilogue, as found in a program."""
-
-    loops: tuple[For, ...]
-    reduce: tuple[For, ...]
-    data: Load
-    weights: str
-    pads: tuple[int, int]
-    epilogue: Body
-    buffer: Buffer
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        return tuple(loop.extent for loop in self.loops)
 
 
 @register
@@ -88,7 +67,7 @@ class Winograd:
     lanes: int
 
     def apply(self, program: Program) -> Program:
-        conv = _find_conv(program, self.buffer)
+        conv = find_convolution(program, self.buffer)
         plan = _Plan.of(self, conv)
         _check_halo(program, conv, plan)
         body: Body = (plan.transform_data(), plan.multiply(), plan.transform_result())
@@ -129,56 +108,8 @@ def _hoist_allocs(program: Program) -> Program:
     return dataclasses.replace(program, body=body)
 
 
-def _find_conv(program: Program, buffer: str) -> _Conv:
-    """Recognise the loops; ScheduleError where they are no stride-1 convolution."""
-    refuse = ScheduleError(f"{buffer} is not a plain convolution with stride and dilation 1")
-    update = next((s for s in stores_of(program.body, buffer) if s.combine == "sum"), None)
-    product = update.value if update else None
-    if update is None or not (isinstance(product, Apply) and product.fn == "mul"):
-        raise refuse
-    x, w = product.args
-    names = [_only_var(i) for i in update.indices]
-    if not (isinstance(x, Load) and isinstance(w, Load)) or len(names) != 4 or None in names:
-        raise refuse
-    chain = perfect_chain(find_loop(program, str(names[0])), 4)
-    if [c.var for c in chain] != names or len(chain[3].body) < 2:
-        raise refuse
-    init, reduction, *epilogue = chain[3].body
-    if not (isinstance(reduction, For) and isinstance(init, Store) and init.value == Const(0.0)):
-        raise refuse
-    kh, kw, ic = perfect_chain(reduction, 3)
-    n, oh, ow, oc = (index(v) for v in (c.var for c in chain))
-    row, column = (x.indices[1] - oh - kh.var, x.indices[2] - ow - kw.var)
-    plain = row.is_const and column.is_const and x.indices[0] == n
-    if not plain or x.indices[3] != index(ic.var):
-        raise refuse
-    if w.indices != (index(kh.var), index(kw.var), index(ic.var), oc):
-        raise refuse
-    if any(not isinstance(s, Store) or s.combine for s in epilogue):
-        raise refuse
-    return _Conv(
-        loops=tuple(chain),
-        reduce=(kh, kw, ic),
-        data=x,
-        weights=w.buffer,
-        pads=(-row.const, -column.const),
-        epilogue=tuple(epilogue),
-        buffer=_buffers(program)[buffer],
-    )
-
-
-def _only_var(value: Index) -> str | None:
-    atom = value.terms[0][0] if len(value.terms) == 1 and not value.const else None
-    return atom if isinstance(atom, str) else None
-
-
-def _buffers(program: Program) -> dict[str, Buffer]:
-    found = {p.name: p for p in program.params}
-    return found | {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
-
-
-def _check_halo(program: Program, conv: _Conv, plan: _Plan) -> None:
-    buffer = _buffers(program)[conv.data.buffer]
+def _check_halo(program: Program, conv: Convolution, plan: _Plan) -> None:
+    buffer = buffers_of(program)[conv.data.buffer]
     for d, tiles, m, a, pad in (
         (1, plan.rows, plan.step.tile_h, plan.height, conv.pads[0]),
         (2, plan.columns, plan.step.tile_w, plan.width, conv.pads[1]),
@@ -193,7 +124,7 @@ def _check_halo(program: Program, conv: _Conv, plan: _Plan) -> None:
             )
 
 
-def _transform_weights(program: Program, conv: _Conv, plan: _Plan) -> Program:
+def _transform_weights(program: Program, conv: Convolution, plan: _Plan) -> Program:
     param = next((p for p in program.params if p.name == conv.weights), None)
     if param is None or not param.constant or any(p.buffer == param.name for p in program.packs):
         raise ScheduleError(f"{conv.weights} is not a constant param that is not packed yet")
@@ -221,14 +152,14 @@ class _Plan:
     """Sizes and the three nests."""
 
     step: Winograd
-    conv: _Conv
+    conv: Convolution
     height: int
     width: int
     rows: int
     columns: int
 
     @staticmethod
-    def of(step: Winograd, conv: _Conv) -> _Plan:
+    def of(step: Winograd, conv: Convolution) -> _Plan:
         kh, kw = (loop.extent for loop in conv.reduce[:2])
         rows = -(-conv.extents[1] // step.tile_h)
         columns = -(-conv.extents[2] // step.tile_w)

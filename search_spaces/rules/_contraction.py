@@ -6,15 +6,20 @@ In: a task whose anchor is a convolution or matrix product. Out: plain data for 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from autotune.ops.conv import tiled_reach
 from autotune.program.build import loop_var
 from autotune.types import Task
-from search_spaces.base import Access
+from search_spaces.base import Access, Column
 
 WINOGRAD_SIDES = (2, 4)
+Columns = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,3 +184,31 @@ def accesses_of(task: Task, c: Contraction) -> tuple[Access, ...]:
             dims=((("batch", 1),), (("point", 1),), (("channel", 1),)), written=True,
         ),
     )  # fmt: skip
+
+
+def levels_of(
+    c: Contraction,
+    columns: Columns,
+    tile: Mapping[str, Column],
+    ones: Column,
+    reduce: tuple[str, ...],
+) -> tuple[Mapping[str, Column], ...]:
+    """Tiles inside the batch loop, then inside each outer loop, then one reduction step."""
+    order = columns["order"]
+    levels: list[dict[str, Column]] = [{"batch": ones}]
+    full = {"channel": c.channels[1] * c.groups, "point": c.points[1], "row": c.row_count}
+    depth = {
+        "channels_first": {"channel": 0, "row": 1, "point": 2},
+        "rows_first": {"row": 0, "channel": 1, "point": 2},
+        "points_first": {"row": 0, "point": 1, "channel": 2},
+    }
+    for level in range(3):
+        now: dict[str, Column] = {}
+        for axis, size in tile.items():
+            reached = np.zeros(len(ones), bool)
+            for name, at in depth.items():
+                reached |= (order == name) & (at[axis] <= level)
+            now[axis] = np.where(reached, size, full[axis] * ones)
+        levels.append(now)
+    levels.append(dict.fromkeys(reduce, ones))
+    return tuple(levels)

@@ -32,7 +32,12 @@ from search_spaces.rules._builder import (
     schedule_copies,
     share,
 )
-from search_spaces.rules._contraction import Contraction, accesses_of, contraction_of
+from search_spaces.rules._contraction import (
+    Contraction,
+    accesses_of,
+    contraction_of,
+    levels_of,
+)
 from search_spaces.rules._cost import cycles, ideal_cycles, waste
 from search_spaces.space import Constraint, Space
 
@@ -317,7 +322,7 @@ class ContractionRule:
             extents=extents | reduce,
             reduce_axes=frozenset(reduce),
             accesses=accesses_of(task, c),
-            tiles=_levels(c, columns, tile, ones, tuple(reduce)),
+            tiles=levels_of(c, columns, tile, ones, tuple(reduce)),
             flops=task_flops(task),
             accumulators=number["vectors"] * number["tile_w"] * number["tile_h"],
             vector_axis_waste=computed,
@@ -383,34 +388,6 @@ def _pack_plan(
     rest = [name for name in labels if name not in (*first, *last)]
     order = tuple(labels.index(name) for name in (*first, *rest, *last))
     return tuple(splits), order
-
-
-def _levels(
-    c: Contraction,
-    columns: Columns,
-    tile: Mapping[str, Column],
-    ones: Column,
-    reduce: tuple[str, ...],
-) -> tuple[Mapping[str, Column], ...]:
-    """Tiles inside the batch loop, then inside each outer loop, then one reduction step."""
-    order = columns["order"]
-    levels: list[dict[str, Column]] = [{"batch": ones}]
-    full = {"channel": c.channels[1] * c.groups, "point": c.points[1], "row": c.row_count}
-    depth = {
-        "channels_first": {"channel": 0, "row": 1, "point": 2},
-        "rows_first": {"row": 0, "channel": 1, "point": 2},
-        "points_first": {"row": 0, "point": 1, "channel": 2},
-    }
-    for level in range(3):
-        now: dict[str, Column] = {}
-        for axis, size in tile.items():
-            reached = np.zeros(len(ones), bool)
-            for name, at in depth.items():
-                reached |= (order == name) & (at[axis] <= level)
-            now[axis] = np.where(reached, size, full[axis] * ones)
-        levels.append(now)
-    levels.append(dict.fromkeys(reduce, ones))
-    return tuple(levels)
 
 
 RULES.add(ContractionRule.name, ContractionRule())

@@ -16,7 +16,7 @@ import autotune
 from autotune.compiler.driver import compile_graph
 from autotune.db.store import TuningLog
 from autotune.db.types import Record
-from autotune.errors import ArtifactError, ConfigError, ModelError, TargetError
+from autotune.errors import ArtifactError, ModelError, TargetError
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.measure.types import MeasureResult, Status
@@ -102,7 +102,7 @@ def test_an_unknown_target_is_an_error(onnx_file: Path) -> None:
 
 
 def test_no_threads_is_an_error(onnx_file: Path) -> None:
-    with pytest.raises(ConfigError, match="threads must be at least 1, got 0"):
+    with pytest.raises(TargetError, match="threads must be at least 1, got 0"):
         autotune.compile(onnx_file, threads=0)
 
 
