@@ -285,10 +285,15 @@ class Board:
             )
             self._jobs[job.name] = job
             self._queue.append(job)
+            self._audit.write(  # before it can end
+                peer,
+                "submit",
+                "queued",
+                batch=job.name[:8],
+                requests=len(requests),
+                objects=objects,
+            )
             self._changed.notify_all()
-        self._audit.write(
-            peer, "submit", "queued", batch=job.name[:8], requests=len(requests), objects=objects
-        )
         return wire.encode_job(job.name)
 
     def _check_objects(self, peer: Peer) -> None:
