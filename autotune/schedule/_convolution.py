@@ -1,4 +1,4 @@
-"""Recognising a naive convolution in a program: what steps that change its algorithm start from."""
+"""Recognising a naive convolution in a program: where steps that change its algorithm start."""
 
 from __future__ import annotations
 

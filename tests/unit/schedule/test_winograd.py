@@ -1,0 +1,154 @@
+"""Winograd's algorithm: the transforms, the step against the naive loops, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.errors import ScheduleError
+from autotune.ops.conv import tiled_reach
+from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
+from autotune.program.inputs import random_inputs
+from autotune.program.interp import run
+from autotune.program.ir import Program
+from autotune.program.text import parse_program, print_program
+from autotune.program.verify import verify
+from autotune.program.winograd import transforms
+from autotune.schedule import STEPS, apply_schedule
+from autotune.target import host_target
+from autotune.types import Task
+from search_spaces.params import Config
+from search_spaces.rules import rule_for
+from tests.unit.codegen.kernels import node, run_kernel, task, value
+
+
+def conv(
+    height: int,
+    width: int,
+    *,
+    batch: int = 1,
+    channels: int = 3,
+    filters: int = 5,
+    kernel: tuple[int, int] = (3, 3),
+    pad: int = 1,
+    stride: int = 1,
+) -> Task:
+    """A convolution with bias whose data has the halo that whole tiles read."""
+    kh, kw = kernel
+    weights, data = value("c0", (kh, kw, channels, filters)), (batch, height, width, channels)
+    pads = (min(pad, kh - 1), min(pad, kw - 1)) * 2
+    attrs = {"pads": pads, "strides": (stride, stride)}
+    reach = tiled_reach(value("i0", data).type, weights.type, attrs)
+    out = (
+        batch, (height + 2 * pads[0] - kh) // stride + 1,
+        (width + 2 * pads[1] - kw) // stride + 1, filters,
+    )  # fmt: skip
+    return task(
+        [node("conv2d", "i0 c0", "t0", **attrs), node("add", "t0 c1", "o0")],
+        value("i0", data, pads=reach),
+        weights,
+        value("c1", (filters,)),
+        value("t0", out),
+        value("o0", out),
+    )
+
+
+def merged(case: Task) -> Program:
+    """The naive program with the bias added in the convolution's loops."""
+    step = STEPS.get("compute_at")(buffer="o0", at="t0_oc")
+    return step.apply(build_program(case))
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("r", [1, 2, 3])
+def test_transforms_filter_exactly(m: int, r: int) -> None:
+    outputs, filters, inputs = (np.asarray(t) for t in transforms(m, r))
+    rng = np.random.default_rng(m * 10 + r)
+    data, taps = rng.integers(-9, 9, m + r - 1), rng.integers(-9, 9, r)
+    got = outputs @ ((filters @ taps) * (inputs @ data))
+    np.testing.assert_allclose(got, np.correlate(data, taps, "valid"), atol=1e-9)
+
+
+def test_too_many_points_are_refused() -> None:
+    with pytest.raises(ScheduleError, match=r"no F\(7, 3\)"):
+        transforms(7, 3)
+
+
+@pytest.mark.parametrize(
+    ("case", "step"),
+    [
+        (conv(8, 8), {"tile_h": 4, "tile_w": 4, "block_h": 1, "block_w": 2}),
+        (conv(8, 8), {"tile_h": 4, "tile_w": 4, "block_h": 2, "block_w": 2}),
+        (conv(7, 5), {"tile_h": 4, "tile_w": 4, "block_h": 1, "block_w": 1}),
+        (conv(7, 6, batch=2), {"tile_h": 2, "tile_w": 2, "block_h": 2, "block_w": 3}),
+        (conv(6, 6, pad=0), {"tile_h": 4, "tile_w": 2, "block_h": 1, "block_w": 2}),
+        (conv(5, 8, kernel=(1, 3)), {"tile_h": 1, "tile_w": 4, "block_h": 5, "block_w": 1}),
+        (conv(8, 5, kernel=(3, 1)), {"tile_h": 4, "tile_w": 1, "block_h": 2, "block_w": 5}),
+        (conv(6, 6, kernel=(2, 2), pad=0), {"tile_h": 2, "tile_w": 4, "block_h": 3, "block_w": 2}),
+    ],
+)
+def test_equals_the_naive_loops(case: Task, step: dict[str, int]) -> None:
+    program = STEPS.get("winograd")(buffer="t0", lanes=2, **step).apply(merged(case))
+    verify(program)
+    assert parse_program(print_program(program)) == program
+    arrays = random_inputs(case, 1)
+    np.testing.assert_allclose(run(program, arrays), evaluate_task(case, arrays), atol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("algorithm", ["winograd2", "winograd4"])
+@pytest.mark.parametrize("size", [8, 13])
+def test_scheduled_machine_code(threads: int, algorithm: str, size: int) -> None:
+    case = conv(size, size, channels=20, filters=37)
+    target, rule = host_target(threads), rule_for(case)
+    space = rule.space(case, target)
+    rows = space.sample(np.random.default_rng(0), 400)
+    configs = [c for c in map(space.config, rows) if c["algorithm"] == algorithm]
+    arrays = random_inputs(case, 2)
+    wanted = evaluate_task(case, arrays)
+    for config in configs[:3]:
+        program = apply_schedule(build_program(case), rule.schedule(case, target, config))
+        got = run_kernel(case, program, target, arrays)
+        assert np.abs(got - wanted).max() < 1e-4 * np.abs(wanted).max(), config
+    assert configs
+
+
+def test_strict_targets_are_offered_direct_code_only() -> None:
+    case = conv(8, 8)
+    algorithm = rule_for(case).space(case, host_target().with_accuracy("strict")).params[0]
+    assert algorithm.choices == ("direct",)
+
+
+def apply(case: Task, **fields: int) -> Program:
+    wanted = {"tile_h": 4, "tile_w": 4, "block_h": 1, "block_w": 1, "lanes": 2} | fields
+    return STEPS.get("winograd")(buffer="t0", **wanted).apply(merged(case))
+
+
+def test_a_stride_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="not a plain convolution"):
+        apply(conv(9, 9, stride=2))
+
+
+def test_a_missing_halo_is_refused() -> None:
+    case = conv(6, 6)
+    values = tuple(
+        value("i0", v.type.shape, pads=((0, 0), (1, 1), (1, 1), (0, 0))) if v.name == "i0" else v
+        for v in case.values
+    )
+    with pytest.raises(ScheduleError, match="needs a halo"):
+        apply(Task(nodes=case.nodes, values=values, anchor=0))
+
+
+def test_a_block_that_does_not_divide_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="does not divide"):
+        apply(conv(8, 8), block_h=3)
+
+
+def test_configs_name_blocks_that_exist() -> None:
+    case = conv(8, 8, channels=16, filters=16)
+    target, rule = host_target(), rule_for(case)
+    config = dict(rule.default(case, target).items)
+    assert rule.space(case, target).contains(Config(tuple(config.items())))
+    config["block"] = 3
+    assert not rule.space(case, target).contains(Config(tuple(config.items())))
