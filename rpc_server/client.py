@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.errors import ConfigError, DeviceError
@@ -38,6 +39,35 @@ LONGEST_PAUSE_S = 2.0
 MAX_SENDS = 4
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long a client of a farm waits, in seconds, at each of the farm's own stages; build and
+    run are those of the requests, a lease's is the tracker's."""
+
+    queue_s: float = 600.0
+    """For a board, while none is at work."""
+    transfer_s: float = 30.0
+    """For one message of a board to come through."""
+    session_s: float = 120.0
+    """For a tracker that does not answer, while no board is at work."""
+    reconnect_s: float = 5.0
+    """For a board that stopped answering, before its requests go to another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FarmOptions:
+    """How the boards of a farm are used: up to `boards` at a time, before clients of a lower
+    `priority`."""
+
+    boards: int = 1
+    priority: int = 0
+    deadlines: Deadlines = Deadlines()
+
+
+class BoardLostError(DeviceError):
+    """A board that was there does not answer any more."""
+
+
 class LinkLostError(Exception):
     """The connection broke; the board may come back."""
 
@@ -49,16 +79,36 @@ def open_device(
     cache_dir: Path | None = None,
     certs: Path | None = None,
     build: str = "board",
+    farm: FarmOptions | None = None,
 ) -> Runner:
-    """The runner of 'local' or 'rpc://HOST:PORT'. `certs`: folder of this client's certificate.
-    `build`: 'board', or 'host' to build here and send object code. Raises DeviceError."""
+    """The runner of 'local', 'rpc://HOST:PORT' or 'tracker://HOST:PORT/KEY'. `certs`: folder of this client's certificate.
+    `build`: 'board', or 'host' to build here and send object code. `farm`: how a farm's boards are
+    used. Raises DeviceError."""
+    if device.startswith("tracker://"):
+        from rpc_server.farm_runner import FarmRunner
+
+        farm = farm or FarmOptions()
+        many = FarmRunner(
+            device,
+            threads=target.threads,
+            boards=farm.boards,
+            priority=farm.priority,
+            deadlines=farm.deadlines,
+            credentials=Credentials(certs) if certs else None,
+            in_order=build == "host",
+        )
+        return HostBuilds(many) if build == "host" else many
+    if build not in ("board", "host"):
+        raise ConfigError(f"build is 'board' or 'host', got {build!r}")
     if device.startswith("rpc://"):
         credentials = Credentials(certs) if certs else None
         runner = RpcRunner(device, threads=target.threads, credentials=credentials)
         return HostBuilds(runner) if build == "host" else runner
     if device == "local":
         return open_runner(device, target, cache_dir=cache_dir)
-    raise DeviceError(f"expected the device 'local' or 'rpc://HOST:PORT', got {device!r}")
+    raise DeviceError(
+        f"expected the device local, rpc://HOST:PORT or tracker://HOST:PORT/KEY, got {device!r}"
+    )
 
 
 class RpcRunner:
@@ -74,6 +124,7 @@ class RpcRunner:
         patience_s: float = 60.0,
         credentials: Credentials | None = None,
         ticket: str = "",
+        transfer_s: float = CALL_TIMEOUT_S,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -85,6 +136,8 @@ class RpcRunner:
         self._patience_s = patience_s
         self._credentials = credentials
         self._ticket = ticket
+        self._transfer_s = transfer_s
+        self._given_up = False
         self._sleep = sleep
         self._clock = clock
         self._connection: BytesConnection | None = None
@@ -124,7 +177,7 @@ class RpcRunner:
             except LinkLostError as error:
                 if not self._reconnect():
                     if not results:
-                        raise DeviceError(
+                        raise BoardLostError(
                             f"{self._device} is lost ({error}) and did not come back within "
                             f"{self._patience_s:g} s"
                         ) from None
@@ -193,13 +246,16 @@ class RpcRunner:
             with contextlib.suppress(LinkLostError):
                 self._greet()
                 return True
-            if self._clock() + pause > until:
+            if self._given_up or self._clock() + pause > until:
                 return False
             self._sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
-    def _call(self, name: str, payload: bytes, timeout_s: float = CALL_TIMEOUT_S) -> bytes:
+    def _call(self, name: str, payload: bytes, timeout_s: float | None = None) -> bytes:
+        timeout_s = self._transfer_s if timeout_s is None else timeout_s
         try:
+            if self._given_up:
+                raise EOFError("it was given up")
             if self._connection is None:
                 self._connection = connect(
                     self._host, self._port, CONNECT_TIMEOUT_S, self._credentials
@@ -210,6 +266,11 @@ class RpcRunner:
             self.close()
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise LinkLostError(reason.splitlines()[0]) from None
+
+    def give_up(self) -> None:
+        """From any thread: a batch in progress ends at once, the rest lost."""
+        self._given_up = True
+        self.close()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

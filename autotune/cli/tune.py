@@ -17,6 +17,15 @@ def arguments(parser: opt.Parser) -> None:
         metavar="local | rpc://HOST:PORT",
         help="where candidates are measured (default local)",
     )
+    parser.add_argument(
+        "--certs", metavar="DIR", help="folder of your certificate (see rpc_server certs)"
+    )
+    parser.add_argument(
+        "--build",
+        choices=("board", "host"),
+        default="board",
+        help="where candidates are built; host: for boards with --accept-objects (default board)",
+    )
     opt.log(parser)
     parser.add_argument(
         "--trials", type=opt.at_least(1), metavar="N", help="trials in the log when it ends"
@@ -82,6 +91,8 @@ def run(options: argparse.Namespace) -> None:
             pretrained=options.pretrained,
             settings=load_settings(options.config),
             cache_dir=opt.cache_dir(),
+            certs=options.certs,
+            build=options.build,
             on_event=on_event,
             flush=options.flush,
             dry_run=options.dry_run,

@@ -44,6 +44,8 @@ def tune(
     pretrained: str | Path | None = None,
     settings: TuneSettings | None = None,
     cache_dir: Path | None = None,
+    certs: str | Path | None = None,
+    build: str = "board",
     on_event: OnEvent | None = None,
     flush: bool = False,
     dry_run: bool = False,
@@ -59,6 +61,9 @@ def tune(
     Target is given. `cache_dir`: where this machine's measured peaks are kept between calls.
     Candidates find in the caches what the rest of the model leaves there, with `flush` nothing but
     their values. `dry_run` measures no candidate and writes no log.
+
+    `certs`: the folder of this client's certificate, for boards on other machines. `build`: where
+    candidates are built, on the 'board' or on this 'host' for boards with --accept-objects.
 
     The search starts from what `pretrained`, a file of `autotune model train`, or else the log's
     records of other tasks teach about this kind of device.
@@ -84,7 +89,13 @@ def tune(
     from rpc_server.client import open_device
 
     with _opened(log, read_only=dry_run) as store:
-        runner = open_device(device, wanted, cache_dir=cache_dir)
+        runner = open_device(
+            device,
+            wanted,
+            cache_dir=cache_dir,
+            certs=Path(certs) if certs else None,
+            build=build,
+        )
         with contextlib.closing(runner):
             if device.startswith("rpc://") and target == "cpu":
                 board = runner.profile().target
