@@ -1,4 +1,5 @@
-"""Image classifiers: resnet18, mobilenetv2, squeezenet, tiny. Input x [1,3,H,W], output y."""
+"""Image classifiers: resnet18, mobilenetv2, shufflenet, squeezenet, tiny. Input x [1,3,H,W],
+output y."""
 
 from __future__ import annotations
 
@@ -62,6 +63,21 @@ class ImageNetwork(Network):
     def relu6(self, x: str) -> str:
         return self.same("Clip", x, self.constant(0.0), self.constant(6.0))
 
+    def joined(self, *values: str) -> str:
+        """The channels of several values side by side."""
+        y = self.op("Concat", *values, axis=1)
+        self.channels[y] = sum(self.channels[x] for x in values)
+        return y
+
+    def shuffle(self, x: str, size: int, groups: int) -> str:
+        """Channels dealt out anew, so that every group gets some of each; images of `size`²."""
+        channels = self.channels[x]
+        apart = self.op("Reshape", x, self.integers(1, groups, channels // groups, size, size))
+        dealt = self.op("Transpose", apart, perm=[0, 2, 1, 3, 4])
+        y = self.op("Reshape", dealt, self.integers(1, channels, size, size))
+        self.channels[y] = channels
+        return y
+
     def max_pool(self, x: str, kernel: int, stride: int, pad: int = 0, ceil: int = 0) -> str:
         return self.same(
             "MaxPool", x, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4,
@@ -105,6 +121,27 @@ def mobilenetv2() -> onnx.ModelProto:
     return net.classify(net.relu6(net.conv_norm(x, 1280, 1)))
 
 
+@zoo_model("shufflenet")
+def shufflenet() -> onnx.ModelProto:
+    """Zhang et al. 2017, 1x with three groups."""
+    groups, size = 3, 56
+    net = ImageNetwork("shufflenet")
+    x = net.max_pool(net.relu(net.conv_norm(net.image, 24, 3, 2)), 3, 2, 1)
+    for channels, repeats in ((240, 4), (480, 8), (960, 4)):
+        for stride in (2, *[1] * (repeats - 1)):
+            inner, first = channels // 4, groups if net.channels[x] > 24 else 1
+            y = net.relu(net.conv_norm(x, inner, 1, groups=first))
+            y = net.conv_norm(net.shuffle(y, size, groups), inner, 3, stride, groups=inner)
+            if stride == 1:
+                x = net.relu(net.same("Add", net.conv_norm(y, channels, 1, groups=groups), x))
+                continue
+            size //= 2
+            y = net.conv_norm(y, channels - net.channels[x], 1, groups=groups)
+            x = net.same("AveragePool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+            x = net.relu(net.joined(x, y))
+    return net.classify(x)
+
+
 @zoo_model("squeezenet")
 def squeezenet() -> onnx.ModelProto:
     """Iandola et al. 2016, version 1.1."""
@@ -118,8 +155,7 @@ def squeezenet() -> onnx.ModelProto:
         for squeeze, expand in stage:
             narrow = net.relu(net.conv(x, squeeze, 1))
             branches = [net.relu(net.conv(narrow, expand, kernel)) for kernel in (1, 3)]
-            x = net.op("Concat", *branches, axis=1)
-            net.channels[x] = 2 * expand
+            x = net.joined(*branches)
         if stage[0][0] < 48:
             x = net.max_pool(x, 3, 2, ceil=1)
     return net.classify(net.relu(net.conv(x, CLASSES, 1)))
