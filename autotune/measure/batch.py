@@ -279,6 +279,11 @@ class BatchExecutor:
         self._runner, self._builders, self._plan = None, [], None
         self._idle = queue.SimpleQueue()
 
+    def renew(self) -> None:
+        """Replace the process that runs candidates, which foreign code may have changed."""
+        if self._runner is not None and not self._closed:
+            self._runner.stop()
+
     def interrupt(self) -> None:
         """Kill the workers, from any thread: a batch in progress ends at once, the rest lost."""
         self._closed = True

@@ -102,7 +102,11 @@ class LocalRunner:
     ) -> tuple[MeasureResult, ...]:
         """One result per request, in order; see Runner. After `stop` says yes, which is asked
         before every candidate, the rest is DEVICE_LOST."""
-        return self._batch.measure(requests, on_result, stop)
+        try:
+            return self._batch.measure(requests, on_result, stop)
+        finally:
+            if any(r.built is not None for r in requests):
+                self._batch.renew()
 
     def interrupt(self) -> None:
         """End a batch in progress at once, from any thread. The runner is closed after it."""
