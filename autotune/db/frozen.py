@@ -111,6 +111,10 @@ class FrozenLog:
         del records
         raise LogError(f"frozen log {self.name}: it cannot be written; give a database as --log")
 
+    def repeat(self, records: Iterable[Record]) -> NoReturn:
+        """Raises LogError."""
+        self.append(records)
+
     def best(self, task_key: str, target: Target) -> Record | None:
         return next(iter(self.top(task_key, target, 1)), None)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, bindparam, select, text
+from sqlalchemy import Connection, Engine, Select, bindparam, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -24,6 +24,7 @@ from autotune.db.schema import RECORDS, TARGETS, TASKS
 from autotune.db.selection import ALL, Execute, Selection
 from autotune.db.types import Mark, Record
 from autotune.errors import LogError
+from autotune.schedule.base import schedule_to_json
 from autotune.target import Target, load_target
 from autotune.types import Task
 
@@ -109,6 +110,24 @@ class TuningLog:
         if not batch:
             return
         with self.writing() as connection:
+            filed = self.insert(connection, batch)
+        self._filed |= filed
+
+    def repeat(self, records: Iterable[Record]) -> None:
+        """Append records that count instead of the earlier ones of their schedules, all at once."""
+        batch = list(records)
+        if not batch:
+            return
+        with self.writing() as connection:
+            for record in batch:
+                earlier = (
+                    RECORDS.c.task_key == record.task.key,
+                    RECORDS.c.target_key == record.target.key,
+                    RECORDS.c.mark == int(Mark.OWN),
+                    RECORDS.c.schedule == codec.to_text(schedule_to_json(record.schedule)),
+                )
+                done = update(RECORDS).where(*earlier).values(mark=int(Mark.REPEATED))
+                connection.execute(done)
             filed = self.insert(connection, batch)
         self._filed |= filed
 

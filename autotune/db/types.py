@@ -23,6 +23,8 @@ class Mark(enum.IntEnum):
     """Measured elsewhere and not yet here."""
     VERIFIED = 2
     """Measured elsewhere; another record is its measurement here."""
+    REPEATED = 3
+    """Measured again more carefully: the later record of its schedule counts instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,10 @@ class Store(Protocol):
     users open: a path or an SQLAlchemy URL."""
 
     def append(self, records: Iterable[Record]) -> None: ...
+
+    def repeat(self, records: Iterable[Record]) -> None:
+        """Append records that count instead of the earlier ones of their schedules."""
+        ...
 
     def best(self, task_key: str, target: Target) -> Record | None:
         """Fastest OK record of the task on exactly this target key (threads included)."""

@@ -28,6 +28,7 @@ from autotune.measure.types import (
     OnResult,
     Status,
 )
+from autotune.schedule.base import Schedule
 from autotune.target import Target
 
 MAX_BUILDERS = 4
@@ -125,13 +126,15 @@ class BatchExecutor:
         results: list[MeasureResult] = []
         pending: deque[Future[Built | MeasureResult]] = deque()
         submitted = 0
+        shared: dict[tuple[str, Schedule, Target], Future[Built | MeasureResult]] = {}
         try:
             for number, request in enumerate(requests):
                 if stop() or self._closed:
                     break
                 if not pending or not self._plan.exclusive:
                     last = min(number + BUILD_AHEAD, len(requests))
-                    pending.extend(self._submit(r) for r in requests[submitted:last])
+                    for later in requests[submitted:last]:
+                        pending.append(self._submit_once(later, shared))
                     submitted = last
                 if self._plan.exclusive:
                     wait(pending)
@@ -196,6 +199,17 @@ class BatchExecutor:
             return known
         assert self._threads is not None
         return self._threads.submit(self._build, request)
+
+    def _submit_once(
+        self,
+        request: MeasureRequest,
+        shared: dict[tuple[str, Schedule, Target], Future[Built | MeasureResult]],
+    ) -> Future[Built | MeasureResult]:
+        """A candidate that is measured several times in a batch is built once."""
+        key = (request.task.key, request.schedule, request.target)
+        if key not in shared:
+            shared[key] = self._submit(request)
+        return shared[key]
 
     def _build(self, request: MeasureRequest) -> Built | MeasureResult:
         worker = self._idle.get()

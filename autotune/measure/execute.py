@@ -47,6 +47,8 @@ SYMBOL = "kernel"
 CHECKED_POINTS = 400
 MAX_CASES = 16
 MAX_PACKED = 6
+SLICE_S = 0.0002
+"""Shorter times are not interrupted, and too short for the clock of processor time."""
 CONTENDED = 1.10
 """Calibration readings this much above the best mean that somebody else used the core."""
 
@@ -158,7 +160,7 @@ class NativeExecutor:
 
     def _surroundings_of(self, target: Target) -> Surroundings:
         if target.key not in self._surroundings:
-            self._surroundings[target.key] = Surroundings(target)
+            self._surroundings[target.key] = Surroundings(target, self._clock)
         return self._surroundings[target.key]
 
     def _case(self, request: MeasureRequest) -> Case:
@@ -268,7 +270,6 @@ class Kernel:
         """This many calls one by one, each as if other kernels had run before it. What starting a
         call takes is not part of it."""
         address, start = ctypes.addressof(self._arguments), self._clock()
-        overhead_s = min(self._took(surroundings.start_threads)[0] for _ in range(3))
         wall_s = busy_s = 0.0
         for _ in range(calls):
             surroundings.between_calls(foreign_bytes, self._near)
@@ -277,7 +278,8 @@ class Kernel:
             busy_s += busy / self._threads
         beside_s = self._clock() - start - wall_s
         stolen = _share_stolen(wall_s, busy_s)
-        return Sample(max(wall_s - calls * overhead_s, 1e-9 * calls), stolen, beside_s)
+        work_s = max(wall_s - calls * surroundings.overhead_s, wall_s / 2)
+        return Sample(work_s, stolen, beside_s)
 
     def _took(self, call: Callable[[], None]) -> tuple[float, float]:
         """(wall seconds, processor seconds) of a call."""
@@ -288,5 +290,7 @@ class Kernel:
 
 
 def _share_stolen(wall_s: float, busy_s: float) -> float:
-    """Share of the wall time without a core; never all of it, however coarse the clocks are."""
+    """Share of the wall time without a core. Nobody else gets it for less than a slice."""
+    if wall_s < SLICE_S:
+        return 0.0
     return min(1 - 1e-6, max(0.0, 1.0 - busy_s / max(wall_s, 1e-9)))

@@ -9,7 +9,9 @@ of values that were used shortly before.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import functools
+import time
+from collections.abc import Callable, Sequence
 
 from autotune.codegen.loader import load_text
 from autotune.measure.kernels import SWEEP_VECTORS, read_all_text
@@ -17,6 +19,7 @@ from autotune.measure.storage import aligned_bytes
 from autotune.target import Target
 from autotune.types import Array
 
+_EMPTY_CALLS = 200
 OVER_CACHE = 1.5
 """More foreign data than this times the last cache changes nothing: all of it is replaced."""
 
@@ -24,7 +27,7 @@ OVER_CACHE = 1.5
 class Surroundings:
     """Other data, and what moves it through the caches."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
         self._library = load_text(read_all_text(target), target)
         self._read = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
             self._library.address("read_all")
@@ -36,10 +39,14 @@ class Surroundings:
         self._block = SWEEP_VECTORS * target.vector_bytes
         self._limit = int(OVER_CACHE * max(target.l2_bytes * target.threads, target.l3_bytes))
         self._data: Array = aligned_bytes(0, 0)
+        self.overhead_s = min(self._empty_call_s(clock) for _ in range(_EMPTY_CALLS))
+        """What a call takes besides its work."""
 
-    def start_threads(self) -> None:
-        """What a call does besides its work."""
-        self._nothing(self._data.ctypes.data, self._threads)
+    def _empty_call_s(self, clock: Callable[[], float]) -> float:
+        call = functools.partial(self._nothing, self._data.ctypes.data, self._threads)
+        start = clock()
+        call()
+        return clock() - start
 
     def between_calls(self, foreign_bytes: int, near: Sequence[Array]) -> None:
         """Move the data of other kernels through the caches, then the blocks of bytes `near` into

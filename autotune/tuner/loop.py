@@ -34,6 +34,7 @@ from autotune.tuner.events import (
     TrialDone,
 )
 from autotune.tuner.learner import Learner
+from autotune.tuner.settle import combined, in_turns
 from autotune.tuner.strategies import STRATEGIES
 from autotune.tuner.task_run import TaskRun
 from autotune.types import Task
@@ -160,6 +161,8 @@ class _Session:
     clock: Callable[[], float]
     started_s: float
     measured: int = 0
+    touched: set[int] = field(default_factory=set)
+    """Tasks that got trials in this run."""
 
     def run(self) -> TuneReport:
         options = self.options
@@ -177,6 +180,7 @@ class _Session:
             elapsed_s = self.clock() - self.started_s
             decision = plan(states, options.limits, batch=options.batch, elapsed_s=elapsed_s)
             if not decision.shares:
+                self._settle(number + 1)
                 self.on_event(Finished(reason=decision.reason, progress=self._progress()))
                 return self._report(decision.reason)
             candidates = self._candidates(decision.shares)
@@ -229,17 +233,19 @@ class _Session:
             else:
                 self._keep(asked[place], result, records)
 
-        results = self.runner.measure(tuple(self._request(c) for c in asked), on_result)
+        results = self.runner.measure(
+            tuple(self._request(c.task, c.schedule) for c in asked), on_result
+        )
         for place, result in enumerate(results):
             if place not in seen:
                 on_result(place, result)
         return lost
 
-    def _request(self, candidate: _Candidate) -> MeasureRequest:
-        run = self.runs[candidate.task]
+    def _request(self, task: int, schedule: Schedule) -> MeasureRequest:
+        run = self.runs[task]
         return MeasureRequest(
             task=run.task,
-            schedule=candidate.schedule,
+            schedule=schedule,
             target=self.options.target,
             timing=dataclasses.replace(self.options.timing, best_s=run.best_s),
             seed=self.options.seed,
@@ -262,9 +268,43 @@ class _Session:
         )
         self.store.append([record])
         self.measured += 1
+        self.touched.add(candidate.task)
         records.append(record)
         run.count(record)
         self.on_event(self._trial(candidate.task, record))
+
+    def _settle(self, number: int) -> None:
+        """Measure the fastest of every task tuned in this run again, in turns."""
+        doubtful = {n: self.runs[n].contenders() for n in sorted(self.touched)}
+        doubtful = {n: found for n, found in doubtful.items() if found}
+        if not doubtful:
+            return
+        shares = tuple(
+            Share(task=n, count=len(found), reason="the fastest, again in turns")
+            for n, found in doubtful.items()
+        )
+        self.on_event(Round(number=number, shares=shares, progress=self._progress()))
+        asked = [(n, r) for n, found in doubtful.items() for r in in_turns(found)]
+        careful = dataclasses.replace(self.options.timing, give_up_ratio=2.0)
+        requests = tuple(
+            dataclasses.replace(self._request(n, r.schedule), timing=careful) for n, r in asked
+        )
+        results = self.runner.measure(requests)
+        for n, found in doubtful.items():
+            turns = [
+                combined(
+                    record, [x for a, x in zip(asked, results, strict=True) if a[1] is record]
+                )
+                for record in found
+            ]
+            again = [
+                dataclasses.replace(r, versions=self.options.versions)
+                for r in turns
+                if r is not None
+            ]
+            self.store.repeat(again)
+            for record in again:
+                self.runs[n].recount(record)
 
     def _rank(self, number: int, candidates: tuple[_Candidate, ...]) -> None:
         """Say how good the predictions were for the tasks of a batch."""

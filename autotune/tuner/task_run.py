@@ -15,6 +15,7 @@ from autotune.schedule.base import Schedule, schedule_to_json
 from autotune.tuner.budget import TaskState
 from autotune.tuner.events import TaskRanking
 from autotune.tuner.learner import Learner
+from autotune.tuner.settle import contenders
 from autotune.tuner.strategies import Outcome, Setting, Strategy
 from cost_model.analytic import roofline_s
 from cost_model.metrics import rank_correlation, regret, top_k_recall
@@ -58,6 +59,7 @@ class TaskRun:
         self.exhausted = False
         self._default_id = schedule_id(self.schedule(self.default))
         self._times: dict[str, float] = {}
+        self._worked: dict[str, Record] = {}
         self._strategy: Strategy | None = None
         self._learner: Learner | None = None
         self._predicted_s: list[float] = []
@@ -99,6 +101,7 @@ class TaskRun:
         identity = schedule_id(record.schedule)
         self._times[identity] = time_s
         if math.isfinite(time_s):
+            self._worked[identity] = record
             self.first_s = time_s if self.first_s is None else self.first_s
             self.best_s = time_s if self.best_s is None else min(self.best_s, time_s)
             if identity == self._default_id:
@@ -106,6 +109,24 @@ class TaskRun:
         else:
             self.failures += 1
         self.history.append(math.inf if self.best_s is None else self.best_s)
+
+    def contenders(self) -> tuple[Record, ...]:
+        """Records whose order is not sure; see `settle`."""
+        return contenders(tuple(self._worked.values()))
+
+    def recount(self, record: Record) -> None:
+        """Take a repeated measurement into the figures, instead of the first one."""
+        identity, time_s = schedule_id(record.schedule), measured_s(record)
+        self._times[identity] = time_s
+        self._worked.pop(identity, None)
+        if math.isfinite(time_s):
+            self._worked[identity] = record
+        times = [measured_s(r) for r in self._worked.values()]
+        self.best_s = min(times) if times else None
+        if identity == self._default_id and math.isfinite(time_s):
+            self.default_s = time_s
+        if self.history:
+            self.history[-1] = math.inf if self.best_s is None else self.best_s
 
     def tell(self, records: Sequence[Record]) -> None:
         """Let the strategy learn from counted records, a batch at a time."""

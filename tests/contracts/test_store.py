@@ -304,3 +304,14 @@ def test_a_killed_writer_loses_at_most_the_batch_in_flight(tmp_path: Path) -> No
             log.append([])
         assert kept % size == 0
         assert acknowledged <= kept // size <= acknowledged + 1
+
+
+def test_a_repeated_measurement_counts_instead_of_the_earlier_ones(open_store: Open) -> None:
+    store = open_store()
+    store.append([record(times=(1e-3,)), record(times=(9e-4,)), record(tile=8, times=(2e-3,))])
+    store.repeat([record(times=(3e-3,))])
+    found = store.records(matmul().key, target())
+    assert sorted(r.result.median_s for r in found) == [2e-3, 3e-3]
+    best = store.best(matmul().key, target())
+    assert best is not None
+    assert best.result.median_s == 2e-3

@@ -74,6 +74,11 @@ class MemoryStore:
     def append(self, records: Iterable[Record]) -> None:
         self.kept += records
 
+    def repeat(self, records: Iterable[Record]) -> None:
+        again = list(records)
+        mine = [(r.task, r.target, r.schedule) for r in again]
+        self.kept = [r for r in self.kept if (r.task, r.target, r.schedule) not in mine] + again
+
     def best(self, task_key: str, target: Target) -> Record | None:
         return next(iter(self.top(task_key, target, 1)), None)
 

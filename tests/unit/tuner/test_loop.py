@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 
 import numpy as np
 import pytest
 
 from autotune.errors import DeviceError, ScheduleError
-from autotune.measure.types import Status
+from autotune.measure.types import MeasureRequest, MeasureResult, Status
 from autotune.tuner.budget import Limits
 from autotune.tuner.events import Event, Finished, Round, Started, TrialDone
 from autotune.tuner.loop import TuneOptions, TuneReport, tune_partition
@@ -117,7 +118,9 @@ def test_failures_are_logged_and_do_not_end_the_run() -> None:
     store = MemoryStore()
     bad = (Status.BUILD_ERROR, Status.RUN_CRASH, Status.RUN_TIMEOUT, Status.WRONG_RESULT)
     report = tune(
-        FakeRunner(fate=lambda n, _c: bad[n % 4] if n % 2 else Status.OK), store, trials=40
+        FakeRunner(fate=lambda n, _c: bad[n % 4] if n % 2 and n <= 40 else Status.OK),
+        store,
+        trials=40,
     )
     statuses = Counter(r.result.status for r in store.kept)
     assert report.trials == 40
@@ -224,3 +227,37 @@ def test_a_rule_without_a_schedule_for_a_config_costs_no_trial() -> None:
     tune_partition(partition_of(LARGE), FakeRunner(), store, options, rules=lambda _task: Picky())
     assert {r.config["order"] for r in store.kept} == {"mn"}
     assert len(store.kept) == 20
+
+
+def test_the_fastest_are_measured_again_in_turns_and_the_luckiest_loses() -> None:
+    class Noisy(FakeRunner):
+        def _result(self, request: MeasureRequest) -> MeasureResult:
+            result = super()._result(request)
+            lucky = len(self.asked) == 2
+            times = tuple(t * (0.5 if lucky else 1.0) for t in result.times_s)
+            return dataclasses.replace(result, times_s=times)
+
+    store, runner = MemoryStore(), Noisy()
+    options = TuneOptions(target=TARGET, limits=Limits(trials=20))
+    report = tune_partition(partition_of(LARGE), runner, store, options, rules=synthetic_rules)
+    again = [r.schedule for r in runner.asked[20:]]
+    half = len(again) // 2
+    assert report.measured == report.trials == 20
+    assert again
+    assert again[:half] == again[half:]
+    best = store.best(LARGE.key, TARGET)
+    assert best is not None
+    assert best.result.median_s == report.after_s
+
+
+def test_a_record_that_fails_when_measured_again_is_not_the_best() -> None:
+    store = MemoryStore()
+    fate = lambda n, _c: Status.OK if n <= 20 else Status.RUN_CRASH  # noqa: E731
+    options = TuneOptions(target=TARGET, limits=Limits(trials=20))
+    tune_partition(
+        partition_of(LARGE), FakeRunner(fate=fate), store, options, rules=synthetic_rules
+    )
+    crashed = [r.schedule for r in store.kept if r.result.status is Status.RUN_CRASH]
+    best = store.best(LARGE.key, TARGET)
+    assert best is not None
+    assert best.schedule not in crashed
