@@ -22,7 +22,7 @@ LAYERS = (
     ("autotune.measure", "autotune.db", "autotune.settings"),
     ("rpc_server", "autotune.tuner"),
     ("autotune.compiler", "autotune.runtime"),
-    ("autotune.compile",),
+    ("autotune.compile", "autotune.report"),
     ("autotune", "autotune.cli", "autotune.__main__"),
 )  # fmt: skip
 

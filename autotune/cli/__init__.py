@@ -18,6 +18,8 @@ COMMANDS = {
     "tasks": "list the tasks of a model",
     "query": "show the best records of a tuning log",
     "log": "export, import, merge, verify, freeze, prune a tuning log",
+    "model": "train cost models on tuning logs",
+    "report": "write a page about a model's tuning",
     "compile": "compile a model into one file",
     "run": "run a model once",
     "bench": "time a model, whole and kernel by kernel",

@@ -1,0 +1,42 @@
+"""Write one self-contained page about a model's tuning: times, search, roofline, failures."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from autotune.cli import models
+from autotune.cli import options as opt
+from autotune.errors import ConfigError
+
+
+def arguments(parser: opt.Parser) -> None:
+    opt.model(parser)
+    opt.log(parser)
+    opt.target(parser)
+    opt.threads(parser)
+    parser.add_argument("-o", "--output", default="report.html", metavar="FILE.html")
+
+
+def run(options: argparse.Namespace) -> None:
+    from autotune.db.store import TuningLog
+    from autotune.measure.runners.local import LocalRunner
+    from autotune.report.facts import collect
+    from autotune.report.page import page
+    from autotune.target import load_target
+
+    target = load_target(options.target, options.threads)
+    partition = models.load_partition(options.model, opt.parse_shapes(options.shape))
+    with TuningLog(options.log, read_only=True) as log:
+        with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
+            profile = dataclasses.replace(runner.profile(), target=target)
+        facts = collect(partition, log, profile, options.log)
+    try:
+        Path(options.output).write_text(page(facts), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {options.output}: {error.strerror}; choose another -o"
+        ) from None
+    known = sum(t.best_s is not None for t in facts.tasks)
+    print(f"{options.output}: {known} of {len(facts.tasks)} tasks have records")

@@ -1,0 +1,1 @@
+"""Reports: one page about the tuning of a model, without anything outside it."""

@@ -1,0 +1,180 @@
+"""What a report says. In: a model's tasks, the log, the device's profile. Out: plain values."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.db.types import Record, Store
+from autotune.graph.plan import Partition, describe, task_flops
+from autotune.measure.types import DeviceProfile, Status
+from autotune.target import Target
+from autotune.types import Task
+from cost_model.analytic import roofline_s
+from cost_model.pretrained import LEAST, Quality, left_out, quality
+from cost_model.train import datasets, measured_s
+from search_spaces.rules import rule_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFacts:
+    """One task, and what the log knows of it. Seconds per call."""
+
+    key: str
+    what: str
+    name: str
+    """The model's own node names of the first call."""
+    calls: int
+    flops: int
+    nbytes: int
+    """Of its inputs, constants and output, each once."""
+    roofline_s: float
+    default_s: float | None
+    """Of the default schedule, or of the first that worked."""
+    best_s: float | None
+    best_config: str
+    curve: tuple[float, ...]
+    """Best seconds after each trial; infinity before the first success."""
+    trials: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """How well candidates of one kind of task are ranked."""
+
+    kind: str
+    samples: int
+    prior: Quality
+    learnt: Quality | None
+    """By models that saw no record of the task; None where there is one task only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything in a report."""
+
+    model: str
+    log: str
+    target: Target
+    profile: DeviceProfile
+    tasks: tuple[TaskFacts, ...]
+    failures: tuple[tuple[str, int], ...]
+    """(status and cause, count), most frequent first."""
+    rankings: tuple[Ranking, ...]
+    environment: tuple[tuple[str, str], ...]
+
+    @property
+    def before_s(self) -> float | None:
+        return _total([(t.calls, t.default_s) for t in self.tasks])
+
+    @property
+    def after_s(self) -> float | None:
+        return _total([(t.calls, t.best_s) for t in self.tasks])
+
+
+def _total(parts: Sequence[tuple[int, float | None]]) -> float | None:
+    """Weighted sum of seconds; None where one is not known."""
+    known = [calls * seconds for calls, seconds in parts if seconds is not None]
+    return math.fsum(known) if len(known) == len(parts) and known else None
+
+
+def collect(
+    partition: Partition, store: Store, profile: DeviceProfile, log: str, seed: int = 0
+) -> Facts:
+    """Facts about the model on the profile's target."""
+    target = profile.target
+    names = {call.task: call.name for call in reversed(partition.calls)}
+    every: list[Record] = []
+    tasks = []
+    for task, calls in partition.weights().items():
+        records = list(store.records(task.key, target))
+        every += records
+        tasks.append(_task(task, calls, names[task], records, profile))
+    failures = Counter(
+        f"{r.result.status}: {_cause(r.result.error)}"
+        for r in every
+        if r.result.status is not Status.OK
+    )
+    return Facts(
+        model=partition.graph.name,
+        log=log,
+        target=target,
+        profile=profile,
+        tasks=tuple(tasks),
+        failures=tuple(failures.most_common()),
+        rankings=_rankings(every, profile, seed),
+        environment=_environment(every),
+    )
+
+
+def _task(
+    task: Task, calls: int, name: str, records: Sequence[Record], profile: DeviceProfile
+) -> TaskFacts:
+    rule = rule_for(task)
+    wanted = rule.default(task, profile.target)
+    worked = [r for r in records if r.result.status is Status.OK]
+    default = next((r for r in worked if r.config == wanted), next(iter(worked), None))
+    best = min(worked, key=measured_s, default=None)
+    flops, nbytes = task_flops(task), sum(v.type.nbytes for v in task.params)
+    curve, least = [], math.inf
+    for record in records:
+        least = min(least, measured_s(record))
+        curve.append(least)
+    return TaskFacts(
+        key=task.key,
+        what=describe(task),
+        name=name,
+        calls=calls,
+        flops=flops,
+        nbytes=nbytes,
+        roofline_s=roofline_s(flops, nbytes, profile),
+        default_s=measured_s(default) if default else None,
+        best_s=measured_s(best) if best else None,
+        best_config=" ".join(f"{k}={v}" for k, v in best.config.items) if best else "",
+        curve=tuple(curve),
+        trials=len(records),
+        failures=len(records) - len(worked),
+    )
+
+
+def _cause(error: str) -> str:
+    """The part of an error that others share: without what follows a number or a quote."""
+    head = error.split("\n", maxsplit=1)[0]
+    for end in ("'", '"', "(", ";"):
+        head = head.split(end)[0]
+    return head.strip()[:80] or "no reason given"
+
+
+def _rankings(records: Sequence[Record], profile: DeviceProfile, seed: int) -> tuple[Ranking, ...]:
+    found = []
+    for data in datasets(records, profile):
+        if len(data.time_s) < LEAST:
+            continue
+        several = len(set(data.group.tolist())) > 1
+        kind = "+".join(n.removeprefix("extra.") for n in data.names if n.startswith("extra."))
+        found.append(
+            Ranking(
+                kind=kind,
+                samples=len(data.time_s),
+                prior=quality(data.prior_s, data),
+                learnt=quality(left_out(data, data.group, seed), data) if several else None,
+            )
+        )
+    return tuple(found)
+
+
+def _environment(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
+    """What made the records: devices, versions, when."""
+    facts: dict[str, list[str]] = {}
+    for record in records:
+        facts.setdefault("device", []).append(record.result.device)
+        for component, version in record.versions:
+            facts.setdefault(component, []).append(version)
+    created = sorted(r.created for r in records if r.created)
+    rows = [(name, ", ".join(sorted(set(values)))) for name, values in facts.items()]
+    if created:
+        rows.append(("measured", f"{created[0]} to {created[-1]}"))
+    return tuple(rows)

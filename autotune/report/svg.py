@@ -1,0 +1,165 @@
+"""Small charts. In: numbers. Out: SVG text to put into a page; colours come from its style sheet.
+
+Series are told apart by class (`s0`, `s1`, ...), and every mark has a title that a browser shows.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+Points = Sequence[tuple[float, float]]
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 12.0, 40.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """What an axis shows. Logarithmic axes have ticks at powers of ten and halves between."""
+
+    label: str
+    low: float
+    high: float
+    log: bool = False
+
+    def place(self, value: float) -> float:
+        """0 at the low end, 1 at the high end."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> tuple[float, ...]:
+        if not self.log:
+            step = _round_step((self.high - self.low) / 4)
+            first = math.ceil(self.low / step)
+            return tuple(step * n for n in range(first, math.floor(self.high / step) + 1))
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        factors = (1,) if len(decades) > 3 else (1, 2, 5)
+        marks = (f * 10.0**d for d in decades for f in factors)
+        return tuple(m for m in marks if self.low <= m <= self.high * 1.0001)
+
+
+def log_axis(label: str, values: Sequence[float]) -> Axis:
+    """A logarithmic axis around positive values."""
+    positive = [v for v in values if 0 < v < math.inf] or [1.0]
+    return Axis(label=label, low=min(positive) / 1.3, high=max(positive) * 1.3, log=True)
+
+
+def linear_axis(label: str, high: float, low: float = 0.0) -> Axis:
+    return Axis(label=label, low=low, high=max(high, low + 1e-12), log=False)
+
+
+def _round_step(rough: float) -> float:
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(f * power for f in (1, 2, 5, 10) if f * power >= rough * 0.999)
+
+
+def number(value: float) -> str:
+    """Three digits, with a magnitude where it is large."""
+    for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= scale:
+            return f"{value / scale:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+class Chart:
+    """A frame with two axes, to which marks are added."""
+
+    def __init__(
+        self,
+        x: Axis,
+        y: Axis,
+        *,
+        width: int = 460,
+        height: int = 240,
+        label_y: Callable[[float], str] = number,
+    ) -> None:
+        self._x, self._y = x, y
+        self._width, self._height = width, height
+        self._parts: list[str] = []
+        self._frame(label_y)
+
+    def line(self, points: Points, kind: str, title: str, *, steps: bool = False) -> None:
+        """A polyline; with `steps`, values hold until the next point."""
+        path: list[str] = []
+        last = 0.0
+        for number_, (x, y) in enumerate(points):
+            if steps and number_:
+                path.append(f"{self._at_x(x):.1f},{last:.1f}")
+            last = self._at_y(y)
+            path.append(f"{self._at_x(x):.1f},{last:.1f}")
+        self._parts.append(
+            f'<polyline class="line {kind}" points="{" ".join(path)}">{_title(title)}</polyline>'
+        )
+
+    def dot(self, x: float, y: float, kind: str, title: str, radius: float = 4.0) -> None:
+        self._parts.append(
+            f'<circle class="dot {kind}" cx="{self._at_x(x):.1f}" cy="{self._at_y(y):.1f}" '
+            f'r="{radius:.1f}">{_title(title)}</circle>'
+        )
+
+    def text(self) -> str:
+        return _svg(self._width, self._height, self._parts)
+
+    def _at_x(self, value: float) -> float:
+        return _LEFT + self._x.place(value) * (self._width - _LEFT - _RIGHT)
+
+    def _at_y(self, value: float) -> float:
+        return self._height - _BOTTOM - self._y.place(value) * (self._height - _TOP - _BOTTOM)
+
+    def _frame(self, label_y: Callable[[float], str]) -> None:
+        right, bottom = self._width - _RIGHT, self._height - _BOTTOM
+        for tick in self._x.ticks():
+            at = self._at_x(tick)
+            self._parts.append(f'<path class="grid" d="M{at:.1f} {_TOP}V{bottom}"/>')
+            self._parts.append(_label(at, bottom + 15, "middle", number(tick)))
+        for tick in self._y.ticks():
+            at = self._at_y(tick)
+            self._parts.append(f'<path class="grid" d="M{_LEFT} {at:.1f}H{right}"/>')
+            self._parts.append(_label(_LEFT - 6, at + 4, "end", label_y(tick)))
+        self._parts.append(f'<path class="axis" d="M{_LEFT} {_TOP}V{bottom}H{right}"/>')
+        self._parts.append(
+            _label((_LEFT + right) / 2, self._height - 6, "middle", self._x.label, "name")
+        )
+
+
+def bars(rows: Sequence[tuple[str, float, str]], *, kind: str = "s0", width: int = 720) -> str:
+    """Horizontal bars of (name, value, text), in the order given."""
+    most = max((value for _, value, _ in rows), default=1.0) or 1.0
+    height, name_width, text_width = 22, 300, 130
+    space = width - name_width - text_width
+    parts = []
+    for place, (name, value, text) in enumerate(rows):
+        top = place * height
+        length = max(1.0, space * value / most)
+        parts.append(_label(name_width - 8, top + 15, "end", _short(name, 46)))
+        parts.append(
+            f'<rect class="bar {kind}" x="{name_width}" y="{top + 4}" width="{length:.1f}" '
+            f'height="{height - 8}">{_title(f"{name}: {text}")}</rect>'
+        )
+        parts.append(_label(name_width + length + 6, top + 15, "start", text))
+    total = max(1, len(rows)) * height
+    return _svg(width, total, parts)
+
+
+def _svg(width: int, height: int, parts: Sequence[str]) -> str:
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _label(x: float, y: float, anchor: str, text: str, kind: str = "tick") -> str:
+    return (
+        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
+        f"{html.escape(text)}</text>"
+    )
+
+
+def _title(text: str) -> str:
+    return f"<title>{html.escape(text)}</title>"
