@@ -95,7 +95,7 @@ class BatchExecutor:
 
     @property
     def sandbox(self) -> Report:
-        """Which bounds of the workers hold, and why others do not; empty before the first batch."""
+        """Which bounds of the workers hold, and why others do not; empty before they start."""
         return dict(self._runner.report) if self._runner else {}
 
     def profile(self, target: Target) -> DeviceProfile:

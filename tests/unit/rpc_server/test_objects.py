@@ -13,6 +13,7 @@ from autotune.compiler.choose import candidates
 from autotune.measure.execute import build, judge, make_case
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.process import WorkerProcess
+from autotune.measure.runners.local import LocalRunner
 from autotune.measure.storage import reset_output
 from autotune.measure.types import (
     Built,
@@ -160,3 +161,13 @@ def test_a_board_runs_what_the_host_built() -> None:
     ):
         results = runner.measure(requests)
     assert [(r.status, r.error) for r in results] == [(Status.OK, "")] * 2
+
+
+def test_a_worker_that_ran_foreign_code_is_replaced() -> None:
+    own = fakes.request(fakes.GOOD)
+    foreign = dataclasses.replace(
+        own, built=Built(symbol="kernel", code=b"\0code", workspace_bytes=0)
+    )
+    with LocalRunner(host_target(), executor=fakes.FAKE) as runner:
+        pids = [runner.measure((r,))[0].times_s for r in (own, own, foreign, own)]
+    assert pids[0] == pids[1] == pids[2] != pids[3]
