@@ -260,8 +260,8 @@ def run(options: argparse.Namespace) -> list[str]:
         for name, times in (("first", first), ("again", again)):
             median, late = statistics.median(times), times[int(0.99 * len(times))]
             print(f"best, {name}: median {median * 1e3:.3f} ms, p99 {late * 1e3:.3f} ms")
-        for batch in (1, 16):
-            rate = append_rate(log, records[0], batch, options.appending / 2)
+        for batch in (1, 16, 128):
+            rate = append_rate(log, records[0], batch, options.appending / 3)
             print(f"appended, {batch} a transaction: {rate:,.0f} records/s")
     alone = dataclasses.replace(relative(records[0], TASKS + 1), model="killed")
     with TuningLog(options.log) as log:

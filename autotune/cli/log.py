@@ -53,7 +53,7 @@ def _export(options: argparse.Namespace) -> None:
         for item in log_items(log, wanted):
             out.write(to_line(item))
             count += item["kind"] == "record"
-    print(f"{count} records exported", file=sys.stderr)
+    print(f"{count} records exported", file=sys.stdout if options.output else sys.stderr)
 
 
 @contextlib.contextmanager
