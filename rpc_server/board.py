@@ -83,6 +83,7 @@ class Board:
         *,
         version: str,
         cores: int,
+        compiler: str = "",
         accept_objects: bool = False,
         audit: AuditLog | None = None,
         gate: Gate | None = None,
@@ -91,6 +92,7 @@ class Board:
         self._device = device
         self._profile = device.profile()
         self._version = version
+        self._compiler = compiler
         self._cores = cores
         self._accept_objects = accept_objects
         self._audit = audit or AuditLog(None)
@@ -261,7 +263,9 @@ class Board:
         if self._gate is not None and ticket:
             self._gate.admit(owner, peer, ticket)
             self.raise_floor(0)
-        return wire.encode_hello(wire.Hello(profile=self._profile, version=self._version))
+        return wire.encode_hello(
+            wire.Hello(profile=self._profile, version=self._version, compiler=self._compiler)
+        )
 
     def _submit(self, owner: int, payload: bytes, peer: Peer) -> bytes:
         fence = 0 if self._gate is None else self._gate.fence(owner)

@@ -8,6 +8,7 @@ exactly one result.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from rpc_server.link import LINK_ERRORS, BytesConnection, connect
 from rpc_server.objects import HostBuilds
 from rpc_server.server import parse_address
 from rpc_server.tls import Credentials
+from rpc_server.versions import compiler
 
 CONNECT_TIMEOUT_S = 3.0
 CALL_TIMEOUT_S = 30.0
@@ -81,9 +83,9 @@ def open_device(
     build: str = "board",
     farm: FarmOptions | None = None,
 ) -> Runner:
-    """The runner of 'local', 'rpc://HOST:PORT' or 'tracker://HOST:PORT/KEY'. `certs`: folder of this client's certificate.
-    `build`: 'board', or 'host' to build here and send object code. `farm`: how a farm's boards are
-    used. Raises DeviceError."""
+    """The runner of 'local', 'rpc://HOST:PORT' or 'tracker://HOST:PORT/KEY'. `certs`: folder of
+    this client's certificate. `build`: 'board', or 'host' to build here and send object code.
+    `farm`: how a farm's boards are used. Raises DeviceError."""
     if device.startswith("tracker://"):
         from rpc_server.farm_runner import FarmRunner
 
@@ -147,6 +149,7 @@ class RpcRunner:
             self.close()
             raise DeviceError(f"cannot reach {device}: {error}; {self._advice()}") from None
         self._profile = hello.profile
+        self._compiler = "" if hello.compiler in ("", compiler()) else hello.compiler
         if threads is not None:
             self._profile = with_threads(hello.profile, threads)
 
@@ -199,7 +202,7 @@ class RpcRunner:
                 ask = wire.Collect(job=job, first=len(results) - start, wait_s=COLLECT_WAIT_S)
                 progress = self._collect(ask)
                 for result in progress.results[: len(requests) - (len(results) - start)]:
-                    self._add(results, result, on_result)
+                    self._add(results, self._marked(result), on_result)
                 if progress.done and len(results) - start < len(requests):
                     raise LinkLostError(progress.failed or "the board dropped the batch")
         except BaseException:
@@ -214,6 +217,12 @@ class RpcRunner:
             return wire.decode_progress(reply)
         except DeviceError as error:  # the board does not know the batch any more
             raise LinkLostError(str(error)) from None
+
+    def _marked(self, result: MeasureResult) -> MeasureResult:
+        """A board whose compiler is not ours is recorded as such."""
+        if not self._compiler:
+            return result
+        return dataclasses.replace(result, device=f"{result.device} ({self._compiler})")
 
     @staticmethod
     def _add(
@@ -265,6 +274,8 @@ class RpcRunner:
         except LINK_ERRORS as error:
             self.close()
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            if isinstance(error, TimeoutError):
+                reason = f"transfer: no answer within {timeout_s:g} s"
             raise LinkLostError(reason.splitlines()[0]) from None
 
     def give_up(self) -> None:

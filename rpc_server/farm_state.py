@@ -156,6 +156,8 @@ class FarmState:
         old = self.boards.get(event.board)
         if old is None and len(self.boards) >= self.rules.max_boards:
             raise FarmError(f"the farm is full: {self.rules.max_boards} boards")
+        # A tracker that lost its file must not hand out fences that boards have seen already.
+        self.fence = max(self.fence, int(event.info.get("floor", 0)))
         again = old is not None and old.secret == event.secret
         if old is not None and not again and old.connected:
             raise FarmError(

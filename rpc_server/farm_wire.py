@@ -1,8 +1,8 @@
 """Messages between the tracker and its boards, clients and operators; see rpc_server.wire.
 
 In: values. Out: bytes, and back, checked. A client has one message, `sync`: what it asks for,
-gives back and still holds. The answer is the whole truth about it, so a lost message costs nothing:
-what it asked for is granted, waiting, or over.
+gives back and still holds. The answer is the whole truth about it, so a lost message costs
+nothing: what it asked for is granted, waiting, or over.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def decode_register(data: bytes) -> Registered:
             key=name(message["key"]),
             address=name(message["address"]),
             secret=name(message["secret"]),
-            info=_info(message["info"], data),
+            info=_board_info(message["info"], data),
         )
 
 
@@ -223,6 +223,13 @@ def _seconds(value: object, most: float) -> float:
     if not math.isfinite(value) or not 0 <= value <= most:
         raise ValueError(f"expected seconds from 0 to {most:g}, got {value!r}")
     return float(value)
+
+
+def _board_info(value: object, data: bytes) -> Mapping[str, Any]:
+    info = _info(value, data)
+    if wire.natural(info.get("floor", 0)) >= 1 << 53:
+        raise ValueError("a floor is a fence that was granted before")
+    return info
 
 
 def _info(value: object, data: bytes) -> Mapping[str, Any]:

@@ -14,6 +14,8 @@ import threading
 from rpc_server.auth import Peer, Role
 from rpc_server.farm_types import FarmError
 
+LEASE_OVER = "the lease is over"
+
 
 def identity(peer: Peer) -> str:
     """What a ticket is bound to: a certificate's name."""
@@ -71,7 +73,7 @@ class Gate:
 
     def _check(self, fence: int) -> None:
         if fence < self._floor:
-            raise FarmError("the lease is over, another one has begun; lease a board again")
+            raise FarmError(f"{LEASE_OVER}, a newer one has begun; lease a board again")
 
     def forget(self, owner: int) -> None:
         with self._lock:

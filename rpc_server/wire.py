@@ -46,6 +46,8 @@ class Hello:
 
     profile: DeviceProfile
     version: str
+    compiler: str = ""
+    """What builds candidates there; '' from boards that do not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,14 +130,23 @@ def decode_greeting(data: bytes) -> str:
 
 
 def encode_hello(hello: Hello) -> bytes:
-    return encode("welcome", {"profile": hello.profile.to_json(), "version": hello.version})
+    return encode(
+        "welcome",
+        {
+            "profile": hello.profile.to_json(),
+            "version": hello.version,
+            "compiler": hello.compiler,
+        },
+    )
 
 
 def decode_hello(data: bytes) -> Hello:
     message = decode("welcome", data)
     with checked("welcome"):
         return Hello(
-            profile=DeviceProfile.from_json(message["profile"]), version=str(message["version"])
+            profile=DeviceProfile.from_json(message["profile"]),
+            version=str(message["version"]),
+            compiler=str(message.get("compiler", "")),
         )
 
 

@@ -48,6 +48,7 @@ class LocalRunner:
         cores = tuple(cores) or available_cores()
         check_target(target, len(cores))
         self.target = target
+        self.cores = cores
         self._cache_dir = cache_dir
         self._region_threads = region_threads
         self._profile: DeviceProfile | None = None

@@ -15,8 +15,9 @@ import pytest
 from autotune.errors import ConfigError, DeviceError
 from autotune.measure.types import MeasureResult, Status
 from autotune.target import host_target
-from rpc_server.__main__ import main, parse_cores, size
+from rpc_server.__main__ import main
 from rpc_server.client import RpcRunner, open_device
+from rpc_server.serve_command import parse_cores, size
 from rpc_server.server import check_loopback, parse_address
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.boards import BoardProcess, wait_until_gone

@@ -1,0 +1,170 @@
+"""A board's side of the farm: it registers with the tracker, says that it lives, and obeys.
+
+In: a Board and the tracker's address. Out: heartbeats, and what the tracker decided carried out:
+leases that are over lose their batches, a reset is run and the device measured again. The board
+serves its lease on while the tracker is away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import DeviceError
+from rpc_server import farm_wire
+from rpc_server.client import LinkLostError
+from rpc_server.farm_types import Beat, FarmError, Registered
+from rpc_server.gate import Gate
+from rpc_server.tracker_link import Backoff, TrackerLink
+
+CALL_S = 10.0
+RESET_S = 300.0
+THERMAL = Path("/sys/class/thermal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """What an agent watches over. `stats`, `raise_floor` and `remeasure` are the board's."""
+
+    name: str
+    key: str
+    address: str
+    gate: Gate
+    info: Callable[[], Mapping[str, Any]]
+    stats: Callable[[], Mapping[str, Any]]
+    raise_floor: Callable[[int], None]
+    remeasure: Callable[[], None]
+    reset_command: str = ""
+
+
+class Agent:
+    """`run` on a thread of its own until `stop`."""
+
+    def __init__(
+        self,
+        post: Post,
+        link: TrackerLink,
+        *,
+        generator: random.Random,
+        say: Callable[[str], None] = lambda line: print(line, flush=True),
+    ) -> None:
+        self._post = post
+        self._link = link
+        self._backoff = Backoff(0.1, 4.0, generator)
+        self._say = say
+        self._stopped = threading.Event()
+        self._resets = 0
+        self._trouble = ""
+
+    def run(self) -> None:
+        """Register, beat, and come back for as long as it takes."""
+        registered = False
+        while not self._stopped.is_set():
+            try:
+                standing = self._beat() if registered else self._register()
+            except LinkLostError as error:
+                # The tracker learns by the next registration what it missed.
+                registered = False
+                self._complain(f"the tracker {self._link.address} does not answer: {error}")
+                self._stopped.wait(self._backoff.pause_s())
+                continue
+            except DeviceError as error:
+                if not registered:
+                    self._complain(f"the tracker {self._link.address} refuses: {error}")
+                    self._stopped.wait(self._backoff.pause_s())
+                registered = False
+                continue
+            if not registered:
+                self._trouble = ""
+                self._say(f"registered with {self._link.address} as {self._post.name}")
+            registered = True
+            self._backoff.reset()
+            self._post.raise_floor(standing.floor)
+            if standing.reset:
+                self._reset()
+                registered = False
+                continue
+            self._stopped.wait(standing.heartbeat_s)
+
+    def stop(self) -> None:
+        """End `run`, and tell the tracker."""
+        self._stopped.set()
+        with contextlib.suppress(LinkLostError):
+            self._link.call("bye", farm_wire.encode_beat(self._pulse()), 1.0)
+        self._link.close()
+
+    def _register(self) -> farm_wire.Standing:
+        post = self._post
+        event = Registered(
+            board=post.name,
+            key=post.key,
+            address=post.address,
+            secret=post.gate.secret,
+            info={
+                **post.info(),
+                "floor": post.gate.floor,
+                "resets": self._resets,
+                "resettable": bool(post.reset_command),
+            },
+        )
+        return self._answer("register", farm_wire.encode_register(event))
+
+    def _beat(self) -> farm_wire.Standing:
+        return self._answer("beat", farm_wire.encode_beat(self._pulse()))
+
+    def _pulse(self) -> Beat:
+        stats = {**self._post.stats(), "temperature_c": temperature_c()}
+        return Beat(board=self._post.name, secret=self._post.gate.secret, stats=stats)
+
+    def _answer(self, name: str, payload: bytes) -> farm_wire.Standing:
+        return farm_wire.decode_standing(self._link.call(name, payload, CALL_S))
+
+    def _reset(self) -> None:
+        """Run the command that brings the device back, then measure it anew."""
+        self._resets += 1
+        self._say(f"resetting: {self._post.reset_command}")
+        try:
+            subprocess.run(
+                shlex.split(self._post.reset_command),
+                check=True,
+                timeout=RESET_S,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            self._complain(f"the reset failed: {error}")
+            return
+        self._post.remeasure()
+
+    def _complain(self, trouble: str) -> None:
+        """Once per trouble."""
+        if trouble != self._trouble and not self._stopped.is_set():
+            self._trouble = trouble
+            print(f"warning: {trouble}", file=sys.stderr, flush=True)
+
+
+def temperature_c(root: Path = THERMAL) -> float | None:
+    """The hottest sensor of this machine; None where there is none to read."""
+    readings = []
+    for sensor in root.glob("thermal_zone*/temp"):
+        with contextlib.suppress(OSError, ValueError):
+            readings.append(int(sensor.read_text()) / 1000)
+    return max(readings, default=None)
+
+
+def check_post(post: Post) -> Post:
+    """Raises FarmError where the tracker would not take these names."""
+    try:
+        for text in (post.name, post.key, post.address):
+            farm_wire.name(text)
+    except ValueError as error:
+        raise FarmError(f"{error}; see --name and --key") from None
+    return post

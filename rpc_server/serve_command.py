@@ -1,0 +1,234 @@
+"""`rpc_server serve`: this machine as a board. In: arguments. Out: a served device, until told to
+stop.
+
+rpc_server serve --listen HOST:PORT [--target cpu] [--threads 1] [--cores 0-1] [--certs DIR]
+rpc_server serve --tracker HOST:PORT --key KEY [--name NAME] [--reset-command CMD] ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import platform
+import random
+import secrets
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import ConfigError
+from autotune.measure.batch import available_cores
+from autotune.measure.executor import DEFAULT_EXECUTOR
+from autotune.measure.runners.local import LocalRunner
+from autotune.measure.sandbox import Report, Sandbox
+from autotune.measure.types import DeviceProfile
+from autotune.target import load_target
+from rpc_server.agent import Agent, Post, check_post
+from rpc_server.audit import AuditLog
+from rpc_server.auth import check_loopback
+from rpc_server.board import Board
+from rpc_server.farm_settings import BoardSettings, load_farm_settings
+from rpc_server.gate import Gate
+from rpc_server.server import BoardServer, parse_address
+from rpc_server.tls import Credentials
+from rpc_server.tracker_link import TrackerLink
+from rpc_server.versions import compiler, version
+
+SETTINGS = ("listen", "tracker", "key", "name", "advertise", "reset_command", "certs", "target")
+
+
+def add_serve_command(commands: Any) -> None:
+    """Add `serve` to the subparsers of a command line."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "serve", help="measure candidates for tuners"
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="port 0: any free port (default 127.0.0.1:9190)"
+    )
+    parser.add_argument("--tracker", metavar="HOST:PORT", help="of the farm to belong to")
+    parser.add_argument("--key", help="what clients of the farm ask for")
+    parser.add_argument("--name", help="in the farm (default: host name and cores)")
+    parser.add_argument("--advertise", metavar="HOST", help="where clients reach this board")
+    parser.add_argument(
+        "--reset-command", metavar="CMD", help="brings the device back after repeated faults"
+    )
+    parser.add_argument("--config", metavar="FILE.toml", help="settings; see configs/farm")
+    parser.add_argument("--target", help="name or .toml file (default cpu)")
+    parser.add_argument("--threads", type=int, default=1, help="of a kernel, by default")
+    parser.add_argument("--cores", default="", help="cores to use: 0-1 or 0,2,3")
+    parser.add_argument("--certs", metavar="DIR", help="folder of this board's certificate")
+    parser.add_argument(
+        "--accept-objects", action="store_true", help="run object code built by clients"
+    )
+    parser.add_argument(
+        "--memory-mib", type=int, default=0, help="of a candidate; default: 3/4 of the machine's"
+    )
+    parser.add_argument("--audit", type=Path, metavar="FILE", help="append who did what")
+    parser.add_argument("--executor", default=DEFAULT_EXECUTOR, help=argparse.SUPPRESS)
+    parser.set_defaults(run=serve)
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Measure the device, listen, and serve until told to stop. Raises InputError."""
+    settings = _settings(options)
+    host, port = parse_address(settings.listen)
+    credentials = Credentials(Path(settings.certs)) if settings.certs else None
+    if credentials is None:
+        check_loopback(host)
+    audit = AuditLog(options.audit)
+    cores = parse_cores(options.cores)
+    target = load_target(settings.target, options.threads)
+    gate = Gate(secrets.token_hex(16)) if settings.tracker else None
+    device = LocalRunner(
+        target,
+        cores=cores,
+        executor=options.executor,
+        region_threads=len(cores),
+        sandbox=Sandbox(
+            read_system_only=True,
+            memory_bytes=options.memory_mib << 20 if options.memory_mib else -1,
+        ),
+    )
+    with contextlib.closing(device):
+        board = Board(
+            device,
+            version=version(),
+            compiler=compiler(),
+            cores=len(cores),
+            accept_objects=options.accept_objects,
+            audit=audit,
+            gate=gate,
+        )
+        server = BoardServer(board, host, port, credentials=credentials, audit=audit)
+        stopping = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopping.set())
+        threads = [threading.Thread(target=f, daemon=True) for f in (board.run, server.serve)]
+        for thread in threads:
+            thread.start()
+        print(describe(board.profile, cores))
+        print("\n".join(describe_sandbox(device.sandbox)))
+        print(f"listening on {host}:{server.port}", flush=True)
+        post = _post(settings, board, device, gate, server.port) if gate else None
+        with _in_farm(post, settings.tracker, credentials):
+            stopping.wait()
+        server.close()
+        board.stop()
+        for thread in threads:
+            thread.join(timeout=5.0)
+    print("stopped", flush=True)
+
+
+def _settings(options: argparse.Namespace) -> BoardSettings:
+    """Those of the file, under those of the command line. Raises ConfigError."""
+    given = {n: getattr(options, n) for n in SETTINGS if getattr(options, n) is not None}
+    settings = dataclasses.replace(load_farm_settings(options.config).board, **given)
+    if bool(settings.tracker) != bool(settings.key):
+        raise ConfigError("a board of a farm needs both --tracker HOST:PORT and --key KEY")
+    return settings
+
+
+def _post(
+    settings: BoardSettings, board: Board, device: LocalRunner, gate: Gate, port: int
+) -> Post:
+    """What the farm is told, and what it may do. Raises FarmError for a name it would not take."""
+    host = settings.advertise or parse_address(settings.listen)[0]
+    cores = ".".join(map(str, device.cores))
+    post = Post(
+        name=settings.name or f"{platform.node() or 'board'}-{cores}",
+        key=settings.key,
+        address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        gate=gate,
+        info=functools.partial(board_info, board, device),
+        stats=board.stats,
+        raise_floor=board.raise_floor,
+        remeasure=board.remeasure,
+        reset_command=settings.reset_command,
+    )
+    return check_post(post)
+
+
+@contextlib.contextmanager
+def _in_farm(post: Post | None, tracker: str, credentials: Credentials | None) -> Iterator[None]:
+    """Belong to the tracker's farm for as long as this lasts, if there is one."""
+    if post is None:
+        yield
+        return
+    link = TrackerLink(*parse_address(tracker), credentials)
+    agent = Agent(post, link, generator=random.Random(post.gate.secret))
+    thread = threading.Thread(target=agent.run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        agent.stop()
+        thread.join(timeout=5.0)
+
+
+def board_info(board: Board, device: LocalRunner) -> Mapping[str, Any]:
+    """What the tracker and its clients are told about a board."""
+    return {
+        "profile": board.profile.to_json(),
+        "device": board.profile.device,
+        "version": version(),
+        "compiler": compiler(),
+        "cores": list(device.cores),
+        "sandbox": dict(device.sandbox.items()),
+    }
+
+
+def describe(profile: DeviceProfile, cores: tuple[int, ...]) -> str:
+    """What the board is and what it measured, for the one who started it."""
+    target = profile.target
+    caches = ((1, target.l1_bytes), (2, target.l2_bytes), (3, target.l3_bytes))
+    lines = [
+        f"device  {profile.device}",
+        f"target  {target.name} ({target.triple}, {target.cpu}, "
+        f"{target.vector_bytes * 8}-bit vectors)",
+        f"cores   {','.join(map(str, cores))}",
+        "caches  " + ", ".join(f"L{n} {size(count)}" for n, count in caches if count),
+        f"peak    {profile.peak_flops / 1e9:.1f} GFLOP/s per core",
+    ]
+    lines += [
+        f"load    {level.load_bytes_per_s / 1e9:.1f} GB/s from {level.name}"
+        for level in profile.levels
+    ]
+    lines.append(f"region  {profile.parallel_region_s * 1e6:.2f} us to open and close")
+    return "\n".join(lines)
+
+
+def describe_sandbox(report: Report) -> list[str]:
+    """Which bounds of worker processes hold here, and a line for each that does not."""
+    held = ", ".join(name for name, why in report.items() if not why)
+    absent = [f"absent  {name}: {why}" for name, why in report.items() if why]
+    return [f"sandbox {held}", *absent]
+
+
+def size(count: int) -> str:
+    """Bytes for people: 32 KiB."""
+    for unit in ("B", "KiB"):
+        if count < 1024:
+            return f"{count:g} {unit}"
+        count //= 1024
+    return f"{count:g} MiB"
+
+
+def parse_cores(text: str) -> tuple[int, ...]:
+    """'0-1' or '0,2,3' as core numbers; empty for all that this process may use."""
+    allowed = available_cores()
+    if not text:
+        return allowed
+    cores: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            raise ConfigError(f"expected cores like 0-1 or 0,2,3, got {text!r}")
+        cores.update(range(int(first), int(last or first) + 1))
+    if not cores or not cores <= set(allowed):
+        listed = ",".join(map(str, allowed))
+        raise ConfigError(f"cores {text} are not all available; this process may use {listed}")
+    return tuple(sorted(cores))

@@ -1,0 +1,439 @@
+"""The tracker: the clock, the locks and the disk around FarmState, and what its peers may call.
+
+In: messages of boards, clients and operators, behind a Door. Out: answers. Every event is decided
+by FarmState under one lock and on disk before it is answered; a client that waits is woken when
+something of its own changes. The decisions are in rpc_server.farm_state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from autotune.errors import AutotuneError, ConfigError
+from rpc_server import farm_wire, wire
+from rpc_server.audit import AuditLog
+from rpc_server.auth import Peer, Role
+from rpc_server.door import Access, Door, Limits, Methods
+from rpc_server.farm_state import FarmState
+from rpc_server.farm_types import (
+    Action,
+    Asked,
+    Board,
+    BoardChanged,
+    BoardGone,
+    Commanded,
+    Ended,
+    Event,
+    FarmError,
+    LeaseEnded,
+    Renewed,
+    Restarted,
+    Rules,
+    Tick,
+    Withdrawn,
+)
+from rpc_server.gate import identity, make_ticket
+from rpc_server.state_store import StateStore
+from rpc_server.tls import Credentials
+
+ROLES = frozenset({Role.BOARD, Role.CLIENT, Role.TRACKER})
+LIMITS = Limits(links=4096, links_per_peer=512, opening=512)
+TICK_S = 0.25
+PAUSED_S = 2.0
+"""A tick that comes this late means that the tracker itself stood still."""
+MAX_SESSIONS = 4096
+SESSION_S = 60.0
+MAX_NOTES = 32
+RATE_S = 30.0
+"""Throughput is the mean over about this long."""
+
+
+def steady_clock() -> Callable[[], float]:
+    """Seconds since 1970 that never jump: set once, then monotonic."""
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """A client that waits for news. Guarded by the tracker's lock."""
+
+    version: int
+    news: threading.Condition
+    seen_s: float
+    notes: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_NOTES))
+
+
+@dataclass(slots=True, kw_only=True)
+class Pace:
+    """Trials of a board per second, as its heartbeats tell."""
+
+    trials: int
+    at_s: float
+    per_s: float = 0.0
+
+    def update(self, trials: int, now_s: float) -> None:
+        elapsed_s = now_s - self.at_s
+        if elapsed_s <= 0:
+            return
+        fresh = max(0, trials - self.trials) / elapsed_s
+        weight = -math.expm1(-elapsed_s / RATE_S)
+        self.per_s += weight * (fresh - self.per_s)
+        self.trials, self.at_s = trials, now_s
+
+
+class Tracker:
+    """`run` keeps time on the calling thread until `stop`; `enter` is for a Door."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        store: StateStore,
+        *,
+        version: str,
+        audit: AuditLog | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._clock = clock or steady_clock()
+        self._store = store
+        self._version = version
+        self._audit = audit or AuditLog(None)
+        self._state = FarmState(rules)
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+        self._paces: dict[str, Pace] = {}
+        self._links: dict[str, object] = {}
+        self._stopped = threading.Event()
+        self._storage_error = ""
+        self._first_version = int(self._clock() * 1000)
+        store.load(self._state)
+        with self._lock:
+            self._apply(Restarted())
+
+    # ---------------------------------------------------------------------------------- time
+
+    def run(self) -> None:
+        """Let time pass until `stop`."""
+        last_s = self._clock()
+        while not self._stopped.wait(TICK_S):
+            now_s = self._clock()
+            with self._lock, contextlib.suppress(FarmError):
+                if now_s - last_s > PAUSED_S:
+                    self._apply(Restarted())
+                self._apply(Tick())
+                self._drop_sessions(now_s)
+            last_s = now_s
+
+    def stop(self) -> None:
+        """End `run`, and every wait of a client."""
+        with self._lock:
+            self._stopped.set()
+            for session in self._sessions.values():
+                session.news.notify_all()
+
+    def _drop_sessions(self, now_s: float) -> None:
+        for name, session in list(self._sessions.items()):
+            if now_s - session.seen_s > SESSION_S and not self._state.knows(name):
+                del self._sessions[name]
+        for name in [n for n in self._paces if n not in self._state.boards]:
+            del self._paces[name]
+
+    # -------------------------------------------------------------------------------- events
+
+    def _apply(self, event: Event) -> None:
+        """Decide, write, tell. Raises FarmError where it is refused. Under the lock."""
+        if self._stopped.is_set():
+            raise FarmError("the tracker is stopping; try again when it is back")
+        actions = self._state.apply(self._clock(), event)
+        try:
+            self._store.save(self._state)
+            self._storage_error = ""
+        except ConfigError as error:
+            # Serving goes on; what is not on disk yet is written as soon as there is room.
+            if not self._storage_error:
+                print(f"warning: {error}", file=sys.stderr, flush=True)
+            self._storage_error = str(error)
+        for action in actions:
+            self._tell(action)
+
+    def _tell(self, action: Action) -> None:
+        details: dict[str, str | int] = {
+            k: v for k, v in _shallow(action).items() if isinstance(v, str | int)
+        }
+        self._audit.write(None, "farm", type(action).__name__, **details)
+        if isinstance(action, BoardChanged):
+            return
+        session = self._sessions.get(action.client)
+        if session is None:
+            return
+        session.version += 1
+        if isinstance(action, Ended):
+            session.notes.append((action.request, action.reason))
+        elif isinstance(action, LeaseEnded) and action.reason:
+            session.notes.append((f"lease {action.fence}", action.reason))
+        session.news.notify_all()
+
+    # --------------------------------------------------------------------------------- peers
+
+    def enter(self, peer: Peer) -> tuple[Methods, Callable[[], None]]:
+        """What one link may call, and what happens when it ends."""
+        link = object()
+        boards: set[tuple[str, str]] = set()
+
+        def register(payload: bytes) -> bytes:
+            event = farm_wire.decode_register(payload)
+            event = dataclasses.replace(event, board=_board_name(peer, event.board))
+            with self._lock:
+                self._apply(event)
+                boards.add((event.board, event.secret))
+                self._links[event.board] = link
+                return self._standing(event.board)
+
+        def beat(payload: bytes) -> bytes:
+            event = farm_wire.decode_beat(payload)
+            event = dataclasses.replace(event, board=_board_name(peer, event.board))
+            with self._lock:
+                self._apply(event)
+                self._count(event.board, event.stats)
+                return self._standing(event.board)
+
+        def bye(payload: bytes) -> bytes:
+            event = farm_wire.decode_beat(payload)
+            name = _board_name(peer, event.board)
+            with self._lock:
+                self._apply(BoardGone(board=name, secret=event.secret, left=True))
+            return wire.encode("bye", {})
+
+        def leave() -> None:
+            with self._lock:
+                for name, secret in boards:
+                    if self._links.get(name) is link:
+                        del self._links[name]
+                        with contextlib.suppress(FarmError):
+                            self._apply(BoardGone(board=name, secret=secret))
+
+        calls: dict[str, tuple[frozenset[Role], Callable[[bytes], bytes]]] = {
+            "register": (frozenset({Role.BOARD}), register),
+            "beat": (frozenset({Role.BOARD}), beat),
+            "bye": (frozenset({Role.BOARD}), bye),
+            "sync": (frozenset({Role.CLIENT}), lambda p: self._sync(peer, p)),
+            "key": (frozenset({Role.CLIENT}), self._key),
+            "command": (frozenset({Role.TRACKER}), lambda p: self._command(peer, p)),
+            "status": (ROLES, self._status),
+        }
+        return {n: self._guarded(n, peer, roles, m) for n, (roles, m) in calls.items()}, leave
+
+    def _guarded(
+        self, name: str, peer: Peer, roles: frozenset[Role], method: Callable[[bytes], bytes]
+    ) -> Callable[[bytes], bytes]:
+        """Errors become error messages; a peer of another role gets no further than this."""
+
+        def call(payload: bytes) -> bytes:
+            try:
+                if peer.role is not Role.LOCAL and peer.role not in roles:
+                    wanted = " or ".join(sorted(roles))
+                    raise FarmError(f"{name} is for a {wanted}, and {peer} is none")
+                return method(payload)
+            except AutotuneError as error:
+                self._audit.write(peer, name, f"refused: {error}")
+                return wire.encode_error(str(error))
+
+        return call
+
+    # -------------------------------------------------------------------------------- boards
+
+    def _standing(self, board: str) -> bytes:
+        orders = self._state.orders(board, self._clock())
+        return farm_wire.encode_standing(
+            farm_wire.Standing(
+                floor=orders.floor,
+                state=orders.state,
+                reset=orders.reset,
+                heartbeat_s=self._state.rules.heartbeat_s,
+            )
+        )
+
+    def _count(self, board: str, stats: Any) -> None:
+        trials = stats.get("trials", 0)
+        if not isinstance(trials, int):
+            return
+        now_s = self._clock()
+        pace = self._paces.setdefault(board, Pace(trials=trials, at_s=now_s))
+        pace.update(trials, now_s)
+
+    # ------------------------------------------------------------------------------- clients
+
+    def _sync(self, peer: Peer, payload: bytes) -> bytes:
+        sync = farm_wire.decode_sync(payload, identity(peer))
+        until_s = self._clock() + sync.wait_s
+        with self._lock:
+            session = self._session(sync.session)
+            for release in sync.releases:
+                self._apply(release)
+            for name in sync.withdrawn:
+                self._apply(Withdrawn(client=sync.session, request=name))
+            for ask in sync.asks:
+                self._ask(session, ask)
+            while True:
+                self._apply(Renewed(client=sync.session, fences=sync.renew))
+                session.seen_s = self._clock()
+                left_s = until_s - session.seen_s
+                if session.version != sync.version or left_s <= 0 or self._stopped.is_set():
+                    return farm_wire.encode_view(self._view(sync.session, session))
+                session.news.wait(min(left_s, 1.0))
+
+    def _session(self, name: str) -> Session:
+        session = self._sessions.get(name)
+        if session is None:
+            if len(self._sessions) >= MAX_SESSIONS:
+                raise FarmError(f"the tracker has {MAX_SESSIONS} clients; try again later")
+            session = Session(
+                version=self._first_version,
+                news=threading.Condition(self._lock),
+                seen_s=self._clock(),
+            )
+            self._sessions[name] = session
+        return session
+
+    def _ask(self, session: Session, ask: Asked) -> None:
+        """A refusal is a note: the other requests of the message stand."""
+        try:
+            self._apply(ask)
+        except FarmError as error:
+            session.notes.append((ask.request, str(error)))
+        session.version += 1
+
+    def _view(self, client: str, session: Session) -> farm_wire.View:
+        who = client.partition("#")[0]
+        grants = []
+        for lease in self._state.leases_of(client):
+            board = self._state.boards[lease.board]
+            grants.append(
+                farm_wire.Grant(
+                    fence=lease.fence,
+                    request=lease.request,
+                    board=board.name,
+                    address=board.address,
+                    ticket=make_ticket(board.secret, lease.fence, who),
+                    recalled=lease.recalled_s is not None,
+                )
+            )
+        return farm_wire.View(
+            version=session.version,
+            waiting=tuple(r.name for r in self._state.requests_of(client)),
+            grants=tuple(grants),
+            notes=dict(session.notes),
+        )
+
+    def _key(self, payload: bytes) -> bytes:
+        """What the boards of a key are like, best known first."""
+        key = farm_wire.decode_key(payload)
+        now_s = self._clock()
+        with self._lock:
+            state = self._state
+            boards = [b for b in state.boards.values() if b.key == key]
+            boards.sort(key=lambda b: (state.state_of(b, now_s) == "offline", b.name))
+            keys = sorted({b.key for b in state.boards.values()})
+        if not boards:
+            raise FarmError(
+                f"no board of key {key!r}; keys there are: {', '.join(keys) or 'none'}; start one "
+                f"with `rpc_server serve --tracker HOST:PORT --key {key}`"
+            )
+        return wire.encode("boards", {"boards": [dict(b.info) for b in boards[:16]]})
+
+    # ----------------------------------------------------------------------------- operators
+
+    def _command(self, peer: Peer, payload: bytes) -> bytes:
+        board, command = farm_wire.decode_command(payload)
+        with self._lock:
+            self._apply(Commanded(board=board, command=command))
+            state = self._state.state_of(self._state.boards[board], self._clock())
+        self._audit.write(peer, command, "done", board=board)
+        return wire.encode("done", {"board": board, "state": state})
+
+    def _status(self, payload: bytes) -> bytes:
+        wire.decode("status", payload)
+        with self._lock:
+            now_s = self._clock()
+            state = self._state
+            boards = [self._board_status(b, now_s) for b in state.boards.values()]
+            queue = [
+                {
+                    "client": r.client.partition("#")[0],
+                    "key": r.key,
+                    "priority": r.priority,
+                    "waited_s": round(now_s - r.since_s, 1),
+                }
+                for r in sorted(state.requests.values(), key=lambda r: r.number)
+            ]
+        fields = {
+            "version": self._version,
+            "boards": sorted(boards, key=lambda b: (b["key"], b["name"])),
+            "queue": queue,
+            "storage_error": self._storage_error,
+        }
+        return wire.encode("farm", fields)
+
+    def _board_status(self, board: Board, now_s: float) -> dict[str, Any]:
+        state = self._state
+        lease = state.leases.get(board.lease) if board.lease is not None else None
+        until_s = board.quarantined_until_s
+        pace = self._paces.get(board.name)
+        return {
+            "name": board.name,
+            "key": board.key,
+            "state": state.state_of(board, now_s),
+            "address": board.address,
+            "client": lease.client.partition("#")[0] if lease else "",
+            "leased_s": round(now_s - lease.since_s, 1) if lease else None,
+            "recalled": bool(lease and lease.recalled_s is not None),
+            "seen_s": round(max(0.0, now_s - board.seen_s), 1),
+            "quarantine_left_s": (
+                round(until_s - now_s, 1) if until_s and math.isfinite(until_s) else None
+            ),
+            "faults": board.faults,
+            "trials_per_s": round(pace.per_s, 2) if pace else 0.0,
+            "last_error": board.last_error or str(board.stats.get("last_error", "")),
+            "stats": dict(board.stats),
+            "info": {k: v for k, v in board.info.items() if k != "profile"},
+        }
+
+
+def _shallow(action: Action) -> dict[str, Any]:
+    return {f.name: getattr(action, f.name) for f in dataclasses.fields(action)}
+
+
+def _board_name(peer: Peer, name: str) -> str:
+    """A board with a certificate speaks for itself only: that name comes first."""
+    if peer.role is Role.LOCAL or name == peer.name:
+        return name
+    return f"{peer.name}/{name}"
+
+
+def tracker_door(
+    tracker: Tracker,
+    host: str,
+    port: int,
+    *,
+    credentials: Credentials | None = None,
+    audit: AuditLog | None = None,
+    limits: Limits = LIMITS,
+) -> Door:
+    """Listens from here on. Raises ConfigError where the address cannot be used."""
+    access = Access(
+        enter=tracker.enter,
+        roles=ROLES,
+        credentials=credentials,
+        audit=audit or AuditLog(None),
+        limits=limits,
+    )
+    return Door(host, port, access)

@@ -1,0 +1,76 @@
+"""A link to the tracker that comes back. In: method and bytes. Out: bytes, or LinkLostError.
+
+Whoever calls decides when to try again; `Backoff` says how long to wait, longer every time and
+never the same for two peers, so that a tracker that restarts is not run over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+
+from rpc_server.auth import AuthError, Role
+from rpc_server.client import LinkLostError
+from rpc_server.link import LINK_ERRORS, BytesConnection, connect
+from rpc_server.tls import Credentials
+
+CONNECT_S = 3.0
+TRACKER = frozenset({Role.TRACKER})
+
+
+class Backoff:
+    """Pauses in seconds: doubling from `first_s` to `longest_s`, each shortened by up to half."""
+
+    def __init__(self, first_s: float, longest_s: float, generator: random.Random) -> None:
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self._generator = generator
+        self._next_s = first_s
+
+    def pause_s(self) -> float:
+        pause_s = self._next_s * (1 - self._generator.random() / 2)
+        self._next_s = min(2 * self._next_s, self._longest_s)
+        return pause_s
+
+    def reset(self) -> None:
+        self._next_s = self._first_s
+
+
+class TrackerLink:
+    """Connects at the first call and after every loss. Thread-safe, one call at a time."""
+
+    def __init__(self, host: str, port: int, credentials: Credentials | None = None) -> None:
+        self.address = f"{host}:{port}"
+        self._host, self._port = host, port
+        self._credentials = credentials
+        self._lock = threading.Lock()
+        self._connection: BytesConnection | None = None
+        self._closed = False
+
+    def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+        """The tracker's answer. Raises LinkLostError."""
+        with self._lock:
+            try:
+                if self._closed:
+                    raise EOFError("the link is closed")
+                if self._connection is None:
+                    self._connection = connect(
+                        self._host, self._port, CONNECT_S, self._credentials, TRACKER
+                    )
+                return self._connection.call(name, payload, timeout_s)
+            except (*LINK_ERRORS, AuthError) as error:
+                self._drop()
+                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                raise LinkLostError(reason.splitlines()[0]) from None
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(*LINK_ERRORS, AttributeError):
+                connection.drop()
+
+    def close(self) -> None:
+        """From any thread: a call in progress fails."""
+        self._closed = True
+        self._drop()

@@ -1,0 +1,20 @@
+"""Which release and which compiler this is, as peers are told."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+
+def version() -> str:
+    """The installed version, 'unknown' when run from a bare tree."""
+    try:
+        return metadata.version("autotune-compiler")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def compiler() -> str:
+    """Name and version of the compiler that builds candidates here."""
+    from llvmlite import binding
+
+    return "llvm " + ".".join(map(str, binding.llvm_version_info))
