@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotune.codegen.llvm_dot import DotWriter
 from autotune.codegen.llvm_element import Val
 from autotune.codegen.llvm_index import Linear
 from autotune.codegen.llvm_math import MathWriter
+from autotune.codegen.llvm_move import MoveWriter
 from autotune.codegen.llvm_text import suffix_text, type_text
 from autotune.errors import BuildError
 from autotune.program.ir import Apply, Buffer, Load, Store, Table, Value
@@ -17,13 +17,15 @@ from autotune.types import ITEM_BYTES
 _Old = Callable[[], Val]
 
 
-class StoreWriter(DotWriter):
+class StoreWriter(MoveWriter):
     """Writes stores."""
 
     def _store(self, stmt: Store) -> None:
         buffer = self.buffers[stmt.buffer]
         if buffer.scope == "register":
             self._store_cell(stmt, buffer)
+            return
+        if self.store_moved(stmt):
             return
         if self.lanes > 1 and self.irregular(stmt.indices):
             self._scatter(stmt, buffer)

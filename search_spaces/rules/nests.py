@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from autotune.errors import ScheduleError
 from autotune.graph.plan import task_flops
-from autotune.program.ir import Alloc, For, Stmt, Store, walk
+from autotune.program.ir import Alloc, For, Index, Load, Program, Stmt, Store, walk
 from autotune.program.rewrite import stores_of
 from autotune.schedule import Schedule
 from autotune.schedule.compute import root_body
@@ -39,6 +39,8 @@ from search_spaces.rules._builder import (
 from search_spaces.space import Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
+_MOVED = 256
+"""Elements moved at a time, at most, by an interleaving transpose."""
 
 
 class NestsRule:
@@ -136,7 +138,8 @@ def _schedule_nest(builder: ScheduleBuilder, target: Target, nest: For, unroll: 
     loops = [loop.var for loop in chain]
     stores = stores_of((nest,))
     if len(stores) == 1 and not stores[0].combine:
-        schedule_elementwise(builder, target, loops, unroll)
+        if not _interleave(builder, target, stores[0], loops):
+            schedule_elementwise(builder, target, loops, unroll)
         return
     for stmt in _inner_statements(chain[-1].body):
         if isinstance(stmt, For):
@@ -158,6 +161,42 @@ def _independent(chain: list[For]) -> list[str]:
             lambda loop: loop.extent == 1 or all(loop.var in used for used in written), chain
         )
     ]
+
+
+def _interleave(builder: ScheduleBuilder, target: Target, store: Store, loops: list[str]) -> bool:
+    """A transpose whose last dimension is short, while the one before it lies side by side in what
+    is read: both become one vector, read in runs and shuffled. False where the nest is none."""
+    if len(loops) < 2 or not isinstance(store.value, Load):
+        return False
+    short, run = loops[-1], loops[-2]
+    count, length = builder.extent(short), builder.extent(run)
+    steps = [_steps(builder.program, v, (run, short)) for v in (store, store.value)]
+    if count > 16 or length < 4 or steps[0] != (count, 1) or steps[1][0] != 1:
+        return False
+    fits = [d for d in range(4, length + 1) if length % d == 0 and d * count <= _MOVED]
+    if not fits:
+        return False
+    builder.split(run, max(fits), f"{run}_o", f"{run}_i")
+    builder.do("fuse", outer=f"{run}_i", inner=short, fused=f"{run}_v")
+    builder.do("vectorize", loops=(f"{run}_v",))
+    share(builder, target, [*loops[:-2], f"{run}_o"], f"{loops[0]}_p")
+    return True
+
+
+def _steps(program: Program, access: Store | Load, loops: tuple[str, ...]) -> tuple[int, ...]:
+    """Elements by which an access moves along loops; 0 where it moves in no even steps."""
+    buffers = {p.name: p for p in program.params}
+    buffers |= {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
+    flat = Index()
+    for i, stride in zip(access.indices, buffers[access.buffer].strides, strict=True):
+        flat = flat + i * stride
+    odd = {
+        v
+        for atom, _ in flat.terms
+        if not isinstance(atom, str)
+        for v in Index(((atom, 1),)).vars()
+    }
+    return tuple(0 if loop in odd else flat.coefficient(loop) for loop in loops)
 
 
 def _inner_statements(body: tuple[Stmt, ...]) -> list[Stmt]:

@@ -1,0 +1,63 @@
+"""Transposes of short dimensions: vectors read in runs and interleaved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.codegen.llvm_kernel import write_kernel
+from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
+from autotune.program.inputs import random_inputs
+from autotune.program.ir import Program
+from autotune.schedule import apply_schedule
+from autotune.target import Target, host_target
+from autotune.types import Task
+from search_spaces.rules import RULES
+from tests.unit.codegen.kernels import node, run_kernel, task, value
+
+
+def shuffle(points: int, groups: int, each: int, dtype: str = "float32") -> Task:
+    """The channels of two groups interleaved, written between zeros."""
+    shape = (2, points, each, groups)
+    halo = ((0, 0), (1, 1), (0, 0), (0, 0))
+    return task(
+        [node("transpose", "i0", "o0", perm=(0, 1, 3, 2))],
+        value("i0", (2, points, groups, each), dtype),
+        value("o0", shape, dtype, pads=halo),
+    )
+
+
+def scheduled(made: Task, target: Target) -> Program:
+    rule = RULES.get("nests")
+    schedule = rule.schedule(made, target, rule.default(made, target))
+    return apply_schedule(build_program(made), schedule)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize(
+    ("groups", "each"), [(2, 16), (2, 37), (3, 17), (4, 34), (5, 6), (6, 23), (7, 4), (4, 3)]
+)
+def test_interleaved_lanes_are_those_of_the_transpose(groups: int, each: int, dtype: str) -> None:
+    made, target = shuffle(3, groups, each, dtype), host_target(1)
+    arrays = random_inputs(made, 0)
+    got = run_kernel(made, scheduled(made, target), target, arrays)
+    np.testing.assert_array_equal(got, evaluate_task(made, arrays))
+
+
+def test_images_become_channels_last() -> None:
+    made = task(
+        [node("transpose", "i0", "o0", perm=(0, 2, 3, 1))],
+        value("i0", (1, 3, 5, 28)),
+        value("o0", (1, 5, 28, 3)),
+    )
+    target, arrays = host_target(2), random_inputs(made, 0)
+    got = run_kernel(made, scheduled(made, target), target, arrays)
+    np.testing.assert_array_equal(got, evaluate_task(made, arrays))
+
+
+def test_no_element_is_moved_alone() -> None:
+    made, target = shuffle(3, 4, 34), host_target(1)
+    text = write_kernel(scheduled(made, target), target, "k").function
+    assert "shufflevector" in text
+    assert "insertelement" not in text
