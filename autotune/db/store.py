@@ -114,7 +114,7 @@ class TuningLog:
         self._filed |= filed
 
     def repeat(self, records: Iterable[Record]) -> None:
-        """Append records that count instead of the earlier ones of their schedules, all at once."""
+        """Append records that count instead of the earlier ones of their schedules."""
         batch = list(records)
         if not batch:
             return

@@ -264,7 +264,7 @@ class Kernel:
         self._call(address, calls)
         wall_s = max(self._clock() - start, 1e-9)
         busy_s = (self._cpu_clock() - busy) / self._threads
-        return Sample(wall_s, _share_stolen(wall_s, busy_s))
+        return Sample(wall_s, _share_stolen(wall_s, busy_s), running_s=self._alone(busy_s))
 
     def run_among(self, surroundings: Surroundings, foreign_bytes: int, calls: int) -> Sample:
         """This many calls one by one, each as if other kernels had run before it. What starting a
@@ -279,7 +279,11 @@ class Kernel:
         beside_s = self._clock() - start - wall_s
         stolen = _share_stolen(wall_s, busy_s)
         work_s = max(wall_s - calls * surroundings.overhead_s, wall_s / 2)
-        return Sample(work_s, stolen, beside_s)
+        return Sample(work_s, stolen, beside_s, self._alone(busy_s))
+
+    def _alone(self, busy_s: float) -> float:
+        """Processor time of a single thread; several threads spin while they wait."""
+        return busy_s if self._threads == 1 else 0.0
 
     def _took(self, call: Callable[[], None]) -> tuple[float, float]:
         """(wall seconds, processor seconds) of a call."""
@@ -293,4 +297,4 @@ def _share_stolen(wall_s: float, busy_s: float) -> float:
     """Share of the wall time without a core. Nobody else gets it for less than a slice."""
     if wall_s < SLICE_S:
         return 0.0
-    return min(1 - 1e-6, max(0.0, 1.0 - busy_s / max(wall_s, 1e-9)))
+    return max(0.0, 1.0 - busy_s / wall_s)

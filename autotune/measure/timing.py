@@ -26,11 +26,13 @@ PATIENCE = 3
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One reading: wall time, and the share of it (0-1) in which the kernel was not running.
-    `beside_s`: what it took besides, to bring the caches into their state."""
+    `beside_s`: what it took besides, to bring the caches into their state. `running_s`: processor
+    time, where that tells how long the kernel takes; 0 where it does not (several threads)."""
 
     wall_s: float
     stolen: float = 0.0
     beside_s: float = 0.0
+    running_s: float = 0.0
 
 
 def time_kernel(
@@ -47,7 +49,9 @@ def time_kernel(
     while True:
         sample = run(calls)
         spent_s += sample.wall_s + sample.beside_s
-        samples.append(Sample(sample.wall_s / calls, sample.stolen))
+        samples.append(
+            Sample(sample.wall_s / calls, sample.stolen, running_s=sample.running_s / calls)
+        )
         if enough(samples, spent_s, timing):
             return kept(samples, timing.min_repeats)
 
@@ -59,7 +63,7 @@ def kept(samples: Sequence[Sample], least: int) -> tuple[float, ...]:
     if len(clean) >= least:
         return clean
     least_disturbed = sorted(samples, key=lambda s: s.stolen)[:least]
-    return tuple(s.wall_s * (1 - s.stolen) for s in least_disturbed)
+    return tuple(s.running_s or s.wall_s for s in least_disturbed)
 
 
 def calls_per_sample(call_s: float, min_repeat_s: float) -> int:

@@ -37,8 +37,8 @@ def in_turns(records: Sequence[Record]) -> tuple[Record, ...]:
 
 
 def combined(record: Record, results: Sequence[MeasureResult]) -> Record | None:
-    """The record with the times of all its turns, or with the failure of one; None where the device
-    was lost."""
+    """The record with the times of all its turns, or with the failure of one; None where the
+    device was lost."""
     if any(r.status is Status.DEVICE_LOST for r in results):
         return None
     failed = next((r for r in results if r.status is not Status.OK), None)

@@ -69,7 +69,12 @@ def test_disturbed_samples_do_not_count() -> None:
 
 def test_without_undisturbed_samples_the_least_disturbed_are_kept() -> None:
     samples = [Sample(5.0, 0.9), Sample(1.0, 0.1), Sample(2.0, 0.5)]
-    assert kept(samples, 2) == (0.9, 1.0)
+    assert kept(samples, 2) == (1.0, 2.0)
+
+
+def test_of_disturbed_samples_the_processor_time_counts_where_it_is_known() -> None:
+    samples = [Sample(5.0, 0.9, running_s=0.5), Sample(1.0, 0.4, running_s=0.6)]
+    assert kept(samples, 2) == (0.6, 0.5)
 
 
 @settings(deadline=None, max_examples=50)

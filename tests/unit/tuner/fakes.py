@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotune.db.selection import ALL, Selection
 from autotune.db.types import Record
 from autotune.graph.ir import Graph
 from autotune.graph.plan import KernelCall, Partition
@@ -86,7 +87,10 @@ class MemoryStore:
         found = [r for r in self.records(task_key, target) if r.result.status is Status.OK]
         return sorted(found, key=lambda r: r.result.median_s)[:count]
 
-    def nearest(self, task: Task, target: Target, count: int) -> Sequence[Record]:
+    def nearest(
+        self, task: Task, target: Target, count: int, *, imported: bool = False
+    ) -> Sequence[Record]:
+        del imported
         found = [
             r
             for r in self.kept
@@ -98,12 +102,7 @@ class MemoryStore:
         return [r for r in self.kept if (r.task.key, r.target.key) == (task_key, target.key)]
 
     def query(
-        self,
-        *,
-        task_keys: Sequence[str] | None = None,
-        op: str | None = None,
-        target: str | None = None,
-        top: int = 1,
+        self, selection: Selection = ALL, *, top: int = 1, history: bool = False
     ) -> list[dict[str, Any]]:
         raise NotImplementedError("the tuner asks no queries")
 
