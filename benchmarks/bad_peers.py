@@ -72,7 +72,7 @@ class Site:
 
 
 def frame(data: bytes, compressed: int = 0) -> bytes:
-    return HEADER.pack(len(data), compressed) + data + b"\n"
+    return bytes(HEADER.pack(len(data), compressed)) + data + b"\n"
 
 
 def request(number: int, handler: int, *arguments: object) -> bytes:

@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -160,7 +161,8 @@ def crash(runner: RpcRunner, count: int) -> dict[str, int]:
         seeds = range(min(len(BEHAVIOURS), count - first))
         results = runner.measure(tuple(fakes.request(s, timing=LIMITS) for s in seeds))
         for seed, result in zip(seeds, results, strict=True):
-            key = f"{BEHAVIOURS[seed].__name__:20} {result.status:12} {result.error[:80]}"
+            reason = re.sub(r"\d{4,}", "N", result.error[:80])
+        key = f"{BEHAVIOURS[seed].__name__:20} {result.status:12} {reason}"
             seen[key] = seen.get(key, 0) + 1
     return seen
 

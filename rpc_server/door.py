@@ -184,10 +184,10 @@ class Door:
         visit.connection.set_idle(limits.idle_s)
 
     def _refuse(self, visit: Visit, error: Exception) -> None:
-        self._leave(visit)
         if isinstance(error, AuthError | ssl.SSLCertVerificationError):
             reason = getattr(error, "verify_message", "") or str(error)
             self._access.audit.write(None, "connect", f"refused: {reason}")
+        self._leave(visit)
 
     def _leave(self, visit: Visit) -> None:
         """By the visit's own thread, when it is done with the connection."""

@@ -55,7 +55,10 @@ class Site:
         return connect("127.0.0.1", self.door.port, 3.0, credentials, **options)  # type: ignore[arg-type]
 
     def refusals(self) -> list[str]:
-        lines = self.audit.read_text().splitlines()
+        """Reasons in the audit log; the client knows of its refusal a moment before."""
+        until = time.monotonic() + 5.0
+        while not (lines := self.audit.read_text().splitlines()) and time.monotonic() < until:
+            threading.Event().wait(0.005)
         return [json.loads(line)["result"] for line in lines]
 
 
