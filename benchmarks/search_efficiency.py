@@ -27,8 +27,8 @@ from autotune.tuner.replay import (
     SEARCHERS,
     Recorded,
     curve,
-    history_of,
-    others,
+    histories,
+    knowledge,
     search,
     trials_to,
 )
@@ -73,11 +73,12 @@ def measure(names: Sequence[str], limit: int) -> None:
 def replay(seeds: int, trials: int) -> list[Curves]:
     """Every searcher on every task, with every seed."""
     subjects = {n: Recorded.from_survey(s) for n, s in search_surveys.surveys().items()}
-    history = history_of(subjects, HISTORY)
+    history = histories(subjects, HISTORY)
+    learnt = {name: knowledge(subjects, history, name) for name in subjects}
     found = []
     for searcher in SEARCHERS:
         for name, subject in subjects.items():
-            known = others(history, name) if searcher.transfer else ()
+            known = learnt[name] if searcher.transfer else None
             best_s = float(subject.survey.seconds.min())
             rows = [
                 curve(

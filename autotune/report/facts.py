@@ -14,7 +14,7 @@ from autotune.target import Target
 from autotune.types import Task
 from cost_model.analytic import roofline_s
 from cost_model.pretrained import LEAST, Quality, left_out, quality
-from cost_model.train import datasets, measured_s
+from cost_model.train import by_origin, datasets, measured_s
 from search_spaces.rules import rule_for
 
 
@@ -43,9 +43,9 @@ class TaskFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """How well candidates of one kind of task are ranked."""
+    """How well candidates of a rule's tasks are ranked."""
 
-    kind: str
+    rule: str
     samples: int
     prior: Quality
     learnt: Quality | None
@@ -150,14 +150,14 @@ def _cause(error: str) -> str:
 
 def _rankings(records: Sequence[Record], profile: DeviceProfile, seed: int) -> tuple[Ranking, ...]:
     found = []
+    origins = tuple(by_origin(records))
     for data in datasets(records, profile):
         if len(data.time_s) < LEAST:
             continue
         several = len(set(data.group.tolist())) > 1
-        kind = "+".join(n.removeprefix("extra.") for n in data.names if n.startswith("extra."))
         found.append(
             Ranking(
-                kind=kind,
+                rule=origins[data.group[0]].rule,
                 samples=len(data.time_s),
                 prior=quality(data.prior_s, data),
                 learnt=quality(left_out(data, data.group, seed), data) if several else None,

@@ -223,10 +223,10 @@ def _ranking(rankings: Sequence[Ranking]) -> str:
         return _note("Too few records to judge by.")
     rows = []
     for ranking in rankings:
-        rows.append((ranking.kind, "the prior alone", *_cells(ranking.samples, ranking.prior)))
+        rows.append((ranking.rule, "the prior alone", *_cells(ranking.samples, ranking.prior)))
         if ranking.learnt is not None:
             cells = _cells(ranking.samples, ranking.learnt)
-            rows.append((ranking.kind, "learnt from the other tasks", *cells))
+            rows.append((ranking.rule, "learnt from the other tasks", *cells))
     header = (
         "params",
         "predicted by",

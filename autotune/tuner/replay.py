@@ -12,16 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autotune.db.codec import distance
 from autotune.measure.runners.replay import Survey
 from autotune.tuner.learner import Learner
 from autotune.tuner.strategies import STRATEGIES, Outcome, Setting
 from cost_model.features import Features
-from cost_model.models import COST_MODELS
+from cost_model.models import COST_MODELS, Dataset
+from cost_model.pretrained import Pretrained, pretrain
 from cost_model.subject import Subject
+from cost_model.train import join
 from search_spaces.base import RULES, Column
 from search_spaces.params import Config
 from search_spaces.space import Rows
 
+NEAREST = 1
+"""Tasks whose best config is tried early, as in a run: the rest is known to the model anyway."""
 BATCH = 4
 """Candidates between two looks at the model, as the budget hands them out."""
 
@@ -93,14 +98,12 @@ SEARCHERS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """What was known of one task: its records, oldest first."""
+class Knowledge:
+    """What a log of other tasks brings to a search."""
 
-    subject: Recorded
-    outcomes: tuple[Outcome, ...]
-
-    def best(self) -> Config:
-        return min(self.outcomes, key=lambda o: o.time_s).config
+    pretrained: Pretrained
+    configs: tuple[Config, ...]
+    """The best of each other task, the most similar task first."""
 
 
 def search(
@@ -108,19 +111,18 @@ def search(
     searcher: Searcher,
     seed: int,
     trials: int,
-    history: Sequence[Trial] = (),
+    known: Knowledge | None = None,
     *,
     enough_s: float = 0.0,
 ) -> tuple[Outcome, ...]:
     """Up to `trials` outcomes in order; ends early where one is at most `enough_s`."""
-    learner = Learner(COST_MODELS.get(searcher.cost_model), seed)
     seeds = [subject.rule.default(subject.task, subject.target)] if searcher.informed else []
-    for group, known in enumerate(history, start=1):
-        rows = known.subject.rows([o.config for o in known.outcomes])
-        times = np.array([o.time_s for o in known.outcomes])
-        learner.add(group, known.subject.describe(rows), times)
-        near = subject.space.closest(known.best())
-        seeds += [near] if near is not None else []
+    pretrained = None
+    if known is not None:
+        pretrained = known.pretrained
+        near = (subject.space.closest(config) for config in known.configs)
+        seeds += [config for config in near if config is not None]
+    learner = Learner(COST_MODELS.get(searcher.cost_model), seed, pretrained)
     kept = tuple(c for c in dict.fromkeys(seeds) if subject.space.contains(c))
     strategy = STRATEGIES.get(searcher.strategy)(
         Setting(subject=subject, seeds=kept, learner=learner, group=0, seed=seed)
@@ -137,19 +139,35 @@ def search(
     return tuple(done)
 
 
-def history_of(subjects: Mapping[str, Recorded], trials: int, seed: int = 0) -> dict[str, Trial]:
+def histories(
+    subjects: Mapping[str, Recorded], trials: int, seed: int = 0
+) -> dict[str, tuple[Outcome, ...]]:
     """What a log of each task would hold after a guided search."""
     guided = next(s for s in SEARCHERS if s.label == "all together")
-    return {
-        name: Trial(subject=subject, outcomes=search(subject, guided, seed, trials))
-        for name, subject in subjects.items()
-    }
+    return {name: search(of, guided, seed, trials) for name, of in subjects.items()}
 
 
-def others(history: Mapping[str, Trial], name: str) -> tuple[Trial, ...]:
-    """The history of the tasks of the same rule, without the task itself."""
-    rule = history[name].subject.rule.name
-    return tuple(t for n, t in history.items() if n != name and t.subject.rule.name == rule)
+def knowledge(
+    subjects: Mapping[str, Recorded], history: Mapping[str, Sequence[Outcome]], name: str
+) -> Knowledge:
+    """What the history of the other tasks teaches about task `name`, which is left out."""
+    wanted = subjects[name]
+    others = [n for n, s in subjects.items() if n != name and s.rule.name == wanted.rule.name]
+    others.sort(key=lambda n: (distance(wanted.task, subjects[n].task), n))
+    parts: dict[tuple[str, ...], list[Dataset]] = {}
+    for group, other in enumerate(others):
+        of, told = subjects[other], history[other]
+        described = of.describe(of.rows([o.config for o in told]))
+        data = Dataset(
+            names=described.names,
+            values=described.values,
+            prior_s=described.prior_s,
+            time_s=np.array([o.time_s for o in told]),
+            group=np.full(len(told), group),
+        )
+        parts.setdefault(data.names, []).append(data)
+    best = (min(history[n], key=lambda o: o.time_s).config for n in others[:NEAREST])
+    return Knowledge(pretrained=pretrain([join(p) for p in parts.values()], 0), configs=(*best,))
 
 
 def curve(outcomes: Sequence[Outcome], trials: int) -> Column:

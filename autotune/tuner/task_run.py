@@ -23,7 +23,7 @@ from cost_model.subject import Subject
 from cost_model.train import measured_s
 from search_spaces.params import Config
 
-_NEAREST = 6
+_NEAREST = 1
 """Records of other shapes and devices whose configs are tried early."""
 _REMEMBERED = 64
 """Trials whose times the budget looks at."""

@@ -57,7 +57,9 @@ class Survey:
 
     def space(self) -> RecordedSpace:
         """The space as it was then, and of it only what was measured."""
-        return RecordedSpace(self.params, known=tuple(sorted(Space(self.params).keys(self.rows))))
+        return RecordedSpace(
+            self.params, known=tuple(sorted(Space(self.params).keys(self.rows).tolist()))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,10 @@ class RecordedSpace(Space):
     @property
     def raw_size(self) -> int:
         return len(self.known) or math.prod(len(p.choices) for p in self.params)
+
+    @property
+    def size(self) -> int:
+        return len(self.known)
 
     def valid(self, rows: Rows) -> Mask:
         return np.isin(self.keys(rows), np.array(self.known, np.int64))
@@ -128,7 +134,7 @@ def load_survey(path: Path) -> Survey:
             seconds=seconds,
             schedules=schedules,
         )
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise ConfigError(f"{path} is not a survey ({error}); measure it anew") from None
 
 

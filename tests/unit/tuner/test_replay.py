@@ -1,0 +1,98 @@
+"""Searches of recorded spaces: the same every time, and within the trials that are promised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.measure.runners.replay import ReplayRunner, load_survey
+from autotune.tuner.budget import Limits
+from autotune.tuner.loop import TuneOptions, tune_partition
+from autotune.tuner.replay import (
+    SEARCHERS,
+    Recorded,
+    curve,
+    histories,
+    knowledge,
+    search,
+    trials_to,
+)
+from search_spaces.rules import RULES
+from tests.unit.measure.test_replay import OF, survey
+from tests.unit.tuner.fakes import MemoryStore, partition_of, synthetic_rules
+from tests.unit.tuner.synthetic import TARGET
+
+FOLDER = Path(__file__).parents[3] / "benchmarks" / "data"
+COLD = next(s for s in SEARCHERS if s.label == "all together")
+WARM = next(s for s in SEARCHERS if s.transfer)
+SEEDS = 5
+
+
+@pytest.fixture(scope="module")
+def subjects() -> dict[str, Recorded]:
+    found = (load_survey(path) for path in sorted(FOLDER.glob("*.npz")))
+    return {s.name: Recorded.from_survey(s) for s in found}
+
+
+def test_the_surveys_are_many_and_small(subjects: Mapping[str, Recorded]) -> None:
+    kinds = {name.rpartition("_")[0] for name in subjects}
+    assert len(kinds) >= 8
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 1 << 20
+    assert {s.rule.name for s in subjects.values()} <= set(RULES)
+
+
+@pytest.mark.parametrize("searcher", SEARCHERS, ids=lambda s: s.label)
+def test_same_seed_same_proposals(searcher, subjects: Mapping[str, Recorded]) -> None:  # type: ignore[no-untyped-def]
+    name = "conv3x3_14x128"
+    runs = []
+    for _ in range(2):
+        few = {n: subjects[n] for n in (name, "conv3x3_28x64")}
+        known = knowledge(few, histories(few, 12), name) if searcher.transfer else None
+        runs.append(search(subjects[name], searcher, 7, 24, known))
+    assert runs[0] == runs[1]
+
+
+def test_same_records_same_proposals_through_the_whole_tuner() -> None:
+    kept = survey(200)
+    tried = []
+    for _ in range(2):
+        store = MemoryStore()
+        options = TuneOptions(target=TARGET, limits=Limits(trials=40), seed=3)
+        tune_partition(
+            partition_of(OF.task), ReplayRunner([kept]), store, options, rules=synthetic_rules
+        )
+        tried.append([(r.config, r.schedule, r.result) for r in store.kept])
+    assert tried[0] == tried[1]
+    assert len(tried[0]) == 40
+
+
+def trials(subjects: Mapping[str, Recorded], *, warm: bool) -> dict[str, list[float]]:
+    """Per task and seed, trials until within 5 % of the survey's best."""
+    history = histories(subjects, 32) if warm else {}
+    found = {}
+    for name, subject in subjects.items():
+        known = knowledge(subjects, history, name) if warm else None
+        near_s = float(subject.survey.seconds.min()) * 1.05
+        runs = (
+            search(subject, WARM if warm else COLD, seed, 64, known, enough_s=near_s)
+            for seed in range(SEEDS)
+        )
+        found[name] = [trials_to(curve(run, 64), near_s) for run in runs]
+    return found
+
+
+@pytest.mark.parametrize(("warm", "median", "most"), [(False, 16, 48), (True, 8, 24)])
+def test_few_trials_are_enough(
+    subjects: Mapping[str, Recorded], warm: bool, median: int, most: int
+) -> None:
+    for name, needed in trials(subjects, warm=warm).items():
+        assert np.median(needed) <= median, name
+        assert max(needed) <= most, name
+
+
+def test_trials_are_counted_from_one() -> None:
+    assert trials_to(np.array([3.0, 2.0, 2.0]), 2.5) == 2
+    assert trials_to(np.array([3.0, 2.0]), 1.0) == float("inf")
