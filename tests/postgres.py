@@ -21,14 +21,15 @@ NewDatabase = Callable[[], str]
 
 @pytest.fixture(scope="session")
 def new_database() -> Iterator[NewDatabase]:
-    """Makes an empty database of the session's server; its URL."""
+    """Makes an empty database on the session's server; its URL. It is a schema of its own: that is
+    as good here, and does not copy a thousand files."""
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
     server = start(folder)
     numbers = itertools.count()
 
     def make() -> str:
         name = f"log{next(numbers)}"
-        execute(url(folder, "postgres"), f"CREATE DATABASE {name}")
+        execute(url(folder), f"CREATE SCHEMA {name}")
         return url(folder, name)
 
     try:
@@ -38,8 +39,8 @@ def new_database() -> Iterator[NewDatabase]:
         shutil.rmtree(folder)
 
 
-def url(folder: Path, database: str) -> str:
-    return f"postgresql://postgres@/{database}?host={folder}"
+def url(folder: Path, schema: str = "public") -> str:
+    return f"postgresql://postgres@/postgres?host={folder}&options=-csearch_path%3D{schema}"
 
 
 def execute(address: str, statement: str) -> None:
@@ -66,7 +67,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     deadline = time.monotonic() + 30
     while True:
         try:
-            execute(url(folder, "postgres"), "SELECT 1")
+            execute(url(folder), "SELECT 1")
             return server
         except OperationalError:
             if server.poll() is not None or time.monotonic() > deadline:
