@@ -15,6 +15,7 @@ import platform
 import random
 import secrets
 import signal
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,7 +30,7 @@ from autotune.measure.types import DeviceProfile
 from autotune.target import load_target
 from rpc_server.agent import Agent, Post, check_post
 from rpc_server.audit import AuditLog
-from rpc_server.auth import check_loopback
+from rpc_server.auth import check_loopback, is_loopback
 from rpc_server.board import Board
 from rpc_server.farm_settings import BoardSettings, load_farm_settings
 from rpc_server.gate import Gate
@@ -75,6 +76,7 @@ def add_serve_command(commands: Any) -> None:
 def serve(options: argparse.Namespace) -> None:
     """Measure the device, listen, and serve until told to stop. Raises InputError."""
     settings = _settings(options)
+    built_by = compiler()
     host, port = parse_address(settings.listen)
     credentials = Credentials(Path(settings.certs)) if settings.certs else None
     if credentials is None:
@@ -97,7 +99,7 @@ def serve(options: argparse.Namespace) -> None:
         board = Board(
             device,
             version=version(),
-            compiler=compiler(),
+            compiler=built_by,
             cores=len(cores),
             accept_objects=options.accept_objects,
             audit=audit,
@@ -129,14 +131,32 @@ def _settings(options: argparse.Namespace) -> BoardSettings:
     settings = dataclasses.replace(load_farm_settings(options.config).board, **given)
     if bool(settings.tracker) != bool(settings.key):
         raise ConfigError("a board of a farm needs both --tracker HOST:PORT and --key KEY")
-    return settings
+    if settings.listen:
+        return settings
+    elsewhere = settings.tracker and not is_loopback(parse_address(settings.tracker)[0])
+    host = "0.0.0.0" if elsewhere and settings.certs else "127.0.0.1"
+    return dataclasses.replace(settings, listen=f"{host}:9190")
+
+
+def advertised(settings: BoardSettings) -> str:
+    """The host that clients reach this board at."""
+    host = settings.advertise or parse_address(settings.listen)[0]
+    if host not in ("0.0.0.0", "::"):
+        return host
+    try:
+        family = socket.AF_INET6 if host == "::" else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:  # nothing is sent
+            probe.connect(parse_address(settings.tracker))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return platform.node()
 
 
 def _post(
     settings: BoardSettings, board: Board, device: LocalRunner, gate: Gate, port: int
 ) -> Post:
     """What the farm is told, and what it may do. Raises FarmError for a name it would not take."""
-    host = settings.advertise or parse_address(settings.listen)[0]
+    host = advertised(settings)
     cores = ".".join(map(str, device.cores))
     post = Post(
         name=settings.name or f"{platform.node() or 'board'}-{cores}",

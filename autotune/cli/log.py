@@ -177,7 +177,7 @@ def _verify(options: argparse.Namespace) -> None:
         with contextlib.closing(
             open_device(options.device, target, cache_dir=opt.cache_dir())
         ) as runner:
-            if options.device.startswith("rpc://") and options.target == "cpu":
+            if options.device != "local" and options.target == "cpu":
                 target = runner.profile().target.with_threads(options.threads)
             wanted = Selection(task_keys=keys, op=options.op)
             records = waiting(log, target, wanted, top=options.top)

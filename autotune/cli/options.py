@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from autotune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rpc_server.client import FarmOptions
 
 DEFAULT_LOG = "tuning.db"
 Shapes = dict[str, tuple[int, ...]]
@@ -67,6 +71,24 @@ def numerics(parser: Parser) -> None:
         default="float32",
         help="bf16: contractions round their operands to bfloat16 (default float32)",
     )
+
+
+def farm(parser: Parser) -> None:
+    parser.add_argument(
+        "--boards", type=at_least(1), metavar="N", help="of a tracker's key to use (default 1)"
+    )
+    parser.add_argument(
+        "--priority", type=int, metavar="N", help="before a tracker's other clients (default 0)"
+    )
+    parser.add_argument("--farm", metavar="FILE.toml", help="settings; see configs/farm")
+
+
+def farm_options(options: argparse.Namespace) -> FarmOptions:
+    """Those of the file, under those of the command line. Raises ConfigError."""
+    from rpc_server.farm_settings import load_farm_settings
+
+    given = {n: v for n in ("boards", "priority") if (v := getattr(options, n)) is not None}
+    return dataclasses.replace(load_farm_settings(options.farm).client, **given)
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from autotune.cli import options as opt
+from autotune.cli import tables
+
+if TYPE_CHECKING:
+    from autotune.tuner.forecast import Forecast
 
 
 def arguments(parser: opt.Parser) -> None:
@@ -14,9 +19,10 @@ def arguments(parser: opt.Parser) -> None:
     parser.add_argument(
         "--device",
         default="local",
-        metavar="local | rpc://HOST:PORT",
+        metavar="local | rpc://HOST:PORT | tracker://HOST:PORT/KEY",
         help="where candidates are measured (default local)",
     )
+    opt.farm(parser)
     parser.add_argument(
         "--certs", metavar="DIR", help="folder of your certificate (see rpc_server certs)"
     )
@@ -63,7 +69,7 @@ def arguments(parser: opt.Parser) -> None:
         "--verbose", action="store_true", help="plain lines; per round, how well it was predicted"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show the tasks and the device, measure nothing"
+        "--dry-run", action="store_true", help="estimate trials, time and gain; measure nothing"
     )
 
 
@@ -74,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
 
     ending = "dry run, nothing is measured" if options.dry_run else ""
     with display(sys.stdout, ending=ending, verbose=options.verbose) as on_event:
-        autotune.tune(
+        report = autotune.tune(
             options.model,
             target=options.target,
             log=options.log,
@@ -93,11 +99,22 @@ def run(options: argparse.Namespace) -> None:
             cache_dir=opt.cache_dir(),
             certs=options.certs,
             build=options.build,
+            farm=opt.farm_options(options),
             on_event=on_event,
             flush=options.flush,
             dry_run=options.dry_run,
         )
-    if options.dry_run:
+    if report.forecast:
+        print(expectation(report.forecast))
         print(f"results would go to {options.log}")
     else:
         print(f"measured results are in {options.log}")
+
+
+def expectation(guess: Forecast) -> str:
+    """A forecast in one line."""
+    return (
+        f"expected: {sum(guess.trials)} trials, {tables.duration(guess.time_s)}, "
+        f"{tables.seconds(guess.before_s)} -> {tables.seconds(guess.after_s)} "
+        f"({guess.gain:.0%} less); ends when: {guess.reason}"
+    )

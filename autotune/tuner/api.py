@@ -7,6 +7,7 @@ import dataclasses
 import importlib.metadata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotune.db.types import Store
 from autotune.errors import ConfigError
@@ -21,6 +22,11 @@ from autotune.tuner.loop import TuneOptions, TuneReport, tune_partition
 from cost_model.features import FEATURE_VERSION
 from cost_model.pretrained import Pretrained
 
+if TYPE_CHECKING:
+    from rpc_server.client import FarmOptions
+
+BATCH_PER_BOARD = 8
+"""Candidates per round and board, so that no board waits long for the others."""
 EVERYTHING = 1 << 40
 """More bytes than any cache holds."""
 
@@ -46,6 +52,7 @@ def tune(
     cache_dir: Path | None = None,
     certs: str | Path | None = None,
     build: str = "board",
+    farm: FarmOptions | None = None,
     on_event: OnEvent | None = None,
     flush: bool = False,
     dry_run: bool = False,
@@ -53,14 +60,15 @@ def tune(
     """Measure schedules of the model's tasks and log every result.
 
     `model` is an .onnx file, `zoo:NAME` or a Graph; `log` a path, an SQLAlchemy URL or an open
-    log; `device` 'local' or 'rpc://HOST:PORT'. On a board the target 'cpu' is the board's own.
+    log; `device` 'local', 'rpc://HOST:PORT' or 'tracker://HOST:PORT/KEY'. On a board the
+    target 'cpu' is the board's own. `farm`: how many boards of a tracker, with which priority.
     `trials` counts what the log already holds for these tasks, so the same call continues a run
     that was cut short. `until_gain` ends the run when the next trials promise less than this share
     of the model's time. Without any of the three, a number of trials per task from `settings`.
     `threads`, `accuracy` (normal or strict) and `precision` (float32 or bf16) apply unless a
     Target is given. `cache_dir`: where this machine's measured peaks are kept between calls.
     Candidates find in the caches what the rest of the model leaves there, with `flush` nothing but
-    their values. `dry_run` measures no candidate and writes no log.
+    their values. `dry_run` measures no candidate and writes no log: the report has a forecast.
 
     `certs`: the folder of this client's certificate, for boards on other machines. `build`: where
     candidates are built, on the 'board' or on this 'host' for boards with --accept-objects.
@@ -81,7 +89,7 @@ def tune(
     if trials is None and time_s is None and until_gain is None:
         trials = settings.trials_per_task * len(partition.weights())
     limits = Limits(
-        trials=0 if dry_run else trials,
+        trials=trials,
         time_s=time_s,
         min_gain=settings.min_gain if until_gain is None else until_gain,
     )
@@ -95,9 +103,10 @@ def tune(
             cache_dir=cache_dir,
             certs=Path(certs) if certs else None,
             build=build,
+            farm=farm,
         )
         with contextlib.closing(runner):
-            if device.startswith("rpc://") and target == "cpu":
+            if device != "local" and target == "cpu":
                 board = runner.profile().target
                 wanted = dataclasses.replace(
                     board, threads=threads, accuracy=wanted.accuracy, precision=wanted.precision
@@ -115,7 +124,8 @@ def tune(
                     dataclasses.replace(runner.profile(), target=wanted),
                 ),
                 seed=seed,
-                batch=settings.batch,
+                dry_run=dry_run,
+                batch=max(settings.batch, BATCH_PER_BOARD * (farm.boards if farm else 1)),
                 timing=dataclasses.replace(
                     settings.timing,
                     foreign_bytes=EVERYTHING if flush else moved_bytes(partition),
