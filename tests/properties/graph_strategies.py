@@ -52,17 +52,23 @@ class RandomGraph:
         x = self.pick(4)
         if x is None:
             return None
-        channels = self.b.shape(x)[1]
-        groups = self.draw(st.sampled_from([1, channels]))
-        outs = groups * self.draw(st.integers(1, 3))
-        k, stride = self.draw(st.sampled_from([1, 3])), self.draw(st.integers(1, 2))
-        pads = (
-            (k // 2,) * 4 if min(self.b.shape(x)[2:]) < k else (self.draw(st.integers(0, 1)),) * 4
+        channels, *sizes = self.b.shape(x)[1:]
+        groups = self.draw(
+            st.sampled_from([g for g in range(1, channels + 1) if channels % g == 0])
         )
+        outs = groups * self.draw(st.integers(1, 3))
+        kernel = (self.draw(st.sampled_from([1, 3, 2, 5])), self.draw(st.sampled_from([1, 3])))
+        strides, dilations = (
+            (self.draw(st.integers(1, most)), self.draw(st.integers(1, most))) for most in (3, 2)
+        )
+        pads = tuple(self.draw(st.integers(0, 2)) for _ in range(4))
+        reach = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
+        if any(s + pads[i] + pads[i + 2] <= reach[i] for i, s in enumerate(sizes)):
+            return None
         image = self.b.op("transpose", x, perm=TO_NHWC)
         out = self.b.op(
-            "conv2d", image, self.array(k, k, channels // groups, outs), strides=(stride, stride),
-            pads=pads, dilations=(1, 1), groups=groups,
+            "conv2d", image, self.array(*kernel, channels // groups, outs), strides=strides,
+            pads=pads, dilations=dilations, groups=groups,
         )  # fmt: skip
         out = self.b.op("transpose", out, perm=TO_NCHW)
         return self.b.op("add", out, self.array(1, outs, 1, 1))
