@@ -19,6 +19,7 @@ from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.fold_flatten import FoldFlatten
 from autotune.graph.passes.push_transposes import PushTransposes
+from autotune.graph.passes.recognize_norms import RecognizeNorms
 from autotune.graph.passes.remove_identities import RemoveIdentities
 
 
@@ -46,6 +47,7 @@ PIPELINE: tuple[Pass, ...] = (
     FoldConstants(),
     CanonicalOperands(),
     ShareCommonSubexpressions(),
+    RecognizeNorms(),
     NestConcats(),
     SplitOverConcat(),
     BandRows(),

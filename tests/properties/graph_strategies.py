@@ -32,7 +32,7 @@ class RandomGraph:
         actions = [
             self.conv, self.pool, self.affine, self.activate, self.gelu, self.residual,
             self.concat, self.slice, self.transpose, self.reshape, self.dense, self.attention,
-            self.reduce, self.softmax, self.pad, self.shuffle,
+            self.reduce, self.softmax, self.pad, self.shuffle, self.norm,
         ]  # fmt: skip
         for _ in range(steps):
             made = self.draw(st.sampled_from(actions))()
@@ -212,6 +212,25 @@ class RandomGraph:
         )
         keep = self.draw(st.booleans()) or len(axes) == len(self.b.shape(x))
         return self.b.op("reduce_mean", x, axes=tuple(sorted(axes)), keepdims=keep)
+
+    def norm(self) -> str | None:
+        """A normalisation step by step, as exporters write it."""
+        x = self.pick()
+        assert x is not None
+        rank = len(self.b.shape(x))
+        axes = tuple(range(self.draw(st.integers(0, rank - 1)), rank))
+        if self.draw(st.booleans()):
+            x = self.b.op("sub", x, self.b.op("reduce_mean", x, axes=axes, keepdims=True))
+        square = self.b.op("pow", x, self.b.constant(np.asarray(2.0, np.float32)))
+        mean = self.b.op("reduce_mean", square, axes=axes, keepdims=True)
+        epsilon = self.b.op("scalar", value=0.1, dtype="float32")
+        root = self.b.op("sqrt", self.b.op("add", mean, epsilon))
+        if self.draw(st.booleans()):
+            out = self.b.op("div", x, root)
+        else:
+            out = self.b.op("mul", self.b.op("reciprocal", root), x)
+        scale = self.array(*self.b.shape(x)[self.draw(st.sampled_from(axes)) :])
+        return self.b.op("add", self.b.op("mul", out, scale), self.array(self.b.shape(x)[-1]))
 
     def softmax(self) -> str | None:
         x = self.pick()

@@ -1,0 +1,143 @@
+"""Normalisations that exporters spell out become one operator: layer_norm and rms_norm.
+
+In: a graph after constant folding and sharing of common subexpressions. Out: the same results; a
+row is read once, in one kernel, instead of once per step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.graph.ir import Graph, Node
+from autotune.graph.passes._rewrite import Rewriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecognizeNorms:
+    """(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + e) * s + b -> layer_norm(x, s, b), and
+    x / sqrt(mean(x ** 2) + e) * s -> rms_norm(x, s), over the last dimensions of x."""
+
+    def run(self, graph: Graph) -> Graph:
+        new = Rewriter(graph)
+        for node in graph.nodes:
+            value = _normalised(new, node) or _with_scale_or_bias(new, node)
+            if value is None:
+                new.keep(node)
+            else:
+                new.replace(node.output, value)
+        return new.finish()
+
+
+def _normalised(new: Rewriter, node: Node) -> str | None:
+    """A norm without scale, for the division that ends it."""
+    if node.op not in ("div", "mul"):
+        return None
+    inputs = new.inputs(node)
+    for value, other in (inputs, inputs[::-1]) if node.op == "mul" else (inputs,):
+        root = _root(new, other, inverted=node.op == "mul")
+        found = root and _variance(new, root)
+        if found and found[0] == value:
+            return _norm(new, node, *found)
+    return None
+
+
+def _norm(
+    new: Rewriter, node: Node, value: str, axes: tuple[int, ...], epsilon: float
+) -> str | None:
+    """The norm of `value`, which is x itself or x - mean(x)."""
+    type_ = new.types[value]
+    first = len(type_.shape) - len(axes)
+    if axes != tuple(range(first, len(type_.shape))) or new.graph.types[node.output] != type_:
+        return None
+    ones = new.constant(np.ones(type_.shape[first:], type_.dtype), f"{node.output}.scale")
+    x = _uncentred(new, value, axes)
+    op = "rms_norm" if x is None else "layer_norm"
+    return new.emit(op, [x or value, ones], node, axis=first, epsilon=epsilon)
+
+
+def _root(new: Rewriter, value: str, inverted: bool) -> str | None:
+    """v, of a value sqrt(v); or 1 / sqrt(v)."""
+    node = new.producer(value)
+    if node is None:
+        return None
+    if inverted and node.op == "reciprocal":
+        return _root(new, node.inputs[0], inverted=False)
+    if inverted and node.op == "div":
+        one = new.known(node.inputs[0])
+        unit = one is not None and one.size == 1 and float(one.reshape(())) == 1.0
+        return _root(new, node.inputs[1], inverted=False) if unit else None
+    return node.inputs[0] if node.op == ("rsqrt" if inverted else "sqrt") else None
+
+
+def _variance(new: Rewriter, value: str) -> tuple[str, tuple[int, ...], float] | None:
+    """(d, axes, epsilon) of a value mean(d * d) + epsilon that keeps its dimensions."""
+    total = new.producer(value)
+    if total is None or total.op != "add":
+        return None
+    for mean, constant in (total.inputs, total.inputs[::-1]):
+        known, node = new.known(constant), new.producer(mean)
+        if known is None or known.size != 1 or node is None or node.op != "reduce_mean":
+            continue
+        square = new.producer(node.inputs[0])
+        if square is None or square.op != "mul" or square.inputs[0] != square.inputs[1]:
+            continue
+        if node.attributes["keepdims"]:
+            rank = len(new.shape(node.inputs[0]))
+            return square.inputs[0], _axes(node, rank), float(known.reshape(()))
+    return None
+
+
+def _uncentred(new: Rewriter, value: str, axes: tuple[int, ...]) -> str | None:
+    """x, of a value x - mean(x) over these axes."""
+    node = new.producer(value)
+    if node is None or node.op != "sub":
+        return None
+    x, mean = node.inputs
+    source = new.producer(mean)
+    if source is None or source.op != "reduce_mean" or source.inputs[0] != x:
+        return None
+    same = source.attributes["keepdims"] and _axes(source, len(new.shape(x))) == axes
+    return x if same else None
+
+
+def _axes(node: Node, rank: int) -> tuple[int, ...]:
+    axes = node.attributes["axes"]
+    assert isinstance(axes, tuple)
+    return tuple(sorted(a % rank for a in axes))
+
+
+def _with_scale_or_bias(new: Rewriter, node: Node) -> str | None:
+    """norm(x) * s -> norm with scale s; layer_norm(x, s) + b -> layer_norm(x, s, b)."""
+    if node.op not in ("mul", "add"):
+        return None
+    inputs = new.inputs(node)
+    for value, operand in (inputs, inputs[::-1]):
+        norm, constant = new.producer(value), new.constants.get(operand)
+        if norm is None or norm.op not in ("layer_norm", "rms_norm") or constant is None:
+            continue
+        rows = new.shape(norm.inputs[1])
+        plain = len(norm.inputs) == 2 and norm.inputs[1] in new.constants and bool(rows)
+        if not plain or not new.used_once(value) or not _fits(constant.shape, rows):
+            continue
+        row = np.broadcast_to(constant.reshape(constant.shape[-len(rows) :]), rows)
+        if node.op == "mul":
+            scale = new.constants[norm.inputs[1]] * row
+            operands = [norm.inputs[0], new.constant(scale, operand)]
+        elif norm.op == "layer_norm":
+            operands = [*norm.inputs, new.constant(np.ascontiguousarray(row), operand)]
+        else:
+            continue
+        return new.emit(norm.op, operands, norm, **norm.attributes)
+    return None
+
+
+def _fits(shape: tuple[int, ...], rows: tuple[int, ...]) -> bool:
+    """Whether a constant has one value for each element of a row, the same for all rows."""
+    leading = shape[: -len(rows)]
+    return (
+        bool(shape)
+        and all(e == 1 for e in leading)
+        and np.broadcast_shapes(shape[len(leading) :], rows) == rows
+    )
