@@ -17,7 +17,7 @@ from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.runtime import random_feeds
 from autotune.target import host_target
-from autotune.tuner.loop import TuneReport
+from autotune.tuner.report import TuneReport
 from search_spaces.rules import rule_for
 
 MODEL = "zoo:tiny"

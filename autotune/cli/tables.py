@@ -30,6 +30,12 @@ def seconds(value: float | None) -> str:
     return f"{_three(value / 1e-9)} ns"
 
 
+def duration(value: float) -> str:
+    """Minutes and seconds: '2:05'."""
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes}:{rest:02} min"
+
+
 def count(value: float) -> str:
     """A number with three digits and its magnitude: '231 M'."""
     for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):

@@ -7,6 +7,7 @@ import contextlib
 
 from autotune.cli import models, tables
 from autotune.cli import options as opt
+from autotune.cli.tune import expectation
 
 
 def arguments(parser: opt.Parser) -> None:
@@ -15,9 +16,53 @@ def arguments(parser: opt.Parser) -> None:
     opt.target(parser)
     opt.threads(parser)
     opt.numerics(parser)
+    parser.add_argument(
+        "--why", action="store_true", help="what tuning would do next with every task, and why"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
+    if options.why:
+        _explain(options)
+    else:
+        _list(options)
+
+
+def _explain(options: argparse.Namespace) -> None:
+    """The budget's decision per task, as far as the log tells."""
+    import autotune
+    from autotune.db.query import describe
+
+    report = autotune.tune(
+        options.model,
+        target=options.target,
+        log=options.log,
+        threads=options.threads,
+        accuracy=options.accuracy,
+        precision=options.precision,
+        shapes=opt.parse_shapes(options.shape),
+        cache_dir=opt.cache_dir(),
+        dry_run=True,
+    )
+    assert report.forecast is not None
+    rows = [
+        (
+            task.task.key,
+            describe(task.task.to_json())[:56],
+            str(task.weight),
+            tables.seconds(task.best_s),
+            str(task.trials),
+            f"+{more}" if more else "stop",
+            task.why,
+        )
+        for task, more in zip(report.tasks, report.forecast.trials, strict=True)
+    ]
+    header = ("task", "what", "calls", "best", "trials", "next", "why")
+    print(tables.table(header, rows, right=(2, 3, 4, 5)))
+    print(expectation(report.forecast))
+
+
+def _list(options: argparse.Namespace) -> None:
     from autotune.db.opening import open_log
     from autotune.db.query import describe
     from autotune.graph.plan import task_flops

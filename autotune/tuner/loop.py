@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,9 @@ from autotune.tuner.events import (
     TaskInfo,
     TrialDone,
 )
+from autotune.tuner.forecast import forecast
 from autotune.tuner.learner import Learner
+from autotune.tuner.report import TaskReport, TuneReport
 from autotune.tuner.settle import combined, in_turns
 from autotune.tuner.strategies import STRATEGIES
 from autotune.tuner.task_run import TaskRun
@@ -44,6 +47,9 @@ from cost_model.subject import Subject
 from search_spaces.base import Rule
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
+
+TRIAL_S = 0.2
+"""What a trial takes where none was measured yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,36 +67,10 @@ class TuneOptions:
     model: str = ""
     """Name kept in the records."""
     versions: tuple[tuple[str, str], ...] = ()
+    dry_run: bool = False
+    """Measure nothing: say what a run would do."""
     pretrained: Pretrained | None = None
     """What was learnt before this run, in place of the analytical prior."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskReport:
-    """What came of one task."""
-
-    task: Task
-    weight: int
-    trials: int
-    failures: int
-    default_s: float | None
-    best_s: float | None
-    why: str
-    """What the budget thought of it at the end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneReport:
-    """What came of a run. Seconds of one run of the model, kernels only."""
-
-    before_s: float | None
-    after_s: float | None
-    trials: int
-    measured: int
-    """Trials of this run: without those found in the log."""
-    elapsed_s: float
-    reason: str
-    tasks: tuple[TaskReport, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +154,8 @@ class _Session:
                 progress=self._progress(),
             )
         )
+        if options.dry_run:
+            return self._review()
         number = 0
         while True:
             states = tuple(run.state() for run in self.runs)
@@ -190,6 +172,23 @@ class _Session:
                 self.on_event(event)
                 self._measure(candidates)
                 self._rank(number, candidates)
+
+    def _review(self) -> TuneReport:
+        """What a run would do with what is known now."""
+        for run in self.runs:
+            if run.best_s is not None:
+                run.candidates(1)  # asks the strategy what it thinks is left
+        costs = [cost_s for run in self.runs for cost_s in run.cost_s]
+        guess = forecast(
+            tuple(run.state() for run in self.runs),
+            tuple(run.guess_s for run in self.runs),
+            self.options.limits,
+            batch=self.options.batch,
+            trial_s=statistics.median(costs) if costs else TRIAL_S,
+        )
+        reason = "dry run, nothing is measured"
+        self.on_event(Finished(reason=reason, progress=self._progress()))
+        return dataclasses.replace(self._report(reason), forecast=guess)
 
     # ------------------------------------------------------------------------------ one batch
 

@@ -51,6 +51,8 @@ class TaskRun:
         nbytes = sum(v.type.nbytes for v in task.params)
         self.floor_s = roofline_s(round(self.flops * least_work(subject)), nbytes, subject.profile)
         self.peak_flops = subject.profile.peak_flops * target.threads
+        self.guess_s = float(subject.describe(row).prior_s[0])
+        """What the analytical model predicts of the default."""
         self.default_s: float | None = None
         self.first_s: float | None = None
         self.best_s: float | None = None
@@ -77,7 +79,7 @@ class TaskRun:
     ) -> None:
         """Give the task its strategy, and both what the log already knows. What failed under other
         versions of the compiler may work under these: it is not held against a candidate."""
-        near = store.nearest(self.task, self.target, _NEAREST)
+        near = store.nearest(self.task, self.target, _NEAREST, imported=True)
         adapted = (self.subject.space.closest(r.config) for r in near)
         seeds = tuple(dict.fromkeys((self.default, *(c for c in adapted if c is not None))))
         self._strategy = factory(
@@ -113,6 +115,12 @@ class TaskRun:
     def contenders(self) -> tuple[Record, ...]:
         """Records whose order is not sure; see `settle`."""
         return contenders(tuple(self._worked.values()))
+
+    @property
+    def cost_s(self) -> tuple[float, ...]:
+        """What the trials that worked took, build included."""
+        results = [record.result for record in self._worked.values()]
+        return tuple(r.build_s + r.run_s for r in results)
 
     def recount(self, record: Record) -> None:
         """Take a repeated measurement into the figures, instead of the first one."""

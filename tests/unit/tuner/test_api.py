@@ -10,7 +10,7 @@ from autotune.db.selection import Selection
 from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, DeviceError, LogError, TargetError
 from autotune.tuner.api import tune
-from autotune.tuner.loop import TuneReport
+from autotune.tuner.report import TuneReport
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,8 @@ def test_a_run_fills_the_log_and_the_next_one_continues(tmp_path: Path, cache: P
 def test_a_dry_run_measures_and_writes_nothing(tmp_path: Path, cache: Path) -> None:
     log = tmp_path / "tuning.db"
     report = tiny(log, cache, dry_run=True)
+    assert report.forecast is not None
+    assert sum(report.forecast.trials) >= len(report.tasks)
     assert report.measured == 0
     assert report.tasks
     assert not log.exists()

@@ -10,7 +10,8 @@ from autotune.errors import DeviceError, ScheduleError
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
 from autotune.tuner.budget import Limits
 from autotune.tuner.events import Event, Finished, Round, Started, TrialDone
-from autotune.tuner.loop import TuneOptions, TuneReport, tune_partition
+from autotune.tuner.loop import TuneOptions, tune_partition
+from autotune.tuner.report import TuneReport
 from autotune.tuner.task_run import schedule_id
 from search_spaces.params import Config
 from tests.unit.tuner.fakes import FakeRunner, MemoryStore, partition_of, synthetic_rules

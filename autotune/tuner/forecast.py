@@ -1,0 +1,86 @@
+"""How a run would go. In: what is known of every task, the limits. Out: trials, time and gain.
+
+Plays the budget with tasks that gain as it expects, a round at a time. Nothing is measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.tuner.budget import Limits, TaskState, gain_per_trial, plan, total_s
+
+MOST_TRIALS = 20_000
+"""A forecast ends here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """`trials`: more trials of each task. Seconds of one run of the model before and after."""
+
+    trials: tuple[int, ...]
+    time_s: float
+    before_s: float
+    after_s: float
+    reason: str
+    """Why the run would end."""
+
+    @property
+    def gain(self) -> float:
+        """Share of the model's time that is expected to go."""
+        return 1 - self.after_s / self.before_s if self.before_s else 0.0
+
+
+def forecast(
+    states: Sequence[TaskState],
+    guesses_s: Sequence[float],
+    limits: Limits,
+    *,
+    batch: int,
+    trial_s: float,
+) -> Forecast:
+    """`guesses_s`: predicted time of the default schedule of each task, for tasks never measured.
+    `trial_s`: what a trial takes."""
+    known = [
+        s if s.best_s is not None else dataclasses.replace(s, best_s=g)
+        for s, g in zip(states, guesses_s, strict=True)
+    ]
+    before_s = total_s(tuple(known))
+    now, given = list(states), [0] * len(states)
+    while True:
+        spent_s = sum(given) * trial_s
+        decision = plan(tuple(now), limits, batch=batch, elapsed_s=spent_s)
+        if not decision.shares or sum(given) >= MOST_TRIALS:
+            break
+        for share in decision.shares:
+            given[share.task] += share.count
+            now[share.task] = _later(now[share.task], share.count, guesses_s[share.task])
+    reached = [s if s.best_s is not None else k for s, k in zip(now, known, strict=True)]
+    return Forecast(
+        trials=tuple(given),
+        time_s=sum(given) * trial_s,
+        before_s=before_s,
+        after_s=total_s(tuple(reached)),
+        reason=decision.reason,
+    )
+
+
+def _later(state: TaskState, trials: int, guess_s: float) -> TaskState:
+    """The task after trials that went as expected."""
+    if state.best_s is None:
+        best_s = guess_s
+    else:
+        best_s = state.best_s - _HALF * trials * gain_per_trial(state) / state.weight
+    return dataclasses.replace(
+        state,
+        trials=state.trials + trials,
+        best_s=best_s,
+        history=(*state.history, *(best_s,) * trials)[-64:],
+        # The model's promise moves along: it is relative to what was measured.
+        expected_s=None if state.expected_s is None else min(state.expected_s, best_s),
+    )
+
+
+_HALF = 0.5
+"""The budget's hope is for the good case: half of it comes true."""

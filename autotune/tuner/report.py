@@ -1,0 +1,38 @@
+"""What came of a tuning run, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from autotune.tuner.forecast import Forecast
+from autotune.types import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """What came of one task."""
+
+    task: Task
+    weight: int
+    trials: int
+    failures: int
+    default_s: float | None
+    best_s: float | None
+    why: str
+    """What the budget thought of it at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneReport:
+    """What came of a run. Seconds of one run of the model, kernels only."""
+
+    before_s: float | None
+    after_s: float | None
+    trials: int
+    measured: int
+    """Trials of this run: without those found in the log."""
+    elapsed_s: float
+    reason: str
+    tasks: tuple[TaskReport, ...] = field(repr=False)
+    forecast: Forecast | None = None
+    """Of a dry run; its trials are in the order of `tasks`."""
