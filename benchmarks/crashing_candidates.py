@@ -162,7 +162,7 @@ def crash(runner: RpcRunner, count: int) -> dict[str, int]:
         results = runner.measure(tuple(fakes.request(s, timing=LIMITS) for s in seeds))
         for seed, result in zip(seeds, results, strict=True):
             reason = re.sub(r"\d{4,}", "N", result.error[:80])
-        key = f"{BEHAVIOURS[seed].__name__:20} {result.status:12} {reason}"
+            key = f"{BEHAVIOURS[seed].__name__:20} {result.status:12} {reason}"
             seen[key] = seen.get(key, 0) + 1
     return seen
 
