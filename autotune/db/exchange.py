@@ -76,8 +76,8 @@ def import_items(
     trust: bool = False,
 ) -> Imported:
     """Add the records of (place, item) pairs. `source` becomes the origin of those that have none;
-    `trust`: they count at once, as if measured here. Raises LogError for an item that cannot be
-    one; everything before its batch is kept."""
+    `trust`: they keep their own marks, as if measured here. Raises LogError for an item that
+    cannot be one; everything before its batch is kept."""
     log.claim()
     decoder = Decoder(source)
     total = Imported()
@@ -100,7 +100,6 @@ def _decoded(
     decoder: Decoder, items: Iterable[tuple[str, Item]], source: str, *, trust: bool
 ) -> Iterator[Record | None]:
     """The records as they are to be kept; None for one this release cannot read."""
-    mark = Mark.OWN if trust else Mark.IMPORTED
     for place, item in items:
         try:
             record = decoder.decode(item, place)
@@ -108,6 +107,7 @@ def _decoded(
             yield None
             continue
         if record is not None:
+            mark = record.mark if trust else Mark.IMPORTED
             yield dataclasses.replace(record, origin=record.origin or source, mark=mark)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from autotune.db import codec
 from autotune.db.selection import moment
-from autotune.db.types import Record
+from autotune.db.types import Mark, Record
 from autotune.errors import LogError
 from autotune.measure.types import MeasureResult, Status
 from autotune.schedule import schedule_from_json
@@ -57,6 +57,7 @@ def record_item(row: Any) -> dict[str, Any]:
         "versions": json.loads(row.versions),
         "created": row.created,
         "origin": row.origin,
+        "mark": row.mark,
     }
 
 
@@ -124,6 +125,7 @@ def _record(item: Item, task: Task, target: Target, flops: int) -> Record:
         versions=tuple(sorted((str(k), str(v)) for k, v in item["versions"].items())),
         created=_moment(item["created"]),
         origin=str(item["origin"]),
+        mark=Mark(item["mark"]),
     )
 
 

@@ -75,6 +75,18 @@ def test_trusted_records_count_at_once(log: TuningLog, tmp_path: Path) -> None:
         assert best.result.median_s == 1.5e-3
 
 
+def test_trusted_records_that_did_not_count_do_not_here_either(
+    log: TuningLog, tmp_path: Path
+) -> None:
+    with log, TuningLog(tmp_path / "there.db") as other:
+        log.repeat([record(times=(9e-3,), tile=2)])
+        log.append([dataclasses.replace(record(times=(1e-6,), tile=16), mark=Mark.IMPORTED)])
+        add(other, exported(log), trust=True)
+        best = other.best(matmul().key, target())
+        assert best is not None
+        assert (best.config["tile"], best.result.median_s) == (4, 3e-3)
+
+
 def test_importing_again_adds_nothing(log: TuningLog, tmp_path: Path) -> None:
     with log, TuningLog(tmp_path / "there.db") as other:
         text = exported(log)
@@ -140,6 +152,7 @@ def changed(log: TuningLog, number: int, **fields: object) -> str:
         (3, {"status": "MAYBE"}, "line 4.*MAYBE"),
         (3, {"created": "yesterday"}, "line 4.*yesterday"),
         (3, {"config": 7}, "line 4"),
+        (3, {"mark": 77}, "line 4"),
     ],
 )
 def test_a_line_that_cannot_be_one_is_named(
