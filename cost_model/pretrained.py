@@ -25,7 +25,7 @@ from search_spaces.base import Column
 KIND = "autotune pretrained cost models"
 Mask = npt.NDArray[np.bool_]
 FOLDS = 5
-LEAST = 32
+LEAST = 16
 """Samples below which a layout is not worth a model."""
 
 

@@ -18,7 +18,7 @@ from autotune.target import Target
 from autotune.types import Task
 from cost_model.models.base import Dataset
 from cost_model.subject import Subject
-from search_spaces.base import RULES
+from search_spaces.rules import RULES
 
 
 class Origin(NamedTuple):

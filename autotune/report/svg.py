@@ -35,7 +35,7 @@ class Axis:
             first = math.ceil(self.low / step)
             return tuple(step * n for n in range(first, math.floor(self.high / step) + 1))
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        factors = (1,) if len(decades) > 3 else (1, 2, 5)
+        factors = (1,) if self.high / self.low > 500 else (1, 2, 5)
         marks = (f * 10.0**d for d in decades for f in factors)
         return tuple(m for m in marks if self.low <= m <= self.high * 1.0001)
 

@@ -21,8 +21,9 @@ from cost_model.models import COST_MODELS, Dataset
 from cost_model.pretrained import Pretrained, pretrain
 from cost_model.subject import Subject
 from cost_model.train import join
-from search_spaces.base import RULES, Column
+from search_spaces.base import Column
 from search_spaces.params import Config
+from search_spaces.rules import RULES
 from search_spaces.space import Rows
 
 NEAREST = 1

@@ -10,7 +10,17 @@ from rich.console import Console
 from autotune.cli.progress import Board, display, headline
 from autotune.measure.types import Status
 from autotune.tuner.budget import Share
-from autotune.tuner.events import Event, Finished, Progress, Round, Started, TaskInfo, TrialDone
+from autotune.tuner.events import (
+    Event,
+    Finished,
+    Progress,
+    Ranked,
+    Round,
+    Started,
+    TaskInfo,
+    TaskRanking,
+    TrialDone,
+)
 from tests.unit.db.samples import matmul, record
 
 PROGRESS = Progress(
@@ -111,3 +121,19 @@ def test_the_heaviest_task_comes_first() -> None:
     for event in EVENTS:
         board.take(event)
     assert [line.info.name for line in board.heaviest()] == ["node8", "node9"]
+
+
+def test_verbose_lines_say_how_well_candidates_were_ranked() -> None:
+    ranking = TaskRanking(task=0, samples=8, rank_correlation=0.5, top_recall=1.0, regret=0.25)
+    events = [EVENTS[0], Ranked(number=1, tasks=(ranking,), progress=PROGRESS)]
+    shown = []
+    for verbose in (False, True):
+        out = io.StringIO()
+        with display(out, verbose=verbose) as on_event:
+            for event in events:
+                on_event(event)
+        shown.append(out.getvalue())
+    key = matmul(m=8).key
+    line = f"  {key}: 8 predicted, rank correlation 0.50, top-quarter recall 100%, regret 25.0%"
+    assert line not in shown[0]
+    assert line in shown[1].splitlines()

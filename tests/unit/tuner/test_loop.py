@@ -9,7 +9,7 @@ import pytest
 from autotune.errors import DeviceError, ScheduleError
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
 from autotune.tuner.budget import Limits
-from autotune.tuner.events import Event, Finished, Round, Started, TrialDone
+from autotune.tuner.events import Event, Finished, Ranked, Round, Started, TrialDone
 from autotune.tuner.loop import TuneOptions, tune_partition
 from autotune.tuner.report import TuneReport
 from autotune.tuner.task_run import schedule_id
@@ -196,6 +196,16 @@ def test_events_tell_the_whole_run() -> None:
     assert done[-1].progress.now_s == report.after_s
     assert done[1].progress.before_s == report.before_s
     assert all(e.of_peak > 0 and e.gflops > 0 for e in done)
+
+
+def test_every_round_says_how_well_its_tasks_were_ranked() -> None:
+    events: list[Event] = []
+    tune(FakeRunner(), MemoryStore(), trials=40, events=events)
+    ranked = [e for e in events if isinstance(e, Ranked)]
+    judged = [r for e in ranked for r in e.tasks]
+    assert len(ranked) >= 3
+    assert all(r.samples >= 2 and r.regret >= 0 and 0 <= r.top_recall <= 1 for r in judged)
+    assert max(r.samples for r in judged) > 12
 
 
 def test_configs_of_other_tasks_are_tried_early() -> None:

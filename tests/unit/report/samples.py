@@ -1,0 +1,57 @@
+"""A model tuned in imagination: the tiny network, made-up times and a few failures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autotune.db.types import Record
+from autotune.frontend import load_model
+from autotune.graph.partition import partition
+from autotune.graph.pipeline import optimize
+from autotune.graph.plan import Partition
+from autotune.measure.types import MeasureResult, Status
+from autotune.report.facts import Facts, collect
+from autotune.schedule.loops import Reorder
+from autotune.target import Target
+from search_spaces.rules import rule_for
+from tests.unit.tuner.fakes import MemoryStore
+from tests.unit.tuner.synthetic import PROFILE, TARGET
+
+ERROR = "build: expected <8> & 'x', got \"y\""
+
+
+def tiny() -> Partition:
+    return partition(optimize(load_model("zoo:tiny")))
+
+
+def filled(parts: Partition, count: int = 40, target: Target = TARGET) -> MemoryStore:
+    """Up to `count` records per task, ever faster; every seventh failed, never the first."""
+    store = MemoryStore()
+    for task in parts.weights():
+        rule = rule_for(task)
+        space = rule.space(task, target)
+        configs = dict.fromkeys([rule.default(task, target)])
+        rows = space.rows(5000, np.random.default_rng(0))
+        configs |= dict.fromkeys(space.config(row) for row in rows[:count])
+        for number, config in enumerate(configs):
+            worked = number % 7 != 3
+            result = MeasureResult(
+                status=Status.OK if worked else Status.BUILD_ERROR,
+                times_s=(1e-3 / (1 + number),) if worked else (),
+                error="" if worked else ERROR,
+                device="synthetic",
+            )
+            store.kept.append(
+                Record(
+                    task=task, target=target, rule=rule.name, config=config,
+                    schedule=(Reorder(loops=(f"l{number}", "m")),),
+                    result=result, versions=(("autotune", "0.1.0"),),
+                    created="2026-01-01T00:00:00",
+                )
+            )  # fmt: skip
+    return store
+
+
+def facts(store: MemoryStore | None = None) -> Facts:
+    parts = tiny()
+    return collect(parts, filled(parts) if store is None else store, PROFILE, "log <1>.db")

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.unit.report.samples import facts, filled, tiny
+from tests.unit.tuner.fakes import MemoryStore
+
+FOUND = facts()
+
+
+def test_every_task_is_there_with_its_calls() -> None:
+    assert {t.key: t.calls for t in FOUND.tasks} == {
+        task.key: calls for task, calls in tiny().weights().items()
+    }
+
+
+def test_before_is_the_default_and_after_the_best() -> None:
+    for task in FOUND.tasks:
+        assert task.default_s == 1e-3
+        assert task.best_s == min(task.curve)
+    assert FOUND.before_s == pytest.approx(1e-3 * sum(t.calls for t in FOUND.tasks))
+    assert FOUND.after_s == pytest.approx(math.fsum(t.calls * min(t.curve) for t in FOUND.tasks))
+
+
+def test_curves_never_rise() -> None:
+    for task in FOUND.tasks:
+        assert list(task.curve) == sorted(task.curve, reverse=True)
+        assert len(task.curve) == task.trials
+
+
+def test_failures_are_counted_by_reason() -> None:
+    ((reason, count),) = FOUND.failures
+    assert reason == "BUILD_ERROR: build: expected <8> &"
+    assert count == sum(t.failures for t in FOUND.tasks) > 0
+
+
+def test_the_cost_model_is_judged_by_rule() -> None:
+    rules = {r.rule for r in FOUND.rankings}
+    assert "contraction" in rules
+    assert all(-1 <= r.prior.rank_correlation <= 1 for r in FOUND.rankings if r.prior.tasks)
+
+
+def test_the_environment_is_what_made_the_records() -> None:
+    assert dict(FOUND.environment)["device"] == "synthetic"
+    assert dict(FOUND.environment)["autotune"] == "0.1.0"
+
+
+def test_without_records_nothing_is_claimed() -> None:
+    empty = facts(MemoryStore())
+    assert (empty.before_s, empty.after_s, empty.failures, empty.rankings) == (None, None, (), ())
+
+
+def test_a_task_without_a_record_leaves_no_sum() -> None:
+    parts = tiny()
+    store = filled(parts)
+    missing = next(iter(parts.weights()))
+    store.kept = [r for r in store.kept if r.task != missing]
+    assert facts(store).after_s is None

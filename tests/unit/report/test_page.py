@@ -1,0 +1,110 @@
+"""The page itself, as text and as a browser shows it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from autotune.report.page import page, seconds
+from tests.unit.report.samples import ERROR, facts
+from tests.unit.tuner.fakes import MemoryStore
+
+TEXT = page(facts())
+SECTIONS = (
+    "Time per kernel", "Roofline", "Search", "Failures by reason", "Cost model", "Environment",
+)  # fmt: skip
+VOID = {"meta", "link", "br"}
+
+
+class Balance(HTMLParser):
+    """Checks that every element is closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("text", [TEXT, page(facts(MemoryStore()))], ids=["full", "empty"])
+def test_elements_are_closed_in_order_and_sections_there(text: str) -> None:
+    reader = Balance()
+    reader.feed(text)
+    assert reader.open == []
+    assert re.findall("<h2>(.*?)</h2>", text) == list(SECTIONS)
+
+
+def test_nothing_is_fetched_and_nothing_runs() -> None:
+    assert not re.search(r"<script|<link|<img|<iframe|https?://|url\(|@import|src=", TEXT)
+
+
+def test_text_from_outside_is_escaped() -> None:
+    assert "log &lt;1&gt;.db" in TEXT
+    assert "&lt;8&gt;" in TEXT
+    assert ERROR not in TEXT
+
+
+def test_charts_hold_finite_numbers() -> None:
+    assert "nan" not in TEXT
+    assert not re.search(r'"[^"<>]*\binf\b[^"<>]*"', TEXT)
+    assert TEXT.count("<svg") >= 4
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [(1.5, "1.5 s"), (2e-3, "2 ms"), (3.25e-6, "3.25 µs"), (4e-9, "4 ns"), (None, "–")],
+)
+def test_times_have_units(value: float | None, wanted: str) -> None:
+    assert seconds(value) == wanted
+
+
+def chromium(*arguments: str) -> subprocess.CompletedProcess[str]:
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.fail("the Debian package chromium is missing: apt-get install chromium")
+    command = [
+        browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND", *arguments,
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.slow
+def test_a_browser_shows_it(tmp_path: Path) -> None:
+    sizes = {}
+    for name, text in (("report", TEXT), ("blank", "<!DOCTYPE html><title>blank</title>")):
+        file, picture = tmp_path / f"{name}.html", tmp_path / f"{name}.png"
+        file.write_text(text, encoding="utf-8")
+        shown = chromium(
+            f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1040,2400",
+            f"--screenshot={picture}", file.as_uri(),
+        )  # fmt: skip
+        assert shown.returncode == 0, shown.stderr
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        sizes[name] = picture.stat().st_size
+    assert sizes["report"] > 5 * sizes["blank"]
+
+
+@pytest.mark.slow
+def test_a_browser_reads_every_section(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(TEXT, encoding="utf-8")
+    read = chromium(f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", file.as_uri())
+    assert read.returncode == 0, read.stderr
+    assert re.findall("<h2>(.*?)</h2>", read.stdout) == list(SECTIONS)
+    assert read.stdout.count("<svg") == TEXT.count("<svg")
+    assert read.stdout.count("<circle") == TEXT.count("<circle") > 0
