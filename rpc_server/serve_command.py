@@ -24,6 +24,7 @@ from typing import Any
 from autotune.errors import ConfigError
 from autotune.measure.batch import available_cores
 from autotune.measure.executor import DEFAULT_EXECUTOR
+from autotune.measure.profile import profile_lines
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.types import DeviceProfile
@@ -211,14 +212,8 @@ def describe(profile: DeviceProfile, cores: tuple[int, ...]) -> str:
         f"{target.vector_bytes * 8}-bit vectors)",
         f"cores   {','.join(map(str, cores))}",
         "caches  " + ", ".join(f"L{n} {size(count)}" for n, count in caches if count),
-        f"peak    {profile.peak_flops / 1e9:.1f} GFLOP/s per core",
     ]
-    lines += [
-        f"load    {level.load_bytes_per_s / 1e9:.1f} GB/s from {level.name}"
-        for level in profile.levels
-    ]
-    lines.append(f"region  {profile.parallel_region_s * 1e6:.2f} us to open and close")
-    return "\n".join(lines)
+    return "\n".join([*lines, *profile_lines(profile)])
 
 
 def describe_sandbox(report: Report) -> list[str]:

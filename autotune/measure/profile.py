@@ -1,12 +1,13 @@
 """What a device is capable of, measured on the core this runs on. In: a target. Out: a profile.
 
-Multiply-add peak of a core, load bandwidth per cache level and from memory, cost of a parallel
-region. Takes about a second.
+Multiply-add peak of a core per vector width, load, store and copy bandwidth per cache level and of
+memory, cost of a parallel region. Takes about two seconds.
 """
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 
@@ -14,6 +15,8 @@ from autotune.codegen import BACKENDS
 from autotune.codegen.loader import load, load_text
 from autotune.measure.kernels import (
     SWEEP_VECTORS,
+    copy_text,
+    fill_text,
     peak_data_bytes,
     peak_flops_per_round,
     peak_text,
@@ -84,13 +87,31 @@ def measure_profile(
     target: Target, device: str, clock: Callable[[], float] = time.perf_counter
 ) -> DeviceProfile:
     """Raises BuildError where the target's code cannot be built or loaded here."""
+    peak_flops = PeakKernel(target, clock).flops_per_s()
     return DeviceProfile(
         device=device,
         target=target,
-        peak_flops=PeakKernel(target, clock).flops_per_s(),
+        peak_flops=peak_flops,
         levels=_levels(target, clock),
         parallel_region_s=_parallel_region_s(target, clock),
+        width_peaks=_width_peaks(target, peak_flops, clock),
     )
+
+
+def profile_lines(profile: DeviceProfile) -> tuple[str, ...]:
+    """A profile as text for people, a line per thing."""
+    widths = profile.width_peaks or ((profile.target.vector_bytes, profile.peak_flops),)
+    peaks = ", ".join(f"{peak / 1e9:.1f} at {8 * width} bits" for width, peak in widths)
+    lines = [f"peak    {peaks} GFLOP/s per core"]
+    for level in profile.levels:
+        size = f"{level.size_bytes >> 10} KiB, " if level.size_bytes else ""
+        lines.append(
+            f"{level.name:<7} {size}load {level.load_bytes_per_s / 1e9:.1f}, "
+            f"store {level.store_bytes_per_s / 1e9:.1f}, "
+            f"copy {level.copy_bytes_per_s / 1e9:.1f} GB/s"
+        )
+    region = f"{profile.parallel_region_s * 1e6:.2f} us" if profile.parallel_region_s else "unused"
+    return (*lines, f"region  {region}")
 
 
 def _sizes(target: Target) -> Iterator[tuple[str, int, int]]:
@@ -104,34 +125,50 @@ def _sizes(target: Target) -> Iterator[tuple[str, int, int]]:
     yield "memory", 0, min(max(4 * last, 64 << 20), LARGEST_SWEEP_BYTES)
 
 
+def _width_peaks(
+    target: Target, widest: float, clock: Callable[[], float]
+) -> tuple[tuple[int, float], ...]:
+    """(vector bytes, peak) per width; the target's own was measured already."""
+    widths = [w for w in (16, 32, 64) if w < target.vector_bytes]
+    narrow = [dataclasses.replace(target, vector_bytes=w) for w in widths]
+    peaks = [(t.vector_bytes, PeakKernel(t, clock).flops_per_s()) for t in narrow]
+    return (*peaks, (target.vector_bytes, widest))
+
+
 def _levels(target: Target, clock: Callable[[], float]) -> tuple[CacheLevel, ...]:
-    library = load_text(sweep_text(target), target)
-    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-        library.address("sweep")
-    )
+    texts = {"sweep": sweep_text(target), "fill": fill_text(target), "copy": copy_text(target)}
+    library = load_text("\n".join(texts.values()), target)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    calls = {name: kind(library.address(name)) for name in texts}
     sizes = list(_sizes(target))
     data = aligned_bytes(max(count for _, _, count in sizes), 0)
+    block = SWEEP_VECTORS * target.vector_bytes
 
-    def sweep(blocks: int, passes: int) -> float:
-        start = clock()
-        call(data.ctypes.data, blocks, passes)
-        return clock() - start
+    def bytes_per_s(name: str, count: int) -> float:
+        """Bytes that move in a second, of a range of `count` bytes."""
 
-    levels = []
-    for name, size, count in sizes:
-        block = SWEEP_VECTORS * target.vector_bytes
-        blocks = max(1, count // block)
-        passes = max(1, int(SAMPLE_S / max(min(sweep(blocks, 1), sweep(blocks, 1)), 1e-7)))
+        def once(passes: int) -> float:
+            start = clock()
+            calls[name](data.ctypes.data, blocks, passes)
+            return clock() - start
+
+        blocks = max(2, count // block)
+        passes = max(1, int(SAMPLE_S / max(min(once(1), once(1)), 1e-7)))
         samples = SAMPLES if count < LARGE_BYTES else SWEEPS
-        best_s = min(sweep(blocks, passes) for _ in range(samples))
-        levels.append(
-            CacheLevel(
-                name=name,
-                size_bytes=size,
-                load_bytes_per_s=blocks * block * passes / best_s,
-            )
+        best_s = min(once(passes) for _ in range(samples))
+        moved = blocks // 2 if name == "copy" else blocks
+        return moved * block * passes / best_s
+
+    return tuple(
+        CacheLevel(
+            name=name,
+            size_bytes=size,
+            load_bytes_per_s=bytes_per_s("sweep", count),
+            store_bytes_per_s=bytes_per_s("fill", count),
+            copy_bytes_per_s=bytes_per_s("copy", count),
         )
-    return tuple(levels)
+        for name, size, count in sizes
+    )
 
 
 def _parallel_region_s(target: Target, clock: Callable[[], float]) -> float:

@@ -176,6 +176,10 @@ class CacheLevel:
     name: str
     size_bytes: int
     load_bytes_per_s: float
+    store_bytes_per_s: float = 0.0
+    """0 where it was not measured."""
+    copy_bytes_per_s: float = 0.0
+    """Bytes copied, each loaded and stored once; 0 where it was not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +193,8 @@ class DeviceProfile:
     """Fused multiply-add peak of one core, float32, FLOP/s."""
     levels: tuple[CacheLevel, ...]
     parallel_region_s: float
+    width_peaks: tuple[tuple[int, float], ...] = ()
+    """(vector bytes, peak FLOP/s) of every vector width the core has, narrowest first."""
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -198,6 +204,8 @@ class DeviceProfile:
         fields = dict(data)
         fields["target"] = Target.from_json(fields["target"])
         fields["levels"] = tuple(CacheLevel(**level) for level in fields["levels"])
+        peaks = fields.get("width_peaks", ())
+        fields["width_peaks"] = tuple((int(width), float(peak)) for width, peak in peaks)
         return DeviceProfile(**fields)
 
 

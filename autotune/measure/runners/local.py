@@ -25,7 +25,8 @@ from autotune.measure.types import (
 )
 from autotune.target import Target
 
-PROFILE_FORMAT = 1
+PROFILE_FORMAT = 2
+"""Of cached profiles: raised when something more, or otherwise, is measured."""
 
 
 class LocalRunner:
