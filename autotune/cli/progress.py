@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -70,6 +70,10 @@ HEADER = (
 """GFLOP/s and its share of the multiply-add peak are effective: direct arithmetic over time, which
 exceeds the peak where an algorithm does with less."""
 RIGHT = (2, 3, 4, 5, 6, 7, 8)
+DISPENSABLE = ("achievable", "nodes", "calls", "GFLOP/s", "failed")
+"""Columns that a narrow terminal goes without, the first of them first."""
+NAME_WIDTH = 16
+"""Characters that the text of a row is cut to, at most: its numbers are never cut."""
 
 
 @dataclass(slots=True)
@@ -202,15 +206,31 @@ class LiveTable:
         board = self._board
         if board.progress is None:
             return Text("measuring the device ...")
+        rows = [line.cells() for line in board.heaviest()[:ROWS]]
+        shown = columns_that_fit(rows, self._console.width)
         grid = Table(title=board.device, title_justify="left")
-        for number, name in enumerate(HEADER):
-            grid.add_column(name, justify="right" if number in RIGHT else "left", no_wrap=True)
-        for line in board.heaviest()[:ROWS]:
-            grid.add_row(*(Text(cell) for cell in line.cells()))
+        for number in shown:
+            # Columns that may wrap are the ones that become narrower; their cells are cut instead.
+            right = number in RIGHT
+            grid.add_column(HEADER[number], justify="right" if right else "left", no_wrap=right)
+        for cells in rows:
+            grid.add_row(*(Text(cells[n], no_wrap=True, overflow="ellipsis") for n in shown))
         hidden = len(board.lines) - ROWS
         more = [Text(f"and {hidden} lighter tasks")] if hidden > 0 else []
         last = f"ended: {board.reason}" if board.reason else board.doing[: self._console.width]
         return Group(grid, *more, Text(headline(board.progress)), Text(last))
+
+
+def columns_that_fit(rows: Sequence[tables.Row], width: int) -> list[int]:
+    """The columns, by number, to show on a terminal of that width."""
+    widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
+    least = [w if n in RIGHT else min(w, NAME_WIDTH) for n, w in enumerate(widths)]
+    shown = list(range(len(HEADER)))
+    for name in DISPENSABLE:
+        if sum(least[n] + 3 for n in shown) + 1 <= width:  # with borders and blanks
+            break
+        shown.remove(HEADER.index(name))
+    return shown
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 
+import pytest
 from rich.console import Console
 
 from autotune.cli.progress import Board, display, headline
@@ -100,20 +101,33 @@ def test_a_failure_is_named_with_its_reason() -> None:
     assert f"{matmul().key}: RUN_CRASH: build: no registers left" in plain()
 
 
-def test_a_terminal_gets_a_table_with_every_task() -> None:
+def drawn(width: int) -> str:
+    """What a terminal of that width shows."""
     out = io.StringIO()
 
     def console() -> Console:
-        return Console(file=out, force_terminal=True, width=160, color_system=None)
+        return Console(file=out, force_terminal=True, width=width, color_system=None)
 
     with display(out, console) as on_event:
         for event in EVENTS:
             on_event(event)
-    text = out.getvalue()
+    return out.getvalue()
+
+
+def test_a_terminal_gets_a_table_with_every_task() -> None:
+    text = drawn(160)
     assert matmul(m=9).key in text
     assert "1.00 ms" in text
     assert "50%" in text
     assert "ended: all 40 trials are used" in text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_a_narrow_terminal_cuts_no_number(width: int) -> None:
+    row = next(line for line in drawn(width).splitlines() if "1.00 ms" in line)
+    assert len(row) <= width
+    assert "50%" in row
+    assert row.count("…") <= 2  # of the task's and the nodes' names
 
 
 def test_the_heaviest_task_comes_first() -> None:
