@@ -146,6 +146,10 @@ class FarmState:
         """Whether the client waits for a board or holds one."""
         return client in self._turns
 
+    def clients(self) -> set[str]:
+        """Those that wait for a board or hold one."""
+        return set(self._turns)
+
     def level(self, request: Request, now_s: float) -> int:
         """Priority with the time waited."""
         return request.priority + int(max(0.0, now_s - request.since_s) / self.rules.age_s)
