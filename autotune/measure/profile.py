@@ -100,9 +100,11 @@ def measure_profile(
 
 def profile_lines(profile: DeviceProfile) -> tuple[str, ...]:
     """A profile as text for people, a line per thing."""
-    widths = profile.width_peaks or ((profile.target.vector_bytes, profile.peak_flops),)
-    peaks = ", ".join(f"{peak / 1e9:.1f} at {8 * width} bits" for width, peak in widths)
-    lines = [f"peak    {peaks} GFLOP/s per core"]
+    widths = ", ".join(f"{8 * w} bits {peak / 1e9:.1f}" for w, peak in profile.width_peaks)
+    lines = [
+        f"peak    {profile.peak_flops / 1e9:.1f} GFLOP/s per core"
+        + (f" ({widths})" if widths else "")
+    ]
     for level in profile.levels:
         size = f"{level.size_bytes >> 10} KiB, " if level.size_bytes else ""
         lines.append(
