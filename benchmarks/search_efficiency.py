@@ -172,7 +172,7 @@ def draw(found: Sequence[Curves], folder: Path) -> None:
     axes[0, 0].legend()
     figure.supxlabel("trials")
     figure.supylabel("best so far, over the best of the space (mean, 90 % of the seeds)")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0.02, 0, 1, 1))
     folder.mkdir(parents=True, exist_ok=True)
     for kind in ("svg", "png"):
         figure.savefig(folder / f"search_efficiency.{kind}", metadata={"Date": None}

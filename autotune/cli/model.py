@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> None:
     for name in logs:
         with TuningLog(name, read_only=True) as log:
             records += samples(log)
+    records = list({_measurement(r): r for r in records}.values())
     target = load_target(options.target, options.threads)
     with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
         profile = runner.profile()
@@ -58,6 +59,12 @@ def run(options: argparse.Namespace) -> None:
     print(tables.table(HEADER, rows(sets, origins, options.seed), right=(2, 3, 4, 5, 6)))
     model.save(Path(options.output))
     print(f"learnt from {about}; written to {options.output}")
+
+
+def _measurement(record: Record) -> object:
+    """Equal for one measurement that several logs hold."""
+    result = record.result
+    return record.task.key, record.target.key, result.device, record.config, result.times_s
 
 
 HEADER = (

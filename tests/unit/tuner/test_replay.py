@@ -28,7 +28,7 @@ from tests.unit.tuner.synthetic import TARGET
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "data"
 COLD = next(s for s in SEARCHERS if s.label == "all together")
 WARM = next(s for s in SEARCHERS if s.transfer)
-SEEDS = 5
+SEEDS = 3
 
 
 @pytest.fixture(scope="module")
