@@ -5,8 +5,8 @@ candidates have in common is not mistaken for a difference between them, and err
 count little. The prior is the base margin: a score is -SHARPNESS * log(seconds), so that what is
 learnt reads as a factor on the prior's seconds. Failed candidates rank last. With few samples the
 prediction is shrunk toward the prior. There is no separate model of failures: what a rule's
-constraints let through builds and runs (no failure among the 4748 surveyed configs). `xgb-only`, to compare with, sees neither the prior nor the
-features made of it.
+constraints let through builds and runs (no failure among the 4748 surveyed configs). `xgb-only`,
+to compare with, sees neither the prior nor the features made of it.
 """
 
 from __future__ import annotations
