@@ -27,8 +27,8 @@ from autotune.measure.types import (
     MeasureResult,
     OnResult,
     Status,
+    Timing,
 )
-from autotune.schedule.base import Schedule
 from autotune.target import Target
 
 MAX_BUILDERS = 4
@@ -126,7 +126,7 @@ class BatchExecutor:
         results: list[MeasureResult] = []
         pending: deque[Future[Built | MeasureResult]] = deque()
         submitted = 0
-        shared: dict[tuple[str, Schedule, Target], Future[Built | MeasureResult]] = {}
+        shared: dict[MeasureRequest, Future[Built | MeasureResult]] = {}
         try:
             for number, request in enumerate(requests):
                 if stop() or self._closed:
@@ -203,10 +203,11 @@ class BatchExecutor:
     def _submit_once(
         self,
         request: MeasureRequest,
-        shared: dict[tuple[str, Schedule, Target], Future[Built | MeasureResult]],
+        shared: dict[MeasureRequest, Future[Built | MeasureResult]],
     ) -> Future[Built | MeasureResult]:
-        """A candidate that is measured several times in a batch is built once."""
-        key = (request.task.key, request.schedule, request.target)
+        """A candidate that is measured several times in a batch is built once: how often and how
+        long it is timed is no matter."""
+        key = dataclasses.replace(request, timing=Timing())
         if key not in shared:
             shared[key] = self._submit(request)
         return shared[key]
