@@ -1,10 +1,11 @@
 """Where every intermediate lies in one arena. In: a Partition. Out: a byte offset per storage.
 
 Pure arithmetic on lifetimes: a storage lives from the first kernel call that touches it to the
-last. Two storages whose lives overlap never share a byte, with one exception: an elementwise call
-may write over an input that dies at that call, because it reads each element before it writes the
-same one. Storages with a halo of zeros are zeroed once, at load, so they keep their memory for the
-whole run and share it only with storages of the same layout.
+last. Two storages whose lives overlap never share a byte, with one exception: a call may write
+over an input that dies at that call, where it reads each element only for the same element of its
+output (an elementwise kernel's operand, the residual that a convolution adds). Storages with a
+halo of zeros are zeroed once, at load, so they keep their memory for the whole run and share it
+only with storages of the same layout.
 """
 
 from __future__ import annotations
@@ -104,8 +105,6 @@ def find_in_place(
     """(dying input storage, output storage) pairs that may have the same address."""
     out: list[tuple[str, str]] = []
     for number, call in enumerate(partition.calls):
-        if not _pointwise(call.task):
-            continue
         placed = _placed_args(partition, call)
         results = {v.name for v in call.task.by_role("output")}
         target = next((p for name, p in placed if name in results), None)
@@ -121,8 +120,15 @@ def find_in_place(
     return tuple(out)
 
 
-def _pointwise(task: Task) -> bool:
-    return all(n.op in OPS and OPS.get(n.op).kind == "elementwise" for n in task.nodes)
+def _read_in_step(task: Task) -> frozenset[str]:
+    """Inputs of which each element is read only for the same element of the output: elementwise
+    nodes read them, and no other kind of node what is made of them."""
+    spread: set[str] = set()
+    for node in reversed(task.nodes):
+        elementwise = node.op in OPS and OPS.get(node.op).kind == "elementwise"
+        if not elementwise or spread.intersection(node.outputs):
+            spread.update(node.inputs)
+    return frozenset(v.name for v in task.by_role("input")) - spread
 
 
 def _overwritable(
@@ -136,7 +142,7 @@ def _overwritable(
         return False
     if ITEM_BYTES[old.dtype] != ITEM_BYTES[new.dtype]:
         return False
-    return all(
+    return {name for name, _ in uses} <= _read_in_step(task) and all(
         task.value(name).type.shape == result.shape
         and (place.offset, place.layout) == (target.offset, target.layout)
         for name, place in uses

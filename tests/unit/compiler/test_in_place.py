@@ -1,4 +1,4 @@
-"""Elementwise kernels that write over their input compute the same as kernels that do not."""
+"""Kernels that write over their input compute the same as kernels that do not."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from autotune.compiler.build import build_kernels
 from autotune.compiler.link import link
+from autotune.graph.partition import partition as parts_of
+from autotune.graph.pipeline import optimize
 from autotune.graph.plan import Partition
 from autotune.runtime.executor import CompiledModel, random_feeds
 from autotune.runtime.memory_plan import plan_memory
 from autotune.target import host_target
 from autotune.types import Array
+from tests.unit.graph.nets import Net
 from tests.unit.runtime.partitions import partition_of
 
 CALLS = [
@@ -32,7 +35,8 @@ def outputs(partition: Partition, threads: int, in_place: bool) -> tuple[Array, 
     plan = plan_memory(partition, in_place=in_place)
     kernels = build_kernels(tuple(partition.weights()), target, None, processes=1)
     model = CompiledModel(link(partition, plan, kernels, target, versions=()))
-    return model.run(random_feeds(model.inputs, seed=0))["out"], len(plan.in_place)
+    (result,) = model.run(random_feeds(model.inputs, seed=0)).values()
+    return result, len(plan.in_place)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -49,3 +53,34 @@ def test_writing_in_place_changes_nothing(
     want, _ = outputs(partition, threads, in_place=False)
     assert count == 4
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("channels", [5, 16, 33])
+def test_a_residual_is_written_over(threads: int, kernel: int, channels: int) -> None:
+    """Blocks of two convolutions, each adding its input to its result, direct and tiled."""
+    n = Net()
+    x = n.op("relu", n.conv(n.feed("x", 1, 3, 9, 12), channels, k=1))
+    for _ in range(3):
+        inner = n.op("relu", n.conv(x, channels, k=kernel))
+        x = n.op("relu", n.op("add", n.conv(inner, channels, k=kernel), x))
+    partition = parts_of(optimize(n.graph(n.conv(x, 4, k=kernel))))
+    got, count = outputs(partition, threads, in_place=True)
+    want, _ = outputs(partition, threads, in_place=False)
+    assert count == 3
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("spreading", ["matmul", "softmax"])
+def test_what_other_elements_need_is_not_written_over(spreading: str) -> None:
+    """x + x @ w and x + softmax(|x|): an element of the sum needs a whole row of x."""
+    n = Net()
+    x = n.op("relu", n.linear(n.feed("x", 6, 8), 8))
+    if spreading == "matmul":
+        spread = n.op("matmul", x, n.weights(8, 8), transpose_b=False)
+    else:
+        spread = n.op("softmax", n.op("abs", x), axis=1)
+    partition = parts_of(optimize(n.graph(n.linear(n.op("add", spread, x), 4))))
+    assert len(partition.calls) == 3
+    assert plan_memory(partition).in_place == ()
