@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from autotune.db.types import Store
 from autotune.errors import ConfigError
 from autotune.graph.ir import Graph
 from autotune.graph.plan import Partition
-from autotune.measure.types import DeviceProfile
+from autotune.measure.types import DeviceProfile, Runner
 from autotune.settings import TuneSettings, load_settings
 from autotune.target import Target, wanted_target
 from autotune.tuner.budget import Limits
@@ -134,7 +135,8 @@ def tune(
                 model=partition.graph.name,
                 versions=component_versions(),
             )
-            return tune_partition(partition, runner, store, options, on_event)
+            with _off_the_timing_core(runner):
+                return tune_partition(partition, runner, store, options, on_event)
 
 
 def _partitioned(
@@ -164,6 +166,21 @@ def _pretrained(
     if not isinstance(store, TuningLog):
         return None
     return from_log(store, profile, [t.key for t in partition.weights()], seed)
+
+
+@contextlib.contextmanager
+def _off_the_timing_core(runner: Runner) -> Iterator[None]:
+    """Keeps this thread's own work, the cost model's too, from the core that times candidates."""
+    spare = getattr(runner, "spare_cores", ())
+    if not spare or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, spare)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @contextlib.contextmanager

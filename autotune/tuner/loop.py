@@ -50,6 +50,10 @@ from search_spaces.rules import rule_for
 
 TRIAL_S = 0.2
 """What a trial takes where none was measured yet."""
+NEGLIGIBLE = 0.005
+"""Share of the model's time below which a task's order of candidates does not matter."""
+MOST_SETTLING = 0.15
+"""Share of the time limit kept for measuring the fastest again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +163,7 @@ class _Session:
         number = 0
         while True:
             states = tuple(run.state() for run in self.runs)
-            elapsed_s = self.clock() - self.started_s
+            elapsed_s = self.clock() - self.started_s + self._settling_s()
             decision = plan(states, options.limits, batch=options.batch, elapsed_s=elapsed_s)
             if not decision.shares:
                 self._settle(number + 1)
@@ -272,10 +276,30 @@ class _Session:
         run.count(record)
         self.on_event(self._trial(candidate.task, record))
 
+    def _doubtful(self) -> dict[int, tuple[Record, ...]]:
+        """The fastest of every task tuned in this run that weighs something."""
+        least_s = NEGLIGIBLE * math.fsum(run.weight * (run.best_s or 0.0) for run in self.runs)
+        heavy = (n for n in self.touched if self._spent_s(n) >= least_s)
+        found = {n: self.runs[n].contenders() for n in sorted(heavy)}
+        return {n: records for n, records in found.items() if records}
+
+    def _spent_s(self, task: int) -> float:
+        return self.runs[task].weight * (self.runs[task].best_s or 0.0)
+
+    def _settling_s(self) -> float:
+        """What measuring the fastest again will take, of a run that is limited in time."""
+        limit_s = self.options.limits.time_s
+        if limit_s is None:
+            return 0.0
+        expected_s = sum(
+            len(in_turns(found)) * statistics.median(self.runs[n].cost_s)
+            for n, found in self._doubtful().items()
+        )
+        return min(expected_s, MOST_SETTLING * limit_s)
+
     def _settle(self, number: int) -> None:
-        """Measure the fastest of every task tuned in this run again, in turns."""
-        doubtful = {n: self.runs[n].contenders() for n in sorted(self.touched)}
-        doubtful = {n: found for n, found in doubtful.items() if found}
+        """Measure the fastest again, in turns."""
+        doubtful = self._doubtful()
         if not doubtful:
             return
         shares = tuple(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from autotune.errors import DeviceError
-from autotune.measure.batch import BatchExecutor, available_cores
+from autotune.measure.batch import BatchExecutor, available_cores, plan_cores
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.types import (
@@ -49,6 +49,7 @@ class LocalRunner:
         cores = tuple(cores) or available_cores()
         check_target(target, len(cores))
         self.target = target
+        self._cores = cores
         self.cores = cores
         self._cache_dir = cache_dir
         self._region_threads = region_threads
@@ -71,6 +72,12 @@ class LocalRunner:
     def worker_pid(self) -> int | None:
         """Process id of the worker that runs candidates, None before the first batch."""
         return self._batch.runner_pid
+
+    @property
+    def spare_cores(self) -> tuple[int, ...]:
+        """Cores on which nothing is timed: for the one who plans meanwhile."""
+        plan = plan_cores(self._cores, self.target.threads)
+        return plan.builders
 
     @property
     def sandbox(self) -> Report:
