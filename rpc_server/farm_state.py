@@ -291,7 +291,7 @@ class FarmState:
             self._forget(event.client)
             raise FarmError(f"the queue is full: {self.rules.max_requests} requests; try later")
         self._arrivals += 1
-        self._turns.setdefault(event.client, self._turn)
+        self._turns.setdefault(event.client, self._turn - 1)  # before who was just served
         self.requests[place] = Request(
             name=event.request,
             client=event.client,
@@ -477,17 +477,17 @@ class FarmState:
             elif board.quarantined_until_s is not None and board.quarantined_until_s <= now_s:
                 back = dataclasses.replace(board, quarantined_until_s=None, probation=True)
                 self._put(back, now_s)
-        for lease in [x for x in self.leases.values() if x.until_s < now_s]:
-            reason = f"not renewed within {rules.lease_s:g} s"
-            if lease.recalled_s is not None:
-                reason = f"not given back within {rules.recall_grace_s:g} s of being recalled"
-            self._end_lease(now_s, lease.fence, reason)
         for request in list(self.requests.values()):
             heard_s = self._heard.get(request.client, -math.inf)
             if request.until_s < now_s:
                 self._end_request(request, "no board came free in time")
             elif now_s - heard_s > rules.lease_s:
                 self._end_request(request, "its client went away")
+        for lease in [x for x in self.leases.values() if x.until_s < now_s]:
+            reason = f"not renewed within {rules.lease_s:g} s"
+            if lease.recalled_s is not None:
+                reason = f"not given back within {rules.recall_grace_s:g} s of being recalled"
+            self._end_lease(now_s, lease.fence, reason)
         for key in {r.key for r in self.requests.values()}:
             self._match(key, now_s)
             self._recall_for_waiting(key, now_s)

@@ -274,7 +274,8 @@ class Tracker:
 
     def _sync(self, peer: Peer, payload: bytes) -> bytes:
         sync = farm_wire.decode_sync(payload, identity(peer))
-        until_s = self._clock() + sync.wait_s
+        # Nobody is kept waiting past the time to renew.
+        until_s = self._clock() + min(sync.wait_s, self._state.rules.lease_s / 4)
         with self._lock:
             session = self._session(sync.session)
             for release in sync.releases:
@@ -402,10 +403,16 @@ class Tracker:
             ),
             "faults": board.faults,
             "trials_per_s": round(pace.per_s, 2) if pace else 0.0,
-            "last_error": board.last_error or str(board.stats.get("last_error", "")),
+            "last_error": _last_error(board),
             "stats": dict(board.stats),
             "info": {k: v for k, v in board.info.items() if k != "profile"},
         }
+
+
+def _last_error(board: Board) -> str:
+    """The board's own trouble while it counts, then that of its candidates."""
+    trial = str(board.stats.get("last_error", ""))
+    return board.last_error if board.faults else trial or board.last_error
 
 
 def _shallow(action: Action) -> dict[str, Any]:

@@ -1,0 +1,146 @@
+"""A farm in processes of its own, for tests: a tracker, boards that need no compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rpc_server import wire
+from rpc_server.client import Deadlines
+from rpc_server.farm_runner import FarmRunner
+from rpc_server.tls import Credentials
+from rpc_server.tracker_link import TrackerLink
+from tests.unit.measure import fakes
+
+ROOT = Path(__file__).parents[3]
+QUICK = """
+[tracker]
+heartbeat_s = 0.2
+board_lost_s = 1.5
+lease_s = 1.5
+slice_s = 1.0
+quarantine_s = 1.0
+"""
+DEADLINES = Deadlines(queue_s=20.0, session_s=20.0, reconnect_s=1.0)
+
+
+class ServerProcess:
+    """`python -m rpc_server ARGUMENTS`, which prints `listening on HOST:PORT`. `{port}` in an
+    argument is the port it had before, 0 at first."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = arguments
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start and wait until it listens."""
+        arguments = [a.replace("{port}", str(self.port)) for a in self._arguments]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rpc_server", *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if "listening on " in line:
+                self.port = int(line.rsplit(":", 1)[1])
+                return
+        raise AssertionError(f"it ended: {arguments}")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait; the exit status."""
+        if self._process is None:
+            return 0
+        process, self._process = self._process, None
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+        status = process.wait(timeout=20)
+        assert process.stdout is not None
+        process.stdout.close()
+        return status
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+
+class FarmProcesses:
+    """A tracker and boards named b0, b1, ... of key k."""
+
+    def __init__(self, folder: Path, boards: int, executor: str = fakes.FAKE) -> None:
+        config = folder / "farm.toml"
+        config.write_text(QUICK, encoding="utf-8")
+        self.tracker = ServerProcess(
+            "tracker", "--listen", "127.0.0.1:{port}", "--state", str(folder / "farm.db"),
+            "--audit", str(folder / "audit.jsonl"), "--config", str(config),
+        )  # fmt: skip
+        self.tracker.start()
+        self.boards = [
+            ServerProcess(
+                "serve", "--tracker", self.address, "--key", "k", "--name", f"b{n}",
+                "--listen", "127.0.0.1:{port}", "--executor", executor,
+            )
+            for n in range(boards)
+        ]  # fmt: skip
+        for board in self.boards:
+            board.start()
+        self.wait_for(lambda farm: len(farm["boards"]) == boards)
+
+    def close(self) -> None:
+        for process in (*self.boards, self.tracker):
+            process.stop()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.tracker.port}"
+
+    @property
+    def url(self) -> str:
+        return f"tracker://{self.address}/k"
+
+    def runner(self, boards: int = 1, **options: Any) -> FarmRunner:
+        return FarmRunner(self.url, boards=boards, **{"deadlines": DEADLINES, **options})
+
+    def status(self, certs: Path | None = None) -> dict[str, Any]:
+        credentials = Credentials(certs) if certs else None
+        link = TrackerLink("127.0.0.1", self.tracker.port, credentials)
+        with contextlib.closing(link):
+            return wire.decode("farm", link.call("status", wire.encode("status", {}), 5.0))
+
+    def states(self) -> dict[str, str]:
+        return {b["name"]: b["state"] for b in self.status()["boards"]}
+
+    def wait_for(self, holds: Callable[[dict[str, Any]], bool], limit_s: float = 15.0) -> None:
+        """Ask for the status until something holds. Raises AssertionError."""
+        until_s = time.monotonic() + limit_s
+        while not holds(farm := self.status()):
+            assert time.monotonic() < until_s, json.dumps(farm, indent=1)
+            time.sleep(0.05)
+
+    def in_service(self) -> None:
+        """Wait until every board is idle."""
+        self.wait_for(lambda farm: {b["state"] for b in farm["boards"]} == {"idle"})
+
+
+@contextlib.contextmanager
+def running_farm(folder: Path, boards: int, executor: str = fakes.FAKE) -> Iterator[FarmProcesses]:
+    farm = FarmProcesses(folder, boards, executor)
+    try:
+        yield farm
+    finally:
+        farm.close()
