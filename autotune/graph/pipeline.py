@@ -18,6 +18,7 @@ from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.fold_flatten import FoldFlatten
+from autotune.graph.passes.push_shuffles import PushShuffles
 from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.recognize_norms import RecognizeNorms
 from autotune.graph.passes.remove_identities import RemoveIdentities
@@ -42,6 +43,7 @@ PIPELINE: tuple[Pass, ...] = (
     CanonicalWeights(),
     FoldFlatten(),
     FoldAffine(),
+    PushShuffles(),
     CanonicalOperands(),
     RemoveIdentities(),
     FoldConstants(),

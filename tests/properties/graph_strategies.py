@@ -33,6 +33,7 @@ class RandomGraph:
             self.conv, self.pool, self.affine, self.activate, self.gelu, self.residual,
             self.concat, self.slice, self.transpose, self.reshape, self.dense, self.attention,
             self.reduce, self.softmax, self.pad, self.shuffle, self.norm,
+            self.shuffled_conv,
         ]  # fmt: skip
         for _ in range(steps):
             made = self.draw(st.sampled_from(actions))()
@@ -176,6 +177,22 @@ class RandomGraph:
         return self.b.op(
             "reshape", self.b.op("transpose", parts, perm=(0, 2, 1, 3, 4)), shape=(n, c, h, w)
         )
+
+    def shuffled_conv(self) -> str | None:
+        """A shuffle with its convolution: depthwise or dense, and what an activation follows."""
+        x = self.shuffle()
+        if x is None:
+            return None
+        channels = self.b.shape(x)[1]
+        groups = self.draw(st.sampled_from([1, channels]))
+        stride = self.draw(st.integers(1, 2))
+        out = self.b.op(
+            "conv2d", self.b.op("transpose", x, perm=TO_NHWC),
+            self.array(1, 1, channels // groups, channels), strides=(stride, 1),
+            pads=(0,) * 4, dilations=(1, 1), groups=groups,
+        )  # fmt: skip
+        out = self.b.op("transpose", out, perm=TO_NCHW)
+        return self.b.op("relu", self.b.op("add", out, self.array(1, channels, 1, 1)))
 
     def dense(self) -> str | None:
         x = self.pick()
