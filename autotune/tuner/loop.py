@@ -37,7 +37,7 @@ from autotune.tuner.events import (
 from autotune.tuner.forecast import forecast
 from autotune.tuner.learner import Learner
 from autotune.tuner.report import TaskReport, TuneReport
-from autotune.tuner.settle import combined, in_turns
+from autotune.tuner.settle import combined, doubtful, in_turns, settling_s
 from autotune.tuner.strategies import STRATEGIES
 from autotune.tuner.task_run import TaskRun
 from autotune.types import Task
@@ -50,10 +50,8 @@ from search_spaces.rules import rule_for
 
 TRIAL_S = 0.2
 """What a trial takes where none was measured yet."""
-NEGLIGIBLE = 0.005
-"""Share of the model's time below which a task's order of candidates does not matter."""
-MOST_SETTLING = 0.15
-"""Share of the time limit kept for measuring the fastest again."""
+SETTLED_TOGETHER = 4
+"""Tasks per batch, so that building overlaps timing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,58 +274,46 @@ class _Session:
         run.count(record)
         self.on_event(self._trial(candidate.task, record))
 
-    def _doubtful(self) -> dict[int, tuple[Record, ...]]:
-        """The fastest of every task tuned in this run that weighs something."""
-        least_s = NEGLIGIBLE * math.fsum(run.weight * (run.best_s or 0.0) for run in self.runs)
-        heavy = (n for n in self.touched if self._spent_s(n) >= least_s)
-        found = {n: self.runs[n].contenders() for n in sorted(heavy)}
-        return {n: records for n, records in found.items() if records}
-
-    def _spent_s(self, task: int) -> float:
-        return self.runs[task].weight * (self.runs[task].best_s or 0.0)
-
     def _settling_s(self) -> float:
         """What measuring the fastest again will take, of a run that is limited in time."""
         limit_s = self.options.limits.time_s
-        if limit_s is None:
-            return 0.0
-        expected_s = sum(
-            len(in_turns(found)) * statistics.median(self.runs[n].cost_s)
-            for n, found in self._doubtful().items()
-        )
-        return min(expected_s, MOST_SETTLING * limit_s)
+        return 0.0 if limit_s is None else settling_s(self.runs, self.touched, limit_s)
 
     def _settle(self, number: int) -> None:
-        """Measure the fastest again, in turns."""
-        doubtful = self._doubtful()
-        if not doubtful:
-            return
-        shares = tuple(
-            Share(task=n, count=len(found), reason="the fastest, again in turns")
-            for n, found in doubtful.items()
-        )
-        self.on_event(Round(number=number, shares=shares, progress=self._progress()))
-        asked = [(n, r) for n, found in doubtful.items() for r in in_turns(found)]
+        """Measure the fastest again, in turns; the heaviest tasks first, while there is time."""
+        found = doubtful(self.runs, self.touched)
+        order = list(found)
+        limit_s = self.options.limits.time_s
+        for place in range(0, len(order), SETTLED_TOGETHER):
+            late = limit_s is not None and self.clock() - self.started_s >= limit_s
+            if late and place:
+                return
+            some = {n: found[n] for n in order[place : place + SETTLED_TOGETHER]}
+            shares = tuple(
+                Share(task=n, count=len(records), reason="the fastest, again in turns")
+                for n, records in some.items()
+            )
+            self.on_event(Round(number=number, shares=shares, progress=self._progress()))
+            self._measure_again(some)
+            number += 1
+
+    def _measure_again(self, some: dict[int, tuple[Record, ...]]) -> None:
+        asked = [(n, r) for n, found in some.items() for r in in_turns(found)]
         careful = dataclasses.replace(self.options.timing, give_up_ratio=2.0)
         requests = tuple(
             dataclasses.replace(self._request(n, r.schedule), timing=careful) for n, r in asked
         )
         results = self.runner.measure(requests)
-        for n, found in doubtful.items():
-            turns = [
-                combined(
-                    record, [x for a, x in zip(asked, results, strict=True) if a[1] is record]
-                )
-                for record in found
-            ]
-            again = [
-                dataclasses.replace(r, versions=self.options.versions)
-                for r in turns
-                if r is not None
-            ]
-            self.store.repeat(again)
-            for record in again:
-                self.runs[n].recount(record)
+        for n, found in some.items():
+            for record in found:
+                turns = [
+                    result for (_, of), result in zip(asked, results, strict=True) if of is record
+                ]
+                again = combined(record, turns)
+                if again is not None:
+                    again = dataclasses.replace(again, versions=self.options.versions)
+                    self.store.repeat([again])
+                    self.runs[n].recount(again)
 
     def _rank(self, number: int, candidates: tuple[_Candidate, ...]) -> None:
         """Say how good the predictions were for the tasks of a batch."""
