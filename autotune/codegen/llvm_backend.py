@@ -71,10 +71,7 @@ class LlvmBackend:
     def source(self, program: Program, target: Target, symbol: str) -> str:
         kernel = write_kernel(program, target, symbol)
         driver = run_text(symbol, len(program.params), target)
-        declared = {d.split("@")[1].split("(")[0]: d for d in kernel.declarations}
-        if target.threads > 1:
-            declared.pop("GOMP_barrier", None)
-        return "\n".join([*declared.values(), kernel.function, driver, ""])
+        return "\n".join([*kernel.declarations, kernel.function, driver, ""])
 
     def build(self, program: Program, target: Target, symbol: str) -> ObjectCode:
         kernel = write_kernel(program, target, symbol)

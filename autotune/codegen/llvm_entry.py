@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.codegen.base import EntryCall
+from autotune.codegen.llvm_barrier import NAME as BARRIER
+from autotune.codegen.llvm_barrier import barrier_text
 from autotune.target import Target
 
 _OPENMP = """declare void @GOMP_parallel(ptr, ptr, i32, i32)
-declare void @GOMP_barrier()
 declare i32 @omp_get_thread_num()
 declare i32 @omp_get_num_threads()"""
 
@@ -33,7 +34,7 @@ def run_text(symbol: str, params: int, target: Target) -> str:
     given = ", ".join(pointers)
     body.append(f"  call void @{symbol}({given}, i64 %thread, i64 %threads)")
     if target.threads > 1:
-        body.append("  call void @GOMP_barrier()")
+        body.append(f"  call void @{BARRIER}(i64 %threads)")
     body += [
         "  %next = add i64 %i, 1",
         "  %more = icmp ult i64 %next, %repeats",
@@ -64,7 +65,7 @@ def entry_text(calls: Sequence[EntryCall], target: Target, symbol: str) -> str:
         given = ", ".join(pointers)
         body.append(f"  call void @{call.symbol}({given}, i64 %thread, i64 %threads)")
         if target.threads > 1:
-            body.append("  call void @GOMP_barrier()")
+            body.append(f"  call void @{BARRIER}(i64 %threads)")
     body += ["  ret void", "}"]
     text = _region(symbol, "ptr %args", body, target)
     return "\n".join(declared.values()) + "\n" + text
@@ -82,7 +83,12 @@ def _region(symbol: str, arguments: str, body: list[str], target: Target) -> str
     names = [a.split()[1] for a in arguments.split(", ")]
     types = [a.split()[0] for a in arguments.split(", ")]
     team = f"ptr @{symbol}_thread, ptr %frame, i32 {target.threads}, i32 0"
-    out = [_OPENMP, f"define internal void @{symbol}_thread(ptr %frame) nounwind {{", "entry:"]
+    out = [
+        _OPENMP,
+        barrier_text(target),
+        f"define internal void @{symbol}_thread(ptr %frame) nounwind {{",
+        "entry:",
+    ]
     out += _frame_access(names, types, store=False)
     out += [
         "  %t32 = call i32 @omp_get_thread_num()",

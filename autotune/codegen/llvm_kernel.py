@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotune.codegen.llvm_barrier import NAME as BARRIER
 from autotune.codegen.llvm_index import Lane, Var
 from autotune.codegen.llvm_store import StoreWriter
 from autotune.codegen.llvm_text import FunctionText
@@ -70,8 +71,7 @@ class _KernelWriter(StoreWriter):
         )
 
     def _barrier(self) -> None:
-        self.text.declare("GOMP_barrier", "declare void @GOMP_barrier()")
-        self.text.line("call void @GOMP_barrier()")
+        self.text.line(f"call void @{BARRIER}(i64 %threads)")
 
     def _top(self, stmt: Stmt) -> None:
         shared = isinstance(stmt, For) and stmt.kind == "parallel"

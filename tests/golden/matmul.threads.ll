@@ -65,9 +65,44 @@ L3:
   ret void
 }
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
-declare void @GOMP_barrier()
 declare i32 @omp_get_thread_num()
 declare i32 @omp_get_num_threads()
+declare i32 @sched_yield()
+declare void @llvm.x86.sse2.pause()
+@autotune_barrier_arrived = internal global i64 0, align 64
+@autotune_barrier_round = internal global i64 0, align 64
+define internal void @autotune_barrier(i64 %threads) nounwind noinline {
+entry:
+  %round = load atomic i64, ptr @autotune_barrier_round acquire, align 8
+  %before = atomicrmw add ptr @autotune_barrier_arrived, i64 1 acq_rel
+  %arrived = add i64 %before, 1
+  %last = icmp eq i64 %arrived, %threads
+  br i1 %last, label %open, label %wait
+open:
+  store atomic i64 0, ptr @autotune_barrier_arrived monotonic, align 8
+  %following = add i64 %round, 1
+  store atomic i64 %following, ptr @autotune_barrier_round release, align 8
+  ret void
+wait:
+  %spin = phi i64 [ 0, %entry ], [ %spun, %again ]
+  %now = load atomic i64, ptr @autotune_barrier_round acquire, align 8
+  %same = icmp eq i64 %now, %round
+  br i1 %same, label %stay, label %done
+stay:
+  %short = icmp ult i64 %spin, 2000
+  br i1 %short, label %pause, label %give
+pause:
+  call void @llvm.x86.sse2.pause()
+  br label %again
+give:
+  %ignored = call i32 @sched_yield()
+  br label %again
+again:
+  %spun = add i64 %spin, 1
+  br label %wait
+done:
+  ret void
+}
 define internal void @matmul_run_thread(ptr %frame) nounwind {
 entry:
   %f0 = getelementptr i64, ptr %frame, i64 0
@@ -90,7 +125,7 @@ loop:
   %s3 = getelementptr ptr, ptr %args, i64 3
   %a3 = load ptr, ptr %s3
   call void @matmul(ptr %a0, ptr %a1, ptr %a2, ptr %a3, i64 %thread, i64 %threads)
-  call void @GOMP_barrier()
+  call void @autotune_barrier(i64 %threads)
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, %repeats
   br i1 %more, label %loop, label %done
