@@ -113,8 +113,13 @@ class TaskRun:
         self.history.append(math.inf if self.best_s is None else self.best_s)
 
     def contenders(self) -> tuple[Record, ...]:
-        """Records whose order is not sure; see `settle`."""
-        return contenders(tuple(self._worked.values()))
+        """Records whose order is not sure (see `settle`), and the default's: what was gained is
+        told from measurements of the same moment."""
+        found = contenders(tuple(self._worked.values()))
+        default = self._worked.get(self._default_id)
+        if not found or default is None or any(r is default for r in found):
+            return found
+        return (*found, default)
 
     @property
     def cost_s(self) -> tuple[float, ...]:

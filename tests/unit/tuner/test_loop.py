@@ -12,6 +12,7 @@ from autotune.tuner.budget import Limits
 from autotune.tuner.events import Event, Finished, Ranked, Round, Started, TrialDone
 from autotune.tuner.loop import TuneOptions, tune_partition
 from autotune.tuner.report import TuneReport
+from autotune.tuner.settle import TURNS
 from autotune.tuner.task_run import schedule_id
 from search_spaces.params import Config
 from tests.unit.tuner.fakes import FakeRunner, MemoryStore, partition_of, synthetic_rules
@@ -272,3 +273,12 @@ def test_a_record_that_fails_when_measured_again_is_not_the_best() -> None:
     best = store.best(LARGE.key, TARGET)
     assert best is not None
     assert best.schedule not in crashed
+
+
+def test_the_default_is_measured_again_beside_the_fastest() -> None:
+    runner = FakeRunner()
+    options = TuneOptions(target=TARGET, limits=Limits(trials=20))
+    tune_partition(partition_of(LARGE), runner, MemoryStore(), options, rules=synthetic_rules)
+    rule = subject().rule
+    default = rule.schedule(LARGE, TARGET, rule.default(LARGE, TARGET))
+    assert [r.schedule for r in runner.asked[20:]].count(default) == TURNS
