@@ -70,6 +70,8 @@ class FarmState:
         self._turns: dict[str, int] = {}
         self._turn = 0
         self._heard: dict[str, float] = {}
+        self._fences: dict[str, set[int]] = {}
+        """Of each client's leases."""
         self._actions: list[Action] = []
 
     def restore(
@@ -84,6 +86,8 @@ class FarmState:
         self.requests = {(r.client, r.name): r for r in requests}
         self.leases = {lease.fence: lease for lease in leases}
         self.fence = max([fence, *self.leases])
+        for lease in self.leases.values():
+            self._fences.setdefault(lease.client, set()).add(lease.fence)
         self._arrivals = max((r.number for r in self.requests.values()), default=0)
         owners = {r.client for r in self.requests.values()}
         self._turns = dict.fromkeys(owners | {x.client for x in self.leases.values()}, 0)
@@ -137,7 +141,7 @@ class FarmState:
         return Orders(floor=floor, state=self.state_of(board, now_s), reset=board.reset_due)
 
     def leases_of(self, client: str) -> list[Lease]:
-        return [lease for lease in self.leases.values() if lease.client == client]
+        return [self.leases[fence] for fence in sorted(self._fences.get(client, ()))]
 
     def requests_of(self, client: str) -> list[Request]:
         return [r for r in self.requests.values() if r.client == client]
@@ -303,7 +307,8 @@ class FarmState:
         )
         self.changed.add(("request", place))
         self._match(event.key, now_s)
-        self._recall_for_waiting(event.key, now_s)
+        if any(lease.priority < event.priority for lease in self.leases.values()):
+            self._recall_for_waiting(event.key, now_s)
 
     def _renew(self, now_s: float, event: Renewed) -> None:
         if not self.knows(event.client):
@@ -349,6 +354,7 @@ class FarmState:
         lease = self.leases.pop(fence, None) if fence is not None else None
         if lease is None:
             return
+        self._fences[lease.client].remove(lease.fence)
         self.changed.add(("lease", lease.fence))
         board = dataclasses.replace(self.boards[lease.board], lease=None, idle_since_s=now_s)
         if fault:
@@ -362,7 +368,8 @@ class FarmState:
 
     def _forget(self, client: str) -> None:
         """Nothing is kept of a client that neither waits nor holds."""
-        if not self.requests_of(client) and not self.leases_of(client):
+        if not self._fences.get(client) and not self.requests_of(client):
+            self._fences.pop(client, None)
             self._turns.pop(client, None)
             self._heard.pop(client, None)
 
@@ -371,7 +378,7 @@ class FarmState:
     def _match(self, key: str, now_s: float) -> None:
         """Give idle boards of a key to those who wait."""
         waiting = [r for r in self.requests.values() if r.key == key]
-        if not waiting:
+        if not waiting or len(self.leases) == len(self.boards):
             return
         idle = [
             b
@@ -381,6 +388,8 @@ class FarmState:
             and self.state_of(b, now_s) in ("idle", "probation")
         ]
         idle.sort(key=lambda b: (b.probation, b.faults, b.idle_since_s, b.name))
+        if not idle:
+            return
         held = self._held(key)
         for board in idle[: len(waiting)]:
             best = min(waiting, key=lambda r: self._rank(r, held, now_s))
@@ -397,11 +406,11 @@ class FarmState:
 
     def _held(self, key: str) -> dict[str, int]:
         """Boards of a key by client."""
-        held: dict[str, int] = {}
-        for lease in self.leases.values():
-            if self.boards[lease.board].key == key:
-                held[lease.client] = held.get(lease.client, 0) + 1
-        return held
+        leases, boards = self.leases, self.boards
+        return {
+            client: sum(boards[leases[fence].board].key == key for fence in fences)
+            for client, fences in self._fences.items()
+        }
 
     def _grant(self, request: Request, board: Board, now_s: float) -> None:
         self.fence += 1
@@ -418,6 +427,7 @@ class FarmState:
             since_s=now_s,
             until_s=now_s + self.rules.lease_s,
         )
+        self._fences.setdefault(request.client, set()).add(self.fence)
         self.changed |= {("request", place), ("lease", self.fence)}
         self._put(dataclasses.replace(board, lease=self.fence), now_s)
         self._actions.append(

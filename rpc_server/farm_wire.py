@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rpc_server import wire
@@ -47,7 +47,9 @@ class Grant:
     address: str
     ticket: str
     recalled: bool
-    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+_GRANT = tuple(f.name for f in dataclasses.fields(Grant))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +172,13 @@ def _ask(session: str, request: object, key: object, priority: object, queue_s: 
 
 
 def encode_view(view: View) -> bytes:
-    return wire.encode("view", dataclasses.asdict(view))
+    fields = {
+        "version": view.version,
+        "waiting": view.waiting,
+        "grants": [{name: getattr(g, name) for name in _GRANT} for g in view.grants],
+        "notes": view.notes,
+    }
+    return wire.encode("view", fields)
 
 
 def decode_view(data: bytes) -> View:

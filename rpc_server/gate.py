@@ -7,6 +7,7 @@ tracker is away; a ticket of a newer lease ends every older one.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import threading
@@ -22,6 +23,7 @@ def identity(peer: Peer) -> str:
     return "local" if peer.role is Role.LOCAL else peer.name
 
 
+@functools.lru_cache(maxsize=4096)
 def make_ticket(secret: str, fence: int, client: str) -> str:
     """For the client with this identity."""
     text = f"{fence}:{client}".encode()
