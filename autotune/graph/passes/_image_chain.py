@@ -161,7 +161,7 @@ def image_chains(graph: Graph, large_bytes: int) -> Iterator[ImageChain]:
                 window, nbytes = row_window(graph, reader), graph.types[value].nbytes
                 apart = window.kernel <= window.stride
                 small = nbytes <= large_bytes and not (
-                    large and apart and 2 * nbytes > large_bytes
+                    large and apart and 4 * nbytes > large_bytes
                 )
                 if small or (tiled and not apart):
                     break

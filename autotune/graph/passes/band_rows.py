@@ -39,7 +39,7 @@ class BandRows:
     """So many bands of every chain, whatever that gains; 0: as many as should gain most."""
 
     def run(self, graph: Graph) -> Graph:
-        chains = {c.output: (c, self._bands(c)) for c in image_chains(graph, 2 * self.cache_bytes)}
+        chains = {c.output: (c, self._bands(c)) for c in image_chains(graph, 4 * self.cache_bytes)}
         chains = {end: (chain, count) for end, (chain, count) in chains.items() if count > 1}
         inside = {node.output for chain, _ in chains.values() for node in chain.nodes}
         new = Rewriter(graph)
