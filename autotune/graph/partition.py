@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.graph.fusion import Group, fuse
+from autotune.graph.halos import read_halo, useful_halo
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._rewrite import COMMUTATIVE
 from autotune.graph.passes.canonical_operands import CanonicalOperands
-from autotune.graph.placement import place, read_halo, useful_halo
+from autotune.graph.placement import place
 from autotune.graph.plan import KernelCall, Partition, Placement
 from autotune.graph.views import canonical_layout
 from autotune.types import Layout, Task, TaskNode, TaskValue, freeze_attrs

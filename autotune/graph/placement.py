@@ -16,15 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autotune.errors import VerifyError
+from autotune.graph.halos import Halo, larger, read_halo, useful_halo
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._rewrite import ints
 from autotune.graph.plan import Placement, Storage
 from autotune.graph.views import concat_part, reshaped, sliced, transposed, untransposed
 from autotune.ops import OPS
-from autotune.ops.conv import tiled_reach
-from autotune.types import Layout, TensorType
-
-Halo = tuple[tuple[int, int], ...]
+from autotune.types import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,32 +43,6 @@ def place(graph: Graph) -> Placed:
     placing.place_concats()
     placing.place_views()
     return placing.result()
-
-
-def read_halo(node: Node, types: Mapping[str, TensorType], value: str) -> Halo:
-    """The zeros around `value` that the node's expressions read."""
-    halo: Halo = ((0, 0),) * len(types[value].shape)
-    if OPS.get(node.op).kind not in ("contraction", "pool"):
-        return halo
-    computes = OPS.get(node.op).expression(
-        [(i, types[i]) for i in node.inputs], (node.output, types[node.output]), node.attributes
-    )
-    for compute in computes:
-        for name, pads in compute.pads:
-            if name == value:
-                halo = _larger(halo, pads)
-    return halo
-
-
-def useful_halo(node: Node, types: Mapping[str, TensorType], value: str) -> Halo:
-    """The zeros around `value` that tiled algorithms of the node could read."""
-    if node.op != "conv2d" or node.inputs[0] != value:
-        return ((0, 0),) * len(types[value].shape)
-    return tiled_reach(types[value], types[node.inputs[1]], node.attributes)
-
-
-def _larger(a: Halo, b: Halo) -> Halo:
-    return tuple((max(p, r), max(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
 
 
 def _with_own_outputs(graph: Graph) -> Graph:
@@ -119,9 +91,9 @@ class _Placing:
             for value in node.inputs:
                 # The same before and after: readers of other strides then get equal storages.
                 halo = tuple((max(h), max(h)) for h in read_halo(node, self.types, value))
-                halo = _larger(halo, useful_halo(node, self.types, value))
+                halo = larger(halo, useful_halo(node, self.types, value))
                 if any(map(any, halo)):
-                    self.needs[value] = _larger(self.needs.get(value, halo), halo)
+                    self.needs[value] = larger(self.needs.get(value, halo), halo)
         self.halo: dict[str, Halo] = {}
 
     # ---------------------------------------------------------------------------------- the state
@@ -329,7 +301,7 @@ class _Placing:
             for value, halo in list(wanted.items()):
                 outer = self._halo_outer(value, halo)
                 if outer is not None:
-                    joined = _larger(wanted.get(outer, halo), halo)
+                    joined = larger(wanted.get(outer, halo), halo)
                     changed |= joined != wanted.get(outer)
                     wanted[outer] = joined
         self.halo = {

@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from autotune.errors import VerifyError
 from autotune.types import Layout, dense_strides
 
-# ---------------------------------------------------------------------------------------- indices
-
 
 @dataclass(frozen=True, slots=True)
 class FloorDiv:
@@ -180,8 +178,6 @@ class Bound:
     hi: int
 
 
-# ----------------------------------------------------------------------------------------- values
-
 # Element functions: name -> number of arguments. Comparisons give bool; `where` takes one first.
 FUNCTIONS: dict[str, int] = {
     "add": 2, "sub": 2, "mul": 2, "div": 2, "max": 2, "min": 2, "pow": 2, "mod": 2,
@@ -257,9 +253,6 @@ Value = Const | Load | Apply | IndexValue | Select | Table
 def fn(name: str, *args: Value) -> Apply:
     """Shorthand for Apply."""
     return Apply(name, tuple(args))
-
-
-# ------------------------------------------------------------------------------------- statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,9 +366,6 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
         yield stmt
         if isinstance(stmt, For | Alloc | If):
             yield from walk(stmt.body)
-
-
-# ------------------------------------------------------------------------------ tensor expressions
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from autotune.settings import TuneSettings, load_settings
 from autotune.target import Target, wanted_target
 from autotune.tuner.budget import Limits
 from autotune.tuner.events import OnEvent
-from autotune.tuner.loop import TuneOptions, tune_partition
+from autotune.tuner.loop import tune_partition
+from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from cost_model.features import FEATURE_VERSION
 from cost_model.pretrained import Pretrained

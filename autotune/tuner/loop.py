@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from autotune.db.types import Record, Store
 from autotune.errors import DeviceError
 from autotune.graph.plan import Partition
-from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status, Timing
+from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status
 from autotune.schedule.base import Schedule
-from autotune.target import Target
 from autotune.tuner.budget import Limits, Share, achievable_s, explain, plan
 from autotune.tuner.events import (
     Event,
@@ -36,13 +35,13 @@ from autotune.tuner.events import (
 )
 from autotune.tuner.forecast import forecast
 from autotune.tuner.learner import Learner
+from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TaskReport, TuneReport
 from autotune.tuner.settle import combined, doubtful, in_turns, settling_s
 from autotune.tuner.strategies import STRATEGIES
 from autotune.tuner.task_run import TaskRun
 from autotune.types import Task
 from cost_model.models import COST_MODELS
-from cost_model.pretrained import Pretrained
 from cost_model.subject import Subject
 from search_spaces.base import Rule
 from search_spaces.params import Config
@@ -52,27 +51,6 @@ TRIAL_S = 0.2
 """What a trial takes where none was measured yet."""
 SETTLED_TOGETHER = 4
 """Tasks per batch, so that building overlaps timing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneOptions:
-    """How a run goes. `limits` without trials and time: until the budget sees no more gain."""
-
-    target: Target
-    limits: Limits = field(default_factory=Limits)
-    strategy: str = "model"
-    cost_model: str = "xgb"
-    seed: int = 0
-    batch: int = 12
-    """Candidates measured between two looks at the model."""
-    timing: Timing = field(default_factory=Timing)
-    model: str = ""
-    """Name kept in the records."""
-    versions: tuple[tuple[str, str], ...] = ()
-    dry_run: bool = False
-    """Measure nothing: say what a run would do."""
-    pretrained: Pretrained | None = None
-    """What was learnt before this run, in place of the analytical prior."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

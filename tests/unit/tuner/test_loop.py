@@ -10,7 +10,8 @@ from autotune.errors import DeviceError, ScheduleError
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
 from autotune.tuner.budget import Limits
 from autotune.tuner.events import Event, Finished, Ranked, Round, Started, TrialDone
-from autotune.tuner.loop import TuneOptions, tune_partition
+from autotune.tuner.loop import tune_partition
+from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from autotune.tuner.settle import TURNS
 from autotune.tuner.task_run import schedule_id

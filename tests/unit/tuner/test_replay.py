@@ -10,7 +10,8 @@ import pytest
 
 from autotune.measure.runners.replay import ReplayRunner, load_survey
 from autotune.tuner.budget import Limits
-from autotune.tuner.loop import TuneOptions, tune_partition
+from autotune.tuner.loop import tune_partition
+from autotune.tuner.options import TuneOptions
 from autotune.tuner.replay import (
     SEARCHERS,
     Recorded,

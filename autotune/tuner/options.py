@@ -1,0 +1,31 @@
+"""How a tuning run goes, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from autotune.measure.types import Timing
+from autotune.target import Target
+from autotune.tuner.budget import Limits
+from cost_model.pretrained import Pretrained
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions:
+    """How a run goes. `limits` without trials and time: until the budget sees no more gain."""
+
+    target: Target
+    limits: Limits = field(default_factory=Limits)
+    strategy: str = "model"
+    cost_model: str = "xgb"
+    seed: int = 0
+    batch: int = 12
+    """Candidates measured between two looks at the model."""
+    timing: Timing = field(default_factory=Timing)
+    model: str = ""
+    """Name kept in the records."""
+    versions: tuple[tuple[str, str], ...] = ()
+    dry_run: bool = False
+    """Measure nothing: say what a run would do."""
+    pretrained: Pretrained | None = None
+    """What was learnt before this run, in place of the analytical prior."""
