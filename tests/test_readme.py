@@ -91,7 +91,7 @@ def port() -> int:
 
 @pytest.fixture
 def board(port: int) -> Iterator[str]:
-    (line,) = commands("rpc_server")
+    (line,) = [line for line in commands("rpc_server") if "--listen 127" in line]
     arguments = shlex.split(line.replace("9190", str(port)))
     with subprocess.Popen(
         [str(BIN / arguments[0]), *arguments[1:]], stdout=subprocess.PIPE, text=True
