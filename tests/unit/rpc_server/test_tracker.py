@@ -1,0 +1,388 @@
+"""The tracker's messages, without sockets: who may say what, and what is answered."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from autotune.errors import ConfigError, DeviceError
+from rpc_server import farm_wire, wire
+from rpc_server.agent import Agent, Post, check_post, temperature_c
+from rpc_server.auth import Peer, Role, local_peer
+from rpc_server.client import LinkLostError
+from rpc_server.farm_settings import load_farm_settings
+from rpc_server.farm_types import Asked, Beat, FarmError, Registered, Released, Rules
+from rpc_server.farm_wire import Sync, View
+from rpc_server.gate import LEASE_OVER, Gate, make_ticket
+from rpc_server.state_store import StateStore
+from rpc_server.tracker import Tracker
+from rpc_server.tracker_link import Backoff, TrackerLink
+
+BOARD = Peer(name="rpi", role=Role.BOARD)
+ALICE = Peer(name="alice", role=Role.CLIENT)
+BOB = Peer(name="bob", role=Role.CLIENT)
+ADMIN = Peer(name="tracker", role=Role.TRACKER)
+
+
+@dataclass
+class Subject:
+    """A tracker whose time stands still unless moved."""
+
+    path: Path | None = None
+    now_s: float = 1000.0
+    tracker: Tracker = field(init=False)
+    store: StateStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.store = StateStore(self.path)
+        self.tracker = Tracker(Rules(), self.store, version="1", clock=lambda: self.now_s)
+
+    def stop(self) -> None:
+        self.tracker.stop()
+        self.store.close()
+
+    def call(self, peer: Peer, name: str, payload: bytes) -> bytes:
+        return self.tracker.enter(peer)[0][name](payload)
+
+    def register(self, peer: Peer = BOARD, name: str = "rpi", secret: str = "s") -> None:
+        event = Registered(board=name, key="k", address="h:1", secret=secret)
+        payload = self.call(peer, "register", farm_wire.encode_register(event))
+        farm_wire.decode_standing(payload)
+
+    def sync(self, peer: Peer = ALICE, session: str = "one", **fields: object) -> View:
+        payload = farm_wire.encode_sync(Sync(session=session, **fields))  # type: ignore[arg-type]
+        return farm_wire.decode_view(self.call(peer, "sync", payload))
+
+    def ask(self, peer: Peer = ALICE, request: str = "r") -> View:
+        return self.sync(peer, asks=(Asked(client="", request=request, key="k"),))
+
+
+@pytest.fixture
+def subject() -> Iterator[Subject]:
+    subject = Subject()
+    subject.register()
+    yield subject
+    subject.stop()
+
+
+def test_a_granted_board_comes_with_address_and_ticket(subject: Subject) -> None:
+    (grant,) = subject.ask().grants
+    assert (grant.board, grant.address, grant.request) == ("rpi", "h:1", "r")
+    Gate("s").admit(1, ALICE, grant.ticket)
+
+
+def test_a_session_belongs_to_its_certificate(subject: Subject) -> None:
+    (grant,) = subject.ask(ALICE).grants
+    stolen = subject.sync(BOB, releases=(Released(client="", fence=grant.fence, results=1),))
+    assert stolen.grants == ()
+    assert subject.sync(ALICE).grants == (grant,)
+
+
+def test_a_refused_request_is_a_note(subject: Subject) -> None:
+    view = subject.sync(asks=(Asked(client="", request="r", key="other"),))
+    assert "no board of key 'other'" in view.notes["r"]
+    assert view.waiting == ()
+
+
+def test_a_client_that_waits_hears_of_its_board(subject: Subject) -> None:
+    (grant,) = subject.ask(ALICE).grants
+    waiting = subject.ask(BOB)
+    assert waiting.waiting == ("r",)
+    views: list[View] = []
+    thread = threading.Thread(
+        target=lambda: views.append(subject.sync(BOB, version=waiting.version, wait_s=20.0))
+    )
+    thread.start()
+    subject.sync(ALICE, releases=(Released(client="", fence=grant.fence),))
+    thread.join(timeout=10)
+    assert [g.board for g in views[0].grants] == ["rpi"]
+
+
+def test_leases_and_queue_outlive_the_tracker(tmp_path: Path) -> None:
+    subject = Subject(tmp_path / "farm.db")
+    subject.register()
+    (grant,) = subject.ask(ALICE).grants
+    subject.ask(BOB, "waiting")
+    subject.stop()
+    subject.start()
+    assert subject.sync(ALICE).grants == (grant,)
+    assert subject.sync(BOB).waiting == ("waiting",)
+    subject.sync(ALICE, releases=(Released(client="", fence=grant.fence),))
+    subject.register()
+    (next_grant,) = subject.sync(BOB).grants
+    assert next_grant.fence > grant.fence
+    subject.stop()
+
+
+def test_one_state_file_serves_one_tracker(tmp_path: Path) -> None:
+    with contextlib.closing(StateStore(tmp_path / "farm.db")), pytest.raises(ConfigError):
+        StateStore(tmp_path / "farm.db")
+
+
+def test_a_state_file_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "farm.db"
+    path.write_text("not a database, " * 100, encoding="utf-8")
+    with pytest.raises(ConfigError, match="cannot use the farm's state file"):
+        StateStore(path)
+
+
+@pytest.mark.parametrize(
+    ("peer", "name", "payload"),
+    [
+        (ALICE, "register", farm_wire.encode_register(
+            Registered(board="x", key="k", address="a", secret="s"))),
+        (ALICE, "beat", farm_wire.encode_beat(Beat(board="rpi", secret="s"))),
+        (BOARD, "sync", farm_wire.encode_sync(Sync(session="x"))),
+        (BOARD, "key", farm_wire.encode_key("k")),
+        (ALICE, "command", farm_wire.encode_command("rpi", "drain")),
+        (BOARD, "command", farm_wire.encode_command("rpi", "drain")),
+    ],
+)  # fmt: skip
+def test_a_role_may_do_its_own_work_only(
+    subject: Subject, peer: Peer, name: str, payload: bytes
+) -> None:
+    with pytest.raises(DeviceError, match=f"{name} is for a .*{peer.name} is none"):
+        wire.decode("standing", subject.call(peer, name, payload))
+
+
+def test_a_board_speaks_for_itself_only(subject: Subject) -> None:
+    """A board with another certificate gets another name, however it calls itself."""
+    subject.register(Peer(name="evil", role=Role.BOARD), name="rpi", secret="other")
+    status = wire.decode("farm", subject.call(ADMIN, "status", wire.encode("status", {})))
+    assert [b["name"] for b in status["boards"]] == ["evil/rpi", "rpi"]
+
+
+def test_a_board_that_is_unknown_is_told_to_register(subject: Subject) -> None:
+    reply = subject.call(BOARD, "beat", farm_wire.encode_beat(Beat(board="rpi", secret="old")))
+    with pytest.raises(DeviceError, match="register it again"):
+        farm_wire.decode_standing(reply)
+
+
+def test_decisions_of_an_operator(subject: Subject) -> None:
+    reply = subject.call(ADMIN, "command", farm_wire.encode_command("rpi", "drain"))
+    assert wire.decode("done", reply)["state"] == "drained"
+
+
+BAD = [
+    b"",
+    b"{}",
+    b'{"v":1,"kind":"sync"}',
+    b'{"v":2,"kind":"sync"}',
+    farm_wire.encode_sync(Sync(session="x" * 500)),
+    farm_wire.encode_sync(Sync(session="a#b")),
+    farm_wire.encode_sync(Sync(session="x", wait_s=1e9)),
+    farm_wire.encode_sync(Sync(session="x", wait_s=float("nan"))),
+    farm_wire.encode_sync(Sync(session="x", renew=(-1,))),
+    farm_wire.encode_sync(Sync(session="x", renew=(1,) * 2000)),
+    farm_wire.encode_sync(
+        Sync(session="x", asks=(Asked(client="", request="r", key="k", priority=1000),))
+    ),
+    farm_wire.encode_sync(
+        Sync(session="x", asks=(Asked(client="", request="r", key="k", queue_s=1e12),))
+    ),
+    wire.encode("sync", {"session": "x", "asks": [[1]], "withdrawn": [], "releases": [],
+                         "renew": [], "version": 0, "wait_s": 0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("payload", BAD)
+def test_malformed_messages_are_refused_and_change_nothing(
+    subject: Subject, payload: bytes
+) -> None:
+    message = json.loads(subject.call(ALICE, "sync", payload))
+    assert message["kind"] == "error"
+    assert subject.ask().grants != ()
+
+
+def test_a_board_says_little_about_itself(subject: Subject) -> None:
+    event = Registered(board="x", key="k", address="a", secret="s", info={"x": "y" * (1 << 17)})
+    reply = subject.call(BOARD, "register", farm_wire.encode_register(event))
+    with pytest.raises(DeviceError, match="at most 65536 bytes"):
+        farm_wire.decode_standing(reply)
+
+
+# -------------------------------------------------------------------------------------------- gate
+
+
+def test_a_ticket_is_bound_to_board_and_client() -> None:
+    gate = Gate("secret")
+    for bad in (make_ticket("other", 1, "alice"), make_ticket("secret", 1, "bob"), "1:", ":", "x"):
+        with pytest.raises(FarmError, match="lease it again"):
+            gate.admit(1, ALICE, bad)
+    gate.admit(1, ALICE, make_ticket("secret", 1, "alice"))
+    assert gate.fence(1) == 1
+
+
+def test_a_newer_lease_ends_the_older_one() -> None:
+    gate = Gate("secret")
+    local = local_peer("127.0.0.1")
+    gate.admit(1, local, make_ticket("secret", 1, "local"))
+    gate.admit(2, local, make_ticket("secret", 2, "local"))
+    assert gate.fence(2) == 2
+    with pytest.raises(FarmError, match=LEASE_OVER):
+        gate.fence(1)
+    with pytest.raises(FarmError, match=LEASE_OVER):
+        gate.admit(3, local, make_ticket("secret", 1, "local"))
+
+
+def test_a_lease_the_tracker_ended_is_over() -> None:
+    gate = Gate("secret")
+    gate.admit(1, ALICE, make_ticket("secret", 4, "alice"))
+    gate.raise_floor(5)
+    with pytest.raises(FarmError, match=LEASE_OVER):
+        gate.fence(1)
+
+
+# ------------------------------------------------------------------------------------------- agent
+
+
+@dataclass
+class ToldLink:
+    """A tracker that answers as told; LinkLostError when there is nothing left to say."""
+
+    replies: list[bytes | Callable[[], bytes]]
+    calls: list[str] = field(default_factory=list)
+    address: str = "t:1"
+    on_empty: Callable[[], None] = lambda: None
+
+    def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+        del payload, timeout_s
+        self.calls.append(name)
+        if not self.replies:
+            self.on_empty()
+            raise LinkLostError("gone")
+        reply = self.replies.pop(0)
+        return reply() if callable(reply) else reply
+
+    def close(self) -> None:
+        return None
+
+
+def standing(*, floor: int = 1, reset: bool = False) -> bytes:
+    return farm_wire.encode_standing(
+        farm_wire.Standing(floor=floor, state="idle", reset=reset, heartbeat_s=0.0)
+    )
+
+
+def run_agent(replies: list[bytes | Callable[[], bytes]], **changes: object) -> list[object]:
+    """What an agent does with these answers, until there are none."""
+    done: list[object] = []
+    fields = {
+        "name": "b", "key": "k", "address": "h:1", "gate": Gate("s"), "info": dict,
+        "stats": dict, "raise_floor": lambda floor: done.append(("floor", floor)),
+        "remeasure": lambda: done.append("remeasured"), **changes,
+    }  # fmt: skip
+    link = ToldLink(replies)
+    agent = Agent(
+        Post(**fields),  # type: ignore[arg-type]
+        link,  # type: ignore[arg-type]
+        generator=random.Random(0),
+        say=lambda _: None,
+    )
+    link.on_empty = agent._stopped.set
+    agent.run()
+    return [*link.calls, *done]
+
+
+def test_an_agent_registers_and_beats() -> None:
+    assert run_agent([standing(), standing(floor=7)]) == [
+        "register", "beat", "beat", ("floor", 1), ("floor", 7),
+    ]  # fmt: skip
+
+
+def test_an_agent_that_is_not_known_any_more_registers_again() -> None:
+    unknown = wire.encode_error("the board b is not registered; register it again")
+    assert run_agent([standing(), unknown, standing()])[:4] == [
+        "register", "beat", "register", "beat",
+    ]  # fmt: skip
+
+
+def test_a_reset_runs_the_command_and_measures_anew(tmp_path: Path) -> None:
+    made = tmp_path / "reset"
+    done = run_agent([standing(reset=True), standing()], reset_command=f"touch {made}")
+    assert made.exists()
+    assert done[:2] == ["register", "register"]
+    assert "remeasured" in done
+
+
+def test_a_reset_that_fails_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "remeasured" not in run_agent([standing(reset=True)], reset_command="false")
+    assert "the reset failed" in capsys.readouterr().err
+
+
+def test_names_the_tracker_would_not_take_are_refused() -> None:
+    post = Post(name="a b#c", key="k", address="h:1", gate=Gate("s"), info=dict, stats=dict,
+                raise_floor=lambda _: None, remeasure=lambda: None)  # fmt: skip
+    with pytest.raises(FarmError, match="see --name and --key"):
+        check_post(post)
+
+
+def test_the_hottest_sensor_is_read(tmp_path: Path) -> None:
+    assert temperature_c(tmp_path) is None
+    for number, reading in enumerate(("41000", "55500", "broken")):
+        (tmp_path / f"thermal_zone{number}").mkdir()
+        (tmp_path / f"thermal_zone{number}" / "temp").write_text(reading, encoding="ascii")
+    assert temperature_c(tmp_path) == 55.5
+
+
+def test_pauses_grow_to_a_limit_and_differ_between_peers() -> None:
+    one, other = (Backoff(0.1, 2.0, random.Random(seed)) for seed in (1, 2))
+    pauses = [one.pause_s() for _ in range(10)]
+    assert pauses != [other.pause_s() for _ in range(10)]
+    assert all(0.05 <= p <= 2.0 for p in pauses)
+    assert pauses[-1] >= 1.0
+    one.reset()
+    assert one.pause_s() <= 0.1
+
+
+def test_a_closed_link_calls_nobody() -> None:
+    link = TrackerLink("127.0.0.1", 1)
+    link.close()
+    with pytest.raises(LinkLostError, match="closed"):
+        link.call("status", b"", 1.0)
+
+
+# ---------------------------------------------------------------------------------------- settings
+
+
+def test_the_shipped_settings_are_the_defaults() -> None:
+    settings = load_farm_settings()
+    assert settings.tracker.rules == Rules()
+    assert settings.client.boards == 1
+
+
+def test_a_file_overrides_what_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "farm.toml"
+    path.write_text("[tracker]\nlease_s = 3\n[client]\nboards = 4\nqueue_s = 5.0\n", "utf-8")
+    settings = load_farm_settings(path)
+    assert settings.tracker.rules.lease_s == 3
+    assert (settings.client.boards, settings.client.deadlines.queue_s) == (4, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("[farm]\n", "unknown table"),
+        ("[tracker]\nleese_s = 1\n", "leese_s is unknown"),
+        ("[tracker]\nlease_s = 'long'\n", "must be a number"),
+        ("[tracker]\nlease_s = 0\n", "must be positive"),
+        ("[client]\nboards = 1.5\n", "must be a whole number"),
+        ("[board]\nkey = 1\n", "must be text"),
+        ("][", "not TOML"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(tmp_path: Path, text: str, error: str) -> None:
+    path = tmp_path / "farm.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=error):
+        load_farm_settings(path)
