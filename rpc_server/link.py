@@ -110,7 +110,13 @@ class BytesConnection(Connection):  # type: ignore[misc]
 
     def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
         """The other end's reply. Raises EOFError or TimeoutError when the link is lost."""
-        reply = self.async_request(consts.HANDLE_CALL, name, payload, timeout=timeout_s).value
+        try:
+            reply = self.async_request(consts.HANDLE_CALL, name, payload, timeout=timeout_s).value
+        except (RuntimeError, AttributeError):
+            # Another thread dropped the link in the middle: rpyc takes its locks and tables away.
+            if not self.closed:
+                raise
+            raise EOFError("the link was closed") from None
         if not isinstance(reply, bytes):
             raise EOFError(f"expected bytes from the other end, got {type(reply).__name__}")
         return reply

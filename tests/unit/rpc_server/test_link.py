@@ -51,6 +51,15 @@ def test_a_method_is_called_with_bytes(pair: tuple[socket.socket, threading.Thre
     connection.drop()
 
 
+def test_a_link_that_is_dropped_while_it_sends_is_a_lost_link(
+    pair: tuple[socket.socket, threading.Thread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = attach(pair[0], Exposed({}))
+    monkeypatch.setattr(CappedChannel, "send", lambda *_: connection.drop())
+    with pytest.raises(EOFError, match="the link was closed"):
+        connection.call("reverse", b"abc", 5.0)
+
+
 @pytest.mark.parametrize("name", ["invert", "__class__", "methods", ""])
 def test_other_names_are_refused(pair: tuple[socket.socket, threading.Thread], name: str) -> None:
     connection = attach(pair[0], Exposed({}))
