@@ -19,6 +19,7 @@ from autotune.target import host_target
 from rpc_server.client import RpcRunner
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.boards import BoardProcess
+from tests.unit.rpc_server.farms import running_farm
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,16 @@ def board() -> Iterator[BoardProcess]:
         yield board
 
 
-@pytest.fixture(scope="module", params=["local", "rpc"])
+@pytest.fixture(scope="module", params=["local", "rpc", "farm"])
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
     if request.param == "local":
         with LocalRunner(host_target(), executor=fakes.FAKE) as runner:
             yield Subject(runner, lambda: [runner.worker_pid or 0])
+        return
+    if request.param == "farm":
+        folder = request.getfixturevalue("tmp_path_factory").mktemp("farm")
+        with running_farm(folder, boards=1) as farm, farm.runner() as leased:
+            yield Subject(leased, farm.boards[0].children)
         return
     board: BoardProcess = request.getfixturevalue("board")
     with RpcRunner(board.url) as remote:

@@ -67,10 +67,15 @@ class BoardProcess:
 
     def children(self) -> list[int]:
         """Process ids of the board's workers."""
-        pids = []
-        for task in Path(f"/proc/{self.pid}/task").iterdir():
-            pids += [int(pid) for pid in (task / "children").read_text().split()]
-        return sorted(pids)
+        return children_of(self.pid)
+
+
+def children_of(parent: int) -> list[int]:
+    """Process ids of a process's children."""
+    pids = []
+    for task in Path(f"/proc/{parent}/task").iterdir():
+        pids += [int(pid) for pid in (task / "children").read_text().split()]
+    return sorted(pids)
 
 
 def wait_until_gone(pids: list[int], limit_s: float = 10.0) -> None:

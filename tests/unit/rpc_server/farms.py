@@ -19,6 +19,7 @@ from rpc_server.farm_runner import FarmRunner
 from rpc_server.tls import Credentials
 from rpc_server.tracker_link import TrackerLink
 from tests.unit.measure import fakes
+from tests.unit.rpc_server.boards import children_of
 
 ROOT = Path(__file__).parents[3]
 QUICK = """
@@ -74,6 +75,10 @@ class ServerProcess:
         assert process.stdout is not None
         process.stdout.close()
         return status
+
+    def children(self) -> list[int]:
+        """Process ids of a board's workers."""
+        return children_of(self.pid)
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
