@@ -39,6 +39,8 @@ class Limits:
     opening_s: float = HANDSHAKE_S
     """For the handshake, and again for the first message."""
     idle_s: float = 900.0
+    frame_bytes: int | None = None
+    """The largest message; None for what a batch may have."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -143,7 +145,12 @@ class Door:
         try:
             visit.peer = peer
             spoken = {name: self._speaking(visit, method) for name, method in methods.items()}
-            connection = attach(visit.sock, Exposed(spoken), idle_s=access.limits.opening_s)
+            connection = attach(
+                visit.sock,
+                Exposed(spoken),
+                idle_s=access.limits.opening_s,
+                frame_bytes=access.limits.frame_bytes,
+            )
             visit.connection = connection
             with contextlib.suppress(*LINK_ERRORS, RecursionError, AttributeError):
                 connection.serve_all()

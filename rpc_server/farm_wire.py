@@ -17,7 +17,7 @@ from rpc_server import wire
 from rpc_server.farm_types import Asked, Beat, Registered, Released
 
 MAX_NAME = 128
-MAX_INFO_BYTES = 64 << 10
+MAX_INFO_BYTES = 16 << 10
 MAX_SYNC = 1024
 MAX_QUEUE_S = 7 * 86400.0
 MAX_ERROR = 300

@@ -44,24 +44,28 @@ CONFIG = {
 
 
 class CappedChannel(Channel):  # type: ignore[misc]  # rpyc has no types
-    """A channel that reads no frame larger than FRAME_BYTES, compressed or not."""
+    """A channel that reads no frame larger than its limit, compressed or not."""
 
-    __slots__ = ()
+    __slots__ = ("_limit",)
+
+    def __init__(self, stream: LimitedStream, limit: int | None = None) -> None:
+        super().__init__(stream)
+        self._limit = FRAME_BYTES if limit is None else limit
 
     def recv(self) -> bytes:
         length, compressed = self.FRAME_HEADER.unpack(self.stream.read(self.FRAME_HEADER.size))
-        if length > FRAME_BYTES:
-            raise EOFError(f"a frame of {length} bytes is over the limit of {FRAME_BYTES}")
+        if length > self._limit:
+            raise EOFError(f"a frame of {length} bytes is over the limit of {self._limit}")
         data: bytes = self.stream.read(length + len(self.FLUSHER))[: -len(self.FLUSHER)]
         if not compressed:
             return data
         inflate = zlib.decompressobj()
         try:
-            data = inflate.decompress(data, FRAME_BYTES)
+            data = inflate.decompress(data, self._limit)
         except zlib.error as error:
             raise EOFError(f"a damaged frame: {error}") from None
         if inflate.unconsumed_tail:
-            raise EOFError(f"a frame is over the limit of {FRAME_BYTES} bytes when unpacked")
+            raise EOFError(f"a frame is over the limit of {self._limit} bytes when unpacked")
         return data
 
 
@@ -132,12 +136,18 @@ class BytesConnection(Connection):  # type: ignore[misc]
 
 
 def attach(
-    sock: socket.socket, service: Exposed, *, idle_s: float | None = None
+    sock: socket.socket,
+    service: Exposed,
+    *,
+    idle_s: float | None = None,
+    frame_bytes: int | None = None,
 ) -> BytesConnection:
-    """A connection over a connected socket, plain or TLS."""
+    """A connection over a connected socket, plain or TLS. `frame_bytes`: the largest one read."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return BytesConnection(service, CappedChannel(LimitedStream(sock, idle_s)), CONFIG)
+    return BytesConnection(
+        service, CappedChannel(LimitedStream(sock, idle_s), frame_bytes), CONFIG
+    )
 
 
 def connect(

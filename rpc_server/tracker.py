@@ -46,7 +46,7 @@ from rpc_server.state_store import StateStore
 from rpc_server.tls import Credentials
 
 ROLES = frozenset({Role.BOARD, Role.CLIENT, Role.TRACKER})
-LIMITS = Limits(links=4096, links_per_peer=512, opening=512)
+LIMITS = Limits(links=4096, links_per_peer=512, opening=512, frame_bytes=256 << 10)
 TICK_S = 0.25
 PAUSED_S = 2.0
 """A tick that comes this late means that the tracker itself stood still."""

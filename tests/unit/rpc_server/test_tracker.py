@@ -207,7 +207,7 @@ def test_malformed_messages_are_refused_and_change_nothing(
 def test_a_board_says_little_about_itself(subject: Subject) -> None:
     event = Registered(board="x", key="k", address="a", secret="s", info={"x": "y" * (1 << 17)})
     reply = subject.call(BOARD, "register", farm_wire.encode_register(event))
-    with pytest.raises(DeviceError, match="at most 65536 bytes"):
+    with pytest.raises(DeviceError, match="at most 16384 bytes"):
         farm_wire.decode_standing(reply)
 
 
