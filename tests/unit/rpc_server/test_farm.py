@@ -77,7 +77,7 @@ def test_leases_are_kept_between_batches(farm: FarmProcesses) -> None:
         runner.measure((fakes.request(fakes.GOOD),))
         leased = [b for b in farm.status()["boards"] if b["client"]]
     assert len(leased) == 1
-    assert leased[0]["leased_s"] > 2
+    assert leased[0]["leased_s"] >= 1.9
     assert [b["name"] for b in since if b["client"]] == [leased[0]["name"]]
 
 
