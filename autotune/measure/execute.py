@@ -32,7 +32,7 @@ from autotune.measure.storage import (
     take_output,
 )
 from autotune.measure.surroundings import Surroundings
-from autotune.measure.timing import Sample, median, time_kernel
+from autotune.measure.timing import Sample, median, processor_clock, time_kernel
 from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status
 from autotune.program.build import build_program
 from autotune.program.evaluate import evaluate_points
@@ -255,7 +255,7 @@ class Kernel:
         )
         self._threads = request.target.threads
         self._clock = clock
-        self._cpu_clock = time.process_time
+        self._cpu_clock = processor_clock(self._threads)
 
     def run(self, calls: int) -> Sample:
         """This many calls. The share stolen is what the threads' processor time lacks: waiting

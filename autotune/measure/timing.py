@@ -8,6 +8,8 @@ which the system gave the cores to somebody else do not count while there are en
 from __future__ import annotations
 
 import math
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -101,3 +103,24 @@ def spread(samples: Sequence[float]) -> float:
     low = max(0, math.floor(count / 2 - reach))
     high = min(count - 1, math.ceil(count / 2 + reach))
     return (ordered[high] - ordered[low]) / 2 / median(ordered)
+
+
+def processor_clock(threads: int) -> Callable[[], float]:
+    """Reads the processor seconds that a kernel has had so far, called by this thread.
+
+    The process's own clock advances in steps of a scheduler tick while a limit on processor time
+    is set, as in a worker. The clocks of threads never do."""
+    return time.thread_time if threads == 1 else _all_threads_s
+
+
+def _all_threads_s() -> float:
+    try:
+        threads = os.listdir("/proc/self/task")
+        return sum(time.clock_gettime(_clock_of(int(t))) for t in threads)
+    except OSError:  # a thread has just ended, or this is not Linux
+        return time.process_time()
+
+
+def _clock_of(thread: int) -> int:
+    """The clock id of a thread's scheduled time, as pthread_getcpuclockid(3) makes it."""
+    return ~thread << 3 | 6

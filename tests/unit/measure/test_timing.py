@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -97,3 +99,22 @@ def test_calls_per_sample_is_bounded() -> None:
     assert calls_per_sample(0.0, 1.0) < 1 << 25
     assert calls_per_sample(1.0, 0.002) == 1
     assert median([3.0, 1.0, 2.0, 4.0]) == pytest.approx(2.5)
+
+
+LIMITED = """
+import resource, sys, threading, time
+from autotune.measure.timing import processor_clock
+resource.setrlimit(resource.RLIMIT_CPU, (1000, 1000))
+release = threading.Event()
+threading.Thread(target=release.wait).start()
+clock, end = processor_clock(int(sys.argv[1])), time.monotonic() + 0.1
+print(len({clock() for _ in iter(lambda: time.monotonic() < end, False)}))
+release.set()
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_processor_time_is_exact_under_a_limit_too(threads: int) -> None:
+    command = [sys.executable, "-c", LIMITED, str(threads)]
+    readings = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert int(readings) > 200  # a clock of ticks gives 100 at most
