@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,7 +69,8 @@ def test_every_path_named_in_the_table_of_parts_exists() -> None:
 @pytest.mark.slow
 def test_the_commands_run_in_their_order(tmp_path: Path) -> None:
     lines = commands("autotune")
-    local = [line for line in lines if "rpc://" not in line and "resnet18" not in line]
+    elsewhere = ("rpc://", "tracker://", "resnet18")
+    local = [line for line in lines if not any(word in line for word in elsewhere)]
     assert len(local) >= 10
     for line in local:
         out = run(line, tmp_path)
@@ -91,7 +94,7 @@ def port() -> int:
 
 @pytest.fixture
 def board(port: int) -> Iterator[str]:
-    (line,) = [line for line in commands("rpc_server") if "--listen 127" in line]
+    (line,) = [line for line in commands("rpc_server") if "serve --listen" in line]
     arguments = shlex.split(line.replace("9190", str(port)))
     with subprocess.Popen(
         [str(BIN / arguments[0]), *arguments[1:]], stdout=subprocess.PIPE, text=True
@@ -109,6 +112,26 @@ def test_the_board_s_commands_run(board: str, tmp_path: Path) -> None:
     run("autotune zoo export tiny -o tiny.onnx", tmp_path)
     (line,) = [line for line in commands("autotune") if "rpc://" in line]
     assert "ended:" in run(line, tmp_path, **{"9190": board})
+
+
+@pytest.mark.slow
+def test_the_farm_s_commands_run(port: int, tmp_path: Path) -> None:
+    run("autotune zoo export tiny -o tiny.onnx", tmp_path)
+    servers = [line for line in commands("rpc_server") if line.split()[1] == "tracker"]
+    servers += [line for line in commands("rpc_server") if "serve --tracker" in line]
+    (tune,) = [line for line in commands("autotune") if "tracker://" in line]
+    with contextlib.ExitStack() as stack:
+        for line in servers:
+            arguments = shlex.split(line.replace("9191", str(port)))
+            server = subprocess.Popen([str(BIN / arguments[0]), *arguments[1:]], cwd=tmp_path)
+            stack.callback(server.wait, 20)
+            stack.callback(server.terminate)
+            time.sleep(2)
+        deadline = time.monotonic() + 40
+        status = f"rpc_server status --tracker 127.0.0.1:{port} --json"
+        while "rpi4" not in run(status, tmp_path):
+            assert time.monotonic() < deadline, "the board did not register"
+        assert "ended:" in run(tune, tmp_path, **{"9191": str(port)})
 
 
 @pytest.mark.slow
