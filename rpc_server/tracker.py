@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import sys
 import threading
 import time
@@ -27,7 +26,6 @@ from rpc_server.farm_state import FarmState
 from rpc_server.farm_types import (
     Action,
     Asked,
-    Board,
     BoardChanged,
     BoardGone,
     Commanded,
@@ -42,6 +40,7 @@ from rpc_server.farm_types import (
     Withdrawn,
 )
 from rpc_server.gate import identity, make_ticket
+from rpc_server.report import Paces, farm_report
 from rpc_server.state_store import StateStore
 from rpc_server.tls import Credentials
 
@@ -53,8 +52,6 @@ PAUSED_S = 2.0
 MAX_SESSIONS = 4096
 SESSION_S = 60.0
 MAX_NOTES = 32
-RATE_S = 30.0
-"""Throughput is the mean over about this long."""
 
 
 def steady_clock() -> Callable[[], float]:
@@ -71,24 +68,6 @@ class Session:
     news: threading.Condition
     seen_s: float
     notes: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_NOTES))
-
-
-@dataclass(slots=True, kw_only=True)
-class Pace:
-    """Trials of a board per second, as its heartbeats tell."""
-
-    trials: int
-    at_s: float
-    per_s: float = 0.0
-
-    def update(self, trials: int, now_s: float) -> None:
-        elapsed_s = now_s - self.at_s
-        if elapsed_s <= 0:
-            return
-        fresh = max(0, trials - self.trials) / elapsed_s
-        weight = -math.expm1(-elapsed_s / RATE_S)
-        self.per_s += weight * (fresh - self.per_s)
-        self.trials, self.at_s = trials, now_s
 
 
 class Tracker:
@@ -110,7 +89,7 @@ class Tracker:
         self._state = FarmState(rules)
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
-        self._paces: dict[str, Pace] = {}
+        self._paces = Paces()
         self._links: dict[str, object] = {}
         self._stopped = threading.Event()
         self._storage_error = ""
@@ -144,8 +123,7 @@ class Tracker:
         for name, session in list(self._sessions.items()):
             if now_s - session.seen_s > SESSION_S and not self._state.knows(name):
                 del self._sessions[name]
-        for name in [n for n in self._paces if n not in self._state.boards]:
-            del self._paces[name]
+        self._paces.keep(self._state.boards)
 
     # -------------------------------------------------------------------------------- events
 
@@ -203,7 +181,7 @@ class Tracker:
             event = dataclasses.replace(event, board=_board_name(peer, event.board))
             with self._lock:
                 self._apply(event)
-                self._count(event.board, event.stats)
+                self._paces.count(event.board, event.stats, self._clock())
                 return self._standing(event.board)
 
         def bye(payload: bytes) -> bytes:
@@ -261,14 +239,6 @@ class Tracker:
                 heartbeat_s=self._state.rules.heartbeat_s,
             )
         )
-
-    def _count(self, board: str, stats: Any) -> None:
-        trials = stats.get("trials", 0)
-        if not isinstance(trials, int):
-            return
-        now_s = self._clock()
-        pace = self._paces.setdefault(board, Pace(trials=trials, at_s=now_s))
-        pace.update(trials, now_s)
 
     # ------------------------------------------------------------------------------- clients
 
@@ -364,55 +334,14 @@ class Tracker:
     def _status(self, payload: bytes) -> bytes:
         wire.decode("status", payload)
         with self._lock:
-            now_s = self._clock()
-            state = self._state
-            boards = [self._board_status(b, now_s) for b in state.boards.values()]
-            queue = [
+            return wire.encode(
+                "farm",
                 {
-                    "client": r.client.partition("#")[0],
-                    "key": r.key,
-                    "priority": r.priority,
-                    "waited_s": round(now_s - r.since_s, 1),
-                }
-                for r in sorted(state.requests.values(), key=lambda r: r.number)
-            ]
-        fields = {
-            "version": self._version,
-            "boards": sorted(boards, key=lambda b: (b["key"], b["name"])),
-            "queue": queue,
-            "storage_error": self._storage_error,
-        }
-        return wire.encode("farm", fields)
-
-    def _board_status(self, board: Board, now_s: float) -> dict[str, Any]:
-        state = self._state
-        lease = state.leases.get(board.lease) if board.lease is not None else None
-        until_s = board.quarantined_until_s
-        pace = self._paces.get(board.name)
-        return {
-            "name": board.name,
-            "key": board.key,
-            "state": state.state_of(board, now_s),
-            "address": board.address,
-            "client": lease.client.partition("#")[0] if lease else "",
-            "leased_s": round(now_s - lease.since_s, 1) if lease else None,
-            "recalled": bool(lease and lease.recalled_s is not None),
-            "seen_s": round(max(0.0, now_s - board.seen_s), 1),
-            "quarantine_left_s": (
-                round(until_s - now_s, 1) if until_s and math.isfinite(until_s) else None
-            ),
-            "faults": board.faults,
-            "trials_per_s": round(pace.per_s, 2) if pace else 0.0,
-            "last_error": _last_error(board),
-            "stats": dict(board.stats),
-            "info": {k: v for k, v in board.info.items() if k != "profile"},
-        }
-
-
-def _last_error(board: Board) -> str:
-    """The board's own trouble while it counts, then that of its candidates."""
-    trial = str(board.stats.get("last_error", ""))
-    return board.last_error if board.faults else trial or board.last_error
+                    "version": self._version,
+                    **farm_report(self._state, self._paces, self._clock()),
+                    "storage_error": self._storage_error,
+                },
+            )
 
 
 def _shallow(action: Action) -> dict[str, Any]:
