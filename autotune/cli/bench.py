@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from autotune.cli import models, tables
 from autotune.cli import options as opt
 from autotune.errors import DeviceError
 
 if TYPE_CHECKING:
+    from autotune.measure.types import DeviceProfile
     from autotune.runtime.executor import ModelTimes
+    from autotune.runtime.roofline import KernelProfile
     from autotune.target import Target
 
 
@@ -21,6 +25,12 @@ def arguments(parser: opt.Parser) -> None:
         "--repeats", type=opt.at_least(1), default=30, metavar="N", help="runs (default 30)"
     )
     parser.add_argument("--brief", action="store_true", help="the latency only, in one line")
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="kernels by time, beside the least time that this machine allows each",
+    )
+    parser.add_argument("--json", action="store_true", help="the profile as JSON")
     opt.log(parser)
     opt.target(parser)
     opt.threads(parser)
@@ -30,18 +40,33 @@ def arguments(parser: opt.Parser) -> None:
 def run(options: argparse.Namespace) -> None:
     model = models.compiled(options)
     times = model.bench(options.repeats)
-    if not options.brief:
-        print(kernel_table(times, peak_flops(model.image.target)))
-    print(summary(options.model, times, model.image.target.threads))
+    target = model.image.target
+    if options.profile or options.json:
+        from autotune.runtime.roofline import kernel_profiles
+
+        rows = kernel_profiles(model.image, times.kernels, machine(target))
+        if options.json:
+            print(json.dumps(profile_json(options.model, times, rows), indent=1))
+            return
+        print(profile_table(rows))
+        print(limit_line(times, rows))
+    elif not options.brief:
+        print(kernel_table(times, peak_flops(target)))
+    print(summary(options.model, times, target.threads))
+
+
+def machine(target: Target) -> DeviceProfile:
+    """What this machine is capable of, as measured. Raises DeviceError where it cannot be."""
+    from autotune.measure.runners.local import LocalRunner
+
+    with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
+        return runner.profile()
 
 
 def peak_flops(target: Target) -> float | None:
     """Measured peak of the threads the model runs on; None where it cannot be measured here."""
-    from autotune.measure.runners.local import LocalRunner
-
     try:
-        with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
-            return runner.profile().peak_flops * target.threads
+        return machine(target).peak_flops * target.threads
     except DeviceError as error:
         print(f"note: no measured peak: {error}", file=sys.stderr)
         return None
@@ -65,6 +90,74 @@ def kernel_table(times: ModelTimes, peak: float | None) -> str:
     ]
     header = ("#", "op", "nodes", "schedule", "time", "share", "GFLOP/s", "of peak")
     return tables.table(header, rows, right=(0, 4, 5, 6, 7))
+
+
+def profile_table(rows: Sequence[KernelProfile]) -> str:
+    """A row per kernel call, slowest first. GFLOP/s are of the model's operations, as direct code
+    would do them; limits are of what the algorithm does."""
+    whole = sum(row.time_s for row in rows)
+    cells = [
+        (
+            str(row.number),
+            row.kernel.op,
+            row.kernel.name[:40],
+            row.kernel.algorithm,
+            tables.seconds(row.time_s),
+            f"{100 * row.time_s / whole:.1f} %",
+            tables.gflops(row.kernel.flops, row.time_s),
+            f"{tables.count(row.nbytes)}B",
+            tables.seconds(row.limit.time_s),
+            row.limit.bound,
+            tables.percent(row.limit.time_s, row.time_s),
+        )
+        for row in sorted(rows, key=lambda row: -row.time_s)
+    ]
+    header = (
+        "#", "op", "nodes", "algorithm", "time", "share", "GFLOP/s", "bytes", "limit", "bound by",
+        "of limit",
+    )  # fmt: skip
+    return tables.table(header, cells, right=(0, 4, 5, 6, 7, 8, 10))
+
+
+def limit_line(times: ModelTimes, rows: Sequence[KernelProfile]) -> str:
+    """The whole model beside the machine's limit for it."""
+    from autotune.runtime.roofline import model_limit_s
+
+    limit_s = model_limit_s(rows)
+    best_s = min(times.latency_s)
+    return (
+        f"limit of these kernels on this machine: {tables.seconds(limit_s)}; the fastest run took "
+        f"{tables.seconds(best_s)} ({tables.percent(limit_s, best_s)} of the limit)"
+    )
+
+
+def profile_json(name: str, times: ModelTimes, rows: Sequence[KernelProfile]) -> dict[str, Any]:
+    """The profile as plain values, kernels in order of execution."""
+    from autotune.runtime.roofline import model_limit_s
+
+    return {
+        "model": name,
+        "median_s": times.median_s,
+        "fastest_s": min(times.latency_s),
+        "limit_s": model_limit_s(rows),
+        "kernels": [
+            {
+                "op": row.kernel.op,
+                "nodes": row.kernel.name,
+                "schedule": row.kernel.source,
+                "algorithm": row.kernel.algorithm,
+                "time_s": row.time_s,
+                "flops": row.kernel.flops,
+                "work_flops": row.kernel.work_flops,
+                "input_bytes": row.kernel.input_bytes,
+                "weight_bytes": row.kernel.weight_bytes,
+                "output_bytes": row.kernel.output_bytes,
+                "limit_s": row.limit.time_s,
+                "bound": row.limit.bound,
+            }
+            for row in rows
+        ],
+    }
 
 
 def summary(name: str, times: ModelTimes, threads: int) -> str:

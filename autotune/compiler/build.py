@@ -33,10 +33,10 @@ Builder = Callable[[Task, Schedule], Built]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """Object code per task, where each schedule came from, and what went wrong on the way."""
+    """Object code and schedule per task, where that came from, and what went wrong on the way."""
 
     built: dict[Task, Built]
-    sources: dict[Task, str]
+    chosen: dict[Task, Candidate]
     notes: tuple[str, ...]
 
 
@@ -66,7 +66,7 @@ def build_kernels(
     first = {task: next(found) for task, found in waiting.items()}
     with _Pool(target, processes if len(tasks) >= SERIAL_BELOW else 1) as pool:
         outcomes = pool.build_all([(task, c.schedule) for task, c in first.items()])
-        built, sources, notes = {}, {}, []
+        built, chosen, notes = {}, {}, []
         for task, outcome in zip(first, outcomes, strict=True):
             choice = first[task]
             while isinstance(outcome, str):
@@ -74,8 +74,8 @@ def build_kernels(
                 choice = _next(waiting[task], note)
                 notes.append(f"{note}; using the {choice.source} schedule")
                 outcome = pool.build_all([(task, choice.schedule)])[0]  # noqa: PLW2901
-            built[task], sources[task] = outcome, choice.source
-    return Kernels(built=built, sources=sources, notes=tuple(notes))
+            built[task], chosen[task] = outcome, choice
+    return Kernels(built=built, chosen=chosen, notes=tuple(notes))
 
 
 def _next(found: Iterator[Candidate], note: str) -> Candidate:

@@ -13,6 +13,7 @@ import numpy as np
 from autotune.codegen import BACKENDS
 from autotune.codegen.base import EntryCall
 from autotune.compiler.build import BACKEND, Kernels
+from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
 from autotune.graph.plan import KernelCall, Partition, task_flops
 from autotune.program.ir import Pack
@@ -147,6 +148,7 @@ def link(
     """The model as data, its entry function built."""
     linker = Linker(partition, plan)
     flops = {task: task_flops(task) for task in kernels.built}
+    work = {t: work_of(t, kernels.chosen[t].schedule, b.packs) for t, b in kernels.built.items()}
     rows = []
     for call in partition.calls:
         built = kernels.built[call.task]
@@ -157,8 +159,13 @@ def link(
                 task_key=call.task.key,
                 op=call.task.op,
                 flops=flops[call.task],
-                source=kernels.sources[call.task],
+                source=kernels.chosen[call.task].source,
                 args=linker.arguments(call, built.packs),
+                algorithm=work[call.task].algorithm,
+                work_flops=work[call.task].flops,
+                input_bytes=work[call.task].input_bytes,
+                weight_bytes=work[call.task].weight_bytes,
+                output_bytes=work[call.task].output_bytes,
             )
         )
     calls = [EntryCall(symbol=k.symbol, args=k.args) for k in rows]

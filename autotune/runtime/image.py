@@ -49,6 +49,13 @@ class Kernel:
     source: str
     """Where the schedule came from: record, nearest or default."""
     args: tuple[tuple[int, int], ...]
+    algorithm: str = "direct"
+    work_flops: int = 0
+    """Operations of the algorithm: fewer than `flops` where it saves some."""
+    input_bytes: int = 0
+    weight_bytes: int = 0
+    output_bytes: int = 0
+    """Each counted once, however often the kernel comes back to it."""
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Kernel:

@@ -39,7 +39,7 @@ def test_the_first_candidate_is_taken(
 ) -> None:
     offer(monkeypatch, ("record", ()), ("default", STALE))
     kernels = build.build_kernels(tasks, TARGET, None, processes=1)
-    assert set(kernels.sources.values()) == {"record"}
+    assert {c.source for c in kernels.chosen.values()} == {"record"}
     assert kernels.notes == ()
 
 
@@ -48,7 +48,7 @@ def test_a_stale_schedule_falls_back_with_a_note(
 ) -> None:
     offer(monkeypatch, ("record", STALE), ("default", ()))
     kernels = build.build_kernels(tasks, TARGET, None, processes=1)
-    assert set(kernels.sources.values()) == {"default"}
+    assert {c.source for c in kernels.chosen.values()} == {"default"}
     assert len(kernels.notes) == len(tasks)
     assert "no_such_loop" in kernels.notes[0]
     assert kernels.notes[0].endswith("using the default schedule")
@@ -76,7 +76,7 @@ def test_worker_processes_build_the_same_code(
     here = build.build_kernels(tasks, TARGET, None, processes=1)
     monkeypatch.setattr(build, "SERIAL_BELOW", 1)
     there = build.build_kernels(tasks, TARGET, None, processes=2)
-    assert there.sources == here.sources
+    assert there.chosen == here.chosen
     assert {t: b.code for t, b in there.built.items()} == {
         t: b.code for t, b in here.built.items()
     }

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler.build import Kernels, build_here
+from autotune.compiler.choose import Candidate
 from autotune.compiler.link import ConstantBlock, link
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
@@ -26,7 +27,7 @@ def image_of(graph: Graph, threads: int = 1) -> ModelImage:
     tasks = tuple(parts.weights())
     kernels = Kernels(
         built={t: build_here(t, (), target) for t in tasks},
-        sources=dict.fromkeys(tasks, "default"),
+        chosen=dict.fromkeys(tasks, Candidate(schedule=(), source="default")),
         notes=(),
     )
     return link(parts, plan_memory(parts), kernels, target, versions=())

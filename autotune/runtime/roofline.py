@@ -1,0 +1,101 @@
+"""What the machine allows a model. In: a compiled model's kernels and the machine's measured
+profile. Out: per kernel the least time it could take, and what sets that limit.
+
+Least time of a kernel: its algorithm's operations at the multiply-add peak, or its bytes at the
+bandwidth of where they lie, whichever takes longer. Activations lie in the smallest cache that
+holds those of the kernel; weights, which every run of the model goes through once, in the smallest
+that holds all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.measure.types import CacheLevel, DeviceProfile
+from autotune.runtime.executor import KernelTime
+from autotune.runtime.image import Kernel, ModelImage
+
+_FASTER = {"bf16": 2, "int8": 4}
+"""Operations per instruction against float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """Least seconds of one kernel call. bound: compute, weights or activations."""
+
+    compute_s: float
+    weights_s: float
+    activations_s: float
+
+    @property
+    def time_s(self) -> float:
+        return max(self.compute_s, self.weights_s + self.activations_s)
+
+    @property
+    def bound(self) -> str:
+        if self.compute_s >= self.weights_s + self.activations_s:
+            return "compute"
+        return "weights" if self.weights_s > self.activations_s else "activations"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelProfile:
+    """A kernel call's measured time beside its limit; `number`: its place in the model."""
+
+    number: int
+    kernel: Kernel
+    time_s: float
+    limit: Limit
+
+    @property
+    def nbytes(self) -> int:
+        return self.kernel.input_bytes + self.kernel.weight_bytes + self.kernel.output_bytes
+
+    @property
+    def share_of_roofline(self) -> float:
+        return self.limit.time_s / self.time_s if self.time_s > 0 else 0.0
+
+
+def kernel_profiles(
+    image: ModelImage, times: Sequence[KernelTime], profile: DeviceProfile
+) -> tuple[KernelProfile, ...]:
+    """One per kernel call, in order of execution."""
+    level = _level(profile, image.constants.nbytes, image.target.threads)
+    return tuple(
+        KernelProfile(
+            number=number,
+            kernel=row.kernel,
+            time_s=row.time_s,
+            limit=limit_of(row.kernel, profile, image.target.threads, level),
+        )
+        for number, row in enumerate(times)
+    )
+
+
+def limit_of(kernel: Kernel, profile: DeviceProfile, threads: int, weights: CacheLevel) -> Limit:
+    """`weights`: the level that the model's weights come from."""
+    near = _level(profile, kernel.input_bytes + kernel.output_bytes, threads)
+    moved_s = kernel.input_bytes / near.load_bytes_per_s
+    moved_s += kernel.output_bytes / (near.store_bytes_per_s or near.load_bytes_per_s)
+    peak = profile.peak_flops * _FASTER.get(kernel.algorithm, 1)
+    return Limit(
+        compute_s=kernel.work_flops / peak / threads,
+        weights_s=kernel.weight_bytes / weights.load_bytes_per_s / threads,
+        activations_s=moved_s / threads,
+    )
+
+
+def model_limit_s(rows: Sequence[KernelProfile]) -> float:
+    """Least seconds of the whole model as it is cut into kernels and computed."""
+    return sum(row.limit.time_s for row in rows)
+
+
+def _level(profile: DeviceProfile, nbytes: int, threads: int) -> CacheLevel:
+    """The smallest level that holds so many bytes; caches but the last are per core."""
+    *caches, memory = profile.levels
+    for place, level in enumerate(caches):
+        shared = place == len(caches) - 1 and place > 1
+        if nbytes <= level.size_bytes * (1 if shared else threads):
+            return level
+    return memory

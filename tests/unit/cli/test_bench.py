@@ -1,0 +1,37 @@
+"""`autotune bench --profile`: kernels slowest first, the limit of the model, JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autotune.cli import main
+
+
+def bench(capsys: pytest.CaptureFixture[str], folder: Path, *options: str) -> str:
+    log = str(folder / "none.db")
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "zoo:tiny", "--repeats", "2", "--log", log, *options])
+    assert not ended.value.code
+    return capsys.readouterr().out
+
+
+def test_the_profile_lists_kernels_and_the_limit(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lines = bench(capsys, tmp_path, "--profile").splitlines()
+    assert {"algorithm", "bytes", "limit", "share"} <= set(lines[0].split())
+    assert any(" direct " in line and " conv2d " in line for line in lines)
+    assert lines[-2].startswith("limit of these kernels on this machine: ")
+    shares = [float(line.split(" %")[0].split()[-1]) for line in lines[1:-2]]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(100, abs=1)
+
+
+def test_the_profile_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    data = json.loads(bench(capsys, tmp_path, "--json"))
+    assert 0 < data["limit_s"] == pytest.approx(sum(k["limit_s"] for k in data["kernels"]))
+    assert {k["bound"] for k in data["kernels"]} <= {"compute", "weights", "activations"}
+    assert all(k["input_bytes"] > 0 and k["output_bytes"] > 0 for k in data["kernels"])
