@@ -19,7 +19,7 @@ import numpy.typing as npt
 from autotune.errors import ConfigError
 from cost_model.features import FEATURE_VERSION, Features
 from cost_model.metrics import rank_correlation, regret, top_k_recall
-from cost_model.models.base import COST_MODELS, CostModel, Dataset
+from cost_model.models.base import COST_MODELS, CostModel, Dataset, Train, fit_here
 from search_spaces.base import Column
 
 KIND = "autotune pretrained cost models"
@@ -86,13 +86,19 @@ class Pretrained:
         return Pretrained(models, str(data.get("about", "")))
 
 
-def pretrain(sets: Sequence[Dataset], seed: int, about: str = "", name: str = "xgb") -> Pretrained:
+def pretrain(
+    sets: Sequence[Dataset],
+    seed: int,
+    about: str = "",
+    name: str = "xgb",
+    train: Train = fit_here,
+) -> Pretrained:
     """A model for every layout with enough samples."""
     models = {}
     for data in sets:
         if len(data.time_s) >= LEAST:
             models[data.names] = COST_MODELS.get(name)(seed)
-            models[data.names].fit(data)
+            train(models[data.names], seed, data)
     return Pretrained(models, about)
 
 

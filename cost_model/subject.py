@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,10 @@ class Subject:
     profile: DeviceProfile
     rule: Rule
     space: Space
+    elsewhere: Callable[[Rows], Features] | None = None
+    """Describes rows on other processors."""
+    many: int = 0
+    """More rows than this are described elsewhere."""
 
     @staticmethod
     def of(task: Task, target: Target, profile: DeviceProfile, rule: Rule) -> Subject:
@@ -34,6 +38,8 @@ class Subject:
 
     def describe(self, rows: Rows) -> Features:
         """Features and the prior's prediction of rows of the space."""
+        if self.elsewhere is not None and len(rows) > self.many:
+            return self.elsewhere(rows)
         columns = self.space.columns(rows)
         return features(self.rule.structure(self.task, self.target, columns), self.profile)
 

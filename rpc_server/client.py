@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.errors import ConfigError, DeviceError
+from autotune.measure.builds import ExecutorBuilds
 from autotune.measure.runners import open_runner
 from autotune.measure.runners.local import with_threads
 from autotune.measure.types import (
@@ -82,10 +83,12 @@ def open_device(
     certs: Path | None = None,
     build: str = "board",
     farm: FarmOptions | None = None,
+    builds: ExecutorBuilds | None = None,
 ) -> Runner:
     """The runner of 'local', 'rpc://HOST:PORT' or 'tracker://HOST:PORT/KEY'. `certs`: folder of
     this client's certificate. `build`: 'board', or 'host' to build here and send object code.
-    `farm`: how a farm's boards are used. Raises DeviceError."""
+    `farm`: how a farm's boards are used. `builds`: where this host has its building done, if not
+    here. Raises DeviceError."""
     if device.startswith("tracker://"):
         from rpc_server.farm_runner import FarmRunner
 
@@ -99,15 +102,15 @@ def open_device(
             credentials=Credentials(certs) if certs else None,
             in_order=build == "host",
         )
-        return HostBuilds(many) if build == "host" else many
+        return HostBuilds(many, builds=builds) if build == "host" else many
     if build not in ("board", "host"):
         raise ConfigError(f"build is 'board' or 'host', got {build!r}")
     if device.startswith("rpc://"):
         credentials = Credentials(certs) if certs else None
         runner = RpcRunner(device, threads=target.threads, credentials=credentials)
-        return HostBuilds(runner) if build == "host" else runner
+        return HostBuilds(runner, builds=builds) if build == "host" else runner
     if device == "local":
-        return open_runner(device, target, cache_dir=cache_dir)
+        return open_runner(device, target, cache_dir=cache_dir, builds=builds)
     raise DeviceError(
         f"expected the device local, rpc://HOST:PORT or tracker://HOST:PORT/KEY, got {device!r}"
     )

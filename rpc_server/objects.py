@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from autotune.measure.builds import ExecutorBuilds, build_in
+from autotune.measure.process import WorkerProcess
 from autotune.measure.types import (
     Built,
     DeviceProfile,
@@ -25,7 +26,6 @@ from autotune.measure.types import (
     MeasureResult,
     OnResult,
     Runner,
-    Status,
 )
 
 MAX_OBJECT_BYTES = 8 << 20
@@ -88,7 +88,8 @@ def built_from_json(data: Mapping[str, Any], triple: str) -> Built:
 class HostBuilds:
     """A Runner that builds here, for the target of the requests, and measures with another one.
 
-    Builds run in worker processes: a compiler that crashes costs one candidate."""
+    Builds run in worker processes: a compiler that crashes costs one candidate. `builds`: those of
+    an executor instead."""
 
     def __init__(
         self,
@@ -96,10 +97,14 @@ class HostBuilds:
         *,
         builders: int = 0,
         worker: Callable[[], WorkerProcess] = WorkerProcess,
+        builds: ExecutorBuilds | None = None,
     ) -> None:
         count = builders or min(MAX_BUILDERS, os.cpu_count() or 1)
+        if builds is not None:
+            count = CHUNK  # they only wait
         self._runner = runner
-        self._workers = [worker() for _ in range(count)]
+        self._builds = builds
+        self._workers = [] if builds is not None else [worker() for _ in range(count)]
         self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         for process in self._workers:
             self._idle.put(process)
@@ -173,22 +178,18 @@ class HostBuilds:
         failures(len(outcomes))
 
     def _build(self, request: MeasureRequest) -> MeasureRequest | MeasureResult:
-        limit = request.timing.build_timeout_s
-        worker = self._idle.get()
-        try:
-            reply, code = worker.call(
-                {"command": "build", "request": request.to_json()}, timeout_s=limit
-            )
-        except WorkerTimeoutError:
-            error = f"build on the host: over {limit:g} s"
-            return MeasureResult(status=Status.BUILD_TIMEOUT, error=error, build_s=limit)
-        except WorkerDiedError as died:
-            return MeasureResult(status=Status.BUILD_ERROR, error=f"build on the host: {died}")
-        finally:
-            self._idle.put(worker)
-        if "built" not in reply:
-            return MeasureResult.from_json(reply["result"])
-        return dataclasses.replace(request, built=Built.from_header(reply["built"], code))
+        if self._builds is not None:
+            built = self._builds.wait(self._builds.submit(request))
+        else:
+            worker = self._idle.get()
+            limit_s = request.timing.build_timeout_s
+            try:
+                built = build_in(worker, request.to_json(), limit_s, "build on the host")
+            finally:
+                self._idle.put(worker)
+        if isinstance(built, MeasureResult):
+            return built
+        return dataclasses.replace(request, built=built)
 
     def close(self) -> None:
         for worker in self._workers:

@@ -32,6 +32,12 @@ def arguments(parser: opt.Parser) -> None:
         default="board",
         help="where candidates are built; host: for boards with --accept-objects (default board)",
     )
+    parser.add_argument(
+        "--executor",
+        default="local",
+        metavar="local | dask://HOST:PORT",
+        help="where candidates are built, described and learnt from (default local)",
+    )
     opt.log(parser)
     parser.add_argument(
         "--trials", type=opt.at_least(1), metavar="N", help="trials in the log when it ends"
@@ -85,6 +91,7 @@ def run(options: argparse.Namespace) -> None:
             target=options.target,
             log=options.log,
             device=options.device,
+            executor=options.executor,
             trials=options.trials,
             time_s=options.time,
             until_gain=options.until_gain,

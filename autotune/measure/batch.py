@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import DeviceError
+from autotune.measure.builds import ExecutorBuilds
 from autotune.measure.executor import DEFAULT_EXECUTOR, Built
 from autotune.measure.frames import Frame
 from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
@@ -63,7 +64,7 @@ def available_cores() -> tuple[int, ...]:
 
 class BatchExecutor:
     """Owns the worker processes of one device. One batch at a time; `interrupt` may come from any
-    thread, the rest from one."""
+    thread, the rest from one. With `builds` nothing is built here: nothing disturbs the runner."""
 
     def __init__(
         self,
@@ -73,8 +74,10 @@ class BatchExecutor:
         executor: str = DEFAULT_EXECUTOR,
         recycle_after: int = 400,
         sandbox: Sandbox | None = None,
+        builds: ExecutorBuilds | None = None,
     ) -> None:
         self._device = device
+        self._builds = builds
         self._cores = tuple(cores) or available_cores()
         self._executor = executor
         self._recycle_after = recycle_after
@@ -131,14 +134,16 @@ class BatchExecutor:
             for number, request in enumerate(requests):
                 if stop() or self._closed:
                     break
-                if not pending or not self._plan.exclusive:
-                    last = min(number + BUILD_AHEAD, len(requests))
+                disturbing = self._plan.exclusive and self._builds is None
+                if not pending or not disturbing:
+                    ahead = BUILD_AHEAD if self._builds is None else len(requests)
+                    last = min(number + ahead, len(requests))
                     for later in requests[submitted:last]:
                         pending.append(self._submit_once(later, shared))
                     submitted = last
-                if self._plan.exclusive:
+                if disturbing:
                     wait(pending)
-                result = self._finish(runner, request, pending.popleft().result())
+                result = self._finish(runner, request, self._outcome(pending.popleft()))
                 if self._closed:
                     break
                 results.append(result)
@@ -170,11 +175,8 @@ class BatchExecutor:
             self._stop_workers()
             self._plan = plan
             self._runner = self._worker(plan.runner)
-            count = min(len(plan.builders), MAX_BUILDERS)
-            self._builders = [self._worker(plan.builders) for _ in range(count)]
-            for builder in self._builders:
-                self._idle.put(builder)
-            self._threads = ThreadPoolExecutor(count, thread_name_prefix="build")
+            if self._builds is None:
+                self._start_builders(plan.builders)
         assert self._runner is not None
         for builder in self._builders:
             builder.start()  # imports while the runner does
@@ -183,6 +185,13 @@ class BatchExecutor:
         except (WorkerDiedError, WorkerTimeoutError) as error:
             raise DeviceError(f"a worker process does not start: {_why(error)}") from None
         return self._runner
+
+    def _start_builders(self, cores: tuple[int, ...]) -> None:
+        count = min(len(cores), MAX_BUILDERS)
+        self._builders = [self._worker(cores) for _ in range(count)]
+        for builder in self._builders:
+            self._idle.put(builder)
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="build")
 
     def _worker(self, cores: tuple[int, ...]) -> WorkerProcess:
         return WorkerProcess(
@@ -197,8 +206,13 @@ class BatchExecutor:
             known: Future[Built | MeasureResult] = Future()
             known.set_result(request.built)
             return known
+        if self._builds is not None:
+            return self._builds.submit(request)
         assert self._threads is not None
         return self._threads.submit(self._build, request)
+
+    def _outcome(self, build: Future[Built | MeasureResult]) -> Built | MeasureResult:
+        return build.result() if self._builds is None else self._builds.wait(build)
 
     def _submit_once(
         self,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
-import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +14,18 @@ from autotune.db.types import Store
 from autotune.errors import ConfigError
 from autotune.graph.ir import Graph
 from autotune.graph.plan import Partition
-from autotune.measure.types import DeviceProfile, Runner
+from autotune.measure.batch import available_cores, plan_cores
+from autotune.measure.types import DeviceProfile
 from autotune.settings import TuneSettings, load_settings
 from autotune.target import Target, wanted_target
 from autotune.tuner.budget import Limits
+from autotune.tuner.engine import on_cores, opened
 from autotune.tuner.events import OnEvent
 from autotune.tuner.loop import tune_partition
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from cost_model.features import FEATURE_VERSION
+from cost_model.models import Train, fit_here
 from cost_model.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ def tune(
     target: str | Target = "cpu",
     log: str | Path | Store = "tuning.db",
     device: str = "local",
+    executor: str | Executor | None = None,
     trials: int | None = None,
     time_s: float | None = None,
     until_gain: float | None = None,
@@ -75,6 +79,8 @@ def tune(
 
     `certs`: the folder of this client's certificate, for boards on other machines. `build`: where
     candidates are built, on the 'board' or on this 'host' for boards with --accept-objects.
+    `executor`: an Executor, or 'dask://HOST:PORT', whose workers do the building of this host, the
+    features of large spaces and the training.
 
     The search starts from what `pretrained`, a file of `autotune model train`, or else the log's
     records of other tasks teach about this kind of device.
@@ -99,7 +105,8 @@ def tune(
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
     from rpc_server.client import open_device
 
-    with _opened(log, read_only=dry_run) as store:
+    spare = plan_cores(available_cores(), wanted.threads).builders if device == "local" else ()
+    with _opened(log, read_only=dry_run) as store, opened(executor, spare) as engine:
         runner = open_device(
             device,
             wanted,
@@ -107,6 +114,7 @@ def tune(
             certs=Path(certs) if certs else None,
             build=build,
             farm=farm,
+            builds=engine.builds if engine else None,
         )
         with contextlib.closing(runner):
             if device != "local" and target == "cpu":
@@ -120,11 +128,12 @@ def tune(
                 strategy=strategy,
                 cost_model=cost_model,
                 pretrained=_pretrained(
-                    pretrained,
-                    store,
-                    partition,
-                    seed,
-                    dataclasses.replace(runner.profile(), target=wanted),
+                    file=pretrained,
+                    store=store,
+                    partition=partition,
+                    seed=seed,
+                    profile=dataclasses.replace(runner.profile(), target=wanted),
+                    train=engine.train if engine else fit_here,
                 ),
                 seed=seed,
                 dry_run=dry_run,
@@ -136,8 +145,9 @@ def tune(
                 model=partition.graph.name,
                 versions=component_versions(),
             )
-            with _off_the_timing_core(runner):
-                return tune_partition(partition, runner, store, options, on_event)
+            # the cost model's work too stays off the cores that time candidates
+            with on_cores(getattr(runner, "spare_cores", ())):
+                return tune_partition(partition, runner, store, options, on_event, engine=engine)
 
 
 def _partitioned(
@@ -152,11 +162,13 @@ def _partitioned(
 
 
 def _pretrained(
+    *,
     file: str | Path | None,
     store: Store,
     partition: Partition,
     seed: int,
     profile: DeviceProfile,
+    train: Train,
 ) -> Pretrained | None:
     """What is known before the run: a trained file, or else the log's records of other tasks."""
     if file is not None:
@@ -166,22 +178,7 @@ def _pretrained(
 
     if not isinstance(store, TuningLog):
         return None
-    return from_log(store, profile, [t.key for t in partition.weights()], seed)
-
-
-@contextlib.contextmanager
-def _off_the_timing_core(runner: Runner) -> Iterator[None]:
-    """Keeps this thread's own work, the cost model's too, from the core that times candidates."""
-    spare = getattr(runner, "spare_cores", ())
-    if not spare or not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, spare)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+    return from_log(store, profile, [t.key for t in partition.weights()], seed, train)
 
 
 @contextlib.contextmanager

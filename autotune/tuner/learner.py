@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cost_model.features import Features
-from cost_model.models.base import CostModel, Dataset
+from cost_model.models.base import CostModel, Dataset, Train, fit_here
 from cost_model.pretrained import Pretrained
 from cost_model.train import join
 from search_spaces.base import Column
@@ -26,8 +26,10 @@ class Learner:
         factory: Callable[[int], CostModel],
         seed: int,
         pretrained: Pretrained | None = None,
+        train: Train = fit_here,
     ) -> None:
         self._factory = factory
+        self._train = train
         self._pretrained = pretrained
         self._seed = seed
         self._parts: dict[tuple[str, ...], list[Dataset]] = {}
@@ -54,7 +56,7 @@ class Learner:
         names = candidates.names
         model = self._models.setdefault(names, self._factory(self._seed))
         if names in self._stale:
-            model.fit(join(self._parts[names]))
+            self._train(model, self._seed, join(self._parts[names]))
             self._stale.discard(names)
         return model.predict(self._improved(candidates))
 

@@ -22,6 +22,7 @@ from autotune.graph.plan import Partition
 from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status
 from autotune.schedule.base import Schedule
 from autotune.tuner.budget import Limits, Share, achievable_s, explain, plan
+from autotune.tuner.engine import Engine
 from autotune.tuner.events import (
     Event,
     Finished,
@@ -41,7 +42,7 @@ from autotune.tuner.settle import combined, doubtful, in_turns, settling_s
 from autotune.tuner.strategies import STRATEGIES
 from autotune.tuner.task_run import TaskRun
 from autotune.types import Task
-from cost_model.models import COST_MODELS
+from cost_model.models import COST_MODELS, fit_here
 from cost_model.subject import Subject
 from search_spaces.base import Rule
 from search_spaces.params import Config
@@ -69,15 +70,22 @@ def tune_partition(
     *,
     clock: Callable[[], float] = time.monotonic,
     rules: Callable[[Task], Rule] = rule_for,
+    engine: Engine | None = None,
 ) -> TuneReport:
-    """Tune every task of the partition. Raises DeviceError where the device is lost; everything
-    measured until then, or until an interrupt, is in the store."""
+    """Tune every task of the partition; `engine`: with features and cost models from there. Raises
+    DeviceError where the device or the engine is lost; everything measured until then, or until an
+    interrupt, is in the store."""
     profile = dataclasses.replace(runner.profile(), target=options.target)
+    subjects = [
+        Subject.of(task, options.target, profile, rules(task)) for task in partition.weights()
+    ]
     runs = tuple(
-        TaskRun(Subject.of(task, options.target, profile, rules(task)), weight)
-        for task, weight in partition.weights().items()
+        TaskRun(subject if engine is None else engine.attached(subject), weight)
+        for subject, weight in zip(subjects, partition.weights().values(), strict=True)
     )
-    learner = Learner(COST_MODELS.get(options.cost_model), options.seed, options.pretrained)
+    model = COST_MODELS.get(options.cost_model)
+    train = fit_here if engine is None else engine.train
+    learner = Learner(model, options.seed, options.pretrained, train)
     factory = STRATEGIES.get(options.strategy)
     for number, run in enumerate(runs):
         run.start(

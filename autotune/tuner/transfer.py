@@ -14,6 +14,7 @@ from autotune.db.schema import RECORDS, TARGETS
 from autotune.db.store import TuningLog, record_rows
 from autotune.db.types import Record
 from autotune.measure.types import DeviceProfile
+from cost_model.models import Train, fit_here
 from cost_model.pretrained import Pretrained, pretrain
 from cost_model.train import datasets
 
@@ -65,11 +66,15 @@ def samples(
 
 
 def from_log(
-    log: TuningLog, profile: DeviceProfile, own_tasks: Sequence[str], seed: int
+    log: TuningLog,
+    profile: DeviceProfile,
+    own_tasks: Sequence[str],
+    seed: int,
+    train: Train = fit_here,
 ) -> Pretrained:
     """Learnt from the records of other tasks than `own_tasks` on devices of the same family."""
     family = profile.target.family
     records = list(samples(log, family=family, without=own_tasks, most=MOST))
     tasks = len({r.task.key for r in records})
     about = f"{len(records)} records of {tasks} other tasks in {log.name}"
-    return pretrain(datasets(records, profile), seed, about)
+    return pretrain(datasets(records, profile), seed, about, train=train)

@@ -61,6 +61,16 @@ class CostModel(Protocol):
     def restore(self, state: Mapping[str, Any]) -> None: ...
 
 
+Train = Callable[[CostModel, int, Dataset], None]
+"""Has a model of this seed learn from data, here or elsewhere."""
+
+
+def fit_here(model: CostModel, seed: int, data: Dataset) -> None:
+    """Train where this is called."""
+    del seed
+    model.fit(data)
+
+
 COST_MODELS: Registry[Callable[[int], CostModel]] = Registry("cost model")
 """Name -> factory, which takes the seed."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from autotune.errors import DeviceError
 from autotune.measure.batch import BatchExecutor, available_cores, plan_cores
+from autotune.measure.builds import ExecutorBuilds
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.types import (
@@ -32,8 +33,8 @@ PROFILE_FORMAT = 2
 class LocalRunner:
     """Runner over worker processes here. `cache_dir`: where the measured profile is kept between
     processes; without it every runner measures it once. `region_threads`: measure the cost of a
-    parallel region at this thread count too (a board, which serves any). Close it, or use it as a
-    context."""
+    parallel region at this thread count too (a board, which serves any). `builds`: build there.
+    Close it, or use it as a context."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class LocalRunner:
         recycle_after: int = 400,
         region_threads: int = 0,
         sandbox: Sandbox | None = None,
+        builds: ExecutorBuilds | None = None,
     ) -> None:
         cores = tuple(cores) or available_cores()
         check_target(target, len(cores))
@@ -60,6 +62,7 @@ class LocalRunner:
             executor=executor,
             recycle_after=recycle_after,
             sandbox=sandbox,
+            builds=builds,
         )
 
     def __enter__(self) -> LocalRunner:

@@ -1,0 +1,64 @@
+"""A real Dask scheduler and workers for tests: processes of their own on loopback, gone at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    address: str
+    """HOST:PORT of the scheduler."""
+    workers: tuple[subprocess.Popen[bytes], ...]
+
+
+@contextlib.contextmanager
+def cluster(workers: int) -> Iterator[Cluster]:
+    """A scheduler, and workers without a nanny: one that is killed stays away."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        about = Path(folder) / "scheduler.json"
+        where = ("--host", "127.0.0.1")
+        stack.enter_context(
+            _program("scheduler", *where, "--port", "0", "--no-dashboard",
+                     "--scheduler-file", str(about), folder=folder)
+        )  # fmt: skip
+        address = _address(about)
+        worker = ("worker", address, *where, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        started = [stack.enter_context(_program(*worker, folder=folder)) for _ in range(workers)]
+        yield Cluster(address.removeprefix("tcp://"), tuple(started))
+
+
+@contextlib.contextmanager
+def _program(name: str, *arguments: str, folder: str) -> Iterator[subprocess.Popen[bytes]]:
+    module = f"distributed.cli.dask_{name}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": folder, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _address(about: Path) -> str:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, ValueError):
+            return str(json.loads(about.read_text(encoding="utf-8"))["address"])
+        time.sleep(0.05)
+    raise AssertionError("the Dask scheduler does not start")
