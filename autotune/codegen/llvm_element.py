@@ -107,7 +107,7 @@ class ElementWriter:
             # One machine instruction each: not a number in the first argument stays. A literal
             # never is, so it comes second.
             a, b = (a, b) if a.text.startswith("%") else (b, a)
-            op = _EXTREMES[fn][0 if real else 1]
+            op = _EXTREMES[fn][0 if real else 1 + (a.dtype == "uint8")]
             return self.choose(self.text.emit(f"{op} {kind} {a.text}, {b.text}"), b, a)
         if fn == "mod":
             return self._mod(a, b, kind, real)
@@ -139,7 +139,8 @@ class ElementWriter:
         if real:
             op = "fcmp " + ("une" if fn == "ne" else "o" + fn)
         else:
-            op = "icmp " + (fn if fn in ("eq", "ne") else "s" + fn)
+            sign = "u" if a.dtype == "uint8" else "s"
+            op = "icmp " + (fn if fn in ("eq", "ne") else sign + fn)
         return Val(self.text.emit(f"{op} {kind} {a.text}, {b.text}"), "bool", a.lanes)
 
     def convert(self, value: Val, dtype: str) -> Val:
@@ -200,7 +201,10 @@ _FLOAT_OPS = {
     "div": "fdiv",
 }  # fmt: skip
 _INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "and": "and", "or": "or"}
-_EXTREMES = {"max": ("fcmp olt", "icmp slt"), "min": ("fcmp ogt", "icmp sgt")}
+_EXTREMES = {
+    "max": ("fcmp olt", "icmp slt", "icmp ult"), "min": ("fcmp ogt", "icmp sgt", "icmp ugt"),
+}  # fmt: skip
+"""Of floats, of signed and of unsigned integers."""
 _INT_MOD = ("srem", "add", "icmp ne", "icmp slt")
 
 

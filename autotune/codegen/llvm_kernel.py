@@ -50,7 +50,8 @@ class _KernelWriter(StoreWriter):
             self.buffers[param.name] = param
             self.pointers[param.name] = f"%p{i}"
         self.written = {s.buffer for s in stores_of(program.body)}
-        self.bfloat16 = "+avx512bf16" in target.features.split(",")
+        self.features = frozenset(target.features.split(","))
+        self.bfloat16 = "+avx512bf16" in self.features
         self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
         self.workspace = 0
 
@@ -103,7 +104,7 @@ class _KernelWriter(StoreWriter):
         if loop.kind == "vector":
             self._vector_loop(loop)
         elif loop.kind == "dot":
-            with self.pairs(loop):
+            with self.neighbours(loop):
                 self._body(loop.body)
         elif loop.kind == "unroll" or loop.extent == 1:
             for i in range(loop.extent):

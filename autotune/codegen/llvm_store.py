@@ -65,7 +65,7 @@ class StoreWriter(MoveWriter):
         """What is stored: the value, or the old element combined with it."""
         if not stmt.combine:
             return self.convert(self.value(stmt.value), dtype)
-        if stmt.combine == "sum" and dtype.startswith("float"):
+        if stmt.combine == "sum" and (dtype.startswith("float") or self.dot):
             return self._accumulate(stmt.value, dtype, old)
         value = self.convert(self.value(stmt.value), dtype)
         return self._merge(stmt.combine, value, old())
@@ -81,7 +81,7 @@ class StoreWriter(MoveWriter):
             return self._merge("sum", self.convert(self.value(value), dtype), old())
         first, second = value.args
         if self.dot:
-            return self.pair_product(first, second, old())
+            return self.dot_product(first, second, old())
         if isinstance(first, Table):
             return self._table_product(self.table(first), second, dtype, old)
         a, b = self.value(first), self.value(second)
@@ -183,7 +183,7 @@ class StoreWriter(MoveWriter):
         real = dtype.startswith("float")
         if real and combine in ("max", "min"):
             return self._merge(combine, self._extreme(combine, value), old)
-        op = _REDUCE[combine][0 if real else 1]
+        op = _REDUCE[combine][0 if real else 1 + (dtype == "uint8")]
         name = f"llvm.vector.reduce.{op}.{suffix_text(dtype, lanes)}"
         if not real:
             self.text.declare(name, f"declare {scalar} @{name}({kind})")
@@ -215,7 +215,8 @@ class StoreWriter(MoveWriter):
 
 
 _REDUCE = {
-    "sum": ("fadd", "add"), "prod": ("fmul", "mul"), "max": ("", "smax"), "min": ("", "smin"),
+    "sum": ("fadd", "add", "add"), "prod": ("fmul", "mul", "mul"), "max": ("", "smax", "umax"),
+    "min": ("", "smin", "umin"),
 }  # fmt: skip
 
 

@@ -204,6 +204,7 @@ def make_case(task: Task, seed: int, precision: str = "float32") -> Case:
         expected=evaluate_points(task, arrays, points),
         oracle=lambda where: evaluate_points(task, arrays, where),
         dtype=precision if output.type.dtype == "float32" else output.type.dtype,
+        rounded=any(n.op == "round" for n in task.nodes),
     )
     return Case(
         arrays=arrays,

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from autotune.errors import ModelError
-from autotune.program.ir import Axis, Const, Index, Load, index
+from autotune.program.ir import Axis, Const, Index, Load, Value, fn, index
 from autotune.types import Attrs, TensorType
 
 Inputs = Sequence[tuple[str, TensorType]]
@@ -125,6 +125,23 @@ def same_dtype(op: str, types: Sequence[TensorType]) -> str:
     found = sorted({t.dtype for t in types})
     require(len(found) == 1, f"{op}: inputs must have one dtype, got {', '.join(found)}")
     return found[0]
+
+
+def product_dtype(op: str, types: Sequence[TensorType]) -> str:
+    """Element type of a sum of products: the one dtype of both, int32 for uint8 times int8."""
+    return "int32" if multiplies_bytes(types) else same_dtype(op, types)
+
+
+def multiplies_bytes(types: Sequence[TensorType]) -> bool:
+    """Whether the factors are uint8 and int8."""
+    return [t.dtype for t in types] == ["uint8", "int8"]
+
+
+def product(a: Load, b: Load, types: Sequence[TensorType]) -> Value:
+    """a * b in the element type of their sum."""
+    if multiplies_bytes(types):
+        return fn("mul", fn("to_int32", a), fn("to_int32", b))
+    return fn("mul", a, b)
 
 
 def float_dtype(op: str, types: Sequence[TensorType]) -> str:

@@ -1,4 +1,6 @@
-"""conv2d(x [N,H,W,C], w [KH,KW,C/groups,O]; strides, pads, dilations, groups) -> [N,OH,OW,O]."""
+"""conv2d(x [N,H,W,C], w [KH,KW,C/groups,O]; strides, pads, dilations, groups) -> [N,OH,OW,O].
+
+Floats, or uint8 data and int8 weights, which give int32 sums."""
 
 from __future__ import annotations
 
@@ -14,11 +16,13 @@ from autotune.ops._common import (
     float_dtype,
     integer,
     integers,
+    multiplies_bytes,
+    product,
     require,
 )
 from autotune.ops._window import Window
 from autotune.ops.base import OPS
-from autotune.program.ir import Axis, Compute, Index, Load, fn, index
+from autotune.program.ir import Axis, Compute, Index, Load, index
 from autotune.types import Array, Attrs, TensorType
 
 
@@ -30,7 +34,7 @@ class Conv2d:
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 2)
-        dtype = float_dtype(self.name, types)
+        dtype = "int32" if multiplies_bytes(types) else float_dtype(self.name, types)
         x, w = types
         require(len(x.shape) == 4, f"conv2d: x must be [N,H,W,C], got {x}")
         require(len(w.shape) == 4, f"conv2d: w must be [KH,KW,C/groups,O], got {w}")
@@ -55,12 +59,12 @@ class Conv2d:
             reduce += (Axis("ic", per_group),)
             ic = index("ic")
             channel = ic if groups == 1 else (index("oc") // (oc // groups)) * per_group + ic
-        body = fn(
-            "mul",
+        body = product(
             Load(
                 x, (index("n"), rows.position("oh", "kh"), columns.position("ow", "kw"), channel)
             ),
             Load(w, (index("kh"), index("kw"), ic, index("oc"))),
+            (x_type, w_type),
         )
         reach = (rows.reach(), columns.reach())
         needs = any(any(r) for r in reach)
@@ -79,6 +83,10 @@ class Conv2d:
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x, w = arrays
+        if x.dtype == np.uint8:
+            # Exact, and numpy multiplies matrices of floats faster than of integers.
+            wide = [a.astype(np.float64) for a in arrays]
+            return self.reference(wide, attrs).astype(np.int32)
         rows, columns = windows(x, w, attrs)
         groups = integer(attrs, "groups", 1)
         kh, kw, per_group, channels = w.shape

@@ -1,6 +1,6 @@
 """matmul(a [...,M,K], b [...,K,N]; transpose_b) -> [...,M,N], batch dimensions broadcast.
 
-With transpose_b, b is [...,N,K].
+With transpose_b, b is [...,N,K]. uint8 a and int8 b give int32 sums.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from autotune.ops._common import (
     broadcast_load,
     broadcast_shape,
     integer,
+    product,
+    product_dtype,
     require,
-    same_dtype,
 )
 from autotune.ops.base import OPS
-from autotune.program.ir import Axis, Compute, Index, Load, fn, index
+from autotune.program.ir import Axis, Compute, Index, Load, index
 from autotune.types import Array, Attrs, TensorType
 
 
@@ -33,7 +34,7 @@ class Matmul:
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 2)
-        dtype = same_dtype(self.name, types)
+        dtype = product_dtype(self.name, types)
         a, b = types
         require(dtype != "bool", "matmul: inputs must be numbers, got bool")
         require(min(len(a.shape), len(b.shape)) >= 2, f"matmul: rank must be >= 2, got {a}, {b}")
@@ -58,7 +59,9 @@ class Matmul:
                 output=output[0],
                 dtype=output[1].dtype,
                 axes=(*batch_axes, Axis("m", m), Axis("n", n)),
-                body=fn("mul", load(a, a_type, index("m"), k), load(b, b_type, *right)),
+                body=product(
+                    load(a, a_type, index("m"), k), load(b, b_type, *right), (a_type, b_type)
+                ),
                 reduce=(Axis("k", a_type.shape[-1]),),
                 combine="sum",
             ),
@@ -66,6 +69,10 @@ class Matmul:
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         a, b = arrays
+        if a.dtype == np.uint8 and b.dtype == np.int8:
+            # Exact, and numpy multiplies matrices of floats faster than of integers.
+            wide = [v.astype(np.float64) for v in arrays]
+            return self.reference(wide, attrs).astype(np.int32)
         return np.asarray(a @ (np.swapaxes(b, -1, -2) if _transposed(attrs) else b))
 
 

@@ -30,17 +30,24 @@ _KEEP_SIGN = ("add", "mul", "div", "max", "min", "sqrt", "reduce_sum", "reduce_m
 
 def random_inputs(task: Task, seed: int) -> dict[str, Array]:
     """Arrays for every input and constant: floats of unit spread, contraction weights scaled by
-    1/sqrt(fan-in), valid gather indices, and positive numbers under roots and in divisors."""
+    1/sqrt(fan-in), valid gather indices, and positive numbers under roots and in divisors; bytes
+    that are multiplied, of the whole range, and factors that bring such sums back to unit spread
+    (or to that of bytes)."""
     rng = np.random.default_rng(seed)
     computes = {n.outputs[0]: node_computes(task, n) for n in task.nodes}
-    scales = _weight_scales(task, computes)
+    scales = _weight_scales(task, computes) | _step_scales(task, computes)
+    bytes_ = _contracted_bytes(task)
     limits = _index_limits(task, computes)
     positive = _positive_values(task)
     out: dict[str, Array] = {}
     for value in task.by_role("input") + task.by_role("constant"):
         # Large weights repeat numbers at a prime distance: drawing each would take longer than
         # measuring with them.
-        drawn = _random(value, min(value.type.size, _DRAWN), rng, limits.get(value.name))
+        count = min(value.type.size, _DRAWN)
+        if value.name in bytes_:
+            drawn = _whole_range(value.type.dtype, count, rng)
+        else:
+            drawn = _random(value, count, rng, limits.get(value.name))
         if value.name in positive:
             drawn = _positive(drawn)
         if value.name in scales:
@@ -78,6 +85,12 @@ def _random(value: TaskValue, count: int, rng: np.random.Generator, limit: int |
     return np.asarray(rng.integers(low, 9, count)).astype(dtype)
 
 
+def _whole_range(dtype: str, count: int, rng: np.random.Generator) -> Array:
+    """Bytes; int8 without its lowest value, as weights are."""
+    low, end = (0, 256) if dtype == "uint8" else (-127, 128)
+    return rng.integers(low, end, count).astype(dtype)
+
+
 def _positive(array: Array) -> Array:
     if array.dtype.kind == "f":
         return np.asarray(np.abs(array) + array.dtype.type(0.25))
@@ -92,6 +105,40 @@ def _weight_scales(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict
         if OPS.get(node.op).kind == "contraction":
             fan_in = math.prod(a.extent for a in computes[node.outputs[0]][-1].reduce)
             out |= {i: 1 / math.sqrt(max(fan_in, 1)) for i in node.inputs if i in constants}
+    return out
+
+
+def _contracted_bytes(task: Task) -> set[str]:
+    """Names of bytes that are factors of a contraction, or widened to floats."""
+    kinds = {v.name: v.type.dtype for v in task.params}
+    return {
+        name
+        for node in task.nodes
+        if OPS.get(node.op).kind == "contraction" or node.op == "to_float32"
+        for name in node.inputs
+        if kinds.get(name) in ("uint8", "int8")
+    }
+
+
+def _step_scales(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict[str, float]:
+    """By name of a constant that multiplies bytes, or sums of their products, widened to floats:
+    what brings them to unit spread, or to a part of the range of the bytes that are stored."""
+    spread: dict[str, float] = {}
+    stored = task.by_role("output")[0].type.dtype in ("uint8", "int8")
+    wanted = 50.0 if stored else 1.0
+    constants = {v.name for v in task.by_role("constant") if v.type.dtype == "float32"}
+    types = {v.name: v.type.dtype for v in task.values}
+    out: dict[str, float] = {}
+    for node in task.nodes:
+        result, first = node.outputs[0], node.inputs[0] if node.inputs else ""
+        if OPS.get(node.op).kind == "contraction" and types[result] == "int32":
+            fan_in = math.prod(a.extent for a in computes[result][-1].reduce)
+            spread[result] = 1e4 * math.sqrt(max(fan_in, 1))
+        elif node.op == "to_float32" and (first in spread or types[first] in ("uint8", "int8")):
+            spread[result] = spread.get(first, 100.0)
+        elif node.op == "mul" and set(node.inputs) & spread.keys():
+            found = max(spread[i] for i in node.inputs if i in spread)
+            out |= {i: wanted / found for i in node.inputs if i in constants}
     return out
 
 

@@ -284,8 +284,8 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """A loop of constant extent from 0. kind: serial, parallel, unroll, vector, or dot: the two
-    products that one multiply-add instruction on pairs of bfloat16 sums up."""
+    """A loop of constant extent from 0. kind: serial, parallel, unroll, vector, or dot: the
+    products that one instruction sums up, two of bfloat16 or four of uint8 times int8."""
 
     var: str
     extent: int

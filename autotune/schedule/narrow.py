@@ -1,4 +1,4 @@
-"""Steps for reduced precision: narrow (data copied to bfloat16) and dot (pairs of products)."""
+"""Steps for reduced precision: narrow (data copied to bfloat16), dot (neighbouring products)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _with_first(local: Buffer, first: Stmt, body: Body) -> Body:
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """Mark the innermost loop of two products as one operation on pairs.
+    """Mark the innermost loop of two products of bfloat16, or four of bytes, as one operation.
 
     for l in 16: for p in 2: t[l] += to_float32(x[p]) * to_float32(w[l, p])   ->   the same, `dot`
     """
@@ -124,9 +124,9 @@ class Dot:
     def apply(self, program: Program) -> Program:
         loop = find_loop(program, self.loop)
         stores = [s for s in walk(loop.body) if not isinstance(s, If)]
-        if loop.extent != 2 or len(stores) != 1:
-            raise ScheduleError(f"loop {self.loop} is not two iterations of one sum")
+        if loop.extent not in (2, 4) or len(stores) != 1:
+            raise ScheduleError(f"loop {self.loop} is not two or four iterations of one sum")
         store = stores[0]
         if not isinstance(store, Store) or store.combine != "sum":
             raise ScheduleError(f"loop {self.loop} is not a sum")
-        return replace(program, loop, (For(loop.var, 2, "dot", loop.body),))
+        return replace(program, loop, (For(loop.var, loop.extent, "dot", loop.body),))

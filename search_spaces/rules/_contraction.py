@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from autotune.ops.conv import tiled_reach
 from autotune.program.build import loop_var
-from autotune.types import Task
+from autotune.types import ITEM_BYTES, Task
 from search_spaces.base import Access, Column
 
 WINOGRAD_SIDES = (2, 4)
@@ -40,6 +40,8 @@ class Contraction:
     constant: bool
     stride: int
     dilation: tuple[int, int]
+    item_bytes: int = 4
+    """Of the data and the weights: 1 for uint8 times int8."""
     winograd: tuple[int, ...] = ()
     """Output tile sides for which Winograd's algorithm can compute this."""
 
@@ -105,6 +107,7 @@ def contraction_of(task: Task) -> Contraction:
         return loop_var(tensor, axis), extent
 
     constant = task.value(weights).role == "constant"
+    item_bytes = 1 if task.value(data).type.dtype == "uint8" else 4
     if node.op == "conv2d":
         groups = attrs.get("groups", 1)
         return Contraction(
@@ -113,7 +116,7 @@ def contraction_of(task: Task) -> Contraction:
             reduce=(loop("kh", b[0]), loop("kw", b[1]), loop("ic", b[2])),
             data=data, weights=weights, weight_rank=4, channel_dim=3, constant=constant,
             stride=attrs.get("strides", (1, 1))[1], dilation=attrs.get("dilations", (1, 1)),
-            winograd=_winograd_sides(task),
+            winograd=_winograd_sides(task) if item_bytes == 4 else (), item_bytes=item_bytes,
         )  # fmt: skip
     transposed = bool(attrs.get("transpose_b", False))
     batch = tuple(loop(f"b{i}", e) for i, e in enumerate(out[:-2]))
@@ -121,7 +124,7 @@ def contraction_of(task: Task) -> Contraction:
         tensor=tensor, batch=batch, groups=1, rows=None, points=loop("m", out[-2]),
         channels=loop("n", out[-1]), reduce=(loop("k", a[-1]),), data=data, weights=weights,
         weight_rank=len(b), channel_dim=len(b) - (2 if transposed else 1), constant=constant,
-        stride=1, dilation=(1, 1),
+        stride=1, dilation=(1, 1), item_bytes=item_bytes,
     )  # fmt: skip
 
 
@@ -148,7 +151,8 @@ def _winograd_sides(task: Task) -> tuple[int, ...]:
 
 def accesses_of(task: Task, c: Contraction) -> tuple[Access, ...]:
     data, weights = (task.value(v).type.shape for v in (c.data, c.weights))
-    out = task.value(c.tensor).type.shape
+    out, item = task.value(c.tensor).type.shape, c.item_bytes
+    stored = ITEM_BYTES[task.by_role("output")[0].type.dtype]
     if c.rows:
         s, d = c.stride, c.dilation
         window = (
@@ -156,13 +160,13 @@ def accesses_of(task: Task, c: Contraction) -> tuple[Access, ...]:
             (("ic", 1),),
         )  # fmt: skip
         return (
-            Access(buffer="data", item_bytes=4, shape=data, dims=window),
+            Access(buffer="data", item_bytes=item, shape=data, dims=window),
             Access(
-                buffer="weights", item_bytes=4, shape=weights,
+                buffer="weights", item_bytes=item, shape=weights,
                 dims=((("kh", 1),), (("kw", 1),), (("ic", 1),), (("channel", 1),)),
             ),
             Access(
-                buffer="out", item_bytes=4, shape=out, written=True,
+                buffer="out", item_bytes=stored, shape=out, written=True,
                 dims=((("batch", 1),), (("row", 1),), (("point", 1),), (("channel", 1),)),
             ),
         )  # fmt: skip
@@ -171,16 +175,16 @@ def accesses_of(task: Task, c: Contraction) -> tuple[Access, ...]:
     shared = len(weights) == 2
     return (
         Access(
-            buffer="data", item_bytes=4, shape=(count, c.points[1], k),
+            buffer="data", item_bytes=item, shape=(count, c.points[1], k),
             dims=((("batch", 1),), (("point", 1),), (("k", 1),)),
         ),
         Access(
-            buffer="weights", item_bytes=4,
+            buffer="weights", item_bytes=item,
             shape=(1 if shared else count, k, c.channels[1]),
             dims=(() if shared else (("batch", 1),), (("k", 1),), (("channel", 1),)),
         ),
         Access(
-            buffer="out", item_bytes=4, shape=(count, c.points[1], c.channels[1]),
+            buffer="out", item_bytes=stored, shape=(count, c.points[1], c.channels[1]),
             dims=((("batch", 1),), (("point", 1),), (("channel", 1),)), written=True,
         ),
     )  # fmt: skip

@@ -18,6 +18,7 @@ from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Column
 from search_spaces.rules._contraction import Contraction
+from search_spaces.rules._contraction_tiles import together
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _L2_BYTES_PER_CYCLE = 24.0
@@ -30,7 +31,7 @@ _TRANSFORM_CYCLES = 8.0
 def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
     """Cycles of the whole contraction per config."""
     total = direct_cycles(task, c, target, columns)
-    total = np.where(columns["algorithm"] == "bf16", total / 2, total)
+    total = total / together(columns["algorithm"])
     for side in c.winograd:
         chosen = columns["algorithm"] == f"winograd{side}"
         if chosen.any():

@@ -1,12 +1,13 @@
 """Convolutions and matrix products: a register tile over output points and channels.
 
-`algorithm` says how: `direct`; `bf16`, the same with operands rounded to bfloat16,
-two products an instruction; or `winogradM`, which computes a convolution of stride 1 over tiles
-of M x M output points with fewer multiplications (see `autotune.schedule.winograd`), `block` tiles
-at a time. The register tile is `tile_h` x `tile_w` points (with Winograd: `tile_w` tiles) times
-`vectors` vectors of channels; the reduction runs inside it, one outer product at a time. Weights
-are packed in the order of use. The epilogue is computed on the tile before it is stored. Depthwise
-convolutions have a rule of their own.
+`algorithm` says how: `direct`; `bf16`, the same with operands rounded to bfloat16, two products an
+instruction; `int8`, four products of uint8 data and int8 weights an instruction; or `winogradM`,
+which computes a convolution of stride 1 over tiles of M x M output points with fewer
+multiplications (see `autotune.schedule.winograd`), `block` tiles at a time. The register tile is
+`tile_h` x `tile_w` points (with Winograd: `tile_w` tiles) times `vectors` vectors of channels; the
+reduction runs inside it, one outer product at a time. Weights are packed in the order of use. The
+epilogue is computed on the tile before it is stored. Depthwise convolutions have a rule of their
+own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from autotune.program.build import loop_var
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.types import Task
-from search_spaces.base import RULES, Column, TileStructure
+from search_spaces.base import RULES, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import (
     ScheduleBuilder,
@@ -38,26 +39,25 @@ from search_spaces.rules._contraction import (
     contraction_of,
     levels_of,
 )
+from search_spaces.rules._contraction_tiles import (
+    DIRECT,
+    ORDERS,
+    TOGETHER,
+    copies,
+    outer_loops,
+    pack_plan,
+    sizes,
+    together,
+    unrolled,
+)
 from search_spaces.rules._cost import cycles, ideal_cycles, waste
 from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
 Mask = npt.NDArray[Any]
-ORDERS = ("channels_first", "rows_first", "points_first")
-"""Which outer loops come first: channel blocks (weights stay), rows (both), points (data stay)."""
-_CODES = {"direct": 0, "bf16": 1, "winograd2": 2, "winograd4": 4}
+_CODES = {"direct": 0, "bf16": 1, "int8": 3, "winograd2": 2, "winograd4": 4}
 _UNROLLED = 480
 """Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""
-
-
-def _sizes(extent: int, most: int) -> tuple[int, ...]:
-    """Tile sizes along an axis: divisors, and sizes that leave a small tail."""
-    out = []
-    for size in range(1, min(extent, most) + 1):
-        tail = -extent % size
-        if extent % size == 0 or tail / (extent + tail) <= 0.15 or size in (4, 6, 8, 12, 14):
-            out.append(size)
-    return tuple(out)
 
 
 class ContractionRule:
@@ -69,13 +69,15 @@ class ContractionRule:
     def matches(self, task: Task) -> bool:
         node = task.nodes[task.anchor]
         made_here = any(task.value(v).role == "local" for v in node.inputs)
-        if made_here or task.value(node.outputs[0]).type.dtype != "float32":
+        if made_here or node.op not in ("matmul", "conv2d"):
+            return False
+        c = contraction_of(task)
+        if c.item_bytes == 1:
+            return c.constant and c.reduce[-1][1] % 4 == 0
+        if task.value(node.outputs[0]).type.dtype != "float32":
             return False
         if node.op == "matmul":
             return True
-        if node.op != "conv2d":
-            return False
-        c = contraction_of(task)
         return not (c.groups > 1 and c.reduce[2][1] == 1 and c.channels[1] == 1)
 
     # --------------------------------------------------------------------------------------- space
@@ -87,14 +89,14 @@ class ContractionRule:
         widths = [lanes]
         if c.channels[1] % lanes and lanes > 4:
             widths.append(lanes // 2)
-        columns = set(_sizes(c.points[1], 28)) | set(range(1, 17) if sides else ())
+        columns = set(sizes(c.points[1], 28)) | set(range(1, 17) if sides else ())
         blocks = {1}.union(*(c.blocks(s) for s in sides))
         params = (
             Param(name="algorithm", choices=self._algorithms(task, c, target)),
             Param(name="lanes", choices=tuple(widths)),
             Param(name="vectors", choices=(1, 2, 3, 4, 5, 6, 8)),
             Param(name="tile_w", choices=tuple(sorted(columns))),
-            Param(name="tile_h", choices=_sizes(c.row_count, 4)),
+            Param(name="tile_h", choices=sizes(c.row_count, 4)),
             Param(name="order", choices=ORDERS),
             Param(name="unroll", choices=tuple(u for u in (1, 2, 3, 4, 8) if inner % u == 0)),
             Param(name="block", choices=tuple(sorted(blocks))),
@@ -102,6 +104,8 @@ class ContractionRule:
         return Space(params, self._constraints(c, target))
 
     def _algorithms(self, task: Task, c: Contraction, target: Target) -> tuple[str, ...]:
+        if c.item_bytes == 1:
+            return ("int8",)
         out = ["direct"]
         # The data is rounded in a copy, which must be of an input; pairs need an even depth.
         even = c.reduce[-1][1] % 2 == 0
@@ -123,13 +127,13 @@ class ContractionRule:
             return np.asarray(columns["vectors"] <= np.ceil(c.channels[1] / columns["lanes"]))
 
         def body(columns: Columns) -> Mask:
-            return np.asarray(_unrolled(columns) * _copies(c, columns) <= _UNROLLED)
+            return np.asarray(unrolled(columns) * copies(c, columns) <= _UNROLLED)
 
         def algorithm(columns: Columns) -> Mask:
-            sizes = np.isin(columns["tile_w"], _sizes(c.points[1], 28))
-            direct = np.isin(columns["algorithm"], ("direct", "bf16"))
-            ok = direct & (columns["block"] == 1) & sizes
-            depth = c.reduce[-1][1] // np.where(columns["algorithm"] == "bf16", 2, 1)
+            whole = np.isin(columns["tile_w"], sizes(c.points[1], 28))
+            direct = np.isin(columns["algorithm"], DIRECT)
+            ok = direct & (columns["block"] == 1) & whole
+            depth = c.reduce[-1][1] // together(columns["algorithm"])
             ok &= depth % columns["unroll"] == 0
             for side in c.winograd:
                 ok |= (columns["algorithm"] == f"winograd{side}") & self._winograd(
@@ -167,7 +171,7 @@ class ContractionRule:
         inline_locals(builder, keep=frozenset((output, c.tensor)))
         if output != c.tensor:
             builder.do("compute_at", buffer=output, at=c.channels[0])
-        if config["algorithm"] in ("direct", "bf16"):
+        if config["algorithm"] in DIRECT:
             self._direct(task, builder, c, config, target)
         else:
             self._tiled(builder, c, config, target)
@@ -177,6 +181,7 @@ class ContractionRule:
         self, task: Task, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
         narrow = config["algorithm"] == "bf16"
+        neighbours = TOGETHER.get(str(config["algorithm"]), 1)
         if narrow:
             builder.do("narrow", buffer=c.data, tensor=c.tensor)
         if c.groups > 1:
@@ -184,18 +189,18 @@ class ContractionRule:
         if c.constant:
             # Before the channels are split: a guard on the last block would hide that they stay
             # inside their group.
-            splits, order = _pack_plan(c, config, tuple(range(c.weight_rank)))
+            splits, order = pack_plan(c, config, tuple(range(c.weight_rank)))
             dtype = "bfloat16" if narrow else ""
             builder.do("pack", buffer=c.weights, splits=splits, order=order, dtype=dtype)
         tile = self._split(builder, c, config)
-        if narrow:
-            builder.split(c.reduce[-1][0], 2, "pairs", "pair")
-        outer = _outer_loops(c, str(config["order"]))
+        if neighbours > 1:
+            builder.split(c.reduce[-1][0], neighbours, "pairs", "pair")
+        outer = outer_loops(c, str(config["order"]))
         batch = [n for n, _ in c.batch]
         builder.do("reorder", loops=(*batch, *outer, *tile))
         builder.do("cache_write", buffer=c.tensor, loops=tile)
         self._annotate(builder, c, config, tile)
-        if narrow:
+        if neighbours > 1:
             builder.do("reorder", loops=(*tile, "pair"))
             builder.do("dot", loop="pair")
         at = f"{c.tensor}.reg"
@@ -266,7 +271,7 @@ class ContractionRule:
         whole = not own or (target.threads > 1 and c.count < 4 * target.threads)
         rank = c.weight_rank
         dims = tuple(range(rank)) if whole else (rank - 2, rank - 1)
-        splits, order = _pack_plan(c, config, dims)
+        splits, order = pack_plan(c, config, dims)
         builder.do(
             "cache_read", buffer=c.weights, loop="" if whole or not c.batch else c.batch[-1][0],
             dims=dims, splits=splits, order=order,
@@ -288,7 +293,7 @@ class ContractionRule:
         flat = [f"{t}{k}" for t in tile[:-1] for k in kinds]
         unroll = config.number("unroll")
         if unroll > 1:
-            last = "pairs" if config["algorithm"] == "bf16" else c.reduce[-1][0]
+            last = "pairs" if config["algorithm"] in TOGETHER else c.reduce[-1][0]
             builder.split(last, unroll, "step", "part")
             flat.append("part")
         builder.do("unroll", loops=builder.present(flat))
@@ -314,7 +319,7 @@ class ContractionRule:
         for axis, size in tile.items():
             chunks = chunks * np.ceil(extents[axis] / size)
         expected = cycles(task, c, target, columns) / ideal_cycles(c, target)
-        direct = columns["algorithm"] == "direct"
+        direct = np.isin(columns["algorithm"], ("direct", "int8"))
         # Winograd computes fewer points than are useful: its share of direct code's work.
         computed = np.where(direct, waste(c, columns), expected * target.threads)
         algorithm = [_CODES[str(a)] for a in columns["algorithm"]]
@@ -327,7 +332,7 @@ class ContractionRule:
             accumulators=number["vectors"] * number["tile_w"] * number["tile_h"],
             vector_axis_waste=computed,
             parallel_chunks=chunks,
-            unrolled=_unrolled(columns),
+            unrolled=unrolled(columns),
             extra={
                 **number,
                 "algorithm": np.asarray(algorithm, np.float64),
@@ -335,59 +340,6 @@ class ContractionRule:
                 "expected": np.log2(expected),
             },
         )
-
-
-def _unrolled(columns: Columns) -> Column:
-    held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
-    return np.asarray(held * columns["unroll"], np.float64)
-
-
-def _copies(c: Contraction, columns: Columns) -> Column:
-    """Copies of the tile that tails need."""
-    out = np.ones(len(columns["vectors"]))
-    for extent, size in (
-        (c.channels[1], columns["lanes"] * columns["vectors"]),
-        (c.points[1], columns["tile_w"]),
-        (c.row_count, columns["tile_h"]),
-    ):
-        out = out * np.where(extent % size, 2, 1)
-    return np.where(np.isin(columns["algorithm"], ("direct", "bf16")), out, 2.0)
-
-
-def _outer_loops(c: Contraction, order: str) -> list[str]:
-    channels = ["group", "block"] if c.groups > 1 else ["block"]
-    rows = ["rows"] if c.rows else []
-    if order == "channels_first":
-        return [*channels, *rows, "points"]
-    if order == "rows_first":
-        return [*rows, *channels, "points"]
-    return [*rows, "points", *channels]
-
-
-def _pack_plan(
-    c: Contraction, config: Config, dims: tuple[int, ...]
-) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """(splits, order) that put the channels of a tile last (then pairs along the reduction, with
-    bf16); `dims` are the dimensions kept."""
-    labels = [{c.channel_dim: "channel", c.reduce_dim: "depth"}.get(d, f"{d}") for d in dims]
-    splits: list[tuple[int, int]] = []
-
-    def split(label: str, factor: int, outer: str, inner: str) -> None:
-        at = labels.index(label)
-        splits.append((at, factor))
-        labels[at : at + 1] = [outer, inner]
-
-    last = ["lane"]
-    if c.groups > 1:
-        split("channel", c.channels[1], "group", "channel")
-    split("channel", config.number("lanes") * config.number("vectors"), "block", "lane")
-    if config["algorithm"] == "bf16":
-        split("depth", 2, "depth", "pair")
-        last.append("pair")
-    first = [name for name in ("group", "block") if name in labels]
-    rest = [name for name in labels if name not in (*first, *last)]
-    order = tuple(labels.index(name) for name in (*first, *rest, *last))
-    return tuple(splits), order
 
 
 RULES.add(ContractionRule.name, ContractionRule())

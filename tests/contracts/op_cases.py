@@ -68,10 +68,12 @@ def conv2d(draw: Draw) -> Case:
         st.sampled_from([(1, 3, 4), (1, 1, 1), (1, 1, 3), (2, 2, 3), (3, 1, 2), (4, 1, 1)])
     )
     kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
-    x = tensor(draw(st.integers(1, 3)), draw(extent), draw(extent), groups * per_group)
+    left, right = draw(st.sampled_from([("float32", "float32"), ("uint8", "int8")]))
+    shape = (draw(st.integers(1, 3)), draw(extent), draw(extent), groups * per_group)
+    weights = tensor(*kernel, per_group, groups * out, dtype=right)
     return Case(
         op="conv2d",
-        types=(x, tensor(*kernel, per_group, groups * out)),
+        types=(tensor(*shape, dtype=left), weights),
         attrs=freeze_attrs({**_geometry(draw), "groups": groups}),
         constants=(1,),
     )
@@ -91,11 +93,12 @@ def matmul(draw: Draw) -> Case:
     batches = [((), ()), ((2,), ()), ((), (3,)), ((2, 1), (3,)), ((4,), (4,)), ((1, 2), (3, 1))]
     left, right = draw(st.sampled_from(batches))
     transposed = draw(st.booleans())
-    dtype = draw(st.sampled_from(["float32", "float32", "int32"]))
+    dtypes = [("float32", "float32"), ("int32", "int32"), ("uint8", "int8")]
+    one, other = draw(st.sampled_from(dtypes))
     b = (*right, n, k) if transposed else (*right, k, n)
     return Case(
         op="matmul",
-        types=(tensor(*left, m, k, dtype=dtype), tensor(*b, dtype=dtype)),
+        types=(tensor(*left, m, k, dtype=one), tensor(*b, dtype=other)),
         attrs=freeze_attrs({"transpose_b": transposed}),
         constants=draw(st.sampled_from([(), (1,)])),
     )

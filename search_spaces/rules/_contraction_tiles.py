@@ -1,0 +1,94 @@
+"""Tiles of contractions: their sizes, the order of loops around them, how weights lie for them.
+
+In: a contraction and params (one config, or columns of many). Out: plain data for the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.base import Column
+from search_spaces.params import Config
+from search_spaces.rules._contraction import Contraction
+
+Columns = Mapping[str, npt.NDArray[Any]]
+ORDERS = ("channels_first", "rows_first", "points_first")
+"""Which outer loops come first: channel blocks (weights stay), rows (both), points (data stay)."""
+TOGETHER = {"bf16": 2, "int8": 4}
+"""Products of neighbours along the reduction that one instruction sums, by algorithm."""
+DIRECT = ("direct", *TOGETHER)
+"""Algorithms that compute every product."""
+
+
+def together(algorithms: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Products that one instruction sums, per config."""
+    return np.asarray([TOGETHER.get(str(a), 1) for a in algorithms])
+
+
+def sizes(extent: int, most: int) -> tuple[int, ...]:
+    """Tile sizes along an axis: divisors, and sizes that leave a small tail."""
+    out = []
+    for size in range(1, min(extent, most) + 1):
+        tail = -extent % size
+        if extent % size == 0 or tail / (extent + tail) <= 0.15 or size in (4, 6, 8, 12, 14):
+            out.append(size)
+    return tuple(out)
+
+
+def unrolled(columns: Columns) -> Column:
+    """Multiply-adds of the innermost unrolled body."""
+    held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
+    return np.asarray(held * columns["unroll"], np.float64)
+
+
+def copies(c: Contraction, columns: Columns) -> Column:
+    """Copies of the tile that tails need."""
+    out = np.ones(len(columns["vectors"]))
+    for extent, size in (
+        (c.channels[1], columns["lanes"] * columns["vectors"]),
+        (c.points[1], columns["tile_w"]),
+        (c.row_count, columns["tile_h"]),
+    ):
+        out = out * np.where(extent % size, 2, 1)
+    return np.where(np.isin(columns["algorithm"], DIRECT), out, 2.0)
+
+
+def outer_loops(c: Contraction, order: str) -> list[str]:
+    """The loops around a tile, outermost first."""
+    channels = ["group", "block"] if c.groups > 1 else ["block"]
+    rows = ["rows"] if c.rows else []
+    if order == "channels_first":
+        return [*channels, *rows, "points"]
+    if order == "rows_first":
+        return [*rows, *channels, "points"]
+    return [*rows, "points", *channels]
+
+
+def pack_plan(
+    c: Contraction, config: Config, dims: tuple[int, ...]
+) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """(splits, order) that put the channels of a tile last (then neighbours along the reduction,
+    where an instruction takes several); `dims` are the dimensions kept."""
+    labels = [{c.channel_dim: "channel", c.reduce_dim: "depth"}.get(d, f"{d}") for d in dims]
+    splits: list[tuple[int, int]] = []
+
+    def split(label: str, factor: int, outer: str, inner: str) -> None:
+        at = labels.index(label)
+        splits.append((at, factor))
+        labels[at : at + 1] = [outer, inner]
+
+    last = ["lane"]
+    if c.groups > 1:
+        split("channel", c.channels[1], "group", "channel")
+    split("channel", config.number("lanes") * config.number("vectors"), "block", "lane")
+    if config["algorithm"] in TOGETHER:
+        split("depth", TOGETHER[str(config["algorithm"])], "depth", "pair")
+        last.append("pair")
+    first = [name for name in ("group", "block") if name in labels]
+    rest = [name for name in labels if name not in (*first, *last)]
+    order = tuple(labels.index(name) for name in (*first, *rest, *last))
+    return tuple(splits), order

@@ -1,0 +1,165 @@
+"""Contractions of bytes: machine code, its emulations, the interpreter and numpy agree exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from autotune.codegen import BACKENDS
+from autotune.measure.execute import NativeExecutor
+from autotune.measure.types import MeasureRequest, Status, Timing
+from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
+from autotune.program.inputs import random_inputs
+from autotune.program.interp import run
+from autotune.program.text import parse_program, print_program
+from autotune.program.verify import verify
+from autotune.schedule import Schedule, apply_schedule
+from autotune.target import Target, host_target, load_target
+from autotune.types import Array, Task
+from search_spaces.params import Config
+from search_spaces.rules import rule_for
+from tests.unit.codegen.kernels import node, run_kernel, task, value
+
+TARGET = host_target()
+PLAIN = {
+    "matmul": task(
+        [node("matmul", "i0 c0", "o0")],
+        value("i0", (7, 24), "uint8"),
+        value("c0", (24, 20), "int8"),
+        value("o0", (7, 20), "int32"),
+    ),
+    "transposed": task(
+        [node("matmul", "i0 c0", "o0", transpose_b=True)],
+        value("i0", (3, 8), "uint8"),
+        value("c0", (18, 8), "int8"),
+        value("o0", (3, 18), "int32"),
+    ),
+    "convolution": task(
+        [node("conv2d", "i0 c0", "o0", pads=(1, 1, 1, 1), strides=(2, 2))],
+        value("i0", (1, 6, 5, 8), "uint8", ((0, 0), (1, 1), (1, 1), (0, 0))),
+        value("c0", (3, 3, 8, 33), "int8"),
+        value("o0", (1, 3, 3, 33), "int32"),
+    ),
+    "groups": task(
+        [node("conv2d", "i0 c0", "o0", groups=2)],
+        value("i0", (1, 4, 4, 16), "uint8"),
+        value("c0", (2, 2, 8, 24), "int8"),
+        value("o0", (1, 3, 3, 24), "int32"),
+    ),
+}
+REQUANTISED = task(
+    [
+        node("conv2d", "i0 c0", "t0"),
+        node("to_float32", "t0", "t1"),
+        node("mul", "t1 c1", "t2"),
+        node("add", "t2 c2", "t3"),
+        node("to_float32", "i1", "t4"),
+        node("mul", "t4 c3", "t5"),
+        node("add", "t3 t5", "t6"),
+        node("round", "t6", "t7"),
+        node("clip", "t7", "t8", min=0, max=255),
+        node("to_uint8", "t8", "o0"),
+    ],
+    value("i0", (1, 5, 6, 12), "uint8"),
+    value("c0", (1, 1, 12, 40), "int8"),
+    value("c1", (40,)),
+    value("c2", (40,)),
+    value("i1", (1, 5, 6, 40), "uint8"),
+    value("c3", (1,)),
+    *(value(f"t{n}", (1, 5, 6, 40), "int32" if n == 0 else "float32") for n in range(4)),
+    *(value(f"t{n}", (1, 5, 6, 40)) for n in range(4, 9)),
+    value("o0", (1, 5, 6, 40), "uint8"),
+)
+
+
+def schedule(task: Task, target: Target) -> Schedule:
+    rule = rule_for(task)
+    assert rule.name == "contraction"
+    items = dict(rule.default(task, target).items) | {
+        "tile_w": 2, "tile_h": 1, "vectors": 1, "unroll": 1, "lanes": target.lanes(),
+    }  # fmt: skip
+    return rule.schedule(task, target, Config(tuple(items.items())))
+
+
+def exact(task: Task, arrays: dict[str, Array]) -> Array:
+    """The sums in 64-bit integers, by numpy alone."""
+    x, w = (arrays[n].astype(np.int64) for n in ("i0", "c0"))
+    attrs = dict(task.nodes[0].attrs)
+    if task.op == "matmul":
+        return np.asarray(x @ (w.T if attrs.get("transpose_b") else w))
+    pads, groups = attrs.get("pads", (0,) * 4), attrs.get("groups", 1)
+    x = np.pad(x, ((0, 0), (pads[0], pads[2]), (pads[1], pads[3]), (0, 0)))
+    step, (kh, kw, per_group, channels) = attrs.get("strides", (1, 1))[0], w.shape
+    windows = np.lib.stride_tricks.sliding_window_view(x, (kh, kw), axis=(1, 2))
+    windows = windows[:, ::step, ::step]
+    parts = []
+    for g in range(groups):
+        data = windows[:, :, :, g * per_group : (g + 1) * per_group]
+        mine = w[..., g * (channels // groups) : (g + 1) * (channels // groups)]
+        parts.append(np.einsum("nhwcij,ijco->nhwo", data, mine))
+    return np.concatenate(parts, axis=-1)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_scheduled_program_is_exact(name: str) -> None:
+    task = PLAIN[name]
+    program = apply_schedule(build_program(task), schedule(task, TARGET))
+    verify(program)
+    assert parse_program(print_program(program)) == program
+    arrays = random_inputs(task, 3)
+    assert arrays["i0"].max() > 200
+    assert arrays["c0"].min() < -90
+    assert np.array_equal(run(program, arrays), exact(task, arrays))
+    assert np.array_equal(evaluate_task(task, arrays), exact(task, arrays))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("without", ["", "+avx512vnni", "+avx512bw", "+avx2"])
+def test_machine_code_is_exact(name: str, without: str) -> None:
+    task, target = PLAIN[name], TARGET
+    if without:
+        taken = ("+avx512vnni", "+avxvnni", *([without] if without != "+avx512vnni" else []))
+        features = [f for f in target.features.split(",") if f not in taken]
+        target = dataclasses.replace(target, features=",".join(features))
+    program = apply_schedule(build_program(task), schedule(task, target))
+    arrays = random_inputs(task, 5)
+    assert np.array_equal(run_kernel(task, program, target, arrays), exact(task, arrays))
+
+
+def test_sums_return_to_bytes_in_the_same_kernel() -> None:
+    executor = NativeExecutor()
+    request = MeasureRequest(
+        task=REQUANTISED, schedule=schedule(REQUANTISED, TARGET), target=TARGET,
+        timing=Timing(min_repeats=1, max_repeats=1, budget_s=0.01),
+    )  # fmt: skip
+    result = executor.check_and_time(request, executor.build(request))
+    assert result.status == Status.OK, result.error
+    values = evaluate_task(REQUANTISED, random_inputs(REQUANTISED, 0))
+    assert len(np.unique(values)) > 50, "the check must see bytes of all sizes"
+
+
+@pytest.mark.parametrize(
+    ("features", "lanes", "expected"),
+    [
+        ("+avx512f,+avx512vnni", 64, "vpdpbusd.512"),
+        ("+avx2,+avxvnni", 32, "vpdpbusd.256"),
+        ("+avx512f,+avx512bw", 64, "pmaddw.d.512"),
+        ("+avx2", 32, "pmadd.wd"),
+    ],
+)
+def test_instructions_are_used_where_the_target_has_them(
+    features: str, lanes: int, expected: str
+) -> None:
+    target = dataclasses.replace(TARGET, features=features, vector_bytes=lanes)
+    program = apply_schedule(build_program(PLAIN["matmul"]), schedule(PLAIN["matmul"], target))
+    assert expected in BACKENDS.get("llvm").source(program, target, "k")
+
+
+def test_arm_code_uses_its_own_instruction() -> None:
+    target = load_target("cortex-a72")
+    target = dataclasses.replace(target, features=f"{target.features},+i8mm")
+    program = apply_schedule(build_program(PLAIN["matmul"]), schedule(PLAIN["matmul"], target))
+    assert "usdot" in BACKENDS.get("llvm").source(program, target, "k")
