@@ -1,4 +1,4 @@
-"""A real Dask scheduler and workers for tests: processes of their own on loopback, gone at the end."""
+"""A real Dask scheduler and workers for tests: processes on loopback, gone when they end."""
 
 from __future__ import annotations
 

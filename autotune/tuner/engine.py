@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -32,12 +33,17 @@ CHUNK = 4096
 
 
 class Engine:
-    """Gives the work of a run to an executor. `name` is for messages."""
+    """Gives the work of a run to an executor. `name` is for messages; `chunk`: rows per job."""
 
     def __init__(
-        self, executor: Executor, name: str = "the executor", patience_s: float = PATIENCE_S
+        self,
+        executor: Executor,
+        name: str = "the executor",
+        patience_s: float = PATIENCE_S,
+        chunk: int = CHUNK,
     ) -> None:
         self._executor = executor
+        self._chunk = chunk
         self._name = name
         self._patience_s = patience_s
         self.builds = ExecutorBuilds(executor, name, patience_s)
@@ -48,11 +54,11 @@ class Engine:
             return subject
 
         def describe(rows: Rows) -> Features:
-            chunks = [rows[n : n + CHUNK] for n in range(0, len(rows), CHUNK)]
+            chunks = [rows[n : n + self._chunk] for n in range(0, len(rows), self._chunk)]
             frames = [jobs.describe_frame(subject, chunk) for chunk in chunks]
             return jobs.described(self._results(jobs.describe_job, frames))
 
-        return dataclasses.replace(subject, elsewhere=describe, many=CHUNK)
+        return dataclasses.replace(subject, elsewhere=describe, many=self._chunk)
 
     def train(self, model: CostModel, seed: int, data: Dataset) -> None:
         """What `model.fit` does."""
@@ -70,16 +76,18 @@ class Engine:
 
 
 @contextlib.contextmanager
-def opened(executor: str | Executor | None, cores: Sequence[int] = ()) -> Iterator[Engine | None]:
+def opened(
+    executor: str | Executor | None, cores: Sequence[int] = (), chunk: int = CHUNK
+) -> Iterator[Engine | None]:
     """The engine of 'dask://HOST:PORT' or of an executor, which stays open; None without one.
     `cores`: for this process's part of the work. Raises ConfigError and DeviceError."""
     if executor is None or executor == "local":
         yield None
     elif isinstance(executor, Executor):
-        yield Engine(executor)
+        yield Engine(executor, chunk=chunk)
     elif executor.startswith(SCHEME):
         with _cluster(executor, cores) as client:
-            yield Engine(client.get_executor(pure=False), executor)
+            yield Engine(client.get_executor(pure=False), executor, chunk=chunk)
     else:
         raise ConfigError(f"expected the executor local or {SCHEME}HOST:PORT, got {executor!r}")
 
@@ -95,6 +103,7 @@ def _cluster(name: str, cores: Sequence[int]) -> Iterator[Any]:
     address = name.removeprefix(SCHEME)
     connect: Callable[..., Any] = distributed.Client
     try:
+        _knock(address)
         with on_cores(cores):  # its threads stay where they are started
             client = connect(f"tcp://{address}", timeout=CONNECT_TIMEOUT_S, set_as_default=False)
     except (OSError, ValueError):
@@ -104,6 +113,12 @@ def _cluster(name: str, cores: Sequence[int]) -> Iterator[Any]:
     with client:
         _check_workers(client, name)
         yield client
+
+
+def _knock(address: str) -> None:
+    """Raises OSError or ValueError where nobody listens: Dask itself would try for a while."""
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
 
 
 def _check_workers(client: Any, name: str) -> None:
