@@ -17,6 +17,11 @@ def tasks() -> dict[str, Task]:
     return {
         "conv3x3_28x64": _conv(28, 64, 64, 3),
         "conv3x3_14x128": _conv(14, 128, 128, 3),
+        "conv3x3_56x64": _conv(56, 64, 64, 3),
+        "conv3x3_7x256": _conv(7, 256, 256, 3),
+        "conv7x7_112x3": _conv(112, 3, 64, 7, stride=2),
+        "conv7x7_56x4": _conv(56, 4, 32, 7, stride=2),
+        "conv1x1_7x512": _conv(7, 512, 256, 1),
         "conv1x1_28x128": _conv(28, 128, 128, 1),
         "conv1x1_14x256": _conv(14, 256, 64, 1),
         "depthwise_28x96": _conv(28, 96, 96, 3, groups=96),
@@ -31,6 +36,10 @@ def tasks() -> dict[str, Task]:
         "max_pool_28x160": _unary("max_pool2d", (1, 28, 28, 160), **_POOL),
         "softmax_512x384": _unary("softmax", (512, 384), axis=-1),
         "softmax_256x200": _unary("softmax", (256, 200), axis=-1),
+        "layer_norm_128x384": _layer_norm(128, 384),
+        "layer_norm_256x100": _layer_norm(256, 100),
+        "mean_14x256": _unary("reduce_mean", (1, 14, 14, 256), axes=(1, 2), keepdims=True),
+        "mean_7x512": _unary("reduce_mean", (1, 7, 7, 512), axes=(1, 2), keepdims=True),
     }
 
 
@@ -78,6 +87,14 @@ def _matmul(left: tuple[int, ...], right: tuple[int, ...]) -> Task:
     plain = len(right) == 2
     other = build.constant(_constant(right)) if plain else build.input("w", _float(*right))
     return _only(build.finish([("y", build.op("matmul", data, other))]), "matmul")
+
+
+def _layer_norm(rows: int, width: int) -> Task:
+    build = GraphBuilder("layer_norm")
+    data = build.input("x", _float(rows, width))
+    scale, shift = (build.constant(_constant((width,))) for _ in range(2))
+    done = build.op("layer_norm", data, scale, shift, axis=1, epsilon=1e-5)
+    return _only(build.finish([("y", done)]), "layer_norm")
 
 
 def _unary(op: str, shape: tuple[int, ...], **attrs: Attr) -> Task:

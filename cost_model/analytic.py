@@ -104,6 +104,7 @@ def _compute(structure: TileStructure, profile: DeviceProfile) -> Column:
     registers = float(profile.target.vector_registers)
     held = structure.accumulators
     seconds = structure.flops * structure.vector_axis_waste / profile.peak_flops
+    seconds = seconds * (2 / structure.flops_per_lane)
     if structure.reduce_axes:
         depth = math.prod(structure.extents[axis] for axis in structure.reduce_axes)
         chains = np.maximum(held, IN_FLIGHT / max(depth, 1)) / LATENCY_CHAINS

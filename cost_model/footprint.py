@@ -22,7 +22,8 @@ from search_spaces.base import Access, Column, TileStructure
 SLOTS = ("l1", "l2", "l3", "memory")
 """What serves data. Devices with fewer cache levels leave the outer ones without traffic."""
 _USABLE = 0.8
-"""Share of a cache that the tile may fill: the rest is lost to conflicts and other data."""
+"""Share of the innermost cache that the tile may fill: the rest is lost to conflicts and other
+data. The outer ones have more ways, and what does not fit by a little hits all the same."""
 _CHUNK = 8192
 """Configs analysed together: temporaries stay in the caches."""
 
@@ -107,7 +108,7 @@ def _walk(structure: TileStructure, memory: Memory, part: slice) -> Traffic:
     for level in structure.tiles:
         for axis, column in level.items():
             inner = np.minimum(column[part], tile[axis])
-            trips = np.ceil(tile[axis] / inner)
+            trips = tile[axis] / inner  # a tail is as much less work as it is shorter
             if not (trips > 1).any():
                 continue
             caches.fill(elements, brought)
@@ -137,7 +138,8 @@ class _Caches:
 
     def __init__(self, accesses: tuple[Access, ...], memory: Memory, length: int) -> None:
         self._accesses = accesses
-        self._sizes = [s * _USABLE for s in memory.cache_bytes]
+        first, *outer = memory.cache_bytes
+        self._sizes = [first * _USABLE, *outer]
         self._open = [np.ones(length, bool) for _ in self._sizes]
         self.served = [np.zeros(length) for _ in self._sizes]
         self.held = [np.zeros(length) for _ in self._sizes]

@@ -61,6 +61,8 @@ class TileStructure:
     """Instructions (roughly) in the innermost unrolled body."""
     extra: Mapping[str, Column]
     """Rule-specific numeric columns, appended to the features."""
+    flops_per_lane: int = 2
+    """Operations of a vector instruction per lane: 2 of a multiply-add, 1 of a maximum or sum."""
 
 
 class Rule(Protocol):

@@ -22,7 +22,7 @@ from autotune.program.rewrite import value_loads
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.types import Task
-from search_spaces.base import RULES, Access, TileStructure
+from search_spaces.base import RULES, Access, Column, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import (
     ScheduleBuilder,
@@ -35,6 +35,10 @@ from search_spaces.rules._builder import (
 from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
+_CHAINS = 8
+"""Independent operations that keep the vector units busy."""
+_IN_FLIGHT = 256
+"""Instructions that the core has in flight: the chains of several tiles run side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +138,10 @@ class WindowRule:
         columns = space.columns(rows)
         w = self._window(task)
         held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
-        tail = (w.points[1] % columns["tile_w"]) + (w.rows[1] % columns["tile_h"])
-        wanted = 8 if w.unrolled else 4
-        cost = np.abs(held - wanted) + tail + 0.1 * np.abs(columns["vectors"] - 2)
+        if w.unrolled:
+            cost = _cost(task, w, target, columns)
+        else:
+            cost = np.abs(held - 4) + 0.1 * np.abs(columns["vectors"] - 2)
         return space.config(rows[int(np.argmin(cost))])
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
@@ -219,7 +224,36 @@ class WindowRule:
             parallel_chunks=chunks,
             unrolled=np.asarray(held * written_out, np.float64),
             extra={p: columns[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
+            flops_per_lane=2 if task.op.startswith("conv") else 1,
         )
+
+
+def _cost(task: Task, w: Window, target: Target, columns: Columns) -> Column:
+    """Cycles per vector of results of a window that is written out, about: the arithmetic, slower
+    with too few or too many accumulators; the loads; the data from the outer cache, of which rows
+    that neighbouring tiles share come twice."""
+    size = {"channel": "vectors", "point": "tile_w", "row": "tile_h"}
+    tile = {axis: columns[param].astype(np.float64) for axis, param in size.items()}
+    held = math.prod(tile.values(), start=np.ones(1))
+    ones = np.ones(len(held))
+    tile |= {"batch": ones} | {f"k{i}": e * ones for i, (_, e) in enumerate(w.reduce)}
+    *reads, _ = _accesses(task, w, dict.fromkeys(("batch", *size), 1))
+    loads, fetched = 0 * ones, 0 * ones
+    for access in reads:
+        spans = [
+            1 + sum((abs(c) * (tile[axis] - 1) for axis, c in dim), 0 * ones)
+            for dim in access.dims
+        ]
+        loads = loads + math.prod(spans, start=ones) / held
+        steps = {axis: abs(c) for dim in access.dims for axis, c in dim}
+        for dim, span in zip(access.dims, spans, strict=True):
+            if "row" in dict(dim):
+                fetched = fetched + span / tile["row"] * steps.get("point", 1)
+    crowded = np.maximum(2 * held + 1 - target.vector_registers, 0) / target.vector_registers
+    terms = math.prod(e for _, e in w.reduce)
+    chains = np.minimum(np.maximum(held, _IN_FLIGHT / terms) / _CHAINS, 1.0)
+    parts = (terms * (1 + 2 * crowded) / chains, loads + 6 / held, 2 + 2 * fetched)
+    return np.asarray(sum(part**4 for part in parts) ** 0.25, np.float64)
 
 
 def _accesses(task: Task, w: Window, extents: Mapping[str, int]) -> tuple[Access, ...]:
