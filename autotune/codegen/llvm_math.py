@@ -96,7 +96,7 @@ class MathWriter:
         n = self.op("fsub", shifted, self.const(12582912.0))
         r = self.fma(n, self.const(-0.693359375), x)
         r = self.fma(n, self.const(2.12194440054690583e-4), r)
-        p = self.polynomial(r, _EXP)
+        p = self.polynomial(r, EXP)
         bits = self._bits(shifted)
         scale = self.text.emit(f"shl {self.int_type} {bits}, {self.int_const(23)}")
         scaled = self.text.emit(f"add {self.int_type} {self._bits(p)}, {scale}")
@@ -123,7 +123,7 @@ class MathWriter:
         n = self.text.emit(f"sitofp {self.int_type} {e} to {self.type}")
         n = self.op("fadd", n, bias)
         square = self.op("fmul", r, r)
-        p = self.op("fmul", self.op("fmul", self.polynomial(r, _LOG), r), square)
+        p = self.op("fmul", self.op("fmul", self.polynomial(r, LOG), r), square)
         p = self.fma(n, self.const(-2.12194440e-4), p)
         p = self.fma(square, self.const(-0.5), p)
         p = self.fma(n, self.const(0.693359375), self.op("fadd", r, p))
@@ -136,8 +136,8 @@ class MathWriter:
         limited = self.select_max(x, self.const(-9.0))
         limited = self.select_min(limited, self.const(9.0))
         square = self.op("fmul", limited, limited)
-        top = self.op("fmul", limited, self.polynomial(square, _TANH_TOP))
-        return self.op("fdiv", top, self.polynomial(square, _TANH_BOTTOM))
+        top = self.op("fmul", limited, self.polynomial(square, TANH_TOP))
+        return self.op("fdiv", top, self.polynomial(square, TANH_BOTTOM))
 
     def sigmoid(self, x: str) -> str:
         """1 / (1 + e**-x), within 4 ulp."""
@@ -148,9 +148,9 @@ class MathWriter:
         """Error function, within 3 ulp: an odd polynomial near 0, else 1 - e**polynomial."""
         a = self.call("fabs", x)
         square = self.op("fmul", x, x)
-        near = self.op("fmul", x, self.polynomial(square, _ERF_NEAR))
+        near = self.op("fmul", x, self.polynomial(square, ERF_NEAR))
         limited = self.select_min(a, self.const(4.0))
-        decay = self._exp_inside(self.polynomial(limited, _ERF_FAR))
+        decay = self._exp_inside(self.polynomial(limited, ERF_FAR))
         far = self.call("copysign", self.op("fsub", self.const(1.0), decay), x)
         return self.choose(self.compare("ult", a, self.const(0.92)), near, far)
 
@@ -171,23 +171,23 @@ class MathWriter:
 
 # Coefficients, highest power first. Those of exp (on |r| < ln(2)/2, ending in 1 + r), of erf(x)/x
 # in x*x (|x| < 0.93) and of log(1 - erf(x)) (0.9 < x < 4) are least-maximum fits against float64.
-_EXP = (8.312514835e-3, 4.189021057e-2, 1.666711487e-1, 4.999923113e-1, 1.0, 1.0)
-_ERF_NEAR = (
+EXP = (8.312514835e-3, 4.189021057e-2, 1.666711487e-1, 4.999923113e-1, 1.0, 1.0)
+ERF_NEAR = (
     -5.953779222e-4, 4.985949719e-3, -2.676172794e-2, 1.128168285e-1, -3.761248115e-1,
     1.128379148,
 )  # fmt: skip
-_ERF_FAR = (
+ERF_FAR = (
     1.982198671e-4, -3.065492302e-3, 2.231522072e-2, -1.041136940e-1, -6.369760666e-1,
     -1.127797252, -1.664454175e-4,
 )  # fmt: skip
-_TANH_TOP = (
+TANH_TOP = (
     -5.6416762410e-14, 4.0874172074e-11, -1.7583789182e-8, 1.0467499188e-5, 3.0360983153e-3,
     1.3022553368e-1, 9.9999987195e-1,
 )  # fmt: skip
-_TANH_BOTTOM = (
+TANH_BOTTOM = (
     2.4486609330e-4, 2.4222763998e-2, 4.6355838510e-1, 1.0000000000,
 )  # fmt: skip
-_LOG = (
+LOG = (
     7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
     -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
 )  # fmt: skip

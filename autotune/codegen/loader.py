@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 
+from autotune.codegen import base
+from autotune.codegen.c_compiler import CLibrary
 from autotune.codegen.llvm_backend import compile_text, initialize
 from autotune.errors import BuildError
 from autotune.target import Target
@@ -54,11 +56,11 @@ class Library:
         return found
 
 
-def load(codes: Sequence[bytes], target: Target) -> Library:
+def load(codes: Sequence[bytes], target: Target) -> base.Library:
     """Load objects that may call each other. They must be for this machine."""
-    return Library(codes, target)
+    return CLibrary(codes, target) if target.kind == "c" else Library(codes, target)
 
 
-def load_text(text: str, target: Target) -> Library:
+def load_text(text: str, target: Target) -> base.Library:
     """Compile LLVM IR text and load it: calibration and peak kernels."""
     return load([compile_text(text, target)], target)

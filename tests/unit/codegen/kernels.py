@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from autotune.codegen import BACKENDS
+from autotune.codegen import backend_for
 from autotune.codegen.loader import load
 from autotune.measure.storage import (
     aligned_bytes,
@@ -84,7 +84,7 @@ def unary(op: str, shape: tuple[int, ...], dtype: str = "float32", **attrs: Attr
 
 def run_kernel(task: Task, program: Program, target: Target, arrays: Mapping[str, Array]) -> Array:
     """The output of the program's machine code. AssertionError where it writes elsewhere."""
-    built = BACKENDS.get("llvm").build(program, target, "kernel")
+    built = backend_for(target).build(program, target, "kernel")
     library = load([built.code], target)
     packs = {p.buffer: p for p in program.packs}
     output = place(task.by_role("output")[0], 0)

@@ -1,0 +1,412 @@
+"""Indices, loads and values of a program as expressions of the C family.
+
+In: IR values, and `env`: what a loop variable is now (an int, a C variable, or the lane of the
+vector loop being written). Out: expressions without side effects, so that a branch that is not
+taken loads nothing. What cannot be an expression on vectors raises `NotVectorError`, and the
+statement is written as a loop over the lanes instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from autotune.codegen.c_dialect import (
+    SHORT,
+    SHORT_BYTES,
+    Dialect,
+    float_constant,
+    mask_of,
+    split_type,
+    type_name,
+)
+from autotune.codegen.c_helpers import Helpers
+from autotune.errors import BuildError
+from autotune.program.analysis import interval, recombine
+from autotune.program.ir import (
+    COMPARISONS,
+    Apply,
+    Atom,
+    Bound,
+    Buffer,
+    Clamp,
+    Const,
+    FloorDiv,
+    Index,
+    Load,
+    LoadIndex,
+    Mod,
+    Select,
+    Table,
+    Value,
+)
+
+MASK = "mask"
+"""Element type of a comparison of vectors; the lanes' width goes with it as `mask:i32`."""
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+class NotVectorError(Exception):
+    """The statement is no expression on vectors here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """An expression."""
+
+    text: str
+    dtype: str
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The vector loop's variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """const + sum of coefficient * expression + lane coefficient * lane."""
+
+    terms: tuple[tuple[str, int], ...]
+    const: int
+    lane: int = 0
+
+    @property
+    def text(self) -> str:
+        """The sum without the lane's part."""
+        parts: list[str] = []
+        for name, c in self.terms:
+            factor = "" if abs(c) == 1 else f" * {abs(c)}"
+            parts += ["-" if c < 0 else "+", name + factor]
+        if self.const or not parts:
+            parts += ["-" if self.const < 0 else "+", str(abs(self.const))]
+        sign = "-" if parts[0] == "-" else ""
+        return sign + " ".join(parts[1:])
+
+
+class ValueWriter:
+    """Writes values; the statement writers build on it."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.helpers = Helpers(dialect)
+        self.env: dict[str, int | str | Lane] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.names: dict[str, str] = {}
+        """What a buffer is called in the code."""
+        self._identifiers: dict[str, str] = {}
+        self.ranges: dict[str, int] = {}
+        self.lanes = 1
+        self.cells: dict[tuple[str, int], int] = {}
+        """Register variables: (buffer, element) -> lanes."""
+        self.arrays: set[str] = set()
+        """Register buffers that are arrays, because one index is not enough to tell a variable."""
+        self.conflicts: set[str] = set()
+
+    def identifier(self, name: str) -> str:
+        """A name of the program as a name in the code; those of C's own words differ."""
+        if name not in self._identifiers:
+            plain = "".join(c if c.isalnum() else "_" for c in name) + "_"
+            taken = set(self._identifiers.values())
+            while plain in taken:
+                plain += "_"
+            self._identifiers[name] = plain
+        return self._identifiers[name]
+
+    # ------------------------------------------------------------------------------------ indices
+
+    def linear(self, value: Index) -> Linear:
+        """An index in the current environment. NotVectorError if an atom depends on the lane."""
+        terms: dict[str, int] = {}
+        const, lane = value.const, 0
+        for atom, c in value.terms:
+            now = self.env[atom] if isinstance(atom, str) else self._atom(atom)
+            if isinstance(now, int):
+                const += c * now
+            elif isinstance(now, Lane):
+                lane += c
+            else:
+                terms[now] = terms.get(now, 0) + c
+        return Linear(tuple(t for t in terms.items() if t[1]), const, lane)
+
+    def _atom(self, atom: Atom) -> int | str:
+        assert not isinstance(atom, str)
+        if isinstance(atom, LoadIndex):
+            return self._loaded(atom)
+        inner = self.linear(atom.index)
+        if inner.lane:
+            raise NotVectorError
+        if isinstance(atom, Clamp):
+            if not inner.terms:
+                return min(max(inner.const, atom.lo), atom.hi)
+            return f"clamp_index({inner.text}, {atom.lo}, {atom.hi})"
+        divisor = atom.divisor
+        if not inner.terms:
+            return inner.const // divisor if isinstance(atom, FloorDiv) else inner.const % divisor
+        # C divides toward zero: an index that may be negative is moved up by whole divisors.
+        lowest, _ = interval(atom.index, self.ranges)
+        moved = max(0, -(lowest // divisor))
+        text = Linear(inner.terms, inner.const + moved * divisor).text
+        if isinstance(atom, Mod):
+            return f"(({text}) % {divisor})"
+        return f"(({text}) / {divisor}" + (f" - {moved})" if moved else ")")
+
+    def _loaded(self, atom: LoadIndex) -> str:
+        with self.one_lane(None):
+            value = self.load(Load(atom.buffer, atom.indices))
+        return f"wrap_index({value.text}, {atom.extent})"
+
+    def flat(self, buffer: Buffer, indices: Sequence[Index]) -> Linear:
+        """Offset in elements from the buffer's element (0, 0, ...)."""
+        total = Index()
+        for i, stride in zip(indices, buffer.strides, strict=True):
+            total = total + i * stride
+        return self.linear(recombine(total))
+
+    @contextmanager
+    def one_lane(self, lane: int | None) -> Iterator[None]:
+        """Write for one lane alone: the vector loop's variable is a constant. None: it must not
+        be used at all."""
+        lanes, env = self.lanes, self.env
+        self.lanes = 1
+        if lane is not None:
+            self.env = {v: lane if isinstance(now, Lane) else now for v, now in env.items()}
+        yield
+        self.lanes, self.env = lanes, env
+
+    # -------------------------------------------------------------------------------------- loads
+
+    def load(self, value: Load) -> Val:
+        """An element, or one per lane."""
+        buffer = self.buffers[value.buffer]
+        try:
+            at = self.flat(buffer, value.indices)
+        except NotVectorError:
+            return self._gather(value, buffer)
+        if at.lane and self.lanes == 1:
+            raise NotVectorError
+        if buffer.scope == "register" and buffer.name not in self.arrays:
+            return self.cell(buffer, at)
+        if not at.lane:
+            return self.from_memory(f"{self.names[buffer.name]}[{at.text}]", buffer.dtype)
+        if at.lane != 1:
+            return self._gather(value, buffer)
+        if buffer.dtype == "bool":
+            raise NotVectorError
+        kind = self.helpers.type(buffer.dtype, self.lanes)
+        return Val(f"{kind}_load({self.place(buffer, at)})", buffer.dtype, self.lanes)
+
+    def place(self, buffer: Buffer, at: Linear) -> str:
+        """Pointer to an element."""
+        text, name = at.text, self.names[buffer.name]
+        return name if text == "0" else f"{name} + {text}"
+
+    def from_memory(self, text: str, dtype: str) -> Val:
+        self.helpers.type(dtype)
+        return Val(text, dtype, 1)
+
+    def _gather(self, value: Load, buffer: Buffer) -> Val:
+        """Lanes that do not lie side by side: one load each."""
+        if self.lanes == 1 or self.lanes > 16 or buffer.dtype == "bool":
+            raise NotVectorError
+        kind, parts = self.helpers.type(buffer.dtype, self.lanes), []
+        for lane in range(self.lanes):
+            with self.one_lane(lane):
+                parts.append(self.load(value).text)
+        return Val(self.dialect.literal_vector(kind, parts), buffer.dtype, self.lanes)
+
+    def cell(self, buffer: Buffer, at: Linear) -> Val:
+        """A register variable; a buffer that needs more than variables is noted as a conflict."""
+        lanes = self.lanes if at.lane else 1
+        made = self.cells.setdefault((buffer.name, at.const), lanes)
+        if at.terms or at.lane not in (0, 1) or made != lanes:
+            self.conflicts.add(buffer.name)
+        self.helpers.type(buffer.dtype, lanes)
+        return Val(f"{self.names[buffer.name]}{at.const}", buffer.dtype, lanes)
+
+    # ------------------------------------------------------------------------------------- values
+
+    def value(self, value: Value) -> Val:
+        """An expression; lanes is 1 where it does not depend on the vector loop."""
+        if isinstance(value, Const):
+            return Val(self.literal(value.value, value.dtype), value.dtype, 1)
+        if isinstance(value, Load):
+            return self.load(value)
+        if isinstance(value, Apply):
+            return self._apply(value)
+        if isinstance(value, Select):
+            return self._select(value)
+        if isinstance(value, Table):
+            return Val(float_constant(self.table(value)), "float32", 1)
+        at = self.linear(value.index)
+        if at.lane:
+            raise NotVectorError
+        return self.convert(Val(f"({at.text})", "index", 1), value.dtype)
+
+    def literal(self, value: float | int | bool, dtype: str) -> str:
+        if dtype.startswith("float"):
+            text = float_constant(float(value), dtype)
+            return f"({text})" if text.startswith("-") else text
+        if dtype == "int64":
+            name = self.helpers.type("int64")
+            if int(value) == -(2**63):
+                return f"(-({name}){2**63 - 1} - 1)"
+            return f"(({name}){int(value)})"
+        return str(int(value)) if value >= 0 else f"({int(value)})"
+
+    def table(self, value: Table) -> float:
+        """A table's entry; its indices must be constant here."""
+        row, column = self.linear(value.row), self.linear(value.column)
+        if row.terms or column.terms or row.lane or column.lane:
+            raise BuildError("a table is indexed by a loop that is not unrolled")
+        return value.values[row.const][column.const]
+
+    def splat(self, value: Val, lanes: int) -> Val:
+        """The value with all lanes."""
+        if value.lanes == lanes:
+            return value
+        if value.lanes != 1 or value.dtype == "bool":
+            raise NotVectorError
+        kind = self.helpers.type(value.dtype, lanes)
+        return Val(self.dialect.splat(kind, value.text), value.dtype, lanes)
+
+    def _apply(self, value: Apply) -> Val:
+        args = [self.value(a) for a in value.args]
+        if value.fn.startswith("to_"):
+            return self.convert(args[0], value.fn[3:])
+        last = value.args[-1]
+        if value.fn == "pow" and isinstance(last, Const) and args[0].dtype == "float32":
+            return self._power(args[0], args[1], float(last.value))
+        return self.function(value.fn, args)
+
+    def _power(self, base: Val, exponent: Val, known: float) -> Val:
+        """base ** known: small powers by products and square roots, as the other backends do."""
+        if known * 4 != int(known * 4) or not 0 < abs(known) <= 4:
+            return self.function("pow", [base, exponent])
+        quarters = int(abs(known) * 4)
+        root = Val(self._call("sqrt", base).text, base.dtype, base.lanes)
+        parts = [base.text] * (quarters // 4) + [root.text] * (quarters % 4 // 2)
+        parts += [self._call("sqrt", root).text] * (quarters % 2)
+        out = "(" + " * ".join(parts) + ")"
+        return Val(out if known > 0 else f"(1.0f / {out})", base.dtype, base.lanes)
+
+    def function(self, fn: str, args: Sequence[Val]) -> Val:
+        """A function of FUNCTIONS of values."""
+        lanes = max(a.lanes for a in args)
+        if fn == "where":
+            return self._where(*args)
+        if fn in ("and", "or", "not"):
+            return self._logic(fn, args)
+        if any(a.dtype.startswith(MASK) or (a.dtype == "bool" and lanes > 1) for a in args):
+            raise NotVectorError
+        if fn in COMPARISONS:
+            text = f"({args[0].text} {_COMPARE[fn]} {args[1].text})"
+            return Val(text, "bool" if lanes == 1 else self._mask(args[0].dtype), lanes)
+        if fn in _INFIX:
+            return self._wrapped(f"({args[0].text} {_INFIX[fn]} {args[1].text})", args[0], lanes)
+        if fn == "neg":
+            return self._wrapped(f"(-{args[0].text})", args[0], lanes)
+        real = args[0].dtype.startswith("float")
+        if fn in ("floor", "ceil", "round") and not real:
+            return args[0]
+        if fn in ("rsqrt", "reciprocal"):
+            one = self.literal(1.0, args[0].dtype)
+            below = self._call("sqrt", args[0]).text if fn == "rsqrt" else args[0].text
+            return Val(f"({one} / {below})", args[0].dtype, lanes)
+        if fn == "mod" and lanes > 1:
+            raise NotVectorError
+        return self._call(fn, *(self.splat(a, lanes) for a in args))
+
+    def _wrapped(self, text: str, like: Val, lanes: int) -> Val:
+        """A result of arithmetic: that of single bytes is wider in C."""
+        if lanes == 1 and like.dtype in ("int8", "uint8"):
+            text = f"(({self.helpers.type(like.dtype)}){text})"
+        return Val(text, like.dtype, lanes)
+
+    def _call(self, fn: str, *args: Val) -> Val:
+        first = args[0]
+        kind = self.helpers.type(first.dtype, first.lanes)
+        return Val(self.helpers.call(fn, kind, *(a.text for a in args)), first.dtype, first.lanes)
+
+    def _mask(self, dtype: str) -> str:
+        return f"{MASK}:{mask_of(SHORT[dtype])}"
+
+    def _where(self, flag: Val, then: Val, other: Val) -> Val:
+        lanes = max(flag.lanes, then.lanes, other.lanes)
+        then, other = self.splat(then, lanes), self.splat(other, lanes)
+        if flag.lanes == 1:
+            return Val(f"({flag.text} ? {then.text} : {other.text})", then.dtype, lanes)
+        if then.dtype == "bool" or flag.dtype != self._mask(then.dtype):
+            raise NotVectorError
+        kind = self.helpers.type(then.dtype, lanes)
+        text = self.helpers.call("select", kind, flag.text, then.text, other.text)
+        return Val(text, then.dtype, lanes)
+
+    def _logic(self, fn: str, args: Sequence[Val]) -> Val:
+        lanes = max(a.lanes for a in args)
+        if len({(a.dtype, a.lanes) for a in args}) > 1:
+            raise NotVectorError
+        if fn == "not":
+            return Val(f"({'!' if lanes == 1 else '~'}{args[0].text})", args[0].dtype, lanes)
+        op = {"and": "&", "or": "|"}[fn] * (2 if lanes == 1 and args[0].dtype == "bool" else 1)
+        return Val(f"({args[0].text} {op} {args[1].text})", args[0].dtype, lanes)
+
+    def convert(self, value: Val, dtype: str) -> Val:
+        """Another element type."""
+        if value.dtype == dtype:
+            return value
+        if dtype == "bool":
+            if value.lanes > 1:
+                raise NotVectorError
+            return Val(f"({value.text} != 0)", "bool", 1)
+        if value.dtype.startswith(MASK):
+            raise NotVectorError
+        if dtype == "bfloat16":
+            value = self.convert(value, "float32")
+            kind = self.helpers.type("float32", value.lanes)
+            return Val(self.helpers.call("narrow", kind, value.text), dtype, value.lanes)
+        if value.dtype == "bfloat16":
+            kind = self.helpers.type("bfloat16", value.lanes)
+            wide = Val(self.helpers.call("widen", kind, value.text), "float32", value.lanes)
+            return self.convert(wide, dtype)
+        kind = self.helpers.type(dtype, value.lanes)
+        source = type_name(value.dtype, value.lanes)
+        return Val(self.dialect.convert(source, kind, value.text), dtype, value.lanes)
+
+    # ------------------------------------------------------------------------------------- bounds
+
+    def condition(self, bounds: Sequence[Bound]) -> bool | str:
+        """Whether all bounds hold: known now, or an expression. NotVectorError where it differs
+        from lane to lane."""
+        parts: list[str] = []
+        for bound in bounds:
+            at = self.linear(bound.index)
+            if at.lane:
+                raise NotVectorError
+            if not at.terms:
+                if not bound.lo <= at.const < bound.hi:
+                    return False
+                continue
+            lo, hi = interval(bound.index, self.ranges)
+            name = at.text
+            parts += [f"{name} >= {bound.lo}"] if lo < bound.lo else []
+            parts += [f"{name} < {bound.hi}"] if hi >= bound.hi else []
+        return " && ".join(parts) if parts else True
+
+    def _select(self, value: Select) -> Val:
+        condition = self.condition(value.bounds)
+        if isinstance(condition, bool):
+            return self.value(value.then if condition else value.other)
+        then, other = self.value(value.then), self.value(value.other)
+        lanes = max(then.lanes, other.lanes)
+        then, other = self.splat(then, lanes), self.splat(other, lanes)
+        return Val(f"({condition} ? {then.text} : {other.text})", then.dtype, lanes)
+
+
+def bytes_of(kind: str) -> int:
+    """Size of a type by its name in the code."""
+    short, lanes = split_type(kind)
+    return SHORT_BYTES[short] * lanes
