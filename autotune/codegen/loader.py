@@ -6,11 +6,11 @@ import ctypes.util
 import functools
 from collections.abc import Sequence
 
-import llvmlite.binding as llvm
-
 from autotune.codegen import base
 from autotune.codegen.c_compiler import CLibrary
+from autotune.codegen.elf_loader import ElfLibrary
 from autotune.codegen.llvm_backend import compile_text, initialize
+from autotune.codegen.llvm_binding import binding, builds_here
 from autotune.errors import BuildError
 from autotune.target import Target
 
@@ -22,7 +22,7 @@ def load_openmp() -> None:
         found = name or ctypes.util.find_library("gomp")  # last: it starts other programs
         try:
             if found:
-                llvm.load_library_permanently(found)
+                binding().load_library_permanently(found)
                 return
         except RuntimeError:
             continue
@@ -39,6 +39,7 @@ class Library:
         initialize()
         if target.threads > 1:
             load_openmp()
+        llvm = binding()
         machine = llvm.Target.from_triple(target.triple).create_target_machine(
             cpu=target.cpu, features=target.features, jit=True
         )
@@ -58,6 +59,8 @@ class Library:
 
 def load(codes: Sequence[bytes], target: Target) -> base.Library:
     """Load objects that may call each other. They must be for this machine."""
+    if target.kind == "cpu" and not builds_here():
+        return ElfLibrary(codes)
     return CLibrary(codes, target) if target.kind == "c" else Library(codes, target)
 
 
