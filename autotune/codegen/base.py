@@ -2,9 +2,9 @@
 
 CPUs (targets of kind cpu and c). Symbols in an object built for a kernel NAME (pointers are to
 element 0,0,... of the tensor):
-    void NAME(ptr param0, ..., ptr workspace, i64 thread, i64 threads)     one thread's share of
-        the kernel; where the target has several threads it contains barriers, and all `threads`
-        of the team, numbered from 0, must call it
+    void NAME(ptr param0, ..., ptr workspace, i64 thread, i64 threads, i64 epoch)     one
+        thread's part in a call of the kernel; returns when the whole call is done, by whichever
+        threads of the team came. `epoch` numbers the calls of this kernel, from 0
     void NAME_run(ptr args, i64 repeats)     args: array of pointers, params then workspace; opens
         a parallel region of target.threads and runs the kernel `repeats` times
 A model's entry: void NAME(ptr bases), which runs every call in one parallel region.

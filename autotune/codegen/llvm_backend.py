@@ -14,6 +14,7 @@ import llvmlite.binding as llvm
 from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
 from autotune.codegen.llvm_entry import entry_text, run_text
 from autotune.codegen.llvm_kernel import write_kernel
+from autotune.codegen.llvm_team import team_text
 from autotune.errors import BuildError
 from autotune.program.ir import Program
 from autotune.target import Target
@@ -71,7 +72,8 @@ class LlvmBackend:
     def source(self, program: Program, target: Target, symbol: str) -> str:
         kernel = write_kernel(program, target, symbol)
         driver = run_text(symbol, len(program.params), target)
-        return "\n".join([*kernel.declarations, kernel.function, driver, ""])
+        team = [team_text(target)] if target.threads > 1 else []
+        return "\n".join([*team, *kernel.declarations, kernel.function, driver, ""])
 
     def build(self, program: Program, target: Target, symbol: str) -> ObjectCode:
         kernel = write_kernel(program, target, symbol)

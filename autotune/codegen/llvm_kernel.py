@@ -1,18 +1,20 @@
 """A whole program as one LLVM function. In: a Program and a Target. Out: LLVM IR text.
 
-Threads run the function side by side: a parallel loop is cut into equal runs, a top-level
-statement without one is left to thread 0, and a barrier stands between top-level statements. The
-writer is a stack of layers, one file each: element functions, indices, loads, bounds, values,
-stores, and here statements.
+Threads run the function side by side. Every top-level statement is a phase whose iterations they
+share (see `llvm_team`); one that is no parallel loop is run whole by whoever claims it. The writer
+is a stack of layers, one file each: element functions, indices, loads, bounds, values, stores, and
+here statements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from autotune.codegen.llvm_barrier import NAME as BARRIER
 from autotune.codegen.llvm_index import Lane, Var
 from autotune.codegen.llvm_store import StoreWriter
+from autotune.codegen.llvm_team import CLAIM, FINISH, phase_text
 from autotune.codegen.llvm_text import FunctionText
 from autotune.errors import BuildError
 from autotune.program.ir import Alloc, Buffer, For, If, Prefetch, Program, Stmt, Store, walk
@@ -42,7 +44,8 @@ class _KernelWriter(StoreWriter):
     def __init__(self, program: Program, target: Target, symbol: str) -> None:
         self.program, self.target = program, target
         arguments = [f"ptr {_noalias(p)}%p{i}" for i, p in enumerate(program.params)]
-        arguments += ["ptr %workspace", "i64 %thread", "i64 %threads"]
+        arguments += ["ptr %workspace", "i64 %thread", "i64 %threads", "i64 %epoch"]
+        self.symbol, self.phases = symbol, 0
         super().__init__(
             FunctionText(f"define void @{symbol}({', '.join(arguments)}) {ATTRIBUTES}")
         )
@@ -60,9 +63,7 @@ class _KernelWriter(StoreWriter):
         while len(body) == 1 and isinstance(body[0], Alloc):
             self._allocate(body[0].buffer, private=False)
             body = body[0].body
-        for number, stmt in enumerate(body):
-            if number and self.target.threads > 1:
-                self._barrier()
+        for stmt in body:
             self._top(stmt)
         self.text.line("ret void")
         return KernelText(
@@ -71,18 +72,45 @@ class _KernelWriter(StoreWriter):
             workspace_bytes=self.workspace,
         )
 
-    def _barrier(self) -> None:
-        self.text.line(f"call void @{BARRIER}(i64 %threads)")
-
     def _top(self, stmt: Stmt) -> None:
-        shared = isinstance(stmt, For) and stmt.kind == "parallel"
-        if self.target.threads == 1 or shared:
+        if self.target.threads == 1:
             with self.text.region():
                 self._stmt(stmt)
-            return
-        first = self.text.emit("icmp eq i64 %thread, 0")
-        with self.text.when(first):
-            self._stmt(stmt)
+        elif isinstance(stmt, For) and stmt.kind == "parallel":
+            with self._phase(stmt.extent) as (first, limit):
+                self._loop(stmt, first, limit)
+        else:
+            with self._phase(1):
+                self._stmt(stmt)
+
+    @contextmanager
+    def _phase(self, extent: int) -> Iterator[tuple[str, str]]:
+        """Code run for every piece claimed; gives the piece's first iteration and its limit."""
+        text, name = self.text, f"{self.symbol}_phase{self.phases}"
+        self.phases += 1
+        text.declare(name, phase_text(name, self.target))
+        count = text.alloca("i64")
+        text.line(f"store i64 0, ptr {count}")
+        claims, inside, done = text.label(), text.label(), text.label()
+        text.line(f"br label %{claims}")
+        text.start(claims)
+        where = f"ptr @{name}, i64 %epoch"
+        given = f"{where}, i64 %thread, i64 %threads, i64 {extent}"
+        run = text.emit(f"call {{i64, i64}} @{CLAIM}({given})")
+        first = text.emit(f"extractvalue {{i64, i64}} {run}, 0")
+        limit = text.emit(f"extractvalue {{i64, i64}} {run}, 1")
+        some = text.emit(f"icmp ult i64 {first}, {limit}")
+        text.line(f"br i1 {some}, label %{inside}, label %{done}")
+        text.start(inside)
+        with text.region():
+            yield first, limit
+        before = text.emit(f"load i64, ptr {count}")
+        more = text.emit(f"sub i64 {limit}, {first}")
+        text.line(f"store i64 {text.emit(f'add i64 {before}, {more}')}, ptr {count}")
+        text.line(f"br label %{claims}")
+        text.start(done)
+        total = text.emit(f"load i64, ptr {count}")
+        text.line(f"call void @{FINISH}({where}, i64 {extent}, i64 {total})")
 
     def _stmt(self, stmt: Stmt) -> None:
         if isinstance(stmt, For):
@@ -110,8 +138,6 @@ class _KernelWriter(StoreWriter):
             for i in range(loop.extent):
                 self.env[loop.var] = i
                 self._body(loop.body)
-        elif loop.kind == "parallel" and self.target.threads > 1:
-            self._parallel_loop(loop)
         else:
             self._loop(loop, "0", str(loop.extent))
 
@@ -119,15 +145,6 @@ class _KernelWriter(StoreWriter):
         with self.text.loop(first, limit) as name:
             self.env[loop.var] = Var(name, self.text.scope.depth)
             self._body(loop.body)
-
-    def _parallel_loop(self, loop: For) -> None:
-        cut = self.text.emit(f"mul i64 %thread, {loop.extent}")
-        following = self.text.emit(f"add i64 {cut}, {loop.extent}")
-        first = self.text.emit(f"udiv i64 {cut}, %threads")
-        limit = self.text.emit(f"udiv i64 {following}, %threads")
-        some = self.text.emit(f"icmp ult i64 {first}, {limit}")
-        with self.text.when(some):
-            self._loop(loop, first, limit)
 
     def _vector_loop(self, loop: For) -> None:
         if self.lanes > 1:

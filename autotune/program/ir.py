@@ -13,9 +13,9 @@
              | select(BOUND and ..., value, value) | table[index, ...]
 
 Indices are logical: a buffer's strides, halo and packing say where an element lies. Extents are
-constants. Loop names are unique in a program. Top-level statements run one after the other with a
-barrier between them; a `parallel` loop divides its iterations among the threads in equal runs, and
-a top-level statement without one is run by thread 0 alone. All values are frozen and comparable.
+constants. Loop names are unique in a program. Top-level statements run one after the other, each when
+the one before is done; threads share the iterations of a `parallel` loop, and a top-level statement
+without one is run by one thread alone. All values are frozen and comparable.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 declare <4 x float> @llvm.fmuladd.v4f32(<4 x float>, <4 x float>, <4 x float>)
-define void @matmul(ptr %p0, ptr noalias readonly %p1, ptr %p2, ptr %workspace, i64 %thread, i64 %threads) nounwind {
+define void @matmul(ptr %p0, ptr noalias readonly %p1, ptr %p2, ptr %workspace, i64 %thread, i64 %threads, i64 %epoch) nounwind {
 entry:
   %cell9 = alloca <4 x float>, align 64
   %cell10 = alloca <4 x float>, align 64
@@ -63,6 +63,10 @@ define void @matmul_run(ptr %args, i64 %repeats) nounwind {
 entry:
   %thread = add i64 0, 0
   %threads = add i64 0, 1
+  %counts = alloca [1 x i64], align 16
+  store [1 x i64] zeroinitializer, ptr %counts
+  %c0 = getelementptr i64, ptr %counts, i64 0
+  %came0 = load i64, ptr %c0
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
@@ -74,7 +78,8 @@ loop:
   %a2 = load ptr, ptr %s2
   %s3 = getelementptr ptr, ptr %args, i64 3
   %a3 = load ptr, ptr %s3
-  call void @matmul(ptr %a0, ptr %a1, ptr %a2, ptr %a3, i64 %thread, i64 %threads)
+  %epoch = add i64 %came0, %i
+  call void @matmul(ptr %a0, ptr %a1, ptr %a2, ptr %a3, i64 %thread, i64 %threads, i64 %epoch)
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, %repeats
   br i1 %more, label %loop, label %done

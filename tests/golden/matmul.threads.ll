@@ -1,118 +1,205 @@
-declare <4 x float> @llvm.fmuladd.v4f32(<4 x float>, <4 x float>, <4 x float>)
-define void @matmul(ptr %p0, ptr noalias readonly %p1, ptr %p2, ptr %workspace, i64 %thread, i64 %threads) nounwind {
+define internal {i64, i64} @autotune_claim(ptr %phase, i64 %epoch, i64 %thread, i64 %threads, i64 %extent) nounwind noinline {
 entry:
-  %cell12 = alloca <4 x float>, align 64
-  %cell13 = alloca <4 x float>, align 64
-  %v1 = icmp eq i64 %thread, 0
-  br i1 %v1, label %L2, label %L3
-L2:
-  br label %L4
-L4:
-  %i6 = phi i64 [ 0, %L2 ], [ %n7, %L9 ]
-  %v18 = mul i64 %i6, 6
-  %v19 = getelementptr float, ptr %p0, i64 %v18
-  %v40 = mul i64 %i6, 16
-  %v41 = getelementptr float, ptr %p2, i64 %v40
-  br label %L8
-L8:
-  %i10 = phi i64 [ 0, %L4 ], [ %n11, %L15 ]
-  %v22 = mul i64 %i10, 12
-  %v23 = getelementptr float, ptr %p1, i64 %v22
-  %v42 = mul i64 %i10, 4
-  %v43 = getelementptr float, ptr %v41, i64 %v42
-  store <4 x float> splat (float 0x0000000000000000), ptr %cell12
-  store <4 x float> splat (float 0x0000000000000000), ptr %cell13
-  br label %L14
-L14:
-  %i16 = phi i64 [ 0, %L8 ], [ %n17, %L14 ]
-  %v20 = getelementptr float, ptr %v19, i64 %i16
-  %v24 = mul i64 %i16, 4
-  %v25 = getelementptr float, ptr %v23, i64 %v24
-  %v21 = load float, ptr %v20, align 4
-  %v26 = load <4 x float>, ptr %v25, align 4
-  %v27 = load <4 x float>, ptr %cell12
-  %v28 = insertelement <4 x float> poison, float %v21, i64 0
-  %v29 = shufflevector <4 x float> %v28, <4 x float> poison, <4 x i32> zeroinitializer
-  %v30 = call nsz contract <4 x float> @llvm.fmuladd.v4f32(<4 x float> %v29, <4 x float> %v26, <4 x float> %v27)
-  store <4 x float> %v30, ptr %cell12
-  %v31 = getelementptr float, ptr %v20, i64 3
-  %v32 = load float, ptr %v31, align 4
-  %v33 = load <4 x float>, ptr %v25, align 4
-  %v34 = load <4 x float>, ptr %cell13
-  %v35 = insertelement <4 x float> poison, float %v32, i64 0
-  %v36 = shufflevector <4 x float> %v35, <4 x float> poison, <4 x i32> zeroinitializer
-  %v37 = call nsz contract <4 x float> @llvm.fmuladd.v4f32(<4 x float> %v36, <4 x float> %v33, <4 x float> %v34)
-  store <4 x float> %v37, ptr %cell13
-  %n17 = add nuw nsw i64 %i16, 1
-  %v38 = icmp ult i64 %n17, 3
-  br i1 %v38, label %L14, label %L15
-L15:
-  %v39 = load <4 x float>, ptr %cell12
-  store <4 x float> %v39, ptr %v43, align 4
-  %v44 = load <4 x float>, ptr %cell13
-  %v45 = getelementptr float, ptr %v43, i64 8
-  store <4 x float> %v44, ptr %v45, align 4
-  %n11 = add nuw nsw i64 %i10, 1
-  %v46 = icmp ult i64 %n11, 2
-  br i1 %v46, label %L8, label %L9
-L9:
-  %n7 = add nuw nsw i64 %i6, 1
-  %v47 = icmp ult i64 %n7, 2
-  br i1 %v47, label %L4, label %L5
-L5:
-  br label %L3
-L3:
+  br label %owner
+owner:
+  %k = phi i64 [ 0, %entry ], [ %following, %next ]
+  %shifted = add i64 %thread, %k
+  %round = icmp uge i64 %shifted, %threads
+  %wrapped = sub i64 %shifted, %threads
+  %owned = select i1 %round, i64 %wrapped, i64 %shifted
+  %cut = mul i64 %owned, %extent
+  %end = add i64 %cut, %extent
+  %first = udiv i64 %cut, %threads
+  %limit = udiv i64 %end, %threads
+  %length = sub i64 %limit, %first
+  %upward = add i64 %length, 7
+  %piece = udiv i64 %upward, 8
+  %line = add i64 %owned, 1
+  %offset = mul i64 %line, 64
+  %word = getelementptr i8, ptr %phase, i64 %offset
+  %start = load atomic i64, ptr %word monotonic, align 8
+  br label %look
+look:
+  %seen = phi i64 [ %start, %owner ], [ %found, %claim ]
+  %of = lshr i64 %seen, 8
+  %late = icmp ugt i64 %of, %epoch
+  br i1 %late, label %none, label %count
+count:
+  %current = icmp eq i64 %of, %epoch
+  %low = and i64 %seen, 255
+  %claimed = select i1 %current, i64 %low, i64 0
+  %at = mul i64 %claimed, %piece
+  %left = icmp ult i64 %at, %length
+  br i1 %left, label %claim, label %next
+claim:
+  %high = shl i64 %epoch, 8
+  %more = add i64 %claimed, 1
+  %wanted = or i64 %high, %more
+  %pair = cmpxchg ptr %word, i64 %seen, i64 %wanted monotonic monotonic, align 8
+  %found = extractvalue {i64, i1} %pair, 0
+  %mine = extractvalue {i64, i1} %pair, 1
+  br i1 %mine, label %give, label %look
+next:
+  %following = add i64 %k, 1
+  %others = icmp ult i64 %following, %threads
+  br i1 %others, label %owner, label %none
+none:
+  ret {i64, i64} zeroinitializer
+give:
+  %from = add i64 %first, %at
+  %to = add i64 %from, %piece
+  %past = icmp ugt i64 %to, %limit
+  %until = select i1 %past, i64 %limit, i64 %to
+  %half = insertvalue {i64, i64} zeroinitializer, i64 %from, 0
+  %run = insertvalue {i64, i64} %half, i64 %until, 1
+  ret {i64, i64} %run
+}
+declare i64 @syscall(i64, ...)
+declare void @llvm.x86.sse2.pause()
+define internal void @autotune_finish(ptr %phase, i64 %epoch, i64 %extent, i64 %count) nounwind noinline {
+entry:
+  %sleepers = getelementptr i8, ptr %phase, i64 8
+  %calls = add i64 %epoch, 1
+  %all = mul i64 %calls, %extent
+  %some = icmp ne i64 %count, 0
+  br i1 %some, label %add, label %wait
+add:
+  %old = atomicrmw add ptr %phase, i64 %count seq_cst, align 8
+  %total = add i64 %old, %count
+  %last = icmp uge i64 %total, %all
+  br i1 %last, label %wake, label %wait
+wake:
+  %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
+  %nobody = icmp eq i64 %asleep, 0
+  br i1 %nobody, label %out, label %call
+call:
+  %woken = call i64 (i64, ...) @syscall(i64 202, ptr %phase, i64 129, i64 2147483647)
+  br label %out
+wait:
+  %spin = phi i64 [ 0, %entry ], [ 0, %add ], [ %spun, %stay ]
+  %now = load atomic i64, ptr %phase acquire, align 8
+  %done = icmp uge i64 %now, %all
+  br i1 %done, label %out, label %stay
+stay:
+  call void @llvm.x86.sse2.pause()
+  %spun = add i64 %spin, 1
+  %short = icmp ult i64 %spun, 2000
+  br i1 %short, label %wait, label %sleep
+sleep:
+  %before = atomicrmw add ptr %sleepers, i64 1 seq_cst, align 8
+  br label %look
+look:
+  %seen = load atomic i64, ptr %phase seq_cst, align 8
+  %over = icmp uge i64 %seen, %all
+  br i1 %over, label %awake, label %rest
+rest:
+  %low = and i64 %seen, 4294967295
+  %slept = call i64 (i64, ...) @syscall(i64 202, ptr %phase, i64 128, i64 %low, ptr null)
+  br label %look
+awake:
+  %after = atomicrmw sub ptr %sleepers, i64 1 seq_cst, align 8
+  br label %out
+out:
   ret void
 }
+@matmul_phase0 = internal global [24 x i64] zeroinitializer, align 64
+declare <4 x float> @llvm.fmuladd.v4f32(<4 x float>, <4 x float>, <4 x float>)
+define void @matmul(ptr %p0, ptr noalias readonly %p1, ptr %p2, ptr %workspace, i64 %thread, i64 %threads, i64 %epoch) nounwind {
+entry:
+  %cell1 = alloca i64, align 64
+  %cell17 = alloca <4 x float>, align 64
+  %cell18 = alloca <4 x float>, align 64
+  store i64 0, ptr %cell1
+  br label %L2
+L2:
+  %v5 = call {i64, i64} @autotune_claim(ptr @matmul_phase0, i64 %epoch, i64 %thread, i64 %threads, i64 1)
+  %v6 = extractvalue {i64, i64} %v5, 0
+  %v7 = extractvalue {i64, i64} %v5, 1
+  %v8 = icmp ult i64 %v6, %v7
+  br i1 %v8, label %L3, label %L4
+L3:
+  br label %L9
+L9:
+  %i11 = phi i64 [ 0, %L3 ], [ %n12, %L14 ]
+  %v23 = mul i64 %i11, 6
+  %v24 = getelementptr float, ptr %p0, i64 %v23
+  %v45 = mul i64 %i11, 16
+  %v46 = getelementptr float, ptr %p2, i64 %v45
+  br label %L13
+L13:
+  %i15 = phi i64 [ 0, %L9 ], [ %n16, %L20 ]
+  %v27 = mul i64 %i15, 12
+  %v28 = getelementptr float, ptr %p1, i64 %v27
+  %v47 = mul i64 %i15, 4
+  %v48 = getelementptr float, ptr %v46, i64 %v47
+  store <4 x float> splat (float 0x0000000000000000), ptr %cell17
+  store <4 x float> splat (float 0x0000000000000000), ptr %cell18
+  br label %L19
+L19:
+  %i21 = phi i64 [ 0, %L13 ], [ %n22, %L19 ]
+  %v25 = getelementptr float, ptr %v24, i64 %i21
+  %v29 = mul i64 %i21, 4
+  %v30 = getelementptr float, ptr %v28, i64 %v29
+  %v26 = load float, ptr %v25, align 4
+  %v31 = load <4 x float>, ptr %v30, align 4
+  %v32 = load <4 x float>, ptr %cell17
+  %v33 = insertelement <4 x float> poison, float %v26, i64 0
+  %v34 = shufflevector <4 x float> %v33, <4 x float> poison, <4 x i32> zeroinitializer
+  %v35 = call nsz contract <4 x float> @llvm.fmuladd.v4f32(<4 x float> %v34, <4 x float> %v31, <4 x float> %v32)
+  store <4 x float> %v35, ptr %cell17
+  %v36 = getelementptr float, ptr %v25, i64 3
+  %v37 = load float, ptr %v36, align 4
+  %v38 = load <4 x float>, ptr %v30, align 4
+  %v39 = load <4 x float>, ptr %cell18
+  %v40 = insertelement <4 x float> poison, float %v37, i64 0
+  %v41 = shufflevector <4 x float> %v40, <4 x float> poison, <4 x i32> zeroinitializer
+  %v42 = call nsz contract <4 x float> @llvm.fmuladd.v4f32(<4 x float> %v41, <4 x float> %v38, <4 x float> %v39)
+  store <4 x float> %v42, ptr %cell18
+  %n22 = add nuw nsw i64 %i21, 1
+  %v43 = icmp ult i64 %n22, 3
+  br i1 %v43, label %L19, label %L20
+L20:
+  %v44 = load <4 x float>, ptr %cell17
+  store <4 x float> %v44, ptr %v48, align 4
+  %v49 = load <4 x float>, ptr %cell18
+  %v50 = getelementptr float, ptr %v48, i64 8
+  store <4 x float> %v49, ptr %v50, align 4
+  %n16 = add nuw nsw i64 %i15, 1
+  %v51 = icmp ult i64 %n16, 2
+  br i1 %v51, label %L13, label %L14
+L14:
+  %n12 = add nuw nsw i64 %i11, 1
+  %v52 = icmp ult i64 %n12, 2
+  br i1 %v52, label %L9, label %L10
+L10:
+  %v53 = load i64, ptr %cell1
+  %v54 = sub i64 %v7, %v6
+  %v55 = add i64 %v53, %v54
+  store i64 %v55, ptr %cell1
+  br label %L2
+L4:
+  %v56 = load i64, ptr %cell1
+  call void @autotune_finish(ptr @matmul_phase0, i64 %epoch, i64 1, i64 %v56)
+  ret void
+}
+@matmul_calls = global i64 0
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
 declare i32 @omp_get_thread_num()
 declare i32 @omp_get_num_threads()
-declare i32 @sched_yield()
-declare void @llvm.x86.sse2.pause()
-@autotune_barrier_arrived = internal global i64 0, align 64
-@autotune_barrier_round = internal global i64 0, align 64
-define internal void @autotune_barrier(i64 %threads) nounwind noinline {
-entry:
-  %round = load atomic i64, ptr @autotune_barrier_round acquire, align 8
-  %before = atomicrmw add ptr @autotune_barrier_arrived, i64 1 acq_rel
-  %arrived = add i64 %before, 1
-  %last = icmp eq i64 %arrived, %threads
-  br i1 %last, label %open, label %wait
-open:
-  store atomic i64 0, ptr @autotune_barrier_arrived monotonic, align 8
-  %following = add i64 %round, 1
-  store atomic i64 %following, ptr @autotune_barrier_round release, align 8
-  ret void
-wait:
-  %spin = phi i64 [ 0, %entry ], [ %spun, %again ]
-  %now = load atomic i64, ptr @autotune_barrier_round acquire, align 8
-  %same = icmp eq i64 %now, %round
-  br i1 %same, label %stay, label %done
-stay:
-  %short = icmp ult i64 %spin, 2000
-  br i1 %short, label %pause, label %give
-pause:
-  call void @llvm.x86.sse2.pause()
-  br label %again
-give:
-  %ignored = call i32 @sched_yield()
-  br label %again
-again:
-  %spun = add i64 %spin, 1
-  br label %wait
-done:
-  ret void
-}
 define internal void @matmul_run_thread(ptr %frame) nounwind {
 entry:
   %f0 = getelementptr i64, ptr %frame, i64 0
   %args = load ptr, ptr %f0
   %f1 = getelementptr i64, ptr %frame, i64 1
   %repeats = load i64, ptr %f1
+  %f2 = getelementptr i64, ptr %frame, i64 2
+  %counts = load ptr, ptr %f2
   %t32 = call i32 @omp_get_thread_num()
   %thread = zext i32 %t32 to i64
   %n32 = call i32 @omp_get_num_threads()
   %threads = zext i32 %n32 to i64
+  %c0 = getelementptr i64, ptr %counts, i64 0
+  %came0 = load i64, ptr %c0
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
@@ -124,8 +211,8 @@ loop:
   %a2 = load ptr, ptr %s2
   %s3 = getelementptr ptr, ptr %args, i64 3
   %a3 = load ptr, ptr %s3
-  call void @matmul(ptr %a0, ptr %a1, ptr %a2, ptr %a3, i64 %thread, i64 %threads)
-  call void @autotune_barrier(i64 %threads)
+  %epoch = add i64 %came0, %i
+  call void @matmul(ptr %a0, ptr %a1, ptr %a2, ptr %a3, i64 %thread, i64 %threads, i64 %epoch)
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, %repeats
   br i1 %more, label %loop, label %done
@@ -134,11 +221,19 @@ done:
 }
 define void @matmul_run(ptr %args, i64 %repeats) nounwind {
 entry:
+  %counts = alloca [1 x i64], align 16
+  %came0 = load i64, ptr @matmul_calls
+  %c0 = getelementptr i64, ptr %counts, i64 0
+  store i64 %came0, ptr %c0
+  %m0 = add i64 %came0, %repeats
+  store i64 %m0, ptr @matmul_calls
   %frame = alloca [4 x i64], align 16
   %f0 = getelementptr i64, ptr %frame, i64 0
   store ptr %args, ptr %f0
   %f1 = getelementptr i64, ptr %frame, i64 1
   store i64 %repeats, ptr %f1
+  %f2 = getelementptr i64, ptr %frame, i64 2
+  store ptr %counts, ptr %f2
   call void @GOMP_parallel(ptr @matmul_run_thread, ptr %frame, i32 2, i32 0)
   ret void
 }

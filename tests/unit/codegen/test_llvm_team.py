@@ -1,0 +1,84 @@
+"""Threads that share a kernel: every iteration once, no thread waited for, late ones harmless."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autotune.codegen import BACKENDS
+from autotune.codegen.loader import load
+from autotune.program.ir import Alloc, Buffer, Const, For, Load, Program, Stmt, Store, index
+from autotune.target import host_target
+
+EXTENT = 203
+KERNEL = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
+)
+
+
+def counting(threads: int) -> tuple[Callable[[int, int], None], np.ndarray]:
+    """call(thread, epoch) of a kernel of two phases, and what it counts: the first adds one to
+    every cell, the second one to every cell of the other half by way of the first."""
+    i, j = index("i"), index("j")
+    cells = Buffer.dense("o0", "float32", (2, EXTENT), "param")
+    body: tuple[Stmt, ...] = (
+        For("i", EXTENT, "parallel", (Store("o0", (index(0), i), Const(1.0), "sum"),)),
+        For("j", EXTENT, "parallel", (Store("o0", (index(1), j), mirrored(), "sum"),)),
+    )
+    scratch = Buffer.dense("unused", "float32", (1,), "scratch")
+    program = Program("counting", (cells,), (Alloc(scratch, body),))
+    target = host_target(threads)
+    built = BACKENDS.get("llvm").build(program, target, "counting")
+    library = load([built.code], target)
+    function = KERNEL(library.address("counting"))
+    out = np.zeros((2, EXTENT), np.float32)
+    workspace = np.zeros(built.workspace_bytes + 64, np.uint8)
+
+    def call(thread: int, epoch: int) -> None:
+        assert library is not None  # keeps the code in memory
+        function(out.ctypes.data, workspace.ctypes.data, thread, threads, epoch)
+
+    return call, out
+
+
+def mirrored() -> Load:
+    return Load("o0", (index(0), index("j") * -1 + (EXTENT - 1)))
+
+
+@pytest.mark.parametrize("thread", [0, 1, 2])
+def test_one_thread_does_the_work_of_those_that_do_not_come(thread: int) -> None:
+    call, out = counting(3)
+    call(thread, 0)
+    assert (out == 1).all()
+
+
+def test_a_late_thread_finds_nothing_to_do() -> None:
+    call, out = counting(2)
+    call(0, 0)
+    call(0, 1)
+    call(1, 0)
+    call(1, 1)
+    assert (out[0] == 2).all()
+    assert (out[1] == 1 + 2).all()
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_every_iteration_runs_once_and_phases_are_in_order(threads: int) -> None:
+    call, out = counting(threads)
+    epochs = 300
+
+    def work(thread: int) -> None:
+        for epoch in range(epochs):
+            call(thread, epoch)
+
+    team = [threading.Thread(target=work, args=(n,)) for n in range(threads)]
+    for member in team:
+        member.start()
+    for member in team:
+        member.join()
+    assert (out[0] == epochs).all()
+    assert (out[1] == epochs * (epochs + 1) / 2).all()
