@@ -15,10 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autotune.codegen import BACKENDS
+from autotune.codegen.llvm_binding import builds_here
 from autotune.codegen.loader import load
 from autotune.errors import BuildError
 from autotune.measure.check import Reference, Verdict, check_against, check_points
 from autotune.measure.executor import Built
+from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_profile
 from autotune.measure.profile import Calibration, measure_profile
 from autotune.measure.storage import (
     GARBAGE,
@@ -90,8 +92,8 @@ class NativeExecutor:
         self._clock = clock
         self._cache_bytes = cache_bytes
         self._cases: OrderedDict[tuple[str, int, str], Case] = OrderedDict()
-        self._calibrations: dict[str, Calibration] = {}
-        self._surroundings: dict[str, Surroundings] = {}
+        self._calibrations: dict[str, Calibration | PlainCalibration] = {}
+        self._surroundings: dict[str, Surroundings | PlainSurroundings] = {}
 
     def build(self, request: MeasureRequest) -> Built:
         return build(request)
@@ -126,7 +128,8 @@ class NativeExecutor:
         )
 
     def profile(self, target: Target) -> DeviceProfile:
-        return measure_profile(target, target.cpu, self._clock)
+        measure = measure_profile if builds_here() else plain_profile
+        return measure(target, target.cpu, self._clock)
 
     def _time(
         self, request: MeasureRequest, kernel: Kernel, first_call_s: float
@@ -153,14 +156,19 @@ class NativeExecutor:
                 reading_s, times_s = again_s, again
         return times_s, reading_s
 
-    def _calibration(self, target: Target) -> Calibration:
+    def _calibration(self, target: Target) -> Calibration | PlainCalibration:
         if target.key not in self._calibrations:
-            self._calibrations[target.key] = Calibration(target, self._clock)
+            self._calibrations[target.key] = (
+                Calibration(target, self._clock)
+                if builds_here()
+                else PlainCalibration(self._clock)
+            )
         return self._calibrations[target.key]
 
-    def _surroundings_of(self, target: Target) -> Surroundings:
+    def _surroundings_of(self, target: Target) -> Surroundings | PlainSurroundings:
         if target.key not in self._surroundings:
-            self._surroundings[target.key] = Surroundings(target, self._clock)
+            kind = Surroundings if builds_here() else PlainSurroundings
+            self._surroundings[target.key] = kind(target, self._clock)
         return self._surroundings[target.key]
 
     def _case(self, request: MeasureRequest) -> Case:
@@ -267,7 +275,9 @@ class Kernel:
         busy_s = (self._cpu_clock() - busy) / self._threads
         return Sample(wall_s, _share_stolen(wall_s, busy_s), running_s=self._alone(busy_s))
 
-    def run_among(self, surroundings: Surroundings, foreign_bytes: int, calls: int) -> Sample:
+    def run_among(
+        self, surroundings: Surroundings | PlainSurroundings, foreign_bytes: int, calls: int
+    ) -> Sample:
         """This many calls one by one, each as if other kernels had run before it. What starting a
         call takes is not part of it."""
         address, start = ctypes.addressof(self._arguments), self._clock()
