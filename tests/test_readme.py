@@ -50,7 +50,7 @@ def run(line: str, folder: Path, **replace: str) -> str:
 
 def test_every_command_is_of_a_kind_that_is_run_here() -> None:
     words = {line.split()[0] for block in blocks("") for line in block.splitlines() if line}
-    assert words == {"autotune", "make", "pip", "rpc_server"}
+    assert words == {"autotune", "dask", "make", "pip", "rpc_server"}
 
 
 def test_every_make_target_exists() -> None:
@@ -69,7 +69,7 @@ def test_every_path_named_in_the_table_of_parts_exists() -> None:
 @pytest.mark.slow
 def test_the_commands_run_in_their_order(tmp_path: Path) -> None:
     lines = commands("autotune")
-    elsewhere = ("rpc://", "tracker://", "resnet18")
+    elsewhere = ("rpc://", "tracker://", "dask://", "resnet18")
     local = [line for line in lines if not any(word in line for word in elsewhere)]
     assert len(local) >= 10
     for line in local:
@@ -132,6 +132,32 @@ def test_the_farm_s_commands_run(port: int, tmp_path: Path) -> None:
         while "rpi4" not in run(status, tmp_path):
             assert time.monotonic() < deadline, "the board did not register"
         assert "ended:" in run(tune, tmp_path, **{"9191": str(port)})
+
+
+@pytest.mark.slow
+def test_the_cluster_s_commands_run(port: int, tmp_path: Path) -> None:
+    run("autotune zoo export tiny -o tiny.onnx", tmp_path)
+    (tune,) = [line for line in commands("autotune") if "dask://" in line]
+    with contextlib.ExitStack() as stack:
+        for line in commands("dask"):
+            program, *arguments = shlex.split(line.replace("8786", str(port)))
+            server = subprocess.Popen(
+                [str(BIN / program), *arguments, "--no-dashboard"], stderr=subprocess.DEVNULL
+            )
+            stack.callback(server.wait, 20)
+            stack.callback(server.terminate)
+            _wait_for(port)
+        assert "ended:" in run(tune, tmp_path, **{"8786": str(port)})
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        time.sleep(0.1)
+    raise AssertionError("the scheduler does not listen")
 
 
 @pytest.mark.slow

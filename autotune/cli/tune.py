@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,8 @@ def run(options: argparse.Namespace) -> None:
     from autotune.cli.progress import display
     from autotune.settings import load_settings
 
+    if options.executor != "local":
+        logging.disable(logging.ERROR)  # what a cluster has to say, we say in one line
     ending = "dry run, nothing is measured" if options.dry_run else ""
     with display(sys.stdout, ending=ending, verbose=options.verbose) as on_event:
         report = autotune.tune(
