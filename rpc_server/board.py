@@ -84,6 +84,7 @@ class Board:
         version: str,
         cores: int,
         compiler: str = "",
+        can_build: bool = True,
         accept_objects: bool = False,
         audit: AuditLog | None = None,
         gate: Gate | None = None,
@@ -93,6 +94,7 @@ class Board:
         self._profile = device.profile()
         self._version = version
         self._compiler = compiler
+        self._can_build = can_build
         self._cores = cores
         self._accept_objects = accept_objects
         self._audit = audit or AuditLog(None)
@@ -275,6 +277,8 @@ class Board:
             check_target(target, self._cores)
         if objects := sum(r.built is not None for r in requests):
             self._check_objects(peer)
+        if objects < len(requests) and not self._can_build:
+            raise wire.WireError("this board has no compiler; tune with --build host")
         with self._changed:
             for waiting in [j for j in self._queue if self._abandoned(j)]:
                 self._drop(waiting)

@@ -78,6 +78,11 @@ def serve(options: argparse.Namespace) -> None:
     """Measure the device, listen, and serve until told to stop. Raises InputError."""
     settings = _settings(options)
     built_by = compiler()
+    if not built_by and not options.accept_objects:
+        raise ConfigError(
+            "llvmlite is not installed here, so this board cannot build: pip install llvmlite, or "
+            "start it with --accept-objects and tune with --build host"
+        )
     host, port = parse_address(settings.listen)
     credentials = Credentials(Path(settings.certs)) if settings.certs else None
     if credentials is None:
@@ -101,6 +106,7 @@ def serve(options: argparse.Namespace) -> None:
             device,
             version=version(),
             compiler=built_by,
+            can_build=bool(built_by),
             cores=len(cores),
             accept_objects=options.accept_objects,
             audit=audit,

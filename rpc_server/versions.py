@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from autotune.errors import ConfigError
+from autotune.codegen.llvm_binding import binding, builds_here
 
 
 def version() -> str:
@@ -16,11 +16,7 @@ def version() -> str:
 
 
 def compiler() -> str:
-    """Name and version of the compiler that builds candidates here."""
-    try:
-        from llvmlite import binding
-    except ImportError:
-        raise ConfigError(
-            "llvmlite is not installed here; boards and clients need it: pip install llvmlite"
-        ) from None
-    return "llvm " + ".".join(map(str, binding.llvm_version_info))
+    """Name and version of the compiler that builds candidates here, '' where there is none."""
+    if not builds_here():
+        return ""
+    return "llvm " + ".".join(map(str, binding().llvm_version_info))
