@@ -28,6 +28,8 @@ class Val:
 class ElementWriter:
     """Writes functions of values into a function; the lowest layer of a kernel's writer."""
 
+    math: type[MathWriter] = MathWriter
+
     def __init__(self, text: FunctionText) -> None:
         self.text = text
         self.bfloat16 = False
@@ -66,7 +68,7 @@ class ElementWriter:
     def constant_power(self, base: Val, exponent: Val, known: float) -> Val:
         """base ** exponent where the exponent's value is known."""
         exponent = self.splat(exponent, base.lanes)
-        writer = MathWriter(self.text, base.lanes, base.dtype)
+        writer = self.math(self.text, base.lanes, base.dtype)
         return Val(writer.power(base.text, exponent.text, known), base.dtype, base.lanes)
 
     def choose(self, flag: str, then: Val, other: Val) -> Val:
@@ -77,7 +79,8 @@ class ElementWriter:
 
     def _unary(self, fn: str, arg: Val) -> Val:
         if arg.dtype.startswith("float"):
-            return Val(unary(self.text, fn, arg.text, arg.dtype, arg.lanes), arg.dtype, arg.lanes)
+            writer = self.math(self.text, arg.lanes, arg.dtype)
+            return Val(unary(writer, fn, arg.text), arg.dtype, arg.lanes)
         kind = type_text(arg.dtype, arg.lanes)
         if fn == "not":
             ones = self.splat(Val("true", "bool", 1), arg.lanes).text
@@ -112,7 +115,7 @@ class ElementWriter:
         if fn == "mod":
             return self._mod(a, b, kind, real)
         if fn == "pow" and real:
-            writer = MathWriter(self.text, a.lanes, a.dtype)
+            writer = self.math(self.text, a.lanes, a.dtype)
             return Val(writer.call("pow", a.text, b.text), a.dtype, a.lanes)
         names = _FLOAT_OPS if real else _INT_OPS
         if fn not in names:

@@ -92,9 +92,13 @@ class IndexWriter(ElementWriter, ABC):
         if moved:
             name = self.pure(depth, f"add i64 {name}, {moved * atom.divisor}")
         if isinstance(atom, Mod):
-            return Var(self.pure(depth, f"urem i64 {name}, {atom.divisor}"), depth)
-        name = self.pure(depth, f"udiv i64 {name}, {atom.divisor}")
+            return Var(self.divided(depth, "urem", name, atom), depth)
+        name = self.divided(depth, "udiv", name, atom)
         return Var(self.pure(depth, f"sub i64 {name}, {moved}") if moved else name, depth)
+
+    def divided(self, depth: int, op: str, name: str, atom: FloorDiv | Mod) -> str:
+        """Quotient (udiv) or remainder (urem) of a value that is not negative."""
+        return self.pure(depth, f"{op} i64 {name}, {atom.divisor}")
 
     def _divisors_below_zero(self, atom: FloorDiv | Mod) -> int:
         if atom not in self._moved:

@@ -30,6 +30,11 @@ def float_text(value: float, dtype: str = "float32") -> str:
 class MathWriter:
     """Writes arithmetic on float32 values of `lanes` lanes into a function."""
 
+    own: tuple[str, ...] = ("exp", "log", "tanh", "sigmoid", "erf")
+    """Functions of one float32 value that are methods here."""
+    intrinsics = INTRINSICS
+    """Those that LLVM has code for: by name, LLVM's name."""
+
     def __init__(self, text: FunctionText, lanes: int, dtype: str = "float32") -> None:
         self.text, self.lanes, self.dtype = text, lanes, dtype
         self.type = type_text(dtype, lanes)
@@ -193,9 +198,11 @@ LOG = (
 )  # fmt: skip
 
 
-def unary(text: FunctionText, fn: str, x: str, dtype: str, lanes: int) -> str:
+def unary(writer: MathWriter, fn: str, x: str) -> str:
     """A function of one float value."""
-    writer = MathWriter(text, lanes, dtype)
+    text, dtype = writer.text, writer.dtype
+    if dtype == "float32" and fn in writer.own:
+        return str(getattr(writer, fn)(x))
     if fn == "neg":
         return text.emit(f"fneg {writer.type} {x}")
     if fn == "rsqrt":
@@ -205,11 +212,9 @@ def unary(text: FunctionText, fn: str, x: str, dtype: str, lanes: int) -> str:
     if fn == "sign":
         one = writer.call("copysign", writer.const(1.0), x)
         return writer.choose(writer.compare("ueq", x, writer.const(0.0)), x, one)
-    if dtype == "float32" and fn in ("exp", "log", "tanh", "sigmoid", "erf"):
-        return str(getattr(writer, fn)(x))
-    if fn == "sigmoid":
+    if fn == "sigmoid" and "exp" in writer.intrinsics:
         e = writer.call("exp", text.emit(f"fneg {writer.type} {x}"))
         return writer.op("fdiv", writer.const(1.0), writer.op("fadd", e, writer.const(1.0)))
-    if fn in INTRINSICS:
-        return writer.call(INTRINSICS[fn], x)
+    if fn in writer.intrinsics:
+        return writer.call(writer.intrinsics[fn], x)
     raise BuildError(f"no {dtype} code for {fn}")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from autotune.codegen.llvm_math import unary
+from autotune.codegen.llvm_math import MathWriter, unary
 from autotune.codegen.llvm_text import FunctionText, type_text
 from autotune.codegen.loader import load_text
 from autotune.target import Target, host_target
@@ -57,7 +57,7 @@ def apply(fn: str, x: Array, lanes: int = 16, target: Target = HOST) -> Array:
         step = text.emit(f"mul i64 {i}, {lanes}")
         source = text.emit(f"getelementptr float, ptr %x, i64 {step}")
         given = text.emit(f"load {kind}, ptr {source}, align 4")
-        result = unary(text, fn, given, "float32", lanes)
+        result = unary(MathWriter(text, lanes), fn, given)
         place = text.emit(f"getelementptr float, ptr %y, i64 {step}")
         text.line(f"store {kind} {result}, ptr {place}, align 4")
     text.line("ret void")
