@@ -14,6 +14,9 @@ from typing import Any
 
 from autotune.errors import TargetError
 
+KINDS = ("cpu", "cuda", "opencl", "c")
+GPU_KINDS = ("cuda", "opencl")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -21,7 +24,7 @@ class Target:
 
     name: str
     kind: str
-    """cpu (cuda and opencl are to come)."""
+    """cpu, cuda, opencl or c (C for a processor that LLVM is not asked for)."""
     triple: str
     cpu: str
     """LLVM's CPU name."""
@@ -43,9 +46,28 @@ class Target:
     """float32, or bfloat16: contractions may round their operands to it and sum in float32. Part
     of the key."""
 
+    arch: str = ""
+    """GPUs: the instruction set, "sm_80"."""
+    warp: int = 1
+    """Threads that run in step."""
+    shared_bytes: int = 0
+    """Shared memory that one block may use."""
+    max_threads: int = 1
+    """Threads of a block, at most."""
+    registers: int = 0
+    """32-bit registers of a multiprocessor; 0: not known, and no limit."""
+    multiprocessors: int = 1
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether programs are bound to blocks and threads."""
+        return self.kind in GPU_KINDS
+
     @property
     def family(self) -> str:
         """kind-arch-vector width: records of one family are worth trying on another member."""
+        if self.is_gpu:
+            return f"{self.kind}-{self.arch}" if self.arch else self.kind
         return f"{self.kind}-{self.triple.split('-')[0]}-v{self.vector_bytes * 8}"
 
     @property
@@ -53,7 +75,8 @@ class Target:
         """What records are filed under: family, CPU and thread count."""
         strict = "" if self.accuracy == "normal" else f"-{self.accuracy}"
         narrow = "" if self.precision == "float32" else f"-{self.precision}"
-        return f"{self.family}-{self.cpu}-t{self.threads}{strict}{narrow}"
+        device = f"{self.cpu}" if self.is_gpu else f"{self.cpu}-t{self.threads}"
+        return f"{self.family}-{device}{strict}{narrow}"
 
     def lanes(self, item_bytes: int = 4) -> int:
         """Elements of one vector register."""
@@ -93,12 +116,16 @@ _SIZES = (
     "l2_bytes",
     "l3_bytes",
     "threads",
+    "warp",
+    "shared_bytes",
+    "max_threads",
+    "registers",
+    "multiprocessors",
 )
-_REQUIRED = frozenset(f.name for f in dataclasses.fields(Target)) - {
-    "threads",
-    "accuracy",
-    "precision",
-}
+_MAY_BE_ZERO = ("l3_bytes", "shared_bytes", "registers")
+_REQUIRED = frozenset(
+    f.name for f in dataclasses.fields(Target) if f.default is dataclasses.MISSING
+)
 
 
 def parse_target(text: str, source: str = "target file") -> Target:
@@ -119,10 +146,12 @@ def parse_target(text: str, source: str = "target file") -> Target:
         if type(value) is not wanted:
             kind = "an integer" if wanted is int else "a string"
             raise TargetError(f"{source}: {name} must be {kind}, got {value!r}")
-        if isinstance(value, int) and value < (0 if name == "l3_bytes" else 1):
+        if isinstance(value, int) and value < (0 if name in _MAY_BE_ZERO else 1):
             raise TargetError(f"{source}: {name} must be positive, got {value}")
-    if data["kind"] != "cpu":
-        raise TargetError(f"{source}: kind must be 'cpu', got {data['kind']!r}")
+    if data["kind"] not in KINDS:
+        raise TargetError(
+            f"{source}: kind must be one of {', '.join(KINDS)}, got {data['kind']!r}"
+        )
     return Target(**data)
 
 
@@ -177,8 +206,15 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def host_target(threads: int = 1) -> Target:
-    """This machine, as LLVM and the operating system describe it."""
-    import llvmlite.binding as llvm  # a target file needs no LLVM
+    """This machine, as LLVM and the operating system describe it. Raises TargetError where there
+    is no LLVM."""
+    try:
+        import llvmlite.binding as llvm  # a target file needs no LLVM
+    except ImportError:
+        raise TargetError(
+            "what this machine is, llvmlite would tell, and it is not installed: name a target "
+            f"(--target {'|'.join(n for n in target_names() if n != 'cpu')}), or a .toml file"
+        ) from None
 
     triple = llvm.get_process_triple()
     flags = dict(llvm.get_host_cpu_features())

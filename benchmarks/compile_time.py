@@ -29,7 +29,7 @@ from search_spaces.rules import rule_for
 
 def default_record(task: Task, target: Target) -> Record:
     """A record of the task's default schedule, of no measurement."""
-    rule = rule_for(task)
+    rule = rule_for(task, target)
     config = rule.default(task, target)
     return Record(
         task=task,

@@ -75,7 +75,7 @@ def agreement(rounds: int = 12) -> None:
     graph = optimize(load_model("zoo:tiny", None))
     target = host_target()
     task = max(partition(graph).weights(), key=lambda t: sum(v.type.nbytes for v in t.values))
-    rule = rule_for(task)
+    rule = rule_for(task, target)
     schedule = rule.schedule(task, target, rule.default(task, target))
     request = MeasureRequest(task=task, schedule=schedule, target=target)
     times: dict[str, list[float]] = {"local": [], "farm": []}

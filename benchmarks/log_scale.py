@@ -52,7 +52,7 @@ def samples() -> list[Record]:
     target = load_target("cpu")
     found = []
     for task in partition(optimize(load_model("zoo:resnet18"))).weights():
-        rule = rule_for(task)
+        rule = rule_for(task, target)
         config = rule.default(task, target)
         result = MeasureResult(status=Status.OK, times_s=(1e-3,) * 8, device="synthetic")
         found.append(

@@ -32,7 +32,8 @@ _ROUNDS = 2
 
 def survey(name: str, task: Task, runner: LocalRunner, limit: int) -> Survey:
     """Measure up to `limit` configs of the task's space; equal schedules count once."""
-    rule, target = rule_for(task), runner.target
+    target = runner.target
+    rule = rule_for(task, target)
     space = rule.space(task, target)
     rows = _rows(space, limit, space.row(rule.default(task, target)))
     schedules = [rule.schedule(task, target, space.config(row)) for row in rows]

@@ -71,8 +71,9 @@ class Rule(Protocol):
     @property
     def name(self) -> str: ...
 
-    def matches(self, task: Task) -> bool:
-        """Whether the rule schedules this task. The matching rule of highest priority wins."""
+    def matches(self, task: Task, target: Target) -> bool:
+        """Whether the rule schedules this task there. The matching rule of highest priority
+        wins."""
         ...
 
     @property
@@ -96,6 +97,8 @@ class Rule(Protocol):
 RULES: Registry[Rule] = Registry("rule")
 
 
-def rule_for(task: Task) -> Rule:
-    """The rule that schedules a task. Every task has one: the fallback rule matches anything."""
-    return next(r for r in sorted(RULES.parts(), key=lambda r: -r.priority) if r.matches(task))
+def rule_for(task: Task, target: Target) -> Rule:
+    """The rule that schedules a task for a target. Every task has one: the fallback rules, of CPUs
+    and of GPUs, match anything."""
+    rules = sorted(RULES.parts(), key=lambda r: -r.priority)
+    return next(r for r in rules if r.matches(task, target))

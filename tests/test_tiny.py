@@ -36,8 +36,8 @@ def test_a_model_becomes_tasks_with_spaces() -> None:
     calls = partition(optimize(graph)).calls
     assert len(calls) < len(graph.nodes)  # fused
     for task in {call.task for call in calls}:
-        config = rule_for(task).default(task, host_target())
-        assert rule_for(task).space(task, host_target()).contains(config)
+        config = rule_for(task, host_target()).default(task, host_target())
+        assert rule_for(task, host_target()).space(task, host_target()).contains(config)
 
 
 def test_tuning_logs_every_trial(tuned: tuple[Path, TuneReport]) -> None:

@@ -85,7 +85,7 @@ def _list(options: argparse.Namespace) -> None:
             known_s += weight * (time_s or 0.0)
             missing += time_s is None
             flops = task_flops(task)
-            space = rule_for(task).space(task, target)
+            space = rule_for(task, target).space(task, target)
             rows.append(
                 (
                     task.key,

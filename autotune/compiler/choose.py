@@ -29,7 +29,7 @@ class Candidate:
 
 def candidates(task: Task, target: Target, log: Store | None) -> Iterator[Candidate]:
     """Lazily: similar tasks are looked up only where the exact record is missing or stale."""
-    rule = rule_for(task)
+    rule = rule_for(task, target)
     if log is not None:
         best = log.best(task.key, target)
         if best is not None:

@@ -1,172 +1,46 @@
 """The program IR: what tensor expressions become, steps rewrite and backends print.
 
     program := name, params (buffers), packs, body
-    stmt    := for VAR in EXTENT [serial|parallel|unroll|vector|dot]: stmt*
+    stmt    := for VAR in EXTENT [serial|parallel|unroll|vector|dot|block.x|..|thread.x|..]: stmt*
              | alloc BUFFER: stmt*                        # lives for the duration of its body
              | if BOUND and BOUND ...: stmt*              # BOUND is  lo <= index < hi
              | BUFFER[index, ...] = value
              | BUFFER[index, ...] sum=|max=|min=|prod= value
              | prefetch BUFFER[index, ...]
+             | barrier
     index   := integer affine sum  c0 + c1*atom + ...
     atom    := VAR | (index // n) | (index % n) | clamp(index, lo, hi) | int(BUFFER[index, ...])
     value   := constant | BUFFER[index, ...] | FN(value, ...) | value(index)
              | select(BOUND and ..., value, value) | table[index, ...]
 
 Indices are logical: a buffer's strides, halo and packing say where an element lies. Extents are
-constants. Loop names are unique in a program. Top-level statements run one after the other, each when
-the one before is done; threads share the iterations of a `parallel` loop, and a top-level statement
-without one is run by one thread alone. All values are frozen and comparable.
+constants. Loop names are unique in a program. Top-level statements run one after the other, each
+when the one before is done; threads share the iterations of a `parallel` loop, and a top-level
+statement without one is run by one thread alone. All values are frozen and comparable.
+
+On a GPU every top-level statement is one kernel launch (by one thread where nothing is bound): the
+`block` loops, outermost, are its grid; the `thread` loops inside them are the threads of a block.
+Several nests of thread loops may follow each other in a block, also inside serial loops, each by
+the first threads of the largest one; `barrier`s between them are reached by all threads. A shared
+buffer exists once per block; a register buffer allocated outside the thread loops once per thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autotune.errors import VerifyError
+from autotune.program.affine import Atom as Atom
+from autotune.program.affine import Clamp as Clamp
+from autotune.program.affine import FloorDiv as FloorDiv
+from autotune.program.affine import Index as Index
+from autotune.program.affine import IndexLike as IndexLike
+from autotune.program.affine import LoadIndex as LoadIndex
+from autotune.program.affine import Mod as Mod
+from autotune.program.affine import clamp as clamp
+from autotune.program.affine import index as index
 from autotune.types import Layout, dense_strides
-
-
-@dataclass(frozen=True, slots=True)
-class FloorDiv:
-    """index // divisor, rounding down."""
-
-    index: Index
-    divisor: int
-
-
-@dataclass(frozen=True, slots=True)
-class Mod:
-    """index % divisor, never negative."""
-
-    index: Index
-    divisor: int
-
-
-@dataclass(frozen=True, slots=True)
-class Clamp:
-    """index limited to lo .. hi, both included."""
-
-    index: Index
-    lo: int
-    hi: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoadIndex:
-    """An integer read from a buffer (gather): negatives count from the end, then 0 .. extent-1."""
-
-    buffer: str
-    indices: tuple[Index, ...]
-    extent: int
-
-
-Atom = str | FloorDiv | Mod | Clamp | LoadIndex
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """Affine sum: const + sum of coefficient * atom. Build with `index`, `+` and `*`."""
-
-    terms: tuple[tuple[Atom, int], ...] = ()
-    const: int = 0
-
-    def __add__(self, other: IndexLike) -> Index:
-        other = index(other)
-        return _affine([*self.terms, *other.terms], self.const + other.const)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: IndexLike) -> Index:
-        return self + index(other) * -1
-
-    def __mul__(self, factor: int) -> Index:
-        return _affine([(a, c * factor) for a, c in self.terms], self.const * factor)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, divisor: int) -> Index:
-        if divisor == 1:
-            return self
-        if all(c % divisor == 0 for _, c in self.terms):
-            return _affine([(a, c // divisor) for a, c in self.terms], self.const // divisor)
-        return Index(((FloorDiv(self, divisor), 1),))
-
-    def __mod__(self, divisor: int) -> Index:
-        if divisor == 1:
-            return Index()
-        if all(c % divisor == 0 for _, c in self.terms):
-            return Index((), self.const % divisor)
-        return Index(((Mod(self, divisor), 1),))
-
-    @property
-    def is_const(self) -> bool:
-        return not self.terms
-
-    def coefficient(self, var: str) -> int:
-        return next((c for a, c in self.terms if a == var), 0)
-
-    def vars(self) -> frozenset[str]:
-        """Every loop variable the index depends on, inside atoms too."""
-        out: set[str] = set()
-        for atom, _ in self.terms:
-            if isinstance(atom, str):
-                out.add(atom)
-            elif isinstance(atom, LoadIndex):
-                out.update(*(i.vars() for i in atom.indices))
-            else:
-                out |= atom.index.vars()
-        return frozenset(out)
-
-    def substitute(self, env: Mapping[str, Index]) -> Index:
-        """Replace loop variables by indices."""
-        out = Index((), self.const)
-        for atom, c in self.terms:
-            out = out + _substitute_atom(atom, env) * c
-        return out
-
-
-IndexLike = Index | int | str
-
-
-def index(value: IndexLike) -> Index:
-    """An int, a variable name or an Index, as an Index."""
-    if isinstance(value, Index):
-        return value
-    return Index((), value) if isinstance(value, int) else Index(((value, 1),))
-
-
-def clamp(value: Index, lo: int, hi: int) -> Index:
-    if value.is_const:
-        return Index((), min(max(value.const, lo), hi))
-    return Index(((Clamp(value, lo, hi), 1),))
-
-
-def _order(atom: Atom) -> tuple[int, str]:
-    return (0, atom) if isinstance(atom, str) else (1, repr(atom))
-
-
-def _affine(terms: list[tuple[Atom, int]], const: int) -> Index:
-    total: dict[Atom, int] = {}
-    for atom, c in terms:
-        total[atom] = total.get(atom, 0) + c
-    kept = [(a, c) for a, c in total.items() if c]
-    if len(kept) > 1:
-        kept.sort(key=lambda t: _order(t[0]))
-    return Index(tuple(kept), const)
-
-
-def _substitute_atom(atom: Atom, env: Mapping[str, Index]) -> Index:
-    if isinstance(atom, str):
-        return env.get(atom) or Index(((atom, 1),))
-    if isinstance(atom, FloorDiv):
-        return atom.index.substitute(env) // atom.divisor
-    if isinstance(atom, Mod):
-        return atom.index.substitute(env) % atom.divisor
-    if isinstance(atom, Clamp):
-        return clamp(atom.index.substitute(env), atom.lo, atom.hi)
-    inner = tuple(i.substitute(env) for i in atom.indices)
-    return Index(((LoadIndex(atom.buffer, inner, atom.extent), 1),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +131,7 @@ def fn(name: str, *args: Value) -> Apply:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Storage. scope: param, scratch (memory of one kernel call) or register.
+    """Storage. scope: param, scratch (memory of one call), shared (of a block) or register.
 
     Strides in elements; see `autotune.types.Layout` for the halo.
     """
@@ -291,6 +165,10 @@ class For:
     extent: int
     kind: str
     body: tuple[Stmt, ...]
+
+
+BLOCK_KINDS = ("block.x", "block.y", "block.z")
+THREAD_KINDS = ("thread.x", "thread.y", "thread.z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +205,12 @@ class Prefetch:
     indices: tuple[Index, ...]
 
 
-Stmt = For | Alloc | If | Store | Prefetch
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of a block arrive before any goes on, and see what the others wrote."""
+
+
+Stmt = For | Alloc | If | Store | Prefetch | Barrier
 
 
 @dataclass(frozen=True, slots=True)

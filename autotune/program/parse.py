@@ -12,6 +12,7 @@ from autotune.program.ir import (
     Alloc,
     Apply,
     Atom,
+    Barrier,
     Bound,
     Buffer,
     Clamp,
@@ -46,13 +47,11 @@ _SIGNS = {"+": 1, "-": -1}
 
 def parse_program(text: str) -> Program:
     """The Program that prints as `text`. VerifyError names the line that does not parse."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    reader = _Lines(lines)
+    reader = _Lines([line for line in text.split("\n") if line.strip()])
     head = reader.next_line("program")
     name = head.name()
     head.end()
-    params: list[Buffer] = []
-    packs: list[Pack] = []
+    params, packs = list[Buffer](), list[Pack]()
     while reader.peek("param"):
         params.append(_parse_buffer(reader.next_line("param"), "param"))
     while reader.peek("pack"):
@@ -113,18 +112,16 @@ class _Lines:
             bounds = tokens.bounds()
             tokens.close(":")
             return If(bounds, self.body(indent + 2))
+        if word == "barrier":
+            return tokens.last(Barrier())
         if word == "prefetch":
-            prefetch = Prefetch(tokens.name(), tokens.indices())
-            tokens.end()
-            return prefetch
+            return tokens.last(Prefetch(tokens.name(), tokens.indices()))
         indices = tokens.indices()
         combine = tokens.name() if tokens.next_is_name() else None
         if combine is not None and combine not in COMBINERS:
             tokens.fail(f"one of {', '.join(COMBINERS)}")
         tokens.expect("=")
-        store = Store(word, indices, tokens.value(), combine)
-        tokens.end()
-        return store
+        return tokens.last(Store(word, indices, tokens.value(), combine))
 
 
 def _parse_buffer(tokens: _Tokens, scope: str) -> Buffer:
@@ -214,6 +211,11 @@ class _Tokens:
         if self._tokens[self._at][0] != "end":
             self.fail(f"nothing after {self._tokens[self._at - 1][1]!r}")
 
+    def last(self, stmt: Stmt) -> Stmt:
+        """The statement, which the line holds nothing after."""
+        self.end()
+        return stmt
+
     def name(self) -> str:
         kind, word = self._take()
         if kind != "name":
@@ -236,10 +238,10 @@ class _Tokens:
 
     def _comma(self, end: str) -> bool:
         """Whether another item follows; the closing bracket is taken."""
-        if self.accept(end):
-            return False
-        self.expect(",")
-        return True
+        done = self.accept(end)
+        if not done:
+            self.expect(",")
+        return not done
 
     def integers(self) -> tuple[int, ...]:
         self.expect("[")
@@ -307,11 +309,11 @@ class _Tokens:
             loaded = LoadIndex(buffer, indices, self.integer())
             self.expect(")")
             return loaded
-        inner = self.index()
-        self.expect(",")
-        lo = self.integer()
-        self.expect(",")
-        clamped = Clamp(inner, lo, self.integer())
+        inner, limits = self.index(), []
+        for _ in range(2):
+            self.expect(",")
+            limits.append(self.integer())
+        clamped = Clamp(inner, *limits)
         self.expect(")")
         return clamped
 

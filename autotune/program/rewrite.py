@@ -10,6 +10,7 @@ from autotune.program.analysis import Ranges, always, never, simplify
 from autotune.program.ir import (
     Alloc,
     Apply,
+    Barrier,
     Bound,
     Buffer,
     Const,
@@ -83,6 +84,8 @@ def map_stmt_indices(body: Body, f: Callable[[Index], Index]) -> Body:
         elif isinstance(stmt, If):
             bounds = tuple(Bound(f(b.index), b.lo, b.hi) for b in stmt.bounds)
             out.append(If(bounds, map_stmt_indices(stmt.body, f)))
+        elif isinstance(stmt, Barrier):
+            out.append(stmt)
         else:
             out.append(with_body(stmt, map_stmt_indices(stmt.body, f)))
     return tuple(out)
@@ -98,7 +101,7 @@ def map_loads(body: Body, f: Callable[[Load], Value | None]) -> Body:
     for stmt in body:
         if isinstance(stmt, Store):
             out.append(dataclasses.replace(stmt, value=map_value(stmt.value, one)))
-        elif isinstance(stmt, Prefetch):
+        elif isinstance(stmt, Prefetch | Barrier):
             out.append(stmt)
         else:
             out.append(with_body(stmt, map_loads(stmt.body, f)))
@@ -133,7 +136,7 @@ def renamed(body: Body, suffix: str) -> Body:
                 out.append(Alloc(local, declare(stmt.body)))
             elif isinstance(stmt, If):
                 out.append(If(stmt.bounds, declare(stmt.body)))
-            elif stmt.buffer in names:
+            elif not isinstance(stmt, Barrier) and stmt.buffer in names:
                 out.append(dataclasses.replace(stmt, buffer=stmt.buffer + suffix))
             else:
                 out.append(stmt)

@@ -19,6 +19,7 @@ from autotune.program.ir import (
     Alloc,
     Apply,
     Atom,
+    Barrier,
     Bound,
     Buffer,
     Clamp,
@@ -69,6 +70,8 @@ def print_stmt(stmt: Stmt, indent: str = "") -> str:
         return f"{indent}{target} {combine} {print_value(stmt.value)}"
     if isinstance(stmt, Prefetch):
         return f"{indent}prefetch {_element(stmt.buffer, stmt.indices)}"
+    if isinstance(stmt, Barrier):
+        return f"{indent}barrier"
     if isinstance(stmt, For):
         head = f"for {stmt.var} in {stmt.extent} {stmt.kind}:"
     elif isinstance(stmt, Alloc):

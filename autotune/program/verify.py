@@ -2,7 +2,8 @@
 
 Loop and buffer names are unique; buffers exist where they are used and are indexed by as many
 indices as they have dimensions; extents are positive; every access stays inside the buffer and its
-halo (stores to params: inside the buffer), by interval analysis under the guards around it.
+halo (stores to params: inside the buffer), by interval analysis under the guards around it. What
+is bound to blocks and threads makes kernels, see `autotune.program.launch`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from dataclasses import dataclass, replace
 
 from autotune.errors import VerifyError
 from autotune.program.ir import (
+    BLOCK_KINDS,
     COMBINERS,
+    THREAD_KINDS,
     Alloc,
     Apply,
     Atom,
+    Barrier,
     Bound,
     Buffer,
     Clamp,
@@ -34,11 +38,12 @@ from autotune.program.ir import (
     Table,
     Value,
 )
+from autotune.program.launch import is_gpu, launches
 from autotune.program.packing import packed_shape
 from autotune.program.text import print_stmt
 
-KINDS = ("serial", "parallel", "unroll", "vector", "dot")
-SCOPES = ("scratch", "register")
+KINDS = ("serial", "parallel", "unroll", "vector", "dot", *BLOCK_KINDS, *THREAD_KINDS)
+SCOPES = ("scratch", "register", "shared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ def verify(program: Program) -> None:
         raise scope.fail("exactly one param must be written")
     seen = set(buffers)
     _body(program.body, scope, seen)
+    if is_gpu(program):
+        launches(program)
 
 
 def _packed(buffer: Buffer, pack: Pack | None, scope: _Scope) -> Buffer:
@@ -110,7 +117,7 @@ def _stmt(stmt: Stmt, scope: _Scope, seen: set[str]) -> None:
             raise scope.fail(f"unknown combiner {stmt.combine}")
         _value(stmt.value, scope)
         _access(stmt.buffer, stmt.indices, scope, store=True)
-    else:
+    elif not isinstance(stmt, Barrier):
         _arity(stmt.buffer, stmt.indices, scope)
 
 

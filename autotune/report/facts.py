@@ -113,7 +113,7 @@ def collect(
 def _task(
     task: Task, calls: int, name: str, records: Sequence[Record], profile: DeviceProfile
 ) -> TaskFacts:
-    rule = rule_for(task)
+    rule = rule_for(task, profile.target)
     wanted = rule.default(task, profile.target)
     worked = [r for r in records if r.result.status is Status.OK]
     default = next((r for r in worked if r.config == wanted), next(iter(worked), None))

@@ -21,6 +21,7 @@ from autotune.errors import DeviceError
 from autotune.graph.plan import Partition
 from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status
 from autotune.schedule.base import Schedule
+from autotune.target import Target
 from autotune.tuner.budget import Limits, Share, achievable_s, explain, plan
 from autotune.tuner.engine import Engine
 from autotune.tuner.events import (
@@ -69,7 +70,7 @@ def tune_partition(
     on_event: OnEvent | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
-    rules: Callable[[Task], Rule] = rule_for,
+    rules: Callable[[Task, Target], Rule] = rule_for,
     engine: Engine | None = None,
 ) -> TuneReport:
     """Tune every task of the partition; `engine`: with features and cost models from there. Raises
@@ -77,7 +78,8 @@ def tune_partition(
     interrupt, is in the store."""
     profile = dataclasses.replace(runner.profile(), target=options.target)
     subjects = [
-        Subject.of(task, options.target, profile, rules(task)) for task in partition.weights()
+        Subject.of(task, options.target, profile, rules(task, options.target))
+        for task in partition.weights()
     ]
     runs = tuple(
         TaskRun(subject if engine is None else engine.attached(subject), weight)

@@ -95,6 +95,22 @@ class Contraction:
         return (h + kh - 1) * (w + kw - 1)
 
 
+def is_contraction(task: Task) -> bool:
+    """Whether the anchor is a float32 convolution or product, not depthwise, of given operands."""
+    node = task.nodes[task.anchor]
+    made_here = any(task.value(v).role == "local" for v in node.inputs)
+    if made_here or node.op not in ("matmul", "conv2d"):
+        return False
+    c = contraction_of(task)
+    if c.item_bytes == 1:
+        return c.constant and c.reduce[-1][1] % 4 == 0
+    if task.value(node.outputs[0]).type.dtype != "float32":
+        return False
+    if node.op == "matmul":
+        return True
+    return not (c.groups > 1 and c.reduce[2][1] == 1 and c.channels[1] == 1)
+
+
 def contraction_of(task: Task) -> Contraction:
     """Describe the anchor of a task."""
     node = task.nodes[task.anchor]

@@ -37,6 +37,7 @@ from search_spaces.rules._contraction import (
     Contraction,
     accesses_of,
     contraction_of,
+    is_contraction,
     levels_of,
 )
 from search_spaces.rules._contraction_tiles import (
@@ -66,19 +67,8 @@ class ContractionRule:
     name = "contraction"
     priority = 10
 
-    def matches(self, task: Task) -> bool:
-        node = task.nodes[task.anchor]
-        made_here = any(task.value(v).role == "local" for v in node.inputs)
-        if made_here or node.op not in ("matmul", "conv2d"):
-            return False
-        c = contraction_of(task)
-        if c.item_bytes == 1:
-            return c.constant and c.reduce[-1][1] % 4 == 0
-        if task.value(node.outputs[0]).type.dtype != "float32":
-            return False
-        if node.op == "matmul":
-            return True
-        return not (c.groups > 1 and c.reduce[2][1] == 1 and c.channels[1] == 1)
+    def matches(self, task: Task, target: Target) -> bool:
+        return not target.is_gpu and is_contraction(task)
 
     # --------------------------------------------------------------------------------------- space
 

@@ -49,8 +49,8 @@ class NestsRule:
     name = "nests"
     priority = 0
 
-    def matches(self, task: Task) -> bool:  # noqa: ARG002
-        return True
+    def matches(self, task: Task, target: Target) -> bool:  # noqa: ARG002
+        return not target.is_gpu
 
     def space(self, task: Task, target: Target) -> Space:  # noqa: ARG002
         return Space(

@@ -87,28 +87,32 @@ def window_of(compute: Compute) -> Window:
     )
 
 
+def is_window(task: Task) -> bool:
+    """Whether the anchor is one reduction of floats, its last axis the data's last dimension."""
+    compute = reduction_of(task)
+    node = task.nodes[task.anchor]
+    if compute is None or not compute.axes or OPS.get(node.op).kind == "elementwise":
+        return False
+    if compute.dtype not in ("float32", "float64"):
+        return False
+    if any(task.value(v).role == "local" for v in node.inputs) and not _reads_once(task):
+        return False
+    # Lanes must step through the data: the last axis is the data's last dimension.
+    loads = list(value_loads(compute.body))
+    last = compute.axes[-1].name
+    return all(
+        isinstance(v, Load) and v.indices and v.indices[-1].coefficient(last) == 1 for v in loads
+    )
+
+
 class WindowRule:
     """See the module."""
 
     name = "window"
     priority = 8
 
-    def matches(self, task: Task) -> bool:
-        compute = reduction_of(task)
-        node = task.nodes[task.anchor]
-        if compute is None or not compute.axes or OPS.get(node.op).kind == "elementwise":
-            return False
-        if compute.dtype not in ("float32", "float64"):
-            return False
-        if any(task.value(v).role == "local" for v in node.inputs) and not _reads_once(task):
-            return False
-        # Lanes must step through the data: the last axis is the data's last dimension.
-        loads = list(value_loads(compute.body))
-        last = compute.axes[-1].name
-        return all(
-            isinstance(v, Load) and v.indices and v.indices[-1].coefficient(last) == 1
-            for v in loads
-        )
+    def matches(self, task: Task, target: Target) -> bool:
+        return not target.is_gpu and is_window(task)
 
     def space(self, task: Task, target: Target) -> Space:
         w = self._window(task)

@@ -109,13 +109,13 @@ TASKS: dict[str, Task] = {
     "ints": unary("neg", (37,), "int64"),
     "bools": unary("not", (3, 19), "bool"),
 }
-NAMED = [(r, n) for r in RULES.parts() for n, made in TASKS.items() if r.matches(made)]
+HOST = host_target(1)
+NAMED = [(r, n) for r in RULES.parts() for n, made in TASKS.items() if r.matches(made, HOST)]
 each_pair = pytest.mark.parametrize(
     ("rule", "made"),
     [(rule, TASKS[name]) for rule, name in NAMED],
     ids=[f"{rule.name}: {name}" for rule, name in NAMED],
 )
-HOST = host_target(1)
 TARGETS = [HOST, load_target("x86-64-v3"), load_target("cortex-a72")]
 
 
@@ -144,7 +144,7 @@ def profile(target: Target) -> DeviceProfile:
 
 
 def test_every_rule_has_tasks() -> None:
-    assert {rule.name for rule, _ in NAMED} == set(RULES)
+    assert {rule.name for rule, _ in NAMED} == {n for n in RULES if not n.startswith("gpu_")}
 
 
 @each_pair

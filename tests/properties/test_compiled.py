@@ -42,7 +42,7 @@ class RandomRecords:
 
     def best(self, task_key: str, target: Target | str) -> Record | None:  # noqa: ARG002
         task = self._tasks[task_key]
-        rule = rule_for(task)
+        rule = rule_for(task, self._target)
         space = rule.space(task, self._target)
         config = space.config(space.sample(self._rng, 1)[0])
         return Record(

@@ -35,7 +35,7 @@ def records(tasks: Sequence[Task], schedule: Schedule | None = None) -> list[Rec
     """An OK record of every task: its default config, or a schedule given."""
     out = []
     for task in tasks:
-        rule = rule_for(task)
+        rule = rule_for(task, TARGET)
         config = rule.default(task, TARGET)
         out.append(
             Record(

@@ -33,7 +33,7 @@ CASES = {
 
 
 def narrow(task: Task, target: Target) -> Schedule:
-    rule = rule_for(task)
+    rule = rule_for(task, target)
     items = dict(rule.default(task, target).items) | {
         "algorithm": "bf16", "tile_w": 2, "tile_h": 1, "vectors": 1, "unroll": 1, "block": 1,
         "lanes": target.lanes(), "order": "channels_first",
@@ -81,9 +81,9 @@ def test_the_instruction_is_used_where_the_target_has_it() -> None:
 
 def test_float32_targets_are_not_offered_bf16() -> None:
     task = CASES["matmul"]
-    algorithm = rule_for(task).space(task, host_target()).params[0]
+    algorithm = rule_for(task, host_target()).space(task, host_target()).params[0]
     assert "bf16" not in algorithm.choices
-    assert "bf16" in rule_for(task).space(task, TARGET).params[0].choices
+    assert "bf16" in rule_for(task, TARGET).space(task, TARGET).params[0].choices
 
 
 def test_records_of_precisions_do_not_mix() -> None:

@@ -76,7 +76,7 @@ REQUANTISED = task(
 
 
 def schedule(task: Task, target: Target) -> Schedule:
-    rule = rule_for(task)
+    rule = rule_for(task, target)
     assert rule.name == "contraction"
     items = dict(rule.default(task, target).items) | {
         "tile_w": 2, "tile_h": 1, "vectors": 1, "unroll": 1, "lanes": target.lanes(),

@@ -102,7 +102,7 @@ def test_unscheduled_loops_of_every_op(op: str) -> None:
 )  # fmt: skip
 def test_default_schedules(made: Task, threads: int) -> None:
     target = host_target(threads)
-    rule = rule_for(made)
+    rule = rule_for(made, target)
     schedule = rule.schedule(made, target, rule.default(made, target))
     arrays = random_inputs(made, 1)
     got = run_kernel(made, apply_schedule(build_program(made), schedule), target, arrays)

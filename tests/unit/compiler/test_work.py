@@ -19,7 +19,7 @@ TARGET = host_target()
 
 def work(case: Task, **params: int | str) -> Work:
     """Of the default config with some params changed."""
-    rule = rule_for(case)
+    rule = rule_for(case, TARGET)
     space = rule.space(case, TARGET)
     rows = [space.config(r) for r in space.rows(space.raw_size, None)]  # type: ignore[arg-type]
     config = next(c for c in rows if all(c[k] == v for k, v in params.items()))

@@ -28,7 +28,7 @@ def filled(parts: Partition, count: int = 40, target: Target = TARGET) -> Memory
     """Up to `count` records per task, ever faster; every seventh failed, never the first."""
     store = MemoryStore()
     for task in parts.weights():
-        rule = rule_for(task)
+        rule = rule_for(task, target)
         space = rule.space(task, target)
         configs = dict.fromkeys([rule.default(task, target)])
         rows = space.rows(5000, np.random.default_rng(0))

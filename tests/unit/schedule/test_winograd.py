@@ -101,7 +101,8 @@ def test_equals_the_naive_loops(case: Task, step: dict[str, int]) -> None:
 @pytest.mark.parametrize("size", [8, 13])
 def test_scheduled_machine_code(threads: int, algorithm: str, size: int) -> None:
     case = conv(size, size, channels=20, filters=37)
-    target, rule = host_target(threads), rule_for(case)
+    target = host_target(threads)
+    rule = rule_for(case, target)
     space = rule.space(case, target)
     rows = space.sample(np.random.default_rng(0), 400)
     configs = [c for c in map(space.config, rows) if c["algorithm"] == algorithm]
@@ -116,7 +117,8 @@ def test_scheduled_machine_code(threads: int, algorithm: str, size: int) -> None
 
 def test_strict_targets_are_offered_direct_code_only() -> None:
     case = conv(8, 8)
-    algorithm = rule_for(case).space(case, host_target().with_accuracy("strict")).params[0]
+    target = host_target().with_accuracy("strict")
+    algorithm = rule_for(case, target).space(case, target).params[0]
     assert algorithm.choices == ("direct",)
 
 
@@ -147,7 +149,8 @@ def test_a_block_that_does_not_divide_is_refused() -> None:
 
 def test_configs_name_blocks_that_exist() -> None:
     case = conv(8, 8, channels=16, filters=16)
-    target, rule = host_target(), rule_for(case)
+    target = host_target()
+    rule = rule_for(case, target)
     config = dict(rule.default(case, target).items)
     assert rule.space(case, target).contains(Config(tuple(config.items())))
     config["block"] = 3

@@ -117,6 +117,6 @@ def partition_of(*tasks: Task) -> Partition:
     return Partition(graph=graph, calls=calls, placements={}, storages={})
 
 
-def synthetic_rules(task: Task) -> SyntheticRule:
+def synthetic_rules(task: Task, target: Target) -> SyntheticRule:  # noqa: ARG001
     del task
     return SyntheticRule()

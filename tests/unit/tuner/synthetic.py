@@ -78,7 +78,7 @@ class SyntheticRule:
     name = "synthetic"
     priority = 0
 
-    def matches(self, task: Task) -> bool:
+    def matches(self, task: Task, target: Target) -> bool:  # noqa: ARG002
         return task.op == "matmul"
 
     def space(self, task: Task, target: Target) -> Space:

@@ -43,7 +43,7 @@ def engine() -> Iterator[Engine]:
 
 def real_subject() -> Subject:
     task = matmul_task(96, 96, 96)
-    return Subject.of(task, host_target(), PROFILE, rule_for(task))
+    return Subject.of(task, host_target(), PROFILE, rule_for(task, host_target()))
 
 
 def test_features_are_the_same_bit_for_bit(engine: Engine) -> None:
@@ -111,7 +111,8 @@ class Failing(ThreadPoolExecutor):
 
 def request() -> MeasureRequest:
     task = matmul_task(16, 16, 16)
-    rule, target = rule_for(task), host_target()
+    target = host_target()
+    rule = rule_for(task, target)
     schedule = rule.schedule(task, target, rule.default(task, target))
     return MeasureRequest(task=task, schedule=schedule, target=target)
 

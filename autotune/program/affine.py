@@ -1,0 +1,148 @@
+"""Indices: sums, divisions and remainders of loop variables. In: variables. Out: an Index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDiv:
+    """index // divisor, rounding down."""
+
+    index: Index
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mod:
+    """index % divisor, never negative."""
+
+    index: Index
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clamp:
+    """index limited to lo .. hi, both included."""
+
+    index: Index
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadIndex:
+    """An integer read from a buffer (gather): negatives count from the end, then 0 .. extent-1."""
+
+    buffer: str
+    indices: tuple[Index, ...]
+    extent: int
+
+
+Atom = str | FloorDiv | Mod | Clamp | LoadIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Affine sum: const + sum of coefficient * atom. Build with `index`, `+` and `*`."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    const: int = 0
+
+    def __add__(self, other: IndexLike) -> Index:
+        other = index(other)
+        return _affine([*self.terms, *other.terms], self.const + other.const)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: IndexLike) -> Index:
+        return self + index(other) * -1
+
+    def __mul__(self, factor: int) -> Index:
+        return _affine([(a, c * factor) for a, c in self.terms], self.const * factor)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, divisor: int) -> Index:
+        if divisor == 1:
+            return self
+        if all(c % divisor == 0 for _, c in self.terms):
+            return _affine([(a, c // divisor) for a, c in self.terms], self.const // divisor)
+        return Index(((FloorDiv(self, divisor), 1),))
+
+    def __mod__(self, divisor: int) -> Index:
+        if divisor == 1:
+            return Index()
+        if all(c % divisor == 0 for _, c in self.terms):
+            return Index((), self.const % divisor)
+        return Index(((Mod(self, divisor), 1),))
+
+    @property
+    def is_const(self) -> bool:
+        return not self.terms
+
+    def coefficient(self, var: str) -> int:
+        return next((c for a, c in self.terms if a == var), 0)
+
+    def vars(self) -> frozenset[str]:
+        """Every loop variable the index depends on, inside atoms too."""
+        out: set[str] = set()
+        for atom, _ in self.terms:
+            if isinstance(atom, str):
+                out.add(atom)
+            elif isinstance(atom, LoadIndex):
+                out.update(*(i.vars() for i in atom.indices))
+            else:
+                out |= atom.index.vars()
+        return frozenset(out)
+
+    def substitute(self, env: Mapping[str, Index]) -> Index:
+        """Replace loop variables by indices."""
+        out = Index((), self.const)
+        for atom, c in self.terms:
+            out = out + _substitute_atom(atom, env) * c
+        return out
+
+
+IndexLike = Index | int | str
+
+
+def index(value: IndexLike) -> Index:
+    """An int, a variable name or an Index, as an Index."""
+    if isinstance(value, Index):
+        return value
+    return Index((), value) if isinstance(value, int) else Index(((value, 1),))
+
+
+def clamp(value: Index, lo: int, hi: int) -> Index:
+    if value.is_const:
+        return Index((), min(max(value.const, lo), hi))
+    return Index(((Clamp(value, lo, hi), 1),))
+
+
+def _order(atom: Atom) -> tuple[int, str]:
+    return (0, atom) if isinstance(atom, str) else (1, repr(atom))
+
+
+def _affine(terms: list[tuple[Atom, int]], const: int) -> Index:
+    total: dict[Atom, int] = {}
+    for atom, c in terms:
+        total[atom] = total.get(atom, 0) + c
+    kept = [(a, c) for a, c in total.items() if c]
+    if len(kept) > 1:
+        kept.sort(key=lambda t: _order(t[0]))
+    return Index(tuple(kept), const)
+
+
+def _substitute_atom(atom: Atom, env: Mapping[str, Index]) -> Index:
+    if isinstance(atom, str):
+        return env.get(atom) or Index(((atom, 1),))
+    if isinstance(atom, FloorDiv):
+        return atom.index.substitute(env) // atom.divisor
+    if isinstance(atom, Mod):
+        return atom.index.substitute(env) % atom.divisor
+    if isinstance(atom, Clamp):
+        return clamp(atom.index.substitute(env), atom.lo, atom.hi)
+    inner = tuple(i.substitute(env) for i in atom.indices)
+    return Index(((LoadIndex(atom.buffer, inner, atom.extent), 1),))

@@ -1,0 +1,158 @@
+"""GPU programs as kernel launches. In: a program. Out: per top-level statement its grid, block and
+shared memory; a VerifyError where loops are bound or barriers placed as no GPU can run them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from autotune.errors import VerifyError
+from autotune.program.ir import (
+    BLOCK_KINDS,
+    THREAD_KINDS,
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Program,
+    Stmt,
+    Store,
+    walk,
+)
+from autotune.types import ITEM_BYTES
+
+Extents = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLaunch:
+    """One top-level statement: `body` is what each block runs. Extents are (x, y, z)."""
+
+    grid: Extents
+    block: Extents
+    blocks: tuple[For, ...]
+    """The block loops, outermost first."""
+    body: tuple[Stmt, ...]
+    shared: tuple[Buffer, ...]
+
+    @property
+    def threads(self) -> int:
+        return math.prod(self.block)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, every buffer at a multiple of 16 bytes."""
+        return sum(-(-storage_bytes(b) // 16) * 16 for b in self.shared)
+
+
+def storage_bytes(buffer: Buffer) -> int:
+    """Bytes of a buffer from its first element to its last."""
+    last = sum(s * (e - 1) for s, e in zip(buffer.strides, buffer.shape, strict=True))
+    return (last + 1) * ITEM_BYTES[buffer.dtype]
+
+
+def is_gpu(program: Program) -> bool:
+    """Whether anything in the program is bound to blocks or threads."""
+    kinds = (*BLOCK_KINDS, *THREAD_KINDS)
+    return any(isinstance(s, For) and s.kind in kinds for s in walk(program.body))
+
+
+def scratch_of(program: Program) -> tuple[Buffer, ...]:
+    """The buffers in global memory that live during a whole call, outermost first."""
+    return tuple(_unwrap(program.body)[0])
+
+
+def launches(program: Program) -> tuple[KernelLaunch, ...]:
+    """One launch per top-level statement, in order. VerifyError where a statement is no kernel."""
+    return tuple(_launch(stmt) for stmt in _unwrap(program.body)[1])
+
+
+def _unwrap(body: tuple[Stmt, ...]) -> tuple[list[Buffer], tuple[Stmt, ...]]:
+    """Buffers allocated around everything, and the statements inside."""
+    buffers: list[Buffer] = []
+    while len(body) == 1 and isinstance(body[0], Alloc):
+        buffers.append(body[0].buffer)
+        body = body[0].body
+    return buffers, body
+
+
+def _launch(stmt: Stmt) -> KernelLaunch:
+    blocks: list[For] = []
+    body: tuple[Stmt, ...] = (stmt,)
+    while len(body) == 1 and isinstance(body[0], For) and body[0].kind in BLOCK_KINDS:
+        blocks.append(body[0])
+        body = body[0].body
+    block = [1, 1, 1]
+    for inner in walk(body):
+        if isinstance(inner, For) and inner.kind in THREAD_KINDS:
+            axis = THREAD_KINDS.index(inner.kind)
+            block[axis] = max(block[axis], inner.extent)
+    threaded = math.prod(block) > 1 or any(
+        isinstance(s, For) and s.kind in THREAD_KINDS for s in walk(body)
+    )
+    _check(body, _Place(bound=bool(blocks), threaded=threaded, loops=()))
+    grid = [1, 1, 1]
+    for loop in blocks:
+        axis = BLOCK_KINDS.index(loop.kind)
+        if grid[axis] != 1:
+            raise VerifyError(f"two loops are bound to {loop.kind}: {loop.var} is the second")
+        grid[axis] = loop.extent
+    shared = tuple(
+        s.buffer for s in walk(body) if isinstance(s, Alloc) and s.buffer.scope == "shared"
+    )
+    return KernelLaunch(
+        grid=(grid[0], grid[1], grid[2]), block=(block[0], block[1], block[2]),
+        blocks=tuple(blocks), body=body, shared=shared,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a statement of a kernel stands."""
+
+    bound: bool
+    threaded: bool
+    loops: tuple[For, ...]
+
+    @property
+    def in_threads(self) -> bool:
+        return any(loop.kind in THREAD_KINDS for loop in self.loops)
+
+
+def _check(body: tuple[Stmt, ...], place: _Place) -> None:
+    for stmt in body:
+        if isinstance(stmt, For):
+            _check_loop(stmt, place)
+            inner = _Place(place.bound, place.threaded, (*place.loops, stmt))
+            _check(stmt.body, inner)
+        elif isinstance(stmt, Alloc):
+            _check_alloc(stmt.buffer, place)
+            _check(stmt.body, place)
+        elif isinstance(stmt, If):
+            _check(stmt.body, place)
+        elif isinstance(stmt, Barrier):
+            if not place.bound or place.in_threads:
+                raise VerifyError("a barrier stands in a block, outside its thread loops")
+        elif isinstance(stmt, Store) and place.threaded and not place.in_threads:
+            raise VerifyError(f"{stmt.buffer} is written by a block outside its thread loops")
+
+
+def _check_loop(loop: For, place: _Place) -> None:
+    if loop.kind in BLOCK_KINDS:
+        raise VerifyError(f"block loop {loop.var} is not one of a launch's outermost loops")
+    if loop.kind == "parallel" and place.bound:
+        raise VerifyError(f"parallel loop {loop.var} is inside a block")
+    if loop.kind in THREAD_KINDS:
+        if not place.bound:
+            raise VerifyError(f"thread loop {loop.var} is outside a block loop")
+        if any(outer.kind in (loop.kind, "vector", "dot") for outer in place.loops):
+            raise VerifyError(f"thread loop {loop.var} is inside a vector or {loop.kind} loop")
+
+
+def _check_alloc(buffer: Buffer, place: _Place) -> None:
+    if buffer.scope == "shared" and (not place.bound or place.in_threads):
+        raise VerifyError(f"shared {buffer.name} is not allocated by a block for all its threads")
+    if buffer.scope == "scratch" and place.bound:
+        raise VerifyError(f"scratch {buffer.name} is allocated inside a block; use shared memory")
