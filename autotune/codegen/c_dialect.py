@@ -67,11 +67,6 @@ class Dialect:
     lanes: tuple[int, ...]
     """Lane counts that have a vector type."""
 
-    @property
-    def local(self) -> str:
-        """Qualifier of functions of the generated file."""
-        return "inline" if self.opencl else "static inline"
-
     def typedef(self, name: str) -> list[str]:
         """Lines that define a type name, and for a vector its load and store."""
         short, lanes = split_type(name)

@@ -74,8 +74,7 @@ class Helpers:
         del self._functions[name]  # after what it calls
         arguments = _arguments(fn, kind, self._mask(kind))
         result = short if fn.startswith("reduce_") else _results(fn, kind)
-        local = self._dialect.local
-        self._functions[name] = f"{local} {result} {name}({arguments}) {{ {body} }}"
+        self._functions[name] = f"static inline {result} {name}({arguments}) {{ {body} }}"
 
     def _mask(self, kind: str) -> str:
         short, lanes = split_type(kind)

@@ -99,6 +99,8 @@ class ValueWriter:
         """What a buffer is called in the code."""
         self._identifiers: dict[str, str] = {}
         self.ranges: dict[str, int] = {}
+        self.touched: set[str] = set()
+        """Buffers that have been read or written."""
         self.lanes = 1
         self.cells: dict[tuple[str, int], int] = {}
         """Register variables: (buffer, element) -> lanes."""
@@ -161,6 +163,7 @@ class ValueWriter:
 
     def flat(self, buffer: Buffer, indices: Sequence[Index]) -> Linear:
         """Offset in elements from the buffer's element (0, 0, ...)."""
+        self.touched.add(buffer.name)
         total = Index()
         for i, stride in zip(indices, buffer.strides, strict=True):
             total = total + i * stride

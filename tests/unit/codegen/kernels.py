@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Mapping
 
 import numpy as np
 
-from autotune.codegen import backend_for
+from autotune.codegen import DEVICE_KINDS, DeviceCode, ObjectCode, backend_for
 from autotune.codegen.loader import load
+from autotune.measure.devices import Device, open_device
+from autotune.measure.devices.kernel import DeviceKernel
 from autotune.measure.storage import (
+    Storage,
     aligned_bytes,
     place,
     place_dense,
@@ -19,7 +23,7 @@ from autotune.measure.storage import (
 )
 from autotune.program.ir import Program
 from autotune.program.packing import apply_pack
-from autotune.target import Target
+from autotune.target import Target, load_target
 from autotune.types import Array, Attr, Layout, Task, TaskNode, TaskValue, TensorType, freeze_attrs
 
 ROLES = {"i": "input", "c": "constant", "t": "local", "o": "output"}
@@ -85,28 +89,44 @@ def unary(op: str, shape: tuple[int, ...], dtype: str = "float32", **attrs: Attr
 def run_kernel(task: Task, program: Program, target: Target, arrays: Mapping[str, Array]) -> Array:
     """The output of the program's machine code. AssertionError where it writes elsewhere."""
     built = backend_for(target).build(program, target, "kernel")
-    library = load([built.code], target)
     packs = {p.buffer: p for p in program.packs}
     output = place(task.by_role("output")[0], 0)
     reset_output(output)
-    blocks = []
+    blocks: dict[str, Storage] = {}
     for param in task.params:
         if param.role == "output":
-            blocks.append(output)
+            blocks[param.name] = output
         elif param.role == "constant":
             array = arrays[param.name]
             packed = apply_pack(packs[param.name], array) if param.name in packs else array
-            blocks.append(place_dense(packed.view(np.uint8) if packed.dtype == bool else packed))
+            whole = packed.view(np.uint8) if packed.dtype == bool else packed
+            blocks[param.name] = place_dense(whole)
         else:
-            blocks.append(place_input(param, arrays[param.name]))
-    workspace = aligned_bytes(built.workspace_bytes, 0xFF)
-    addresses = [b.address for b in blocks] + [workspace.ctypes.data]
-    args = (ctypes.c_void_p * len(addresses))(*addresses)
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
-    function(library.address("kernel_run"))(args, 2)
+            blocks[param.name] = place_input(param, arrays[param.name])
+    if target.kind in DEVICE_KINDS:
+        kernel = DeviceKernel(device_of(target.kind), DeviceCode.decode(built.code), blocks)
+        kernel.run(2)
+        kernel.fetch(task.by_role("output")[0].name, output)
+    else:
+        _call(built, target, [b.address for b in blocks.values()])
     out, strays = take_output(output)
     assert strays == 0, f"{strays} bytes outside of the output were written"
     return out.astype(bool) if task.by_role("output")[0].type.dtype == "bool" else out
+
+
+@functools.cache
+def device_of(kind: str) -> Device:
+    """The first device of a kind, opened once."""
+    return open_device(load_target(kind))
+
+
+def _call(built: ObjectCode, target: Target, addresses: list[int]) -> None:
+    library = load([built.code], target)
+    workspace = aligned_bytes(built.workspace_bytes, 0xFF)
+    addresses = [*addresses, workspace.ctypes.data]
+    args = (ctypes.c_void_p * len(addresses))(*addresses)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+    function(library.address("kernel_run"))(args, 2)
 
 
 def assert_close(got: Array, want: Array, tolerance: float = 2e-5) -> None:

@@ -1,0 +1,234 @@
+"""The OpenCL backend: programs to OpenCL C. In: a program. Out: text, and its launches.
+
+Every top-level statement is a kernel (`autotune.program.launch`). Loops bound to blocks become
+the group's number and loops bound to threads the work item's; shared buffers are __local arrays. A
+program made for CPUs runs too: its parallel loop is the grid, one work item per group. A buffer is
+handed over as a block of memory and a byte offset, so that tensors may lie anywhere in an arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.codegen.base import BACKENDS, DeviceCode, EntryCall, Extents, Launch, ObjectCode
+from autotune.codegen.c_dialect import OPENCL
+from autotune.codegen.c_statement import StatementWriter, Workspace, index_type
+from autotune.errors import BuildError, VerifyError
+from autotune.program.ir import (
+    BLOCK_KINDS,
+    THREAD_KINDS,
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    Program,
+    Stmt,
+    walk,
+)
+from autotune.program.launch import KernelLaunch, launches, scratch_of
+from autotune.program.rewrite import stores_of
+from autotune.target import Target
+
+_FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
+_INDEX = """static inline ix clamp_index(ix i, ix lo, ix hi) {
+    return i < lo ? lo : i > hi ? hi : i;
+}
+static inline ix wrap_index(long i, ix extent) {
+    return clamp_index((ix)(i < 0 ? i + extent : i), 0, extent - 1);
+}"""
+_AXES = "xyz"
+
+
+class _KernelsWriter(StatementWriter):
+    """The kernels of one program."""
+
+    def __init__(self, program: Program, symbol: str) -> None:
+        super().__init__(OPENCL, program)
+        self.symbol = symbol
+        self.workspace = Workspace()
+        self.launches: list[Launch] = []
+        self.kernels: list[str] = []
+        self.block_of: Extents = (1, 1, 1)
+        self.global_barrier = False
+        self._in_threads = False
+
+    def write(self) -> None:
+        scratch = scratch_of(self.program)
+        for buffer in scratch:
+            if buffer.scope != "scratch":
+                raise BuildError(f"{buffer.scope} buffer {buffer.name} is outside of every kernel")
+            self.workspace.add(buffer)
+        everything = {b.name: b for b in (*self.program.params, *scratch)}
+        for number, (launch, grid) in enumerate(_grids(self.program)):
+            self._kernel(f"{self.symbol}_{number}", launch, grid, everything)
+
+    def _kernel(
+        self, name: str, launch: KernelLaunch, grid: Extents, everything: dict[str, Buffer]
+    ) -> None:
+        written = {s.buffer for s in stores_of(launch.body)}
+        self.block_of, self.touched = launch.block, set()
+        self.global_barrier = any(name in everything for name in written)
+        for buffer in everything.values():
+            self.declare(buffer)
+        self.lines = []
+        for buffer in launch.shared:
+            self._shared(buffer)
+        for loop in launch.blocks:
+            self._number(loop, "get_group_id", BLOCK_KINDS.index(loop.kind))
+        self._body(launch)
+        lines, self.lines = self.lines, []
+        used = [b for b in everything.values() if b.name in self.touched]
+        for number, buffer in enumerate(used):
+            kind = self.helpers.type(buffer.dtype)
+            pointer = f"__global {'' if buffer.name in written else 'const '}{kind} *"
+            self.line(f"{pointer}{self.names[buffer.name]} = ({pointer})(m{number} + a{number});")
+        arguments = ", ".join(f"__global char *m{i}, const long a{i}" for i in range(len(used)))
+        size = ", ".join(map(str, launch.block))
+        head = f"__kernel __attribute__((reqd_work_group_size({size})))\nvoid {name}({arguments})"
+        self.kernels += [head, "{", *self.lines, *lines, "}", ""]
+        self.launches.append(
+            Launch(
+                kernel=name,
+                grid=grid,
+                block=launch.block,
+                shared_bytes=0,
+                args=tuple(b.name for b in used),
+            )
+        )
+
+    def _body(self, launch: KernelLaunch) -> None:
+        """What a block runs; without bound loops, one iteration of a parallel loop."""
+        (first, *rest) = launch.body
+        if not launch.blocks and not rest and isinstance(first, For) and first.kind == "parallel":
+            self._number(first, "get_group_id", 0)
+            self.body(first.body)
+        else:
+            self.body(launch.body)
+
+    def _number(self, loop: For, function: str, axis: int) -> None:
+        """A loop variable that is the number of a group or work item along an axis."""
+        if loop.extent == 1:
+            self.env[loop.var] = 0
+            return
+        self.env[loop.var] = name = self.identifier(loop.var)
+        self.line(f"const ix {name} = (ix){function}({axis});")
+
+    def _shared(self, buffer: Buffer) -> None:
+        name, kind = self.declare(buffer), self.helpers.type(buffer.dtype)
+        before, after = buffer.layout.span(buffer.shape)
+        if before:
+            raise BuildError(f"shared buffer {buffer.name} has a halo")
+        self.line(f"__local {kind} {name}[{after}] __attribute__((aligned(64)));")
+
+    def loop(self, loop: For) -> None:
+        if loop.kind not in THREAD_KINDS:
+            super().loop(loop)
+            return
+        axis = THREAD_KINDS.index(loop.kind)
+        guards = [] if self._in_threads else self._idle_axes(loop)
+        if loop.extent < self.block_of[axis]:
+            guards.append(f"get_local_id({axis}) < {loop.extent}")
+        outer, self._in_threads = self._in_threads, True
+        with self.block(f"if ({' && '.join(guards)})" if guards else ""):
+            self._number(loop, "get_local_id", axis)
+            self.body(loop.body)
+        self._in_threads = outer
+
+    def _idle_axes(self, loop: For) -> list[str]:
+        """Axes of the block over which a nest of thread loops does not go: their first item."""
+        inside = (loop, *walk(loop.body))
+        kinds = {s.kind for s in inside if isinstance(s, For)}
+        used = [THREAD_KINDS.index(kind) for kind in kinds if kind in THREAD_KINDS]
+        wide = [a for a in range(3) if self.block_of[a] > 1 and a not in used]
+        return [f"get_local_id({axis}) == 0" for axis in wide]
+
+    def alloc(self, stmt: Alloc) -> None:
+        if stmt.buffer.scope == "register":
+            self.registers(stmt)
+        elif stmt.buffer.scope == "shared":
+            self.body(stmt.body)
+        else:
+            self._private(stmt)
+
+    def _private(self, stmt: Alloc) -> None:
+        """Scratch memory inside a kernel made for CPUs: an array of the work item."""
+        buffer = stmt.buffer
+        name, kind = self.declare(buffer), self.helpers.type(buffer.dtype)
+        before, after = buffer.layout.span(buffer.shape)
+        with self.block(""):
+            self.line(f"{kind} {name}memory[{before + after}];")
+            self.line(f"{kind} *{name} = {name}memory + {before};")
+            self.body(stmt.body)
+
+    def other(self, stmt: Stmt) -> None:
+        if not isinstance(stmt, Barrier):
+            super().other(stmt)
+        fences = "CLK_LOCAL_MEM_FENCE" + " | CLK_GLOBAL_MEM_FENCE" * self.global_barrier
+        self.line(f"barrier({fences});")
+
+
+def _grids(program: Program) -> list[tuple[KernelLaunch, Extents]]:
+    try:
+        found = launches(program)
+    except VerifyError as error:
+        raise BuildError(str(error)) from None
+    return [(launch, _grid(launch)) for launch in found]
+
+
+def _grid(launch: KernelLaunch) -> Extents:
+    (first, *rest) = launch.body
+    if launch.blocks or rest or not isinstance(first, For) or first.kind != "parallel":
+        return launch.grid
+    return first.extent, 1, 1
+
+
+def write_kernels(program: Program, target: Target, symbol: str) -> DeviceCode:
+    """OpenCL C of a program, written again while register buffers turn out to be arrays."""
+    for launch, _ in _grids(program):
+        if launch.threads > target.max_threads or launch.shared_bytes > target.shared_bytes:
+            raise BuildError(
+                f"a block of {launch.threads} threads and {launch.shared_bytes} bytes of shared "
+                f"memory; {target.name} has {target.max_threads} and {target.shared_bytes}"
+            )
+    arrays: set[str] = set()
+    while True:
+        writer = _KernelsWriter(program, symbol)
+        writer.arrays = arrays
+        writer.write()
+        if not writer.conflicts - arrays:
+            break
+        arrays = arrays | writer.conflicts
+    return DeviceCode(
+        symbol=symbol,
+        text=_text(writer, program).encode(),
+        launches=tuple(writer.launches),
+        params=tuple(p.name for p in program.params),
+        scratch=tuple(writer.workspace.offsets.items()),
+        workspace_bytes=writer.workspace.size,
+    )
+
+
+def _text(writer: _KernelsWriter, program: Program) -> str:
+    index = {"i32": "int", "i64": "long"}[index_type(program)]
+    types = writer.helpers.text()
+    double = [_FP64] if any(line.startswith("typedef double") for line in types) else []
+    return "\n".join([*double, f"typedef {index} ix;", *types, _INDEX, "", *writer.kernels])
+
+
+class OpenClBackend:
+    """Code for OpenCL devices, compiled by their driver."""
+
+    name = "opencl"
+
+    def source(self, program: Program, target: Target, symbol: str) -> str:
+        return write_kernels(program, target, symbol).text.decode()
+
+    def build(self, program: Program, target: Target, symbol: str) -> ObjectCode:
+        return write_kernels(program, target, symbol).object_code()
+
+    def build_entry(self, calls: Sequence[EntryCall], target: Target, symbol: str) -> bytes:  # noqa: ARG002
+        """Nothing: the runtime launches a model's kernels one by one."""
+        return b""
+
+
+BACKENDS.add("opencl", OpenClBackend())

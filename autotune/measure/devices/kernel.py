@@ -1,0 +1,65 @@
+"""A candidate on a device. In: device code and the storages of its params. Out: runs and times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.codegen.base import DeviceCode
+from autotune.errors import BuildError
+from autotune.measure.devices.base import Device, Place
+from autotune.measure.storage import GARBAGE, Storage
+from autotune.measure.timing import Sample
+
+
+class DeviceKernel:
+    """Loaded code with its arguments in device memory, as they were when it was made."""
+
+    def __init__(self, device: Device, code: DeviceCode, storages: Mapping[str, Storage]) -> None:
+        """`storages`: host memory of every param, by name. Raises BuildError, DeviceError."""
+        missing = [name for name in code.params if name not in storages]
+        if missing:
+            raise BuildError(f"{code.symbol} has params {', '.join(missing)} without storage")
+        self._device, self._code = device, code
+        self._module = device.load(code)
+        self._places = {name: self._uploaded(storages[name]) for name in code.params}
+        if code.workspace_bytes:
+            memory = device.allocate(code.workspace_bytes)
+            device.fill(Place(memory=memory), code.workspace_bytes, GARBAGE)
+            for name, offset in code.scratch:
+                self._places[name] = Place(memory=memory, offset_bytes=offset)
+        self._launches = [(x, [self._places[a] for a in x.args]) for x in code.launches]
+
+    def _uploaded(self, storage: Storage) -> Place:
+        memory = self._device.allocate(storage.block.nbytes)
+        self._device.upload(Place(memory=memory), storage.block)
+        first = storage.address - storage.block.ctypes.data
+        return Place(memory=memory, offset_bytes=first)
+
+    def launch(self) -> None:
+        """Put one call into the queue."""
+        for launch, places in self._launches:
+            self._device.launch(self._module, launch, places)
+
+    def fetch(self, name: str, storage: Storage) -> None:
+        """A param's memory, guards included, back to the host."""
+        self._device.download(Place(memory=self._places[name].memory), storage.block)
+
+    def run(self, calls: int) -> Sample:
+        """Calls back to back, by the device's clock."""
+        start = self._device.mark()
+        for _ in range(calls):
+            self.launch()
+        return Sample(max(self._device.elapsed_s(start, self._device.mark()), 1e-9))
+
+    def run_cold(self, calls: int) -> Sample:
+        """Calls one by one, each with nothing useful in the cache."""
+        wall_s = beside_s = 0.0
+        for _ in range(calls):
+            marks = [self._device.mark()]
+            self._device.flush_cache()
+            marks.append(self._device.mark())
+            self.launch()
+            marks.append(self._device.mark())
+            wall_s += self._device.elapsed_s(marks[1], marks[2])
+            beside_s += self._device.elapsed_s(marks[0], marks[1])
+        return Sample(max(wall_s, 1e-9), beside_s=beside_s)

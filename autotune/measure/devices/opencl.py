@@ -1,0 +1,189 @@
+"""OpenCL devices through pyopencl (extra `[opencl]`): any vendor's driver, or PoCL on a CPU.
+
+One queue in order, with profiling: events are markers, and times are the device's own.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune.codegen.base import DeviceCode, Launch
+from autotune.errors import BuildError, DeviceError
+from autotune.measure.devices.base import (
+    DEVICES,
+    DeviceFacts,
+    Event,
+    Memory,
+    Module,
+    Place,
+)
+from autotune.target import Target
+from autotune.types import Array
+
+OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
+FLUSH_BYTES = 64 << 20
+_FEATURES = {
+    "cl_khr_fp64": "fp64", "cl_khr_fp16": "fp16", "cl_khr_subgroups": "subgroups",
+    "cl_khr_int64_base_atomics": "int64 atomics", "cl_khr_command_buffer": "command buffers",
+}  # fmt: skip
+
+
+def _package() -> types.ModuleType:
+    """pyopencl. Raises DeviceError."""
+    try:
+        import pyopencl
+    except ImportError:
+        raise DeviceError(
+            "OpenCL devices need the package pyopencl, and it is not installed; "
+            "pip install 'autotune-compiler[opencl]'"
+        ) from None
+    return pyopencl
+
+
+def _devices(cl: types.ModuleType) -> list[Any]:
+    """Every device of every driver, GPUs first."""
+    try:
+        found = [d for platform in cl.get_platforms() for d in platform.get_devices()]
+    except cl.Error as error:
+        raise DeviceError(
+            f"no OpenCL driver answers ({error}); install the vendor's, or PoCL, which makes a "
+            "device of any CPU (Debian: pocl-opencl-icd)"
+        ) from None
+    return sorted(found, key=lambda d: not d.type & cl.device_type.GPU)
+
+
+class OpenClDevice:
+    """One device."""
+
+    def __init__(self, cl: types.ModuleType, device: Any) -> None:
+        self._cl, self._device = cl, device
+        self._context = cl.Context([device])
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        self._queue = cl.CommandQueue(self._context, properties=profiling)
+        self._flush: Memory | None = None
+
+    def describe(self) -> DeviceFacts:
+        return _facts(self._cl, self._device)
+
+    def allocate(self, nbytes: int) -> Memory:
+        flags = self._cl.mem_flags.READ_WRITE
+        try:
+            return self._cl.Buffer(self._context, flags, size=max(nbytes, 128))
+        except self._cl.Error as error:
+            raise DeviceError(
+                f"{self._device.name} gives no {nbytes} bytes of memory ({error})"
+            ) from None
+
+    def fill(self, place: Place, nbytes: int, byte: int) -> None:
+        if nbytes:
+            pattern = np.uint8(byte)
+            self._do(
+                self._cl.enqueue_fill_buffer, place.memory, pattern, place.offset_bytes, nbytes
+            )
+
+    def upload(self, place: Place, array: Array) -> None:
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        if flat.nbytes:
+            self._do(
+                self._cl.enqueue_copy, place.memory, flat, dst_offset=place.offset_bytes,
+                is_blocking=True,
+            )  # fmt: skip
+
+    def download(self, place: Place, array: Array) -> None:
+        flat = array.reshape(-1).view(np.uint8)
+        if flat.nbytes:
+            self._do(
+                self._cl.enqueue_copy, flat, place.memory, src_offset=place.offset_bytes,
+                is_blocking=True,
+            )  # fmt: skip
+
+    def load(self, code: DeviceCode) -> Module:
+        """Kernels by name."""
+        cl = self._cl
+        try:
+            program = cl.Program(self._context, code.text.decode()).build(list(OPTIONS))
+            return {
+                n: cl.Kernel(program, n) for n in dict.fromkeys(x.kernel for x in code.launches)
+            }
+        except cl.Error as error:
+            lines = [line.strip() for line in str(error).splitlines() if "error" in line]
+            first = (lines or [str(error).strip()])[0]
+            raise BuildError(f"the OpenCL compiler refused the program: {first[:300]}") from None
+
+    def launch(self, module: Module, launch: Launch, args: Sequence[Place]) -> None:
+        values: list[Any] = []
+        for place in args:
+            values += [place.memory, np.int64(place.offset_bytes)]
+        kernel = module[launch.kernel]
+        total = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
+        self._do(lambda queue: kernel(queue, total, launch.block, *values))
+
+    def capture(self, run: Callable[[], None]) -> Callable[[], None]:
+        return run
+
+    def synchronize(self) -> None:
+        self._do(lambda queue: queue.finish())
+
+    def mark(self) -> Event:
+        return self._do(self._cl.enqueue_marker)
+
+    def elapsed_s(self, start: Event, end: Event) -> float:
+        end.wait()
+        return float(end.profile.end - start.profile.end) * 1e-9
+
+    def flush_cache(self) -> None:
+        if self._flush is None:
+            self._flush = self.allocate(FLUSH_BYTES)
+        self.fill(Place(memory=self._flush), FLUSH_BYTES, 0)
+
+    def close(self) -> None:
+        self._flush = None
+        self.synchronize()
+
+    def _do(self, command: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+        """A command of the queue. Raises DeviceError."""
+        try:
+            return command(self._queue, *args, **settings)
+        except self._cl.Error as error:
+            raise DeviceError(f"{self._device.name} refused: {error}") from None
+
+
+def _facts(cl: types.ModuleType, device: Any) -> DeviceFacts:
+    words = set(device.extensions.split())
+    return DeviceFacts(
+        kind="opencl",
+        name=device.name.strip(),
+        arch="cpu" if device.type & cl.device_type.CPU else "gpu",
+        driver=f"{device.platform.name} {device.driver_version}".strip(),
+        memory_bytes=device.global_mem_size,
+        multiprocessors=device.max_compute_units,
+        max_threads=device.max_work_group_size,
+        shared_bytes=device.local_mem_size,
+        clock_hz=device.max_clock_frequency * 1e6,
+        features=tuple(short for word, short in _FEATURES.items() if word in words),
+    )
+
+
+class OpenClDriver:
+    """What pyopencl finds."""
+
+    def open(self, target: Target) -> OpenClDevice:  # noqa: ARG002 (OpenCL code runs on any device)
+        cl = _package()
+        found = _devices(cl)
+        if not found:
+            raise DeviceError("no OpenCL device here; install a driver (Debian: pocl-opencl-icd)")
+        return OpenClDevice(cl, found[0])
+
+    def find(self) -> tuple[DeviceFacts, ...]:
+        try:
+            cl = _package()
+            return tuple(_facts(cl, device) for device in _devices(cl))
+        except DeviceError:
+            return ()
+
+
+DEVICES.add("opencl", OpenClDriver())
