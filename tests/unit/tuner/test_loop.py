@@ -237,7 +237,9 @@ def test_a_rule_without_a_schedule_for_a_config_costs_no_trial() -> None:
 
     store = MemoryStore()
     options = TuneOptions(target=TARGET, limits=Limits(trials=20))
-    tune_partition(partition_of(LARGE), FakeRunner(), store, options, rules=lambda _task, _target: Picky())
+    tune_partition(
+        partition_of(LARGE), FakeRunner(), store, options, rules=lambda _task, _target: Picky()
+    )
     assert {r.config["order"] for r in store.kept} == {"mn"}
     assert len(store.kept) == 20
 
