@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autotune.graph.plan import task_flops
 from autotune.ops import OPS, compute_flops
 from autotune.program.ir import Pack
 from autotune.program.packing import packed_shape
+from autotune.program.winograd import points_of
 from autotune.schedule.base import Schedule
 from autotune.schedule.winograd import Winograd
 from autotune.types import ITEM_BYTES, Task, TensorType
@@ -80,7 +82,9 @@ def _winograd_flops(task: Task, step: Winograd) -> int:
     weights, out = task.value(node.inputs[1]).type.shape, task.value(node.outputs[0]).type.shape
     kh, kw, ic, oc = weights
     tiles = out[0] * -(-out[1] // step.tile_h) * -(-out[2] // step.tile_w)
-    rows, columns = step.tile_h + kh - 1, step.tile_w + kw - 1
+    attrs: dict[str, Any] = dict(node.attrs)
+    by_row, by_column = attrs.get("strides", (1, 1))
+    rows, columns = points_of(step.tile_h, kh, by_row), points_of(step.tile_w, kw, by_column)
     products = 2 * tiles * rows * columns * ic * oc
     # A multiply-add per element of the matrices: rows first, then columns.
     ahead = 2 * tiles * ic * (rows * rows * columns + rows * columns * columns)

@@ -85,7 +85,7 @@ class Built:
                 tuple(p["shape"]),
                 tuple((int(d), int(f)) for d, f in p["splits"]),
                 tuple(p["order"]),
-                tuple((int(d), int(m), int(r)) for d, m, r in p["transforms"]),
+                tuple((int(d), int(m), int(r), int(s)) for d, m, r, s in p["transforms"]),
                 str(p["dtype"]),
             )
             for p in data["packs"]

@@ -136,12 +136,13 @@ def tiled_reach(x: TensorType, w: TensorType, attrs: Attrs) -> tuple[tuple[int, 
     none = ((0, 0),) * 4
     if integer(attrs, "groups", 1) != 1 or max(rows.kernel, columns.kernel) < 2:
         return none
-    if any(v.stride != 1 or v.dilation != 1 for v in (rows, columns)):
+    if any(v.stride > 2 or v.dilation != 1 for v in (rows, columns)):
         return none
     reach = []
     for v in (rows, columns):
         whole = -(-v.positions // TILE) * TILE if v.kernel > 1 else v.positions
-        reach.append((v.before, max(v.after, whole + v.kernel - 1 - v.before - v.extent)))
+        last = (whole - 1) * v.stride + v.kernel - 1 - v.before
+        reach.append((v.before, max(v.after, last + 1 - v.extent)))
     return ((0, 0), *reach, (0, 0))
 
 

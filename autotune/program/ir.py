@@ -226,9 +226,9 @@ class Pack:
     shape: tuple[int, ...]
     splits: tuple[tuple[int, int], ...]
     order: tuple[int, ...]
-    transforms: tuple[tuple[int, int, int], ...] = ()
-    """(dimension, m, r), before the splits: the dimension of extent r becomes m + r - 1 by the
-    filter transform of Winograd's F(m, r), see `autotune.program.winograd`."""
+    transforms: tuple[tuple[int, int, int, int], ...] = ()
+    """(dimension, m, r, stride), before the splits: the dimension of extent r becomes that of the
+    filter transform of Winograd's F(m, r) at that stride, see `autotune.program.winograd`."""
     dtype: str = ""
     """Element type to round to; empty: as it is. bfloat16 is kept as its bits, in uint16."""
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.program.ir import Pack
-from autotune.program.winograd import transforms
+from autotune.program.winograd import points_of, transforms
 from autotune.types import Array
 
 
 def transformed_shape(pack: Pack) -> tuple[int, ...]:
     """Shape after the transforms."""
     dims = list(pack.shape)
-    for d, m, r in pack.transforms:
-        dims[d] = m + r - 1
+    for d, m, r, stride in pack.transforms:
+        dims[d] = points_of(m, r, stride)
     return tuple(dims)
 
 
@@ -58,7 +58,7 @@ def _transformed(pack: Pack, array: Array) -> Array:
     if not pack.transforms:
         return array
     out = array.astype(np.float64)
-    for d, m, r in pack.transforms:
-        _, matrix, _ = transforms(m, r)
+    for d, m, r, stride in pack.transforms:
+        _, matrix, _ = transforms(m, r, stride)
         out = np.moveaxis(np.tensordot(np.asarray(matrix), out, axes=(1, d)), 0, d)
     return out.astype(array.dtype)

@@ -155,10 +155,10 @@ def _parse_pack(tokens: _Tokens) -> Pack:
     splits = tokens.pairs()
     tokens.expect("order")
     order = tokens.integers()
-    transforms: list[tuple[int, int, int]] = []
+    transforms: list[tuple[int, int, int, int]] = []
     while tokens.accept("transform"):
-        d, m, r = tokens.integers()
-        transforms.append((d, m, r))
+        d, m, r, stride = tokens.integers()
+        transforms.append((d, m, r, stride))
     dtype = tokens.name() if tokens.accept("as") else ""
     tokens.end()
     return Pack(buffer, shape, splits, order, tuple(transforms), dtype)

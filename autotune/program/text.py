@@ -52,8 +52,8 @@ def print_program(program: Program) -> str:
         text = (
             f"pack {pack.buffer}: {_list(pack.shape)} splits [{splits}] order {_list(pack.order)}"
         )
-        for d, m, r in pack.transforms:
-            text += f" transform {_list((d, m, r))}"
+        for transform in pack.transforms:
+            text += f" transform {_list(transform)}"
         if pack.dtype:
             text += f" as {pack.dtype}"
         lines.append(text)

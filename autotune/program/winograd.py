@@ -1,7 +1,9 @@
 """Transforms of Winograd's minimal filtering F(m, r): m outputs of an r-tap filter by m + r - 1
 multiplications instead of m * r.
 
-y = A^T [(G g) * (B^T d)]. In: m and r. Out: the three matrices, exact until the last conversion.
+y = A^T [(G g) * (B^T d)]. In: m, r and the stride. Out: the three matrices, exact until the last
+conversion. With a stride s, taps 0, s, 2s... see only every s-th input, taps 1, s + 1... those
+between, and so on: the result is the sum of s filters without stride, one beside the other.
 Source: Toom-Cook multiplication, transposed (Winograd 1980; Lavin and Gray, arXiv 1509.09308).
 """
 
@@ -17,10 +19,43 @@ Matrix = tuple[tuple[float, ...], ...]
 _POINTS = (0, 1, -1, 2, -2, Fraction(1, 2), Fraction(-1, 2))
 
 
+def points_of(m: int, r: int, stride: int = 1) -> int:
+    """Multiplications of F(m, r) at a stride; as many inputs are read."""
+    return stride * (m - 1) + r
+
+
 @functools.cache
-def transforms(m: int, r: int) -> tuple[Matrix, Matrix, Matrix]:
-    """(A^T [m, a], G [a, r], B^T [a, a]) with a = m + r - 1."""
+def transforms(m: int, r: int, stride: int = 1) -> tuple[Matrix, Matrix, Matrix]:
+    """(A^T [m, a], G [a, r], B^T [a, a]) with a = points_of(m, r, stride).
+
+    Raises ScheduleError where there are more points than are known."""
+    if stride > 1 and m > 1 and r < stride:
+        raise ScheduleError(f"no F({m}, {r}) at stride {stride}: some inputs meet no tap")
+    outputs: list[list[Fraction]] = [[] for _ in range(m)]
+    a = points_of(m, r, stride)
+    filters, inputs = [], []
+    for phase in range(min(stride, r)):
+        ours = _plain(m, len(range(phase, r, stride)))
+        for row, part in zip(outputs, ours[0], strict=True):
+            row.extend(part)
+        filters += [_spread(row, r, phase, stride) for row in ours[1]]
+        inputs += [_spread(row, a, phase, stride) for row in ours[2]]
+    return _floats(outputs), _floats(filters), _floats(inputs)
+
+
+def _spread(row: list[Fraction], width: int, first: int, step: int) -> list[Fraction]:
+    """The row with zeros between: entry k at first + k * step."""
+    out = [Fraction(0)] * width
+    out[first::step] = row
+    return out
+
+
+def _plain(m: int, r: int) -> tuple[list[list[Fraction]], ...]:
+    """The matrices without stride."""
     a = m + r - 1
+    if r == 1:
+        identity = [[Fraction(int(i == j)) for j in range(m)] for i in range(m)]
+        return identity, [[Fraction(1)] for _ in range(m)], identity
     if a - 1 > len(_POINTS):
         raise ScheduleError(f"no F({m}, {r}): it needs {a} points, {len(_POINTS) + 1} are known")
     points = [Fraction(p) for p in _POINTS[: a - 1]]
@@ -31,7 +66,7 @@ def transforms(m: int, r: int) -> tuple[Matrix, Matrix, Matrix]:
         [v / s for v in row] for row, s in zip(_vandermonde(points, r), scales, strict=True)
     ]
     inputs = [[v * s for v in row] for row, s in zip(_transposed(inverse), scales, strict=True)]
-    return _floats(outputs), _floats(filters), _floats(inputs)
+    return outputs, filters, inputs
 
 
 def _vandermonde(points: list[Fraction], width: int) -> list[list[Fraction]]:

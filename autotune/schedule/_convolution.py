@@ -24,13 +24,14 @@ from autotune.schedule.loops import perfect_chain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """A naive convolution with stride and dilation 1 and its epilogue, as found in a program."""
+    """A naive convolution with dilation 1 and its epilogue, as found in a program."""
 
     loops: tuple[For, ...]
     reduce: tuple[For, ...]
     data: Load
     weights: str
     pads: tuple[int, int]
+    strides: tuple[int, int]
     epilogue: Body
     buffer: Buffer
 
@@ -40,8 +41,8 @@ class Convolution:
 
 
 def find_convolution(program: Program, buffer: str) -> Convolution:
-    """Recognise the loops; ScheduleError where they are no stride-1 convolution."""
-    refuse = ScheduleError(f"{buffer} is not a plain convolution with stride and dilation 1")
+    """Recognise the loops; ScheduleError where they are no plain convolution."""
+    refuse = ScheduleError(f"{buffer} is not a plain convolution with dilation 1")
     update = next((s for s in stores_of(program.body, buffer) if s.combine == "sum"), None)
     product = update.value if update else None
     if update is None or not (isinstance(product, Apply) and product.fn == "mul"):
@@ -58,8 +59,10 @@ def find_convolution(program: Program, buffer: str) -> Convolution:
         raise refuse
     kh, kw, ic = perfect_chain(reduction, 3)
     n, oh, ow, oc = (index(v) for v in (c.var for c in chain))
-    row, column = (x.indices[1] - oh - kh.var, x.indices[2] - ow - kw.var)
-    plain = row.is_const and column.is_const and x.indices[0] == n
+    strides = tuple(x.indices[d].coefficient(chain[d].var) for d in (1, 2))
+    row = x.indices[1] - oh * strides[0] - kh.var
+    column = x.indices[2] - ow * strides[1] - kw.var
+    plain = row.is_const and column.is_const and x.indices[0] == n and min(strides) > 0
     if not plain or x.indices[3] != index(ic.var):
         raise refuse
     if w.indices != (index(kh.var), index(kw.var), index(ic.var), oc):
@@ -72,6 +75,7 @@ def find_convolution(program: Program, buffer: str) -> Convolution:
         data=x,
         weights=w.buffer,
         pads=(-row.const, -column.const),
+        strides=(strides[0], strides[1]),
         epilogue=tuple(epilogue),
         buffer=buffers_of(program)[buffer],
     )

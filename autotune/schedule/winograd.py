@@ -34,7 +34,7 @@ from autotune.program.rewrite import (
     map_stmt_indices,
     replace,
 )
-from autotune.program.winograd import Matrix, transforms
+from autotune.program.winograd import Matrix, points_of, transforms
 from autotune.schedule._convolution import Convolution, buffers_of, find_convolution
 from autotune.schedule.base import register
 from autotune.types import dense_strides
@@ -43,7 +43,7 @@ from autotune.types import dense_strides
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winograd:
-    """Compute a stride-1 convolution over output tiles of `tile_h` x `tile_w` points.
+    """Compute a convolution over output tiles of `tile_h` x `tile_w` points.
 
     for n, oh, ow, oc: { t = 0 ; for kh, kw, ic: t += x*w ; y = f(t) }   ->
     for n, tb, tcb: alloc V, M: {
@@ -115,7 +115,7 @@ def _check_halo(program: Program, conv: Convolution, plan: _Plan) -> None:
         (2, plan.columns, plan.step.tile_w, plan.width, conv.pads[1]),
     ):
         before, after = buffer.halo[d]
-        last = (tiles - 1) * m + a - 1 - pad
+        last = (tiles - 1) * m * conv.strides[d - 1] + a - 1 - pad
         if pad > before or last >= buffer.shape[d] + after:
             wanted = f"{pad} before and {last + 1 - buffer.shape[d]} after"
             raise ScheduleError(
@@ -136,7 +136,10 @@ def _transform_weights(program: Program, conv: Convolution, plan: _Plan) -> Prog
         param.shape,
         splits=(),
         order=(0, 1, 2, 3),
-        transforms=((0, plan.step.tile_h, kh), (1, plan.step.tile_w, kw)),
+        transforms=(
+            (0, plan.step.tile_h, kh, conv.strides[0]),
+            (1, plan.step.tile_w, kw, conv.strides[1]),
+        ),
     )
     shape = packed_shape(pack)
     halo = ((0, 0),) * 4
@@ -169,8 +172,8 @@ class _Plan:
         return _Plan(
             step=step,
             conv=conv,
-            height=step.tile_h + kh - 1,
-            width=step.tile_w + kw - 1,
+            height=points_of(step.tile_h, kh, conv.strides[0]),
+            width=points_of(step.tile_w, kw, conv.strides[1]),
             rows=rows,
             columns=columns,
         )
@@ -231,7 +234,9 @@ class _Plan:
         half = self._registers("d", self.height, self.width, lanes)
         full = self._registers("b", self.height, self.width, lanes)
         channel, lane = index("vin_c") * lanes + "vin_l", index("vin_l")
-        row, column = self._origin("vin")
+        row, column = (
+            at * stride for at, stride in zip(self._origin("vin"), self.conv.strides, strict=True)
+        )
         data = Load(
             self.conv.data.buffer,
             (
@@ -334,7 +339,11 @@ class _Plan:
 
     def _matrices(self) -> tuple[tuple[Matrix, Matrix, Matrix], tuple[Matrix, Matrix, Matrix]]:
         kh, kw = (loop.extent for loop in self.conv.reduce[:2])
-        return transforms(self.step.tile_h, kh), transforms(self.step.tile_w, kw)
+        by_row, by_column = self.conv.strides
+        return (
+            transforms(self.step.tile_h, kh, by_row),
+            transforms(self.step.tile_w, kw, by_column),
+        )
 
 
 def _unrolled(loops: tuple[tuple[str, int], ...], body: Body) -> Stmt:

@@ -15,10 +15,13 @@ import numpy.typing as npt
 
 from autotune.ops.conv import tiled_reach
 from autotune.program.build import loop_var
+from autotune.program.winograd import points_of
 from autotune.types import ITEM_BYTES, Task
 from search_spaces.base import Access, Column
 
 WINOGRAD_SIDES = (2, 4)
+_POINTS, _POINTS_1D = 6, 8
+"""At which Winograd's algorithm evaluates along a side: more lose too many digits."""
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
@@ -38,7 +41,7 @@ class Contraction:
     weight_rank: int
     channel_dim: int
     constant: bool
-    stride: int
+    strides: tuple[int, int]
     dilation: tuple[int, int]
     item_bytes: int = 4
     """Of the data and the weights: 1 for uint8 times int8."""
@@ -92,7 +95,7 @@ class Contraction:
     def tile_points(self, side: int) -> int:
         """Multiplications of a tile per channel pair."""
         (kh, kw), (h, w) = (e for _, e in self.reduce[:2]), self.tile_sides(side)
-        return (h + kh - 1) * (w + kw - 1)
+        return points_of(h, kh, self.strides[0]) * points_of(w, kw, self.strides[1])
 
 
 def is_contraction(task: Task) -> bool:
@@ -131,7 +134,7 @@ def contraction_of(task: Task) -> Contraction:
             points=loop("ow", out[2]), channels=loop("oc", out[3] // groups),
             reduce=(loop("kh", b[0]), loop("kw", b[1]), loop("ic", b[2])),
             data=data, weights=weights, weight_rank=4, channel_dim=3, constant=constant,
-            stride=attrs.get("strides", (1, 1))[1], dilation=attrs.get("dilations", (1, 1)),
+            strides=attrs.get("strides", (1, 1)), dilation=attrs.get("dilations", (1, 1)),
             winograd=_winograd_sides(task) if item_bytes == 4 else (), item_bytes=item_bytes,
         )  # fmt: skip
     transposed = bool(attrs.get("transpose_b", False))
@@ -140,7 +143,7 @@ def contraction_of(task: Task) -> Contraction:
         tensor=tensor, batch=batch, groups=1, rows=None, points=loop("m", out[-2]),
         channels=loop("n", out[-1]), reduce=(loop("k", a[-1]),), data=data, weights=weights,
         weight_rank=len(b), channel_dim=len(b) - (2 if transposed else 1), constant=constant,
-        stride=1, dilation=(1, 1), item_bytes=item_bytes,
+        strides=(1, 1), dilation=(1, 1), item_bytes=item_bytes,
     )  # fmt: skip
 
 
@@ -149,19 +152,23 @@ def _winograd_sides(task: Task) -> tuple[int, ...]:
     node = task.nodes[task.anchor]
     data, weights = (task.value(v) for v in node.inputs[:2])
     reach = tiled_reach(data.type, weights.type, dict(node.attrs))
-    constant = weights.role == "constant" and max(weights.type.shape[:2]) <= 3
-    if not constant or (not any(max(r) for r in reach) and max(weights.type.shape[:2]) < 2):
+    kernel = weights.type.shape[:2]
+    attrs: dict[str, Any] = dict(node.attrs)
+    strides = attrs.get("strides", (1, 1))
+    if weights.role != "constant" or max(kernel) < 2:
         return ()
     covered = all(
         b <= x and a <= y for (b, a), (x, y) in zip(reach, data.layout.halo, strict=True)
     )
-    plain = {"strides": (1, 1), "dilations": (1, 1), "groups": 1}
-    attrs = dict(node.attrs)
-    if not covered or any(attrs.get(k, v) != v for k, v in plain.items()):
+    plain = {"dilations": (1, 1), "groups": 1}
+    if not covered or max(strides) > 2 or any(attrs.get(k, v) != v for k, v in plain.items()):
         return ()
     out = task.value(node.outputs[0]).type.shape
+    taps = max(-(-k // s) for k, s in zip(kernel, strides, strict=True))
+    spread = all(k == 1 or k >= s for k, s in zip(kernel, strides, strict=True))
+    most = _POINTS if min(kernel) > 1 else _POINTS_1D
     return tuple(
-        s for s in WINOGRAD_SIDES if max(out[1:3]) >= s and max(weights.type.shape[:2]) > 1
+        s for s in WINOGRAD_SIDES if spread and max(out[1:3]) >= s and s + taps - 1 <= most
     )
 
 
@@ -170,9 +177,9 @@ def accesses_of(task: Task, c: Contraction) -> tuple[Access, ...]:
     out, item = task.value(c.tensor).type.shape, c.item_bytes
     stored = ITEM_BYTES[task.by_role("output")[0].type.dtype]
     if c.rows:
-        s, d = c.stride, c.dilation
+        s, d = c.strides, c.dilation
         window = (
-            (("batch", 1),), (("row", s), ("kh", d[0])), (("point", s), ("kw", d[1])),
+            (("batch", 1),), (("row", s[0]), ("kh", d[0])), (("point", s[1]), ("kw", d[1])),
             (("ic", 1),),
         )  # fmt: skip
         return (

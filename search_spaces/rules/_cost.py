@@ -100,7 +100,7 @@ def direct_cycles(task: Task, c: Contraction, target: Target, columns: Columns) 
     rate, taste = _tile_efficiency(c, target, columns, points, c.depth)
     cost = waste(c, columns) * rate + taste
     strides = task.value(c.data).layout.strides
-    cost = cost + np.where(points > _conflict_free(strides[-2] * c.stride), 0.5, 0.0)
+    cost = cost + np.where(points > _conflict_free(strides[-2] * c.strides[1]), 0.5, 0.0)
     cost = cost + _order_cost(task, target, c, columns)
     chunks = np.ceil(c.points[1] / columns["tile_w"]) * np.ceil(c.row_count / columns["tile_h"])
     chunks = chunks * np.ceil(c.channels[1] / (columns["vectors"] * columns["lanes"]))

@@ -143,7 +143,7 @@ packs = st.builds(
     st.lists(positive, max_size=3).map(tuple),
     st.lists(st.tuples(st.integers(0, 3), positive), max_size=2).map(tuple),
     st.lists(st.integers(0, 3), max_size=3).map(tuple),
-    st.lists(st.tuples(st.integers(0, 3), positive, positive), max_size=2).map(tuple),
+    st.lists(st.tuples(st.integers(0, 3), *[positive] * 3), max_size=2).map(tuple),
 )
 programs = st.builds(
     Program,

@@ -14,7 +14,7 @@ from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
-from autotune.program.winograd import transforms
+from autotune.program.winograd import points_of, transforms
 from autotune.schedule import STEPS, apply_schedule
 from autotune.target import host_target
 from autotune.types import Task
@@ -61,13 +61,18 @@ def merged(case: Task) -> Program:
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 6])
-@pytest.mark.parametrize("r", [1, 2, 3])
-def test_transforms_filter_exactly(m: int, r: int) -> None:
-    outputs, filters, inputs = (np.asarray(t) for t in transforms(m, r))
+@pytest.mark.parametrize(("r", "stride"), [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (5, 2), (4, 3)])
+def test_transforms_filter_exactly(m: int, r: int, stride: int) -> None:
+    outputs, filters, inputs = (np.asarray(t) for t in transforms(m, r, stride))
     rng = np.random.default_rng(m * 10 + r)
-    data, taps = rng.integers(-9, 9, m + r - 1), rng.integers(-9, 9, r)
+    data, taps = rng.integers(-9, 9, points_of(m, r, stride)), rng.integers(-9, 9, r)
     got = outputs @ ((filters @ taps) * (inputs @ data))
-    np.testing.assert_allclose(got, np.correlate(data, taps, "valid"), atol=1e-9)
+    np.testing.assert_allclose(got, np.correlate(data, taps, "valid")[::stride], atol=1e-9)
+
+
+def test_a_stride_wider_than_the_filter_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="some inputs meet no tap"):
+        transforms(2, 1, 2)
 
 
 def test_too_many_points_are_refused() -> None:
@@ -86,6 +91,12 @@ def test_too_many_points_are_refused() -> None:
         (conv(5, 8, kernel=(1, 3)), {"tile_h": 1, "tile_w": 4, "block_h": 5, "block_w": 1}),
         (conv(8, 5, kernel=(3, 1)), {"tile_h": 4, "tile_w": 1, "block_h": 2, "block_w": 5}),
         (conv(6, 6, kernel=(2, 2), pad=0), {"tile_h": 2, "tile_w": 4, "block_h": 3, "block_w": 2}),
+        (conv(8, 8, stride=2), {"tile_h": 4, "tile_w": 4, "block_h": 1, "block_w": 1}),
+        (conv(14, 9, stride=2), {"tile_h": 2, "tile_w": 4, "block_h": 2, "block_w": 2}),
+        (
+            conv(8, 8, kernel=(5, 5), pad=2, stride=2),
+            {"tile_h": 2, "tile_w": 2, "block_h": 2, "block_w": 1},
+        ),
     ],
 )
 def test_equals_the_naive_loops(case: Task, step: dict[str, int]) -> None:
@@ -98,9 +109,9 @@ def test_equals_the_naive_loops(case: Task, step: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("algorithm", ["winograd2", "winograd4"])
-@pytest.mark.parametrize("size", [8, 13])
-def test_scheduled_machine_code(threads: int, algorithm: str, size: int) -> None:
-    case = conv(size, size, channels=20, filters=37)
+@pytest.mark.parametrize(("size", "stride"), [(8, 1), (13, 1), (16, 2)])
+def test_scheduled_machine_code(threads: int, algorithm: str, size: int, stride: int) -> None:
+    case = conv(size, size, channels=20, filters=37, stride=stride)
     target = host_target(threads)
     rule = rule_for(case, target)
     space = rule.space(case, target)
@@ -125,11 +136,6 @@ def test_strict_targets_are_offered_direct_code_only() -> None:
 def apply(case: Task, **fields: int) -> Program:
     wanted = {"tile_h": 4, "tile_w": 4, "block_h": 1, "block_w": 1, "lanes": 2} | fields
     return STEPS.get("winograd")(buffer="t0", **wanted).apply(merged(case))
-
-
-def test_a_stride_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="not a plain convolution"):
-        apply(conv(9, 9, stride=2))
 
 
 def test_a_missing_halo_is_refused() -> None:
