@@ -8,79 +8,34 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from autotune.codegen import BACKENDS
+from autotune.codegen import DEVICE_KINDS, backend_for
 from autotune.codegen.llvm_binding import builds_here
 from autotune.codegen.loader import load
-from autotune.errors import BuildError
-from autotune.measure.check import Reference, Verdict, check_against, check_points
+from autotune.measure.case import CHECKED_POINTS, Case, judge, make_case
+from autotune.measure.devices.bench import DeviceBench
 from autotune.measure.executor import Built
 from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_profile
 from autotune.measure.profile import Calibration, measure_profile
-from autotune.measure.storage import (
-    GARBAGE,
-    PATTERN,
-    Storage,
-    aligned_bytes,
-    place,
-    place_dense,
-    place_input,
-    reset_output,
-    take_output,
-)
+from autotune.measure.storage import GARBAGE, aligned_bytes, reset_output
 from autotune.measure.surroundings import Surroundings
 from autotune.measure.timing import Sample, median, processor_clock, time_kernel
 from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status
 from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_points
-from autotune.program.inputs import random_inputs, sample_points
-from autotune.program.ir import Pack
-from autotune.program.packing import apply_pack
 from autotune.schedule.base import apply_schedule
 from autotune.target import Target
-from autotune.types import ITEM_BYTES, Array, Task
+
+__all__ = ["CHECKED_POINTS", "Case", "NativeExecutor", "build", "judge", "make_case"]
 
 SYMBOL = "kernel"
-CHECKED_POINTS = 400
 MAX_CASES = 16
-MAX_PACKED = 6
 SLICE_S = 0.0002
 """Shorter times are not interrupted, and too short for the clock of processor time."""
 CONTENDED = 1.10
 """Calibration readings this much above the best mean that somebody else used the core."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Case:
-    """A task's data under one seed: what all of its candidates share."""
-
-    arrays: dict[str, Array]
-    reference: Reference
-    inputs: dict[str, Storage]
-    output: Storage
-    packed: OrderedDict[Pack | str, Storage] = field(default_factory=OrderedDict)
-    accepted: Array | None = None
-    """Output of the first candidate found right."""
-
-    def nbytes(self) -> int:
-        blocks = (*self.inputs.values(), self.output, *self.packed.values())
-        return sum(a.nbytes for a in self.arrays.values()) + sum(s.block.nbytes for s in blocks)
-
-    def constant(self, name: str, pack: Pack | None) -> Storage:
-        """A constant as the candidate wants it; the last few forms are kept."""
-        key: Pack | str = pack or name
-        if key not in self.packed:
-            array = self.arrays[name]
-            self.packed[key] = place_dense(apply_pack(pack, array) if pack else array)
-            while len(self.packed) > MAX_PACKED:
-                self.packed.popitem(last=False)
-        self.packed.move_to_end(key)
-        return self.packed[key]
 
 
 class NativeExecutor:
@@ -94,17 +49,24 @@ class NativeExecutor:
         self._cases: OrderedDict[tuple[str, int, str], Case] = OrderedDict()
         self._calibrations: dict[str, Calibration | PlainCalibration] = {}
         self._surroundings: dict[str, Surroundings | PlainSurroundings] = {}
+        self._bench = DeviceBench(clock)
 
     def build(self, request: MeasureRequest) -> Built:
         return build(request)
 
     def prepare(self, request: MeasureRequest) -> None:
+        if request.target.kind in DEVICE_KINDS:
+            self._bench.open(request.target)
+            self._case(request)
+            return
         self._case(request)
         self._calibration(request.target)
 
     def check_and_time(self, request: MeasureRequest, built: Built) -> MeasureResult:
         start = self._clock()
         case = self._case(request)
+        if request.target.kind in DEVICE_KINDS:
+            return self._bench.check_and_time(request, built, case)
         kernel = Kernel(request, built, case, self._clock)
         reset_output(case.output)
         first_call_s = kernel.run(1).wall_s
@@ -128,7 +90,9 @@ class NativeExecutor:
         )
 
     def profile(self, target: Target) -> DeviceProfile:
-        measure = measure_profile if builds_here() else plain_profile
+        if target.kind in DEVICE_KINDS:
+            return self._bench.profile(target)
+        measure = measure_profile if _has_llvm(target) else plain_profile
         return measure(target, target.cpu, self._clock)
 
     def _time(
@@ -160,14 +124,14 @@ class NativeExecutor:
         if target.key not in self._calibrations:
             self._calibrations[target.key] = (
                 Calibration(target, self._clock)
-                if builds_here()
+                if _has_llvm(target)
                 else PlainCalibration(self._clock)
             )
         return self._calibrations[target.key]
 
     def _surroundings_of(self, target: Target) -> Surroundings | PlainSurroundings:
         if target.key not in self._surroundings:
-            kind = Surroundings if builds_here() else PlainSurroundings
+            kind = Surroundings if _has_llvm(target) else PlainSurroundings
             self._surroundings[target.key] = kind(target, self._clock)
         return self._surroundings[target.key]
 
@@ -184,60 +148,21 @@ class NativeExecutor:
         return self._cases[key]
 
 
+def _has_llvm(target: Target) -> bool:
+    """Whether calibration and peak kernels can be generated for the target here."""
+    return target.kind == "cpu" and builds_here()
+
+
 def build(request: MeasureRequest) -> Built:
     """Object code of a candidate. Raises AutotuneError where it cannot be built."""
     program = apply_schedule(build_program(request.task), request.schedule)
-    built = BACKENDS.get("llvm").build(program, request.target, SYMBOL)
+    built = backend_for(request.target).build(program, request.target, SYMBOL)
     return Built(
         symbol=built.symbol,
         code=built.code,
         workspace_bytes=built.workspace_bytes,
         packs=program.packs,
     )
-
-
-def make_case(task: Task, seed: int, precision: str = "float32") -> Case:
-    """Inputs, oracle values and storage of a task. Raises BuildError if memory is too small."""
-    wanted = sum(sum(v.layout.span(v.type.shape)) * ITEM_BYTES[v.type.dtype] for v in task.params)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if 3 * wanted > memory:
-        raise BuildError(
-            f"the task's tensors take {wanted} bytes, too much for {memory} of memory"
-        )
-    arrays = random_inputs(task, seed)
-    points = sample_points(task, seed, CHECKED_POINTS)
-    (output,) = task.by_role("output")
-    reference = Reference(
-        points=points,
-        expected=evaluate_points(task, arrays, points),
-        oracle=lambda where: evaluate_points(task, arrays, where),
-        dtype=precision if output.type.dtype == "float32" else output.type.dtype,
-        rounded=any(n.op == "round" for n in task.nodes),
-    )
-    return Case(
-        arrays=arrays,
-        reference=reference,
-        inputs={v.name: place_input(v, arrays[v.name]) for v in task.by_role("input")},
-        output=place(output, PATTERN),
-    )
-
-
-def judge(case: Case) -> Verdict:
-    """Verdict on what a kernel just wrote into the case's output."""
-    output, outside = take_output(case.output)
-    if outside:
-        return Verdict(error=f"{outside} bytes outside the output were overwritten")
-    verdict = check_points(case.reference, output)
-    if verdict.error:
-        return verdict
-    if case.accepted is not None:
-        whole, held = check_against(case.reference, output, case.accepted)
-        if whole.error:
-            return whole
-        if held:
-            return verdict
-    case.accepted = output
-    return verdict
 
 
 class Kernel:
