@@ -1,9 +1,11 @@
 """Run a program element by element: the slow oracle of what schedule steps may not change.
 
 In: a program and dense arrays by param name (constants unpacked). Out: the output array. Parallel,
-vector and unrolled loops run serially. Memory that a program must not rely on (new buffers, the
-output) starts as nan or an odd integer. Any access outside a buffer and its halo, and a store of
-another dtype than the buffer's, is a VerifyError.
+vector and unrolled loops run serially, and so do blocks and threads: a nest of thread loops runs
+for all threads before the next one starts; what only that order makes right, for lack of a barrier
+or between blocks, is found by `autotune.program.races`. Memory that a program must not rely on
+(new buffers, the output) starts as nan or an odd integer. Any access outside a buffer and its
+halo, and a store of another dtype than the buffer's, is a VerifyError.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ import numpy as np
 from autotune.errors import VerifyError
 from autotune.program.functions import combine, function
 from autotune.program.ir import (
+    BLOCK_KINDS,
+    THREAD_KINDS,
     Alloc,
     Apply,
     Atom,
+    Barrier,
     Bound,
     Buffer,
     Clamp,
@@ -38,6 +43,7 @@ from autotune.program.ir import (
     Value,
 )
 from autotune.program.packing import apply_pack, widen_bfloat16
+from autotune.program.races import Grid, Watch
 from autotune.types import Array
 
 Env = dict[str, int]
@@ -53,6 +59,8 @@ class _Memory:
     before: tuple[int, ...]
     interior: tuple[int, ...]
     halo_writable: bool
+    watch: Watch | None = None
+    """What is shared between threads notes who uses it."""
 
     def locate(self, point: tuple[int, ...]) -> tuple[int, ...]:
         """Position in `data`. VerifyError outside it."""
@@ -103,6 +111,7 @@ def _memory(buffer: Buffer, zero_halo: bool) -> _Memory:
         tuple(b for b, _ in buffer.halo),
         buffer.shape,
         not zero_halo,
+        None if buffer.scope == "register" else Watch(padded),
     )
     _interior(memory)[...] = garbage
     return memory
@@ -115,11 +124,20 @@ def _interior(memory: _Memory) -> Array:
     return np.asarray(memory.data[inside])
 
 
+@dataclass(frozen=True, slots=True)
+class _Private:
+    """A register buffer that every thread of a block has a copy of."""
+
+    buffer: Buffer
+    copies: dict[tuple[int, int, int], _Memory]
+
+
 class _Machine:
     """Turns statements, values and indices into closures over the values of loop variables."""
 
     def __init__(self, memory: dict[str, _Memory]) -> None:
-        self._memory = memory
+        self._memory: dict[str, _Memory | _Private] = {**memory}
+        self._grid = Grid()
 
     def body(self, body: tuple[Stmt, ...]) -> list[Callable[[Env], None]]:
         return [self._stmt(s) for s in body]
@@ -134,9 +152,14 @@ class _Machine:
             return (
                 self._alloc(stmt, actions) if isinstance(stmt, Alloc) else self._if(stmt, actions)
             )
+        if isinstance(stmt, Barrier):
+            return lambda _: self._grid.barrier()
         return lambda _: None
 
     def _loop(self, stmt: For, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
+        if stmt.kind in BLOCK_KINDS or stmt.kind in THREAD_KINDS:
+            return self._bound_loop(stmt, actions)
+
         def loop(env: Env) -> None:
             for i in range(stmt.extent):
                 env[stmt.var] = i
@@ -146,14 +169,32 @@ class _Machine:
 
         return loop
 
+    def _bound_loop(
+        self, stmt: For, actions: list[Callable[[Env], None]]
+    ) -> Callable[[Env], None]:
+        def loop(env: Env) -> None:
+            for i in range(stmt.extent):
+                env[stmt.var] = i
+                with self._grid.at(stmt.kind, i):
+                    for action in actions:
+                        action(env)
+            env.pop(stmt.var, None)
+
+        return loop
+
     def _alloc(self, stmt: Alloc, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
         def alloc(env: Env) -> None:
-            self._memory[stmt.buffer.name] = _memory(stmt.buffer, zero_halo=False)
+            self._memory[stmt.buffer.name] = self._new(stmt.buffer)
             for action in actions:
                 action(env)
             del self._memory[stmt.buffer.name]
 
         return alloc
+
+    def _new(self, buffer: Buffer) -> _Memory | _Private:
+        if buffer.scope == "register" and self._grid.between_threads:
+            return _Private(buffer, {})
+        return _memory(buffer, zero_halo=False)
 
     def _if(self, stmt: If, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
         holds = self._bounds(stmt.bounds)
@@ -183,14 +224,23 @@ class _Machine:
                     f"{stmt.buffer} holds {memory.data.dtype}, got {np.asarray(new).dtype} "
                     f"from {stmt.value}; insert a cast"
                 )
+            if memory.watch is not None and self._grid.blocks:
+                same = not stmt.combine and memory.data[at] == new
+                memory.watch.write(self._grid, stmt.buffer, at, bool(same))
             memory.data[at] = new
 
         return store
 
     def _lookup(self, name: str) -> _Memory:
-        if name not in self._memory:
+        found = self._memory.get(name)
+        if found is None:
             raise VerifyError(f"buffer {name} is used where it does not exist")
-        return self._memory[name]
+        if isinstance(found, _Memory):
+            return found
+        thread = self._grid.thread
+        if thread not in found.copies:
+            found.copies[thread] = _memory(found.buffer, zero_halo=False)
+        return found.copies[thread]
 
     def _value(self, value: Value) -> Callable[[Env], Any]:
         if isinstance(value, Const):
@@ -218,7 +268,10 @@ class _Machine:
 
         def load(env: Env) -> Any:
             memory = self._lookup(buffer)
-            return memory.data[memory.locate(tuple(i(env) for i in at))]
+            place = memory.locate(tuple(i(env) for i in at))
+            if memory.watch is not None and self._grid.blocks:
+                memory.watch.read(self._grid, buffer, place)
+            return memory.data[place]
 
         return load
 

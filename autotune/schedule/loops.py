@@ -148,7 +148,7 @@ class Unroll:
     loops: tuple[str, ...]
 
     def apply(self, program: Program) -> Program:
-        return _annotate(program, self.loops, "unroll")
+        return annotate(program, self.loops, "unroll")
 
 
 @register
@@ -166,7 +166,7 @@ class Vectorize:
                 raise ScheduleError(f"loop {var} holds a vector or parallel loop")
             if any(isinstance(s, Alloc) for s in walk(find_loop(program, var).body)):
                 raise ScheduleError(f"loop {var} holds a local buffer")
-        return _annotate(program, self.loops, "vector")
+        return annotate(program, self.loops, "vector")
 
 
 @register
@@ -181,17 +181,20 @@ class Parallel:
         path = loop_path(program.body, self.loop)
         if any(not isinstance(s, Alloc) for s in path[:-1]):
             raise ScheduleError(f"loop {self.loop} is inside another loop")
-        loop = path[-1]
-        assert isinstance(loop, For)
-        local = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
-        ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
-        for store, guards in _guarded_stores(loop.body, ()):
-            used = frozenset[str]().union(*(i.vars() for i in store.indices))
-            if store.buffer in local or self.loop in used:
-                continue
-            if sum(_may_hold(guards, loop, at, ranges) for at in range(loop.extent)) > 1:
-                raise ScheduleError(f"iterations of {self.loop} write the same {store.buffer}")
-        return _annotate(program, (self.loop,), "parallel")
+        check_apart(program, find_loop(program, self.loop))
+        return annotate(program, (self.loop,), "parallel")
+
+
+def check_apart(program: Program, loop: For) -> None:
+    """ScheduleError where iterations of a loop may write the same element."""
+    local = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
+    ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+    for store, guards in _guarded_stores(loop.body, ()):
+        used = frozenset[str]().union(*(i.vars() for i in store.indices))
+        if store.buffer in local or loop.var in used:
+            continue
+        if sum(_may_hold(guards, loop, at, ranges) for at in range(loop.extent)) > 1:
+            raise ScheduleError(f"iterations of {loop.var} write the same {store.buffer}")
 
 
 def _guarded_stores(body: Body, guards: Guards) -> Iterator[tuple[Store, Guards]]:
@@ -214,7 +217,8 @@ def _may_hold(guards: Guards, loop: For, at: int, ranges: Mapping[str, int]) -> 
     return True
 
 
-def _annotate(program: Program, loops: tuple[str, ...], kind: str) -> Program:
+def annotate(program: Program, loops: tuple[str, ...], kind: str) -> Program:
+    """The program with loops made of another kind."""
     for var in loops:
         loop = find_loop(program, var)
         program = replace(program, loop, (For(loop.var, loop.extent, kind, loop.body),))

@@ -1,0 +1,84 @@
+"""What rules for GPUs share. In: a schedule being built. Out: its loops bound to blocks, threads.
+
+Every limit comes from the target: threads of a block, shared memory, registers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from autotune.errors import ScheduleError
+from autotune.program.ir import Alloc, For, walk
+from autotune.program.rewrite import stores_of
+from autotune.schedule.compute import root_body
+from autotune.target import Target
+from search_spaces.rules._builder import ScheduleBuilder, nest_loops
+
+GRID_LIMIT = 65535
+"""Blocks along y and z, at most, on every device."""
+
+
+def thread_choices(target: Target, most: int = 1024) -> tuple[int, ...]:
+    """Threads of a block: whole warps, powers of two."""
+    least = max(32, target.warp)
+    choices = [n for n in (32, 64, 128, 256, 512, 1024) if least <= n <= most]
+    return tuple(n for n in choices if n <= target.max_threads) or (target.max_threads,)
+
+
+def own_loops(nest: For) -> list[str]:
+    """The outer loops of a nest whose iterations write elements of their own: no reductions."""
+    chain = nest_loops(nest)
+    local = {s.buffer.name for s in walk((nest,)) if isinstance(s, Alloc)}
+    written = [
+        frozenset[str]().union(*(i.vars() for i in store.indices))
+        for store in stores_of((nest,))
+        if store.buffer not in local
+    ]
+    return [
+        loop.var
+        for loop in itertools.takewhile(
+            lambda loop: loop.extent == 1 or all(loop.var in used for used in written), chain
+        )
+    ]
+
+
+def bind_flat(
+    builder: ScheduleBuilder, loops: list[str], threads: int, vector: int = 1
+) -> str | None:
+    """Fuse loops and bind them: blocks of `threads` threads, for each of which `vector`
+    neighbouring elements of the last loop (1 where that does not divide it). Gives the loop over
+    those, None where there are no loops."""
+    if not loops:
+        return None
+    name, last = loops[0], loops[-1]
+    lanes = f"{name}_v"
+    vector = vector if builder.extent(last) % vector == 0 else 1
+    builder.split(last, vector, f"{last}_o", lanes)
+    loops = [*loops[:-1], f"{last}_o"]
+    flat = builder.fuse(loops, f"{name}_flat") if len(loops) > 1 else loops[0]
+    threads = min(threads, builder.extent(flat))
+    builder.split(flat, threads, f"{name}_b", f"{name}_t")
+    builder.do("bind", loop=f"{name}_b", axis="block.x")
+    builder.do("bind", loop=f"{name}_t", axis="thread.x")
+    return lanes
+
+
+def bind_rest(builder: ScheduleBuilder, target: Target, threads: int = 256) -> None:
+    """Bind every top-level nest that is not bound yet, one thread an element."""
+    for stmt in root_body(builder.program):
+        if isinstance(stmt, For) and stmt.kind == "serial":
+            bind_flat(builder, own_loops(stmt), min(threads, target.max_threads))
+
+
+def attempt(builder: ScheduleBuilder, step: str, **fields: object) -> bool:
+    """Apply a step where it is legal; says whether it was."""
+    try:
+        builder.do(step, **fields)
+    except ScheduleError:
+        return False
+    return True
+
+
+def blocks_of(extent: int, size: int) -> int:
+    return math.ceil(extent / size)

@@ -1,0 +1,127 @@
+"""GPUs, everything else: one thread computes an element, or a few neighbouring ones.
+
+Elementwise tensors are inlined into their readers; what follows a reduction is computed by the
+threads that made it. A reduction is a serial loop of its thread, its sum kept in a register. This
+rule matches every task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.graph.plan import task_flops
+from autotune.program.ir import For
+from autotune.program.rewrite import stores_of
+from autotune.schedule import Schedule
+from autotune.schedule.compute import root_body
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.base import RULES, Access, TileStructure
+from search_spaces.params import Config, Param
+from search_spaces.rules._builder import ScheduleBuilder, inline_locals, nest_loops, output_name
+from search_spaces.rules._gpu import attempt, bind_flat, own_loops, thread_choices
+from search_spaces.space import Space
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+class GpuNestsRule:
+    """See the module."""
+
+    name = "gpu_nests"
+    priority = 0
+
+    def matches(self, task: Task, target: Target) -> bool:  # noqa: ARG002
+        return target.is_gpu
+
+    def space(self, task: Task, target: Target) -> Space:  # noqa: ARG002
+        return Space(
+            (
+                Param(name="threads", choices=thread_choices(target)),
+                Param(name="vector", choices=(1, 2, 4)),
+                Param(name="merge", choices=(1, 0)),
+            )
+        )
+
+    def default(self, task: Task, target: Target) -> Config:
+        threads = [n for n in thread_choices(target) if n <= 256][-1]
+        elements = task.by_role("output")[0].type.size
+        vector = 4 if elements >= 4 * threads * target.multiprocessors else 1
+        return Config((("threads", threads), ("vector", vector), ("merge", 1)))
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:  # noqa: ARG002
+        builder = ScheduleBuilder(task)
+        output = output_name(task)
+        reduces = any(s.combine for s in stores_of(builder.program.body))
+        inline_locals(builder, keep=frozenset((output,)), cheap_only=reduces)
+        if config.number("merge"):
+            _merge(builder)
+        for stmt in root_body(builder.program):
+            if isinstance(stmt, For):
+                _bind(builder, stmt, config.number("threads"), config.number("vector"))
+        return builder.schedule
+
+    def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
+        threads, vector = (columns[p].astype(np.float64) for p in ("threads", "vector"))
+        ones = np.ones(len(threads))
+        size = max(1, task.by_role("output")[0].type.size)
+        inputs = task.by_role("input")
+        accesses = tuple(
+            Access(
+                buffer=f"in{i}", item_bytes=4, shape=(max(1, v.type.size),),
+                dims=((("element", 1),),),
+            )
+            for i, v in enumerate(inputs[:2])
+        )  # fmt: skip
+        out = Access(
+            buffer="out", item_bytes=4, shape=(size,), dims=((("element", 1),),), written=True
+        )
+        blocks = np.ceil(size / (threads * vector))
+        waves = np.ceil(blocks / target.multiprocessors) * target.multiprocessors / blocks
+        return TileStructure(
+            extents={"element": size},
+            reduce_axes=frozenset(),
+            accesses=(*accesses, out),
+            tiles=({"element": threads * vector}, {"element": vector}),
+            flops=max(1, task_flops(task)),
+            accumulators=vector,
+            vector_axis_waste=ones,
+            parallel_chunks=blocks,
+            unrolled=vector,
+            extra={
+                "threads": threads, "vector": vector, "waves": waves,
+                "merge": columns["merge"].astype(np.float64),
+            },
+        )  # fmt: skip
+
+
+def _merge(builder: ScheduleBuilder) -> None:
+    """Compute what follows a reduction in its loops, as deep as they share them."""
+    nests = [s for s in root_body(builder.program) if isinstance(s, For)]
+    first = next((n for n in nests if any(s.combine for s in stores_of((n,)))), None)
+    loops = own_loops(first) if first is not None else []
+    if first is None or not loops:
+        return
+    for nest in nests[nests.index(first) + 1 :]:
+        attempt(builder, "compute_at", buffer=stores_of((nest,))[-1].buffer, at=loops[-1])
+
+
+def _bind(builder: ScheduleBuilder, nest: For, threads: int, vector: int) -> None:
+    loops = own_loops(nest)
+    plain = len(stores_of((nest,))) == 1 and len(loops) == len(nest_loops(nest))
+    lanes = bind_flat(builder, loops, threads, vector)
+    if lanes is None:
+        return
+    if plain and builder.extent(lanes) > 1 and attempt(builder, "vectorize", loops=(lanes,)):
+        return
+    for store in {s.buffer: s for s in stores_of((nest,)) if s.combine}.values():
+        if attempt(builder, "cache_write", buffer=store.buffer, loops=(lanes,)):
+            break
+    builder.do("unroll", loops=builder.present([f"{lanes}{k}" for k in ("", "_init", "_out")]))
+
+
+RULES.add(GpuNestsRule.name, GpuNestsRule())
