@@ -176,11 +176,11 @@ def _become_nobody(sandbox: Sandbox, folder: str) -> str:
     """Empty, or the directory for whose sake the user stays root, without its capabilities."""
     os.seteuid(NOBODY)
     paths = [sys.prefix, sys.base_prefix, __file__, *(p for p in sys.path if p)]
-    denied = [p for p in paths if not os.access(p, os.R_OK, effective_ids=True)]
+    denied = hidden(paths, folder, lambda p: os.access(p, os.R_OK, effective_ids=True))
     os.seteuid(0)
-    hidden = [p for p in denied if os.path.exists(p)]
-    if hidden:
-        return f"still root, without capabilities: only root can read {hidden[0]}"
+    denied = [p for p in denied if os.path.exists(p)]
+    if denied:
+        return f"still root, without capabilities: only root can read {denied[0]}"
     os.chown(folder, NOBODY, NOBODY)
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -188,6 +188,13 @@ def _become_nobody(sandbox: Sandbox, folder: str) -> str:
         _limit(resource.RLIMIT_NPROC, sandbox.processes)
     os.setresuid(NOBODY, NOBODY, NOBODY)
     return ""
+
+
+def hidden(paths: Sequence[str], folder: str, readable: Callable[[str], bool]) -> list[str]:
+    """Those that cannot be read, but for the temporary directory, which is about to be given to
+    who cannot."""
+    own = os.path.realpath(folder)
+    return [p for p in paths if os.path.realpath(p) != own and not readable(p)]
 
 
 def _prctl(libc: ctypes.CDLL, option: int, value: int) -> None:

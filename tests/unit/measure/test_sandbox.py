@@ -14,7 +14,7 @@ import pytest
 from autotune.measure import seccomp
 from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.sandbox import OPEN, Sandbox, readable
+from autotune.measure.sandbox import OPEN, Sandbox, hidden, readable
 from autotune.measure.types import MeasureRequest, Status
 from autotune.target import host_target
 from benchmarks import crashing_candidates as crashes
@@ -210,3 +210,9 @@ def test_a_filter_refuses_what_it_says_on_every_machine(name: str) -> None:
 def test_other_machines_have_no_filter() -> None:
     with pytest.raises(NotImplementedError, match="no table"):
         seccomp.program("m68k", 1)
+
+
+def test_the_temporary_directory_keeps_nobody_from_becoming_nobody(tmp_path: Path) -> None:
+    """It belongs to root until privileges are dropped, and a worker starts in it."""
+    paths = ["/usr", "/root/python", str(tmp_path)]
+    assert hidden(paths, str(tmp_path), lambda p: p == "/usr") == ["/root/python"]
