@@ -88,11 +88,10 @@ class ElfImage:
             self._relocate(number, item)
 
     def address(self, symbol: str) -> int:
-        """Of a function in the objects. Raises BuildError."""
-        found = self._defined.get(symbol)
-        if found is None or found[1] != ALLOC | EXECUTE:
+        """Of what the objects offer. Raises BuildError."""
+        if symbol not in self._defined:
             raise BuildError(f"no function {symbol} in the loaded objects")
-        return found[0]
+        return self._defined[symbol]
 
     # ------------------------------------------------------------------------------------- layout
 
@@ -128,22 +127,21 @@ class ElfImage:
 
     # ------------------------------------------------------------------------------------ symbols
 
-    def _define(self) -> dict[str, tuple[int, int]]:
-        """Address and kind of page of what the objects offer."""
-        defined: dict[str, tuple[int, int]] = {}
-        weak: dict[str, tuple[int, int]] = {}
+    def _define(self) -> dict[str, int]:
+        """Addresses of what the objects offer."""
+        defined: dict[str, int] = {}
+        weak: dict[str, int] = {}
         for number, item in enumerate(self._objects):
             for symbol in item.symbols:
                 if symbol.section not in item.sections or symbol.binding == LOCAL:
                     continue
                 where = self.base + self._places[number, symbol.section] + symbol.value
-                entry = (where, _kind(item.sections[symbol.section]))
                 if symbol.binding == WEAK:
-                    weak.setdefault(symbol.name, entry)
+                    weak.setdefault(symbol.name, where)
                 elif symbol.name in defined:
                     raise BuildError(f"{symbol.name} is defined twice in the objects")
                 else:
-                    defined[symbol.name] = entry
+                    defined[symbol.name] = where
         return {**weak, **defined}
 
     def _value(self, number: int, symbol: Symbol) -> int:
@@ -153,7 +151,7 @@ class ElfImage:
         if symbol.section != UNDEFINED:
             return self.base + self._places[number, symbol.section] + symbol.value
         if symbol.name in self._defined:
-            return self._defined[symbol.name][0]
+            return self._defined[symbol.name]
         found = self._runtime(symbol.name) if symbol.name else 0
         if found is None:
             raise BuildError(f"object code wants {symbol.name!r}, which boards do not offer")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-
-import llvmlite.binding as llvm
+from typing import TYPE_CHECKING
 
 from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
+from autotune.codegen.llvm_binding import binding
 from autotune.codegen.llvm_entry import entry_text, run_text
 from autotune.codegen.llvm_kernel import write_kernel
 from autotune.codegen.llvm_team import team_text
@@ -19,12 +19,15 @@ from autotune.errors import BuildError
 from autotune.program.ir import Program
 from autotune.target import Target
 
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+
 
 @functools.cache
 def initialize() -> None:
     """Make every LLVM target known, once per process."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+    binding().initialize_all_targets()
+    binding().initialize_all_asmprinters()
 
 
 @functools.lru_cache(maxsize=16)
@@ -32,7 +35,7 @@ def target_machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
     """LLVM's code generator for a device."""
     initialize()
     try:
-        target = llvm.Target.from_triple(triple)
+        target = binding().Target.from_triple(triple)
         return target.create_target_machine(
             cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default"
         )
@@ -44,7 +47,7 @@ def compile_text(text: str, target: Target) -> bytes:
     """LLVM IR text to an object file. Raises BuildError where LLVM refuses it."""
     machine = target_machine(target.triple, target.cpu, target.features)
     try:
-        module = llvm.parse_assembly(text)
+        module = binding().parse_assembly(text)
         module.triple = target.triple
         module.data_layout = str(machine.target_data)
         _optimize(module, machine)
@@ -54,10 +57,10 @@ def compile_text(text: str, target: Target) -> bytes:
 
 
 def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    options = binding().create_pipeline_tuning_options(speed_level=1)
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-    builder = llvm.create_pass_builder(machine, options)
-    manager = llvm.create_new_module_pass_manager()
+    builder = binding().create_pass_builder(machine, options)
+    manager = binding().create_new_module_pass_manager()
     manager.add_sroa_pass()
     manager.add_simplify_cfg_pass()
     manager.add_instruction_combine_pass()
