@@ -100,14 +100,14 @@ def direct_cycles(task: Task, c: Contraction, target: Target, columns: Columns) 
     rate, taste = _tile_efficiency(c, target, columns, points, c.depth)
     cost = waste(c, columns) * rate + taste
     strides = task.value(c.data).layout.strides
-    cost = cost + np.where(points > _conflict_free(strides[-2] * c.strides[1]), 0.5, 0.0)
+    cost = cost + np.where(points > conflict_free(strides[-2] * c.strides[1]), 0.5, 0.0)
     cost = cost + _order_cost(task, target, c, columns)
     chunks = np.ceil(c.points[1] / columns["tile_w"]) * np.ceil(c.row_count / columns["tile_h"])
     chunks = chunks * np.ceil(c.channels[1] / (columns["vectors"] * columns["lanes"]))
     return ideal_cycles(c, target) * cost * imbalance(chunks * c.count * c.groups, target)
 
 
-def _conflict_free(step: int) -> float:
+def conflict_free(step: int) -> float:
     """Points side by side whose data do not evict each other from an 8-way L1 cache: addresses a
     multiple of the page size apart all fall into one set."""
     return 8.0 * 4096 / math.gcd(max(1, step) * 4, 4096)
@@ -142,7 +142,7 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int)
     rate = (rate + taste) * _channel_waste(c, columns)
     for_tail = _tail_waste_of(block, points)
     product = area * tiles * ic * oc / lanes * rate * for_tail
-    product = product * np.where(points > _conflict_free(ic), 1.5, 1.0)
+    product = product * np.where(points > conflict_free(ic), 1.5, 1.0)
     weights = area * ic * oc * 4.0
     stream = weights * blocks / _speed(weights, target)
     held = area * block * (ic + oc) * 4.0

@@ -32,9 +32,13 @@ from search_spaces.rules._builder import (
     schedule_copies,
     share,
 )
+from search_spaces.rules._cost import conflict_free
 from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
+ORDERS = ("rows_first", "channels_first")
+"""Whether the loop over blocks of channels is innermost, or outermost: then a block's weights
+stay, and its data come from a few lines of the cache each."""
 _CHAINS = 8
 """Independent operations that keep the vector units busy."""
 _IN_FLIGHT = 256
@@ -121,6 +125,7 @@ class WindowRule:
             Param(name="vectors", choices=tuple(v for v in (1, 2, 3, 4, 6, 8) if v <= blocks)),
             Param(name="tile_w", choices=_sizes(w.points[1], 14)),
             Param(name="tile_h", choices=_sizes(w.rows[1], 4)),
+            Param(name="order", choices=ORDERS if blocks > 1 and w.rows[0] else ORDERS[:1]),
         )
         window = math.prod(e for _, e in w.reduce) if w.unrolled else 1
 
@@ -168,8 +173,12 @@ class WindowRule:
             if loop:
                 builder.split(loop, config.number(param), around, inner)
                 tile.insert(0, inner)
-                outer.insert(0, around)
+                outer.insert(1, around)
         batch = [name for name, _ in w.axes[:-3]]
+        if config["order"] == "channels_first":
+            outer = ["block", *outer[1:]]
+        else:
+            outer = [*outer[1:], "block"]
         builder.do("reorder", loops=(*batch, *outer, *tile))
         builder.do("cache_write", buffer=w.tensor, loops=tuple(tile))
         self._annotate(builder, w, tile)
@@ -227,15 +236,17 @@ class WindowRule:
             vector_axis_waste=waste,
             parallel_chunks=chunks,
             unrolled=np.asarray(held * written_out, np.float64),
-            extra={p: columns[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
+            extra={
+                **{p: columns[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
+                "channels_first": (columns["order"] == "channels_first").astype(np.float64),
+            },
             flops_per_lane=2 if task.op.startswith("conv") else 1,
         )
 
 
 def _cost(task: Task, w: Window, target: Target, columns: Columns) -> Column:
     """Cycles per vector of results of a window that is written out, about: the arithmetic, slower
-    with too few or too many accumulators; the loads; the data from the outer cache, of which rows
-    that neighbouring tiles share come twice."""
+    with too few or too many accumulators; the loads; the data from the outer cache."""
     size = {"channel": "vectors", "point": "tile_w", "row": "tile_h"}
     tile = {axis: columns[param].astype(np.float64) for axis, param in size.items()}
     held = math.prod(tile.values(), start=np.ones(1))
@@ -249,15 +260,34 @@ def _cost(task: Task, w: Window, target: Target, columns: Columns) -> Column:
             for dim in access.dims
         ]
         loads = loads + math.prod(spans, start=ones) / held
-        steps = {axis: abs(c) for dim in access.dims for axis, c in dim}
-        for dim, span in zip(access.dims, spans, strict=True):
-            if "row" in dict(dim):
-                fetched = fetched + span / tile["row"] * steps.get("point", 1)
+        if any("row" in dict(dim) for dim in access.dims):
+            fetched = fetched + _fetched(task, access, target, columns, spans)
     crowded = np.maximum(2 * held + 1 - target.vector_registers, 0) / target.vector_registers
     terms = math.prod(e for _, e in w.reduce)
     chains = np.minimum(np.maximum(held, _IN_FLIGHT / terms) / _CHAINS, 1.0)
     parts = (terms * (1 + 2 * crowded) / chains, loads + 6 / held, 2 + 2 * fetched)
     return np.asarray(sum(part**4 for part in parts) ** 0.25, np.float64)
+
+
+def _fetched(
+    task: Task, access: Access, target: Target, columns: Columns, spans: list[Column]
+) -> Column:
+    """Vectors of data per vector of results that come from the outer cache: rows that neighbouring
+    tiles share twice, unless all points of a block of channels stay from one row to the next."""
+    steps = {axis: abs(c) for dim in access.dims for axis, c in dim}
+    across, down = steps.get("point", 1), steps.get("row", 1)
+    *_, rows, points, _ = (np.ones(1), np.ones(1), *spans)
+    first = columns["order"] == "channels_first"
+    width = access.shape[-2] if len(access.shape) > 1 else 1
+    plane = math.prod(access.shape[:-1]) * access.item_bytes * target.lanes()
+    stays = first & (plane * columns["vectors"] <= 1.5 * target.l1_bytes)
+    # Points a power of two apart share few sets of the cache.
+    step = task.value(access.buffer).layout.strides[-2:-1] or (1,)
+    held = rows * np.where(first, width, points)
+    stays = stays & (held <= conflict_free(step[0]))
+    twice = np.maximum(down, rows / columns["tile_h"])
+    often = np.where(held <= conflict_free(step[0]), twice, rows * points / columns["tile_w"])
+    return np.asarray(np.where(stays, down, often + np.where(first, 0.5, 0.0)) * across)
 
 
 def _accesses(task: Task, w: Window, extents: Mapping[str, int]) -> tuple[Access, ...]:
