@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import ClassVar
 
 from autotune.codegen.llvm_text import FunctionText, suffix_text, type_text
 from autotune.errors import BuildError
@@ -30,9 +31,9 @@ def float_text(value: float, dtype: str = "float32") -> str:
 class MathWriter:
     """Writes arithmetic on float32 values of `lanes` lanes into a function."""
 
-    own: tuple[str, ...] = ("exp", "log", "tanh", "sigmoid", "erf")
+    own: ClassVar[tuple[str, ...]] = ("exp", "log", "tanh", "sigmoid", "erf")
     """Functions of one float32 value that are methods here."""
-    intrinsics = INTRINSICS
+    intrinsics: ClassVar[dict[str, str]] = INTRINSICS
     """Those that LLVM has code for: by name, LLVM's name."""
 
     def __init__(self, text: FunctionText, lanes: int, dtype: str = "float32") -> None:

@@ -1,0 +1,112 @@
+"""Values, registers and memory accesses as NVPTX takes them. In: IR values. Out: LLVM values.
+
+Global and shared memory are reached in vectors of up to 16 bytes, which must be aligned: the
+memory of every buffer, halo included, starts at a multiple of 16 bytes, and what is known of an
+index tells the rest. A thread's register buffer is one array, so that vectors and single elements
+of it can be mixed; LLVM takes it apart into registers.
+"""
+
+from __future__ import annotations
+
+import math
+
+from autotune.codegen.llvm_element import Val
+from autotune.codegen.llvm_index import Linear
+from autotune.codegen.llvm_store import StoreWriter
+from autotune.codegen.llvm_text import type_text
+from autotune.codegen.nvptx_math import NvptxMath
+from autotune.errors import BuildError
+from autotune.program.analysis import interval
+from autotune.program.ir import Buffer, FloorDiv, Index, Mod
+from autotune.types import ITEM_BYTES
+
+ALIGN_BYTES = 16
+"""Of every buffer's memory, and of the widest access."""
+
+
+def first_alignment(buffer: Buffer) -> int:
+    """What the address of element (0, 0, ...) is a multiple of."""
+    if buffer.scope != "param":
+        return ALIGN_BYTES
+    before, _ = buffer.layout.span(buffer.shape)
+    return math.gcd(ALIGN_BYTES, before * ITEM_BYTES[buffer.dtype])
+
+
+class AccessWriter(StoreWriter):
+    """Writes values and stores of one thread."""
+
+    math = NvptxMath
+
+    def binary(self, fn: str, a: Val, b: Val) -> Val:
+        if a.dtype == "float32" and fn in ("max", "min", "div"):
+            writer = self.math(self.text, a.lanes, a.dtype)
+            if fn == "div":
+                return Val(writer.op("fdiv", a.text, b.text), a.dtype, a.lanes)
+            return Val(NvptxMath.extreme(writer, fn, a.text, b.text), a.dtype, a.lanes)
+        return super().binary(fn, a, b)
+
+    def divided(self, depth: int, op: str, name: str, atom: FloorDiv | Mod) -> str:
+        """Divisions of 64 bits are slow: by 32 bits where the index fits."""
+        lo, hi = interval(atom.index, self.ranges)
+        if max(-lo, hi) + 2 * atom.divisor >= 1 << 31:
+            return super().divided(depth, op, name, atom)
+        short = self.pure(depth, f"trunc i64 {name} to i32")
+        result = self.pure(depth, f"{op} i32 {short}, {atom.divisor}")
+        return self.pure(depth, f"zext i32 {result} to i64")
+
+    # -------------------------------------------------------------------------- vectors in memory
+
+    def alignment(self, buffer: Buffer, offset: Linear, lanes: int) -> int:
+        """What the bytes of an access are known to be a multiple of; at most the access's size."""
+        item = ITEM_BYTES[buffer.dtype]
+        steps = [abs(c) * item for _, c in offset.terms] + [abs(offset.const) * item]
+        return min(math.gcd(first_alignment(buffer), *steps), 1 << (lanes * item).bit_length() - 1)
+
+    def _vector(self, buffer: Buffer, offset: Linear) -> Val:
+        if self.mask is not None:
+            return super()._vector(buffer, offset)
+        kind = type_text(buffer.dtype, self.lanes, memory=True)
+        align = self.alignment(buffer, offset, self.lanes)
+        text = f"load {kind}, ptr {self.address(buffer, offset)}, align {align}"
+        return self._from_memory(self._read(buffer, text), buffer.dtype, self.lanes)
+
+    def _write(self, buffer: Buffer, offset: Linear, value: Val) -> None:
+        if self.mask is not None or not offset.lane or self.lanes == 1:
+            super()._write(buffer, offset, value)
+            return
+        value = self._to_memory(self.splat(value, self.lanes))
+        kind = type_text(buffer.dtype, self.lanes, memory=True)
+        align = self.alignment(buffer, offset, self.lanes)
+        self.text.line(
+            f"store {kind} {value.text}, ptr {self.address(buffer, offset)}, align {align}"
+        )
+
+    # ----------------------------------------------------------------------------------- registers
+
+    def registers(self, buffer: Buffer) -> None:
+        """A buffer of the thread: in registers, or where its scope is scratch in local memory."""
+        self.buffers[buffer.name] = buffer
+        if buffer.scope == "register" and buffer.dtype == "bool":
+            return  # bits have no place in an array: cells of their own
+        before, after = buffer.layout.span(buffer.shape)
+        item = type_text(buffer.dtype, 1, memory=True)
+        array = self.text.alloca(f"[{before + after} x {item}]")
+        if before:
+            moved = self.text.name("cell")
+            place = f"getelementptr {item}, ptr {array}, i64 {before}"
+            self.text.allocas.append(f"  {moved} = {place}")
+            array = moved
+        self.pointers[buffer.name] = array
+
+    def cell(self, buffer: Buffer, indices: tuple[Index, ...]) -> tuple[str, int]:
+        """(pointer, lanes). An index that is not constant makes the buffer local memory."""
+        if buffer.dtype == "bool":
+            return super().cell(buffer, indices)
+        offset = self.linear(self.flat(buffer, indices))
+        if offset.lane not in (0, 1):
+            raise BuildError(f"register buffer {buffer.name} is used by lanes far apart")
+        lanes = self.lanes if offset.lane else 1
+        whole = 1 << (lanes - 1).bit_length()
+        if any(c % whole for _, c in offset.terms) or offset.const % whole:
+            raise BuildError(f"register buffer {buffer.name} is used by vectors out of step")
+        return self.address(buffer, offset), lanes

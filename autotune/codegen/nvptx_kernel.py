@@ -1,0 +1,287 @@
+"""A program as LLVM IR for NVIDIA GPUs: one kernel per launch. In: a Program. Out: text, launches.
+
+Loops bound to blocks and threads are special registers. A nest of thread loops smaller than the
+block leaves the other threads idle. Shared buffers lie one after the other in the memory that a
+launch asks for. A program made for CPUs runs too: its parallel loop is the grid.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from autotune.codegen.base import Extents, Launch
+from autotune.codegen.llvm_index import Lane, Var
+from autotune.codegen.llvm_text import FunctionText
+from autotune.codegen.nvptx_access import ALIGN_BYTES, AccessWriter, first_alignment
+from autotune.errors import BuildError, VerifyError
+from autotune.program.ir import (
+    BLOCK_KINDS,
+    THREAD_KINDS,
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Prefetch,
+    Program,
+    Stmt,
+    Store,
+    walk,
+)
+from autotune.program.launch import KernelLaunch, launches, scratch_of, storage_bytes
+from autotune.program.rewrite import stores_of
+from autotune.target import Target
+from autotune.types import ITEM_BYTES
+
+SHARED = "shared_memory"
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
+_WORKSPACE_ALIGN = 64
+_BARRIER = "llvm.nvvm.barrier.cta.sync.aligned.all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceText:
+    """LLVM IR of a program's kernels, and how they are called."""
+
+    text: str
+    launches: tuple[Launch, ...]
+    scratch: tuple[tuple[str, int], ...]
+    workspace_bytes: int
+
+
+def write_kernels(program: Program, target: Target, symbol: str) -> DeviceText:
+    """Raises BuildError where the program cannot be expressed, or asks for too much."""
+    try:
+        found = launches(program)
+    except VerifyError as error:
+        raise BuildError(str(error)) from None
+    scratch, size = _workspace(program)
+    everything = {b.name: b for b in (*program.params, *scratch_of(program))}
+    functions: list[str] = []
+    declared: dict[str, str] = {}
+    made: list[Launch] = []
+    for number, launch in enumerate(found):
+        _check(launch, target)
+        writer = _KernelWriter(launch, everything, f"{symbol}_{number}")
+        functions.append(writer.write())
+        declared |= writer.text.declared
+        made.append(writer.launch())
+    if any(item.shared_bytes for item in made):
+        declared[SHARED] = f"@{SHARED} = external addrspace(3) global [0 x i8], align 128"
+    return DeviceText(
+        text="\n".join([*declared.values(), *functions, ""]),
+        launches=tuple(made),
+        scratch=scratch,
+        workspace_bytes=size,
+    )
+
+
+def _workspace(program: Program) -> tuple[tuple[tuple[str, int], ...], int]:
+    """Where scratch buffers lie, and the bytes of all."""
+    places: list[tuple[str, int]] = []
+    size = 0
+    for buffer in scratch_of(program):
+        if buffer.scope != "scratch":
+            raise BuildError(f"{buffer.scope} buffer {buffer.name} is outside of every kernel")
+        item = ITEM_BYTES[buffer.dtype]
+        before, after = (
+            -(-n * item // _WORKSPACE_ALIGN) * _WORKSPACE_ALIGN
+            for n in buffer.layout.span(buffer.shape)
+        )
+        places.append((buffer.name, size + before))
+        size += before + after
+    return tuple(places), size
+
+
+def _check(launch: KernelLaunch, target: Target) -> None:
+    if launch.threads > target.max_threads or launch.shared_bytes > target.shared_bytes:
+        raise BuildError(
+            f"a block of {launch.threads} threads and {launch.shared_bytes} bytes of shared "
+            f"memory; {target.name} has {target.max_threads} and {target.shared_bytes}"
+        )
+    if any(e > limit for e, limit in zip(launch.grid, GRID_LIMITS, strict=True)):
+        raise BuildError(f"a grid of {launch.grid} blocks; the limits are {GRID_LIMITS}")
+
+
+class _KernelWriter(AccessWriter):
+    """One launch as one function."""
+
+    def __init__(self, launch: KernelLaunch, everything: dict[str, Buffer], name: str) -> None:
+        self.kernel, self.name = launch, name
+        self.grid, self.body = _grid(launch)
+        super().__init__(FunctionText(""))
+        self.written = {s.buffer for s in stores_of(launch.body)}
+        self.bfloat16 = True
+        self.ranges = {s.var: s.extent for s in (*launch.blocks, *walk(launch.body))
+                       if isinstance(s, For)}  # fmt: skip
+        self.everything = everything
+        self.used: list[str] = []
+        self.bound: frozenset[str] = frozenset()
+
+    def write(self) -> str:
+        """The function's text."""
+        for name, buffer in self.everything.items():
+            self.buffers[name], self.pointers[name] = buffer, f"%{_identifier(name)}"
+        for loop in self.kernel.blocks:
+            self._bind(loop, "ctaid", BLOCK_KINDS.index(loop.kind))
+        if not self.kernel.blocks and self.body is not self.kernel.body:
+            self._bind(self.kernel.body[0], "ctaid", 0)
+        self._shared()
+        self._statements(self.body)
+        self.text.line("ret void")
+        body = self.text.text()
+        words = set(re.findall(r"%(p_[\w.]+)", body))
+        self.used = [n for n in self.everything if _identifier(n) in words]
+        arguments = ", ".join(self._argument(self.everything[n]) for n in self.used)
+        size = ",".join(map(str, self.kernel.block))
+        head = f'define ptx_kernel void @{self.name}({arguments}) "nvvm.reqntid"="{size}" nounwind'
+        return head + body
+
+    def launch(self) -> Launch:
+        """How the function written is called."""
+        return Launch(
+            kernel=self.name,
+            grid=self.grid,
+            block=self.kernel.block,
+            shared_bytes=self.kernel.shared_bytes,
+            args=tuple(self.used),
+        )
+
+    def _argument(self, buffer: Buffer) -> str:
+        # Only weights: an activation may share memory with the output (in-place calls).
+        readonly = "noalias readonly " if buffer.constant else ""
+        return f"ptr {readonly}align {first_alignment(buffer)} %{_identifier(buffer.name)}"
+
+    def _shared(self) -> None:
+        """Places of the block's shared buffers, as `KernelLaunch.shared_bytes` counts them."""
+        start = 0
+        for buffer in self.kernel.shared:
+            if any(before for before, _ in buffer.halo):
+                raise BuildError(f"shared buffer {buffer.name} has a halo")
+            place = f"getelementptr i8, ptr addrspacecast (ptr addrspace(3) @{SHARED} to ptr)"
+            self.buffers[buffer.name] = buffer
+            self.pointers[buffer.name] = self.text.hoist(
+                0, (buffer.name, "pointer"), f"{place}, i64 {start}"
+            )
+            start += -(-storage_bytes(buffer) // ALIGN_BYTES) * ALIGN_BYTES
+
+    # ---------------------------------------------------------------------------------- statements
+
+    def _statements(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            self._statement(stmt)
+
+    def _statement(self, stmt: Stmt) -> None:
+        if isinstance(stmt, For):
+            self._loop(stmt)
+        elif isinstance(stmt, Store):
+            self._store(stmt)
+        elif isinstance(stmt, If):
+            self._if(stmt)
+        elif isinstance(stmt, Alloc):
+            self._alloc(stmt)
+        elif isinstance(stmt, Barrier):
+            self.text.declare(_BARRIER, f"declare void @{_BARRIER}(i32)")
+            self.text.line(f"call void @{_BARRIER}(i32 0)")
+        elif not isinstance(stmt, Prefetch):
+            raise BuildError(f"no {type(stmt).__name__} on NVIDIA GPUs")
+
+    def _alloc(self, stmt: Alloc) -> None:
+        if stmt.buffer.scope != "shared":
+            self.registers(stmt.buffer)
+        self._statements(stmt.body)
+
+    def _loop(self, loop: For) -> None:
+        if loop.kind in THREAD_KINDS:
+            self._thread_loop(loop)
+        elif loop.kind == "vector":
+            self._vector_loop(loop)
+        elif loop.kind in ("unroll", "dot") or loop.extent == 1:
+            for i in range(loop.extent):
+                self.env[loop.var] = i
+                self._statements(loop.body)
+        else:
+            with self.text.loop("0", str(loop.extent)) as name:
+                self.env[loop.var] = Var(name, self.text.scope.depth)
+                self._statements(loop.body)
+
+    def _thread_loop(self, loop: For) -> None:
+        axis = THREAD_KINDS.index(loop.kind)
+        guards = [] if self.bound else self._idle_axes(loop)
+        if loop.extent < self.kernel.block[axis]:
+            guards.append((axis, loop.extent))
+        self._bind(loop, "tid", axis)
+        outer, self.bound = self.bound, self.bound | {loop.kind}
+        if guards:
+            flags = [
+                self.pure(0, f"icmp ult i64 {self._special('tid', a)}, {extent}")
+                for a, extent in guards
+            ]
+            with self.text.when(self._and(flags, "i1")):
+                self._statements(loop.body)
+        else:
+            with self.text.region():
+                self._statements(loop.body)
+        self.bound = outer
+
+    def _idle_axes(self, loop: For) -> list[tuple[int, int]]:
+        """Axes of the block over which a nest of thread loops does not go: their first thread."""
+        kinds = {s.kind for s in (loop, *walk(loop.body)) if isinstance(s, For)}
+        block = self.kernel.block
+        return [(a, 1) for a in range(3) if block[a] > 1 and THREAD_KINDS[a] not in kinds]
+
+    def _bind(self, loop: Stmt, register: str, axis: int) -> None:
+        """A loop variable that is the number of a block or thread along an axis."""
+        assert isinstance(loop, For)
+        here = 0 if loop.extent == 1 else Var(self._special(register, axis), 0)
+        self.env[loop.var] = here
+
+    def _special(self, register: str, axis: int) -> str:
+        extents = self.grid if register == "ctaid" else self.kernel.block
+        symbol = f"llvm.nvvm.read.ptx.sreg.{register}.{'xyz'[axis]}"
+        self.text.declare(symbol, f"declare i32 @{symbol}()")
+        short = self.pure(0, f"call range(i32 0, {extents[axis]}) i32 @{symbol}()")
+        return self.pure(0, f"zext nneg i32 {short} to i64")
+
+    def _vector_loop(self, loop: For) -> None:
+        if self.lanes > 1:
+            raise BuildError(f"vector loop {loop.var} is inside another")
+        if loop.extent == 1:
+            self.env[loop.var] = 0
+            self._statements(loop.body)
+            return
+        self.env[loop.var], self.lanes = Lane(loop.extent), loop.extent
+        with self.text.region():
+            self._statements(loop.body)
+        self.lanes = 1
+        del self.env[loop.var]
+
+    def _if(self, stmt: If) -> None:
+        condition = self.condition(stmt.bounds)
+        if condition is False:
+            return
+        if condition is True:
+            self._statements(stmt.body)
+            return
+        flag, lanes = condition
+        if lanes == 1:
+            with self.text.when(flag):
+                self._statements(stmt.body)
+            return
+        saved, self.mask = self.mask, self.under(flag)
+        self._statements(stmt.body)
+        self.mask = saved
+
+
+def _grid(launch: KernelLaunch) -> tuple[Extents, tuple[Stmt, ...]]:
+    """Blocks of a launch and what each runs; without bound loops, a parallel loop is the grid."""
+    first = launch.body[0]
+    alone = len(launch.body) == 1 and not launch.blocks
+    if alone and isinstance(first, For) and first.kind == "parallel":
+        return (first.extent, 1, 1), first.body
+    return launch.grid, launch.body
+
+
+def _identifier(name: str) -> str:
+    return f"p_{name}"

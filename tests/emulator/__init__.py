@@ -1,0 +1,128 @@
+"""CUDA kernels on the processor. In: a program and arrays. Out: what its kernels compute.
+
+The LLVM IR that becomes PTX is compiled for this machine instead; the intrinsics of the GPU are
+functions of `emulator.c`. So addresses, guards, barriers and the order of everything are those of
+the code that a GPU gets; what LLVM's NVPTX, ptxas and the GPU make of it is not seen here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from autotune.codegen.base import Launch
+from autotune.codegen.loader import load_text
+from autotune.codegen.nvptx_kernel import DeviceText, write_kernels
+from autotune.measure.storage import (
+    Storage,
+    aligned_bytes,
+    place,
+    place_dense,
+    place_input,
+    reset_output,
+    take_output,
+)
+from autotune.program.ir import Buffer, Program
+from autotune.program.packing import apply_pack
+from autotune.target import Target, host_target
+from autotune.types import Array, TaskValue, TensorType
+
+FAILURES = {
+    1: "some threads of a block or warp wait where others do not come",
+    2: "the block has too many threads",
+    3: "a thread ends before its copies have arrived",
+    4: "a thread has too many copies on their way",
+}
+
+
+@functools.cache
+def _emulator() -> ctypes.CDLL:
+    """The compiled emulator, also visible to code that is loaded later."""
+    source = Path(__file__).with_name("emulator.c")
+    folder = tempfile.mkdtemp(prefix="autotune-emulator-")
+    library = Path(folder) / "emulator.so"
+    command = ["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-lm"]
+    subprocess.run(command, check=True, capture_output=True)
+    llvm.load_library_permanently(str(library))
+    return ctypes.CDLL(str(library))
+
+
+def host_text(made: DeviceText) -> str:
+    """The kernels' text for this machine: NAME_emulated(args) per launch."""
+    text = made.text.replace("ptx_kernel ", "")
+    text = text.replace("addrspacecast (ptr addrspace(3) @shared_memory to ptr)", "@shared_memory")
+    text = text.replace("external addrspace(3) global", "external global")
+    text = re.sub(
+        r"@llvm\.nvvm\.([\w.]+)", lambda found: "@emu_" + found[1].replace(".", "_"), text
+    )
+    return "\n".join([text, *(_caller(launch) for launch in made.launches)])
+
+
+def _caller(launch: Launch) -> str:
+    lines = [f"define void @{launch.kernel}_emulated(ptr %args) {{"]
+    for i in range(len(launch.args)):
+        lines.append(f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}")
+        lines.append(f"  %a{i} = load ptr, ptr %s{i}")
+    given = ", ".join(f"ptr %a{i}" for i in range(len(launch.args)))
+    return "\n".join([*lines, f"  call void @{launch.kernel}({given})", "  ret void", "}", ""])
+
+
+def launch_all(made: DeviceText, addresses: Mapping[str, int], reverse: bool = False) -> None:
+    """Run every launch in order. AssertionError where the kernels do what no GPU may."""
+    emulator = _emulator()
+    library = load_text(host_text(made), host_target())
+    for launch in made.launches:
+        args = (ctypes.c_void_p * len(launch.args))(*(addresses[a] for a in launch.args))
+        grid, block = ((ctypes.c_uint32 * 3)(*e) for e in (launch.grid, launch.block))
+        kernel = ctypes.c_void_p(library.address(f"{launch.kernel}_emulated"))
+        status = emulator.emulate(kernel, args, grid, block, ctypes.c_int(reverse))
+        assert status == 0, f"{launch.kernel}: {FAILURES[status]}"
+
+
+def run_emulated(program: Program, target: Target, arrays: Mapping[str, Array]) -> Array:
+    """The output of the program's kernels. AssertionError where they write elsewhere, or where the
+    result depends on the order in which threads run."""
+    made = write_kernels(program, target, "kernel")
+    packs = {p.buffer: p for p in program.packs}
+    blocks: dict[str, Storage] = {}
+    for param in program.params:
+        if param.written:
+            blocks[param.name] = output = place(_value(param), 0)
+        elif param.constant:
+            array = np.asarray(arrays[param.name])
+            packed = apply_pack(packs[param.name], array) if param.name in packs else array
+            if packed.dtype == bool:
+                packed = packed.view(np.uint8)
+            blocks[param.name] = place_dense(packed)
+        else:
+            blocks[param.name] = place_input(_value(param), arrays[param.name])
+    workspace = aligned_bytes(made.workspace_bytes, 0xFF)
+    addresses = {name: block.address for name, block in blocks.items()}
+    addresses |= {name: workspace.ctypes.data + offset for name, offset in made.scratch}
+    results = []
+    for reverse in (False, True):
+        reset_output(output)
+        launch_all(made, addresses, reverse)
+        out, strays = take_output(output)
+        assert strays == 0, f"{strays} bytes outside of the output were written"
+        results.append(out)
+    np.testing.assert_array_equal(*results, err_msg="the order of threads matters: a race")
+    wanted = next(p.dtype for p in program.params if p.written)
+    return results[0].astype(bool) if wanted == "bool" else results[0]
+
+
+def _value(param: Buffer) -> TaskValue:
+    return TaskValue(
+        name=param.name,
+        type=TensorType(dtype=param.dtype, shape=param.shape),
+        role="output" if param.written else "input",
+        layout=param.layout,
+    )

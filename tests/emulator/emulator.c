@@ -1,0 +1,163 @@
+/* Runs kernels written for NVIDIA GPUs on the processor: the meaning of NVPTX's intrinsics.
+ *
+ * A block's threads are contexts that take turns: each runs until it waits for the others of its
+ * warp or its block. Shared memory starts as garbage in every block, and asynchronous copies
+ * arrive as late as they may. `reversed` runs threads and blocks last to first: code whose result
+ * depends on the order has a race. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+enum { WARP = 32, MAX_THREADS = 1024, STACK = 256 << 10, SHARED = 232448, MAX_COPIES = 512 };
+enum state { READY, AT_BARRIER, AT_WARP, FINISHED };
+enum { OK, DIVERGED, TOO_MANY_THREADS, COPIES_LEFT, TOO_MANY_COPIES };
+
+typedef void (*collective)(void **lanes);
+struct copy { void *to; const void *from; int bytes, group; };
+struct thread {
+    ucontext_t context;
+    enum state state;
+    uint32_t tid[3];
+    collective wants;
+    void *operands;
+    struct copy copies[MAX_COPIES];
+    int pending, groups;
+};
+
+uint8_t shared_memory[SHARED] __attribute__((aligned(128)));
+
+static struct thread threads[MAX_THREADS], *now;
+static char *stacks;
+static ucontext_t scheduler;
+static uint32_t ctaid[3];
+static void (*entry)(void **);
+static void **arguments;
+static int failure;
+
+static void start(void) {
+    entry(arguments);
+    if (now->pending) failure = COPIES_LEFT;
+    now->state = FINISHED;
+    swapcontext(&now->context, &scheduler);
+}
+
+static void wait_as(enum state state) {
+    now->state = state;
+    swapcontext(&now->context, &scheduler);
+}
+
+static void together(collective what, void *operands) {
+    now->wants = what;
+    now->operands = operands;
+    wait_as(AT_WARP);
+}
+
+static void resume(struct thread *thread) {
+    now = thread;
+    swapcontext(&scheduler, &thread->context);
+}
+
+/* Run a warp until every thread of it waits for the block or has finished. */
+static void run_warp(struct thread *first, int count, int reversed) {
+    for (;;) {
+        int waiting = 0;
+        void *lanes[WARP];
+        for (int i = 0; i < count; i++) {
+            struct thread *thread = first + (reversed ? count - 1 - i : i);
+            if (thread->state == READY) resume(thread);
+        }
+        for (int i = 0; i < count; i++) {
+            waiting += first[i].state == AT_WARP && first[i].wants == first[0].wants;
+            lanes[i] = first[i].operands;
+        }
+        if (failure || !waiting) return;
+        if (waiting != WARP) {
+            failure = DIVERGED;
+            return;
+        }
+        first[0].wants(lanes);
+        for (int i = 0; i < count; i++) first[i].state = READY;
+    }
+}
+
+static void run_block(int count, int reversed) {
+    memset(shared_memory, 0xFF, SHARED);
+    for (int i = 0; i < count; i++) {
+        getcontext(&threads[i].context);
+        threads[i].context.uc_stack.ss_sp = stacks + (size_t)i * STACK;
+        threads[i].context.uc_stack.ss_size = STACK;
+        threads[i].state = READY;
+        threads[i].pending = threads[i].groups = 0;
+        makecontext(&threads[i].context, start, 0);
+    }
+    for (int finished = 0; finished < count && !failure;) {
+        int warps = (count + WARP - 1) / WARP;
+        for (int w = 0; w < warps && !failure; w++) {
+            int first = (reversed ? warps - 1 - w : w) * WARP;
+            run_warp(threads + first, count - first < WARP ? count - first : WARP, reversed);
+        }
+        finished = 0;
+        for (int i = 0; i < count; i++) finished += threads[i].state == FINISHED;
+        if (finished && finished < count && !failure) failure = DIVERGED;
+        for (int i = 0; i < count && !finished; i++) threads[i].state = READY;
+    }
+}
+
+int emulate(void (*kernel)(void **), void **args, const uint32_t *grid, const uint32_t *block,
+            int reversed) {
+    uint32_t count = block[0] * block[1] * block[2], blocks = grid[0] * grid[1] * grid[2];
+    if (count > MAX_THREADS) return TOO_MANY_THREADS;
+    if (!stacks) stacks = malloc((size_t)MAX_THREADS * STACK);
+    entry = kernel, arguments = args, failure = OK;
+    for (uint32_t i = 0; i < count; i++) {
+        threads[i].tid[0] = i % block[0];
+        threads[i].tid[1] = i / block[0] % block[1];
+        threads[i].tid[2] = i / block[0] / block[1];
+    }
+    for (uint32_t b = 0; b < blocks && !failure; b++) {
+        uint32_t at = reversed ? blocks - 1 - b : b;
+        ctaid[0] = at % grid[0], ctaid[1] = at / grid[0] % grid[1], ctaid[2] = at / grid[0] / grid[1];
+        run_block((int)count, reversed);
+    }
+    return failure;
+}
+
+/* -------------------------------------------------------------------------------- intrinsics */
+
+int32_t emu_read_ptx_sreg_tid_x(void) { return (int32_t)now->tid[0]; }
+int32_t emu_read_ptx_sreg_tid_y(void) { return (int32_t)now->tid[1]; }
+int32_t emu_read_ptx_sreg_tid_z(void) { return (int32_t)now->tid[2]; }
+int32_t emu_read_ptx_sreg_ctaid_x(void) { return (int32_t)ctaid[0]; }
+int32_t emu_read_ptx_sreg_ctaid_y(void) { return (int32_t)ctaid[1]; }
+int32_t emu_read_ptx_sreg_ctaid_z(void) { return (int32_t)ctaid[2]; }
+void emu_barrier_cta_sync_aligned_all(int32_t number) { (void)number, wait_as(AT_BARRIER); }
+
+float emu_div_full(float a, float b) { return a / b; }
+float emu_ex2_approx_ftz_f(float x) { return exp2f(x); }
+float emu_rsqrt_approx_f(float x) { return (float)(1.0 / sqrt((double)x)); }
+float emu_sin_approx_f(float x) { return sinf(x); }
+float emu_cos_approx_f(float x) { return cosf(x); }
+
+/* ------------------------------------------------------------------------- asynchronous copies */
+
+void emu_copy(void *to, const void *from, int32_t bytes) {
+    if (now->pending == MAX_COPIES) {
+        failure = TOO_MANY_COPIES;
+        return;
+    }
+    now->copies[now->pending++] = (struct copy){to, from, bytes, now->groups};
+}
+
+void emu_cp_async_commit_group(void) { now->groups++; }
+
+void emu_cp_async_wait_group(int32_t newest) {
+    int kept = 0;
+    for (int i = 0; i < now->pending; i++) {
+        struct copy copy = now->copies[i];
+        if (copy.group < now->groups - newest) memcpy(copy.to, copy.from, (size_t)copy.bytes);
+        else now->copies[kept++] = copy;
+    }
+    now->pending = kept;
+}
