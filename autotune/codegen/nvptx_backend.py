@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from autotune.codegen.base import BACKENDS, DeviceCode, EntryCall, ObjectCode
 from autotune.codegen.llvm_backend import initialize
 from autotune.codegen.llvm_binding import binding
-from autotune.codegen.llvm_binding import binding
 from autotune.codegen.nvptx_kernel import write_kernels
 from autotune.errors import BuildError
 from autotune.program.ir import Program
