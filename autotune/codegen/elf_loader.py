@@ -1,8 +1,8 @@
 """Object files into this process without a compiler or a linker, for boards too weak to have one.
 
 In: relocatable objects for this machine. Out: addresses of functions. No page is writable and
-executable at the same time. From outside, objects may use a few functions of the C, OpenMP and
-compiler runtimes and nothing else.
+executable at the same time. From outside, objects may use a few functions of the C and compiler
+runtimes and nothing else.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from autotune.codegen.elf_image import ElfImage
 from autotune.errors import BuildError
 
 RUNTIME = {
-    "libc.so.6": re.compile(r"mem(cpy|move|set|cmp)|sched_yield|syscall"),
+    "libc.so.6": re.compile(r"mem(cpy|move|set|cmp)|syscall|pthread_(create|join)"),
+    "libpthread.so.0": re.compile(r"pthread_(create|join)"),
     "libm.so.6": re.compile(r"(exp2?|log2?|pow|sin|cos|tanh|erf|fma|fmax|fmin|fmod|sqrt|floor|ceil"
                             r"|trunc|rint|nearbyint|round(even)?)f?"),
-    "libgomp.so.1": re.compile(r"GOMP_(parallel|barrier)|omp_get_(thread_num|num_threads)"),
     "libgcc_s.so.1": re.compile(r"__aeabi_\w+|__(fix|float|trunc|extend)\w+|__u?(div|mod)[ds]i3"),
 }  # fmt: skip
 """Library -> the functions of it that objects may call."""

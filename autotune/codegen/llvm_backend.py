@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
 from autotune.codegen.llvm_binding import binding
-from autotune.codegen.llvm_entry import entry_text, run_text
+from autotune.codegen.llvm_entry import entry_text, run_text, support_text
 from autotune.codegen.llvm_kernel import write_kernel
-from autotune.codegen.llvm_team import team_text
 from autotune.errors import BuildError
 from autotune.program.ir import Program
 from autotune.target import Target
@@ -75,8 +74,8 @@ class LlvmBackend:
     def source(self, program: Program, target: Target, symbol: str) -> str:
         kernel = write_kernel(program, target, symbol)
         driver = run_text(symbol, len(program.params), target)
-        team = [team_text(target)] if target.threads > 1 else []
-        return "\n".join([*team, *kernel.declarations, kernel.function, driver, ""])
+        parts = [support_text(target), *kernel.declarations, kernel.function, driver, ""]
+        return "\n".join(parts[0 if parts[0] else 1 :])
 
     def build(self, program: Program, target: Target, symbol: str) -> ObjectCode:
         kernel = write_kernel(program, target, symbol)

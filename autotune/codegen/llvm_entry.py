@@ -1,45 +1,57 @@
 """LLVM text around kernels: the timing driver of one kernel, and the entry of a whole model.
 
-Both open one parallel region (libgomp's C ABI) when the target has several threads, in which every
-thread makes all the calls. Calls of a kernel are numbered through the life of the process (its
-`epoch`, counted by NAME_calls), so that a thread that comes late knows what is over.
+Both are jobs: a function that every thread of the team runs, making all the calls, and data that
+it reads first. On one thread the function is simply called. Calls of a kernel are numbered through
+the life of the process (its `epoch`, counted by NAME_calls), so that a thread that comes late
+knows what is over.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from autotune.codegen.base import EntryCall
+from autotune.codegen.llvm_futex import declarations
+from autotune.codegen.llvm_phase import phases_text
+from autotune.codegen.llvm_team import CURRENT, OPEN, PUBLISH, team_text
 from autotune.target import Target
 
-_OPENMP = """declare void @GOMP_parallel(ptr, ptr, i32, i32)
-declare i32 @omp_get_thread_num()
-declare i32 @omp_get_num_threads()"""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """A value that a job's threads read: its type, its name, how the caller gets it."""
+
+    kind: str
+    name: str
+    lines: tuple[str, ...]
+
+
+def support_text(target: Target) -> str:
+    """What an object with kernels or an entry needs on several threads."""
+    if target.threads == 1:
+        return ""
+    return "\n".join([*declarations(target), phases_text(target), team_text(target)])
 
 
 def run_text(symbol: str, params: int, target: Target) -> str:
     """NAME_run(args, repeats): the kernel `repeats` times."""
-    body = [*_count_load(0), "  br label %loop", "loop:"]
-    body.append("  %i = phi i64 [ 0, %entry ], [ %next, %loop ]")
-    pointers = []
-    for i in range(params + 1):
-        body.append(f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}")
-        body.append(f"  %a{i} = load ptr, ptr %s{i}")
-        pointers.append(f"ptr %a{i}")
-    body += [
+    words = [argument(i) for i in range(params + 1)]
+    words += [Word(kind="i64", name="%repeats", lines=()), *counts({symbol: "%repeats"}, target)]
+    pointers = [f"ptr %b{i}" for i in range(params + 1)]
+    body = [
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %work ], [ %next, %loop ]",
         "  %epoch = add i64 %came0, %i",
         _call(symbol, pointers, "%epoch"),
         "  %next = add i64 %i, 1",
         "  %more = icmp ult i64 %next, %repeats",
-        "  br i1 %more, label %loop, label %done",
-        "done:",
-        "  ret void",
-        "}",
+        "  br i1 %more, label %loop, label %out",
     ]
     counter = f"@{symbol}_calls = global i64 0\n" if target.threads > 1 else ""
-    arguments = ("ptr %args", "i64 %repeats")
-    return counter + _region(f"{symbol}_run", arguments, body, target, {symbol: "%repeats"})
+    return counter + job_text(f"{symbol}_run", "ptr %args, i64 %repeats", words, body, target)
 
 
 def entry_text(calls: Sequence[EntryCall], target: Target, symbol: str) -> str:
@@ -48,11 +60,9 @@ def entry_text(calls: Sequence[EntryCall], target: Target, symbol: str) -> str:
     numbers = {name: number for number, name in enumerate(times)}
     made: Counter[str] = Counter()
     declared: dict[str, str] = {}
-    used = sorted({base for call in calls for base, _ in call.args})
-    body = [line for number in numbers.values() for line in _count_load(number)]
-    for base in used:
-        body.append(f"  %s{base} = getelementptr ptr, ptr %args, i64 {base}")
-        body.append(f"  %b{base} = load ptr, ptr %s{base}")
+    words = [argument(i) for i in sorted({base for call in calls for base, _ in call.args})]
+    words += counts({name: str(count) for name, count in times.items()}, target)
+    body = []
     for number, call in enumerate(calls):
         declared[call.symbol] = _declaration(call.symbol, len(call.args) - 1)
         pointers = []
@@ -63,13 +73,11 @@ def entry_text(calls: Sequence[EntryCall], target: Target, symbol: str) -> str:
         body.append(f"  %e{number} = add i64 %came{numbers[call.symbol]}, {made[call.symbol]}")
         body.append(_call(call.symbol, pointers, f"%e{number}"))
         made[call.symbol] += 1
-    body += ["  ret void", "}"]
+    body.append("  br label %out")
     if target.threads > 1:
         declared |= {f"{name}_calls": f"@{name}_calls = external global i64" for name in times}
-    counts = {name: str(count) for name, count in times.items()}
-    return (
-        "\n".join(declared.values()) + "\n" + _region(symbol, ("ptr %args",), body, target, counts)
-    )
+    head = [support_text(target), *declared.values()]
+    return "\n".join([*head, job_text(symbol, "ptr %args", words, body, target)])
 
 
 def _declaration(symbol: str, params: int) -> str:
@@ -82,75 +90,59 @@ def _call(symbol: str, pointers: Sequence[str], epoch: str) -> str:
     return f"  call void @{symbol}({given}, i64 %thread, i64 %threads, i64 {epoch})"
 
 
-def _count_load(number: int) -> list[str]:
-    """%cameN: how many calls of the kernel came before this region."""
-    place = f"  %c{number} = getelementptr i64, ptr %counts, i64 {number}"
-    return [place, f"  %came{number} = load i64, ptr %c{number}"]
+def argument(number: int) -> Word:
+    """%bN: a pointer of the caller's array."""
+    place = f"  %s{number} = getelementptr ptr, ptr %args, i64 {number}"
+    lines = (place, f"  %b{number} = load ptr, ptr %s{number}")
+    return Word(kind="ptr", name=f"%b{number}", lines=lines)
 
 
-def _region(
-    symbol: str,
-    arguments: Sequence[str],
-    body: list[str],
-    target: Target,
-    counts: dict[str, str],
+def counts(calls: dict[str, str], target: Target) -> list[Word]:
+    """%cameN: calls of kernel N before this job, which makes `calls` of it."""
+    out = []
+    for number, (kernel, count) in enumerate(calls.items()):
+        name = f"%came{number}"
+        lines = (f"  {name} = add i64 0, 0",)
+        if target.threads > 1:
+            lines = (
+                f"  {name} = load i64, ptr @{kernel}_calls",
+                f"  %m{number} = add i64 {name}, {count}",
+                f"  store i64 %m{number}, ptr @{kernel}_calls",
+            )
+        out.append(Word(kind="i64", name=name, lines=lines))
+    return out
+
+
+def job_text(
+    symbol: str, arguments: str, words: Sequence[Word], body: Sequence[str], target: Target
 ) -> str:
-    """A function whose body knows %thread, %threads and %counts, run by the target's threads.
-
-    `counts`: kernel -> calls the body makes. The team may be smaller than asked (a nested region,
-    a thread limit): kernels take its size."""
-    signature = f"{symbol}({', '.join(arguments)}) nounwind"
-    snapshot = f"  %counts = alloca [{len(counts)} x i64], align 16"
+    """NAME(arguments): runs the body, which knows the words, %thread and %threads."""
+    gather = [line for word in words for line in word.lines]
+    work = ["work:", f"  %threads = add i64 0, {target.threads}", *body, "out:", "  ret void", "}"]
+    head = f"define void @{symbol}({arguments}) nounwind {{\nentry:"
     if target.threads == 1:
-        given = "  %thread = add i64 0, 0\n  %threads = add i64 0, 1"
-        zero = f"  store [{len(counts)} x i64] zeroinitializer, ptr %counts"
-        return "\n".join([f"define void @{signature} {{", "entry:", given, snapshot, zero, *body])
-    frame = [*arguments, "ptr %counts"]
-    team = f"ptr @{symbol}_thread, ptr %frame, i32 {target.threads}, i32 0"
+        return "\n".join([head, *gather, "  %thread = add i64 0, 0", "  br label %work", *work])
+    places = [
+        f"  %w{i} = getelementptr i64, ptr @{symbol}_data, i64 {i}" for i in range(len(words))
+    ]
+    given = [f"  store {word.kind} {word.name}, ptr %w{i}" for i, word in enumerate(words)]
+    taken = [f"  {word.name} = load {word.kind}, ptr %w{i}" for i, word in enumerate(words)]
     return "\n".join(
         [
-            _OPENMP,
-            f"define internal void @{symbol}_thread(ptr %frame) nounwind {{",
+            f"@{symbol}_data = internal global [{len(words)} x i64] zeroinitializer, align 64",
+            f"define internal void @{symbol}_job(i64 %thread, i64 %number) nounwind {{",
             "entry:",
-            *_frame_access(frame, store=False),
-            "  %t32 = call i32 @omp_get_thread_num()",
-            "  %thread = zext i32 %t32 to i64",
-            "  %n32 = call i32 @omp_get_num_threads()",
-            "  %threads = zext i32 %n32 to i64",
-            *body,
-            f"define void @{signature} {{",
-            "entry:",
-            snapshot,
-            *_count_calls(counts),
-            "  %frame = alloca [4 x i64], align 16",
-            *_frame_access(frame, store=True),
-            f"  call void @GOMP_parallel({team})",
+            *(line for pair in zip(places, taken, strict=True) for line in pair),
+            f"  %current = call i1 @{CURRENT}(i64 %number)",
+            "  br i1 %current, label %work, label %out",
+            *work,
+            head,
+            *gather,
+            f"  call void @{OPEN}()",
+            *(line for pair in zip(places, given, strict=True) for line in pair),
+            f"  %number = call i64 @{PUBLISH}(ptr @{symbol}_job)",
+            f"  call void @{symbol}_job(i64 0, i64 %number)",
             "  ret void",
             "}",
         ]
     )
-
-
-def _count_calls(counts: dict[str, str]) -> list[str]:
-    """Note how many calls came before, and count those of this region."""
-    out = []
-    for number, (kernel, calls) in enumerate(counts.items()):
-        out += [
-            f"  %came{number} = load i64, ptr @{kernel}_calls",
-            f"  %c{number} = getelementptr i64, ptr %counts, i64 {number}",
-            f"  store i64 %came{number}, ptr %c{number}",
-            f"  %m{number} = add i64 %came{number}, {calls}",
-            f"  store i64 %m{number}, ptr @{kernel}_calls",
-        ]
-    return out
-
-
-def _frame_access(arguments: Sequence[str], store: bool) -> list[str]:
-    out = []
-    for i, argument in enumerate(arguments):
-        kind, name = argument.split()
-        out.append(f"  %f{i} = getelementptr i64, ptr %frame, i64 {i}")
-        out.append(
-            f"  store {argument}, ptr %f{i}" if store else f"  {name} = load {kind}, ptr %f{i}"
-        )
-    return out

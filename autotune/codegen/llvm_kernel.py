@@ -1,9 +1,9 @@
 """A whole program as one LLVM function. In: a Program and a Target. Out: LLVM IR text.
 
 Threads run the function side by side. Every top-level statement is a phase whose iterations they
-share (see `llvm_team`); one that is no parallel loop is run whole by whoever claims it. The writer
-is a stack of layers, one file each: element functions, indices, loads, bounds, values, stores, and
-here statements.
+share (see `llvm_phase`); one that is no parallel loop is run whole by whoever claims it. The
+writer is a stack of layers, one file each: element functions, indices, loads, bounds, values,
+stores, and here statements.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from autotune.codegen.llvm_index import Lane, Var
+from autotune.codegen.llvm_phase import CLAIM, FINISH, phase_text
 from autotune.codegen.llvm_store import StoreWriter
-from autotune.codegen.llvm_team import CLAIM, FINISH, phase_text
 from autotune.codegen.llvm_text import FunctionText
 from autotune.errors import BuildError
 from autotune.program.ir import Alloc, Buffer, For, If, Prefetch, Program, Stmt, Store, walk

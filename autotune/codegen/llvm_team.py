@@ -1,162 +1,187 @@
-"""How the threads of a team share a kernel's work, as LLVM text.
+"""The threads that kernels run on, as LLVM text. Needs `llvm_futex`.
 
-A phase is a top-level statement of a kernel. Its iterations are cut into one run per thread, and
-every run into a few pieces. A thread claims the pieces of its own run, then what is left of the
-others', and goes on as soon as all pieces are done. So it waits for work, never for a thread: one
-that lost its core to another process delays the piece it is in, and nobody waits for it to arrive.
+A team belongs to the loaded code that it runs. Its members are started by the first job, and look
+for jobs: for a short while spinning, then asleep. Whoever has a job publishes it and works on it
+alone from then on; members join when they get to it, and come too late without harm (see
+`llvm_phase`). So a job waits for no thread to start, to wake up or to leave.
 
-State of a phase: the number of iterations ever done, then one word per thread for its run, a cache
-line each. A word holds the call's number (`epoch`) and the pieces claimed in it; an older number
-means none. Nothing is ever reset, so a thread that comes late sees at once that all is claimed.
+OPEN() begins to change the job, PUBLISH(function) ends it and gives its number; in between the
+job's data is written to where `function(thread, number)` reads it. A member that reads data while
+they change finds another number afterwards (CURRENT) and leaves. END() ends the threads; the code
+must not be unloaded before. The definitions are weak: of many objects, one's are used.
 """
 
 from __future__ import annotations
 
+from autotune.codegen.llvm_futex import pause_lines, wait_line, wake_line
 from autotune.target import Target
 
-CLAIM, FINISH = "autotune_claim", "autotune_finish"
-PIECES = 8
-"""Pieces of a thread's run: a claim costs some ten nanoseconds, while a piece too large leaves the
-others idle at the end."""
-SPINS = 2000
-"""Looks at a phase's state before the first yield: some ten microseconds."""
-_LINE_BYTES = 64
-_SLEEPERS = 8
-"""Offset of the number of threads asleep, beside the number of iterations."""
-_FUTEX = {"x86_64": 202, "aarch64": 98, "armv7": 240, "armv7l": 240, "riscv64": 98}
-"""Number of Linux's futex call, by architecture."""
-_WAIT, _WAKE = 128, 129
-"""Its operations, between threads of one process."""
-_CLAIMED_BITS = 8
-
-
-def phase_text(name: str, target: Target) -> str:
-    """The state of one phase."""
-    words = (target.threads + 1) * _LINE_BYTES // 8
-    return f"@{name} = internal global [{words} x i64] zeroinitializer, align {_LINE_BYTES}"
+OPEN, PUBLISH, CURRENT = "autotune_team_open", "autotune_team_publish", "autotune_team_current"
+END = "autotune_team_end"
+SPINS = 3000
+"""Looks for a job before a member sleeps: some fifty microseconds."""
+_JOB, _SLEEPERS, _QUIT, _STARTED, _FUNCTION = 0, 8, 16, 24, 64
+"""Byte offsets in the team's state. The job's number is odd while it changes."""
+_STATE_BYTES = 128
 
 
 def team_text(target: Target) -> str:
-    """The functions that kernels call, private to the object they are written into.
-
-    CLAIM(phase, epoch, thread, threads, extent) gives iterations first .. limit-1 to run, none
-    where everything is claimed; FINISH(phase, epoch, extent, count) adds the iterations that this
-    thread ran and returns when all are done."""
-    return "\n".join([_CLAIM_TEXT, *_finish_lines(target)])
-
-
-_CLAIM_TEXT = f"""define internal {{i64, i64}} @{CLAIM}(ptr %phase, i64 %epoch, i64 %thread, \
-i64 %threads, i64 %extent) nounwind noinline {{
-entry:
-  br label %owner
-owner:
-  %k = phi i64 [ 0, %entry ], [ %following, %next ]
-  %shifted = add i64 %thread, %k
-  %round = icmp uge i64 %shifted, %threads
-  %wrapped = sub i64 %shifted, %threads
-  %owned = select i1 %round, i64 %wrapped, i64 %shifted
-  %cut = mul i64 %owned, %extent
-  %end = add i64 %cut, %extent
-  %first = udiv i64 %cut, %threads
-  %limit = udiv i64 %end, %threads
-  %length = sub i64 %limit, %first
-  %upward = add i64 %length, {PIECES - 1}
-  %piece = udiv i64 %upward, {PIECES}
-  %line = add i64 %owned, 1
-  %offset = mul i64 %line, {_LINE_BYTES}
-  %word = getelementptr i8, ptr %phase, i64 %offset
-  %start = load atomic i64, ptr %word monotonic, align 8
-  br label %look
-look:
-  %seen = phi i64 [ %start, %owner ], [ %found, %claim ]
-  %of = lshr i64 %seen, {_CLAIMED_BITS}
-  %late = icmp ugt i64 %of, %epoch
-  br i1 %late, label %none, label %count
-count:
-  %current = icmp eq i64 %of, %epoch
-  %low = and i64 %seen, {(1 << _CLAIMED_BITS) - 1}
-  %claimed = select i1 %current, i64 %low, i64 0
-  %at = mul i64 %claimed, %piece
-  %left = icmp ult i64 %at, %length
-  br i1 %left, label %claim, label %next
-claim:
-  %high = shl i64 %epoch, {_CLAIMED_BITS}
-  %more = add i64 %claimed, 1
-  %wanted = or i64 %high, %more
-  %pair = cmpxchg ptr %word, i64 %seen, i64 %wanted monotonic monotonic, align 8
-  %found = extractvalue {{i64, i1}} %pair, 0
-  %mine = extractvalue {{i64, i1}} %pair, 1
-  br i1 %mine, label %give, label %look
-next:
-  %following = add i64 %k, 1
-  %others = icmp ult i64 %following, %threads
-  br i1 %others, label %owner, label %none
-none:
-  ret {{i64, i64}} zeroinitializer
-give:
-  %from = add i64 %first, %at
-  %to = add i64 %from, %piece
-  %past = icmp ugt i64 %to, %limit
-  %until = select i1 %past, i64 %limit, i64 %to
-  %half = insertvalue {{i64, i64}} zeroinitializer, i64 %from, 0
-  %run = insertvalue {{i64, i64}} %half, i64 %until, 1
-  ret {{i64, i64}} %run
-}}"""
+    """The team and its functions. Targets of one thread need none."""
+    state = "@autotune_team"
+    members = target.threads - 1
+    return "\n".join(
+        [
+            "declare i32 @pthread_create(ptr, ptr, ptr, ptr)",
+            "declare i32 @pthread_join(i64, ptr)",
+            f"{state} = weak global [{_STATE_BYTES} x i8] zeroinitializer, align 64",
+            f"@autotune_team_members = weak global [{members} x i64] zeroinitializer, align 64",
+            *_open_lines(state),
+            *_publish_lines(state, target),
+            *_member_lines(state, target),
+            *_end_lines(state, members, target),
+        ]
+    )
 
 
-def _finish_lines(target: Target) -> list[str]:
-    pause = target.triple.startswith(("x86_64", "i386", "i686"))
-    number = _FUTEX[target.triple.split("-")[0]]
+def _field(name: str, state: str, offset: int) -> str:
+    return f"  {name} = getelementptr i8, ptr {state}, i64 {offset}"
+
+
+def _open_lines(state: str) -> list[str]:
     return [
-        "declare i64 @syscall(i64, ...)",
-        *(["declare void @llvm.x86.sse2.pause()"] if pause else []),
-        f"define internal void @{FINISH}(ptr %phase, i64 %epoch, i64 %extent, i64 %count) "
-        "nounwind noinline {",
+        f"define weak void @{OPEN}() nounwind {{",
+        f"  %job = load atomic i64, ptr {state} monotonic, align 8",
+        "  %odd = add i64 %job, 1",
+        f"  store atomic i64 %odd, ptr {state} monotonic, align 8",
+        "  fence release",
+        "  ret void",
+        "}",
+        f"define weak i1 @{CURRENT}(i64 %number) nounwind {{",
+        "  fence acquire",
+        f"  %job = load atomic i64, ptr {state} monotonic, align 8",
+        "  %same = icmp eq i64 %job, %number",
+        "  ret i1 %same",
+        "}",
+    ]
+
+
+def _publish_lines(state: str, target: Target) -> list[str]:
+    """A member that cannot be started is missed by nobody: the others do its work."""
+    return [
+        f"define weak i64 @{PUBLISH}(ptr %function) nounwind {{",
         "entry:",
-        f"  %sleepers = getelementptr i8, ptr %phase, i64 {_SLEEPERS}",
-        "  %calls = add i64 %epoch, 1",
-        "  %all = mul i64 %calls, %extent",
-        "  %some = icmp ne i64 %count, 0",
-        "  br i1 %some, label %add, label %wait",
-        "add:",
-        "  %old = atomicrmw add ptr %phase, i64 %count seq_cst, align 8",
-        "  %total = add i64 %old, %count",
-        "  %last = icmp uge i64 %total, %all",
-        "  br i1 %last, label %wake, label %wait",
-        "wake:",
-        "  %asleep = load atomic i64, ptr %sleepers seq_cst, align 8",
-        "  %nobody = icmp eq i64 %asleep, 0",
-        "  br i1 %nobody, label %out, label %call",
-        "call:",
-        f"  %woken = call i64 (i64, ...) @syscall(i64 {number}, ptr %phase, i64 {_WAKE}, "
-        "i64 2147483647)",
-        "  br label %out",
-        "wait:",
-        "  %spin = phi i64 [ 0, %entry ], [ 0, %add ], [ %spun, %stay ]",
-        "  %now = load atomic i64, ptr %phase acquire, align 8",
-        "  %done = icmp uge i64 %now, %all",
-        "  br i1 %done, label %out, label %stay",
-        "stay:",
-        *(["  call void @llvm.x86.sse2.pause()"] if pause else []),
-        "  %spun = add i64 %spin, 1",
-        f"  %short = icmp ult i64 %spun, {SPINS}",
-        "  br i1 %short, label %wait, label %sleep",
-        "sleep:",
-        "  %before = atomicrmw add ptr %sleepers, i64 1 seq_cst, align 8",
-        "  br label %look",
+        _field("%place", state, _FUNCTION),
+        "  store atomic ptr %function, ptr %place monotonic, align 8",
+        f"  %job = load atomic i64, ptr {state} monotonic, align 8",
+        "  %number = add i64 %job, 1",
+        f"  store atomic i64 %number, ptr {state} seq_cst, align 8",
+        _field("%started", state, _STARTED),
+        "  %many = load i64, ptr %started",
+        "  %none = icmp eq i64 %many, 0",
+        "  br i1 %none, label %start, label %look",
+        "start:",
+        "  %i = phi i64 [ 0, %entry ], [ %next, %start ]",
+        "  %next = add i64 %i, 1",
+        "  %slot = getelementptr i64, ptr @autotune_team_members, i64 %i",
+        "  %thread = inttoptr i64 %next to ptr",
+        "  %failed = call i32 @pthread_create("
+        "ptr %slot, ptr null, ptr @autotune_team_member, ptr %thread)",
+        "  %bad = icmp ne i32 %failed, 0",
+        "  %count = select i1 %bad, i64 %i, i64 %next",
+        f"  %all = icmp uge i64 %next, {target.threads - 1}",
+        "  %stop = or i1 %bad, %all",
+        "  br i1 %stop, label %note, label %start",
+        "note:",
+        "  store i64 %count, ptr %started",
+        "  ret i64 %number",
         "look:",
-        "  %seen = load atomic i64, ptr %phase seq_cst, align 8",
-        "  %over = icmp uge i64 %seen, %all",
-        "  br i1 %over, label %awake, label %rest",
-        "rest:",
-        "  %low = and i64 %seen, 4294967295",
-        f"  %slept = call i64 (i64, ...) @syscall(i64 {number}, ptr %phase, i64 {_WAIT}, "
-        "i64 %low, ptr null)",
-        "  br label %look",
-        "awake:",
-        "  %after = atomicrmw sub ptr %sleepers, i64 1 seq_cst, align 8",
+        _field("%sleepers", state, _SLEEPERS),
+        "  %asleep = load atomic i64, ptr %sleepers seq_cst, align 8",
+        "  %awake = icmp eq i64 %asleep, 0",
+        "  br i1 %awake, label %out, label %wake",
+        "wake:",
+        wake_line(state, target),
         "  br label %out",
         "out:",
+        "  ret i64 %number",
+        "}",
+    ]
+
+
+def _member_lines(state: str, target: Target) -> list[str]:
+    return [
+        "define weak ptr @autotune_team_member(ptr %argument) nounwind {",
+        "entry:",
+        "  %thread = ptrtoint ptr %argument to i64",
+        _field("%sleepers", state, _SLEEPERS),
+        _field("%quit", state, _QUIT),
+        _field("%place", state, _FUNCTION),
+        "  br label %idle",
+        "idle:",
+        "  %last = phi i64 [ 0, %entry ], [ %new, %work ]",
+        "  br label %spin",
+        "spin:",
+        "  %spins = phi i64 [ 0, %idle ], [ %more, %stay ], [ 0, %slept ]",
+        f"  %new = load atomic i64, ptr {state} acquire, align 8",
+        "  %same = icmp eq i64 %new, %last",
+        "  %low = and i64 %new, 1",
+        "  %odd = icmp ne i64 %low, 0",
+        "  %nothing = or i1 %same, %odd",
+        "  br i1 %nothing, label %stay, label %job",
+        "stay:",
+        *pause_lines(target),
+        "  %more = add i64 %spins, 1",
+        f"  %short = icmp ult i64 %more, {SPINS}",
+        "  br i1 %short, label %spin, label %sleep",
+        "sleep:",
+        "  %before = atomicrmw add ptr %sleepers, i64 1 seq_cst, align 8",
+        f"  %seen = load atomic i64, ptr {state} seq_cst, align 8",
+        "  %still = icmp eq i64 %seen, %last",
+        "  br i1 %still, label %rest, label %slept",
+        "rest:",
+        "  %word = trunc i64 %seen to i32",
+        wait_line(state, "%word", target),
+        "  br label %slept",
+        "slept:",
+        "  %after = atomicrmw sub ptr %sleepers, i64 1 seq_cst, align 8",
+        "  br label %spin",
+        "job:",
+        "  %end = load atomic i64, ptr %quit acquire, align 8",
+        "  %ends = icmp ne i64 %end, 0",
+        "  br i1 %ends, label %out, label %work",
+        "work:",
+        "  %function = load atomic ptr, ptr %place monotonic, align 8",
+        "  call void %function(i64 %thread, i64 %new)",
+        "  br label %idle",
+        "out:",
+        "  ret ptr null",
+        "}",
+    ]
+
+
+def _end_lines(state: str, members: int, target: Target) -> list[str]:
+    return [
+        f"define weak void @{END}() nounwind {{",
+        "entry:",
+        _field("%quit", state, _QUIT),
+        "  store atomic i64 1, ptr %quit release, align 8",
+        f"  %old = atomicrmw add ptr {state}, i64 2 seq_cst, align 8",
+        wake_line(state, target),
+        _field("%started", state, _STARTED),
+        "  %many = load i64, ptr %started",
+        "  br label %check",
+        "check:",
+        "  %i = phi i64 [ 0, %entry ], [ %next, %join ]",
+        "  %left = icmp ult i64 %i, %many",
+        "  br i1 %left, label %join, label %out",
+        "join:",
+        f"  %slot = getelementptr [{members} x i64], ptr @autotune_team_members, i64 0, i64 %i",
+        "  %id = load i64, ptr %slot",
+        "  %ignored = call i32 @pthread_join(i64 %id, ptr null)",
+        "  %next = add i64 %i, 1",
+        "  br label %check",
+        "out:",
+        "  store i64 0, ptr %started",
         "  ret void",
         "}",
     ]

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes.util
-import functools
+import ctypes
+import weakref
 from collections.abc import Sequence
+from typing import Any
 
 from autotune.codegen import base
 from autotune.codegen.c_compiler import CLibrary
 from autotune.codegen.elf_loader import ElfLibrary
 from autotune.codegen.llvm_backend import compile_text, initialize
 from autotune.codegen.llvm_binding import binding, builds_here
+from autotune.codegen.llvm_team import END
 from autotune.errors import BuildError
 from autotune.target import Target
-
-
-@functools.cache
-def load_openmp() -> None:
-    """Make the platform's OpenMP runtime visible to loaded code. BuildError if there is none."""
-    for name in ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so", None):
-        found = name or ctypes.util.find_library("gomp")  # last: it starts other programs
-        try:
-            if found:
-                binding().load_library_permanently(found)
-                return
-        except RuntimeError:
-            continue
-    raise BuildError(
-        "kernels on several threads need the OpenMP runtime, and libgomp.so.1 was not found; "
-        "install it (Debian: libgomp1) or use one thread"
-    )
 
 
 class Library:
@@ -37,8 +22,6 @@ class Library:
 
     def __init__(self, codes: Sequence[bytes], target: Target) -> None:
         initialize()
-        if target.threads > 1:
-            load_openmp()
         llvm = binding()
         machine = llvm.Target.from_triple(target.triple).create_target_machine(
             cpu=target.cpu, features=target.features, jit=True
@@ -49,12 +32,19 @@ class Library:
         for code in codes:
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
+        if end := int(self._engine.get_function_address(END)):
+            weakref.finalize(self, _end_threads, self._engine, end)
 
     def address(self, symbol: str) -> int:
         found = int(self._engine.get_function_address(symbol))
         if not found:
             raise BuildError(f"no function {symbol} in the loaded objects")
         return found
+
+
+def _end_threads(_code: Any, end: int) -> None:
+    """The code is held until its threads have left it."""
+    ctypes.CFUNCTYPE(None)(end)()
 
 
 def load(codes: Sequence[bytes], target: Target) -> base.Library:

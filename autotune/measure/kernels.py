@@ -1,12 +1,14 @@
 """Small fixed kernels that measure the device itself: multiply-add peak and load bandwidth.
 
 In: a target. Out: LLVM IR text of `void peak(ptr data, i64 rounds)`,
-`void sweep(ptr data, i64 blocks, i64 passes)`, `void read_all(ptr data, i64 blocks, i64 threads)`,
-`void nothing(ptr data, i64 threads)`.
+`void sweep(ptr data, i64 blocks, i64 passes)`, `void read_all(ptr data, i64 blocks)`,
+`void nothing(ptr data)`.
 """
 
 from __future__ import annotations
 
+from autotune.codegen.llvm_entry import Word, counts, job_text, support_text
+from autotune.codegen.llvm_phase import CLAIM, FINISH, phase_text
 from autotune.target import Target
 
 PEAK_UNROLL = 8
@@ -171,8 +173,7 @@ def read_all_text(target: Target) -> str:
     kind = f"<{words} x i32>"
     bytes_per_block = SWEEP_VECTORS * target.vector_bytes
     lines = [
-        "declare void @GOMP_parallel(ptr, ptr, i32, i32)" if target.threads > 1 else "",
-        "declare i32 @omp_get_thread_num()" if target.threads > 1 else "",
+        support_text(target),
         "define void @read_part(ptr %data, i64 %blocks) {",
         "entry:",
         "  br label %loop",
@@ -194,49 +195,54 @@ def read_all_text(target: Target) -> str:
         "  ret void",
         "}",
     ]
-    if target.threads == 1:
-        lines += _READ_ALONE
-    else:
-        lines += _READ_TOGETHER.format(bytes=bytes_per_block).splitlines()
+    parts = {
+        "nothing": ("ptr %data", []),
+        "read_all": (
+            "ptr %data, i64 %blocks",
+            [
+                f"  %share = udiv i64 %blocks, {target.threads}",
+                f"  %step = mul i64 %share, {bytes_per_block}",
+                "  %offset = mul i64 %part, %step",
+                "  %own = getelementptr i8, ptr %data, i64 %offset",
+                "  call void @read_part(ptr %own, i64 %share)",
+            ],
+        ),
+    }
+    lines += [_by_all(name, *part, target) for name, part in parts.items()]
     return "\n".join([*lines, ""])
 
 
-_READ_ALONE = (
-    "define void @nothing(ptr %data, i64 %threads) {",
-    "  ret void",
-    "}",
-    "define void @read_all(ptr %data, i64 %blocks, i64 %threads) {",
-    "  call void @read_part(ptr %data, i64 %blocks)",
-    "  ret void",
-    "}",
-)
-_READ_TOGETHER = """define internal void @idle(ptr %pack) {{
-  ret void
-}}
-define void @nothing(ptr %data, i64 %threads) {{
-  %count = trunc i64 %threads to i32
-  call void @GOMP_parallel(ptr @idle, ptr %data, i32 %count, i32 0)
-  ret void
-}}
-define internal void @read_own(ptr %pack) {{
-  %at = getelementptr {{ ptr, i64 }}, ptr %pack, i32 0, i32 1
-  %data = load ptr, ptr %pack
-  %blocks = load i64, ptr %at
-  %number = call i32 @omp_get_thread_num()
-  %place = sext i32 %number to i64
-  %step = mul i64 %blocks, {bytes}
-  %offset = mul i64 %place, %step
-  %own = getelementptr i8, ptr %data, i64 %offset
-  call void @read_part(ptr %own, i64 %blocks)
-  ret void
-}}
-define void @read_all(ptr %data, i64 %blocks, i64 %threads) {{
-  %pack = alloca {{ ptr, i64 }}
-  %at = getelementptr {{ ptr, i64 }}, ptr %pack, i32 0, i32 1
-  %share = udiv i64 %blocks, %threads
-  store ptr %data, ptr %pack
-  store i64 %share, ptr %at
-  %count = trunc i64 %threads to i32
-  call void @GOMP_parallel(ptr @read_own, ptr %pack, i32 %count, i32 0)
-  ret void
-}}"""
+def _by_all(name: str, arguments: str, part: list[str], target: Target) -> str:
+    """NAME(arguments): `part` for every %part from 0 to the number of threads."""
+    words = [Word(kind=a.split()[0], name=a.split()[1], lines=()) for a in arguments.split(", ")]
+    words += counts({name: "1"}, target)
+    if target.threads == 1:
+        body = ["  %part = add i64 0, 0", *part, "  br label %out"]
+        return job_text(name, arguments, words, body, target)
+    phase = f"ptr @{name}_phase, i64 %came0"
+    claim = f"{phase}, i64 %thread, i64 %threads, i64 {target.threads}"
+    body = [
+        "  br label %claims",
+        "claims:",
+        "  %count = phi i64 [ 0, %work ], [ %counted, %next ]",
+        f"  %run = call {{i64, i64}} @{CLAIM}({claim})",
+        "  %first = extractvalue {i64, i64} %run, 0",
+        "  %limit = extractvalue {i64, i64} %run, 1",
+        "  %some = icmp ult i64 %first, %limit",
+        "  br i1 %some, label %loop, label %finish",
+        "loop:",
+        "  %part = phi i64 [ %first, %claims ], [ %after, %loop ]",
+        *part,
+        "  %after = add i64 %part, 1",
+        "  %again = icmp ult i64 %after, %limit",
+        "  br i1 %again, label %loop, label %next",
+        "next:",
+        "  %ran = sub i64 %limit, %first",
+        "  %counted = add i64 %count, %ran",
+        "  br label %claims",
+        "finish:",
+        f"  call void @{FINISH}({phase}, i64 {target.threads}, i64 %count)",
+        "  br label %out",
+    ]
+    state = [f"@{name}_calls = global i64 0", phase_text(f"{name}_phase", target)]
+    return "\n".join([*state, job_text(name, arguments, words, body, target)])

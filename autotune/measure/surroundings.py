@@ -29,12 +29,10 @@ class Surroundings:
 
     def __init__(self, target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
         self._library = load_text(read_all_text(target), target)
-        self._read = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        self._read = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
             self._library.address("read_all")
         )
-        self._nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
-            self._library.address("nothing")
-        )
+        self._nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._library.address("nothing"))
         self._threads = target.threads
         self._block = SWEEP_VECTORS * target.vector_bytes
         self._limit = int(OVER_CACHE * max(target.l2_bytes * target.threads, target.l3_bytes))
@@ -43,7 +41,7 @@ class Surroundings:
         """What a call takes besides its work."""
 
     def _empty_call_s(self, clock: Callable[[], float]) -> float:
-        call = functools.partial(self._nothing, self._data.ctypes.data, self._threads)
+        call = functools.partial(self._nothing, self._data.ctypes.data)
         start = clock()
         call()
         return clock() - start
@@ -61,4 +59,4 @@ class Surroundings:
     def _through(self, data: Array, count: int) -> None:
         blocks = count // self._block
         if blocks >= self._threads:
-            self._read(data.ctypes.data, blocks, self._threads)
+            self._read(data.ctypes.data, blocks)

@@ -61,28 +61,27 @@ L2:
 }
 define void @matmul_run(ptr %args, i64 %repeats) nounwind {
 entry:
+  %s0 = getelementptr ptr, ptr %args, i64 0
+  %b0 = load ptr, ptr %s0
+  %s1 = getelementptr ptr, ptr %args, i64 1
+  %b1 = load ptr, ptr %s1
+  %s2 = getelementptr ptr, ptr %args, i64 2
+  %b2 = load ptr, ptr %s2
+  %s3 = getelementptr ptr, ptr %args, i64 3
+  %b3 = load ptr, ptr %s3
+  %came0 = add i64 0, 0
   %thread = add i64 0, 0
+  br label %work
+work:
   %threads = add i64 0, 1
-  %counts = alloca [1 x i64], align 16
-  store [1 x i64] zeroinitializer, ptr %counts
-  %c0 = getelementptr i64, ptr %counts, i64 0
-  %came0 = load i64, ptr %c0
   br label %loop
 loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  %s0 = getelementptr ptr, ptr %args, i64 0
-  %a0 = load ptr, ptr %s0
-  %s1 = getelementptr ptr, ptr %args, i64 1
-  %a1 = load ptr, ptr %s1
-  %s2 = getelementptr ptr, ptr %args, i64 2
-  %a2 = load ptr, ptr %s2
-  %s3 = getelementptr ptr, ptr %args, i64 3
-  %a3 = load ptr, ptr %s3
+  %i = phi i64 [ 0, %work ], [ %next, %loop ]
   %epoch = add i64 %came0, %i
-  call void @matmul(ptr %a0, ptr %a1, ptr %a2, ptr %a3, i64 %thread, i64 %threads, i64 %epoch)
+  call void @matmul(ptr %b0, ptr %b1, ptr %b2, ptr %b3, i64 %thread, i64 %threads, i64 %epoch)
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, %repeats
-  br i1 %more, label %loop, label %done
-done:
+  br i1 %more, label %loop, label %out
+out:
   ret void
 }

@@ -1,3 +1,5 @@
+declare i64 @syscall(i64, ...)
+declare void @llvm.x86.sse2.pause()
 define internal {i64, i64} @autotune_claim(ptr %phase, i64 %epoch, i64 %thread, i64 %threads, i64 %extent) nounwind noinline {
 entry:
   br label %owner
@@ -54,37 +56,35 @@ give:
   %run = insertvalue {i64, i64} %half, i64 %until, 1
   ret {i64, i64} %run
 }
-declare i64 @syscall(i64, ...)
-declare void @llvm.x86.sse2.pause()
 define internal void @autotune_finish(ptr %phase, i64 %epoch, i64 %extent, i64 %count) nounwind noinline {
 entry:
   %sleepers = getelementptr i8, ptr %phase, i64 8
   %calls = add i64 %epoch, 1
   %all = mul i64 %calls, %extent
   %some = icmp ne i64 %count, 0
-  br i1 %some, label %add, label %wait
+  br i1 %some, label %add, label %spin
 add:
   %old = atomicrmw add ptr %phase, i64 %count seq_cst, align 8
   %total = add i64 %old, %count
   %last = icmp uge i64 %total, %all
-  br i1 %last, label %wake, label %wait
+  br i1 %last, label %wake, label %spin
 wake:
   %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
   %nobody = icmp eq i64 %asleep, 0
   br i1 %nobody, label %out, label %call
 call:
-  %woken = call i64 (i64, ...) @syscall(i64 202, ptr %phase, i64 129, i64 2147483647)
+  call i64 (i64, ...) @syscall(i64 202, ptr %phase, i32 129, i32 2147483647)
   br label %out
-wait:
-  %spin = phi i64 [ 0, %entry ], [ 0, %add ], [ %spun, %stay ]
+spin:
+  %spins = phi i64 [ 0, %entry ], [ 0, %add ], [ %more, %stay ]
   %now = load atomic i64, ptr %phase acquire, align 8
   %done = icmp uge i64 %now, %all
   br i1 %done, label %out, label %stay
 stay:
   call void @llvm.x86.sse2.pause()
-  %spun = add i64 %spin, 1
-  %short = icmp ult i64 %spun, 2000
-  br i1 %short, label %wait, label %sleep
+  %more = add i64 %spins, 1
+  %short = icmp ult i64 %more, 6000
+  br i1 %short, label %spin, label %sleep
 sleep:
   %before = atomicrmw add ptr %sleepers, i64 1 seq_cst, align 8
   br label %look
@@ -93,13 +93,135 @@ look:
   %over = icmp uge i64 %seen, %all
   br i1 %over, label %awake, label %rest
 rest:
-  %low = and i64 %seen, 4294967295
-  %slept = call i64 (i64, ...) @syscall(i64 202, ptr %phase, i64 128, i64 %low, ptr null)
+  %low = trunc i64 %seen to i32
+  call i64 (i64, ...) @syscall(i64 202, ptr %phase, i32 128, i32 %low, ptr null)
   br label %look
 awake:
   %after = atomicrmw sub ptr %sleepers, i64 1 seq_cst, align 8
   br label %out
 out:
+  ret void
+}
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_join(i64, ptr)
+@autotune_team = weak global [128 x i8] zeroinitializer, align 64
+@autotune_team_members = weak global [1 x i64] zeroinitializer, align 64
+define weak void @autotune_team_open() nounwind {
+  %job = load atomic i64, ptr @autotune_team monotonic, align 8
+  %odd = add i64 %job, 1
+  store atomic i64 %odd, ptr @autotune_team monotonic, align 8
+  fence release
+  ret void
+}
+define weak i1 @autotune_team_current(i64 %number) nounwind {
+  fence acquire
+  %job = load atomic i64, ptr @autotune_team monotonic, align 8
+  %same = icmp eq i64 %job, %number
+  ret i1 %same
+}
+define weak i64 @autotune_team_publish(ptr %function) nounwind {
+entry:
+  %place = getelementptr i8, ptr @autotune_team, i64 64
+  store atomic ptr %function, ptr %place monotonic, align 8
+  %job = load atomic i64, ptr @autotune_team monotonic, align 8
+  %number = add i64 %job, 1
+  store atomic i64 %number, ptr @autotune_team seq_cst, align 8
+  %started = getelementptr i8, ptr @autotune_team, i64 24
+  %many = load i64, ptr %started
+  %none = icmp eq i64 %many, 0
+  br i1 %none, label %start, label %look
+start:
+  %i = phi i64 [ 0, %entry ], [ %next, %start ]
+  %next = add i64 %i, 1
+  %slot = getelementptr i64, ptr @autotune_team_members, i64 %i
+  %thread = inttoptr i64 %next to ptr
+  %failed = call i32 @pthread_create(ptr %slot, ptr null, ptr @autotune_team_member, ptr %thread)
+  %bad = icmp ne i32 %failed, 0
+  %count = select i1 %bad, i64 %i, i64 %next
+  %all = icmp uge i64 %next, 1
+  %stop = or i1 %bad, %all
+  br i1 %stop, label %note, label %start
+note:
+  store i64 %count, ptr %started
+  ret i64 %number
+look:
+  %sleepers = getelementptr i8, ptr @autotune_team, i64 8
+  %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
+  %awake = icmp eq i64 %asleep, 0
+  br i1 %awake, label %out, label %wake
+wake:
+  call i64 (i64, ...) @syscall(i64 202, ptr @autotune_team, i32 129, i32 2147483647)
+  br label %out
+out:
+  ret i64 %number
+}
+define weak ptr @autotune_team_member(ptr %argument) nounwind {
+entry:
+  %thread = ptrtoint ptr %argument to i64
+  %sleepers = getelementptr i8, ptr @autotune_team, i64 8
+  %quit = getelementptr i8, ptr @autotune_team, i64 16
+  %place = getelementptr i8, ptr @autotune_team, i64 64
+  br label %idle
+idle:
+  %last = phi i64 [ 0, %entry ], [ %new, %work ]
+  br label %spin
+spin:
+  %spins = phi i64 [ 0, %idle ], [ %more, %stay ], [ 0, %slept ]
+  %new = load atomic i64, ptr @autotune_team acquire, align 8
+  %same = icmp eq i64 %new, %last
+  %low = and i64 %new, 1
+  %odd = icmp ne i64 %low, 0
+  %nothing = or i1 %same, %odd
+  br i1 %nothing, label %stay, label %job
+stay:
+  call void @llvm.x86.sse2.pause()
+  %more = add i64 %spins, 1
+  %short = icmp ult i64 %more, 3000
+  br i1 %short, label %spin, label %sleep
+sleep:
+  %before = atomicrmw add ptr %sleepers, i64 1 seq_cst, align 8
+  %seen = load atomic i64, ptr @autotune_team seq_cst, align 8
+  %still = icmp eq i64 %seen, %last
+  br i1 %still, label %rest, label %slept
+rest:
+  %word = trunc i64 %seen to i32
+  call i64 (i64, ...) @syscall(i64 202, ptr @autotune_team, i32 128, i32 %word, ptr null)
+  br label %slept
+slept:
+  %after = atomicrmw sub ptr %sleepers, i64 1 seq_cst, align 8
+  br label %spin
+job:
+  %end = load atomic i64, ptr %quit acquire, align 8
+  %ends = icmp ne i64 %end, 0
+  br i1 %ends, label %out, label %work
+work:
+  %function = load atomic ptr, ptr %place monotonic, align 8
+  call void %function(i64 %thread, i64 %new)
+  br label %idle
+out:
+  ret ptr null
+}
+define weak void @autotune_team_end() nounwind {
+entry:
+  %quit = getelementptr i8, ptr @autotune_team, i64 16
+  store atomic i64 1, ptr %quit release, align 8
+  %old = atomicrmw add ptr @autotune_team, i64 2 seq_cst, align 8
+  call i64 (i64, ...) @syscall(i64 202, ptr @autotune_team, i32 129, i32 2147483647)
+  %started = getelementptr i8, ptr @autotune_team, i64 24
+  %many = load i64, ptr %started
+  br label %check
+check:
+  %i = phi i64 [ 0, %entry ], [ %next, %join ]
+  %left = icmp ult i64 %i, %many
+  br i1 %left, label %join, label %out
+join:
+  %slot = getelementptr [1 x i64], ptr @autotune_team_members, i64 0, i64 %i
+  %id = load i64, ptr %slot
+  %ignored = call i32 @pthread_join(i64 %id, ptr null)
+  %next = add i64 %i, 1
+  br label %check
+out:
+  store i64 0, ptr %started
   ret void
 }
 @matmul_phase0 = internal global [24 x i64] zeroinitializer, align 64
@@ -183,57 +305,63 @@ L4:
   ret void
 }
 @matmul_calls = global i64 0
-declare void @GOMP_parallel(ptr, ptr, i32, i32)
-declare i32 @omp_get_thread_num()
-declare i32 @omp_get_num_threads()
-define internal void @matmul_run_thread(ptr %frame) nounwind {
+@matmul_run_data = internal global [6 x i64] zeroinitializer, align 64
+define internal void @matmul_run_job(i64 %thread, i64 %number) nounwind {
 entry:
-  %f0 = getelementptr i64, ptr %frame, i64 0
-  %args = load ptr, ptr %f0
-  %f1 = getelementptr i64, ptr %frame, i64 1
-  %repeats = load i64, ptr %f1
-  %f2 = getelementptr i64, ptr %frame, i64 2
-  %counts = load ptr, ptr %f2
-  %t32 = call i32 @omp_get_thread_num()
-  %thread = zext i32 %t32 to i64
-  %n32 = call i32 @omp_get_num_threads()
-  %threads = zext i32 %n32 to i64
-  %c0 = getelementptr i64, ptr %counts, i64 0
-  %came0 = load i64, ptr %c0
+  %w0 = getelementptr i64, ptr @matmul_run_data, i64 0
+  %b0 = load ptr, ptr %w0
+  %w1 = getelementptr i64, ptr @matmul_run_data, i64 1
+  %b1 = load ptr, ptr %w1
+  %w2 = getelementptr i64, ptr @matmul_run_data, i64 2
+  %b2 = load ptr, ptr %w2
+  %w3 = getelementptr i64, ptr @matmul_run_data, i64 3
+  %b3 = load ptr, ptr %w3
+  %w4 = getelementptr i64, ptr @matmul_run_data, i64 4
+  %repeats = load i64, ptr %w4
+  %w5 = getelementptr i64, ptr @matmul_run_data, i64 5
+  %came0 = load i64, ptr %w5
+  %current = call i1 @autotune_team_current(i64 %number)
+  br i1 %current, label %work, label %out
+work:
+  %threads = add i64 0, 2
   br label %loop
 loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  %s0 = getelementptr ptr, ptr %args, i64 0
-  %a0 = load ptr, ptr %s0
-  %s1 = getelementptr ptr, ptr %args, i64 1
-  %a1 = load ptr, ptr %s1
-  %s2 = getelementptr ptr, ptr %args, i64 2
-  %a2 = load ptr, ptr %s2
-  %s3 = getelementptr ptr, ptr %args, i64 3
-  %a3 = load ptr, ptr %s3
+  %i = phi i64 [ 0, %work ], [ %next, %loop ]
   %epoch = add i64 %came0, %i
-  call void @matmul(ptr %a0, ptr %a1, ptr %a2, ptr %a3, i64 %thread, i64 %threads, i64 %epoch)
+  call void @matmul(ptr %b0, ptr %b1, ptr %b2, ptr %b3, i64 %thread, i64 %threads, i64 %epoch)
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, %repeats
-  br i1 %more, label %loop, label %done
-done:
+  br i1 %more, label %loop, label %out
+out:
   ret void
 }
 define void @matmul_run(ptr %args, i64 %repeats) nounwind {
 entry:
-  %counts = alloca [1 x i64], align 16
+  %s0 = getelementptr ptr, ptr %args, i64 0
+  %b0 = load ptr, ptr %s0
+  %s1 = getelementptr ptr, ptr %args, i64 1
+  %b1 = load ptr, ptr %s1
+  %s2 = getelementptr ptr, ptr %args, i64 2
+  %b2 = load ptr, ptr %s2
+  %s3 = getelementptr ptr, ptr %args, i64 3
+  %b3 = load ptr, ptr %s3
   %came0 = load i64, ptr @matmul_calls
-  %c0 = getelementptr i64, ptr %counts, i64 0
-  store i64 %came0, ptr %c0
   %m0 = add i64 %came0, %repeats
   store i64 %m0, ptr @matmul_calls
-  %frame = alloca [4 x i64], align 16
-  %f0 = getelementptr i64, ptr %frame, i64 0
-  store ptr %args, ptr %f0
-  %f1 = getelementptr i64, ptr %frame, i64 1
-  store i64 %repeats, ptr %f1
-  %f2 = getelementptr i64, ptr %frame, i64 2
-  store ptr %counts, ptr %f2
-  call void @GOMP_parallel(ptr @matmul_run_thread, ptr %frame, i32 2, i32 0)
+  call void @autotune_team_open()
+  %w0 = getelementptr i64, ptr @matmul_run_data, i64 0
+  store ptr %b0, ptr %w0
+  %w1 = getelementptr i64, ptr @matmul_run_data, i64 1
+  store ptr %b1, ptr %w1
+  %w2 = getelementptr i64, ptr @matmul_run_data, i64 2
+  store ptr %b2, ptr %w2
+  %w3 = getelementptr i64, ptr @matmul_run_data, i64 3
+  store ptr %b3, ptr %w3
+  %w4 = getelementptr i64, ptr @matmul_run_data, i64 4
+  store i64 %repeats, ptr %w4
+  %w5 = getelementptr i64, ptr @matmul_run_data, i64 5
+  store i64 %came0, ptr %w5
+  %number = call i64 @autotune_team_publish(ptr @matmul_run_job)
+  call void @matmul_run_job(i64 0, i64 %number)
   ret void
 }

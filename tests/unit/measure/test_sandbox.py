@@ -152,7 +152,7 @@ def test_what_holds_and_what_does_not_is_reported(worker: WorkerProcess) -> None
     unbound.stop()
 
 
-def test_threads_of_openmp_run_inside() -> None:
+def test_a_team_of_threads_runs_inside() -> None:
     target = host_target(2)
     request = MeasureRequest(task=tasks.matmul(), schedule=(), target=target, seed=3)
     with LocalRunner(target, sandbox=Sandbox(read_system_only=True)) as runner:
