@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
 from autotune.measure.builds import ExecutorBuilds
 from autotune.measure.executor import DEFAULT_EXECUTOR, Built
@@ -103,7 +104,7 @@ class BatchExecutor:
 
     def profile(self, target: Target) -> DeviceProfile:
         """Measured by the runner on its own cores. Raises DeviceError."""
-        runner = self._start(target.threads)
+        runner = self._start(self._threads_of(target))
         try:
             reply, _ = self._call(
                 runner, {"command": "profile", "target": target.to_json()}, b"", PROFILE_TIMEOUT_S
@@ -124,7 +125,7 @@ class BatchExecutor:
         `on_result`. Raises DeviceError when no worker can be started."""
         if not requests:
             return ()
-        runner = self._start(max(r.target.threads for r in requests))
+        runner = self._start(max(self._threads_of(r.target) for r in requests))
         assert self._plan is not None
         results: list[MeasureResult] = []
         pending: deque[Future[Built | MeasureResult]] = deque()
@@ -165,6 +166,10 @@ class BatchExecutor:
                 builder.kill()
             wait(running)
             self._aborting = False
+
+    def _threads_of(self, target: Target) -> int:
+        """Cores that a run needs: for a device all, where its driver compiles or computes."""
+        return len(self._cores) if target.kind in DEVICE_KINDS else target.threads
 
     def _start(self, threads: int) -> WorkerProcess:
         """Workers placed for kernels of this many threads; the runner is answering."""
@@ -253,23 +258,34 @@ class BatchExecutor:
 
     def _run(self, runner: WorkerProcess, request: MeasureRequest, built: Built) -> MeasureResult:
         limit = request.timing.run_timeout_s
+        on_device = request.target.kind in DEVICE_KINDS
         header: dict[str, Any] = {"request": request.to_json()}
+        prepared = False
         try:
             self._prepare(runner, request, header)
+            prepared = True
             command = {"command": "run", "built": built.header(), **header}
             reply, _ = self._call(runner, command, built.code, limit)
-        except WorkerTimeoutError:
-            return MeasureResult(
-                status=Status.RUN_TIMEOUT,
-                error=f"run: over {limit:g} s",
-                build_s=built.build_s,
-                run_s=limit,
-            )
-        except WorkerDiedError as error:
+        except (WorkerTimeoutError, WorkerDiedError) as error:
+            if on_device and not prepared:
+                return MeasureResult(
+                    status=Status.DEVICE_LOST,
+                    error=f"the device does not come back: {_why(error)}",
+                )
+            if isinstance(error, WorkerTimeoutError):
+                return MeasureResult(
+                    status=Status.RUN_TIMEOUT,
+                    error=f"run: over {limit:g} s",
+                    build_s=built.build_s,
+                    run_s=limit,
+                )
             return MeasureResult(
                 status=Status.RUN_CRASH, error=f"run: {error}", build_s=built.build_s
             )
-        return MeasureResult.from_json(reply["result"])
+        result = MeasureResult.from_json(reply["result"])
+        if on_device and result.status in (Status.RUN_CRASH, Status.DEVICE_LOST):
+            runner.stop()  # what a driver has refused once it may refuse for good
+        return result
 
     def _prepare(
         self, runner: WorkerProcess, request: MeasureRequest, header: dict[str, Any]

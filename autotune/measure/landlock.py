@@ -13,7 +13,8 @@ from collections.abc import Sequence
 CREATE, ADD, RESTRICT = 444, 445, 446
 """System calls newer than 5.0 have the same number on every machine."""
 _EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_TRUNCATE = 1 << 14
+_RENAME, _TRUNCATE = 1 << 13, 1 << 14
+"""Known to versions 2 and 3; without the first, files stay in the directory they are made in."""
 _CHANGE = _WRITE | sum(1 << n for n in range(4, 13))
 """Write, remove and make files of every kind."""
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
@@ -37,7 +38,7 @@ def restrict(
     version = libc.syscall(CREATE, None, ctypes.c_size_t(0), _VERSION_FLAG)
     if version < 1:
         raise NotImplementedError("the kernel has no Landlock")
-    changes = _CHANGE | (_TRUNCATE if version >= 3 else 0)
+    changes = _CHANGE | (_RENAME if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     reads = _EXECUTE | _READ | _LIST
     handled = ctypes.c_uint64(changes | (reads if readable is not None else 0))
     rules = _checked(libc.syscall(CREATE, ctypes.byref(handled), ctypes.c_size_t(8), 0))

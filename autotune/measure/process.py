@@ -28,6 +28,7 @@ START_TIMEOUT_S = 60.0
 STDERR_TAIL_BYTES = 2000
 LAST_WORDS = 300
 FOLDER = "autotune-worker"
+COMPILER = "pocl"
 LOOK_S = 0.25
 """How often the temporary directory of a worker is looked at during a call."""
 
@@ -89,8 +90,13 @@ class WorkerProcess:
             bufsize=0,
             start_new_session=True,
             cwd=self._folder,
-            # the child finds the same modules as its parent
-            env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(self._folder)},
+            # the child finds the same modules as its parent; PoCL keeps what it compiles
+            env={
+                **os.environ,
+                "PYTHONPATH": path,
+                "TMPDIR": str(self._folder),
+                "POCL_CACHE_DIR": str(self._folder / COMPILER),
+            },
         )
         self._calls = 0
         if self._cores and hasattr(os, "sched_setaffinity"):
@@ -168,9 +174,7 @@ class WorkerProcess:
     def _empty_folder(self) -> None:
         if self._folder is None:
             return
-        with contextlib.suppress(OSError), os.scandir(self._folder) as entries:
-            for entry in entries:
-                remove(Path(entry.path))
+        empty(self._folder)
 
     def _died(self, error: Exception) -> WorkerDiedError:
         """Collect the ended process and say how it ended."""
@@ -248,6 +252,16 @@ def size_of(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += os.lstat(os.path.join(where, name)).st_blocks * 512
     return total
+
+
+def empty(folder: Path) -> None:
+    """Remove what is in a directory; a compiler's, which it makes only once, stays, emptied."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name == COMPILER and entry.is_dir(follow_symlinks=False):
+                empty(Path(entry.path))
+            else:
+                remove(Path(entry.path))
 
 
 def remove(path: Path) -> None:

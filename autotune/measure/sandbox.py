@@ -50,8 +50,12 @@ class Sandbox:
     own_network: bool = True
     filter_calls: bool = True
     """No new processes, sockets, mounts or signals to others (seccomp)."""
+    programs: bool = False
+    """Other programs may be started: the compiler of a target's code."""
     write_temporary_only: bool = True
     """Files are changed in the temporary directory only (Landlock)."""
+    devices: tuple[str, ...] = ()
+    """Files of devices that may be written to besides."""
     read_system_only: bool = False
     """Files are read only where programs lie, not in home directories (Landlock)."""
 
@@ -94,9 +98,9 @@ def confine(sandbox: Sandbox, folder: str) -> Report:
     measure(
         "files",
         sandbox.write_temporary_only,
-        lambda: landlock.restrict(libc, [folder], readable(sandbox, folder)),
+        lambda: landlock.restrict(libc, [folder, *sandbox.devices], readable(sandbox, folder)),
     )
-    measure("calls", sandbox.filter_calls, lambda: seccomp.install(libc))
+    measure("calls", sandbox.filter_calls, lambda: seccomp.install(libc, sandbox.programs))
     return report
 
 

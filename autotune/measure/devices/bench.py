@@ -53,6 +53,9 @@ class DeviceBench:
         times_s: tuple[float, ...] = ()
         try:
             device = self.open(request.target)
+        except DeviceError as error:
+            return result(Status.DEVICE_LOST, str(error))
+        try:
             reset_output(case.output)
             code = DeviceCode.decode(built.code)
             kernel = DeviceKernel(device, code, _storages(request, built, case))
@@ -60,8 +63,8 @@ class DeviceBench:
             kernel.fetch(request.task.by_role("output")[0].name, case.output)
             verdict = judge(case)
             if verdict.error:
-                error = f"check: {verdict.error}"
-                return result(Status.WRONG_RESULT, error, verdict.max_error)
+                why = f"check: {verdict.error}"
+                return result(Status.WRONG_RESULT, why, verdict.max_error)
             run = kernel.run_cold if request.timing.foreign_bytes else kernel.run
             times_s = time_kernel(run, request.timing, first_call_s)
             return result(Status.OK, max_error=verdict.max_error)

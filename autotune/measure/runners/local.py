@@ -6,6 +6,7 @@ In: a target whose code this machine can run. Out: a Runner.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -13,9 +14,12 @@ import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
 from autotune.measure.batch import BatchExecutor, available_cores, plan_cores
 from autotune.measure.builds import ExecutorBuilds
+from autotune.measure.devices import DEVICES, DeviceFacts, open_device
+from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.types import (
@@ -61,7 +65,7 @@ class LocalRunner:
             cores=cores,
             executor=executor,
             recycle_after=recycle_after,
-            sandbox=sandbox,
+            sandbox=sandbox_for(target, sandbox or Sandbox()),
             builds=builds,
         )
 
@@ -159,18 +163,30 @@ class LocalRunner:
 
 
 def device_name(target: Target) -> str:
-    """Stable name of this machine: host and CPU."""
-    return f"{platform.node() or 'local'}/{target.cpu}"
+    """Stable name of what runs the target's code here: host, and CPU or device."""
+    found = found_devices(target.kind) if target.kind in DEVICE_KINDS else ()
+    return f"{platform.node() or 'local'}/{found[0].name if found else target.cpu}"
+
+
+@functools.lru_cache(maxsize=8)
+def found_devices(kind: str) -> tuple[DeviceFacts, ...]:
+    """Devices here of a kind of target, asked for once."""
+    return DEVICES.get(kind).find() if kind in DEVICES else ()
 
 
 def check_target(target: Target, cores: int) -> None:
     """Raises DeviceError where this machine cannot run the target's code."""
+    if target.kind in DEVICE_KINDS:
+        if not found_devices(target.kind):
+            open_device(target).close()  # says what is missing
+        return
     here = {"amd64": "x86_64", "arm64": "aarch64"}.get(
         platform.machine().lower(), platform.machine().lower()
     )
     wanted = target.triple.split("-")[0]
     wanted = {"amd64": "x86_64", "arm64": "aarch64"}.get(wanted, wanted)
-    if target.kind != "cpu" or wanted != here:
+    anywhere = target.kind == "c" and wanted == "unknown"
+    if target.kind not in ("cpu", "c") or (wanted != here and not anywhere):
         raise DeviceError(
             f"target {target.name} is {target.kind} {wanted}, this machine is cpu {here}; "
             "measure on a board of that kind: --device rpc://HOST:PORT"

@@ -1,0 +1,35 @@
+"""What a worker needs beyond its bounds to reach a device or a compiler. In: a target and bounds.
+Out: the bounds, wider where they must be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from autotune.measure.sandbox import Sandbox
+from autotune.target import Target
+
+DEVICE_FILES = ("nvidia*", "nvidia-caps/*", "nvidia-uvm*", "dri/*", "kfd", "dxg")
+"""Below /dev: what drivers open to write."""
+
+
+def sandbox_for(target: Target, sandbox: Sandbox) -> Sandbox:
+    """C and OpenCL code is compiled by other programs. A GPU's driver writes to its device files
+    and maps far more addresses than there is memory."""
+    if target.kind == "c":
+        return dataclasses.replace(sandbox, programs=True)
+    if target.kind == "opencl":
+        wide = dataclasses.replace(sandbox, programs=True)
+        return _with_devices(wide) if device_files() else wide
+    return _with_devices(sandbox) if target.kind == "cuda" else sandbox
+
+
+def _with_devices(sandbox: Sandbox) -> Sandbox:
+    return dataclasses.replace(sandbox, devices=device_files(), memory_bytes=0)
+
+
+def device_files() -> tuple[str, ...]:
+    """Files of GPUs on this machine."""
+    found = {str(path) for pattern in DEVICE_FILES for path in Path("/dev").glob(pattern)}
+    return tuple(sorted(found))
