@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EMULATOR = "qemu-aarch64"
-PACKAGES = ("python3", "libstdc++6", "libgcc-s1", "libgomp1")
+PACKAGES = ("python3", "libstdc++6", "libgcc-s1")
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux2014_aarch64")
 OURS = ("autotune", "rpc_server", "search_spaces", "cost_model")
 PROGRAM = """#!/bin/sh
