@@ -1,0 +1,106 @@
+"""Rules for GPUs as CUDA: configs compute the right thing on an emulated GPU, ptxas takes them.
+
+Defaults of layers of real networks keep everything in registers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.codegen import backend_for
+from autotune.program.build import build_program
+from autotune.program.ir import Program
+from autotune.schedule import apply_schedule
+from autotune.target import Target, load_target
+from autotune.types import Task
+from search_spaces.params import Config
+from search_spaces.rules import RULES, Rule, rule_for
+from tests.contracts.test_rules import TASKS, arrays_of, batched, conv
+from tests.emulator import run_emulated
+from tests.ptxas import KernelReport, assemble
+from tests.unit.codegen.kernels import assert_close, matmul, unary
+
+SM80, SM90 = load_target("sm_80"), load_target("sm_90a")
+RANDOM = 20
+NAMED = [(r, n) for r in RULES.parts() for n, made in TASKS.items() if r.matches(made, SM80)]
+each_target = pytest.mark.parametrize("target", [SM80, SM90], ids=lambda t: t.name)
+each_pair = pytest.mark.parametrize(
+    ("rule", "made"),
+    [(rule, TASKS[name]) for rule, name in NAMED],
+    ids=[f"{rule.name}: {name}" for rule, name in NAMED],
+)
+LAYERS = {
+    "conv 7x7/2": conv((1, 224, 224, 3), (7, 7, 3, 64), (1, 112, 112, 64), 3, strides=(2, 2)),
+    "conv 3x3 64": conv((1, 56, 56, 64), (3, 3, 64, 64), (1, 56, 56, 64), 1, residual=True),
+    "conv 3x3 128": conv((16, 28, 28, 128), (3, 3, 128, 128), (16, 28, 28, 128), 1),
+    "conv 3x3 512": conv((1, 7, 7, 512), (3, 3, 512, 512), (1, 7, 7, 512), 1, residual=True),
+    "conv 1x1": conv((1, 14, 14, 256), (1, 1, 256, 1024), (1, 14, 14, 1024)),
+    "depthwise": conv((1, 56, 56, 144), (3, 3, 1, 144), (1, 56, 56, 144), 1, groups=144),
+    "matmul 4096": matmul(4096, 4096, 4096),
+    "matmul of BERT": matmul(128, 768, 3072),
+    "attention": batched(128, 64, 128),
+    "softmax": unary("softmax", (12, 128, 128), axis=-1),
+    "gelu": unary("gelu", (128, 3072)),
+}
+
+
+def scheduled(rule: Rule, made: Task, target: Target, config: Config) -> Program:
+    return apply_schedule(build_program(made), rule.schedule(made, target, config))
+
+
+def sampled(rule: Rule, made: Task, target: Target, count: int) -> list[Config]:
+    space = rule.space(made, target)
+    return [space.config(row) for row in space.sample(np.random.default_rng(0), count)]
+
+
+def assembled(program: Program, target: Target) -> dict[str, KernelReport]:
+    reports = assemble(backend_for(target).source(program, target, "kernel"), target.arch)
+    assert reports
+    return reports
+
+
+@each_pair
+def test_the_default_is_correct(rule: Rule, made: Task) -> None:
+    arrays, want = arrays_of(made)
+    program = scheduled(rule, made, SM80, rule.default(made, SM80))
+    assert_close(run_emulated(program, SM80, arrays), want, 1e-4)
+
+
+@pytest.mark.slow
+@each_pair
+def test_random_configs_are_correct(rule: Rule, made: Task) -> None:
+    arrays, want = arrays_of(made)
+    for config in sampled(rule, made, SM80, 6):
+        program = scheduled(rule, made, SM80, config)
+        assert_close(run_emulated(program, SM80, arrays), want, 1e-4)
+
+
+@each_target
+@pytest.mark.parametrize("name", LAYERS)
+def test_defaults_of_layers_do_not_spill(name: str, target: Target) -> None:
+    made = LAYERS[name]
+    rule = rule_for(made, target)
+    program = scheduled(rule, made, target, rule.default(made, target))
+    for kernel, report in assembled(program, target).items():
+        assert report.spill_bytes == report.stack_bytes == 0, f"{kernel}: {report}"
+
+
+@pytest.mark.slow
+@each_target
+@each_pair
+def test_ptxas_accepts_random_configs(rule: Rule, made: Task, target: Target) -> None:
+    default = rule.default(made, target)
+    reports = assembled(scheduled(rule, made, target, default), target)
+    assert all(report.spill_bytes == 0 for report in reports.values())
+    for config in sampled(rule, made, target, RANDOM):
+        assembled(scheduled(rule, made, target, config), target)
+
+
+@pytest.mark.slow
+@each_target
+@pytest.mark.parametrize("name", LAYERS)
+def test_ptxas_accepts_random_configs_of_layers(name: str, target: Target) -> None:
+    rule = rule_for(LAYERS[name], target)
+    for config in sampled(rule, LAYERS[name], target, RANDOM):
+        assembled(scheduled(rule, LAYERS[name], target, config), target)
