@@ -28,10 +28,11 @@ _LEVELS = {
 
 @functools.lru_cache(maxsize=16)
 def find_compiler(architecture: str) -> str:
-    """Path of a compiler for this machine's or another architecture. Raises BuildError."""
+    """Path of a compiler for this machine ("unknown": whatever it is) or another architecture.
+    Raises BuildError."""
     import platform
 
-    own = platform.machine().lower() == architecture
+    own = architecture in (platform.machine().lower(), "unknown")
     names = ("cc", "gcc", "clang") if own else (f"{architecture}-linux-gnu-gcc",)
     for name in names:
         if found := shutil.which(name):
@@ -55,6 +56,8 @@ def machine_flags(target: Target) -> list[str]:
     """Which instructions may be used. On x86 the architecture's level: compilers know few of each
     other's names of CPUs."""
     openmp = ["-fopenmp"] if target.threads > 1 else []
+    if target.cpu == "generic":
+        return openmp
     if not target.triple.startswith("x86_64"):
         return [f"-mcpu={target.cpu}", *openmp]
     features = set(target.features.split(","))

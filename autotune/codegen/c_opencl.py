@@ -26,7 +26,7 @@ from autotune.program.ir import (
     walk,
 )
 from autotune.program.launch import KernelLaunch, launches, scratch_of
-from autotune.program.rewrite import stores_of
+from autotune.program.rewrite import loads_of, stores_of
 from autotune.target import Target
 
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
@@ -67,7 +67,8 @@ class _KernelsWriter(StatementWriter):
     ) -> None:
         written = {s.buffer for s in stores_of(launch.body)}
         self.block_of, self.touched = launch.block, set()
-        self.global_barrier = any(name in everything for name in written)
+        read_again = {load.buffer for load in loads_of(launch.body)} & written
+        self.global_barrier = any(name in everything for name in read_again)
         for buffer in everything.values():
             self.declare(buffer)
         self.lines = []

@@ -115,12 +115,13 @@ class OpenClDevice:
             raise BuildError(f"the OpenCL compiler refused the program: {first[:300]}") from None
 
     def launch(self, module: Module, launch: Launch, args: Sequence[Place]) -> None:
-        values: list[Any] = []
-        for place in args:
-            values += [place.memory, np.int64(place.offset_bytes)]
         kernel = module[launch.kernel]
         total = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
-        self._do(lambda queue: kernel(queue, total, launch.block, *values))
+        # One by one: setting them together, pyopencl first writes code to a cache on disk.
+        for number, place in enumerate(args):
+            kernel.set_arg(2 * number, place.memory)
+            kernel.set_arg(2 * number + 1, np.int64(place.offset_bytes))
+        self._do(self._cl.enqueue_nd_range_kernel, kernel, total, launch.block)
 
     def capture(self, run: Callable[[], None]) -> Callable[[], None]:
         return run

@@ -1,121 +1,90 @@
-"""Small programs bound to blocks and threads, written by hand."""
+"""Programs bound to blocks and threads, written by hand, and numpy's answer."""
 
 from __future__ import annotations
 
-from autotune.program.parse import parse_program
+import numpy as np
 
-ADD = parse_program("""program add
-param i0: float32[1024]
-param i1: float32[1024]
-param o0: float32[1024] written
-for b in 4 block.x:
-  for t in 64 thread.x:
-    for v in 4 vector:
-      o0[256*b + 4*t + v] = add(i0[256*b + 4*t + v], i1[256*b + 4*t + v])
-""")
+from autotune.program.ir import Program
+from autotune.program.text import parse_program
+from autotune.types import Array
 
-# 100 elements by blocks of 32 threads: the last block has too many.
-TAIL = parse_program("""program tail
-param i0: float32[10, 10]
-param o0: float32[10, 10] written
-for b in 4 block.x:
-  for t in 32 thread.x:
-    if 0 <= 32*b + t < 100:
-      o0[(32*b + t % 10), (32*b + t // 10)] = neg(i0[(32*b + t // 10), (32*b + t % 10)])
-""")
-
-# A transpose through shared memory: rows are read, columns written, both side by side. The
-# shared rows are longer by one, so that a column does not lie in one bank.
-TRANSPOSE = parse_program("""program transpose
-param i0: float32[32, 48]
-param o0: float32[48, 32] written
-for by in 2 block.y:
-  for bx in 3 block.x:
-    alloc tile: float32[16, 16] strides [17, 1] shared:
-      for y0 in 16 thread.y:
-        for x0 in 16 thread.x:
-          tile[y0, x0] = i0[16*by + y0, 16*bx + x0]
-      barrier
-      for y1 in 16 thread.y:
-        for x1 in 16 thread.x:
-          o0[16*bx + y1, 16*by + x1] = tile[x1, y1]
-""")
-
-# The sum of exponentials of each row by halves in shared memory; fewer threads at every step.
-ROWS = parse_program("""program rows
-param i0: float32[6, 64]
-param o0: float32[6] written
-for b in 6 block.x:
-  alloc part: float32[64] shared:
-    for t0 in 64 thread.x:
-      part[t0] = exp(i0[b, t0])
-    barrier
-    for t1 in 32 thread.x:
-      part[t1] sum= part[t1 + 32]
-    barrier
-    for t2 in 16 thread.x:
-      part[t2] sum= part[t2 + 16]
-    barrier
-    for t3 in 1 thread.x:
-      for k in 16 serial:
-        if 1 <= k < 16:
-          part[0] sum= part[k]
-    barrier
-    for t4 in 1 thread.x:
-      o0[b] = part[t4]
-""")
-
-# Register tiles of 4x4 from stages in shared memory, 8 deep.
-MATMUL = parse_program("""program matmul
-param i0: float32[64, 32]
-param c0: float32[32, 64] constant
-param o0: float32[64, 64] written
+TILED_MATMUL = """program matmul
+param i0: float32[32, 24]
+param c0: float32[24, 40] constant
+param o0: float32[32, 40] written
 for by in 2 block.y:
   for bx in 2 block.x:
-    alloc acc: float32[4, 4] register:
-      for ty0 in 8 thread.y:
-        for tx0 in 8 thread.x:
-          for r0 in 4 unroll:
-            for s0 in 4 vector:
-              acc[r0, s0] = float32(0.0)
-      alloc a: float32[8, 32] shared:
-        alloc b: float32[8, 32] shared:
-          for ko in 4 serial:
+    alloc a: float32[16, 8] shared:
+      alloc b: float32[8, 20] shared:
+        alloc acc: float32[2, 2] register:
+          for y0 in 8 thread.y:
+            for x0 in 10 thread.x:
+              for u0 in 2 unroll:
+                for v0 in 2 vector:
+                  acc[u0, v0] = float32(0.0)
+          for ko in 3 serial:
+            for y1 in 8 thread.y:
+              for x1 in 8 thread.x:
+                for u1 in 2 unroll:
+                  a[2*y1 + u1, x1] = i0[16*by + 2*y1 + u1, 8*ko + x1]
+            for y2 in 8 thread.y:
+              for x2 in 10 thread.x:
+                for v2 in 2 vector:
+                  b[y2, 2*x2 + v2] = c0[8*ko + y2, 20*bx + 2*x2 + v2]
             barrier
-            for ty1 in 8 thread.y:
-              for tx1 in 8 thread.x:
-                for q in 4 unroll:
-                  a[tx1, 4*ty1 + q] = i0[32*by + 4*ty1 + q, 8*ko + tx1]
-                for w in 4 vector:
-                  b[ty1, 4*tx1 + w] = c0[8*ko + ty1, 32*bx + 4*tx1 + w]
+            for y3 in 8 thread.y:
+              for x3 in 10 thread.x:
+                for ki in 8 serial:
+                  for u3 in 2 unroll:
+                    for v3 in 2 vector:
+                      acc[u3, v3] sum= mul(a[2*y3 + u3, ki], b[ki, 2*x3 + v3])
             barrier
-            for ty2 in 8 thread.y:
-              for tx2 in 8 thread.x:
-                for k in 8 unroll:
-                  alloc left: float32[4] register:
-                    for z in 4 vector:
-                      left[z] = a[k, 4*ty2 + z]
-                    for r in 4 unroll:
-                      for s in 4 vector:
-                        acc[r, s] sum= mul(left[r], b[k, 4*tx2 + s])
-      for ty3 in 8 thread.y:
-        for tx3 in 8 thread.x:
-          for r3 in 4 unroll:
-            for s3 in 4 vector:
-              o0[32*by + 4*ty3 + r3, 32*bx + 4*tx3 + s3] = max(acc[r3, s3], float32(0.0))
-""")
+          for y4 in 8 thread.y:
+            for x4 in 10 thread.x:
+              for u4 in 2 unroll:
+                for v4 in 2 vector:
+                  o0[16*by + 2*y4 + u4, 20*bx + 2*x4 + v4] = max(acc[u4, v4], float32(0.0))
+"""
+"""relu(i0 @ c0): shared tiles, registers that live across barriers, vector loads and stores."""
 
-# Two launches with memory between them.
-TWO = parse_program("""program two
-param i0: float32[40]
-param o0: float32[40] written
-alloc t0: float32[40] scratch:
-  for b0 in 5 block.x:
-    for x0 in 8 thread.x:
-      t0[8*b0 + x0] = mul(i0[8*b0 + x0], float32(2.0))
-  for b1 in 5 block.x:
-    for x1 in 8 thread.x:
-      o0[8*b1 + x1] = add(t0[39 - 8*b1 - x1], float32(1.0))
-""")
+ROW_SUMS = """program sums
+param i0: float32[6, 64]
+param o0: float32[6, 64] written
+alloc total: float32[6] scratch:
+  for b0 in 6 block.x:
+    alloc part: float32[32] shared:
+      for t0 in 32 thread.x:
+        part[t0] = i0[b0, t0]
+        part[t0] sum= i0[b0, t0 + 32]
+      barrier
+      for t1 in 8 thread.x:
+        part[t1] sum= part[t1 + 8]
+        part[t1] sum= part[t1 + 16]
+        part[t1] sum= part[t1 + 24]
+      barrier
+      for t2 in 1 thread.x:
+        total[b0] = float32(0.0)
+        for k in 8 serial:
+          total[b0] sum= part[k]
+  for b1 in 6 block.x:
+    for t3 in 16 thread.x:
+      for v in 4 vector:
+        o0[b1, 4*t3 + v] = div(i0[b1, 4*t3 + v], total[b1])
+"""
+"""Rows over their sums, in two launches, with threads that idle."""
 
-PROGRAMS = (ADD, TAIL, TRANSPOSE, ROWS, MATMUL, TWO)
+
+def tiled_matmul() -> tuple[Program, dict[str, Array], Array]:
+    """(program, arrays, result)."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "i0": rng.standard_normal((32, 24)).astype(np.float32),
+        "c0": rng.standard_normal((24, 40)).astype(np.float32),
+    }
+    return parse_program(TILED_MATMUL), arrays, np.maximum(arrays["i0"] @ arrays["c0"], 0)
+
+
+def row_sums() -> tuple[Program, dict[str, Array], Array]:
+    """(program, arrays, result)."""
+    x = np.random.default_rng(1).uniform(0.5, 1.5, (6, 64)).astype(np.float32)
+    return parse_program(ROW_SUMS), {"i0": x}, x / x.sum(axis=1, keepdims=True)

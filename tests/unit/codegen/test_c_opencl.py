@@ -1,0 +1,79 @@
+"""OpenCL code of programs bound to blocks and threads, run by whatever OpenCL device is here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from autotune.codegen import DeviceCode, backend_for
+from autotune.errors import BuildError
+from autotune.measure.devices.kernel import DeviceKernel
+from autotune.measure.storage import place_dense
+from autotune.program.interp import run
+from autotune.program.ir import Program
+from autotune.program.text import parse_program
+from autotune.program.verify import verify
+from autotune.target import load_target
+from autotune.types import Array
+from tests.unit.codegen.gpu_programs import ROW_SUMS, TILED_MATMUL, row_sums, tiled_matmul
+from tests.unit.codegen.kernels import device_of
+
+TARGET = load_target("opencl")
+EXAMPLES = pytest.mark.parametrize("made", [tiled_matmul, row_sums], ids=lambda f: f.__name__)
+
+
+def run_on_device(program: Program, arrays: Mapping[str, Array]) -> Array:
+    code = backend_for(TARGET).build(program, TARGET, "kernel").code
+    output = next(p for p in program.params if p.written)
+    garbage = np.full(output.shape, np.nan, output.dtype)
+    storages = {name: place_dense(array) for name, array in arrays.items()}
+    storages[output.name] = place_dense(garbage)
+    kernel = DeviceKernel(device_of("opencl"), DeviceCode.decode(code), storages)
+    kernel.launch()
+    kernel.fetch(output.name, storages[output.name])
+    return storages[output.name].view
+
+
+@EXAMPLES
+def test_bound_programs_are_right(made) -> None:  # type: ignore[no-untyped-def]
+    program, arrays, want = made()
+    verify(program)
+    np.testing.assert_allclose(run(program, arrays), want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run_on_device(program, arrays), want, rtol=1e-4, atol=1e-5)
+
+
+def test_launches_say_grid_block_and_buffers() -> None:
+    program, _, _ = row_sums()
+    code = DeviceCode.decode(backend_for(TARGET).build(program, TARGET, "k").code)
+    first, second = code.launches
+    assert (first.kernel, first.grid, first.block) == ("k_0", (6, 1, 1), (32, 1, 1))
+    assert (second.kernel, second.grid, second.block) == ("k_1", (6, 1, 1), (16, 1, 1))
+    assert first.args == ("i0", "total")
+    assert second.args == ("i0", "o0", "total")
+    assert code.scratch == (("total", 0),)
+    assert code.workspace_bytes == 64
+
+
+def test_a_block_larger_than_the_device_allows_is_a_build_error() -> None:
+    program = parse_program(ROW_SUMS.replace("t3 in 16", "t3 in 512"))
+    with pytest.raises(BuildError, match=r"512 threads .* opencl has 256"):
+        backend_for(TARGET).build(program, TARGET, "k")
+
+
+def test_too_much_shared_memory_is_a_build_error() -> None:
+    program = parse_program(TILED_MATMUL.replace("a: float32[16, 8]", "a: float32[16, 800]"))
+    with pytest.raises(BuildError, match="bytes of shared memory; opencl has 256 and 32768"):
+        backend_for(TARGET).build(program, TARGET, "k")
+
+
+def test_encoded_code_is_read_back() -> None:
+    program, _, _ = tiled_matmul()
+    code = DeviceCode.decode(backend_for(TARGET).build(program, TARGET, "k").code)
+    assert DeviceCode.decode(code.encode()) == code
+
+
+def test_other_bytes_are_no_device_code() -> None:
+    with pytest.raises(BuildError, match="expected device code, got"):
+        DeviceCode.decode(b"\x7fELF\n")
