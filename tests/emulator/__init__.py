@@ -12,7 +12,8 @@ import functools
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -73,6 +74,15 @@ def _caller(launch: Launch) -> str:
         lines.append(f"  %a{i} = load ptr, ptr %s{i}")
     given = ", ".join(f"ptr %a{i}" for i in range(len(launch.args)))
     return "\n".join([*lines, f"  call void @{launch.kernel}({given})", "  ret void", "}", ""])
+
+
+@contextmanager
+def errors(share: float) -> Iterator[None]:
+    """The GPU's approximate functions err by this share (-1 .. 1) of what NVIDIA promises."""
+    emulator = _emulator()
+    emulator.emulate_errors(ctypes.c_double(share))
+    yield
+    emulator.emulate_errors(ctypes.c_double(0.0))
 
 
 def launch_all(made: DeviceText, addresses: Mapping[str, int], reverse: bool = False) -> None:

@@ -134,11 +134,21 @@ int32_t emu_read_ptx_sreg_ctaid_y(void) { return (int32_t)ctaid[1]; }
 int32_t emu_read_ptx_sreg_ctaid_z(void) { return (int32_t)ctaid[2]; }
 void emu_barrier_cta_sync_aligned_all(int32_t number) { (void)number, wait_as(AT_BARRIER); }
 
-float emu_div_full(float a, float b) { return a / b; }
-float emu_ex2_approx_ftz_f(float x) { return exp2f(x); }
-float emu_rsqrt_approx_f(float x) { return (float)(1.0 / sqrt((double)x)); }
-float emu_sin_approx_f(float x) { return sinf(x); }
-float emu_cos_approx_f(float x) { return cosf(x); }
+/* The special function unit is not exact: what it gives is off by as much as it may be. */
+static double off;
+void emulate_errors(double share) { off = share; }
+static float about(double exact, double error) { return (float)(exact * (1 + off * error)); }
+
+static float ulps(double exact, int count) {
+    if (!isfinite(exact) || exact == 0) return (float)exact;
+    return (float)(exact + off * count * ldexp(1, ilogb(exact) - 23));
+}
+
+float emu_div_full(float a, float b) { return ulps((double)a / b, 2); }
+float emu_ex2_approx_ftz_f(float x) { return ulps(exp2(x), 2); }
+float emu_rsqrt_approx_f(float x) { return about(1.0 / sqrt(x), 0x1.12p-23); }
+float emu_sin_approx_f(float x) { return (float)(sin(x) + off * 0x1.6ap-21); }
+float emu_cos_approx_f(float x) { return (float)(cos(x) + off * 0x1.6ap-21); }
 
 /* ------------------------------------------------------------------------- asynchronous copies */
 

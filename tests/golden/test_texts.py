@@ -15,6 +15,8 @@ from autotune.program.ir import Program
 from autotune.program.text import print_program
 from autotune.schedule import apply_schedule, schedule_from_json
 from autotune.target import load_target
+from tests.unit.codegen.gpu_programs import MATMUL as GPU_MATMUL
+from tests.unit.codegen.gpu_programs import ROWS, TRANSPOSE
 from tests.unit.codegen.kernels import conv_relu, matmul
 
 FOLDER = Path(__file__).parent
@@ -74,3 +76,12 @@ def test_code_for_neon(request: pytest.FixtureRequest) -> None:
 def test_code_for_two_threads(request: pytest.FixtureRequest) -> None:
     text = BACKENDS.get("llvm").source(matmul_program(), load_target("x86-64-v3", 2), "matmul")
     same(request, "matmul.threads.ll", text)
+
+
+@pytest.mark.parametrize(
+    ("program", "arch"), [(TRANSPOSE, "sm_80"), (ROWS, "sm_80"), (GPU_MATMUL, "sm_90a")],
+    ids=lambda p: p if isinstance(p, str) else p.name,
+)  # fmt: skip
+def test_ptx(request: pytest.FixtureRequest, program: Program, arch: str) -> None:
+    text = BACKENDS.get("cuda").source(program, load_target(arch), program.name)
+    same(request, f"{program.name}.{arch}.ptx", text)
