@@ -12,11 +12,20 @@ from pathlib import Path
 
 
 class BoardProcess:
-    """`python -m rpc_server serve` on loopback; restartable on the same port."""
+    """`python -m rpc_server serve` on loopback; restartable on the same port.
+    `first`: folders whose modules take the place of others."""
 
-    def __init__(self, *, executor: str, port: int = 0, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        executor: str,
+        port: int = 0,
+        options: tuple[str, ...] = (),
+        first: tuple[Path, ...] = (),
+    ) -> None:
         self._executor = executor
         self._options = options
+        self._path = os.pathsep.join(map(str, (*first, Path(__file__).parents[3])))
         self.port = port
         self.greeting: list[str] = []
         self._process: subprocess.Popen[str] | None = None
@@ -45,7 +54,7 @@ class BoardProcess:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            env={**os.environ, "PYTHONPATH": self._path},
         )  # fmt: skip
         assert self._process.stdout is not None
         self.greeting = []

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,10 @@ DEADLINES = Deadlines(queue_s=20.0, session_s=20.0, reconnect_s=1.0)
 
 class ServerProcess:
     """`python -m rpc_server ARGUMENTS`, which prints `listening on HOST:PORT`. `{port}` in an
-    argument is the port it had before, 0 at first."""
+    argument is the port it had before, 0 at first. `command`: all of it, of another Python."""
 
-    def __init__(self, *arguments: str) -> None:
-        self._arguments = arguments
+    def __init__(self, *arguments: str, command: Sequence[str] = ()) -> None:
+        self._command = command or (sys.executable, "-m", "rpc_server", *arguments)
         self.port = 0
         self._process: subprocess.Popen[str] | None = None
 
@@ -49,9 +49,9 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start and wait until it listens."""
-        arguments = [a.replace("{port}", str(self.port)) for a in self._arguments]
+        command = [a.replace("{port}", str(self.port)) for a in self._command]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "rpc_server", *arguments],
+            command,
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
@@ -62,7 +62,7 @@ class ServerProcess:
             if "listening on " in line:
                 self.port = int(line.rsplit(":", 1)[1])
                 return
-        raise AssertionError(f"it ended: {arguments}")
+        raise AssertionError(f"it ended: {command}")
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and wait; the exit status."""
@@ -87,7 +87,9 @@ class ServerProcess:
 class FarmProcesses:
     """A tracker and boards named b0, b1, ... of key k."""
 
-    def __init__(self, folder: Path, boards: int, executor: str = fakes.FAKE) -> None:
+    def __init__(
+        self, folder: Path, boards: int, executor: str = fakes.FAKE, options: Sequence[str] = ()
+    ) -> None:
         config = folder / "farm.toml"
         config.write_text(QUICK, encoding="utf-8")
         self.tracker = ServerProcess(
@@ -98,7 +100,7 @@ class FarmProcesses:
         self.boards = [
             ServerProcess(
                 "serve", "--tracker", self.address, "--key", "k", "--name", f"b{n}",
-                "--listen", "127.0.0.1:{port}", "--executor", executor,
+                "--listen", "127.0.0.1:{port}", "--executor", executor, *options,
             )
             for n in range(boards)
         ]  # fmt: skip
@@ -143,8 +145,10 @@ class FarmProcesses:
 
 
 @contextlib.contextmanager
-def running_farm(folder: Path, boards: int, executor: str = fakes.FAKE) -> Iterator[FarmProcesses]:
-    farm = FarmProcesses(folder, boards, executor)
+def running_farm(
+    folder: Path, boards: int, executor: str = fakes.FAKE, options: Sequence[str] = ()
+) -> Iterator[FarmProcesses]:
+    farm = FarmProcesses(folder, boards, executor, options)
     try:
         yield farm
     finally:
