@@ -90,12 +90,14 @@ class WorkerProcess:
             bufsize=0,
             start_new_session=True,
             cwd=self._folder,
-            # the child finds the same modules as its parent; PoCL keeps what it compiles
+            # the child finds the same modules as its parent; PoCL keeps what it compiles, and
+            # pyopencl what it generates, where that can be written
             env={
                 **os.environ,
                 "PYTHONPATH": path,
                 "TMPDIR": str(self._folder),
                 "POCL_CACHE_DIR": str(self._folder / COMPILER),
+                "PYOPENCL_NO_CACHE": "1",
             },
         )
         self._calls = 0
