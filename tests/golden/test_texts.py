@@ -15,9 +15,9 @@ from autotune.program.ir import Program
 from autotune.program.text import print_program
 from autotune.schedule import apply_schedule, schedule_from_json
 from autotune.target import load_target
+from tests.unit.codegen.kernels import conv_relu, matmul
 from tests.unit.codegen.nvptx_programs import MATMUL as GPU_MATMUL
 from tests.unit.codegen.nvptx_programs import ROWS, TRANSPOSE
-from tests.unit.codegen.kernels import conv_relu, matmul
 
 FOLDER = Path(__file__).parent
 CONV = schedule_from_json([
