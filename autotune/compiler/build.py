@@ -11,19 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from autotune.codegen import BACKENDS
+from autotune.codegen import backend_for
 from autotune.compiler.choose import Candidate, candidates
 from autotune.db.types import Store
 from autotune.errors import AutotuneError, BuildError, ScheduleError
+from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.executor import Built
 from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from autotune.measure.sandbox import Sandbox
 from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult
 from autotune.program.build import build_program
 from autotune.schedule.base import Schedule, apply_schedule
 from autotune.target import Target
 from autotune.types import Task
 
-BACKEND = "llvm"
 SERIAL_BELOW = 8
 """With fewer kernels, starting worker processes takes longer than building here."""
 BUILD_TIMEOUT_S = 120.0
@@ -49,7 +50,7 @@ def build_here(task: Task, schedule: Schedule, target: Target) -> Built:
     """Build one kernel in this process. Raises ScheduleError or BuildError."""
     symbol = kernel_symbol(task)
     program = apply_schedule(build_program(task), schedule)
-    code = BACKENDS.get(BACKEND).build(program, target, symbol)
+    code = backend_for(target).build(program, target, symbol)
     return Built(
         symbol=symbol,
         code=code.code,
@@ -92,7 +93,8 @@ class _Pool:
         self._target = target
         spec = f"{__name__}:KernelExecutor"
         count = processes if processes > 1 else 0
-        self._workers = [WorkerProcess(executor=spec) for _ in range(count)]
+        bounds = sandbox_for(target, Sandbox())
+        self._workers = [WorkerProcess(executor=spec, sandbox=bounds) for _ in range(count)]
         self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)

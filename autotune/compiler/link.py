@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.codegen import BACKENDS
+from autotune.codegen import backend_for
 from autotune.codegen.base import EntryCall
-from autotune.compiler.build import BACKEND, Kernels
+from autotune.compiler.build import Kernels
 from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
 from autotune.graph.plan import KernelCall, Partition, task_flops
@@ -169,7 +169,7 @@ def link(
             )
         )
     calls = [EntryCall(symbol=k.symbol, args=k.args) for k in rows]
-    entry = BACKENDS.get(BACKEND).build_entry(calls, target, ENTRY_SYMBOL)
+    entry = backend_for(target).build_entry(calls, target, ENTRY_SYMBOL)
     return ModelImage(
         name=partition.graph.name,
         target=target,

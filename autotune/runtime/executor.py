@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from autotune.codegen.base import Library
+from autotune.codegen.base import DEVICE_KINDS, Library
 from autotune.errors import FeedError
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT, Kernel, ModelImage, Port
@@ -55,6 +56,20 @@ class ModelTimes:
         return sum(k.kernel.flops for k in self.kernels)
 
 
+class Session(Protocol):
+    """A model in the memory of what runs it."""
+
+    def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """One inference: host memory of every base that an output port names, by number."""
+        ...
+
+    def bench(
+        self, inputs: Sequence[Array], repeats: int, clock: Callable[[], float]
+    ) -> tuple[tuple[float, ...], list[list[float]]]:
+        """Seconds of whole runs, and per kernel call of `repeats` calls in its place."""
+        ...
+
+
 class CompiledModel:
     """A model loaded for running. Safe to call from several threads; runs take turns."""
 
@@ -66,7 +81,7 @@ class CompiledModel:
         what the compiler has to say about it."""
         self.image = image
         self.notes = notes
-        self._loaded: _Loaded | None = None if library is None else _Loaded(image, library)
+        self._loaded: Session | None = _NativeSession(image, library) if library else None
         self._lock = threading.Lock()
 
     @property
@@ -83,11 +98,7 @@ class CompiledModel:
         ArtifactError where the model is built for another CPU."""
         arrays = self._check(feeds)
         with self._lock:
-            loaded = self._load()
-            buffers = [*arrays, *self._output_buffers()]
-            bases = loaded.bases(buffers)
-            loaded.entry(ctypes.addressof(bases))
-            return self._collect([*loaded.blocks, *buffers])
+            return self._collect(self._load().run(arrays))
 
     def bench(
         self,
@@ -101,14 +112,7 @@ class CompiledModel:
         they stand in the model, so that they see its caches and data. Default feeds are random."""
         arrays = self._check(random_feeds(self.inputs, seed) if feeds is None else feeds)
         with self._lock:
-            loaded = self._load()
-            buffers = [*arrays, *self._output_buffers()]  # held: `bases` keeps addresses only
-            bases = loaded.bases(buffers)
-            pointer = ctypes.addressof(bases)
-            for _ in range(2):
-                loaded.entry(pointer)
-            latencies = tuple(_timed(clock, loaded.entry, pointer) for _ in range(repeats))
-            per_kernel = _time_kernels(self.image, loaded, bases, repeats, clock)
+            latencies, per_kernel = self._load().bench(arrays, repeats, clock)
         rows = zip(self.image.kernels, per_kernel, strict=True)
         return ModelTimes(
             latency_s=latencies,
@@ -123,14 +127,20 @@ class CompiledModel:
 
     # ------------------------------------------------------------------------------- internals
 
-    def _load(self) -> _Loaded:
+    def _load(self) -> Session:
         """The image in memory, loaded by the first call."""
         if self._loaded is None:
-            from autotune.codegen.loader import load  # a model that is only saved needs no code
+            target = self.image.target
+            check_host(target, f"model {self.image.name}")
+            if target.kind in DEVICE_KINDS:
+                from autotune.measure.devices import open_device  # only where there is one
+                from autotune.runtime.device_executor import DeviceSession
 
-            check_host(self.image.target, f"model {self.image.name}")
-            library = load(self.image.objects, self.image.target)
-            self._loaded = _Loaded(self.image, library)
+                self._loaded = DeviceSession(self.image, open_device(target))
+            else:
+                from autotune.codegen.loader import load  # a model only saved needs no code
+
+                self._loaded = _NativeSession(self.image, load(self.image.objects, target))
         return self._loaded
 
     def _check(self, feeds: Mapping[str, Array]) -> list[Array]:
@@ -143,9 +153,6 @@ class CompiledModel:
                 f"expected inputs {', '.join(wanted)}; got {got}; give each by its name"
             )
         return [_check_array(port, feeds[port.name]) for port in self.image.inputs]
-
-    def _output_buffers(self) -> list[Array]:
-        return [np.empty(n, np.uint8) for n in self.image.output_bytes]
 
     def _collect(self, blocks: Sequence[Array]) -> dict[str, Array]:
         """Public outputs: the buffer itself where an output fills it, copies elsewhere."""
@@ -160,41 +167,54 @@ class CompiledModel:
         return out
 
 
-class _Loaded:
+class _NativeSession:
     """An image in memory: its code, its blocks, and the entry function."""
 
     def __init__(self, image: ModelImage, library: Library) -> None:
-        self.library = library
-        self.entry = _ENTRY(library.address(ENTRY_SYMBOL))
+        self._image, self._library = image, library
+        self._entry = _ENTRY(library.address(ENTRY_SYMBOL))
         arena, workspace = zeroed_block(image.arena_bytes), zeroed_block(image.workspace_bytes)
-        self.blocks: tuple[Array, ...] = (arena, image.constants, workspace)
+        self._blocks: tuple[Array, ...] = (arena, image.constants, workspace)
 
-    def bases(self, buffers: Sequence[Array]) -> _Pointers:
-        """The entry's argument. It keeps addresses only: the caller keeps the arrays."""
-        return _pointers([a.ctypes.data for a in (*self.blocks, *buffers)])
+    def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        held = self._held(inputs)
+        bases = _pointers([a.ctypes.data for a in held])
+        self._entry(ctypes.addressof(bases))
+        return held
+
+    def bench(
+        self, inputs: Sequence[Array], repeats: int, clock: Callable[[], float]
+    ) -> tuple[tuple[float, ...], list[list[float]]]:
+        held = self._held(inputs)  # `bases` keeps addresses only
+        bases = _pointers([a.ctypes.data for a in held])
+        pointer = ctypes.addressof(bases)
+        for _ in range(2):
+            self._entry(pointer)
+        latencies = tuple(_timed(clock, self._entry, pointer) for _ in range(repeats))
+        return latencies, self._time_kernels(bases, repeats, clock)
+
+    def _held(self, inputs: Sequence[Array]) -> list[Array]:
+        """Memory of every base: the image's blocks, the inputs, fresh output buffers."""
+        outputs = [np.empty(n, np.uint8) for n in self._image.output_bytes]
+        return [*self._blocks, *inputs, *outputs]
+
+    def _time_kernels(
+        self, bases: _Pointers, repeats: int, clock: Callable[[], float]
+    ) -> list[list[float]]:
+        """Seconds of every kernel call, in passes over the whole model."""
+        calls = []
+        for kernel in self._image.kernels:
+            args = _pointers([(bases[base] or 0) + offset for base, offset in kernel.args])
+            calls.append((_KERNEL(self._library.address(f"{kernel.symbol}_run")), args))
+        times: list[list[float]] = [[] for _ in calls]
+        for _ in range(repeats):
+            for (function, args), row in zip(calls, times, strict=True):
+                row.append(_timed(clock, function, ctypes.addressof(args), 1))
+        return times
 
 
 def _pointers(addresses: Sequence[int]) -> _Pointers:
     return (ctypes.c_void_p * len(addresses))(*addresses)
-
-
-def _time_kernels(
-    image: ModelImage,
-    loaded: _Loaded,
-    bases: _Pointers,
-    repeats: int,
-    clock: Callable[[], float],
-) -> list[list[float]]:
-    """Seconds of every kernel call, in passes over the whole model."""
-    calls = []
-    for kernel in image.kernels:
-        args = _pointers([(bases[base] or 0) + offset for base, offset in kernel.args])
-        calls.append((_KERNEL(loaded.library.address(f"{kernel.symbol}_run")), args))
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(repeats):
-        for (function, args), row in zip(calls, times, strict=True):
-            row.append(_timed(clock, function, ctypes.addressof(args), 1))
-    return times
 
 
 def random_feeds(inputs: Mapping[str, TensorType], seed: int) -> dict[str, Array]:

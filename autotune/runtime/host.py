@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import ArtifactError
 from autotune.target import Target
 
 
 def check_host(target: Target, what: str) -> None:
-    """Refuse code whose instructions this CPU does not have: running it would kill the process."""
+    """Refuse code whose instructions this CPU does not have: running it would kill the process.
+    What a device can run, its driver says when the code is loaded."""
+    if target.kind in DEVICE_KINDS or target.triple.startswith("unknown"):
+        return
     import llvmlite.binding as llvm  # only needed where code is loaded
 
     here, there = llvm.get_process_triple().split("-")[0], target.triple.split("-")[0]
