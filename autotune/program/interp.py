@@ -11,7 +11,7 @@ halo, and a store of another dtype than the buffer's, is a VerifyError.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -138,6 +138,8 @@ class _Machine:
     def __init__(self, memory: dict[str, _Memory]) -> None:
         self._memory: dict[str, _Memory | _Private] = {**memory}
         self._grid = Grid()
+        self._watches: dict[str, tuple[int, Watch]] = {}
+        """Shared memory is the same in all iterations of a loop: (block, who uses it) by name."""
 
     def body(self, body: tuple[Stmt, ...]) -> list[Callable[[Env], None]]:
         return [self._stmt(s) for s in body]
@@ -194,7 +196,15 @@ class _Machine:
     def _new(self, buffer: Buffer) -> _Memory | _Private:
         if buffer.scope == "register" and self._grid.between_threads:
             return _Private(buffer, {})
-        return _memory(buffer, zero_halo=False)
+        memory = _memory(buffer, zero_halo=False)
+        if buffer.scope != "shared":
+            return memory
+        block, watch = self._watches.get(buffer.name, (-1, memory.watch))
+        if block == self._grid.block_id:
+            return replace(memory, watch=watch)
+        assert memory.watch is not None
+        self._watches[buffer.name] = (self._grid.block_id, memory.watch)
+        return memory
 
     def _if(self, stmt: If, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
         holds = self._bounds(stmt.bounds)

@@ -205,7 +205,8 @@ def guarded_interval(
 ) -> tuple[int, int]:
     """Limits of an index where all guards hold, both included; empty (lo > hi) if never.
 
-    The index is seen as k * guarded index + rest for every guard that shares an atom with it."""
+    The index, or a multiple of it, is seen as k * guarded index + rest for every guard that shares
+    an atom with it."""
     lo = hi = value.const
     for atom, c in value.terms:
         a, b = _atom_interval(atom, loops, guards)
@@ -217,6 +218,12 @@ def guarded_interval(
             a, b = guarded_interval(value - guard.index * k, loops, others)
             limits = (k * guard.lo, k * (guard.hi - 1))
             lo, hi = max(lo, a + min(limits)), min(hi, b + max(limits))
+        for times in _factors(guard.index, value) - {1, -1}:
+            sign = 1 if times > 0 else -1
+            a, b = guarded_interval(value * abs(times) - guard.index * sign, loops, others)
+            limits = (sign * guard.lo, sign * (guard.hi - 1))
+            lo = max(lo, -(-(a + min(limits)) // abs(times)))
+            hi = min(hi, (b + max(limits)) // abs(times))
     return lo, hi
 
 

@@ -107,8 +107,8 @@ class Private:
         own = [
             len({indices[d] for indices in named}) == 1
             and named[0][d].vars() <= set(THREAD_KINDS)
-            and bool(named[0][d].vars())
-            for d in range(len(alloc.buffer.shape))
+            and (extent == 1 or bool(named[0][d].vars()))
+            for d, extent in enumerate(alloc.buffer.shape)
         ]
         if not any(own):
             raise ScheduleError(f"no dimension of {self.buffer} is a thread's own")

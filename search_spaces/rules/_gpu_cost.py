@@ -1,0 +1,110 @@
+"""What a tile costs on a GPU, before it is built: the analytical prior of the rules for GPUs.
+
+In: a product, a target and params as columns. Out: cycles of the whole device, per config. Blocks
+run in waves of as many as the multiprocessors hold by threads, registers and shared memory. A
+block's time is the largest of its arithmetic (slowed where few warps hide its latency), its loads
+from shared memory (conflicts included) and its share of global memory's bandwidth; the last,
+unfilled wave costs as much as a full one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.target import Target
+from search_spaces.base import Column
+from search_spaces.rules._gpu_tiles import Product
+
+Columns = Mapping[str, npt.NDArray[Any]]
+_THREADS_HELD = 2048.0
+_BLOCKS_HELD = 32.0
+_MULTIPLY_ADDS = 128.0
+"""Of one multiprocessor in a cycle."""
+_SHARED_WORDS = 32.0
+"""Read from shared memory by one multiprocessor in a cycle."""
+_GLOBAL_BYTES = 12.0
+"""That one multiprocessor gets from global memory in a cycle, when all ask."""
+_CACHED_BYTES = 40.0
+"""The same from the second-level cache."""
+_LATENCY = 600.0
+"""Cycles until data from global memory arrive."""
+_HIDING_WARPS = 16.0
+"""Warps of a multiprocessor that hide the latency of its arithmetic."""
+_LAUNCH = 3000.0
+"""Cycles that a launch takes by itself."""
+
+
+def registers_of(columns: Columns) -> Column:
+    """Registers of a thread: its tile, a row and a column of operands, addresses."""
+    m, n = (np.asarray(columns[p], np.float64) for p in ("tile_m", "tile_n"))
+    return m * n + 2 * (m + n) + 32
+
+
+def shared_bytes_of(columns: Columns, stages: int = 1) -> Column:
+    """Shared memory of a block: a step of both operands."""
+    rows = np.asarray(columns["tile_m"] * columns["threads_m"], np.float64)
+    width = columns["tile_n"] * columns["threads_n"]
+    padded = rows + np.where(rows > 4, 4, 0)
+    return np.asarray(4.0 * stages * columns["depth"] * (padded + width) + 32)
+
+
+def resident_blocks(target: Target, columns: Columns) -> Column:
+    """Blocks that a multiprocessor holds at a time."""
+    threads = np.asarray(columns["threads_m"] * columns["threads_n"], np.float64)
+    held = np.minimum(_BLOCKS_HELD, _THREADS_HELD // threads)
+    held = np.minimum(held, target.shared_bytes // shared_bytes_of(columns))
+    if target.registers:
+        held = np.minimum(held, target.registers // (registers_of(columns) * threads))
+    return np.maximum(held, 1.0)
+
+
+def contraction_cycles(p: Product, target: Target, columns: Columns) -> Column:
+    """Cycles of a tiled product."""
+    if target.warp == 1:
+        return _single(p, target, columns)
+    m, n, tm, tn, depth = (
+        np.asarray(columns[k], np.float64)
+        for k in ("tile_m", "tile_n", "threads_m", "threads_n", "depth")
+    )
+    threads, rows, width = tm * tn, m * tm, n * tn
+    blocks = p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
+    steps = np.ceil(p.depth / depth)
+    held = np.minimum(resident_blocks(target, columns), np.ceil(blocks / target.multiprocessors))
+    warps = held * np.ceil(threads / target.warp)
+    work = depth * m * n * threads / _MULTIPLY_ADDS
+    work = work / np.minimum(1.0, warps * np.sqrt(m * n) / (4 * _HIDING_WARPS))
+    # A warp's threads share rows; columns lie side by side, so that only rows are read again.
+    in_warp = np.minimum(tn, target.warp)
+    read = m * np.ceil(target.warp / in_warp) / target.warp * 2 + n
+    shared = depth * read * threads / _SHARED_WORDS + depth * (rows + width) / _SHARED_WORDS
+    moved = 4 * depth * (rows + width)
+    again = np.where(blocks > 1, 0.35, 1.0)
+    move = moved * (again / _GLOBAL_BYTES + (1 - again) / _CACHED_BYTES)
+    copies = np.ceil(depth * (rows + width) / (4 * threads))
+    step = np.maximum(np.maximum(work, shared), move) + 0.2 * (work + shared + move)
+    wait = (_LATENCY + 20 * copies) / held
+    overhead = 10 * threads / target.warp / columns["unroll"] * depth / 4
+    each = steps * (step + wait + overhead) + 4 * rows * width / _GLOBAL_BYTES
+    waves = np.ceil(blocks / (held * target.multiprocessors))
+    return np.asarray(waves * held * each + _LAUNCH, np.float64)
+
+
+def _single(p: Product, target: Target, columns: Columns) -> Column:
+    """A processor that plays a GPU: threads are loops of it, barriers end them."""
+    m, n, tm, tn, depth = (
+        np.asarray(columns[k], np.float64)
+        for k in ("tile_m", "tile_n", "threads_m", "threads_n", "depth")
+    )
+    rows, width = m * tm, n * tn
+    blocks = p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
+    steps = np.ceil(p.depth / depth)
+    lanes = target.lanes()
+    work = depth * tm * tn * m * np.ceil(n / lanes) * (1 + 1 / m + 1 / np.ceil(n / lanes))
+    copy = 1.5 * depth * (rows + width)
+    barrier = 20 * tm * tn
+    each = steps * (work + copy + 2 * barrier) + 3 * rows * width
+    return np.asarray(np.ceil(blocks / target.cores) * each, np.float64)

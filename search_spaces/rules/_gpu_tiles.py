@@ -1,0 +1,223 @@
+"""Tiled contractions on GPUs: the schedule of one block's tile.
+
+In: a contraction and a tile. Out: steps. A block computes `rows` x `columns` of the product (rows:
+all output points of a convolution, in one), `depth` of the reduction at a time: its threads copy
+both operands to shared memory, wait, and each adds up its `tile_m` x `tile_n` in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.program.ir import For, Store, walk
+from autotune.program.rewrite import value_loads
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.params import Config
+from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.rules._contraction import Contraction
+from search_spaces.rules._gpu import bind_rest
+
+_UNROLLED_COPIES = 16
+KINDS = ("", "_init", "_out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """Sizes of a block's tile and of a thread's."""
+
+    tile_m: int
+    tile_n: int
+    threads_m: int
+    threads_n: int
+    depth: int
+    unroll: int
+
+    @staticmethod
+    def of(config: Config) -> Tile:
+        names = ("tile_m", "tile_n", "threads_m", "threads_n", "depth", "unroll")
+        return Tile(**{name: config.number(name) for name in names})
+
+    @property
+    def lanes(self) -> int:
+        """Neighbouring columns of a thread."""
+        return min(4, self.tile_n)
+
+    @property
+    def rows(self) -> int:
+        return self.tile_m * self.threads_m
+
+    @property
+    def columns(self) -> int:
+        return self.tile_n * self.threads_n
+
+    @property
+    def threads(self) -> int:
+        return self.threads_m * self.threads_n
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """A contraction as a batch of matrix products: rows x depth times depth x columns."""
+
+    count: int
+    rows: int
+    columns: int
+    depth: int
+    run: int
+    """Elements of the data side by side along the reduction."""
+    flat: bool
+    """Whether the batch is part of the rows."""
+    transposed: bool
+    """Whether the weights lie side by side along the reduction."""
+
+
+def product_of(task: Task, c: Contraction) -> Product:
+    """The products a contraction is made of, one per group or batch element."""
+    shared = len(task.value(c.weights).type.shape) == 2 or c.rows is not None
+    rows = c.points[1] * c.row_count * (c.count if shared else 1)
+    return Product(
+        count=c.groups if shared else c.count,
+        rows=rows, columns=c.channels[1], depth=c.depth, run=c.reduce[-1][1], flat=shared,
+        transposed=c.channel_dim != c.weight_rank - 1,
+    )  # fmt: skip
+
+
+def schedule_tiles(builder: ScheduleBuilder, c: Contraction, config: Config, t: Target) -> None:
+    """The whole schedule of a contraction."""
+    task, tile = builder.task, Tile.of(config)
+    p, output = product_of(task, c), output_name(task)
+    inline_locals(builder, keep=frozenset((output, c.tensor)))
+    if output != c.tensor:
+        builder.do("compute_at", buffer=output, at=c.channels[0])
+    if c.constant and p.transposed:
+        builder.do("pack", buffer=c.weights, splits=(), order=_swapped(c.weight_rank))
+        p = product_of_packed(p)
+    outer = _split_outputs(builder, c, p, tile)
+    _split_reduction(builder, c, tile)
+    inner = ("m_i", "n_v", "n_lane")
+    builder.do("cache_write", buffer=c.tensor, loops=("m_t", "n_t", *inner))
+    builder.do("reorder", loops=("m_t", "n_t", "k_i", *inner))
+    data, weights = _operands(builder, c)
+    builder.do(
+        "shared", loop="k_o", buffers=(data, weights), pads=(4 if tile.rows > 4 else 0, 0),
+        axes=((("k_i",), ("m_t", "m_i")), (("k_i",), ("n_v", "n_t", "n_lane"))),
+    )  # fmt: skip
+    order = (outer[-1], outer[-2]) if config["order"] == "columns_first" else tuple(outer[-2:])
+    if order != tuple(outer[-2:]):
+        builder.do("reorder", loops=order)
+    builder.do("bind", loop=builder.fuse([*outer[:-2], *order], "blocks"), axis="block.x")
+    _bind_copy(builder, data, (1, 0), _data_vector(task, c, p, tile), tile)
+    if p.transposed:
+        _bind_copy(builder, weights, (1, 0), _vector(p.depth, tile.depth), tile)
+    else:
+        _bind_copy(builder, weights, (0, 1), _vector(p.columns, tile.columns), tile)
+    _bind_tile(builder, c, p, tile)
+    bind_rest(builder, t)
+
+
+def product_of_packed(p: Product) -> Product:
+    """The same with weights side by side along the columns."""
+    return Product(
+        count=p.count, rows=p.rows, columns=p.columns, depth=p.depth, run=p.run, flat=p.flat,
+        transposed=False,
+    )  # fmt: skip
+
+
+def _swapped(rank: int) -> tuple[int, ...]:
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _split_outputs(builder: ScheduleBuilder, c: Contraction, p: Product, tile: Tile) -> list[str]:
+    """Split rows and columns; gives the loops over blocks, those of the two last."""
+    batch, rows = [n for n, _ in c.batch], [c.points[0]]
+    if c.rows:
+        rows = [c.rows[0], *rows]
+    if p.flat:
+        batch, rows = [], [*batch, *rows]
+    row, channel = builder.fuse(rows, "m"), c.channels[0]
+    if c.groups > 1:
+        builder.split(channel, c.channels[1], "group", "channel")
+        builder.do("reorder", loops=("group", row))
+        batch, channel = ["group"], "channel"
+    builder.split(row, tile.rows, "m_b", "m_l")
+    builder.split("m_l", tile.tile_m, "m_t", "m_i")
+    builder.split(channel, tile.columns, "n_b", "n_l")
+    builder.split("n_l", tile.threads_n * tile.lanes, "n_v", "n_r")
+    builder.split("n_r", tile.lanes, "n_t", "n_lane")
+    inner = ("m_t", "n_t", "m_i", "n_v", "n_lane")
+    builder.do("reorder", loops=("m_b", "n_b", *inner))
+    return [*batch, "m_b", "n_b"]
+
+
+def _split_reduction(builder: ScheduleBuilder, c: Contraction, tile: Tile) -> None:
+    """The reduction as `k_o` steps of `k_i`: whole runs of the data where the depth divides them,
+    else all of it in one."""
+    loops = [n for n, _ in c.reduce]
+    if len(loops) == 1 or c.reduce[-1][1] % tile.depth:
+        builder.split(builder.fuse(loops, "k_all"), tile.depth, "k_o", "k_i")
+        return
+    builder.split(loops[-1], tile.depth, "k_run", "k_i")
+    builder.fuse([*loops[:-1], "k_run"], "k_o")
+
+
+def _operands(builder: ScheduleBuilder, c: Contraction) -> tuple[str, str]:
+    """The buffers that the sum reads: data and weights."""
+    for stmt in walk(builder.program.body):
+        if isinstance(stmt, Store) and stmt.buffer == f"{c.tensor}.reg" and stmt.combine:
+            names = [v.buffer for v in value_loads(stmt.value)]
+            return names[0], names[1]
+    raise ValueError(f"{c.tensor} is not a sum")
+
+
+def _vector(extent: int, size: int) -> int:
+    """Elements of one access along a dimension of that extent, a tile of that size of it."""
+    return next(v for v in (4, 2, 1) if extent % v == 0 and size % v == 0)
+
+
+def _data_vector(task: Task, c: Contraction, p: Product, tile: Tile) -> int:
+    """Along the reduction, if its steps do not cross the end of a run."""
+    whole = p.run % tile.depth == 0 or len(c.reduce) == 1
+    unit = task.value(c.data).layout.strides[-1] == 1
+    return _vector(p.run, tile.depth) if whole and unit else 1
+
+
+def _bind_copy(
+    builder: ScheduleBuilder, name: str, order: tuple[int, int], vector: int, tile: Tile
+) -> None:
+    """Copy by all threads, vectors along the last of the dimensions in `order`."""
+    base = name.replace(".", "_")
+    dims = [f"{base}_s{d}" for d in order]
+    builder.do("reorder", loops=tuple(dims))
+    builder.split(dims[-1], vector, f"{base}_w", f"{base}_v")
+    builder.do("fuse", outer=dims[0], inner=f"{base}_w", fused=f"{base}_f")
+    threads = min(tile.threads, builder.extent(f"{base}_f"))
+    builder.split(f"{base}_f", threads, f"{base}_c", f"{base}_t")
+    builder.do("reorder", loops=(f"{base}_t", f"{base}_c"))
+    builder.do("bind", loop=f"{base}_t", axis="thread.x")
+    if builder.extent(f"{base}_c") <= _UNROLLED_COPIES:
+        builder.do("unroll", loops=(f"{base}_c",))
+    builder.do("uniform", loops=(f"{base}_v",))
+    if vector > 1:
+        builder.do("vectorize", loops=(f"{base}_v",))
+
+
+def _bind_tile(builder: ScheduleBuilder, c: Contraction, p: Product, tile: Tile) -> None:
+    """Threads of the register tile's nests, each keeping its own part."""
+    found = [s.var for s in walk(builder.program.body) if isinstance(s, For)]
+    kinds = [v.removeprefix("m_t") for v in found if v == "m_t" or v.startswith("m_t_")]
+    for kind in kinds:
+        builder.do("fuse", outer=f"m_t{kind}", inner=f"n_t{kind}", fused=f"t{kind}")
+        builder.do("bind", loop=f"t{kind}", axis="thread.x")
+        builder.do("unroll", loops=(f"m_i{kind}", f"n_v{kind}"))
+        even = p.columns % tile.lanes == 0
+        if even:
+            builder.do("uniform", loops=(f"n_lane{kind}",))
+        if tile.lanes > 1 and (even or not kind.startswith("_out")):
+            builder.do("vectorize", loops=(f"n_lane{kind}",))
+        else:
+            builder.do("unroll", loops=(f"n_lane{kind}",))
+    builder.do("private", buffer=f"{c.tensor}.reg")
+    if tile.unroll > 1:
+        builder.split("k_i", tile.unroll, "k_s", "k_u")
+        builder.do("unroll", loops=("k_u",))

@@ -1,0 +1,159 @@
+"""GPUs: convolutions and matrix products by tiles in shared memory and registers.
+
+A convolution is an implicit matrix product: rows are its output points, the reduction runs over
+the window and the channels. See `search_spaces.rules._gpu_tiles` for what the params mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.graph.plan import task_flops
+from autotune.schedule import Schedule
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.base import RULES, Access, TileStructure
+from search_spaces.params import Config, Param
+from search_spaces.rules._builder import ScheduleBuilder
+from search_spaces.rules._contraction import contraction_of, is_contraction
+from search_spaces.rules._gpu_cost import (
+    contraction_cycles,
+    registers_of,
+    resident_blocks,
+    shared_bytes_of,
+)
+from search_spaces.rules._gpu_tiles import Product, product_of, schedule_tiles
+from search_spaces.space import Constraint, Space
+
+Columns = Mapping[str, npt.NDArray[Any]]
+Mask = npt.NDArray[Any]
+_UNROLLED = 2048
+"""Multiply-adds of a thread's unrolled body, at most."""
+
+
+class GpuContractionRule:
+    """See the module."""
+
+    name = "gpu_contraction"
+    priority = 10
+
+    def matches(self, task: Task, target: Target) -> bool:
+        if not target.is_gpu or not is_contraction(task):
+            return False
+        node = task.nodes[task.anchor]
+        return len(set(node.inputs[:2])) == 2
+
+    def space(self, task: Task, target: Target) -> Space:  # noqa: ARG002
+        params = (
+            Param(name="tile_m", choices=(1, 2, 4, 8)),
+            Param(name="tile_n", choices=(1, 2, 4, 8)),
+            Param(name="threads_m", choices=(1, 2, 4, 8, 16, 32)),
+            Param(name="threads_n", choices=(1, 2, 4, 8, 16, 32)),
+            Param(name="depth", choices=(4, 8, 16, 32)),
+            Param(name="unroll", choices=(1, 2, 4, 8)),
+            Param(name="order", choices=("rows_first", "columns_first")),
+        )
+        return Space(params, _constraints(target))
+
+    def default(self, task: Task, target: Target) -> Config:
+        space = self.space(task, target)
+        rows = space.rows(20_000, np.random.default_rng(0))
+        p = product_of(task, contraction_of(task))
+        cost = contraction_cycles(p, target, space.columns(rows))
+        return space.config(rows[int(np.argmin(cost))])
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+        builder = ScheduleBuilder(task)
+        schedule_tiles(builder, contraction_of(task), config, target)
+        return builder.schedule
+
+    def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
+        p = product_of(task, contraction_of(task))
+        number = {k: np.asarray(v, np.float64) for k, v in columns.items() if k != "order"}
+        rows = number["tile_m"] * number["threads_m"]
+        width = number["tile_n"] * number["threads_n"]
+        blocks = p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
+        covered = np.ceil(p.rows / rows) * rows * np.ceil(p.columns / width) * width
+        flops = max(1, task_flops(task))
+        cycles = contraction_cycles(p, target, columns)
+        peak = 2.0 * 128 * target.multiprocessors if target.warp > 1 else 32.0 * target.cores
+        resident = resident_blocks(target, columns)
+        return TileStructure(
+            extents={"batch": p.count, "row": p.rows, "column": p.columns, "k": p.depth},
+            reduce_axes=frozenset(("k",)),
+            accesses=_accesses(p),
+            tiles=(
+                {"batch": np.ones(len(rows))},
+                {"row": rows, "column": width},
+                {"k": number["depth"]},
+                {"row": number["tile_m"], "column": number["tile_n"]},
+                {"k": np.ones(len(rows))},
+            ),
+            flops=flops,
+            accumulators=number["tile_m"] * number["tile_n"],
+            vector_axis_waste=covered / (p.rows * p.columns),
+            parallel_chunks=blocks,
+            unrolled=number["tile_m"] * number["tile_n"] * number["unroll"],
+            extra={
+                "expected": np.log2(cycles * peak / flops),
+                "threads": number["threads_m"] * number["threads_n"],
+                "registers": registers_of(columns),
+                "shared": shared_bytes_of(columns),
+                "resident": resident,
+                "waves": blocks / (resident * target.multiprocessors),
+                "columns_first": (columns["order"] == "columns_first").astype(np.float64),
+            },
+        )
+
+
+def _accesses(p: Product) -> tuple[Access, ...]:
+    batch: tuple[tuple[str, int], ...] = (("batch", 1),)
+    return (
+        Access(
+            buffer="data", item_bytes=4, shape=(p.count, p.rows, p.depth),
+            dims=(batch, (("row", 1),), (("k", 1),)),
+        ),
+        Access(
+            buffer="weights", item_bytes=4, shape=(p.count, p.depth, p.columns),
+            dims=(batch, (("k", 1),), (("column", 1),)),
+        ),
+        Access(
+            buffer="out", item_bytes=4, shape=(p.count, p.rows, p.columns), written=True,
+            dims=(batch, (("row", 1),), (("column", 1),)),
+        ),
+    )  # fmt: skip
+
+
+def _constraints(target: Target) -> tuple[Constraint, ...]:
+    def threads(columns: Columns) -> Mask:
+        count = columns["threads_m"] * columns["threads_n"]
+        whole = (count % target.warp == 0) & (count >= 16)
+        return np.asarray(whole & (count <= min(1024, target.max_threads)))
+
+    def shared(columns: Columns) -> Mask:
+        return np.asarray(shared_bytes_of(columns) <= target.shared_bytes)
+
+    def registers(columns: Columns) -> Mask:
+        each = registers_of(columns)
+        ok = each <= min(255, target.vector_registers + 64)
+        if target.registers:
+            ok &= each * columns["threads_m"] * columns["threads_n"] <= target.registers
+        return np.asarray(ok)
+
+    def body(columns: Columns) -> Mask:
+        work = columns["tile_m"] * columns["tile_n"] * columns["unroll"]
+        return np.asarray((work <= _UNROLLED) & (columns["depth"] % columns["unroll"] == 0))
+
+    return (
+        Constraint("threads", threads),
+        Constraint("shared memory", shared),
+        Constraint("registers", registers),
+        Constraint("unrolled body", body),
+    )
+
+
+RULES.add(GpuContractionRule.name, GpuContractionRule())
