@@ -81,13 +81,14 @@ def _winograd_flops(task: Task, step: Winograd) -> int:
     node = task.nodes[task.anchor]
     weights, out = task.value(node.inputs[1]).type.shape, task.value(node.outputs[0]).type.shape
     kh, kw, ic, oc = weights
+    channels = task.value(node.inputs[0]).type.shape[3]
     tiles = out[0] * -(-out[1] // step.tile_h) * -(-out[2] // step.tile_w)
     attrs: dict[str, Any] = dict(node.attrs)
     by_row, by_column = attrs.get("strides", (1, 1))
     rows, columns = points_of(step.tile_h, kh, by_row), points_of(step.tile_w, kw, by_column)
     products = 2 * tiles * rows * columns * ic * oc
     # A multiply-add per element of the matrices: rows first, then columns.
-    ahead = 2 * tiles * ic * (rows * rows * columns + rows * columns * columns)
+    ahead = 2 * tiles * channels * (rows * rows * columns + rows * columns * columns)
     behind = 2 * tiles * oc * (step.tile_h * rows * columns + step.tile_h * step.tile_w * columns)
     return products + ahead + behind + task_flops(task) - sum(_direct_flops(task))
 

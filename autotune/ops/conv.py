@@ -134,7 +134,8 @@ def tiled_reach(x: TensorType, w: TensorType, attrs: Attrs) -> tuple[tuple[int, 
     than the padding where the last tiles stick out. What no tiled algorithm makes needs none."""
     rows, columns = windows(x, w, attrs)
     none = ((0, 0),) * 4
-    if integer(attrs, "groups", 1) != 1 or max(rows.kernel, columns.kernel) < 2:
+    depthwise = w.shape[2] == 1
+    if depthwise or max(rows.kernel, columns.kernel) < 2:
         return none
     if any(v.stride > 2 or v.dilation != 1 for v in (rows, columns)):
         return none

@@ -32,12 +32,25 @@ class Convolution:
     weights: str
     pads: tuple[int, int]
     strides: tuple[int, int]
+    groups: int
     epilogue: Body
     buffer: Buffer
 
     @property
     def extents(self) -> tuple[int, ...]:
         return tuple(loop.extent for loop in self.loops)
+
+    @property
+    def channels(self) -> int:
+        """Of the data, all groups together."""
+        return self.groups * self.reduce[2].extent
+
+    def channel(self, within: str) -> Index:
+        """The data's channel, for the output channel's loop and one within its group."""
+        oc, per_group = self.loops[3], self.reduce[2].extent
+        if self.groups == 1:
+            return index(within)
+        return (index(oc.var) // (oc.extent // self.groups)) * per_group + within
 
 
 def find_convolution(program: Program, buffer: str) -> Convolution:
@@ -63,7 +76,10 @@ def find_convolution(program: Program, buffer: str) -> Convolution:
     row = x.indices[1] - oh * strides[0] - kh.var
     column = x.indices[2] - ow * strides[1] - kw.var
     plain = row.is_const and column.is_const and x.indices[0] == n and min(strides) > 0
-    if not plain or x.indices[3] != index(ic.var):
+    groups = buffers_of(program)[x.buffer].shape[3] // ic.extent
+    per_group = chain[3].extent // groups
+    first = Index() if groups == 1 else (oc // per_group) * ic.extent
+    if not plain or x.indices[3] != first + ic.var:
         raise refuse
     if w.indices != (index(kh.var), index(kw.var), index(ic.var), oc):
         raise refuse
@@ -76,6 +92,7 @@ def find_convolution(program: Program, buffer: str) -> Convolution:
         weights=w.buffer,
         pads=(-row.const, -column.const),
         strides=(strides[0], strides[1]),
+        groups=groups,
         epilogue=tuple(epilogue),
         buffer=buffers_of(program)[buffer],
     )

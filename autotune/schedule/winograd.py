@@ -196,7 +196,7 @@ class _Plan:
 
     def scratch(self) -> tuple[Buffer, Buffer]:
         points = (self.height, self.width, self.tiles)
-        dtype, channels = self.conv.buffer.dtype, self.conv.reduce[2].extent
+        dtype, channels = self.conv.buffer.dtype, self.conv.channels
         return (
             Buffer.dense(self.m_name, dtype, (*points, self.conv.extents[3]), "scratch"),
             Buffer.dense(self.v_name, dtype, (*points, channels), "scratch"),
@@ -230,7 +230,7 @@ class _Plan:
     def transform_data(self) -> Stmt:
         """V = B^T x B, rows first."""
         (_, _, by_row), (_, _, by_column) = self._matrices()
-        lanes = min(self.step.lanes, self.conv.reduce[2].extent)
+        lanes = min(self.step.lanes, self.conv.channels)
         half = self._registers("d", self.height, self.width, lanes)
         full = self._registers("b", self.height, self.width, lanes)
         channel, lane = index("vin_c") * lanes + "vin_l", index("vin_l")
@@ -263,7 +263,7 @@ class _Plan:
             _unrolled((("vin_a", self.height), ("vin_q", self.width)), first),
             _unrolled((("vin_i", self.height), ("vin_j", self.width)), (*second, keep)),
         )
-        return self._tiles_nest("vin", self.conv.reduce[2].extent, body, [half, full])
+        return self._tiles_nest("vin", self.conv.channels, body, [half, full])
 
     def multiply(self) -> Stmt:
         """M = V U: a matrix product per point of the tile."""
@@ -271,9 +271,8 @@ class _Plan:
         point = (index("wino_i"), index("wino_j"), index("wino_t"))
         cell = (*point, index(oc.var))
         weights = (index("wino_i"), index("wino_j"), index(ic.var), index(oc.var))
-        product = fn(
-            "mul", Load(self.v_name, (*point, index(ic.var))), Load(self.conv.weights, weights)
-        )
+        data = Load(self.v_name, (*point, self.conv.channel(ic.var)))
+        product = fn("mul", data, Load(self.conv.weights, weights))
         update = For(ic.var, ic.extent, "serial", (Store(self.m_name, cell, product, "sum"),))
         body: Body = (Store(self.m_name, cell, Const(0.0)), update)
         for var, extent in (

@@ -22,6 +22,9 @@ from search_spaces.base import Access, Column
 WINOGRAD_SIDES = (2, 4)
 _POINTS, _POINTS_1D = 6, 8
 """At which Winograd's algorithm evaluates along a side: more lose too many digits."""
+_LEAST = 16
+"""Channels of a group, where there are several: with fewer, the transforms cost more than they
+save."""
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
@@ -160,10 +163,12 @@ def _winograd_sides(task: Task) -> tuple[int, ...]:
     covered = all(
         b <= x and a <= y for (b, a), (x, y) in zip(reach, data.layout.halo, strict=True)
     )
-    plain = {"dilations": (1, 1), "groups": 1}
-    if not covered or max(strides) > 2 or any(attrs.get(k, v) != v for k, v in plain.items()):
-        return ()
     out = task.value(node.outputs[0]).type.shape
+    narrow = weights.type.shape[2] < _LEAST or out[3] // attrs.get("groups", 1) < _LEAST
+    if attrs.get("groups", 1) > 1 and narrow:
+        return ()
+    if not covered or max(strides) > 2 or attrs.get("dilations", (1, 1)) != (1, 1):
+        return ()
     taps = max(-(-k // s) for k, s in zip(kernel, strides, strict=True))
     spread = all(k == 1 or k >= s for k, s in zip(kernel, strides, strict=True))
     most = _POINTS if min(kernel) > 1 else _POINTS_1D

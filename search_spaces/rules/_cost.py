@@ -133,7 +133,7 @@ def imbalance(chunks: Column, target: Target) -> Column:
 def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int) -> Column:
     """Products of all points, transforms of both ends, and streams that miss the L2 cache."""
     lanes = float(target.lanes())
-    area, ic, oc = c.tile_points(side), c.reduce[2][1], c.channels[1]
+    area, ic, oc = c.tile_points(side), c.reduce[2][1], c.channels[1] * c.groups
     tiles = c.count * c.tile_rows(side) * c.tile_columns(side)
     block = columns["block"].astype(np.float64)
     blocks = tiles / block
@@ -142,13 +142,14 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int)
     rate = (rate + taste) * _channel_waste(c, columns)
     for_tail = _tail_waste_of(block, points)
     product = area * tiles * ic * oc / lanes * rate * for_tail
-    product = product * np.where(points > conflict_free(ic), 1.5, 1.0)
+    product = product * np.where(points > conflict_free(ic * c.groups), 1.5, 1.0)
     weights = area * ic * oc * 4.0
     stream = weights * blocks / _speed(weights, target)
-    held = area * block * (ic + oc) * 4.0
+    held = area * block * (ic * c.groups + oc) * 4.0
     spill = np.where(held + min(weights, 1e5) > target.l2_bytes, 1.0, 0.0)
-    moved = area * tiles * (ic + oc) * 4.0 * (1.5 / _L3_BYTES_PER_CYCLE)
-    ends = _TRANSFORM_CYCLES * area * tiles * (math.ceil(ic / lanes) + math.ceil(oc / lanes))
+    moved = area * tiles * (ic * c.groups + oc) * 4.0 * (1.5 / _L3_BYTES_PER_CYCLE)
+    vectors = math.ceil(ic * c.groups / lanes) + math.ceil(oc / lanes)
+    ends = _TRANSFORM_CYCLES * area * tiles * vectors
     work = np.maximum(product, stream) + 0.3 * np.minimum(product, stream) + ends + spill * moved
     chunks = np.where(blocks == 1, 8.0 * target.threads, blocks)
     return np.asarray(work * imbalance(chunks, target), np.float64)

@@ -216,11 +216,19 @@ class ContractionRule:
             "winograd", buffer=c.tensor, tile_h=height, tile_w=width, block_h=block_h,
             block_w=block_w, lanes=target.lanes(),
         )  # fmt: skip
-        self._split_channels(builder, c.channels[0], config)
-        builder.split("wino_t", config.number("tile_w"), "points", "point")
         size = config.number("lanes") * config.number("vectors")
-        builder.do("pack", buffer=c.weights, splits=((3, size),), order=(0, 1, 3, 2, 4))
-        tile, outer = ("point", "vector", "lane"), ["wino_i", "wino_j", "block", "points"]
+        if c.groups > 1:
+            builder.split(c.channels[0], c.channels[1], "group", "channel")
+            splits: tuple[tuple[int, int], ...] = ((3, c.channels[1]), (4, size))
+            order: tuple[int, ...] = (0, 1, 3, 4, 2, 5)
+            outer = ["wino_i", "wino_j", "group", "block", "points"]
+        else:
+            splits, order = ((3, size),), (0, 1, 3, 2, 4)
+            outer = ["wino_i", "wino_j", "block", "points"]
+        builder.do("pack", buffer=c.weights, splits=splits, order=order)
+        self._split_channels(builder, "channel" if c.groups > 1 else c.channels[0], config)
+        builder.split("wino_t", config.number("tile_w"), "points", "point")
+        tile = ("point", "vector", "lane")
         builder.do("reorder", loops=(*outer, *tile))
         products = f"{c.tensor}.m"
         builder.do("cache_write", buffer=products, loops=tile)
@@ -234,7 +242,7 @@ class ContractionRule:
             share(builder, target, [c.batch[0][0], "wino_tb", "wino_cb"], "shared")
             return
         share(builder, target, ["vin_tr", "vin_tc", "vin_c"], "vin_shared")
-        share(builder, target, outer[:3], "shared")
+        share(builder, target, outer[:-1], "shared")
         share(builder, target, ["vout_tr", "vout_tc", "vout_c"], "vout_shared")
 
     def _split(self, builder: ScheduleBuilder, c: Contraction, config: Config) -> tuple[str, ...]:

@@ -33,12 +33,14 @@ def conv(
     kernel: tuple[int, int] = (3, 3),
     pad: int = 1,
     stride: int = 1,
+    groups: int = 1,
 ) -> Task:
     """A convolution with bias whose data has the halo that whole tiles read."""
     kh, kw = kernel
-    weights, data = value("c0", (kh, kw, channels, filters)), (batch, height, width, channels)
+    weights = value("c0", (kh, kw, channels // groups, filters))
+    data = (batch, height, width, channels)
     pads = (min(pad, kh - 1), min(pad, kw - 1)) * 2
-    attrs = {"pads": pads, "strides": (stride, stride)}
+    attrs = {"pads": pads, "strides": (stride, stride), "groups": groups}
     reach = tiled_reach(value("i0", data).type, weights.type, attrs)
     out = (
         batch, (height + 2 * pads[0] - kh) // stride + 1,
@@ -92,6 +94,10 @@ def test_too_many_points_are_refused() -> None:
         (conv(8, 5, kernel=(3, 1)), {"tile_h": 4, "tile_w": 1, "block_h": 2, "block_w": 5}),
         (conv(6, 6, kernel=(2, 2), pad=0), {"tile_h": 2, "tile_w": 4, "block_h": 3, "block_w": 2}),
         (conv(8, 8, stride=2), {"tile_h": 4, "tile_w": 4, "block_h": 1, "block_w": 1}),
+        (
+            conv(8, 8, channels=4, filters=6, groups=2),
+            {"tile_h": 4, "tile_w": 4, "block_h": 1, "block_w": 2},
+        ),
         (conv(14, 9, stride=2), {"tile_h": 2, "tile_w": 4, "block_h": 2, "block_w": 2}),
         (
             conv(8, 8, kernel=(5, 5), pad=2, stride=2),
@@ -109,9 +115,16 @@ def test_equals_the_naive_loops(case: Task, step: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("algorithm", ["winograd2", "winograd4"])
-@pytest.mark.parametrize(("size", "stride"), [(8, 1), (13, 1), (16, 2)])
-def test_scheduled_machine_code(threads: int, algorithm: str, size: int, stride: int) -> None:
-    case = conv(size, size, channels=20, filters=37, stride=stride)
+@pytest.mark.parametrize(
+    "case",
+    [
+        conv(8, 8, channels=20, filters=37),
+        conv(13, 13, channels=20, filters=37),
+        conv(16, 16, channels=20, filters=37, stride=2),
+        conv(9, 8, channels=40, filters=74, groups=2),
+    ],
+)
+def test_scheduled_machine_code(threads: int, algorithm: str, case: Task) -> None:
     target = host_target(threads)
     rule = rule_for(case, target)
     space = rule.space(case, target)
