@@ -195,8 +195,10 @@ class _NativeSession:
 
     def _held(self, inputs: Sequence[Array]) -> list[Array]:
         """Memory of every base: the image's blocks, the inputs, fresh output buffers."""
-        outputs = [np.empty(n, np.uint8) for n in self._image.output_bytes]
-        return [*self._blocks, *inputs, *outputs]
+        return [*self._blocks, *inputs, *self._output_buffers()]
+
+    def _output_buffers(self) -> list[Array]:
+        return [np.empty(n, np.uint8) for n in self._image.output_bytes]
 
     def _time_kernels(
         self, bases: _Pointers, repeats: int, clock: Callable[[], float]

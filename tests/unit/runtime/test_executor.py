@@ -94,7 +94,7 @@ def test_bench_keeps_its_output_buffers_alive(
         alive.append(made[-1]() is not None)
         return 0.0
 
-    monkeypatch.setattr(model, "_output_buffers", buffers)
+    monkeypatch.setattr(model._load(), "_output_buffers", buffers)
     model.bench(repeats=2, clock=clock)
     assert alive
     assert all(alive)
