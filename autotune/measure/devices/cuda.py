@@ -1,0 +1,297 @@
+"""NVIDIA GPUs through the CUDA driver's API (extra `[cuda]`: cuda-bindings). No toolkit is needed.
+
+The driver compiles PTX when it is loaded. One stream in order; times are those of its events.
+After a wild access every call of the process fails: only a new one can use the GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune.codegen.base import DeviceCode, Launch
+from autotune.errors import BuildError, DeviceError
+from autotune.measure.devices.base import DEVICES, DeviceFacts, Event, Memory, Module, Place
+from autotune.measure.devices.nvml import Nvml, open_nvml
+from autotune.target import Target
+from autotune.types import Array
+
+LOG_BYTES = 8192
+FLUSH_FACTOR = 2
+"""A flush writes this many times the last-level cache."""
+_REFUSED = (
+    "INVALID_PTX", "UNSUPPORTED_PTX_VERSION", "NO_BINARY_FOR_GPU", "INVALID_IMAGE",
+    "JIT_COMPILER_NOT_FOUND", "NOT_FOUND", "LAUNCH_OUT_OF_RESOURCES",
+)  # fmt: skip
+"""What the code is to blame for."""
+
+
+def _package() -> types.ModuleType:
+    """The driver's functions. Raises DeviceError."""
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        raise DeviceError(
+            "NVIDIA GPUs need the package cuda-bindings, and it is not installed; "
+            "pip install 'autotune-compiler[cuda]'"
+        ) from None
+    module: types.ModuleType = driver
+    return module
+
+
+class Api:
+    """The driver's functions, with errors raised. `driver`: `cuda.bindings.driver`."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def call(self, name: str, *args: Any) -> Any:
+        """The function's result. Raises BuildError (the code is to blame) or DeviceError."""
+        status, *values = getattr(self.driver, name)(*args)
+        if int(status):
+            raise self._error(name, status)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def _error(self, name: str, status: Any) -> Exception:
+        _, text = self.driver.cuGetErrorName(status)
+        word = (text or b"unknown error").decode().removeprefix("CUDA_ERROR_")
+        if word in _REFUSED:
+            return BuildError(f"the GPU's driver refused the kernel: {word} ({name})")
+        return DeviceError(f"the GPU's driver answers {word} to {name}")
+
+    def attribute(self, device: Any, name: str) -> int:
+        key = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self.call("cuDeviceGetAttribute", key, device))
+
+
+def _started() -> Api:
+    """The driver, ready. Raises DeviceError in one line where there is none."""
+    api = Api(_package())
+    try:
+        api.call("cuInit", 0)
+    except (DeviceError, RuntimeError) as error:  # the package raises its own where none is found
+        first = str(error).strip().splitlines()[0]
+        raise DeviceError(f"no NVIDIA driver answers here ({first}); install it first") from None
+    if not api.call("cuDeviceGetCount"):
+        raise DeviceError("the NVIDIA driver finds no GPU; see nvidia-smi")
+    return api
+
+
+class _Block:
+    """Device memory that is given back with its last reference."""
+
+    def __init__(self, api: Api, nbytes: int) -> None:
+        self._api = api
+        self.address = int(api.call("cuMemAlloc", max(nbytes, 128)))
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):  # the process may be on its way out: errors say nothing new
+            self._api.driver.cuMemFree(self.address)
+
+
+class CudaDevice:
+    """One GPU. Its context belongs to the process that opened it."""
+
+    def __init__(self, api: Api, number: int, nvml: Nvml | None) -> None:
+        self._api, self.nvml = api, nvml
+        self._device = api.call("cuDeviceGet", number)
+        self._context = api.call("cuDevicePrimaryCtxRetain", self._device)
+        api.call("cuCtxSetCurrent", self._context)
+        flags = api.driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        self._stream = api.call("cuStreamCreate", int(flags))
+        self._flush: _Block | None = None
+        self._flush_bytes = FLUSH_FACTOR * max(api.attribute(self._device, "L2_CACHE_SIZE"), 1)
+
+    def describe(self) -> DeviceFacts:
+        return _facts(self._api, self._device)
+
+    # -------------------------------------------------------------------------------------- memory
+
+    def allocate(self, nbytes: int) -> Memory:
+        return _Block(self._api, nbytes)
+
+    def fill(self, place: Place, nbytes: int, byte: int) -> None:
+        if nbytes:
+            self._api.call("cuMemsetD8Async", _address(place), byte, nbytes, self._stream)
+
+    def upload(self, place: Place, array: Array) -> None:
+        flat = np.ascontiguousarray(array)
+        if flat.nbytes:
+            self.synchronize()
+            self._api.call("cuMemcpyHtoD", _address(place), flat.ctypes.data, flat.nbytes)
+
+    def download(self, place: Place, array: Array) -> None:
+        if array.nbytes:
+            self.synchronize()
+            self._api.call("cuMemcpyDtoH", array.ctypes.data, _address(place), array.nbytes)
+
+    def flush_cache(self) -> None:
+        if self._flush is None:
+            self._flush = _Block(self._api, self._flush_bytes)
+        self.fill(Place(memory=self._flush), self._flush_bytes, 0)
+
+    # ------------------------------------------------------------------------------------- kernels
+
+    def load(self, code: DeviceCode) -> Module:
+        """Kernels by name, and what keeps them loaded."""
+        log = bytearray(LOG_BYTES)
+        option = self._api.driver.CUjit_option
+        options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
+        try:
+            module = self._api.call(
+                "cuModuleLoadDataEx", code.text + b"\0", len(options), options, [log, LOG_BYTES]
+            )
+        except BuildError as error:
+            said = " ".join(bytes(log).split(b"\0")[0].decode(errors="replace").split())
+            raise BuildError(f"{error}; {said[:300]}" if said else str(error)) from None
+        return _Module(self._api, module, code.launches)
+
+    def launch(self, module: Module, launch: Launch, args: Sequence[Place]) -> None:
+        pointers = tuple(_address(place) for place in args)
+        kinds = (ctypes.c_void_p,) * len(pointers)
+        self._api.call(
+            "cuLaunchKernel", module.kernels[launch.kernel], *launch.grid, *launch.block,
+            launch.shared_bytes, self._stream, (pointers, kinds), 0,
+        )  # fmt: skip
+
+    def capture(self, run: Callable[[], None]) -> Callable[[], None]:
+        """A CUDA graph of what `run` puts into the stream."""
+        api, mode = self._api, self._api.driver.CUstreamCaptureMode
+        api.call("cuStreamBeginCapture", self._stream, mode.CU_STREAM_CAPTURE_MODE_RELAXED)
+        try:
+            run()
+        finally:
+            graph = api.call("cuStreamEndCapture", self._stream)
+        replay = _Graph(api, api.call("cuGraphInstantiate", graph, 0), run)
+        api.call("cuGraphDestroy", graph)
+        return lambda: replay.launch(self._stream)
+
+    def synchronize(self) -> None:
+        self._api.call("cuStreamSynchronize", self._stream)
+
+    # ---------------------------------------------------------------------------------------- time
+
+    def mark(self) -> Event:
+        event = self._api.call("cuEventCreate", 0)
+        self._api.call("cuEventRecord", event, self._stream)
+        return _Event(self._api, event)
+
+    def elapsed_s(self, start: Event, end: Event) -> float:
+        self._api.call("cuEventSynchronize", end.event)
+        return float(self._api.call("cuEventElapsedTime", start.event, end.event)) * 1e-3
+
+    def close(self) -> None:
+        """Give the context back. What was allocated and loaded must not be used any more."""
+        self.synchronize()
+        self._flush = None
+        self._api.call("cuStreamDestroy", self._stream)
+        self._api.call("cuDevicePrimaryCtxRelease", self._device)
+        if self.nvml:
+            self.nvml.close()
+
+
+class _Module:
+    """A loaded module; it goes with its last reference."""
+
+    def __init__(self, api: Api, module: Any, launches: Sequence[Launch]) -> None:
+        self._api, self._module = api, module
+        attribute = api.driver.CUfunction_attribute
+        self.kernels: dict[str, Any] = {}
+        for launch in launches:
+            function = api.call("cuModuleGetFunction", module, launch.kernel.encode())
+            self.kernels[launch.kernel] = function
+            if launch.shared_bytes:  # beyond 48 KiB only on request
+                key = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                api.call("cuFuncSetAttribute", function, key, launch.shared_bytes)
+
+    def __del__(self) -> None:
+        self._api.driver.cuModuleUnload(self._module)
+
+
+class _Graph:
+    """An instantiated graph; `run` keeps alive what it uses."""
+
+    def __init__(self, api: Api, graph: Any, run: Callable[[], None]) -> None:
+        self._api, self._graph, self._run = api, graph, run
+
+    def launch(self, stream: Any) -> None:
+        self._api.call("cuGraphLaunch", self._graph, stream)
+
+    def __del__(self) -> None:
+        self._api.driver.cuGraphExecDestroy(self._graph)
+
+
+class _Event:
+    def __init__(self, api: Api, event: Any) -> None:
+        self._api, self.event = api, event
+
+    def __del__(self) -> None:
+        self._api.driver.cuEventDestroy(self.event)
+
+
+def _address(place: Place) -> int:
+    return int(place.memory.address) + place.offset_bytes
+
+
+def _facts(api: Api, device: Any) -> DeviceFacts:
+    major = api.attribute(device, "COMPUTE_CAPABILITY_MAJOR")
+    minor = api.attribute(device, "COMPUTE_CAPABILITY_MINOR")
+    number = 10 * major + minor
+    version = int(api.call("cuDriverGetVersion"))
+    features = {
+        "fp64": 13, "fp16": 53, "int8": 61, "tensor cores": 70, "bf16": 80, "async copy": 80,
+        "wgmma": 90,
+    }  # fmt: skip
+    return DeviceFacts(
+        kind="cuda",
+        name=api.call("cuDeviceGetName", 128, device).split(b"\0")[0].decode(),
+        arch=f"sm_{number}" + ("a" if number >= 90 else ""),
+        driver=f"CUDA {version // 1000}.{version % 1000 // 10}",
+        memory_bytes=int(api.call("cuDeviceTotalMem", device)),
+        multiprocessors=api.attribute(device, "MULTIPROCESSOR_COUNT"),
+        max_threads=api.attribute(device, "MAX_THREADS_PER_BLOCK"),
+        shared_bytes=api.attribute(device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        clock_hz=api.attribute(device, "CLOCK_RATE") * 1e3,
+        features=tuple(name for name, since in features.items() if number >= since),
+    )
+
+
+class CudaDriver:
+    """What the NVIDIA driver finds."""
+
+    def open(self, target: Target) -> CudaDevice:
+        """The first GPU that runs the target's code. Raises DeviceError."""
+        api = _started()
+        found: list[str] = []
+        for number in range(api.call("cuDeviceGetCount")):
+            facts = _facts(api, api.call("cuDeviceGet", number))
+            if runs(facts.arch, target.arch):
+                return CudaDevice(api, number, open_nvml(number))
+            found.append(f"{facts.name} ({facts.arch})")
+        raise DeviceError(
+            f"code for {target.arch} runs on none of {', '.join(found)}; "
+            "choose the target of the GPU that is here (`autotune targets`)"
+        )
+
+    def find(self) -> tuple[DeviceFacts, ...]:
+        try:
+            api = _started()
+            numbers = range(api.call("cuDeviceGetCount"))
+            return tuple(_facts(api, api.call("cuDeviceGet", number)) for number in numbers)
+        except DeviceError:
+            return ()
+
+
+def runs(device: str, code: str) -> bool:
+    """Whether a GPU of an architecture runs PTX for another: newer ones do, but code for "a"
+    architectures is for just those."""
+    if code.endswith("a"):
+        return device == code
+    return int(device.strip("sm_a")) >= int(code.strip("sm_a"))
+
+
+DEVICES.add("cuda", CudaDriver())

@@ -1,0 +1,254 @@
+"""CUDA devices: which calls of the driver are made, in which order, and what its errors become."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda.bindings.driver import CUresult as Result
+
+from autotune.codegen import backend_for
+from autotune.codegen.base import DeviceCode
+from autotune.errors import BuildError, DeviceError
+from autotune.measure.devices import DEVICES, Place
+from autotune.measure.devices.cuda import Api, CudaDevice, runs
+from autotune.measure.devices.nvml import Nvml
+from autotune.target import load_target
+from tests.unit.codegen.nvptx_programs import MATMUL, TWO
+from tests.unit.measure.fake_cuda import FakeCuda
+
+SM90 = load_target("sm_90a")
+
+
+def code(program: Any = TWO) -> DeviceCode:
+    return DeviceCode.decode(backend_for(SM90).build(program, SM90, "k").code)
+
+
+def opened(**failing: Any) -> tuple[FakeCuda, CudaDevice]:
+    driver = FakeCuda(**failing)
+    return driver, CudaDevice(Api(driver), 0, None)
+
+
+def launch_all(device: CudaDevice, made: DeviceCode) -> None:
+    module = device.load(made)
+    memory = device.allocate(4096)
+    for launch in made.launches:
+        device.launch(module, launch, [Place(memory=memory, offset_bytes=64) for _ in launch.args])
+
+
+def test_a_device_says_what_it_is() -> None:
+    _, device = opened()
+    facts = device.describe()
+    assert (facts.name, facts.arch, facts.driver) == ("H0", "sm_90a", "CUDA 12.9")
+    assert (facts.multiprocessors, facts.shared_bytes) == (132, 232448)
+    assert {"wgmma", "async copy"} <= set(facts.features)
+
+
+def test_data_comes_back_from_where_it_was_put() -> None:
+    driver, device = opened()
+    memory = device.allocate(256)
+    array = np.arange(8, dtype=np.float32)
+    device.upload(Place(memory=memory, offset_bytes=32), array)
+    device.fill(Place(memory=memory), 32, 0xFF)
+    back = np.zeros(16, np.float32)
+    device.download(Place(memory=memory), back)
+    np.testing.assert_array_equal(back[8:], array)
+    assert np.all(np.isnan(back[:8]))
+    # copies wait for what is in the stream
+    assert driver.order("cuStreamSynchronize", "cuMemcpyHtoD", "cuMemcpyDtoH") == [
+        "cuStreamSynchronize", "cuMemcpyHtoD", "cuStreamSynchronize", "cuMemcpyDtoH",
+    ]  # fmt: skip
+
+
+def test_memory_is_given_back_with_its_last_reference() -> None:
+    driver, device = opened()
+    memory = device.allocate(256)
+    assert not driver.named("cuMemFree")
+    del memory
+    assert len(driver.named("cuMemFree")) == 1
+
+
+def test_kernels_are_launched_as_the_code_says() -> None:
+    driver, device = opened()
+    launch_all(device, code())
+    assert [args[1] for args in driver.named("cuModuleGetFunction")] == [b"k_0", b"k_1"]
+    for args in driver.named("cuLaunchKernel"):
+        assert args[1:8] == (5, 1, 1, 8, 1, 1, 0)
+        pointers, kinds = args[9]
+        assert len(pointers) == len(kinds) == 2
+        assert {p % 64 for p in pointers} == {(min(driver.memory) + 64) % 64}
+    (image, *_) = driver.named("cuModuleLoadDataEx")[0]
+    assert image.endswith(b"\0")
+    assert b".target sm_90a" in image
+
+
+def test_shared_memory_is_allowed_before_it_is_asked_for() -> None:
+    driver, device = opened()
+    launch_all(device, code(MATMUL))
+    (((_, key, size)),) = driver.named("cuFuncSetAttribute")
+    assert key.name == "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+    assert size == driver.named("cuLaunchKernel")[0][7] == 2048
+
+
+def test_times_are_those_of_events() -> None:
+    driver, device = opened()
+    start = device.mark()
+    assert device.elapsed_s(start, device.mark()) == pytest.approx(2.5e-3)
+    assert driver.order("cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime") == [
+        "cuEventRecord", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime",
+    ]  # fmt: skip
+
+
+def test_a_graph_is_captured_once_and_replayed() -> None:
+    driver, device = opened()
+    made = code()
+    module, memory = device.load(made), device.allocate(4096)
+
+    def run() -> None:
+        for launch in made.launches:
+            device.launch(module, launch, [Place(memory=memory) for _ in launch.args])
+
+    replay = device.capture(run)
+    for _ in range(3):
+        replay()
+    names = ("cuStreamBeginCapture", "cuLaunchKernel", "cuStreamEndCapture",
+             "cuGraphInstantiate", "cuGraphDestroy", "cuGraphLaunch")  # fmt: skip
+    assert driver.order(*names) == [
+        names[0], names[1], names[1], names[2], names[3], names[4], *[names[5]] * 3,
+    ]  # fmt: skip
+    del replay
+    assert len(driver.named("cuGraphExecDestroy")) == 1
+
+
+def test_a_capture_that_fails_ends() -> None:
+    driver, device = opened()
+
+    def run() -> None:
+        raise BuildError("no")
+
+    with pytest.raises(BuildError):
+        device.capture(run)
+    assert driver.named("cuStreamEndCapture")
+
+
+def test_the_cache_is_flushed_by_twice_its_size() -> None:
+    driver, device = opened()
+    device.flush_cache()
+    device.flush_cache()
+    assert [args[2] for args in driver.named("cuMemsetD8Async")] == [2 << 20] * 2
+    assert len(driver.named("cuMemAlloc")) == 1
+
+
+def test_ptx_that_the_driver_refuses_is_the_code_s_fault() -> None:
+    _, device = opened(cuModuleLoadDataEx=Result.CUDA_ERROR_INVALID_PTX)
+    with pytest.raises(BuildError, match="INVALID_PTX"):
+        device.load(code())
+
+
+@pytest.mark.parametrize("status", ["CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_TIMEOUT"])
+def test_a_kernel_that_crashed_is_told_by_the_next_wait(status: str) -> None:
+    _, device = opened(cuStreamSynchronize=getattr(Result, status))
+    with pytest.raises(DeviceError, match=status.removeprefix("CUDA_ERROR_")):
+        device.synchronize()
+
+
+def test_a_launch_with_too_much_is_the_code_s_fault() -> None:
+    _, device = opened(cuLaunchKernel=Result.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
+    with pytest.raises(BuildError, match="OUT_OF_RESOURCES"):
+        launch_all(device, code())
+
+
+def test_closing_gives_the_context_back() -> None:
+    driver, device = opened()
+    device.close()
+    assert driver.order("cuStreamDestroy", "cuDevicePrimaryCtxRelease") == [
+        "cuStreamDestroy", "cuDevicePrimaryCtxRelease",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted", "good"),
+    [("sm_80", "sm_80", True), ("sm_89", "sm_80", True), ("sm_75", "sm_80", False),
+     ("sm_90a", "sm_80", True), ("sm_90a", "sm_90a", True), ("sm_100a", "sm_90a", False)],
+)  # fmt: skip
+def test_which_gpu_runs_which_code(device: str, wanted: str, good: bool) -> None:
+    assert runs(device, wanted) == good
+
+
+def test_a_machine_without_a_driver_says_so_in_one_line() -> None:
+    if DEVICES.get("cuda").find():
+        assert DEVICES.get("cuda").open(SM90).describe().kind == "cuda"
+        return
+    with pytest.raises(DeviceError) as raised:
+        DEVICES.get("cuda").open(SM90)
+    assert "NVIDIA" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_machine_without_the_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = builtins.__import__
+
+    def no_cuda(name: str, *args: Any) -> Any:
+        if name.startswith("cuda"):
+            raise ImportError(name)
+        return original(name, *args)
+
+    monkeypatch.delitem(sys.modules, "cuda.bindings.driver", raising=False)
+    monkeypatch.setattr(builtins, "__import__", no_cuda)
+    assert DEVICES.get("cuda").find() == ()
+    with pytest.raises(DeviceError, match=r"autotune-compiler\[cuda\]"):
+        DEVICES.get("cuda").open(SM90)
+
+
+class _FakeNvml:
+    """NVML of one GPU, which may refuse to lock clocks."""
+
+    from cuda.bindings.nvml import ClockType, TemperatureSensors
+
+    class NvmlError(Exception):
+        """The real one asks the library for its words."""
+
+    def __init__(self, may_lock: bool) -> None:
+        self.may_lock, self.locked = may_lock, (0, 0)
+
+    def device_get_handle_by_index_v2(self, number: int) -> int:
+        return number
+
+    def device_get_clock_info(self, _: int, kind: Any) -> int:
+        return {self.ClockType.CLOCK_SM: 1980, self.ClockType.CLOCK_MEM: 3201}[kind]
+
+    def device_get_max_clock_info(self, *_: Any) -> int:
+        return 1980
+
+    def device_get_temperature_v(self, *_: Any) -> int:
+        return 41
+
+    def device_get_power_usage(self, _: int) -> int:
+        return 120_500
+
+    def device_set_gpu_locked_clocks(self, _: int, low: int, high: int) -> None:
+        if not self.may_lock:
+            raise self.NvmlError("no permission")
+        self.locked = (low, high)
+
+    def device_reset_gpu_locked_clocks(self, _: int) -> None:
+        self.locked = (0, 0)
+
+
+def test_sensors_read_in_units_of_the_name() -> None:
+    reading = Nvml(_FakeNvml(True), 0).read()
+    assert (reading.sm_hz, reading.memory_hz) == (1.98e9, 3.201e9)
+    assert str(reading) == "1980/3201 MHz 41 C 120 W"
+
+
+def test_clocks_are_locked_where_that_is_allowed_and_unlocked_again() -> None:
+    api = _FakeNvml(True)
+    nvml = Nvml(api, 0)
+    assert nvml.lock_clocks()
+    assert api.locked == (1980, 1980)
+    nvml.close()
+    assert api.locked == (0, 0)
+    assert not Nvml(_FakeNvml(False), 0).lock_clocks()
