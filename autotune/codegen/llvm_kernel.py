@@ -205,7 +205,7 @@ class _KernelWriter(StoreWriter):
         buffer = self.buffers[stmt.buffer]
         pointer = self.address(buffer, self.linear(self.flat(buffer, stmt.indices)))
         self.text.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.text.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+        self.text.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
 
 
 def _noalias(param: Buffer) -> str:

@@ -22,6 +22,7 @@ from search_spaces.base import Access, Column
 WINOGRAD_SIDES = (2, 4)
 _POINTS, _POINTS_1D = 6, 8
 """At which Winograd's algorithm evaluates along a side: more lose too many digits."""
+_FEW_POINTS = 16
 _LEAST = 16
 """Channels of a group, where there are several: with fewer, the transforms cost more than they
 save."""
@@ -67,6 +68,11 @@ class Contraction:
     def count(self) -> int:
         """Elements of the batch."""
         return math.prod(e for _, e in self.batch)
+
+    @property
+    def streams(self) -> bool:
+        """Whether weights are used so few times that bringing them in is most of the work."""
+        return self.constant and self.count * self.row_count * self.points[1] <= _FEW_POINTS
 
     @property
     def row_count(self) -> int:

@@ -2,12 +2,12 @@
 
 `algorithm` says how: `direct`; `bf16`, the same with operands rounded to bfloat16, two products an
 instruction; `int8`, four products of uint8 data and int8 weights an instruction; or `winogradM`,
-which computes a convolution of stride 1 over tiles of M x M output points with fewer
-multiplications (see `autotune.schedule.winograd`), `block` tiles at a time. The register tile is
-`tile_h` x `tile_w` points (with Winograd: `tile_w` tiles) times `vectors` vectors of channels; the
-reduction runs inside it, one outer product at a time. Weights are packed in the order of use. The
-epilogue is computed on the tile before it is stored. Depthwise convolutions have a rule of their
-own.
+which computes a convolution over tiles of M x M output points with fewer multiplications (see
+`autotune.schedule.winograd`), `block` tiles at a time. The register tile is `tile_h` x `tile_w`
+points (with Winograd: `tile_w` tiles) times `vectors` vectors of channels; the reduction runs
+inside it, one outer product at a time. Weights are packed in the order of use; those that few
+points use are asked for a panel ahead (`prefetch`). The epilogue is computed on the tile before it
+is stored. Depthwise convolutions have a rule of their own.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class ContractionRule:
             Param(name="order", choices=ORDERS),
             Param(name="unroll", choices=tuple(u for u in (1, 2, 3, 4, 8) if inner % u == 0)),
             Param(name="block", choices=tuple(sorted(blocks))),
+            Param(name="prefetch", choices=("none", "panel") if c.streams else ("none",)),
         )
         return Space(params, self._constraints(c, target))
 
@@ -125,6 +126,8 @@ class ContractionRule:
             ok = direct & (columns["block"] == 1) & whole
             depth = c.reduce[-1][1] // together(columns["algorithm"])
             ok &= depth % columns["unroll"] == 0
+            several = c.channels[1] > columns["lanes"] * columns["vectors"]
+            ok &= (several & (columns["algorithm"] == "direct")) | (columns["prefetch"] == "none")
             for side in c.winograd:
                 ok |= (columns["algorithm"] == f"winograd{side}") & self._winograd(
                     c, columns, side
@@ -142,6 +145,7 @@ class ContractionRule:
         """Params that mean nothing to Winograd have their first value; blocks are whole."""
         tiles = columns["block"]
         ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0])
+        ok &= columns["prefetch"] == "none"
         ok &= np.isin(tiles, c.blocks(side)) & (columns["tile_w"] <= tiles)
         tail = (-tiles) % columns["tile_w"]
         return np.asarray(ok & (tail / (tiles + tail) <= 0.2))
@@ -193,6 +197,9 @@ class ContractionRule:
         if neighbours > 1:
             builder.do("reorder", loops=(*tile, "pair"))
             builder.do("dot", loop="pair")
+        if config["prefetch"] == "panel":
+            last = "step" if config.number("unroll") > 1 else c.reduce[-1][0]
+            builder.do("prefetch", buffer=c.weights, panel="block", loop=last)
         at = f"{c.tensor}.reg"
         for loop, extent, size in (
             ("block", c.channels[1], config.number("lanes") * config.number("vectors")),
@@ -335,6 +342,7 @@ class ContractionRule:
                 **number,
                 "algorithm": np.asarray(algorithm, np.float64),
                 "tail_w": c.points[1] % number["tile_w"],
+                "prefetch": (columns["prefetch"] == "panel").astype(np.float64),
                 "expected": np.log2(expected),
             },
         )

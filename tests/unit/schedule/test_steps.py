@@ -205,6 +205,26 @@ def test_pack_lays_weights_out_in_blocks() -> None:
     assert lines(program)[-1] == "y[i, j] = mul(x[i, j], w[(j % 4), (j // 4)])"
 
 
+def test_prefetch_takes_the_next_panel_a_few_lines_an_iteration() -> None:
+    text = """program p
+param w: float32[4, 8, 64] constant
+param y: float32[4, 2, 64] written
+for b in 4 serial:
+  for t in 2 serial:
+    for k in 8 serial:
+      for l in 64 vector:
+        y[b, t, l] sum= w[b, k, l]
+"""
+    step = STEPS.get("prefetch")(buffer="w", panel="b", loop="k")
+    program = step.apply(parse_program(text))
+    verify(program)
+    # 512 elements of 4 bytes are 32 lines, in 16 iterations.
+    assert lines(program)[3:5] == [
+        "prefetch w[b + 1, 0, 32*k + 256*t]",
+        "prefetch w[b + 1, 0, 32*k + 256*t + 16]",
+    ]
+
+
 def test_cache_read_copies_in_the_order_of_use() -> None:
     program = step(COPY, "cache_read", buffer="x", loop="i", dims=(1,), splits=((0, 4),),
                    order=(0, 1))  # fmt: skip
@@ -239,6 +259,8 @@ def test_store_at_drops_the_dimensions_that_are_fixed() -> None:
         (SUMS, "reorder", {"loops": ("k", "i")}, "does not hold exactly one loop"),
         (NORM, "inline", {"buffer": "s"}, "not computed by a single plain store"),
         (STAGES, "compute_at", {"buffer": "t", "at": "a"}, "is computed before the loop"),
+        (COPY, "prefetch", {"buffer": "w", "panel": "j", "loop": "i"}, "is not inside loop j"),
+        (COPY, "prefetch", {"buffer": "w", "panel": "i", "loop": "j"}, "has no panel"),
         (STAGES, "compute_at", {"buffer": "y", "at": "a"}, "is computed inside a already"),
         (NORM, "compute_at", {"buffer": "y", "at": "k"}, "s is not finished inside k"),
         (SUMS, "cache_write", {"buffer": "y", "loops": ("k",)},
