@@ -1,0 +1,106 @@
+"""What every rule for GPUs keeps to, seen by the interpreter: no device is needed.
+
+Configs are correct programs without races, within the target's limits; features are finite.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.program.build import build_program
+from autotune.program.interp import run
+from autotune.program.ir import Program
+from autotune.program.launch import is_gpu, launches
+from autotune.program.text import parse_program, print_program
+from autotune.program.verify import verify
+from autotune.schedule import apply_schedule, schedule_from_json, schedule_to_json
+from autotune.target import Target, load_target
+from autotune.types import Task
+from cost_model.features import features
+from search_spaces.params import Config
+from search_spaces.rules import RULES, Rule, rule_for
+from tests.contracts.test_rules import TASKS, arrays_of, conv, profile, sampled
+from tests.unit.codegen.kernels import assert_close
+
+CASES = TASKS | {
+    "conv 3x3": conv((1, 3, 4, 5), (3, 3, 5, 6), (1, 3, 4, 6), pad=1),
+    "conv 3x3 residual": conv((1, 4, 3, 8), (3, 3, 8, 8), (1, 4, 3, 8), pad=1, residual=True),
+}
+"""The interpreter is slow: smaller convolutions."""
+TARGETS = [load_target(name) for name in ("opencl", "sm_80", "sm_90a")]
+NAMED = [
+    (rule, name)
+    for rule in RULES.parts()
+    for name, made in CASES.items()
+    if rule.matches(made, TARGETS[1])
+]
+each_pair = pytest.mark.parametrize(
+    ("rule", "made"),
+    [(rule, CASES[name]) for rule, name in NAMED],
+    ids=[f"{rule.name}: {name}" for rule, name in NAMED],
+)
+each_target = pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
+
+
+def program_of(rule: Rule, made: Task, target: Target, config: Config) -> Program:
+    return apply_schedule(build_program(made), rule.schedule(made, target, config))
+
+
+def check(program: Program, made: Task, target: Target) -> None:
+    """Correct, free of races, printable, and small enough for the target."""
+    verify(program)
+    assert is_gpu(program)
+    for launch in launches(program):
+        assert launch.threads <= target.max_threads
+        assert launch.shared_bytes <= target.shared_bytes
+    assert parse_program(print_program(program)) == program
+    arrays, want = arrays_of(made)
+    assert_close(run(program, arrays), want, 1e-4)
+
+
+def test_every_gpu_rule_has_tasks() -> None:
+    assert {rule.name for rule, _ in NAMED} == {n for n in RULES if n.startswith("gpu_")}
+
+
+@each_target
+def test_every_task_has_a_rule_of_the_target_s_kind(target: Target) -> None:
+    for made in CASES.values():
+        assert rule_for(made, target).name.startswith("gpu_")
+
+
+@each_pair
+def test_the_default_is_correct_where_a_warp_is_one_thread(rule: Rule, made: Task) -> None:
+    target = TARGETS[0]
+    check(program_of(rule, made, target, rule.default(made, target)), made, target)
+
+
+@each_pair
+def test_every_config_is_correct(rule: Rule, made: Task) -> None:
+    target = TARGETS[1]
+    for config in sampled(rule, made, target)[:3]:
+        check(program_of(rule, made, target, config), made, target)
+
+
+@each_target
+@each_pair
+def test_the_default_is_in_the_space(rule: Rule, made: Task, target: Target) -> None:
+    assert rule.space(made, target).contains(rule.default(made, target))
+
+
+@each_target
+@each_pair
+def test_features_are_finite_and_the_prior_positive(
+    rule: Rule, made: Task, target: Target
+) -> None:
+    space = rule.space(made, target)
+    rows = space.sample(np.random.default_rng(1), 30)
+    found = features(rule.structure(made, target, space.columns(rows)), profile(target))
+    assert np.all(np.isfinite(found.values))
+    assert np.all(found.prior_s > 0)
+
+
+@each_pair
+def test_schedules_survive_json(rule: Rule, made: Task) -> None:
+    schedule = rule.schedule(made, TARGETS[1], rule.default(made, TARGETS[1]))
+    assert schedule_from_json(schedule_to_json(schedule)) == schedule
