@@ -139,9 +139,10 @@ def _check_between(program: Program, producer: For, consumer: For, buffer: str) 
     first, last = (next(i for i, s in enumerate(body) if s is n) for n in (producer, consumer))
     if last < first:
         raise ScheduleError(f"{buffer} is computed before the loop")
-    read = {v.buffer for v in loads_of((consumer,))}
+    needed = {v.buffer for v in loads_of((consumer,))}
+    needed |= {s.buffer for s in stores_of((consumer,)) if s.combine}  # what it adds to
     between = body[first + 1 : last]
-    if any(s.buffer in read for s in stores_of(between)):
+    if any(s.buffer in needed for s in stores_of(between)):
         raise ScheduleError(f"{buffer} needs something that is computed after the loop")
 
 

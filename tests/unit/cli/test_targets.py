@@ -26,8 +26,8 @@ def test_a_machine_without_gpu_says_so_in_one_line() -> None:
 
 def test_a_device_says_what_it_can_do() -> None:
     assert describe([CPU])[0] == (
-        "opencl (cpu): a processor, PoCL 3: 4 units; 2500 MHz; 8.00 GB of memory; 1024 KiB shared by "
-        "a block; 4096 threads in a block; fp64"
+        "opencl (cpu): a processor, PoCL 3: 4 units; 2500 MHz; 8.00 GB of memory; 1024 KiB shared "
+        "by a block; 4096 threads in a block; fp64"
     )
     assert describe([GPU]) == ["cuda (sm_80): a GPU, 12: 108 units; 1024 threads in a block"]
 

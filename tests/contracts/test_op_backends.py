@@ -1,0 +1,55 @@
+"""Every op through the backends that have no suite of their own: C by the system's compiler, and
+OpenCL by whatever device is here (PoCL where there is no GPU). A few ops by default, all with
+--run-slow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
+from autotune.program.inputs import random_inputs
+from autotune.schedule import apply_schedule
+from autotune.target import load_target
+from search_spaces.rules import rule_for
+from tests.contracts.op_cases import CASES, Case, single_task
+from tests.unit.codegen.kernels import assert_close, run_kernel
+
+FAST = ("conv2d", "gather", "leaky_relu", "matmul", "max_pool2d", "softmax")
+SLOW = sorted(set(CASES) - set(FAST))
+EXAMPLES = 2
+BACKENDS = pytest.mark.parametrize("backend", ["c", "opencl"])
+
+
+def check(op: str, backend: str, examples: int) -> None:
+    target = load_target(backend)
+
+    def holds(case: Case, number: int) -> None:
+        task = single_task(case, halo=number % 2 == 0)
+        arrays = random_inputs(task, number)
+        rule = rule_for(task, target)
+        schedule = rule.schedule(task, target, rule.default(task, target))
+        program = apply_schedule(build_program(task), schedule)
+        assert_close(run_kernel(task, program, target, arrays), evaluate_task(task, arrays), 1e-4)
+
+    given_cases = given(case=CASES[op], number=st.integers(0, 1000))
+    limits = settings(
+        max_examples=examples, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    limits(given_cases(seed(0)(holds)))()
+
+
+@BACKENDS
+@pytest.mark.parametrize("op", FAST)
+def test_common_ops(op: str, backend: str) -> None:
+    check(op, backend, EXAMPLES)
+
+
+@pytest.mark.slow
+@BACKENDS
+@pytest.mark.parametrize("op", SLOW)
+def test_all_other_ops(op: str, backend: str) -> None:
+    check(op, backend, EXAMPLES)
