@@ -41,6 +41,8 @@ from tests.unit.rpc_server.farm_certs import FarmCerts, make_farm
 
 HALF_OPEN = 1000
 MAX_WAIT_S = 1.0
+"""Beyond what a call takes here without bad peers."""
+CALM_CALLS = 20
 MAX_MEMORY_KIB = 200 << 10
 TIMEOUT_S = 3.0
 HEADER = Channel.FRAME_HEADER
@@ -227,6 +229,7 @@ class Honest:
 
     def __init__(self, port: int, credentials: Credentials) -> None:
         self.worst_s = 0.0
+        self.calm_s = 0.0
         self.calls = 0
         self.errors: list[str] = []
         self._port, self._credentials = port, credentials
@@ -240,6 +243,12 @@ class Honest:
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
+
+    def settle(self) -> None:
+        """Until here nobody attacked: the longest wait so far is this machine's own."""
+        while self.calls < CALM_CALLS:
+            time.sleep(0.05)
+        self.calm_s, self.worst_s = self.worst_s, 0.0
 
     def _run(self) -> None:
         while not self._done.wait(0.02):
@@ -295,6 +304,7 @@ def run(folder: Path, count: int, silent: int) -> tuple[Counter[str], Honest, li
     with BoardProcess(executor=fakes.FAKE, options=options) as board:
         site = Site(port=board.port, farm=farm, rng=random.Random(1))
         with Honest(board.port, site.credentials("builder")) as honest:
+            honest.settle()
             idle = half_open(site, silent)
             done = attack(site, count)
             idle += half_open(site, silent)
@@ -313,10 +323,17 @@ def main() -> None:
         done, honest, ran, memory = run(Path(folder), count, HALF_OPEN // 2)
     for name, times in done.items():
         print(f"{times:6} {name}")
-    print(f"honest client: {honest.calls} calls, the slowest {honest.worst_s * 1000:.0f} ms")
+    print(
+        f"honest client: {honest.calls} calls, the slowest {honest.worst_s * 1000:.0f} ms "
+        f"({honest.calm_s * 1000:.0f} ms before the attack)"
+    )
     print(f"board: at most {memory >> 10} MiB; jobs run for bad peers: {len(ran)}")
     failed = [*honest.errors[:5], *(f"a job of {name} was run" for name in ran)]
-    failed += ["the honest client waited too long"] if honest.worst_s > MAX_WAIT_S else []
+    failed += (
+        ["the honest client waited too long"]
+        if honest.worst_s > MAX_WAIT_S + honest.calm_s
+        else []
+    )
     failed += ["the board took too much memory"] if memory > MAX_MEMORY_KIB else []
     print("\n".join(failed) or "none got in, none kept others waiting")
     sys.exit(bool(failed))

@@ -69,7 +69,7 @@ class BoardProcess:
         """Send a signal and wait; the exit status."""
         assert self._process is not None
         self._process.send_signal(number)
-        status = self._process.wait(timeout=20)
+        status = self._process.wait(timeout=60)
         assert self._process.stdout is not None
         self._process.stdout.close()
         return status
@@ -87,7 +87,7 @@ def children_of(parent: int) -> list[int]:
     return sorted(pids)
 
 
-def wait_until_gone(pids: list[int], limit_s: float = 10.0) -> None:
+def wait_until_gone(pids: list[int], limit_s: float = 60.0) -> None:
     """Wait until processes have ended (they are not our children). Raises AssertionError."""
     until = time.monotonic() + limit_s
     for pid in pids:

@@ -22,11 +22,13 @@ from tests.unit.measure import fakes
 from tests.unit.rpc_server.boards import children_of
 
 ROOT = Path(__file__).parents[3]
-QUICK = """
+LEASE_S = 4.0
+"""Short enough to wait for, long enough for processes that share a busy machine to be in time."""
+QUICK = f"""
 [tracker]
 heartbeat_s = 0.2
-board_lost_s = 1.5
-lease_s = 1.5
+board_lost_s = {LEASE_S}
+lease_s = {LEASE_S}
 slice_s = 1.0
 quarantine_s = 1.0
 """
@@ -71,7 +73,7 @@ class ServerProcess:
         process, self._process = self._process, None
         process.send_signal(number)
         process.send_signal(signal.SIGCONT)
-        status = process.wait(timeout=20)
+        status = process.wait(timeout=60)
         assert process.stdout is not None
         process.stdout.close()
         return status
@@ -127,12 +129,12 @@ class FarmProcesses:
         credentials = Credentials(certs) if certs else None
         link = TrackerLink("127.0.0.1", self.tracker.port, credentials)
         with contextlib.closing(link):
-            return wire.decode("farm", link.call("status", wire.encode("status", {}), 5.0))
+            return wire.decode("farm", link.call("status", wire.encode("status", {}), 30.0))
 
     def states(self) -> dict[str, str]:
         return {b["name"]: b["state"] for b in self.status()["boards"]}
 
-    def wait_for(self, holds: Callable[[dict[str, Any]], bool], limit_s: float = 15.0) -> None:
+    def wait_for(self, holds: Callable[[dict[str, Any]], bool], limit_s: float = 60.0) -> None:
         """Ask for the status until something holds. Raises AssertionError."""
         until_s = time.monotonic() + limit_s
         while not holds(farm := self.status()):

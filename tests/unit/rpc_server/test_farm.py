@@ -21,7 +21,7 @@ from rpc_server.client import Deadlines, RpcRunner, open_device
 from rpc_server.farm_runner import FarmAddress
 from rpc_server.farm_types import FarmError
 from tests.unit.measure import fakes
-from tests.unit.rpc_server.farms import ROOT, FarmProcesses, running_farm
+from tests.unit.rpc_server.farms import LEASE_S, ROOT, FarmProcesses, running_farm
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,11 @@ def _healed(request: pytest.FixtureRequest) -> Iterator[None]:
         for board in ("b0", "b1"):
             main(["release", board, "--tracker", farm.address])
         farm.in_service()
+
+
+def leased(farm: FarmProcesses) -> dict[str, str]:
+    """Clients by board."""
+    return {b["name"]: b["client"] for b in farm.status()["boards"] if b["client"]}
 
 
 def slow(count: int) -> tuple:  # type: ignore[type-arg]
@@ -72,13 +77,11 @@ def test_every_candidate_keeps_its_place(farm: FarmProcesses) -> None:
 def test_leases_are_kept_between_batches(farm: FarmProcesses) -> None:
     with farm.runner() as runner:
         runner.measure((fakes.request(fakes.GOOD),))
-        since = farm.status()["boards"]
-        time.sleep(2)
+        held = leased(farm)
+        farm.wait_for(lambda f: any((b["leased_s"] or 0) > LEASE_S + 0.5 for b in f["boards"]))
         runner.measure((fakes.request(fakes.GOOD),))
-        leased = [b for b in farm.status()["boards"] if b["client"]]
-    assert len(leased) == 1
-    assert leased[0]["leased_s"] >= 1.9
-    assert [b["name"] for b in since if b["client"]] == [leased[0]["name"]]
+        assert len(held) == 1
+        assert leased(farm) == held
 
 
 def test_kill_minus_9_of_a_board_loses_and_doubles_nothing(farm: FarmProcesses) -> None:
@@ -99,30 +102,29 @@ def test_kill_minus_9_of_a_board_loses_and_doubles_nothing(farm: FarmProcesses) 
 def test_a_board_that_stands_still_loses_its_work_to_another(farm: FarmProcesses) -> None:
     stopped = farm.boards[0]
     with farm.runner(boards=2) as runner:
-        start_s = time.monotonic()
 
         def report(number: int, _: MeasureResult) -> None:
             if number == 0:
                 stopped.signal(signal.SIGSTOP)
 
         results = runner.measure(slow(8), report)
-        elapsed_s = time.monotonic() - start_s
+        # The board stands still to the end: nobody has waited for it.
+        assert farm.states()["b0"] == "offline"
         stopped.signal(signal.SIGCONT)
     assert [r.status for r in results] == [Status.OK] * 8
-    assert elapsed_s < 10
 
 
 def test_kill_minus_9_of_the_tracker_stops_no_batch(farm: FarmProcesses) -> None:
     with farm.runner(boards=2) as runner:
         runner.measure(slow(2))
-        before = {b["name"]: b["client"] for b in farm.status()["boards"]}
+        before = leased(farm)
         farm.tracker.stop(signal.SIGKILL)
         assert [r.status for r in runner.measure(slow(4))] == [Status.OK] * 4
         farm.tracker.start()
-        farm.wait_for(lambda f: all(b["seen_s"] < 1 for b in f["boards"]))
-        time.sleep(2)
+        since_s = time.monotonic()
+        farm.wait_for(lambda _: time.monotonic() > since_s + LEASE_S + 0.5)
         after = farm.status()["boards"]
-        assert {b["name"]: b["client"] for b in after} == before
+        assert leased(farm) == before
         assert {b["state"] for b in after} == {"leased"}
         assert all(b["faults"] == 0 for b in after)
         assert [r.status for r in runner.measure(slow(2))] == [Status.OK] * 2
@@ -238,7 +240,7 @@ def test_status_as_text_and_json(farm: FarmProcesses, capsys: pytest.CaptureFixt
     with farm.runner() as runner:
         runner.measure((fakes.request(fakes.GOOD), fakes.request(fakes.SEGFAULT)))
         words = {"BOARD", "b0", "b1", "leased", "local", "RUN_CRASH"}
-        text, deadline = "", time.monotonic() + 15
+        text, deadline = "", time.monotonic() + 60
         # A board tells of its results with its next heartbeat.
         while any(w not in text for w in words) and time.monotonic() < deadline:
             main(["status", "--tracker", farm.address])

@@ -78,7 +78,7 @@ def test_a_client_that_is_killed_frees_the_board() -> None:
         "from rpc_server.client import RpcRunner\n"
         "from tests.unit.measure import fakes\n"
         "runner = RpcRunner(sys.argv[1])\n"
-        "runner.measure((fakes.request(fakes.SLOW),) * 200, lambda *_: print('.', flush=True))\n"
+        "runner.measure((fakes.request(fakes.SLOW),) * 1000, lambda *_: print('.', flush=True))\n"
     )
     with BoardProcess(executor=fakes.FAKE) as board:
         client = subprocess.Popen(
@@ -95,7 +95,7 @@ def test_a_client_that_is_killed_frees_the_board() -> None:
         with RpcRunner(board.url) as runner:
             (result,) = runner.measure((fakes.request(fakes.GOOD),))
         assert result.status is Status.OK
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 60, "1000 of them take minutes"
 
 
 def test_nobody_at_the_address_is_one_clear_line() -> None:
