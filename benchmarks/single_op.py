@@ -1,40 +1,97 @@
-"""Convolutions and matrix products of real networks, one by one, against the machine's limit.
+"""Kernels of real networks, one by one, against the machine's limits.
 
-In: models, and a tuning log if there is one. Out: a table with a row per task: time, GFLOP/s and
-the share of the measured FMA peak, with the best logged schedule or the default one.
+In: models, and a tuning log if there is one. Out: two tables with a row per task, with the best
+logged schedule or the default one: convolutions and matrix products, with their share of the
+measured multiply-add peak (above 100 % where an algorithm does fewer operations); and everything
+else, with its share of the measured copy bandwidth of the smallest cache that holds its data, and
+of the limit that its arithmetic sets. Fastest runs count, so that other work on the machine does
+not.
 
-Usage: python benchmarks/single_op.py zoo:resnet18 net.onnx [--log tuning.db] [--threads 1]
+Usage: python benchmarks/single_op.py zoo:resnet18 net.onnx [--log tuning.db] [--accuracy strict]
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from autotune.compiler.choose import candidates
+from autotune.compiler.choose import Candidate, candidates
 from autotune.compiler.driver import open_log
+from autotune.compiler.work import work_of
 from autotune.errors import AutotuneError
 from autotune.frontend import load_model
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.graph.plan import describe, task_flops
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.types import MeasureRequest, Status, Timing
-from autotune.target import load_target
+from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status, Timing
+from autotune.target import Target, load_target
 from autotune.types import Task
 
-OPS = ("conv2d", "matmul")
-TIMING = Timing(min_repeats=10, max_repeats=60, budget_s=1.0)
+TIMING = Timing(min_repeats=20, max_repeats=60, budget_s=0.6)
+Row = tuple[Task, Candidate, MeasureResult]
 
 
-def heavy_tasks(models: Iterable[str], min_flops: float) -> list[Task]:
-    """Unique contractions of at least `min_flops`, in order of first use."""
+def unique_tasks(models: Iterable[str]) -> list[Task]:
+    """Unique tasks in order of first use."""
     found: dict[Task, None] = {}
     for model in models:
-        for task in partition(optimize(load_model(model))).weights():
-            if task.op in OPS and task_flops(task) >= min_flops:
-                found[task] = None
+        found |= dict.fromkeys(partition(optimize(load_model(model))).weights())
     return list(found)
+
+
+def is_heavy(task: Task) -> bool:
+    """A contraction that does many operations with each number it loads."""
+    weights = task.value(task.nodes[task.anchor].inputs[-1]).type.shape
+    return task.op == "matmul" or (task.op == "conv2d" and weights[2] > 1)
+
+
+def nbytes(task: Task) -> int:
+    """Bytes read and written, each once."""
+    work = work_of(task, (), ())
+    return work.input_bytes + work.weight_bytes + work.output_bytes
+
+
+def copy_limit(task: Task, profile: DeviceProfile, target: Target) -> tuple[str, float]:
+    """(level, seconds) of moving the task's bytes at copy bandwidth: half loaded, half stored."""
+    moved = nbytes(task)
+    levels = [v for v in profile.levels if not v.size_bytes or moved <= 0.75 * v.size_bytes]
+    return levels[0].name, moved / 2 / levels[0].copy_bytes_per_s / target.threads
+
+
+def arithmetic_limit(task: Task, profile: DeviceProfile, target: Target) -> float:
+    """Seconds of the task's operations; outside multiply-adds an instruction does one, not two."""
+    each = 1 if task.op == "conv2d" else 2
+    return each * task_flops(task) / profile.peak_flops / target.threads
+
+
+def print_heavy(rows: Sequence[Row], peak: float) -> None:
+    shares = []
+    for task, choice, result in rows:
+        rate = task_flops(task) / min(result.times_s)
+        shares.append(rate / peak)
+        algorithm = work_of(task, choice.schedule, ()).algorithm
+        print(
+            f"{describe(task)[:72]:72} {algorithm:9} {min(result.times_s) * 1e6:9.1f} us "
+            f"{rate / 1e9:7.1f} GFLOP/s {rate / peak:6.1%}"
+        )
+    if shares:
+        good = sum(share >= 0.95 for share in shares)
+        print(f"{good} of {len(rows)} at 95 % of the peak or more; lowest {min(shares):.1%}\n")
+
+
+def print_light(rows: Sequence[Row], profile: DeviceProfile, target: Target) -> None:
+    good = 0
+    for task, _, result in rows:
+        seconds, moved = min(result.times_s), nbytes(task)
+        level, copy_s = copy_limit(task, profile, target)
+        limit_s = max(copy_s, arithmetic_limit(task, profile, target))
+        good += limit_s / seconds >= 0.85
+        print(
+            f"{describe(task)[:72]:72} {seconds * 1e6:9.1f} us {moved / seconds / 1e9:6.1f} GB/s "
+            f"{level:6} {copy_s / seconds:6.1%} of copying {limit_s / seconds:6.1%} of the limit"
+        )
+    print(f"{good} of {len(rows)} at 85 % of copying, or of their arithmetic, or more")
 
 
 def main() -> None:
@@ -42,33 +99,35 @@ def main() -> None:
     parser.add_argument("models", nargs="+", help="zoo:NAME or an .onnx file")
     parser.add_argument("--log", help="tuning log; without one, default schedules")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--min-mflop", type=float, default=100.0)
+    parser.add_argument("--accuracy", choices=("normal", "strict"), default="normal")
+    parser.add_argument("--min-mflop", type=float, default=100.0, help="of contractions")
+    parser.add_argument("--min-kib", type=float, default=256.0, help="moved, of everything else")
+    parser.add_argument("--only", choices=("heavy", "light"), help="one of the tables")
     options = parser.parse_args()
-    target = load_target("cpu", options.threads)
-    tasks = heavy_tasks(options.models, options.min_mflop * 1e6)
+    target = load_target("cpu", options.threads).with_accuracy(options.accuracy)
+    found = unique_tasks(options.models)
+    heavy = [t for t in found if is_heavy(t) and task_flops(t) >= options.min_mflop * 1e6]
+    light = [t for t in found if not is_heavy(t) and nbytes(t) >= options.min_kib * 1024]
+    tasks = {"heavy": heavy, "light": light}.get(options.only, [*heavy, *light])
     with open_log(options.log) as log, LocalRunner(target) as runner:
         chosen = [next(candidates(task, target, log)) for task in tasks]
-        peak = runner.profile().peak_flops * target.threads
+        profile = runner.profile()
         requests = tuple(
             MeasureRequest(task=task, schedule=choice.schedule, target=target, timing=TIMING)
             for task, choice in zip(tasks, chosen, strict=True)
         )
         results = runner.measure(requests)
-    print(f"measured FMA peak: {peak / 1e9:.1f} GFLOP/s on {target.threads} thread(s)")
-    shares = []
-    for task, choice, result in zip(tasks, chosen, results, strict=True):
+    rows = list(zip(tasks, chosen, results, strict=True))
+    for task, _, result in rows:
         if result.status != Status.OK:
             print(f"{describe(task):72} {result.status}: {result.error}")
-            continue
-        rate = task_flops(task) / result.median_s
-        shares.append(rate / peak)
-        print(
-            f"{describe(task):72} {choice.source:8} {result.median_s * 1e6:9.1f} us "
-            f"{rate / 1e9:7.1f} GFLOP/s {rate / peak:6.1%}"
-        )
-    if shares:
-        good = sum(share >= 0.9 for share in shares)
-        print(f"{good} of {len(tasks)} at 90 % of the peak or more; lowest {min(shares):.1%}")
+    rows = [row for row in rows if row[2].status == Status.OK]
+    peak = profile.peak_flops * target.threads
+    print(f"measured multiply-add peak: {peak / 1e9:.1f} GFLOP/s on {target.threads} thread(s)")
+    print_heavy([row for row in rows if is_heavy(row[0])], peak)
+    speeds = (f"{v.name} {v.copy_bytes_per_s / 1e9:.1f} GB/s" for v in profile.levels)
+    print(f"measured copy bandwidth: {', '.join(speeds)}")
+    print_light([row for row in rows if not is_heavy(row[0])], profile, target)
 
 
 if __name__ == "__main__":
