@@ -102,7 +102,7 @@ def counts(calls: dict[str, str], target: Target) -> list[Word]:
     out = []
     for number, (kernel, count) in enumerate(calls.items()):
         name = f"%came{number}"
-        lines = (f"  {name} = add i64 0, 0",)
+        lines: tuple[str, ...] = (f"  {name} = add i64 0, 0",)
         if target.threads > 1:
             lines = (
                 f"  {name} = load i64, ptr @{kernel}_calls",

@@ -17,6 +17,7 @@ from autotune.program.ir import Pack
 from autotune.program.packing import packed_shape
 from autotune.program.winograd import points_of
 from autotune.schedule.base import Schedule
+from autotune.schedule.strassen import Strassen
 from autotune.schedule.winograd import Winograd
 from autotune.types import ITEM_BYTES, Task, TensorType
 
@@ -42,10 +43,9 @@ def work_of(task: Task, schedule: Schedule, packs: Sequence[Pack]) -> Work:
         nbytes = _packed_bytes(pack, value.type) if pack else value.type.nbytes
         item = ITEM_BYTES[value.type.dtype]
         sizes[value.role] += min(nbytes, read.get(value.name, nbytes) * item)
-    winograd = next((s for s in schedule if isinstance(s, Winograd)), None)
     return Work(
         algorithm=_algorithm(schedule),
-        flops=task_flops(task) if winograd is None else _winograd_flops(task, winograd),
+        flops=_flops(task, schedule),
         input_bytes=sizes["input"],
         weight_bytes=sizes["constant"],
         output_bytes=sizes["output"],
@@ -57,9 +57,30 @@ def _algorithm(schedule: Schedule) -> str:
     for step in schedule:
         if isinstance(step, Winograd):
             return f"winograd{max(step.tile_h, step.tile_w)}"
+        if isinstance(step, Strassen):
+            return "strassen"
         if step.step == "narrow":
             return "bf16"
     return "direct"
+
+
+def _flops(task: Task, schedule: Schedule) -> int:
+    for step in schedule:
+        if isinstance(step, Winograd):
+            return _winograd_flops(task, step)
+        if isinstance(step, Strassen):
+            return _strassen_flops(task)
+    return task_flops(task)
+
+
+def _strassen_flops(task: Task) -> int:
+    """Seven eighths of the multiply-adds, and the additions at both ends: of quarters, five of the
+    data and eight of the result."""
+    node = task.nodes[task.anchor]
+    data, out = task.value(node.inputs[0]).type, task.value(node.outputs[0]).type
+    products = 2 * out.size * data.shape[-1] * 7 // 8
+    sums = (5 * data.size + 8 * out.size) // 4
+    return products + sums + task_flops(task) - sum(_direct_flops(task))
 
 
 def _packed_bytes(pack: Pack, kind: TensorType) -> int:

@@ -71,6 +71,7 @@ class Built:
                     "order": p.order,
                     "transforms": p.transforms,
                     "dtype": p.dtype,
+                    "strassen": p.strassen,
                 }
                 for p in self.packs
             ],
@@ -87,6 +88,7 @@ class Built:
                 tuple(p["order"]),
                 tuple((int(d), int(m), int(r), int(s)) for d, m, r, s in p["transforms"]),
                 str(p["dtype"]),
+                tuple(map(int, p["strassen"])),
             )
             for p in data["packs"]
         )

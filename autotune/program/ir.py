@@ -231,6 +231,9 @@ class Pack:
     filter transform of Winograd's F(m, r) at that stride, see `autotune.program.winograd`."""
     dtype: str = ""
     """Element type to round to; empty: as it is. bfloat16 is kept as its bits, in uint16."""
+    strassen: tuple[int, ...] = ()
+    """(reduction, channel), before the splits: these dimensions are halved, and a new first one is
+    of the sums of blocks that Strassen's algorithm multiplies, see `autotune.program.strassen`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.program.ir import Pack
+from autotune.program.strassen import PRODUCTS, combined_weights
 from autotune.program.winograd import points_of, transforms
 from autotune.types import Array
 
@@ -14,7 +15,9 @@ def transformed_shape(pack: Pack) -> tuple[int, ...]:
     dims = list(pack.shape)
     for d, m, r, stride in pack.transforms:
         dims[d] = points_of(m, r, stride)
-    return tuple(dims)
+    for d in pack.strassen:
+        dims[d] //= 2
+    return (PRODUCTS, *dims) if pack.strassen else tuple(dims)
 
 
 def packed_shape(pack: Pack) -> tuple[int, ...]:
@@ -55,6 +58,8 @@ def widen_bfloat16(bits: Array) -> Array:
 
 def _transformed(pack: Pack, array: Array) -> Array:
     """The filter transforms, in double precision."""
+    if pack.strassen:
+        return combined_weights(array, *pack.strassen)
     if not pack.transforms:
         return array
     out = array.astype(np.float64)

@@ -159,9 +159,10 @@ def _parse_pack(tokens: _Tokens) -> Pack:
     while tokens.accept("transform"):
         d, m, r, stride = tokens.integers()
         transforms.append((d, m, r, stride))
+    strassen = tokens.integers() if tokens.accept("strassen") else ()
     dtype = tokens.name() if tokens.accept("as") else ""
     tokens.end()
-    return Pack(buffer, shape, splits, order, tuple(transforms), dtype)
+    return Pack(buffer, shape, splits, order, tuple(transforms), dtype, strassen)
 
 
 class _Tokens:

@@ -54,6 +54,8 @@ def print_program(program: Program) -> str:
         )
         for transform in pack.transforms:
             text += f" transform {_list(transform)}"
+        if pack.strassen:
+            text += f" strassen {_list(pack.strassen)}"
         if pack.dtype:
             text += f" as {pack.dtype}"
         lines.append(text)

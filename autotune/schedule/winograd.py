@@ -85,10 +85,10 @@ class Winograd:
         if conv.epilogue:
             program = drop_alloc(program, self.buffer)
         program = _transform_weights(program, conv, plan)
-        return _hoist_allocs(program) if single else program
+        return hoist_allocs(program) if single else program
 
 
-def _hoist_allocs(program: Program) -> Program:
+def hoist_allocs(program: Program) -> Program:
     """Root allocs around the whole body, so that the nests in them are top-level statements."""
     found: list[Buffer] = []
 

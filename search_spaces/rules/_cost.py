@@ -7,6 +7,7 @@ they give matters, and the tuner corrects it.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +27,8 @@ _L3_BYTES_PER_CYCLE = 10.0
 _MEMORY_BYTES_PER_CYCLE = 4.0
 _TRANSFORM_CYCLES = 8.0
 """Per point of a Winograd tile and vector of channels."""
+_SUM_CYCLES = 14.0
+"""Per vector of each of the four quarters that Strassen's algorithm combines."""
 
 
 def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
@@ -36,6 +39,9 @@ def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Colu
         chosen = columns["algorithm"] == f"winograd{side}"
         if chosen.any():
             total = np.where(chosen, winograd_cycles(c, target, columns, side), total)
+    chosen = columns["algorithm"] == "strassen"
+    if chosen.any():
+        total = np.where(chosen, strassen_cycles(c, target, columns), total)
     early = columns["prefetch"] == "panel"
     return np.asarray(np.where(early, total * (0.9 if c.streams else 1.1), total), np.float64)
 
@@ -154,6 +160,22 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int)
     work = np.maximum(product, stream) + 0.3 * np.minimum(product, stream) + ends + spill * moved
     chunks = np.where(blocks == 1, 8.0 * target.threads, blocks)
     return np.asarray(work * imbalance(chunks, target), np.float64)
+
+
+def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
+    """Seven products of halves, and the sums at both ends."""
+    lanes = float(target.lanes())
+    half = dataclasses.replace(c, channels=(c.channels[0], c.channels[1] // 2))
+    rows, depth, channels = c.strassen_points, c.depth // 2, half.channels[1]
+    points = columns["tile_w"].astype(np.float64)
+    rate, taste = _tile_efficiency(half, target, columns, points, depth)
+    rate = (rate + taste) * _channel_waste(half, columns) * _tail_waste(rows, columns["tile_w"])
+    product = 7 * rows * depth * channels / lanes * rate
+    product = product * np.where(points > conflict_free(depth), 1.5, 1.0)
+    ends = rows * (math.ceil(depth / lanes) + math.ceil(channels / lanes)) * _SUM_CYCLES
+    moved = 7.0 * rows * (depth + channels) * 4
+    spill = moved / _L3_BYTES_PER_CYCLE if moved > target.l2_bytes else 0.0
+    return np.asarray((product + ends + spill) / target.threads, np.float64)
 
 
 def _tail_waste_of(extent: Column, size: Column) -> Column:

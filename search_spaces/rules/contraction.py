@@ -3,11 +3,12 @@
 `algorithm` says how: `direct`; `bf16`, the same with operands rounded to bfloat16, two products an
 instruction; `int8`, four products of uint8 data and int8 weights an instruction; or `winogradM`,
 which computes a convolution over tiles of M x M output points with fewer multiplications (see
-`autotune.schedule.winograd`), `block` tiles at a time. The register tile is `tile_h` x `tile_w`
-points (with Winograd: `tile_w` tiles) times `vectors` vectors of channels; the reduction runs
-inside it, one outer product at a time. Weights are packed in the order of use; those that few
-points use are asked for a panel ahead (`prefetch`). The epilogue is computed on the tile before it
-is stored. Depthwise convolutions have a rule of their own.
+`autotune.schedule.winograd`), `block` tiles at a time; or `strassen`, seven products of halves (see
+`autotune.schedule.strassen`). The register tile is `tile_h` x `tile_w` points (with Winograd:
+`tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one outer product
+at a time. Weights are packed in the order of use; those that few points use are asked for a panel
+ahead (`prefetch`). The epilogue is computed on the tile before it is stored. Depthwise convolutions
+have a rule of their own.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
 Mask = npt.NDArray[Any]
-_CODES = {"direct": 0, "bf16": 1, "int8": 3, "winograd2": 2, "winograd4": 4}
+_CODES = {"direct": 0, "bf16": 1, "int8": 3, "winograd2": 2, "winograd4": 4, "strassen": 5}
 _UNROLLED = 480
 """Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""
 
@@ -80,6 +81,8 @@ class ContractionRule:
         if c.channels[1] % lanes and lanes > 4:
             widths.append(lanes // 2)
         columns = set(sizes(c.points[1], 28)) | set(range(1, 17) if sides else ())
+        if c.strassen and target.accuracy == "normal":
+            columns |= set(sizes(c.strassen_points, 28))
         blocks = {1}.union(*(c.blocks(s) for s in sides))
         params = (
             Param(name="algorithm", choices=self._algorithms(task, c, target)),
@@ -104,6 +107,7 @@ class ContractionRule:
             out.append("bf16")
         if target.accuracy == "normal":
             out += [f"winograd{side}" for side in c.winograd]
+            out += ["strassen"] if c.strassen else []
         return tuple(out)
 
     def _constraints(self, c: Contraction, target: Target) -> tuple[Constraint, ...]:
@@ -132,6 +136,8 @@ class ContractionRule:
                 ok |= (columns["algorithm"] == f"winograd{side}") & self._winograd(
                     c, columns, side
                 )
+            if c.strassen:
+                ok |= (columns["algorithm"] == "strassen") & self._halves(c, columns)
             return np.asarray(ok)
 
         return (
@@ -150,6 +156,14 @@ class ContractionRule:
         tail = (-tiles) % columns["tile_w"]
         return np.asarray(ok & (tail / (tiles + tail) <= 0.2))
 
+    def _halves(self, c: Contraction, columns: Columns) -> Mask:
+        """As for Winograd; tiles lie in the halves."""
+        ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0]) & (columns["block"] == 1)
+        ok &= np.isin(columns["tile_w"], sizes(c.strassen_points, 28))
+        ok &= columns["prefetch"] == "none"
+        ok &= c.reduce[-1][1] // 2 % columns["unroll"] == 0
+        return np.asarray(ok & (columns["vectors"] * columns["lanes"] <= c.channels[1] // 2))
+
     def default(self, task: Task, target: Target) -> Config:
         space = self.space(task, target)
         rows = space.rows(20_000, np.random.default_rng(0))
@@ -167,6 +181,8 @@ class ContractionRule:
             builder.do("compute_at", buffer=output, at=c.channels[0])
         if config["algorithm"] in DIRECT:
             self._direct(task, builder, c, config, target)
+        elif config["algorithm"] == "strassen":
+            self._strassen(builder, c, config, target)
         else:
             self._tiled(builder, c, config, target)
         return builder.schedule
@@ -251,6 +267,31 @@ class ContractionRule:
         share(builder, target, ["vin_tr", "vin_tc", "vin_c"], "vin_shared")
         share(builder, target, outer[:-1], "shared")
         share(builder, target, ["vout_tr", "vout_tc", "vout_c"], "vout_shared")
+
+    def _strassen(
+        self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
+    ) -> None:
+        builder.do("strassen", buffer=c.tensor, rows=c.strassen, lanes=target.lanes())
+        self._split_channels(builder, c.channels[0], config)
+        builder.split("stra_t", config.number("tile_w"), "points", "point")
+        splits, order = pack_plan(c, config, tuple(range(c.weight_rank)))
+        (dim, size), *_ = splits
+        moved = (0, *(d + 1 for d in order))
+        builder.do("pack", buffer=c.weights, splits=((dim + 1, size),), order=moved)
+        tile, outer = ("point", "vector", "lane"), ["stra_i", "block", "points"]
+        builder.do("reorder", loops=(*outer, *tile))
+        products = f"{c.tensor}.m"
+        builder.do("cache_write", buffer=products, loops=tile)
+        self._annotate(builder, c, config, tile)
+        if c.channels[1] // 2 % size:
+            builder.do("specialize", loop="block", at=f"{products}.reg")
+        if c.strassen_points % config.number("tile_w"):
+            builder.do("specialize", loop="points", at=f"{products}.reg")
+        schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
+        for prefix in ("sin", "sout"):
+            loops = [f"{prefix}_p{n}" for n in range(len(c.batch) + (2 if c.rows else 1))]
+            share(builder, target, [*loops, f"{prefix}_c"], f"{prefix}_shared")
+        share(builder, target, outer, "shared")
 
     def _split(self, builder: ScheduleBuilder, c: Contraction, config: Config) -> tuple[str, ...]:
         """Split the output loops; gives the tile's loops."""

@@ -1,0 +1,325 @@
+"""Step that computes a matrix product by Strassen's algorithm: seven products instead of eight."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.errors import ScheduleError
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    Bound,
+    Buffer,
+    Const,
+    For,
+    If,
+    Index,
+    Load,
+    Pack,
+    Program,
+    Stmt,
+    Store,
+    Value,
+    fn,
+    index,
+)
+from autotune.program.packing import packed_shape
+from autotune.program.rewrite import (
+    Body,
+    drop_alloc,
+    find_loop,
+    loads_of,
+    map_loads,
+    map_stmt_indices,
+    replace,
+    stores_of,
+)
+from autotune.program.strassen import DATA, PRODUCTS, RESULT, terms
+from autotune.schedule._convolution import buffers_of
+from autotune.schedule.base import register
+from autotune.schedule.loops import perfect_chain
+from autotune.schedule.winograd import hoist_allocs
+from autotune.types import dense_strides
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strassen:
+    """Compute a matrix product, or a 1x1 convolution, over the halves of `rows`, the reduction and
+    the channels.
+
+    for m, n: { t = 0 ; for k: t += x*w ; y = f(t) }   ->
+    alloc V, M: {
+      for m, k: V[i, m, k] = sums of quarters of x
+      for i, t, n: { M[i, t, n] = 0 ; for k: M += V*w }
+      for m, n: y = f(sums of M), a quarter each }
+
+    `rows` is an output loop other than the channels'. The weights are combined before the call.
+    `lanes` elements are combined at a time. Loops: stra_i, stra_t, and those of the channels and
+    the reduction, are left for further steps; the others are annotated already. The three nests
+    are at the root.
+    """
+
+    step: ClassVar[str] = "strassen"
+    buffer: str
+    rows: str
+    lanes: int
+
+    def apply(self, program: Program) -> Program:
+        product = _find_product(program, self.buffer, self.rows)
+        plan = _Plan(step=self, product=product)
+        body: Body = (plan.combine_data(), plan.multiply(), plan.combine_result())
+        for scratch in plan.scratch():
+            body = (Alloc(scratch, body),)
+        program = replace(program, product.loops[0], body)
+        if product.epilogue:
+            program = drop_alloc(program, self.buffer)
+        return hoist_allocs(_combine_weights(program, product))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Product:
+    """A naive matrix product and its epilogue, as found in a program. `halved`: number of the
+    output loop that is halved. `weight_dims`: those of the reduction and the channels."""
+
+    loops: tuple[For, ...]
+    halved: int
+    depth: For
+    data: Load
+    weights: str
+    weight_rank: int
+    weight_dims: tuple[int, int]
+    epilogue: Body
+    buffer: Buffer
+
+    @property
+    def channels(self) -> For:
+        return self.loops[-1]
+
+
+def _find_product(program: Program, buffer: str, rows: str) -> _Product:
+    """Recognise the loops; ScheduleError where they are no plain product of even extents."""
+    refuse = ScheduleError(f"{buffer} is not a plain product with constant weights")
+    update = next((s for s in stores_of(program.body, buffer) if s.combine == "sum"), None)
+    product = update.value if update else None
+    if update is None or not (isinstance(product, Apply) and product.fn == "mul"):
+        raise refuse
+    x, w = product.args
+    names = [str(i.terms[0][0]) if i.terms else "" for i in update.indices]
+    if not (isinstance(x, Load) and isinstance(w, Load)) or len(names) < 2 or "" in names:
+        raise refuse
+    chain = perfect_chain(find_loop(program, names[0]), len(names))
+    if tuple(index(c.var) for c in chain) != update.indices or len(chain[-1].body) < 2:
+        raise refuse
+    init, reduction, *epilogue = chain[-1].body
+    if not (isinstance(reduction, For) and isinstance(init, Store) and init.value == Const(0.0)):
+        raise refuse
+    nest = [reduction]
+    while isinstance(nest[-1].body[0], For):
+        nest.append(nest[-1].body[0])
+    *single, depth = nest
+    env = {loop.var: Index() for loop in single}
+    data = Load(x.buffer, tuple(i.substitute(env) for i in x.indices))
+    weights = [i.substitute(env) for i in w.indices]
+    points = tuple(index(c.var) for c in chain[:-1])
+    dims = [
+        [d for d, i in enumerate(weights) if i == index(v)] for v in (depth.var, chain[-1].var)
+    ]
+    others = [i for i in weights if i not in (index(depth.var), index(chain[-1].var))]
+    plain = data.indices == (*points, index(depth.var)) and not any(i.terms for i in others)
+    if any(loop.extent > 1 for loop in single) or not plain or any(len(d) != 1 for d in dims):
+        raise refuse
+    if any(not isinstance(s, Store) or s.combine for s in epilogue):
+        raise refuse
+    found = [n for n, c in enumerate(chain[:-1]) if c.var == rows]
+    if not found:
+        raise ScheduleError(f"{rows} is no loop over rows of {buffer}")
+    for loop in (chain[found[0]], depth, chain[-1]):
+        if loop.extent % 2:
+            raise ScheduleError(f"loop {loop.var} of {loop.extent} iterations has no halves")
+    return _Product(
+        loops=tuple(chain),
+        halved=found[0],
+        depth=depth,
+        data=data,
+        weights=w.buffer,
+        weight_rank=len(weights),
+        weight_dims=(dims[0][0], dims[1][0]),
+        epilogue=tuple(epilogue),
+        buffer=buffers_of(program)[buffer],
+    )
+
+
+def _combine_weights(program: Program, product: _Product) -> Program:
+    param = next((p for p in program.params if p.name == product.weights), None)
+    if param is None or not param.constant or any(p.buffer == param.name for p in program.packs):
+        raise ScheduleError(f"{product.weights} is not a constant param that is not packed yet")
+    rank = product.weight_rank + 1
+    if any(v.buffer == param.name and len(v.indices) != rank for v in loads_of(program.body)):
+        raise ScheduleError(f"{product.weights} is used outside the product")
+    order = tuple(range(rank))
+    pack = Pack(param.name, param.shape, splits=(), order=order, strassen=product.weight_dims)
+    shape = packed_shape(pack)
+    new = Buffer(
+        param.name, param.dtype, shape, "param", dense_strides(shape), ((0, 0),) * rank,
+        constant=True,
+    )  # fmt: skip
+    params = tuple(new if p is param else p for p in program.params)
+    return dataclasses.replace(program, params=params, packs=(*program.packs, pack))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Sizes and the three nests."""
+
+    step: Strassen
+    product: _Product
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Of the loops over points, one of them halved."""
+        p = self.product
+        return tuple(
+            c.extent // 2 if n == p.halved else c.extent for n, c in enumerate(p.loops[:-1])
+        )
+
+    @property
+    def points(self) -> int:
+        return math.prod(self.extents)
+
+    @property
+    def depth(self) -> int:
+        return self.product.depth.extent // 2
+
+    @property
+    def channels(self) -> int:
+        return self.product.channels.extent // 2
+
+    @property
+    def v_name(self) -> str:
+        return f"{self.product.buffer.name}.v"
+
+    @property
+    def m_name(self) -> str:
+        return f"{self.product.buffer.name}.m"
+
+    def scratch(self) -> tuple[Buffer, Buffer]:
+        dtype = self.product.buffer.dtype
+        return (
+            Buffer.dense(self.m_name, dtype, (PRODUCTS, self.points, self.channels), "scratch"),
+            Buffer.dense(self.v_name, dtype, (PRODUCTS, self.points, self.depth), "scratch"),
+        )
+
+    def _point(self, prefix: str) -> Index:
+        """Number of a point of a half, from the loops over them."""
+        out = Index()
+        for n, extent in enumerate(self.extents):
+            out = out * extent + f"{prefix}_p{n}"
+        return out
+
+    def _place(self, prefix: str, half: int) -> tuple[Index, ...]:
+        """Its place in the whole."""
+        halved = self.product.halved
+        return tuple(
+            index(f"{prefix}_p{n}") + (half * extent if n == halved else 0)
+            for n, extent in enumerate(self.extents)
+        )
+
+    def _nest(self, prefix: str, extent: int, body: Body) -> Stmt:
+        """Loops over points and vectors along the last dimension."""
+        lanes = min(self.step.lanes, extent)
+        if extent % lanes:
+            body = (If((Bound(self._last(prefix, extent), 0, extent),), body),)
+        body = (For(f"{prefix}_l", lanes, "vector", body),)
+        if prefix == "sout":
+            body = (Alloc(self._sums(), body),)
+        body = (For(f"{prefix}_c", -(-extent // lanes), "serial", body),)
+        for n, rows in reversed(list(enumerate(self.extents))):
+            body = (For(f"{prefix}_p{n}", rows, "serial", body),)
+        return body[0]
+
+    def _last(self, prefix: str, extent: int) -> Index:
+        return index(f"{prefix}_c") * min(self.step.lanes, extent) + f"{prefix}_l"
+
+    def _sums(self) -> Buffer:
+        lanes, kind = min(self.step.lanes, self.channels), self.product.buffer.dtype
+        return Buffer.dense(f"{self.product.buffer.name}.y", kind, (2, 2, lanes), "register")
+
+    def combine_data(self) -> Stmt:
+        """V: seven sums of quarters of the data."""
+        at = self._last("sin", self.depth)
+
+        def quarter(p: int, q: int) -> Value:
+            where = (*self._place("sin", p), at + q * self.depth)
+            return Load(self.product.data.buffer, where)
+
+        body = tuple(
+            Store(
+                self.v_name,
+                (index(i), self._point("sin"), at),
+                _sum([(quarter(p, q), sign) for p, q, sign in terms(DATA, i)]),
+            )
+            for i in range(PRODUCTS)
+        )
+        return self._nest("sin", self.depth, body)
+
+    def multiply(self) -> Stmt:
+        """M: seven matrix products."""
+        oc, ic = self.product.channels, self.product.depth
+        cell = (index("stra_i"), index("stra_t"), index(oc.var))
+        weights = [Index()] * self.product.weight_rank
+        for d, var in zip(self.product.weight_dims, (ic.var, oc.var), strict=True):
+            weights[d] = index(var)
+        product = fn(
+            "mul",
+            Load(self.v_name, (index("stra_i"), index("stra_t"), index(ic.var))),
+            Load(self.product.weights, (index("stra_i"), *weights)),
+        )
+        update = For(ic.var, self.depth, "serial", (Store(self.m_name, cell, product, "sum"),))
+        body: Body = (Store(self.m_name, cell, Const(0.0)), update)
+        for var, extent in (
+            (oc.var, self.channels), ("stra_t", self.points), ("stra_i", PRODUCTS),
+        ):  # fmt: skip
+            body = (For(var, extent, "serial", body),)
+        return body[0]
+
+    def combine_result(self) -> Stmt:
+        """y = f(sums of the products), four quarters at a time."""
+        at, lane = self._last("sout", self.channels), index("sout_l")
+        sums = self._sums().name
+        body: list[Stmt] = []
+        for p in range(2):
+            for r in range(2):
+                parts = [
+                    (Load(self.m_name, (index(i), self._point("sout"), at)), RESULT[i][p][r])
+                    for i in range(PRODUCTS)
+                    if RESULT[i][p][r]
+                ]
+                cell = (index(p), index(r), lane)
+                body.append(Store(sums, cell, _sum(sorted(parts, key=lambda t: -t[1]))))
+                place = (*self._place("sout", p), at + r * self.channels)
+                body += self._epilogue(place, Load(sums, cell))
+        return self._nest("sout", self.channels, tuple(body))
+
+    def _epilogue(self, place: tuple[Index, ...], value: Load) -> Body:
+        name, epilogue = self.product.buffer.name, self.product.epilogue
+        if not epilogue:
+            return (Store(name, place, value),)
+        env = {loop.var: where for loop, where in zip(self.product.loops, place, strict=True)}
+        body = map_stmt_indices(epilogue, lambda i: i.substitute(env))
+
+        def load(found: Load) -> Value | None:
+            return value if found.buffer == name else None
+
+        return map_loads(body, load)
+
+
+def _sum(parts: list[tuple[Value, int]]) -> Value:
+    """Of values with signs; the first is positive."""
+    out = parts[0][0]
+    for value, sign in parts[1:]:
+        out = fn("add" if sign > 0 else "sub", out, value)
+    return out

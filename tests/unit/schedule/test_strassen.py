@@ -1,0 +1,136 @@
+"""Strassen's algorithm: the sums, the step against the naive loops, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.errors import ScheduleError
+from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
+from autotune.program.inputs import random_inputs
+from autotune.program.interp import run
+from autotune.program.ir import Program
+from autotune.program.strassen import DATA, RESULT, WEIGHTS, combined_weights
+from autotune.program.text import parse_program, print_program
+from autotune.program.verify import verify
+from autotune.schedule import STEPS, apply_schedule
+from autotune.target import host_target
+from autotune.types import Task
+from search_spaces.rules import rule_for
+from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value
+
+
+def product(*shape: int, transposed: bool = False, halo: bool = False) -> Task:
+    """relu(x w + bias), x of shape [..., k], w of [k, n] (or its transpose); shape: ..., k, n."""
+    *points, k, n = shape
+    weights = (n, k) if transposed else (k, n)
+    pads = ((0, 0), *((1, 2) for _ in points[1:]), (0, 0)) if halo else None
+    given = value("i0", (*points, k), pads=pads) if pads else value("i0", (*points, k))
+    return task(
+        [
+            node("matmul", "i0 c0", "t0", transpose_b=transposed),
+            node("add", "t0 c1", "t1"),
+            node("relu", "t1", "o0"),
+        ],
+        given,
+        value("c0", weights),
+        value("c1", (n,)),
+        value("t0", (*points, n)),
+        value("t1", (*points, n)),
+        value("o0", (*points, n)),
+    )
+
+
+def conv1x1(batch: int, height: int, width: int, k: int, n: int) -> Task:
+    out = (batch, height, width, n)
+    return task(
+        [node("conv2d", "i0 c0", "t0"), node("add", "t0 c1", "o0")],
+        value("i0", (batch, height, width, k)),
+        value("c0", (1, 1, k, n)),
+        value("c1", (n,)),
+        value("t0", out),
+        value("o0", out),
+    )
+
+
+def merged(case: Task, at: str) -> Program:
+    """The naive program with the epilogue in the product's loops."""
+    program = build_program(case)
+    for name in ("t1",):
+        if any(v.name == name for v in case.values):
+            program = STEPS.get("inline")(buffer=name).apply(program)
+    return STEPS.get("compute_at")(buffer="o0", at=at).apply(program)
+
+
+def test_seven_products_are_the_product_of_blocks() -> None:
+    a, b = np.random.default_rng(0).integers(-9, 9, (2, 2, 2))
+    data, weights, result = (np.asarray(m) for m in (DATA, WEIGHTS, RESULT))
+    products = np.einsum("ipq,pq->i", data, a) * np.einsum("iqr,qr->i", weights, b)
+    np.testing.assert_array_equal(np.einsum("ipr,i->pr", result, products), a @ b)
+
+
+def test_combined_weights_are_the_sums_of_blocks() -> None:
+    w = np.random.default_rng(1).standard_normal((1, 4, 6)).astype(np.float32)
+    got = combined_weights(w, 1, 2)
+    assert got.shape == (7, 1, 2, 3)
+    np.testing.assert_array_equal(got[0], w[:, :2, :3] + w[:, 2:, 3:])
+    np.testing.assert_array_equal(got[3], w[:, 2:, :3] - w[:, :2, :3])
+
+
+CASES = [
+    (product(4, 6, 8), "t0_m", "t0_n"),
+    (product(4, 6, 8, transposed=True), "t0_m", "t0_n"),
+    (product(1, 6, 4, 10), "t0_m", "t0_n"),
+    (product(2, 3, 4, 6), "t0_b0", "t0_n"),
+    (conv1x1(1, 4, 3, 6, 8), "t0_oh", "t0_oc"),
+    (conv1x1(2, 3, 2, 2, 6), "t0_ow", "t0_oc"),
+]
+
+
+@pytest.mark.parametrize(("case", "rows", "channels"), CASES)
+def test_equals_the_naive_loops(case: Task, rows: str, channels: str) -> None:
+    step = STEPS.get("strassen")(buffer="t0", rows=rows, lanes=2)
+    program = step.apply(merged(case, channels))
+    verify(program)
+    assert parse_program(print_program(program)) == program
+    arrays = random_inputs(case, 1)
+    np.testing.assert_allclose(run(program, arrays), evaluate_task(case, arrays), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("case", "rows", "channels", "message"),
+    [
+        (product(3, 6, 8), "t0_m", "t0_n", "t0_m of 3 iterations has no halves"),
+        (product(4, 5, 8), "t0_m", "t0_n", "t0_k of 5 iterations has no halves"),
+        (product(4, 6, 7), "t0_m", "t0_n", "t0_n of 7 iterations has no halves"),
+        (product(4, 6, 8), "t0_n", "t0_n", "t0_n is no loop over rows"),
+    ],
+)
+def test_what_has_no_halves_is_refused(case: Task, rows: str, channels: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        STEPS.get("strassen")(buffer="t0", rows=rows, lanes=2).apply(merged(case, channels))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "case", [product(128, 128, 256), conv1x1(1, 14, 14, 256, 136), product(1, 70, 130, 226)]
+)
+def test_scheduled_machine_code(case: Task, threads: int) -> None:
+    target = host_target(threads)
+    rule = rule_for(case, target)
+    space = rule.space(case, target)
+    rows = space.sample(np.random.default_rng(0), 1000)
+    configs = [c for c in map(space.config, rows) if c["algorithm"] == "strassen"]
+    arrays = random_inputs(case, 2)
+    assert configs
+    for config in configs[:: max(1, len(configs) // 4)][:4]:
+        program = apply_schedule(build_program(case), rule.schedule(case, target, config))
+        verify(program)
+        assert_close(run_kernel(case, program, target, arrays), evaluate_task(case, arrays))
+
+
+def test_strict_accuracy_leaves_it_out() -> None:
+    case, target = product(128, 128, 256), host_target().with_accuracy("strict")
+    choices = rule_for(case, target).space(case, target).params[0].choices
+    assert choices == ("direct",)
