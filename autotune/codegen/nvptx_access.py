@@ -13,11 +13,11 @@ import math
 from autotune.codegen.llvm_element import Val
 from autotune.codegen.llvm_index import Linear
 from autotune.codegen.llvm_store import StoreWriter
-from autotune.codegen.llvm_text import type_text
+from autotune.codegen.llvm_text import FunctionText, type_text
 from autotune.codegen.nvptx_math import NvptxMath
 from autotune.errors import BuildError
-from autotune.program.analysis import interval
-from autotune.program.ir import Buffer, FloorDiv, Index, Mod
+from autotune.program.analysis import interval, simplify
+from autotune.program.ir import Buffer, FloorDiv, Index, Mod, index
 from autotune.types import ITEM_BYTES
 
 ALIGN_BYTES = 16
@@ -37,6 +37,10 @@ class AccessWriter(StoreWriter):
 
     math = NvptxMath
 
+    def __init__(self, text: FunctionText) -> None:
+        super().__init__(text)
+        self._simple: dict[object, Index] = {}
+
     def binary(self, fn: str, a: Val, b: Val) -> Val:
         if a.dtype == "float32" and fn in ("max", "min", "div"):
             writer = self.math(self.text, a.lanes, a.dtype)
@@ -44,6 +48,18 @@ class AccessWriter(StoreWriter):
                 return Val(writer.op("fdiv", a.text, b.text), a.dtype, a.lanes)
             return Val(NvptxMath.extreme(writer, fn, a.text, b.text), a.dtype, a.lanes)
         return super().binary(fn, a, b)
+
+    def linear(self, value: Index) -> Linear:
+        """Divisions are taken apart with what unrolled loops are now, so that the places of their
+        iterations differ by constants and need no registers of their own."""
+        if all(isinstance(atom, str) for atom, _ in value.terms):
+            return super().linear(value)
+        known = {v: now for v in value.vars() if isinstance(now := self.env.get(v), int)}
+        key = (value, tuple(known.items()))
+        if key not in self._simple:
+            numbers = {v: index(now) for v, now in known.items()}
+            self._simple[key] = simplify(value.substitute(numbers), self.ranges)
+        return super().linear(self._simple[key])
 
     def divided(self, depth: int, op: str, name: str, atom: FloorDiv | Mod) -> str:
         """Divisions of 64 bits are slow: by 32 bits where the index fits."""

@@ -57,7 +57,7 @@ def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
     lo, hi = interval(rest, ranges)
     if lo >= 0 and hi < atom.divisor:
         return multiple if isinstance(atom, FloorDiv) else rest
-    return inside // atom.divisor if isinstance(atom, FloorDiv) else rest % atom.divisor
+    return multiple + rest // atom.divisor if isinstance(atom, FloorDiv) else rest % atom.divisor
 
 
 def _split_multiple(value: Index, divisor: int) -> tuple[Index, Index]:

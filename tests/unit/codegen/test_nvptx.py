@@ -174,3 +174,18 @@ def test_weights_only_are_read_as_if_nothing_wrote_them() -> None:
     text = ptx(ADD)
     assert "ld.global.v4.b32" in text
     assert "ld.global.nc" not in text  # an activation may be the output's memory
+
+
+def test_unrolled_divisions_differ_by_constants() -> None:
+    program = parse_program("""program strided
+param i0: float32[8, 64]
+param o0: float32[16, 32] written
+for b in 1 block.x:
+  for t in 128 thread.x:
+    for c in 4 unroll:
+      o0[(128*c + t // 32), (t % 32)] = i0[(128*c + t // 64), (t % 64)]
+""")
+    text = write_kernels(program, SM80, "kernel").text
+    assert text.count("udiv i32") == 2
+    arrays = inputs(program)
+    assert_close(run_emulated(program, SM80, arrays), run(program, arrays))
