@@ -83,8 +83,8 @@ class Dialect:
         return [
             f"typedef {short} {name} __attribute__(({size}));",
             f"typedef {short} {name}_u __attribute__(({size}, aligned({item}), may_alias));",
-            f"#define {name}_load(p) (*(const {name}_u *)(p))",
-            f"#define {name}_store(p, v) (*({name}_u *)(p) = (v))",
+            f"#define {name}_load(p) (({name})*(const {name}_u *)(p))",
+            f"#define {name}_store(p, ...) (*({name}_u *)(p) = (__VA_ARGS__))",
         ]
 
     def literal_vector(self, name: str, elements: Sequence[str]) -> str:

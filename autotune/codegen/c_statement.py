@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autotune.codegen.c_dialect import Dialect, float_constant
-from autotune.codegen.c_value import Lane, Linear, NotVectorError, Val, ValueWriter
+from autotune.codegen.c_index import Lane, Linear, NotVectorError
+from autotune.codegen.c_value import Val, ValueWriter
 from autotune.errors import BuildError
 from autotune.program.ir import (
     Alloc,

@@ -85,3 +85,20 @@ def test_code_for_two_threads(request: pytest.FixtureRequest) -> None:
 def test_ptx(request: pytest.FixtureRequest, program: Program, arch: str) -> None:
     text = BACKENDS.get("cuda").source(program, load_target(arch), program.name)
     same(request, f"{program.name}.{arch}.ptx", text)
+
+
+@pytest.mark.parametrize("name", ["conv", "matmul"])
+def test_c(request: pytest.FixtureRequest, name: str) -> None:
+    program = conv_program() if name == "conv" else matmul_program()
+    same(request, f"{name}.c", BACKENDS.get("c").source(program, load_target("c"), name))
+
+
+def test_c_for_two_threads(request: pytest.FixtureRequest) -> None:
+    text = BACKENDS.get("c").source(conv_program(), load_target("x86-64-v3", 2), "conv")
+    same(request, "conv.threads.c", text)
+
+
+@pytest.mark.parametrize("program", [TRANSPOSE, ROWS, GPU_MATMUL], ids=lambda p: p.name)
+def test_opencl(request: pytest.FixtureRequest, program: Program) -> None:
+    text = BACKENDS.get("opencl").source(program, load_target("opencl"), program.name)
+    same(request, f"{program.name}.cl", text)

@@ -19,6 +19,7 @@ from autotune.target import load_target
 from autotune.types import Array
 from tests.unit.codegen.gpu_programs import ROW_SUMS, TILED_MATMUL, row_sums, tiled_matmul
 from tests.unit.codegen.kernels import device_of
+from tests.unit.codegen.nvptx_programs import PROGRAMS
 
 TARGET = load_target("opencl")
 EXAMPLES = pytest.mark.parametrize("made", [tiled_matmul, row_sums], ids=lambda f: f.__name__)
@@ -41,6 +42,15 @@ def test_bound_programs_are_right(made) -> None:  # type: ignore[no-untyped-def]
     program, arrays, want = made()
     verify(program)
     np.testing.assert_allclose(run(program, arrays), want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run_on_device(program, arrays), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_device_and_interpreter_agree(program: Program) -> None:
+    rng = np.random.default_rng(2)
+    given = [p for p in program.params if not p.written]
+    arrays = {p.name: rng.standard_normal(p.shape).astype(p.dtype) for p in given}
+    want = run(program, arrays)
     np.testing.assert_allclose(run_on_device(program, arrays), want, rtol=1e-4, atol=1e-5)
 
 

@@ -1,0 +1,46 @@
+#include <math.h>
+#include <stdint.h>
+typedef int64_t ix;
+typedef float f32;
+typedef int64_t i64;
+typedef f32 f32x4 __attribute__((vector_size(16)));
+typedef f32 f32x4_u __attribute__((vector_size(16), aligned(4), may_alias));
+#define f32x4_load(p) ((f32x4)*(const f32x4_u *)(p))
+#define f32x4_store(p, ...) (*(f32x4_u *)(p) = (__VA_ARGS__))
+static inline ix clamp_index(ix i, ix lo, ix hi) {
+    return i < lo ? lo : i > hi ? hi : i;
+}
+static inline ix wrap_index(int64_t i, ix extent) {
+    return clamp_index(i < 0 ? i + extent : i, 0, extent - 1);
+}
+
+void matmul(void *p0, void *p1, void *p2, void *workspace, int64_t thread, int64_t threads)
+{
+    const f32 *i0_ = (const f32 *)p0;
+    const f32 *c0_ = (const f32 *)p1;
+    f32 *o0_ = (f32 *)p2;
+    for (ix mo_ = 0; mo_ < 2; mo_++) {
+        for (ix no_ = 0; no_ < 2; no_++) {
+            {
+                f32x4 o0_reg_0;
+                f32x4 o0_reg_4;
+                o0_reg_0 = ((0.0f) - (f32x4){0});
+                o0_reg_4 = ((0.0f) - (f32x4){0});
+                for (ix o0_k_ = 0; o0_k_ < 3; o0_k_++) {
+                    o0_reg_0 = (i0_[mo_ * 6 + o0_k_] * f32x4_load(c0_ + no_ * 12 + o0_k_ * 4)) + o0_reg_0;
+                    o0_reg_4 = (i0_[mo_ * 6 + o0_k_ + 3] * f32x4_load(c0_ + no_ * 12 + o0_k_ * 4)) + o0_reg_4;
+                }
+                f32x4_store(o0_ + mo_ * 16 + no_ * 4, o0_reg_0);
+                f32x4_store(o0_ + mo_ * 16 + no_ * 4 + 8, o0_reg_4);
+            }
+        }
+    }
+}
+
+void matmul_run(void **args, int64_t repeats)
+{
+    const int64_t thread = 0, threads = 1;
+    for (int64_t i = 0; i < repeats; i++) {
+        matmul(args[0], args[1], args[2], args[3], thread, threads);
+    }
+}
