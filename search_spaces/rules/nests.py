@@ -36,6 +36,8 @@ from search_spaces.rules._builder import (
     share,
     vectorize_loop,
 )
+from search_spaces.rules._cost import imbalance
+from search_spaces.rules._nest_cost import cycles, ideal_cycles, passes_of, tiling
 from search_spaces.space import Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -57,8 +59,11 @@ class NestsRule:
             (Param(name="unroll", choices=(1, 2, 4, 8)), Param(name="merge", choices=(1, 0)))
         )
 
-    def default(self, task: Task, target: Target) -> Config:  # noqa: ARG002
-        return Config((("unroll", 2), ("merge", 1)))
+    def default(self, task: Task, target: Target) -> Config:
+        space = self.space(task, target)
+        rows = space.rows(space.raw_size, np.random.default_rng(0))
+        cost = cycles(task, passes_of(task), target, space.columns(rows))
+        return space.config(rows[int(np.argmin(cost))])
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         builder = ScheduleBuilder(task)
@@ -92,6 +97,11 @@ class NestsRule:
             )
         )  # fmt: skip
         lanes = target.lanes()
+        passes = passes_of(task)
+        balance = imbalance(rows * ones, target)
+        expected = cycles(task, passes, target, columns) * balance / ideal_cycles(task, target)
+        widest = max(passes, key=lambda p: p.rows * p.width)
+        computed, steps, masked = tiling(widest, target, unroll)
         return TileStructure(
             extents={"row": rows, "column": width},
             reduce_axes=frozenset(),
@@ -99,10 +109,19 @@ class NestsRule:
             tiles=({"row": ones}, {"column": np.minimum(unroll * lanes, width)}),
             flops=max(1, task_flops(task)),
             accumulators=unroll,
-            vector_axis_waste=math.ceil(width / lanes) * lanes / width * ones,
+            vector_axis_waste=computed * min(lanes, widest.width) / widest.width,
             parallel_chunks=rows * ones,
             unrolled=unroll,
-            extra={"unroll": unroll, "merge": columns["merge"].astype(np.float64)},
+            extra={
+                "unroll": unroll,
+                "merge": columns["merge"].astype(np.float64),
+                "masked": masked.astype(np.float64),
+                "steps": steps,
+                "passes": len(passes) * ones,
+                "reductions": sum(p.reduces for p in passes) * ones,
+                "work": max(p.work for p in passes) * ones,
+                "expected": np.log2(expected),
+            },
         )
 
 

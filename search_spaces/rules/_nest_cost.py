@@ -1,0 +1,162 @@
+"""What a config of the nests rule should cost, in cycles of one core.
+
+In: a task, the target and columns of configs. Out: cycles, one per config. A task is a row of
+passes over rows of elements: reductions, and tensors that are worth keeping. A pass whose width is
+no multiple of what an iteration computes runs under a mask throughout. Merged passes find the row
+in the innermost cache, but wait for each other. Only the order of the numbers matters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.graph.plan import task_flops
+from autotune.ops import OPS
+from autotune.program.build import node_computes
+from autotune.program.ir import Apply, Compute, Load, Select, Value
+from autotune.target import Target
+from autotune.types import Task, TaskNode
+from search_spaces.base import Column
+from search_spaces.rules._builder import CHEAP
+
+Columns = Mapping[str, npt.NDArray[Any]]
+_SLOW = {
+    "div": 8.0, "mod": 12.0, "sqrt": 8.0, "rsqrt": 12.0, "reciprocal": 8.0, "exp": 9.0,
+    "log": 12.0, "erf": 15.0, "tanh": 15.0, "sigmoid": 12.0, "pow": 25.0, "sin": 15.0, "cos": 15.0,
+}  # fmt: skip
+"""Cycles per vector; every other function takes _PLAIN."""
+_PLAIN = 0.33
+_STREAM = 1.5
+"""Loading or storing a vector."""
+_MASKED = 2.1
+"""How much longer a pass takes under a mask."""
+_ROW = 6.0
+"""Starting a pass over a row."""
+_LATENCY = 3.5
+"""Of an add or maximum: iterations of a reduction wait for each other by so much."""
+_WAITING = 3.0
+"""Of a merged pass for the one before it."""
+_NARROW = 1 / 8
+"""Share of the elements below which a pass is not one over rows, but of their results."""
+_L2_BYTES_PER_CYCLE = 170.0
+_L3_BYTES_PER_CYCLE = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """One nest: `rows` times a loop over `width` elements."""
+
+    rows: int
+    width: int
+    reduces: bool
+    work: float
+    """Cycles per vector of elements."""
+    streams: int
+    """Arrays of that size that are read or written."""
+
+
+def passes_of(task: Task) -> tuple[Pass, ...]:
+    """The nests of a task, in order, with what is inlined into them."""
+    output = task.by_role("output")[0].name
+    computes = [(node, node_computes(task, node)) for node in task.nodes]
+    rowwise = any(c.combine for _, found in computes for c in found)
+    out: list[Pass] = []
+    inlined = 0.0
+    for node, found in computes:
+        for compute in found:
+            work = sum(_work(v) for v in _values(compute.body))
+            if compute.output != output and _vanishes(node, compute, rowwise):
+                inlined += work
+                continue
+            out.append(_pass(compute, work + inlined))
+            inlined = 0.0
+    return tuple(out)
+
+
+def _vanishes(node: TaskNode, compute: Compute, rowwise: bool) -> bool:
+    """Whether a local tensor is computed in its readers, as the schedule inlines it."""
+    if compute.output not in node.outputs:
+        return False
+    plain = OPS.get(node.op).kind in ("elementwise", "data", "view")
+    return plain and (not rowwise or node.op in CHEAP)
+
+
+def ideal_cycles(task: Task, target: Target) -> float:
+    """What a prior's prediction is relative to: every operation at the multiply-add's rate."""
+    return max(1, task_flops(task)) / (2 * target.lanes())
+
+
+def _pass(compute: Compute, work: float) -> Pass:
+    axes = compute.reduce or compute.axes
+    width = axes[-1].extent if axes else 1
+    points = math.prod(a.extent for a in (*compute.axes, *compute.reduce))
+    wide = {axes[-1].name} if axes else set()
+    loads = [v for v in _values(compute.body) if isinstance(v, Load)]
+    full = {v.buffer for v in loads if wide & {n for i in v.indices for n in i.vars()}}
+    return Pass(
+        rows=max(1, points // max(width, 1)),
+        width=width,
+        reduces=compute.combine is not None,
+        work=work + _PLAIN,
+        streams=len(full) + (compute.combine is None),
+    )
+
+
+def _values(value: Value) -> list[Value]:
+    if isinstance(value, Apply):
+        return [value, *(v for a in value.args for v in _values(a))]
+    if isinstance(value, Select):
+        return [value, *_values(value.then), *_values(value.other)]
+    return [value]
+
+
+def _work(value: Value) -> float:
+    return _SLOW.get(value.fn, _PLAIN) if isinstance(value, Apply) else 0.0
+
+
+def cycles(task: Task, passes: tuple[Pass, ...], target: Target, columns: Columns) -> Column:
+    """Cycles of all passes on one thread, per config."""
+    unroll = columns["unroll"].astype(np.float64)
+    rowwise = any(p.reduces for p in passes)
+    merged = np.asarray(columns["merge"] == 1) & rowwise
+    total = np.zeros(len(unroll))
+    most = max(p.rows * p.width for p in passes)
+    for one in passes:
+        computed, steps, masked = tiling(one, target, unroll)
+        row = computed * np.maximum(one.work, _STREAM * one.streams)
+        row = row * np.where(masked, _MASKED, 1.0) + _ROW
+        if one.reduces:
+            waiting = steps * _LATENCY
+            row = np.maximum(row, np.where(merged, waiting, waiting / 2))
+        apart, joined = one.rows * row, one.rows * (row + _WAITING)
+        if one.rows * one.width <= _NARROW * most:  # one number a row: merged, it is no vector
+            joined = np.full(len(unroll), one.rows * one.width * (one.work + _WAITING))
+        total = total + np.where(merged, joined, apart)
+    return np.asarray(total + np.where(merged, *_streaming(task, passes, target)), np.float64)
+
+
+def tiling(one: Pass, target: Target, unroll: Column) -> tuple[Column, Column, npt.NDArray[Any]]:
+    """(vectors computed, iterations, whether under a mask) of a row, as the schedule splits it."""
+    lanes = min(target.lanes(), one.width)
+    side = np.maximum(1, np.minimum(unroll, one.width // lanes))
+    if not one.reduces:
+        side = np.where(one.width >= lanes * unroll, unroll, 1.0)
+    steps = np.ceil(one.width / (lanes * side))
+    return steps * side, steps, np.asarray(one.width % (lanes * side) != 0)
+
+
+def _streaming(task: Task, passes: tuple[Pass, ...], target: Target) -> tuple[float, float]:
+    """Cycles of waiting for the outer caches: of merged passes, and of separate ones, which read
+    what the ones before them wrote."""
+    held = sum(v.type.nbytes for role in ("input", "output") for v in task.by_role(role))
+    if held <= target.l1_bytes:
+        return 0.0, 0.0
+    speed = _L2_BYTES_PER_CYCLE if held <= target.l2_bytes else _L3_BYTES_PER_CYCLE
+    moved = sum(4.0 * p.streams * p.rows * p.width for p in passes)
+    return held / speed, max(moved, held) / speed
