@@ -30,6 +30,7 @@ from autotune.program.ir import (
     IndexValue,
     Load,
     LoadIndex,
+    Mod,
     Pack,
     Program,
     Select,
@@ -207,11 +208,11 @@ def guarded_interval(
 
     The index, or a multiple of it, is seen as k * guarded index + rest for every guard that shares
     an atom with it."""
-    lo = hi = value.const
-    for atom, c in value.terms:
-        a, b = _atom_interval(atom, loops, guards)
-        lo += c * (a if c > 0 else b)
-        hi += c * (b if c > 0 else a)
+    lo, hi = _sum_interval(value, loops, guards)
+    multiplied = _multiplied(value)
+    if multiplied != value:
+        a, b = _sum_interval(multiplied, loops, guards)
+        lo, hi = max(lo, a), min(hi, b)
     for number, guard in enumerate(guards):
         others = guards[:number] + guards[number + 1 :]
         for k in _factors(value, guard.index):
@@ -225,6 +226,31 @@ def guarded_interval(
             lo = max(lo, -(-(a + min(limits)) // abs(times)))
             hi = min(hi, (b + max(limits)) // abs(times))
     return lo, hi
+
+
+def _sum_interval(
+    value: Index, loops: Mapping[str, int], guards: tuple[Bound, ...]
+) -> tuple[int, int]:
+    """The limits that the terms' own give."""
+    lo = hi = value.const
+    for atom, c in value.terms:
+        a, b = _atom_interval(atom, loops, guards)
+        lo += c * (a if c > 0 else b)
+        hi += c * (b if c > 0 else a)
+    return lo, hi
+
+
+def _multiplied(value: Index) -> Index:
+    """The same with d * (e // d) written as e - e % d: what else depends on e cancels."""
+    out = Index((), value.const)
+    for atom, c in value.terms:
+        if isinstance(atom, FloorDiv) and c % atom.divisor == 0:
+            out = out + (atom.index - Index(((Mod(atom.index, atom.divisor), 1),))) * (
+                c // atom.divisor
+            )
+        else:
+            out = out + Index(((atom, c),))
+    return out
 
 
 def _factors(value: Index, guarded: Index) -> set[int]:

@@ -46,8 +46,14 @@ class StoreAt:
     step: ClassVar[str] = "store_at"
     buffer: str
     loop: str
+    scope: str = "scratch"
+    """shared: of the block that an iteration is."""
 
     def apply(self, program: Program) -> Program:
+        if self.scope not in ("scratch", "shared"):
+            raise ScheduleError(
+                f"{self.buffer} can be kept in scratch or shared, not {self.scope}"
+            )
         old = self._buffer(program)
         loop = find_loop(program, self.loop)
         inside = self._accesses(loop.body)
@@ -58,7 +64,7 @@ class StoreAt:
         fixed = self._fixed(program, inside, len(old.shape))
         kept = tuple(d for d in range(len(old.shape)) if d not in fixed)
         shape = tuple(old.shape[d] for d in kept)
-        new = Buffer.dense(self.buffer, old.dtype, shape, "scratch")
+        new = Buffer.dense(self.buffer, old.dtype, shape, self.scope)
         body = self._narrow(loop.body, kept)
         program = replace(program, loop, (with_body(loop, (Alloc(new, body),)),))
         return _drop_outer(program, old)

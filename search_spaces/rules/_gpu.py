@@ -71,6 +71,19 @@ def bind_rest(builder: ScheduleBuilder, target: Target, threads: int = 256) -> N
             bind_flat(builder, own_loops(stmt), min(threads, target.max_threads))
 
 
+def merge_nests(builder: ScheduleBuilder) -> list[str]:
+    """Compute what follows a reduction in its loops, as deep as they share them; gives
+    the loops, none where nothing is reduced."""
+    nests = [s for s in root_body(builder.program) if isinstance(s, For)]
+    first = next((n for n in nests if any(s.combine for s in stores_of((n,)))), None)
+    loops = own_loops(first) if first is not None else []
+    if first is None or not loops:
+        return []
+    for nest in nests[nests.index(first) + 1 :]:
+        attempt(builder, "compute_at", buffer=stores_of((nest,))[-1].buffer, at=loops[-1])
+    return loops
+
+
 def attempt(builder: ScheduleBuilder, step: str, **fields: object) -> bool:
     """Apply a step where it is legal; says whether it was."""
     try:

@@ -23,7 +23,7 @@ from autotune.types import Task
 from search_spaces.base import RULES, Access, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import ScheduleBuilder, inline_locals, nest_loops, output_name
-from search_spaces.rules._gpu import attempt, bind_flat, own_loops, thread_choices
+from search_spaces.rules._gpu import attempt, bind_flat, merge_nests, own_loops, thread_choices
 from search_spaces.space import Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -59,7 +59,7 @@ class GpuNestsRule:
         reduces = any(s.combine for s in stores_of(builder.program.body))
         inline_locals(builder, keep=frozenset((output,)), cheap_only=reduces)
         if config.number("merge"):
-            _merge(builder)
+            merge_nests(builder)
         for stmt in root_body(builder.program):
             if isinstance(stmt, For):
                 _bind(builder, stmt, config.number("threads"), config.number("vector"))
@@ -97,17 +97,6 @@ class GpuNestsRule:
                 "merge": columns["merge"].astype(np.float64),
             },
         )  # fmt: skip
-
-
-def _merge(builder: ScheduleBuilder) -> None:
-    """Compute what follows a reduction in its loops, as deep as they share them."""
-    nests = [s for s in root_body(builder.program) if isinstance(s, For)]
-    first = next((n for n in nests if any(s.combine for s in stores_of((n,)))), None)
-    loops = own_loops(first) if first is not None else []
-    if first is None or not loops:
-        return
-    for nest in nests[nests.index(first) + 1 :]:
-        attempt(builder, "compute_at", buffer=stores_of((nest,))[-1].buffer, at=loops[-1])
 
 
 def _bind(builder: ScheduleBuilder, nest: For, threads: int, vector: int) -> None:

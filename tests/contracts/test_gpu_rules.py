@@ -5,6 +5,8 @@ Configs are correct programs without races, within the target's limits; features
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -21,11 +23,30 @@ from cost_model.features import features
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule, rule_for
 from tests.contracts.test_rules import TASKS, arrays_of, conv, profile, sampled
-from tests.unit.codegen.kernels import assert_close
+from tests.unit.codegen.kernels import assert_close, node, task, unary, value
+
+
+def mean_of_rows() -> Task:
+    """A reduction over two dimensions, with something before and after."""
+    made = task(
+        [
+            node("mul", "i0 i0", "t0"),
+            node("reduce_mean", "t0", "t1", axes=(1, 2), keepdims=False),
+            node("sqrt", "t1", "o0"),
+        ],
+        value("i0", (3, 5, 16)),
+        value("t0", (3, 5, 16)),
+        value("t1", (3,)),
+        value("o0", (3,)),
+    )
+    return dataclasses.replace(made, anchor=1)
+
 
 CASES = TASKS | {
     "conv 3x3": conv((1, 3, 4, 5), (3, 3, 5, 6), (1, 3, 4, 6), pad=1),
     "conv 3x3 residual": conv((1, 4, 3, 8), (3, 3, 8, 8), (1, 4, 3, 8), pad=1, residual=True),
+    "softmax of long rows": unary("softmax", (3, 160), axis=-1),
+    "mean of rows": mean_of_rows(),
 }
 """The interpreter is slow: smaller convolutions."""
 TARGETS = [load_target(name) for name in ("opencl", "sm_80", "sm_90a")]
