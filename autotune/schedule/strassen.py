@@ -20,6 +20,7 @@ from autotune.program.ir import (
     Load,
     Pack,
     Program,
+    Select,
     Stmt,
     Store,
     Value,
@@ -57,10 +58,11 @@ class Strassen:
       for i, t, n: { M[i, t, n] = 0 ; for k: M += V*w }
       for m, n: y = f(sums of M), a quarter each }
 
-    `rows` is an output loop other than the channels'. The weights are combined before the call.
-    `lanes` elements are combined at a time. Loops: stra_i, stra_t, and those of the channels and
-    the reduction, are left for further steps; the others are annotated already. The three nests
-    are at the root.
+    `rows` is an output loop of an even extent, other than the channels'; empty: all of these as
+    one, where a half may be one point longer. The weights are combined before the call. `lanes`
+    elements are combined at a time. Loops: stra_i, stra_t, and those of the channels and the
+    reduction, are left for further steps; the others are annotated already. The three nests are at
+    the root.
     """
 
     step: ClassVar[str] = "strassen"
@@ -83,7 +85,8 @@ class Strassen:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Product:
     """A naive matrix product and its epilogue, as found in a program. `halved`: number of the
-    output loop that is halved. `weight_dims`: those of the reduction and the channels."""
+    output loop that is halved, -1 for all as one. `weight_dims`: those of the reduction and the
+    channels."""
 
     loops: tuple[For, ...]
     halved: int
@@ -124,25 +127,25 @@ def _find_product(program: Program, buffer: str, rows: str) -> _Product:
     env = {loop.var: Index() for loop in single}
     data = Load(x.buffer, tuple(i.substitute(env) for i in x.indices))
     weights = [i.substitute(env) for i in w.indices]
-    points = tuple(index(c.var) for c in chain[:-1])
     dims = [
         [d for d, i in enumerate(weights) if i == index(v)] for v in (depth.var, chain[-1].var)
     ]
     others = [i for i in weights if i not in (index(depth.var), index(chain[-1].var))]
-    plain = data.indices == (*points, index(depth.var)) and not any(i.terms for i in others)
+    same = any(chain[-1].var in i.vars() for i in data.indices)
+    plain = not same and not any(i.terms for i in others)
     if any(loop.extent > 1 for loop in single) or not plain or any(len(d) != 1 for d in dims):
         raise refuse
     if any(not isinstance(s, Store) or s.combine for s in epilogue):
         raise refuse
-    found = [n for n, c in enumerate(chain[:-1]) if c.var == rows]
-    if not found:
-        raise ScheduleError(f"{rows} is no loop over rows of {buffer}")
-    for loop in (chain[found[0]], depth, chain[-1]):
+    halved = next((n for n, c in enumerate(chain[:-1]) if c.var == rows), -1)
+    if halved < 0 and rows:
+        raise ScheduleError(f"{rows} is no loop over points of {buffer}")
+    for loop in (*chain[halved : halved + 1], depth, chain[-1]):
         if loop.extent % 2:
             raise ScheduleError(f"loop {loop.var} of {loop.extent} iterations has no halves")
     return _Product(
         loops=tuple(chain),
-        halved=found[0],
+        halved=halved,
         depth=depth,
         data=data,
         weights=w.buffer,
@@ -179,9 +182,16 @@ class _Plan:
     product: _Product
 
     @property
+    def whole(self) -> int:
+        """Points of both halves."""
+        return math.prod(c.extent for c in self.product.loops[:-1])
+
+    @property
     def extents(self) -> tuple[int, ...]:
-        """Of the loops over points, one of them halved."""
+        """Of the loops over the points of a half."""
         p = self.product
+        if p.halved < 0:
+            return (-(-self.whole // 2),)
         return tuple(
             c.extent // 2 if n == p.halved else c.extent for n, c in enumerate(p.loops[:-1])
         )
@@ -223,10 +233,23 @@ class _Plan:
     def _place(self, prefix: str, half: int) -> tuple[Index, ...]:
         """Its place in the whole."""
         halved = self.product.halved
-        return tuple(
-            index(f"{prefix}_p{n}") + (half * extent if n == halved else 0)
-            for n, extent in enumerate(self.extents)
-        )
+        if halved >= 0:
+            return tuple(
+                index(f"{prefix}_p{n}") + (half * extent if n == halved else 0)
+                for n, extent in enumerate(self.extents)
+            )
+        place: list[Index] = []
+        number = self._point(prefix) + half * self.points
+        for loop in reversed(self.product.loops[1:-1]):
+            place.append(number % loop.extent)
+            number = number // loop.extent
+        return (number, *reversed(place))
+
+    def _inside(self, prefix: str, half: int) -> tuple[Bound, ...]:
+        """Where a half has a point less, that the point exists."""
+        if half == 0 or self.whole == 2 * self.points:
+            return ()
+        return (Bound(self._point(prefix) + self.points, 0, self.whole),)
 
     def _nest(self, prefix: str, extent: int, body: Body) -> Stmt:
         """Loops over points and vectors along the last dimension."""
@@ -253,8 +276,13 @@ class _Plan:
         at = self._last("sin", self.depth)
 
         def quarter(p: int, q: int) -> Value:
-            where = (*self._place("sin", p), at + q * self.depth)
-            return Load(self.product.data.buffer, where)
+            where = (*self._place("sin", p), Index())
+            env = {c.var: i for c, i in zip(self.product.loops, where, strict=True)}
+            env |= {self.product.depth.var: at + q * self.depth}
+            data = self.product.data
+            load = Load(data.buffer, tuple(i.substitute(env) for i in data.indices))
+            inside = self._inside("sin", p)
+            return Select(inside, load, Const(0.0)) if inside else load
 
         body = tuple(
             Store(
@@ -301,7 +329,9 @@ class _Plan:
                 cell = (index(p), index(r), lane)
                 body.append(Store(sums, cell, _sum(sorted(parts, key=lambda t: -t[1]))))
                 place = (*self._place("sout", p), at + r * self.channels)
-                body += self._epilogue(place, Load(sums, cell))
+                kept = self._epilogue(place, Load(sums, cell))
+                inside = self._inside("sout", p)
+                body += (If(inside, kept),) if inside else kept
         return self._nest("sout", self.channels, tuple(body))
 
     def _epilogue(self, place: tuple[Index, ...], value: Load) -> Body:

@@ -26,8 +26,8 @@ _FEW_POINTS = 16
 _LEAST = 16
 """Channels of a group, where there are several: with fewer, the transforms cost more than they
 save."""
-_STRASSEN_LEAST = 64
-"""Rows, depth and channels below which combining quarters takes more than it saves."""
+_LEAST_DEPTH, _LEAST_POINTS = 64, 32
+"""Depth and channels, and points, below which combining quarters takes more than it saves."""
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
@@ -53,8 +53,10 @@ class Contraction:
     """Of the data and the weights: 1 for uint8 times int8."""
     winograd: tuple[int, ...] = ()
     """Output tile sides for which Winograd's algorithm can compute this."""
-    strassen: str = ""
-    """The loop over rows that Strassen's algorithm can halve, if it can."""
+    strassen: bool = False
+    """Whether Strassen's algorithm can compute this."""
+    halved: str = ""
+    """The loop over points that it halves; empty: all of them as one."""
 
     @property
     def depth(self) -> int:
@@ -108,7 +110,7 @@ class Contraction:
     @property
     def strassen_points(self) -> int:
         """Rows of each of Strassen's seven products."""
-        return self.count * self.row_count * self.points[1] // 2
+        return -(-self.count * self.row_count * self.points[1] // 2)
 
     def tile_points(self, side: int) -> int:
         """Multiplications of a tile per channel pair."""
@@ -144,8 +146,8 @@ def contraction_of(task: Task) -> Contraction:
         return loop_var(tensor, axis), extent
 
     constant = task.value(weights).role == "constant"
-    rows = _strassen_rows(task)
-    halved = loop_var(tensor, rows) if rows else ""
+    halves = _strassen_halves(task)
+    halved = loop_var(tensor, halves) if halves else ""
     item_bytes = 1 if task.value(data).type.dtype == "uint8" else 4
     if node.op == "conv2d":
         groups = attrs.get("groups", 1)
@@ -156,7 +158,7 @@ def contraction_of(task: Task) -> Contraction:
             data=data, weights=weights, weight_rank=4, channel_dim=3, constant=constant,
             strides=attrs.get("strides", (1, 1)), dilation=attrs.get("dilations", (1, 1)),
             winograd=_winograd_sides(task) if item_bytes == 4 else (), item_bytes=item_bytes,
-            strassen=halved,
+            strassen=halves is not None, halved=halved,
         )  # fmt: skip
     transposed = bool(attrs.get("transpose_b", False))
     batch = tuple(loop(f"b{i}", e) for i, e in enumerate(out[:-2]))
@@ -164,34 +166,34 @@ def contraction_of(task: Task) -> Contraction:
         tensor=tensor, batch=batch, groups=1, rows=None, points=loop("m", out[-2]),
         channels=loop("n", out[-1]), reduce=(loop("k", a[-1]),), data=data, weights=weights,
         weight_rank=len(b), channel_dim=len(b) - (2 if transposed else 1), constant=constant,
-        strides=(1, 1), dilation=(1, 1), item_bytes=item_bytes, strassen=halved,
+        strides=(1, 1), dilation=(1, 1), item_bytes=item_bytes,
+        strassen=halves is not None, halved=halved,
     )  # fmt: skip
 
 
-def _strassen_rows(task: Task) -> str:
-    """The axis over rows of a product whose quarters are worth combining: none for a convolution
-    of more than a point, few rows, or short sums."""
+def _strassen_halves(task: Task) -> str | None:
+    """The axis over points of a product to halve, "" for all as one; None where quarters are not
+    worth combining: a convolution of more than a point, few points, or short sums."""
     node = task.nodes[task.anchor]
     data, weights, out = (task.value(v) for v in (*node.inputs[:2], node.outputs[0]))
     attrs: dict[str, Any] = dict(node.attrs)
-    plain = {"strides": (1, 1), "pads": (0, 0, 0, 0), "groups": 1}
+    plain = {"pads": (0, 0, 0, 0), "groups": 1}
     if weights.role != "constant" or data.type.dtype != "float32" or out.type.dtype != "float32":
-        return ""
+        return None
     if any(attrs.get(k, v) != v for k, v in plain.items()):
-        return ""
+        return None
     axes: tuple[str, ...] = ("n", "oh", "ow")
     if node.op == "matmul":
         axes = (*(f"b{i}" for i in range(len(out.type.shape) - 2)), "m")
         if len(weights.type.shape) != 2:
-            return ""
+            return None
     elif weights.type.shape[:2] != (1, 1):
-        return ""
+        return None
     *points, channels = out.type.shape
-    depth = data.type.shape[-1]
-    if depth % 2 or channels % 2 or min(depth, channels, math.prod(points)) < _STRASSEN_LEAST:
-        return ""
-    even = [axis for axis, extent in zip(axes, points, strict=True) if extent % 2 == 0]
-    return even[0] if even else ""
+    depth, count = data.type.shape[-1], math.prod(points)
+    if depth % 2 or channels % 2 or min(depth, channels) < _LEAST_DEPTH or count < _LEAST_POINTS:
+        return None
+    return next((a for a, extent in zip(axes, points, strict=True) if extent % 2 == 0), "")
 
 
 def _winograd_sides(task: Task) -> tuple[int, ...]:

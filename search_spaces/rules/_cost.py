@@ -175,7 +175,9 @@ def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
     ends = rows * (math.ceil(depth / lanes) + math.ceil(channels / lanes)) * _SUM_CYCLES
     moved = 7.0 * rows * (depth + channels) * 4
     spill = moved / _L3_BYTES_PER_CYCLE if moved > target.l2_bytes else 0.0
-    return np.asarray((product + ends + spill) / target.threads, np.float64)
+    weights = 7.0 * depth * channels * 4
+    stream = 0.3 * weights / _speed(weights, target)
+    return np.asarray((product + stream + ends + spill) / target.threads, np.float64)
 
 
 def _tail_waste_of(extent: Column, size: Column) -> Column:

@@ -1,14 +1,14 @@
 """Convolutions and matrix products: a register tile over output points and channels.
 
 `algorithm` says how: `direct`; `bf16`, the same with operands rounded to bfloat16, two products an
-instruction; `int8`, four products of uint8 data and int8 weights an instruction; or `winogradM`,
-which computes a convolution over tiles of M x M output points with fewer multiplications (see
-`autotune.schedule.winograd`), `block` tiles at a time; or `strassen`, seven products of halves (see
+instruction; `int8`, four products of uint8 data and int8 weights an instruction; `winogradM`, a
+convolution over tiles of M x M output points with fewer multiplications, `block` tiles at a time
+(see `autotune.schedule.winograd`); or `strassen`, seven products of halves (see
 `autotune.schedule.strassen`). The register tile is `tile_h` x `tile_w` points (with Winograd:
-`tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one outer product
-at a time. Weights are packed in the order of use; those that few points use are asked for a panel
-ahead (`prefetch`). The epilogue is computed on the tile before it is stored. Depthwise convolutions
-have a rule of their own.
+`tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one outer
+product at a time. Weights are packed in the order of use; those that few points use are asked for
+a panel ahead (`prefetch`). The epilogue is computed on the tile before it is stored. Depthwise
+convolutions have a rule of their own.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class ContractionRule:
     def _strassen(
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
-        builder.do("strassen", buffer=c.tensor, rows=c.strassen, lanes=target.lanes())
+        builder.do("strassen", buffer=c.tensor, rows=c.halved, lanes=target.lanes())
         self._split_channels(builder, c.channels[0], config)
         builder.split("stra_t", config.number("tile_w"), "points", "point")
         splits, order = pack_plan(c, config, tuple(range(c.weight_rank)))
@@ -290,7 +290,8 @@ class ContractionRule:
         schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
         for prefix in ("sin", "sout"):
             loops = [f"{prefix}_p{n}" for n in range(len(c.batch) + (2 if c.rows else 1))]
-            share(builder, target, [*loops, f"{prefix}_c"], f"{prefix}_shared")
+            outside = list(builder.present([*loops, f"{prefix}_c"]))
+            share(builder, target, outside, f"{prefix}_shared")
         share(builder, target, outer, "shared")
 
     def _split(self, builder: ScheduleBuilder, c: Contraction, config: Config) -> tuple[str, ...]:

@@ -42,10 +42,13 @@ def product(*shape: int, transposed: bool = False, halo: bool = False) -> Task:
     )
 
 
-def conv1x1(batch: int, height: int, width: int, k: int, n: int) -> Task:
-    out = (batch, height, width, n)
+def conv1x1(*shape: int, stride: int = 1) -> Task:
+    """shape: batch, height, width, k, n."""
+    batch, height, width, k, n = shape
+    out = (batch, -(-height // stride), -(-width // stride), n)
+    attrs = {"strides": (stride, stride)}
     return task(
-        [node("conv2d", "i0 c0", "t0"), node("add", "t0 c1", "o0")],
+        [node("conv2d", "i0 c0", "t0", **attrs), node("add", "t0 c1", "o0")],
         value("i0", (batch, height, width, k)),
         value("c0", (1, 1, k, n)),
         value("c1", (n,)),
@@ -85,6 +88,10 @@ CASES = [
     (product(2, 3, 4, 6), "t0_b0", "t0_n"),
     (conv1x1(1, 4, 3, 6, 8), "t0_oh", "t0_oc"),
     (conv1x1(2, 3, 2, 2, 6), "t0_ow", "t0_oc"),
+    (conv1x1(1, 7, 5, 2, 6, stride=2), "t0_oh", "t0_oc"),
+    (conv1x1(1, 3, 3, 2, 6), "", "t0_oc"),
+    (conv1x1(2, 3, 2, 2, 6), "", "t0_oc"),
+    (product(5, 6, 8), "", "t0_n"),
 ]
 
 
@@ -104,7 +111,7 @@ def test_equals_the_naive_loops(case: Task, rows: str, channels: str) -> None:
         (product(3, 6, 8), "t0_m", "t0_n", "t0_m of 3 iterations has no halves"),
         (product(4, 5, 8), "t0_m", "t0_n", "t0_k of 5 iterations has no halves"),
         (product(4, 6, 7), "t0_m", "t0_n", "t0_n of 7 iterations has no halves"),
-        (product(4, 6, 8), "t0_n", "t0_n", "t0_n is no loop over rows"),
+        (product(4, 6, 8), "t0_n", "t0_n", "t0_n is no loop over points"),
     ],
 )
 def test_what_has_no_halves_is_refused(case: Task, rows: str, channels: str, message: str) -> None:
@@ -114,7 +121,7 @@ def test_what_has_no_halves_is_refused(case: Task, rows: str, channels: str, mes
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
-    "case", [product(128, 128, 256), conv1x1(1, 14, 14, 256, 136), product(1, 70, 130, 226)]
+    "case", [product(128, 128, 256), conv1x1(1, 14, 14, 256, 136), product(1, 71, 130, 226)]
 )
 def test_scheduled_machine_code(case: Task, threads: int) -> None:
     target = host_target(threads)
