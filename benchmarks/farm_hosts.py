@@ -1,84 +1,61 @@
-"""Hosts and processes for benchmarks of a farm: network namespaces on one bridge, processes that
-are killed and started again.
+"""Hosts and processes for benchmarks of a farm: places that can be cut off and slowed down, and
+processes that are killed and started again.
 
-In: how many. Out: places that can be cut off, slowed down (where the kernel has netem), and what
-runs there. Without root there are no namespaces: every host is this one, on loopback.
+In: how many. Out: network namespaces (benchmarks.farm_switch), and what runs there. Where there
+can be none, every host is this one, on loopback.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
+import random
 import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.farm_switch import Switch, network, space_of
+
 ROOT = Path(__file__).resolve().parent.parent
-NETEM = ["netem", "delay", "200ms", "loss", "5%"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Host:
-    """Where a process runs: a network namespace, or this one."""
+    """Where a process runs: a network namespace, or this one, which has no switch."""
 
     address: str
     port: int
-    space: str = ""
-    hub: str = ""
+    switch: Switch | None = None
 
     @property
     def prefix(self) -> list[str]:
-        return ["ip", "netns", "exec", self.space] if self.space else []
+        return ["ip", "netns", "exec", space_of(self.address)] if self.switch else []
 
-    def link(self, state: str) -> None:
-        _ip("-n", self.hub, "link", "set", f"to-{self.space[-6:]}", state)
+    def cut(self, on: bool) -> None:
+        """Off from all others, or back."""
+        if self.switch:
+            (self.switch.cut.add if on else self.switch.cut.discard)(self.address)
 
-    def slow(self, on: bool) -> bool:
-        """Delay and lose what it sends; whether the kernel can."""
-        what = ["add", "dev", "eth", "root", *NETEM] if on else ["del", "dev", "eth", "root"]
-        done = subprocess.run(
-            ["tc", "-n", self.space, "qdisc", *what], check=False, capture_output=True
-        )
-        return done.returncode == 0
-
-
-def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+    def slow(self, on: bool) -> None:
+        """What it sends and is sent is late, and some of it lost."""
+        if self.switch:
+            (self.switch.slow.add if on else self.switch.slow.discard)(self.address)
 
 
 @contextlib.contextmanager
-def hosts(count: int) -> Iterator[list[Host]]:
+def hosts(count: int, generator: random.Random) -> Iterator[list[Host]]:
     """Hosts on one network, gone afterwards."""
-    if os.getuid() or not shutil.which("ip"):
-        yield [Host("127.0.0.1", 0) for _ in range(count)]
-        return
-    hub = f"farm{os.getpid() % 100000}-hub"
-    made = [hub]
-    try:
-        _ip("netns", "add", hub)
-        _ip("-n", hub, "link", "add", "bridge", "type", "bridge")
-        _ip("-n", hub, "link", "set", "bridge", "up")
-        found = []
-        for number in range(count):
-            space = f"farm{os.getpid() % 100000}-{number:06}"
-            _ip("netns", "add", space)
-            made.append(space)
-            cable = f"to-{space[-6:]}"
-            _ip("-n", hub, "link", "add", cable, "type", "veth", "peer", "name", "eth", "netns",
-                space)  # fmt: skip
-            _ip("-n", hub, "link", "set", cable, "master", "bridge", "up")
-            address = f"10.93.0.{number + 1}"
-            _ip("-n", space, "address", "add", f"{address}/24", "dev", "eth")
-            _ip("-n", space, "link", "set", "eth", "up")
-            _ip("-n", space, "link", "set", "lo", "up")
-            found.append(Host(address, 9190, space, hub))
-        yield found
-    finally:
-        for space in made:
-            subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
+    addresses = [f"10.93.0.{number + 1}" for number in range(count)]
+    with contextlib.ExitStack() as stack:
+        try:
+            switch = stack.enter_context(network(addresses, generator))
+        except OSError as error:
+            print(f"everything runs on loopback, nobody is cut off or slowed down: {error}")
+            yield [Host(address="127.0.0.1", port=29190 + n) for n in range(count)]
+            return
+        yield [Host(address=address, port=9190, switch=switch) for address in addresses]
 
 
 @dataclass(slots=True)
