@@ -22,9 +22,9 @@ from cost_model.pretrained import Pretrained, pretrain
 from cost_model.subject import Subject
 from cost_model.train import join
 from search_spaces.base import Column
-from search_spaces.params import Config
+from search_spaces.params import Config, Param
 from search_spaces.rules import RULES
-from search_spaces.space import Rows
+from search_spaces.space import Rows, Space
 
 NEAREST = 1
 """Tasks whose best config is tried early, as in a run: the rest is known to the model anyway."""
@@ -41,26 +41,28 @@ class Recorded(Subject):
     """Sorted; `order` is the place of each in the survey."""
     order: npt.NDArray[np.intp]
     described: Features
+    default: Config | None
+    """Of the rule; None where it was not measured."""
 
     @staticmethod
     def from_survey(survey: Survey) -> Recorded:
         """Described by today's rule. Raises ConfigError where that is not installed."""
-        profile, space = survey.profile, survey.space()
+        profile, rule = survey.profile, RULES.get(survey.rule)
+        survey = as_of_today(survey, rule.space(survey.task, profile.target))
+        space = survey.space()
         subject = Subject(
-            task=survey.task,
-            target=profile.target,
-            profile=profile,
-            rule=RULES.get(survey.rule),
-            space=space,
+            task=survey.task, target=profile.target, profile=profile, rule=rule, space=space
         )
         keys = space.keys(survey.rows)
         order = np.argsort(keys)
+        default = rule.default(survey.task, profile.target)
         return Recorded(
             **{f.name: getattr(subject, f.name) for f in dataclasses.fields(Subject)},
             survey=survey,
             keys=keys[order],
             order=order,
             described=subject.describe(survey.rows),
+            default=default if space.contains(default) else None,
         )
 
     def places(self, rows: Rows) -> npt.NDArray[np.intp]:
@@ -74,6 +76,21 @@ class Recorded(Subject):
     def seconds(self, rows: Rows) -> Column:
         found: Column = self.survey.seconds[self.places(rows)]
         return found
+
+
+def as_of_today(survey: Survey, space: Space) -> Survey:
+    """The survey with the params that the rule got since: their first choice is what was done
+    before there was one."""
+    known = {p.name for p in survey.params}
+    later = tuple(
+        Param(name=p.name, choices=p.choices[:1]) for p in space.params if p.name not in known
+    )
+    nothing = np.zeros((len(survey.rows), len(later)), survey.rows.dtype)
+    return dataclasses.replace(
+        survey,
+        params=(*survey.params, *later),
+        rows=np.concatenate([survey.rows, nothing], axis=1),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +134,7 @@ def search(
     enough_s: float = 0.0,
 ) -> tuple[Outcome, ...]:
     """Up to `trials` outcomes in order; ends early where one is at most `enough_s`."""
-    seeds = [subject.rule.default(subject.task, subject.target)] if searcher.informed else []
+    seeds = [subject.default] if searcher.informed and subject.default else []
     pretrained = None
     if known is not None:
         pretrained = known.pretrained
