@@ -17,12 +17,18 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import VerifyError
+from autotune.program.collective import Copies, add_product
 from autotune.program.functions import combine, function
 from autotune.program.ir import (
     BLOCK_KINDS,
+    MATRIX,
+    MATRIX_BYTES,
     THREAD_KINDS,
     Alloc,
     Apply,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Atom,
     Barrier,
     Bound,
@@ -36,6 +42,7 @@ from autotune.program.ir import (
     IndexValue,
     Load,
     LoadIndex,
+    Mma,
     Program,
     Select,
     Stmt,
@@ -44,7 +51,7 @@ from autotune.program.ir import (
 )
 from autotune.program.packing import apply_pack, widen_bfloat16
 from autotune.program.races import Grid, Watch
-from autotune.types import Array
+from autotune.types import ITEM_BYTES, Array
 
 Env = dict[str, int]
 _GARBAGE = 85
@@ -111,7 +118,7 @@ def _memory(buffer: Buffer, zero_halo: bool) -> _Memory:
         tuple(b for b, _ in buffer.halo),
         buffer.shape,
         not zero_halo,
-        None if buffer.scope == "register" else Watch(padded),
+        None if buffer.scope in ("register", "fragment") else Watch(padded),
     )
     _interior(memory)[...] = garbage
     return memory
@@ -137,6 +144,8 @@ class _Machine:
 
     def __init__(self, memory: dict[str, _Memory]) -> None:
         self._memory: dict[str, _Memory | _Private] = {**memory}
+        self._dtypes: dict[str, str] = {}
+        self._copies = Copies()
         self._grid = Grid()
         self._watches: dict[str, tuple[int, Watch]] = {}
         """Shared memory is the same in all iterations of a loop: (block, who uses it) by name."""
@@ -156,10 +165,59 @@ class _Machine:
             )
         if isinstance(stmt, Barrier):
             return lambda _: self._grid.barrier()
+        if isinstance(stmt, Mma):
+            return self._mma(stmt)
+        if isinstance(stmt, AsyncCopy):
+            return self._copy(stmt)
+        if isinstance(stmt, AsyncCommit):
+            return lambda _: self._copies.commit()
+        if isinstance(stmt, AsyncWait):
+            return lambda _: self._copies.wait(stmt.pending)
         return lambda _: None
 
+    def _mma(self, stmt: Mma) -> Callable[[Env], None]:
+        total, a, b = (([self._index(i) for i in p.indices]) for p in (stmt.total, stmt.a, stmt.b))
+
+        def step(env: Env) -> None:
+            dtype = self._dtypes[stmt.a.buffer]
+            rows, columns, depth = *MATRIX, MATRIX_BYTES // ITEM_BYTES[dtype]
+            left = self._matrix(stmt.a.buffer, [i(env) for i in a], rows, depth)
+            right = self._matrix(stmt.b.buffer, [i(env) for i in b], columns, depth)
+            *outer, m, n = (i(env) for i in total)
+            window: Any = (*outer, slice(m, m + rows), slice(n, n + columns))
+            add_product(self._lookup(stmt.total.buffer).data[window], left, right, dtype)
+
+        return step
+
+    def _matrix(self, name: str, first: list[int], rows: int, columns: int) -> Array:
+        """Elements of shared memory, read by the warp that runs."""
+        memory, (*outer, m, n) = self._lookup(name), first
+        for row in range(m, m + rows):
+            for column in range(n, n + columns):
+                at = memory.locate((*outer, row, column))
+                if memory.watch is not None:
+                    memory.watch.read(self._grid, name, at)
+        window: Any = (*outer, slice(m, m + rows), slice(n, n + columns))
+        return np.asarray(memory.data[window])
+
+    def _copy(self, stmt: AsyncCopy) -> Callable[[Env], None]:
+        to, source = ([self._index(i) for i in p.indices] for p in (stmt.to, stmt.source))
+
+        def copy(env: Env) -> None:
+            into, given = self._lookup(stmt.to.buffer), self._lookup(stmt.source.buffer)
+            *first, last = (i(env) for i in to)
+            *start, end = (i(env) for i in source)
+            for n in range(stmt.count):
+                at, place = into.locate((*first, last + n)), given.locate((*start, end + n))
+                if into.watch is not None:
+                    into.watch.write(self._grid, stmt.to.buffer, at, False)
+                into.data[at] = np.nan if into.data.dtype.kind == "f" else _GARBAGE
+                self._copies.start(into.data, at, given.data, place)
+
+        return copy
+
     def _loop(self, stmt: For, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
-        if stmt.kind in BLOCK_KINDS or stmt.kind in THREAD_KINDS:
+        if stmt.kind in (*BLOCK_KINDS, *THREAD_KINDS, "warp"):
             return self._bound_loop(stmt, actions)
 
         def loop(env: Env) -> None:
@@ -187,6 +245,7 @@ class _Machine:
     def _alloc(self, stmt: Alloc, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
         def alloc(env: Env) -> None:
             self._memory[stmt.buffer.name] = self._new(stmt.buffer)
+            self._dtypes[stmt.buffer.name] = stmt.buffer.dtype
             for action in actions:
                 action(env)
             del self._memory[stmt.buffer.name]
@@ -194,7 +253,7 @@ class _Machine:
         return alloc
 
     def _new(self, buffer: Buffer) -> _Memory | _Private:
-        if buffer.scope == "register" and self._grid.between_threads:
+        if buffer.scope in ("register", "fragment") and self._grid.between_threads:
             return _Private(buffer, {})
         memory = _memory(buffer, zero_halo=False)
         if buffer.scope != "shared":

@@ -8,6 +8,8 @@
              | BUFFER[index, ...] sum=|max=|min=|prod= value
              | prefetch BUFFER[index, ...]
              | barrier
+             | mma BUFFER[...], BUFFER[...], BUFFER[...]  # a warp's step on matrices
+             | copy COUNT BUFFER[...] from BUFFER[...] | commit | wait COUNT
     index   := integer affine sum  c0 + c1*atom + ...
     atom    := VAR | (index // n) | (index % n) | clamp(index, lo, hi) | int(BUFFER[index, ...])
     value   := constant | BUFFER[index, ...] | FN(value, ...) | value(index)
@@ -23,6 +25,8 @@ On a GPU every top-level statement is one kernel launch (by one thread where not
 Several nests of thread loops may follow each other in a block, also inside serial loops, each by
 the first threads of the largest one; `barrier`s between them are reached by all threads. A shared
 buffer exists once per block; a register buffer allocated outside the thread loops once per thread.
+A `warp` loop goes over the warps of a block; `fragment` buffers are matrices of a warp whose
+elements its threads share out, by pairs of `fragment.m` and `fragment.n` loops and by `mma`.
 """
 
 from __future__ import annotations
@@ -169,6 +173,14 @@ class For:
 
 BLOCK_KINDS = ("block.x", "block.y", "block.z")
 THREAD_KINDS = ("thread.x", "thread.y", "thread.z")
+WARP = 32
+MATRIX_KINDS = ("fragment.m", "fragment.n")
+MATRIX = (16, 8)
+"""Rows and columns of the matrices that `mma` adds to."""
+MATRIX_BYTES = 32
+"""Of a row of an operand of `mma`."""
+MATRIX_SUMS = {"bfloat16": "float32", "float32": "float32", "int8": "int32"}
+"""Element type of `mma`'s operands -> of its sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +222,42 @@ class Barrier:
     """All threads of a block arrive before any goes on, and see what the others wrote."""
 
 
-Stmt = For | Alloc | If | Store | Prefetch | Barrier
+@dataclass(frozen=True, slots=True)
+class Mma:
+    """A warp adds a product of matrices: for i < 16, j < 8, k < 32 / bytes of an element
+    total[.., m+i, n+j] += a[.., m+i, k] * b[.., n+j, k], each place being the first element.
+
+    `total` is a fragment, `a` and `b` lie in shared memory: bfloat16 (summed in float32), int8 (in
+    int32), or float32, whose last 13 bits are left out (in float32)."""
+
+    total: Load
+    a: Load
+    b: Load
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    """`count` elements side by side are on their way to shared memory, and have arrived after a
+    wait of the thread that asked for them."""
+
+    to: Load
+    source: Load
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncCommit:
+    """Every thread's copies since the last commit are one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncWait:
+    """Every thread waits until at most `pending` of its newest groups are on their way."""
+
+    pending: int
+
+
+Stmt = For | Alloc | If | Store | Prefetch | Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait
 
 
 @dataclass(frozen=True, slots=True)

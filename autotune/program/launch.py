@@ -10,12 +10,19 @@ from dataclasses import dataclass
 from autotune.errors import VerifyError
 from autotune.program.ir import (
     BLOCK_KINDS,
+    MATRIX,
+    MATRIX_KINDS,
     THREAD_KINDS,
+    WARP,
     Alloc,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     Buffer,
     For,
     If,
+    Mma,
     Program,
     Stmt,
     Store,
@@ -89,6 +96,13 @@ def _launch(stmt: Stmt) -> KernelLaunch:
         if isinstance(inner, For) and inner.kind in THREAD_KINDS:
             axis = THREAD_KINDS.index(inner.kind)
             block[axis] = max(block[axis], inner.extent)
+    warps = max(
+        (s.extent for s in walk(body) if isinstance(s, For) and s.kind == "warp"), default=0
+    )
+    if warps:
+        block[0] = max(block[0], WARP * warps)
+        if block[0] % WARP or block[1:] != [1, 1]:
+            raise VerifyError(f"a block of {block} threads cannot be cut into warps")
     threaded = math.prod(block) > 1 or any(
         isinstance(s, For) and s.kind in THREAD_KINDS for s in walk(body)
     )
@@ -118,7 +132,19 @@ class _Place:
 
     @property
     def in_threads(self) -> bool:
-        return any(loop.kind in THREAD_KINDS for loop in self.loops)
+        """Whether threads are told apart here."""
+        return any(loop.kind in THREAD_KINDS or loop.kind == "warp" for loop in self.loops)
+
+    @property
+    def in_warp(self) -> bool:
+        """Whether all threads of a warp do the same here."""
+        return any(loop.kind == "warp" for loop in self.loops) and not self.in_matrix
+
+    @property
+    def in_matrix(self) -> bool:
+        """Whether the place goes over all elements of a warp's matrix."""
+        kinds = {loop.kind for loop in self.loops}
+        return kinds.issuperset(MATRIX_KINDS)
 
 
 def _check(body: tuple[Stmt, ...], place: _Place) -> None:
@@ -132,11 +158,22 @@ def _check(body: tuple[Stmt, ...], place: _Place) -> None:
             _check(stmt.body, place)
         elif isinstance(stmt, If):
             _check(stmt.body, place)
-        elif isinstance(stmt, Barrier):
+        elif isinstance(stmt, Barrier | AsyncCommit | AsyncWait):
             if not place.bound or place.in_threads:
-                raise VerifyError("a barrier stands in a block, outside its thread loops")
-        elif isinstance(stmt, Store) and place.threaded and not place.in_threads:
-            raise VerifyError(f"{stmt.buffer} is written by a block outside its thread loops")
+                raise VerifyError(
+                    "barriers, commits and waits stand in a block, outside its thread loops"
+                )
+        elif isinstance(stmt, Mma):
+            if not place.in_warp:
+                raise VerifyError("mma stands in a warp loop")
+        elif isinstance(stmt, AsyncCopy):
+            if not place.in_threads or place.in_warp or place.in_matrix:
+                raise VerifyError("an asynchronous copy stands in a thread loop")
+        elif isinstance(stmt, Store):
+            if place.threaded and not place.in_threads:
+                raise VerifyError(f"{stmt.buffer} is written by a block outside its thread loops")
+            if place.in_warp:
+                raise VerifyError(f"{stmt.buffer} is written by all threads of a warp")
 
 
 def _check_loop(loop: For, place: _Place) -> None:
@@ -149,10 +186,26 @@ def _check_loop(loop: For, place: _Place) -> None:
             raise VerifyError(f"thread loop {loop.var} is outside a block loop")
         if any(outer.kind in (loop.kind, "vector", "dot") for outer in place.loops):
             raise VerifyError(f"thread loop {loop.var} is inside a vector or {loop.kind} loop")
+    if loop.kind == "warp" and (not place.bound or place.in_threads):
+        raise VerifyError(f"warp loop {loop.var} is not in a block, outside its thread loops")
+    if loop.kind in MATRIX_KINDS:
+        size = MATRIX[MATRIX_KINDS.index(loop.kind)]
+        if not any(outer.kind == "warp" for outer in place.loops) or loop.extent != size:
+            raise VerifyError(f"{loop.kind} loop {loop.var} is one of {size} in a warp loop")
 
 
 def _check_alloc(buffer: Buffer, place: _Place) -> None:
     if buffer.scope == "shared" and (not place.bound or place.in_threads):
         raise VerifyError(f"shared {buffer.name} is not allocated by a block for all its threads")
+    if buffer.scope == "fragment":
+        _check_fragment(buffer, place)
     if buffer.scope == "scratch" and place.bound:
         raise VerifyError(f"scratch {buffer.name} is allocated inside a block; use shared memory")
+
+
+def _check_fragment(buffer: Buffer, place: _Place) -> None:
+    if not place.bound or place.in_threads:
+        raise VerifyError(f"fragment {buffer.name} is not allocated by a block for all its warps")
+    sizes = zip(buffer.shape[-2:], MATRIX, strict=False)
+    if len(buffer.shape) < 2 or any(extent % size for extent, size in sizes):
+        raise VerifyError(f"fragment {buffer.name} is not made of matrices of {MATRIX}")

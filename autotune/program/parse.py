@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from typing import NoReturn
-
 from autotune.errors import VerifyError
 from autotune.program.ir import (
     COMBINERS,
-    FUNCTIONS,
     Alloc,
-    Apply,
-    Atom,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
-    Bound,
     Buffer,
-    Clamp,
-    Const,
-    FloorDiv,
     For,
     If,
-    Index,
-    IndexValue,
     Load,
-    LoadIndex,
-    Mod,
+    Mma,
     Pack,
     Prefetch,
     Program,
-    Select,
     Stmt,
     Store,
-    Table,
-    Value,
 )
-from autotune.types import DTYPES, dense_strides
-
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<name>[A-Za-z_][\w.']*)
-    |(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)
-    |(?P<mark><=|//|[][(),:=<%*+-]))""",
-    re.VERBOSE,
-)
-_SIGNS = {"+": 1, "-": -1}
+from autotune.program.tokens import Tokens
+from autotune.types import dense_strides
 
 
 def parse_program(text: str) -> Program:
@@ -75,12 +55,12 @@ class _Lines:
             return False
         return not word or self._lines[self._at].split()[0] == word
 
-    def next_line(self, word: str) -> _Tokens:
+    def next_line(self, word: str) -> Tokens:
         """The next line's tokens after its first word."""
         if not self.peek(word):
             line = self._lines[self._at] if self._at < len(self._lines) else "the end"
             raise VerifyError(f"program text: expected {word!r}, got {line!r}")
-        tokens = _Tokens(self._lines[self._at])
+        tokens = Tokens(self._lines[self._at])
         self._at += 1
         if word:
             tokens.expect(word)
@@ -114,6 +94,8 @@ class _Lines:
             return If(bounds, self.body(indent + 2))
         if word == "barrier":
             return tokens.last(Barrier())
+        if word in ("mma", "copy", "commit", "wait"):
+            return tokens.last(_collective(word, tokens))
         if word == "prefetch":
             return tokens.last(Prefetch(tokens.name(), tokens.indices()))
         indices = tokens.indices()
@@ -124,7 +106,23 @@ class _Lines:
         return tokens.last(Store(word, indices, tokens.value(), combine))
 
 
-def _parse_buffer(tokens: _Tokens, scope: str) -> Buffer:
+def _collective(word: str, tokens: Tokens) -> Stmt:
+    """What the threads of a warp or block do together."""
+
+    def place(after: str) -> Load:
+        if after:
+            tokens.expect(after)
+        return Load(tokens.name(), tokens.indices())
+
+    if word == "mma":
+        return Mma(place(""), place(","), place(","))
+    if word == "copy":
+        count = tokens.integer()
+        return AsyncCopy(place(""), place("from"), count)
+    return AsyncWait(tokens.integer()) if word == "wait" else AsyncCommit()
+
+
+def _parse_buffer(tokens: Tokens, scope: str) -> Buffer:
     name = tokens.name()
     tokens.expect(":")
     dtype, shape = tokens.name(), tokens.integers()
@@ -147,7 +145,7 @@ def _parse_buffer(tokens: _Tokens, scope: str) -> Buffer:
     )  # fmt: skip
 
 
-def _parse_pack(tokens: _Tokens) -> Pack:
+def _parse_pack(tokens: Tokens) -> Pack:
     buffer = tokens.name()
     tokens.expect(":")
     shape = tokens.integers()
@@ -163,240 +161,3 @@ def _parse_pack(tokens: _Tokens) -> Pack:
     dtype = tokens.name() if tokens.accept("as") else ""
     tokens.end()
     return Pack(buffer, shape, splits, order, tuple(transforms), dtype, strassen)
-
-
-class _Tokens:
-    """One line, read from left to right."""
-
-    def __init__(self, line: str) -> None:
-        self._line = line
-        self._at = 0
-        self._tokens: list[tuple[str, str]] = []
-        position = 0
-        while position < len(line.rstrip()):
-            match = _TOKEN.match(line, position)
-            if match is None:
-                self.fail(f"a token at column {position}")
-            self._tokens.append((str(match.lastgroup), match[str(match.lastgroup)]))
-            position = match.end()
-        self._tokens.append(("end", ""))
-
-    def fail(self, wanted: str) -> NoReturn:
-        """Raise VerifyError: something else was expected here."""
-        raise VerifyError(f"program text: expected {wanted}, in: {self._line.strip()}")
-
-    def _take(self) -> tuple[str, str]:
-        token = self._tokens[self._at]
-        self._at += 1
-        return token
-
-    def accept(self, word: str) -> bool:
-        if self._tokens[self._at][1] != word:
-            return False
-        self._at += 1
-        return True
-
-    def next_is_name(self) -> bool:
-        return self._tokens[self._at][0] == "name"
-
-    def expect(self, word: str) -> None:
-        if not self.accept(word):
-            self.fail(f"{word!r} and not {self._tokens[self._at][1]!r}")
-
-    def close(self, word: str) -> None:
-        if word:
-            self.expect(word)
-        self.end()
-
-    def end(self) -> None:
-        if self._tokens[self._at][0] != "end":
-            self.fail(f"nothing after {self._tokens[self._at - 1][1]!r}")
-
-    def last(self, stmt: Stmt) -> Stmt:
-        """The statement, which the line holds nothing after."""
-        self.end()
-        return stmt
-
-    def name(self) -> str:
-        kind, word = self._take()
-        if kind != "name":
-            self.fail(f"a name and not {word!r}")
-        return word
-
-    def integer(self) -> int:
-        sign = -1 if self.accept("-") else 1
-        kind, word = self._take()
-        if kind != "number" or not word.isdigit():
-            self.fail(f"an integer and not {word!r}")
-        return sign * int(word)
-
-    def _real(self) -> float:
-        sign = -1.0 if self.accept("-") else 1.0
-        kind, word = self._take()
-        if kind != "number" and word not in ("inf", "nan"):
-            self.fail(f"a number and not {word!r}")
-        return sign * float(word)
-
-    def _comma(self, end: str) -> bool:
-        """Whether another item follows; the closing bracket is taken."""
-        done = self.accept(end)
-        if not done:
-            self.expect(",")
-        return not done
-
-    def integers(self) -> tuple[int, ...]:
-        self.expect("[")
-        out: list[int] = []
-        more = not self.accept("]")
-        while more:
-            out.append(self.integer())
-            more = self._comma("]")
-        return tuple(out)
-
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        self.expect("[")
-        out: list[tuple[int, int]] = []
-        more = not self.accept("]")
-        while more:
-            first = self.integer()
-            self.expect(":")
-            out.append((first, self.integer()))
-            more = self._comma("]")
-        return tuple(out)
-
-    def indices(self) -> tuple[Index, ...]:
-        self.expect("[")
-        out: list[Index] = []
-        more = not self.accept("]")
-        while more:
-            out.append(self.index())
-            more = self._comma("]")
-        return tuple(out)
-
-    def index(self) -> Index:
-        terms: list[tuple[Atom, int]] = []
-        const = 0
-        sign = -1 if self.accept("-") else 1
-        while True:
-            if self._tokens[self._at][0] == "number":
-                factor = sign * self.integer()
-                if self.accept("*"):
-                    terms.append((self._atom(), factor))
-                else:
-                    const += factor
-            else:
-                terms.append((self._atom(), sign))
-            word = self._tokens[self._at][1]
-            if word not in _SIGNS:
-                return Index(tuple(terms), const)
-            sign = _SIGNS[word]
-            self._at += 1
-
-    def _atom(self) -> Atom:
-        if self.accept("("):
-            inner = self._operand()
-            division = self.accept("//")
-            if not division:
-                self.expect("%")
-            divisor = self.integer()
-            self.expect(")")
-            return FloorDiv(inner, divisor) if division else Mod(inner, divisor)
-        name = self.name()
-        if name not in ("int", "clamp") or not self.accept("("):
-            return name
-        if name == "int":
-            buffer, indices = self.name(), self.indices()
-            self.expect(",")
-            loaded = LoadIndex(buffer, indices, self.integer())
-            self.expect(")")
-            return loaded
-        inner, limits = self.index(), []
-        for _ in range(2):
-            self.expect(",")
-            limits.append(self.integer())
-        clamped = Clamp(inner, *limits)
-        self.expect(")")
-        return clamped
-
-    def _operand(self) -> Index:
-        """What is divided: a sum is in parentheses of its own."""
-        if self._divides():
-            return self.index()
-        self.expect("(")
-        inner = self.index()
-        self.expect(")")
-        return inner
-
-    def _divides(self) -> bool:
-        """Whether what follows is anything but a sum in parentheses."""
-        depth = 0
-        for position, (_, word) in enumerate(self._tokens[self._at :]):
-            depth += (word in ("(", "[")) - (word in (")", "]"))
-            if depth == 0:
-                return position == 0
-            if depth == 1 and word in ("//", "%"):
-                return True
-        return True
-
-    def bounds(self) -> tuple[Bound, ...]:
-        if self.accept("true"):
-            return ()
-        out: list[Bound] = []
-        more = True
-        while more:
-            lo = self.integer()
-            self.expect("<=")
-            inner = self.index()
-            self.expect("<")
-            out.append(Bound(inner, lo, self.integer()))
-            more = self.accept("and")
-        return tuple(out)
-
-    def value(self) -> Value:
-        name = self.name()
-        if self._tokens[self._at][1] == "[" and name != "table":
-            return Load(name, self.indices())
-        if name == "table":
-            return self._table()
-        self.expect("(")
-        out: Value
-        if name in DTYPES:
-            out = self._const(name)
-        elif name == "value":
-            inner = self.index()
-            self.expect(",")
-            out = IndexValue(inner, self.name())
-        elif name == "select":
-            bounds = self.bounds()
-            self.expect(",")
-            then = self.value()
-            self.expect(",")
-            out = Select(bounds, then, self.value())
-        elif name in FUNCTIONS:
-            args = [self.value()]
-            while self.accept(","):
-                args.append(self.value())
-            out = Apply(name, tuple(args))
-        else:
-            self.fail(f"a function and not {name!r}")
-        self.expect(")")
-        return out
-
-    def _const(self, dtype: str) -> Const:
-        if dtype == "bool":
-            return Const(self.name() == "true", dtype)
-        return Const(self._real() if dtype.startswith("float") else self.integer(), dtype)
-
-    def _table(self) -> Table:
-        self.expect("[")
-        rows: list[tuple[float, ...]] = []
-        more = True
-        while more:
-            self.expect("[")
-            row = [self._real()]
-            while self._comma("]"):
-                row.append(self._real())
-            rows.append(tuple(row))
-            more = self._comma("]")
-        row_index, column_index = self.indices()
-        return Table(tuple(rows), row_index, column_index)

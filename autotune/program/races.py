@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from autotune.errors import VerifyError
-from autotune.program.ir import BLOCK_KINDS, THREAD_KINDS
+from autotune.program.ir import BLOCK_KINDS, THREAD_KINDS, WARP
 
 _SEVERAL = -2
 """More than one thread read the element."""
@@ -60,7 +60,11 @@ class Grid:
             yield
             self.blocks -= 1
             return
-        axis, before = THREAD_KINDS.index(kind), self.thread
+        before = self.thread
+        if kind == "warp":  # its first thread stands for all
+            axis, i = 0, WARP * i
+        else:
+            axis = THREAD_KINDS.index(kind)
         self.thread = (*before[:axis], i, *before[axis + 1 :])  # type: ignore[assignment]
         self.threads += 1
         yield

@@ -10,6 +10,9 @@ from autotune.program.analysis import Ranges, always, never, simplify
 from autotune.program.ir import (
     Alloc,
     Apply,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     Bound,
     Buffer,
@@ -19,6 +22,7 @@ from autotune.program.ir import (
     Index,
     IndexValue,
     Load,
+    Mma,
     Prefetch,
     Program,
     Select,
@@ -84,7 +88,9 @@ def map_stmt_indices(body: Body, f: Callable[[Index], Index]) -> Body:
         elif isinstance(stmt, If):
             bounds = tuple(Bound(f(b.index), b.lo, b.hi) for b in stmt.bounds)
             out.append(If(bounds, map_stmt_indices(stmt.body, f)))
-        elif isinstance(stmt, Barrier):
+        elif isinstance(stmt, Mma | AsyncCopy):
+            out.append(_map_places(stmt, lambda p: Load(p.buffer, tuple(map(f, p.indices)))))
+        elif isinstance(stmt, Barrier | AsyncCommit | AsyncWait):
             out.append(stmt)
         else:
             out.append(with_body(stmt, map_stmt_indices(stmt.body, f)))
@@ -101,11 +107,17 @@ def map_loads(body: Body, f: Callable[[Load], Value | None]) -> Body:
     for stmt in body:
         if isinstance(stmt, Store):
             out.append(dataclasses.replace(stmt, value=map_value(stmt.value, one)))
-        elif isinstance(stmt, Prefetch | Barrier):
+        elif isinstance(stmt, Prefetch | Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait):
             out.append(stmt)
         else:
             out.append(with_body(stmt, map_loads(stmt.body, f)))
     return tuple(out)
+
+
+def _map_places(stmt: Mma | AsyncCopy, f: Callable[[Load], Load]) -> Mma | AsyncCopy:
+    if isinstance(stmt, Mma):
+        return Mma(f(stmt.total), f(stmt.a), f(stmt.b))
+    return AsyncCopy(f(stmt.to), f(stmt.source), stmt.count)
 
 
 def substitute(body: Body, env: Mapping[str, Index], ranges: Ranges) -> Body:
@@ -126,6 +138,9 @@ def renamed(body: Body, suffix: str) -> Body:
     def load(value: Load) -> Value | None:
         return Load(value.buffer + suffix, value.indices) if value.buffer in names else None
 
+    def place(old: Load) -> Load:
+        return Load(old.buffer + suffix, old.indices) if old.buffer in names else old
+
     def declare(stmts: Body) -> Body:
         out: list[Stmt] = []
         for stmt in stmts:
@@ -136,7 +151,9 @@ def renamed(body: Body, suffix: str) -> Body:
                 out.append(Alloc(local, declare(stmt.body)))
             elif isinstance(stmt, If):
                 out.append(If(stmt.bounds, declare(stmt.body)))
-            elif not isinstance(stmt, Barrier) and stmt.buffer in names:
+            elif isinstance(stmt, Mma | AsyncCopy):
+                out.append(_map_places(stmt, place))
+            elif isinstance(stmt, Store | Prefetch) and stmt.buffer in names:
                 out.append(dataclasses.replace(stmt, buffer=stmt.buffer + suffix))
             else:
                 out.append(stmt)

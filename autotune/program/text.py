@@ -18,6 +18,9 @@ from __future__ import annotations
 from autotune.program.ir import (
     Alloc,
     Apply,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Atom,
     Barrier,
     Bound,
@@ -30,6 +33,7 @@ from autotune.program.ir import (
     IndexValue,
     Load,
     LoadIndex,
+    Mma,
     Prefetch,
     Program,
     Select,
@@ -72,8 +76,8 @@ def print_stmt(stmt: Stmt, indent: str = "") -> str:
         return f"{indent}{target} {combine} {print_value(stmt.value)}"
     if isinstance(stmt, Prefetch):
         return f"{indent}prefetch {_element(stmt.buffer, stmt.indices)}"
-    if isinstance(stmt, Barrier):
-        return f"{indent}barrier"
+    if isinstance(stmt, Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait):
+        return indent + _collective(stmt)
     if isinstance(stmt, For):
         head = f"for {stmt.var} in {stmt.extent} {stmt.kind}:"
     elif isinstance(stmt, Alloc):
@@ -81,6 +85,16 @@ def print_stmt(stmt: Stmt, indent: str = "") -> str:
     else:
         head = f"if {_bounds(stmt.bounds)}:"
     return "\n".join([indent + head, *(print_stmt(s, indent + "  ") for s in stmt.body)])
+
+
+def _collective(stmt: Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait) -> str:
+    if isinstance(stmt, Mma):
+        return f"mma {', '.join(map(print_value, (stmt.total, stmt.a, stmt.b)))}"
+    if isinstance(stmt, AsyncCopy):
+        return f"copy {stmt.count} {print_value(stmt.to)} from {print_value(stmt.source)}"
+    if isinstance(stmt, AsyncWait):
+        return f"wait {stmt.pending}"
+    return "barrier" if isinstance(stmt, Barrier) else "commit"
 
 
 def print_value(value: Value) -> str:

@@ -15,11 +15,15 @@ from autotune.errors import VerifyError
 from autotune.program.ir import (
     BLOCK_KINDS,
     COMBINERS,
+    MATRIX,
+    MATRIX_BYTES,
+    MATRIX_KINDS,
+    MATRIX_SUMS,
     THREAD_KINDS,
     Alloc,
     Apply,
+    AsyncCopy,
     Atom,
-    Barrier,
     Bound,
     Buffer,
     Clamp,
@@ -30,8 +34,10 @@ from autotune.program.ir import (
     IndexValue,
     Load,
     LoadIndex,
+    Mma,
     Mod,
     Pack,
+    Prefetch,
     Program,
     Select,
     Stmt,
@@ -42,9 +48,13 @@ from autotune.program.ir import (
 from autotune.program.launch import is_gpu, launches
 from autotune.program.packing import packed_shape
 from autotune.program.text import print_stmt
+from autotune.types import ITEM_BYTES
 
-KINDS = ("serial", "parallel", "unroll", "vector", "dot", *BLOCK_KINDS, *THREAD_KINDS)
-SCOPES = ("scratch", "register", "shared")
+KINDS = (
+    "serial", "parallel", "unroll", "vector", "dot", *BLOCK_KINDS, *THREAD_KINDS, "warp",
+    *MATRIX_KINDS,
+)  # fmt: skip
+SCOPES = ("scratch", "register", "shared", "fragment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +128,39 @@ def _stmt(stmt: Stmt, scope: _Scope, seen: set[str]) -> None:
             raise scope.fail(f"unknown combiner {stmt.combine}")
         _value(stmt.value, scope)
         _access(stmt.buffer, stmt.indices, scope, store=True)
-    elif not isinstance(stmt, Barrier):
+    elif isinstance(stmt, Prefetch):
         _arity(stmt.buffer, stmt.indices, scope)
+    elif isinstance(stmt, AsyncCopy):
+        _copy(stmt, scope)
+    elif isinstance(stmt, Mma):
+        _mma(stmt, scope)
+
+
+def _copy(stmt: AsyncCopy, scope: _Scope) -> None:
+    last = stmt.count - 1
+    for place, store in ((stmt.to, True), (stmt.source, False)):
+        buffer = _arity(place.buffer, place.indices, scope)
+        for indices in (place.indices, (*place.indices[:-1], place.indices[-1] + last)):
+            _access(place.buffer, indices, scope, store=store)
+        if buffer.strides[-1] != 1 or (store and buffer.scope != "shared"):
+            raise scope.fail("a copy goes from elements side by side to shared memory")
+    if scope.buffers[stmt.to.buffer].dtype != scope.buffers[stmt.source.buffer].dtype:
+        raise scope.fail("a copy does not change the type of elements")
+
+
+def _mma(stmt: Mma, scope: _Scope) -> None:
+    total, a, b = (_arity(p.buffer, p.indices, scope) for p in (stmt.total, stmt.a, stmt.b))
+    if a.dtype != b.dtype or MATRIX_SUMS.get(a.dtype) != total.dtype:
+        raise scope.fail(f"no tensor core adds {a.dtype} times {b.dtype} to {total.dtype}")
+    if (total.scope, a.scope, b.scope) != ("fragment", "shared", "shared"):
+        raise scope.fail("mma takes a fragment and two operands in shared memory")
+    rows, columns = MATRIX
+    depth = MATRIX_BYTES // ITEM_BYTES[a.dtype]
+    sizes = ((stmt.total, rows, columns), (stmt.a, rows, depth), (stmt.b, columns, depth))
+    for place, height, width in sizes:
+        *outer, row, column = place.indices
+        for indices in ((*outer, row, column), (*outer, row + height - 1, column + width - 1)):
+            _access(place.buffer, indices, scope)
 
 
 def _declare(name: str, scope: _Scope, seen: set[str]) -> None:
