@@ -102,7 +102,7 @@ def open_device(
             credentials=Credentials(certs) if certs else None,
             in_order=build == "host",
         )
-        return HostBuilds(many, builds=builds) if build == "host" else many
+        return HostBuilds(many, builds=builds, boards=farm.boards) if build == "host" else many
     if build not in ("board", "host"):
         raise ConfigError(f"build is 'board' or 'host', got {build!r}")
     if device.startswith("rpc://"):

@@ -22,6 +22,13 @@ class Orders:
     reset: bool
 
 
+def owner_of(client: str) -> str:
+    """Whose quota a client's requests count against: a certificate's, for all of its sessions. On
+    loopback there are no certificates to tell sessions apart by."""
+    name, _, _ = client.partition("#")
+    return client if name == "local" else name
+
+
 class Books:
     """Boards, requests and leases. `changed` collects what a store has to write; whoever writes it
     empties it."""
@@ -87,6 +94,10 @@ class Books:
 
     def requests_of(self, client: str) -> list[Request]:
         return [r for r in self.requests.values() if r.client == client]
+
+    def waiting_of(self, owner: str) -> int:
+        """Requests of all sessions of one owner."""
+        return sum(owner_of(r.client) == owner for r in self.requests.values())
 
     def knows(self, client: str) -> bool:
         """Whether the client waits for a board or holds one."""

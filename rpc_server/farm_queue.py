@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from rpc_server.farm_books import Books
+from rpc_server.farm_books import Books, owner_of
 from rpc_server.farm_types import (
     Asked,
     Board,
@@ -41,7 +41,8 @@ def ask(books: Books, now_s: float, event: Asked) -> None:
             f"`rpc_server serve --tracker HOST:PORT --key {event.key}`"
         )
     limit = books.rules.max_requests_per_client
-    if len(books.requests_of(event.client)) >= limit:
+    if books.waiting_of(owner_of(event.client)) >= limit:
+        books.forget(event.client)
         raise FarmError(f"{limit} requests of yours are waiting already; wait for those")
     if len(books.requests) >= books.rules.max_requests:
         books.forget(event.client)

@@ -32,7 +32,7 @@ MAX_OBJECT_BYTES = 8 << 20
 MAX_WORKSPACE_BYTES = 4 << 30
 MAX_PACKS = 64
 CHUNK = 16
-"""Candidates sent at once: while the board measures these, the next are built."""
+"""Candidates sent to a board at once: while the board measures these, the next are built."""
 MAX_BUILDERS = 8
 
 _ELF = struct.Struct("<4sBB10xHH")
@@ -89,7 +89,7 @@ class HostBuilds:
     """A Runner that builds here, for the target of the requests, and measures with another one.
 
     Builds run in worker processes: a compiler that crashes costs one candidate. `builds`: those of
-    an executor instead."""
+    an executor instead. `boards`: how many measure at a time."""
 
     def __init__(
         self,
@@ -98,11 +98,13 @@ class HostBuilds:
         builders: int = 0,
         worker: Callable[[], WorkerProcess] = WorkerProcess,
         builds: ExecutorBuilds | None = None,
+        boards: int = 1,
     ) -> None:
         count = builders or min(MAX_BUILDERS, os.cpu_count() or 1)
         if builds is not None:
-            count = CHUNK  # they only wait
+            count = CHUNK * boards  # they only wait
         self._runner = runner
+        self._chunk = CHUNK * boards
         self._builds = builds
         self._workers = [] if builds is not None else [worker() for _ in range(count)]
         self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
@@ -130,7 +132,8 @@ class HostBuilds:
             if on_result is not None:
                 on_result(len(results) - 1, result)
 
-        chunks = [requests[n : n + CHUNK] for n in range(0, len(requests), CHUNK)]
+        step = self._chunk
+        chunks = [requests[n : n + step] for n in range(0, len(requests), step)]
         for outcomes in self._ahead(chunks):
             self._measure_built([o.result() for o in outcomes], add)
         return tuple(results)

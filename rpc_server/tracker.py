@@ -22,6 +22,7 @@ from rpc_server import farm_wire, wire
 from rpc_server.audit import AuditLog
 from rpc_server.auth import Peer, Role
 from rpc_server.door import Access, Door, Limits, Methods
+from rpc_server.farm_books import owner_of
 from rpc_server.farm_state import FarmState
 from rpc_server.farm_types import (
     Action,
@@ -50,6 +51,8 @@ TICK_S = 0.25
 PAUSED_S = 2.0
 """A tick that comes this late means that the tracker itself stood still."""
 MAX_SESSIONS = 4096
+MAX_SESSIONS_OWN = 64
+"""Of one certificate."""
 SESSION_S = 60.0
 MAX_NOTES = 32
 
@@ -267,6 +270,9 @@ class Tracker:
         if session is None:
             if len(self._sessions) >= MAX_SESSIONS:
                 raise FarmError(f"the tracker has {MAX_SESSIONS} clients; try again later")
+            owner = owner_of(name)
+            if sum(owner_of(other) == owner for other in self._sessions) >= MAX_SESSIONS_OWN:
+                raise FarmError(f"{MAX_SESSIONS_OWN} tuners of yours are at work; end one first")
             session = Session(
                 version=self._first_version,
                 news=threading.Condition(self._lock),

@@ -32,6 +32,7 @@ from rpc_server.farm_types import (
     Registered,
     Released,
     Renewed,
+    Request,
     Restarted,
     Rules,
     Tick,
@@ -79,6 +80,7 @@ class Farm(RuleBasedStateMachine):
         """Everybody dies: after a while nothing is left."""
         if not hasattr(self, "store"):
             return
+        self.everybody_behaves()
         for _ in range(10):
             self.now_s += RULES.forget_board_s / 4
             self.send(Tick())
@@ -87,6 +89,22 @@ class Farm(RuleBasedStateMachine):
         assert not self.state.leases
         assert not self.state.requests
         assert self.accepted == self.ended.keys()
+
+    def everybody_behaves(self) -> None:
+        """Boards beat, clients renew and give back: nobody who waits waits for ever."""
+        for name in BOARDS:
+            self.register(name, True)
+            self.send(Commanded(board=name, command="release"))
+        waiting = set(self.state.requests)
+        for _ in range(2 * len(waiting) + 2):
+            self.now_s += 1.0
+            for name in BOARDS:
+                self.beat(name)
+            for client in CLIENTS:
+                for lease in self.state.leases_of(client):
+                    self.send(Released(client=client, fence=lease.fence, results=1))
+                self.send(Renewed(client=client))
+        assert not waiting & self.state.requests.keys()
 
     def send(self, event: Event) -> tuple[Action, ...]:
         waiting = copy.copy(self.state.requests)
@@ -104,6 +122,7 @@ class Farm(RuleBasedStateMachine):
                 self.accepted.add(place)
         for action in actions:
             if isinstance(action, Granted):
+                self.nobody_more_urgent(waiting.get((action.client, action.request)))
                 self.ended[action.client, action.request] += 1
                 assert action.fence not in self.granted
                 assert action.fence > max(self.granted, default=0)
@@ -113,6 +132,15 @@ class Farm(RuleBasedStateMachine):
             elif isinstance(action, LeaseEnded):
                 self.over[action.fence] += 1
         return actions
+
+    def nobody_more_urgent(self, granted: Request | None) -> None:
+        """Priorities hold: who waits on is of no higher level than who was served."""
+        if granted is None:  # served at once, so nobody was waiting
+            return
+        level = self.state.level(granted, self.now_s)
+        for request in self.state.requests.values():
+            if request.key == granted.key:
+                assert self.state.level(request, self.now_s) <= level
 
     # ------------------------------------------------------------------------------- what happens
 

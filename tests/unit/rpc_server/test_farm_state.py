@@ -186,6 +186,18 @@ def test_requests_of_a_client_are_limited() -> None:
     farm.ask("b")
 
 
+def test_sessions_of_one_certificate_share_its_limit() -> None:
+    farm = Farm(FarmState(dataclasses.replace(RULES, max_requests_per_client=2)))
+    farm.board()
+    for session in range(3):
+        farm.ask(f"alice#{session}")
+    with pytest.raises(FarmError, match="2 requests of yours"):
+        farm.ask("alice#3")
+    assert "alice#3" not in farm.state.clients()
+    for session in range(5):
+        farm.ask(f"local#{session}")
+
+
 def test_the_queue_is_limited() -> None:
     farm = Farm(FarmState(dataclasses.replace(RULES, max_requests=2)))
     farm.board()
