@@ -24,7 +24,10 @@ from search_spaces.rules._contraction_tiles import together
 Columns = Mapping[str, npt.NDArray[Any]]
 _L2_BYTES_PER_CYCLE = 24.0
 _L3_BYTES_PER_CYCLE = 10.0
-_MEMORY_BYTES_PER_CYCLE = 4.0
+_MEMORY_BYTES_PER_CYCLE = 9.0
+"""Of all cores together; the caches' are of each."""
+_HIDDEN = 0.85
+"""Share of the shorter of arithmetic and a stream of weights that the longer one hides."""
 _TRANSFORM_CYCLES = 8.0
 """Per point of a Winograd tile and vector of channels."""
 _SUM_CYCLES = 14.0
@@ -157,7 +160,12 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int)
     moved = area * tiles * (ic * c.groups + oc) * 4.0 * (1.5 / _L3_BYTES_PER_CYCLE)
     vectors = math.ceil(ic * c.groups / lanes) + math.ceil(oc / lanes)
     ends = _TRANSFORM_CYCLES * area * tiles * vectors
-    work = np.maximum(product, stream) + 0.3 * np.minimum(product, stream) + ends + spill * moved
+    work = (
+        np.maximum(product, stream)
+        + (1 - _HIDDEN) * np.minimum(product, stream)
+        + ends
+        + spill * moved
+    )
     chunks = np.where(blocks == 1, 8.0 * target.threads, blocks)
     return np.asarray(work * imbalance(chunks, target), np.float64)
 
@@ -192,4 +200,4 @@ def _speed(nbytes: float, target: Target) -> float:
         return _L2_BYTES_PER_CYCLE
     if nbytes <= target.l3_bytes * 0.75:
         return _L3_BYTES_PER_CYCLE
-    return _MEMORY_BYTES_PER_CYCLE
+    return _MEMORY_BYTES_PER_CYCLE / target.threads
