@@ -209,10 +209,11 @@ def _unguarded(program: Program, loop: For, copies: Mapping[str, _Copy]) -> Body
     def strip(body: Body) -> Body:
         out: list[Stmt] = []
         for stmt in body:
-            if isinstance(stmt, If) and len(stmt.body) == 1 and isinstance(stmt.body[0], Store):
-                store = stmt.body[0]
+            store = _only_store(stmt)
+            if isinstance(stmt, If) and store is not None:
                 left = tuple(b for b in stmt.bounds if not _needless(b, store, copies, used))
-                out += [If(left, stmt.body)] if left else stmt.body
+                inner = strip(stmt.body)
+                out += [If(left, inner)] if left else inner
             elif isinstance(stmt, For | Alloc | If):
                 out.append(with_body(stmt, strip(stmt.body)))
             else:
@@ -220,6 +221,13 @@ def _unguarded(program: Program, loop: For, copies: Mapping[str, _Copy]) -> Body
         return tuple(out)
 
     return strip(loop.body)
+
+
+def _only_store(stmt: Stmt) -> Store | None:
+    """The store that guards, and nothing else, stand around."""
+    while isinstance(stmt, If) and len(stmt.body) == 1:
+        stmt = stmt.body[0]
+    return stmt if isinstance(stmt, Store) else None
 
 
 def _without(body: Body, loop: For) -> Body:
