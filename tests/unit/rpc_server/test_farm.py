@@ -252,6 +252,28 @@ def test_status_as_text_and_json(farm: FarmProcesses, capsys: pytest.CaptureFixt
     assert sum(b["stats"]["trials"] for b in boards) >= 2
 
 
+def test_status_is_watched_over_a_restart_until_interrupted(farm: FarmProcesses) -> None:
+    command = [sys.executable, "-m", "rpc_server", "status", "--watch", "--json"]
+    watch = subprocess.Popen(
+        [*command, "--tracker", farm.address], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert watch.stdout is not None
+    fields = {"name", "key", "state", "client", "leased_s", "faults", "trials_per_s", "last_error"}
+    with watch.stdout:
+        (board, _) = json.loads(watch.stdout.readline())["boards"]
+        assert fields <= board.keys()
+        assert {"trials", "failed", "queued", "temperature_c"} <= board["stats"].keys()
+        farm.tracker.stop(signal.SIGKILL)
+        while "cannot reach the tracker" not in watch.stdout.readline():
+            assert watch.poll() is None
+        farm.tracker.start()
+        while not (line := watch.stdout.readline()).startswith("{"):
+            assert watch.poll() is None
+        assert len(json.loads(line)["boards"]) == 2
+        watch.send_signal(signal.SIGINT)
+    assert watch.wait(timeout=60) == 130
+
+
 def test_decisions_are_carried_out(
     farm: FarmProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
