@@ -346,8 +346,8 @@ class FarmRunner:
                 numbers = numbers[1:]
                 why = (
                     f"run: {MAX_LOSSES} boards were lost while measuring this, the last one "
-                    f"{helper.grant.board} ({helper.lost or error}); look at the candidate, and at "
-                    "the boards with `rpc_server status`"
+                    f"{helper.grant.board} ({helper.lost or error}); look at the candidate, and "
+                    "at the boards with `rpc_server status`"
                 )
                 lost = MeasureResult(
                     status=Status.DEVICE_LOST, error=why, device=self._profile.device
