@@ -192,12 +192,11 @@ class Kernel:
         self._cpu_clock = processor_clock(self._threads)
 
     def run(self, calls: int) -> Sample:
-        """This many calls. The share stolen is what the threads' processor time lacks: waiting
-        threads spin."""
+        """This many calls. The share stolen is what the processor clock lacks."""
         address, busy, start = ctypes.addressof(self._arguments), self._cpu_clock(), self._clock()
         self._call(address, calls)
         wall_s = max(self._clock() - start, 1e-9)
-        busy_s = (self._cpu_clock() - busy) / self._threads
+        busy_s = self._cpu_clock() - busy
         return Sample(wall_s, _share_stolen(wall_s, busy_s), running_s=self._alone(busy_s))
 
     def run_among(
@@ -211,14 +210,14 @@ class Kernel:
             surroundings.between_calls(foreign_bytes, self._near)
             taken_s, busy = self._took(functools.partial(self._call, address, 1))
             wall_s += taken_s
-            busy_s += busy / self._threads
+            busy_s += busy
         beside_s = self._clock() - start - wall_s
         stolen = _share_stolen(wall_s, busy_s)
         work_s = max(wall_s - calls * surroundings.overhead_s, wall_s / 2)
         return Sample(work_s, stolen, beside_s, self._alone(busy_s))
 
     def _alone(self, busy_s: float) -> float:
-        """Processor time of a single thread; several threads spin while they wait."""
+        """Processor time of a single thread; that of several says little of how long they took."""
         return busy_s if self._threads == 1 else 0.0
 
     def _took(self, call: Callable[[], None]) -> tuple[float, float]:

@@ -7,6 +7,7 @@ which the system gave the cores to somebody else do not count while there are en
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import time
@@ -20,6 +21,8 @@ SLOW_CALL_S = 0.5
 DISTURBED = 0.03
 """Share of a sample's time without a core from which on it is set aside."""
 
+
+_THREADS = "/proc/self/task"
 
 PATIENCE = 3
 """Times its budget a candidate may take where too few samples were undisturbed."""
@@ -106,11 +109,40 @@ def spread(samples: Sequence[float]) -> float:
 
 
 def processor_clock(threads: int) -> Callable[[], float]:
-    """Reads the processor seconds that a kernel has had so far, called by this thread.
+    """Reads seconds that pass while the kernel's threads, on average, have what they want: a core,
+    or nothing to do. Called by the thread that starts the kernel.
 
     The process's own clock advances in steps of a scheduler tick while a limit on processor time
-    is set, as in a worker. The clocks of threads never do."""
-    return time.thread_time if threads == 1 else _all_threads_s
+    is set, as in a worker; those of threads never do. Several threads may sleep while they wait
+    for one another: of these, what counts is how long they were ready without a core."""
+    if threads == 1:
+        return time.thread_time
+    return (
+        functools.partial(_undelayed_s, threads) if _delays_s() is not None else _busy_s(threads)
+    )
+
+
+def _undelayed_s(threads: int) -> float:
+    return time.perf_counter() - (_delays_s() or 0.0) / threads
+
+
+def _delays_s() -> float | None:
+    """Seconds that this process's threads have been ready to run without a core, as Linux counts
+    them; None where it does not."""
+    total_ns, found = 0, False
+    for thread in os.listdir(_THREADS) if os.path.isdir(_THREADS) else ():
+        try:
+            with open(f"{_THREADS}/{thread}/schedstat", "rb", 0) as file:
+                total_ns += int(file.read().split()[1])
+                found = True
+        except (OSError, IndexError):  # the thread has ended since, or there is no such file
+            continue
+    return total_ns / 1e9 if found else None
+
+
+def _busy_s(threads: int) -> Callable[[], float]:
+    """Where delays are not known: processor time, as if no thread ever waited asleep."""
+    return lambda: _all_threads_s() / threads
 
 
 def _all_threads_s() -> float:

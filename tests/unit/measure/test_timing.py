@@ -118,3 +118,31 @@ def test_processor_time_is_exact_under_a_limit_too(threads: int) -> None:
     command = [sys.executable, "-c", LIMITED, str(threads)]
     readings = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert int(readings) > 200  # a clock of ticks gives 100 at most
+
+
+CONTENDED = """
+import os, subprocess, sys, threading, time
+from autotune.measure.timing import processor_clock
+core = {min(os.sched_getaffinity(0))}
+release = threading.Event()
+threading.Thread(target=release.wait).start()
+os.sched_setaffinity(0, core)
+clock = processor_clock(2)
+before, start = clock(), time.perf_counter()
+time.sleep(0.2)
+print((clock() - before) / (time.perf_counter() - start))
+rival = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+before, start = clock(), time.perf_counter()
+while time.perf_counter() < start + 0.5: pass
+print((clock() - before) / (time.perf_counter() - start))
+rival.kill()
+release.set()
+"""
+
+
+def test_threads_that_sleep_lack_nothing_and_one_that_shares_its_core_does() -> None:
+    command = [sys.executable, "-c", CONTENDED]
+    read = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    asleep, contended = map(float, read)
+    assert asleep > 0.9
+    assert contended < 0.9
