@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotune.errors import ConfigError, DeviceError
 from rpc_server import farm_wire, wire
-from rpc_server.agent import Agent, Post, check_post, temperature_c
+from rpc_server import tracker as tracker_module
 from rpc_server.auth import Peer, Role, local_peer
-from rpc_server.client import LinkLostError
-from rpc_server.farm_settings import load_farm_settings
 from rpc_server.farm_types import Asked, Beat, FarmError, Registered, Released, Rules
 from rpc_server.farm_wire import Sync, View
 from rpc_server.gate import LEASE_OVER, Gate, make_ticket
 from rpc_server.state_store import StateStore
 from rpc_server.tracker import Tracker
-from rpc_server.tracker_link import Backoff, TrackerLink
 
 BOARD = Peer(name="rpi", role=Role.BOARD)
 ALICE = Peer(name="alice", role=Role.CLIENT)
@@ -122,6 +119,44 @@ def test_leases_and_queue_outlive_the_tracker(tmp_path: Path) -> None:
     (next_grant,) = subject.sync(BOB).grants
     assert next_grant.fence > grant.fence
     subject.stop()
+
+
+def test_a_full_disk_stops_nothing_and_is_caught_up_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = Subject(tmp_path / "farm.db")
+    resize = subject.store._database.execute
+    resize("PRAGMA max_page_count = 1")
+    count = 0
+    while not (error := status(subject)["storage_error"]):
+        subject.register(name=f"rpi-{count}")
+        count += 1
+    assert "full" in error
+    (grant,) = subject.ask(ALICE).grants
+    assert capsys.readouterr().err.count("warning") == 1
+    resize("PRAGMA max_page_count = 100000")
+    subject.ask(ALICE, "other")
+    assert status(subject)["storage_error"] == ""
+    subject.stop()
+    subject.start()
+    assert len(status(subject)["boards"]) == count
+    assert grant in subject.sync(ALICE).grants
+    subject.stop()
+
+
+def status(subject: Subject) -> dict[str, Any]:
+    return wire.decode("farm", subject.call(ADMIN, "status", wire.encode("status", {})))
+
+
+def test_a_certificate_has_so_many_sessions(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker_module, "MAX_SESSIONS_OWN", 2)
+    for session in ("one", "two"):
+        subject.sync(ALICE, session)
+    with pytest.raises(DeviceError, match="2 tuners of yours are at work"):
+        subject.sync(ALICE, "three")
+    subject.sync(BOB, "one")
 
 
 def test_one_state_file_serves_one_tracker(tmp_path: Path) -> None:
@@ -241,148 +276,3 @@ def test_a_lease_the_tracker_ended_is_over() -> None:
     gate.raise_floor(5)
     with pytest.raises(FarmError, match=LEASE_OVER):
         gate.fence(1)
-
-
-# ------------------------------------------------------------------------------------------- agent
-
-
-@dataclass
-class ToldLink:
-    """A tracker that answers as told; LinkLostError when there is nothing left to say."""
-
-    replies: list[bytes | Callable[[], bytes]]
-    calls: list[str] = field(default_factory=list)
-    address: str = "t:1"
-    on_empty: Callable[[], None] = lambda: None
-
-    def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
-        del payload, timeout_s
-        self.calls.append(name)
-        if not self.replies:
-            self.on_empty()
-            raise LinkLostError("gone")
-        reply = self.replies.pop(0)
-        return reply() if callable(reply) else reply
-
-    def close(self) -> None:
-        return None
-
-
-def standing(*, floor: int = 1, reset: bool = False) -> bytes:
-    return farm_wire.encode_standing(
-        farm_wire.Standing(floor=floor, state="idle", reset=reset, heartbeat_s=0.0)
-    )
-
-
-def run_agent(replies: list[bytes | Callable[[], bytes]], **changes: object) -> list[object]:
-    """What an agent does with these answers, until there are none."""
-    done: list[object] = []
-    fields = {
-        "name": "b", "key": "k", "address": "h:1", "gate": Gate("s"), "info": dict,
-        "stats": dict, "raise_floor": lambda floor: done.append(("floor", floor)),
-        "remeasure": lambda: done.append("remeasured"), **changes,
-    }  # fmt: skip
-    link = ToldLink(replies)
-    agent = Agent(
-        Post(**fields),  # type: ignore[arg-type]
-        link,  # type: ignore[arg-type]
-        generator=random.Random(0),
-        say=lambda _: None,
-    )
-    link.on_empty = agent._stopped.set
-    agent.run()
-    return [*link.calls, *done]
-
-
-def test_an_agent_registers_and_beats() -> None:
-    assert run_agent([standing(), standing(floor=7)]) == [
-        "register", "beat", "beat", ("floor", 1), ("floor", 7),
-    ]  # fmt: skip
-
-
-def test_an_agent_that_is_not_known_any_more_registers_again() -> None:
-    unknown = wire.encode_error("the board b is not registered; register it again")
-    assert run_agent([standing(), unknown, standing()])[:4] == [
-        "register", "beat", "register", "beat",
-    ]  # fmt: skip
-
-
-def test_a_reset_runs_the_command_and_measures_anew(tmp_path: Path) -> None:
-    made = tmp_path / "reset"
-    done = run_agent([standing(reset=True), standing()], reset_command=f"touch {made}")
-    assert made.exists()
-    assert done[:2] == ["register", "register"]
-    assert "remeasured" in done
-
-
-def test_a_reset_that_fails_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "remeasured" not in run_agent([standing(reset=True)], reset_command="false")
-    assert "the reset failed" in capsys.readouterr().err
-
-
-def test_names_the_tracker_would_not_take_are_refused() -> None:
-    post = Post(name="a b#c", key="k", address="h:1", gate=Gate("s"), info=dict, stats=dict,
-                raise_floor=lambda _: None, remeasure=lambda: None)  # fmt: skip
-    with pytest.raises(FarmError, match="see --name and --key"):
-        check_post(post)
-
-
-def test_the_hottest_sensor_is_read(tmp_path: Path) -> None:
-    assert temperature_c(tmp_path) is None
-    for number, reading in enumerate(("41000", "55500", "broken")):
-        (tmp_path / f"thermal_zone{number}").mkdir()
-        (tmp_path / f"thermal_zone{number}" / "temp").write_text(reading, encoding="ascii")
-    assert temperature_c(tmp_path) == 55.5
-
-
-def test_pauses_grow_to_a_limit_and_differ_between_peers() -> None:
-    one, other = (Backoff(0.1, 2.0, random.Random(seed)) for seed in (1, 2))
-    pauses = [one.pause_s() for _ in range(10)]
-    assert pauses != [other.pause_s() for _ in range(10)]
-    assert all(0.05 <= p <= 2.0 for p in pauses)
-    assert pauses[-1] >= 1.0
-    one.reset()
-    assert one.pause_s() <= 0.1
-
-
-def test_a_closed_link_calls_nobody() -> None:
-    link = TrackerLink("127.0.0.1", 1)
-    link.close()
-    with pytest.raises(LinkLostError, match="closed"):
-        link.call("status", b"", 1.0)
-
-
-# ---------------------------------------------------------------------------------------- settings
-
-
-def test_the_shipped_settings_are_the_defaults() -> None:
-    settings = load_farm_settings()
-    assert settings.tracker.rules == Rules()
-    assert settings.client.boards == 1
-
-
-def test_a_file_overrides_what_it_names(tmp_path: Path) -> None:
-    path = tmp_path / "farm.toml"
-    path.write_text("[tracker]\nlease_s = 3\n[client]\nboards = 4\nqueue_s = 5.0\n", "utf-8")
-    settings = load_farm_settings(path)
-    assert settings.tracker.rules.lease_s == 3
-    assert (settings.client.boards, settings.client.deadlines.queue_s) == (4, 5.0)
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("[farm]\n", "unknown table"),
-        ("[tracker]\nleese_s = 1\n", "leese_s is unknown"),
-        ("[tracker]\nlease_s = 'long'\n", "must be a number"),
-        ("[tracker]\nlease_s = 0\n", "must be positive"),
-        ("[client]\nboards = 1.5\n", "must be a whole number"),
-        ("[board]\nkey = 1\n", "must be text"),
-        ("][", "not TOML"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(tmp_path: Path, text: str, error: str) -> None:
-    path = tmp_path / "farm.toml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=error):
-        load_farm_settings(path)
