@@ -13,17 +13,23 @@ from dataclasses import dataclass
 from autotune.codegen.base import Extents, Launch
 from autotune.codegen.llvm_index import Lane, Var
 from autotune.codegen.llvm_text import FunctionText
-from autotune.codegen.nvptx_access import ALIGN_BYTES, AccessWriter, first_alignment
+from autotune.codegen.nvptx_access import ALIGN_BYTES, first_alignment
+from autotune.codegen.nvptx_fragment import FragmentWriter
 from autotune.errors import BuildError, VerifyError
 from autotune.program.ir import (
     BLOCK_KINDS,
+    MATRIX_KINDS,
     THREAD_KINDS,
+    WARP,
     Alloc,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     Buffer,
     For,
     If,
-    Prefetch,
+    Mma,
     Program,
     Stmt,
     Store,
@@ -104,14 +110,16 @@ def _check(launch: KernelLaunch, target: Target) -> None:
         raise BuildError(f"a grid of {launch.grid} blocks; the limits are {GRID_LIMITS}")
 
 
-class _KernelWriter(AccessWriter):
+class _KernelWriter(FragmentWriter):
     """One launch as one function."""
 
     def __init__(self, launch: KernelLaunch, everything: dict[str, Buffer], name: str) -> None:
         self.kernel, self.name = launch, name
         self.grid, self.body = _grid(launch)
         super().__init__(FunctionText(""))
-        self.written = {s.buffer for s in stores_of(launch.body)}
+        self.written = {s.buffer for s in stores_of(launch.body)} | {
+            s.to.buffer for s in walk(launch.body) if isinstance(s, AsyncCopy)
+        }
         self.bfloat16 = True
         self.ranges = {s.var: s.extent for s in (*launch.blocks, *walk(launch.body))
                        if isinstance(s, For)}  # fmt: skip
@@ -182,19 +190,35 @@ class _KernelWriter(AccessWriter):
         elif isinstance(stmt, Alloc):
             self._alloc(stmt)
         elif isinstance(stmt, Barrier):
-            self.text.declare(_BARRIER, f"declare void @{_BARRIER}(i32)")
-            self.text.line(f"call void @{_BARRIER}(i32 0)")
-        elif not isinstance(stmt, Prefetch):
-            raise BuildError(f"no {type(stmt).__name__} on NVIDIA GPUs")
+            self._barrier()
+        elif isinstance(stmt, Mma):
+            self.mma(stmt)
+        elif isinstance(stmt, AsyncCopy):
+            self.copy(stmt)
+        elif isinstance(stmt, AsyncCommit):
+            self.commit()
+        elif isinstance(stmt, AsyncWait):
+            self.wait(stmt.pending)
+
+    def _barrier(self) -> None:
+        self.text.declare(_BARRIER, f"declare void @{_BARRIER}(i32)")
+        self.text.line(f"call void @{_BARRIER}(i32 0)")
+        self.stage += 1
 
     def _alloc(self, stmt: Alloc) -> None:
-        if stmt.buffer.scope != "shared":
+        if stmt.buffer.scope == "fragment":
+            self.fragment(stmt.buffer)
+        elif stmt.buffer.scope != "shared":
             self.registers(stmt.buffer)
         self._statements(stmt.body)
 
     def _loop(self, loop: For) -> None:
         if loop.kind in THREAD_KINDS:
             self._thread_loop(loop)
+        elif loop.kind == "warp":
+            self._warp_loop(loop)
+        elif loop.kind in MATRIX_KINDS:
+            self._statements(self.matrix_loop(loop))
         elif loop.kind == "vector":
             self._vector_loop(loop)
         elif loop.kind in ("unroll", "dot") or loop.extent == 1:
@@ -202,9 +226,11 @@ class _KernelWriter(AccessWriter):
                 self.env[loop.var] = i
                 self._statements(loop.body)
         else:
+            self.stage += 1
             with self.text.loop("0", str(loop.extent)) as name:
                 self.env[loop.var] = Var(name, self.text.scope.depth)
                 self._statements(loop.body)
+            self.stage += 1
 
     def _thread_loop(self, loop: For) -> None:
         axis = THREAD_KINDS.index(loop.kind)
@@ -224,6 +250,19 @@ class _KernelWriter(AccessWriter):
             with self.text.region():
                 self._statements(loop.body)
         self.bound = outer
+
+    def _warp_loop(self, loop: For) -> None:
+        warp = self.warp()
+        self.env[loop.var] = warp if loop.extent > 1 else 0
+        if WARP * loop.extent == self.kernel.block[0]:
+            with self.text.region():
+                self._statements(loop.body)
+            return
+        with self.text.when(self.pure(0, f"icmp ult i64 {warp.name}, {loop.extent}")):
+            self._statements(loop.body)
+
+    def thread(self) -> str:
+        return self._special("tid", 0)
 
     def _idle_axes(self, loop: For) -> list[tuple[int, int]]:
         """Axes of the block over which a nest of thread loops does not go: their first thread."""

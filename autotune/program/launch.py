@@ -96,13 +96,12 @@ def _launch(stmt: Stmt) -> KernelLaunch:
         if isinstance(inner, For) and inner.kind in THREAD_KINDS:
             axis = THREAD_KINDS.index(inner.kind)
             block[axis] = max(block[axis], inner.extent)
-    warps = max(
-        (s.extent for s in walk(body) if isinstance(s, For) and s.kind == "warp"), default=0
-    )
-    if warps:
-        block[0] = max(block[0], WARP * warps)
-        if block[0] % WARP or block[1:] != [1, 1]:
-            raise VerifyError(f"a block of {block} threads cannot be cut into warps")
+        elif isinstance(inner, For) and inner.kind == "warp":
+            block[0] = max(block[0], WARP * inner.extent)
+    if any(isinstance(s, For) and s.kind == "warp" for s in walk(body)) and (
+        block[0] % WARP or block[1:] != [1, 1]
+    ):
+        raise VerifyError(f"a block of {block} threads cannot be cut into warps")
     threaded = math.prod(block) > 1 or any(
         isinstance(s, For) and s.kind in THREAD_KINDS for s in walk(body)
     )

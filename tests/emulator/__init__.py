@@ -35,6 +35,7 @@ from autotune.program.ir import Buffer, Program
 from autotune.program.packing import apply_pack
 from autotune.target import Target, host_target
 from autotune.types import Array, TaskValue, TensorType
+from tests.emulator.matrices import DECLARED, definitions
 
 FAILURES = {
     1: "some threads of a block or warp wait where others do not come",
@@ -61,10 +62,17 @@ def host_text(made: DeviceText) -> str:
     text = made.text.replace("ptx_kernel ", "")
     text = text.replace("addrspacecast (ptr addrspace(3) @shared_memory to ptr)", "@shared_memory")
     text = text.replace("external addrspace(3) global", "external global")
+    text = re.sub(r"addrspacecast ptr (\S+) to ptr addrspace\(\d\)", r"freeze ptr \1", text)
+    text = re.sub(r" addrspace\(\d\)", "", text)
     text = re.sub(
         r"@llvm\.nvvm\.([\w.]+)", lambda found: "@emu_" + found[1].replace(".", "_"), text
     )
-    return "\n".join([text, *(_caller(launch) for launch in made.launches)])
+    matrices = []
+    for name, definition in definitions().items():
+        text, found = re.subn(rf"^declare .*@{name}\(.*\n", "", text, flags=re.MULTILINE)
+        matrices += [definition] * found
+    callers = [_caller(launch) for launch in made.launches]
+    return "\n".join([text, DECLARED, *matrices, *callers])
 
 
 def _caller(launch: Launch) -> str:

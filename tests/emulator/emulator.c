@@ -150,9 +150,68 @@ float emu_rsqrt_approx_f(float x) { return about(1.0 / sqrt(x), 0x1.12p-23); }
 float emu_sin_approx_f(float x) { return (float)(sin(x) + off * 0x1.6ap-21); }
 float emu_cos_approx_f(float x) { return (float)(cos(x) + off * 0x1.6ap-21); }
 
+/* -------------------------------------------------------------------------------- tensor cores */
+
+struct operands { void *address; uint32_t *words; int count; };
+
+/* Thread 8 i + r names row r of matrix i, 8 rows of 16 bytes; thread t gets word t % 4 of row
+ * t / 4 of each. */
+static void load_matrices(void **lanes) {
+    int count = ((struct operands *)lanes[0])->count;
+    for (int i = 0; i < count; i++)
+        for (int t = 0; t < WARP; t++) {
+            char *row = ((struct operands *)lanes[8 * i + t / 4])->address;
+            memcpy(&((struct operands *)lanes[t])->words[i], row + 4 * (t % 4), 4);
+        }
+}
+
+void emulate_ldmatrix(void *address, uint32_t *words, int count) {
+    struct operands mine = {address, words, count};
+    together(load_matrices, &mine);
+}
+
+struct factors { uint32_t *a, *b; void *sum; };
+
+/* The element of `size` bytes that begins at a byte of a word. */
+static double element(uint32_t word, int byte, int size) {
+    float out;
+    if (size == 1) return (int8_t)(word >> 8 * byte);
+    word = size == 4 ? word & 0xFFFFE000u : byte ? word & 0xFFFF0000u : word << 16;
+    memcpy(&out, &word, 4);
+    return out;
+}
+
+/* Row r of 32 bytes is held by threads 4 r .. 4 r + 3: byte i in word i / 16 of thread i / 4 % 4;
+ * rows of `a` beyond 8 in every other word. */
+static void multiply(void **lanes, int size) {
+    for (int m = 0; m < 16; m++)
+        for (int n = 0; n < 8; n++) {
+            double sum = 0;
+            for (int byte = 0; byte < 32; byte += size) {
+                struct factors *left = lanes[m % 8 * 4 + byte / 4 % 4];
+                struct factors *right = lanes[n * 4 + byte / 4 % 4];
+                sum += element(left->a[m / 8 + 2 * (byte / 16)], byte % 4, size) *
+                       element(right->b[byte / 16], byte % 4, size);
+            }
+            void *total = ((struct factors *)lanes[m % 8 * 4 + n / 2])->sum;
+            int at = n % 2 + 2 * (m / 8);
+            if (size == 1) ((int32_t *)total)[at] += (int32_t)sum;
+            else ((float *)total)[at] = (float)(((float *)total)[at] + sum);
+        }
+}
+
+static void multiply1(void **lanes) { multiply(lanes, 1); }
+static void multiply2(void **lanes) { multiply(lanes, 2); }
+static void multiply4(void **lanes) { multiply(lanes, 4); }
+
+void emulate_mma(uint32_t *a, uint32_t *b, void *sum, int size) {
+    struct factors mine = {a, b, sum};
+    together(size == 1 ? multiply1 : size == 2 ? multiply2 : multiply4, &mine);
+}
+
 /* ------------------------------------------------------------------------- asynchronous copies */
 
-void emu_copy(void *to, const void *from, int32_t bytes) {
+static void copy(void *to, const void *from, int32_t bytes) {
     if (now->pending == MAX_COPIES) {
         failure = TOO_MANY_COPIES;
         return;
@@ -171,3 +230,7 @@ void emu_cp_async_wait_group(int32_t newest) {
     }
     now->pending = kept;
 }
+
+void emu_cp_async_ca_shared_global_4(void *to, const void *from) { copy(to, from, 4); }
+void emu_cp_async_ca_shared_global_8(void *to, const void *from) { copy(to, from, 8); }
+void emu_cp_async_cg_shared_global_16(void *to, const void *from) { copy(to, from, 16); }

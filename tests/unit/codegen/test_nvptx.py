@@ -20,8 +20,8 @@ from autotune.target import Target, load_target
 from autotune.types import Array, Task
 from tests.emulator import run_emulated
 from tests.ptxas import assemble
-from tests.unit.codegen.nvptx_programs import ADD, MATMUL, PROGRAMS, TAIL, TRANSPOSE, TWO
 from tests.unit.codegen.kernels import assert_close, conv_relu, matmul, unary
+from tests.unit.codegen.nvptx_programs import ADD, MATMUL, PROGRAMS, TAIL, TRANSPOSE, TWO
 
 SM80, SM90 = load_target("sm_80"), load_target("sm_90a")
 

@@ -1,0 +1,196 @@
+"""Tensor cores and asynchronous copies as LLVM IR for NVPTX.
+
+A warp's matrix of 16 x 8 is held by its threads as the PTX manual says: thread t has elements
+(t // 4, 2 * (t % 4)) and the next one, and the same two 8 rows below. Operands come from shared
+memory by `ldmatrix`, 16 bytes of a row per thread; which bytes a thread then holds depends on
+their place alone, so one way serves every element type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from autotune.codegen.llvm_index import Linear, Var
+from autotune.codegen.llvm_text import FunctionText, type_text
+from autotune.codegen.nvptx_access import AccessWriter
+from autotune.errors import BuildError
+from autotune.program.ir import (
+    MATRIX_BYTES,
+    WARP,
+    AsyncCopy,
+    Buffer,
+    For,
+    Index,
+    Load,
+    Mma,
+    Stmt,
+    index,
+)
+from autotune.program.rewrite import substitute
+from autotune.types import ITEM_BYTES
+
+_CHUNK = 16
+"""Bytes of a row that `ldmatrix` takes from one address."""
+_MMA = {"bfloat16": "m16n8k16.row.col.bf16", "float32": "m16n8k8.row.col.tf32",
+        "int8": "m16n8k32.row.col.s8"}  # fmt: skip
+_COPIES = {4: "ca", 8: "ca", 16: "cg"}
+"""Bytes of an asynchronous copy -> the cache it goes through."""
+
+
+class FragmentWriter(AccessWriter):
+    """Writes what a warp does together, and copies to shared memory."""
+
+    def __init__(self, text: FunctionText) -> None:
+        super().__init__(text)
+        self.fragments: set[str] = set()
+        self._parts: set[str] = set()
+        """Loop variables that say which part of a matrix the thread has."""
+        self.stage = 0
+        """How often shared memory may have changed so far."""
+
+    def thread(self) -> str:
+        """Number of the thread in its block, which has one dimension."""
+        raise NotImplementedError
+
+    # --------------------------------------------------------------------------- a warp's matrices
+
+    def warp(self) -> Var:
+        return Var(self.pure(0, f"lshr i64 {self.thread()}, 5"), 0)
+
+    def _lane(self, first: str, operand: int) -> str:
+        """`first` (an operation) of the thread's number in its warp."""
+        lane = self.pure(0, f"and i64 {self.thread()}, {WARP - 1}")
+        return self.pure(0, f"{first} i64 {lane}, {operand}")
+
+    def fragment(self, buffer: Buffer) -> None:
+        """A matrix of the warp; the thread's part of it is an array."""
+        *outer, rows, columns = buffer.shape
+        part = Buffer.dense(
+            buffer.name, buffer.dtype, (*outer, rows // 8, columns // 4), "register"
+        )
+        self.registers(part)
+        self.fragments.add(buffer.name)
+
+    def cell(self, buffer: Buffer, indices: tuple[Index, ...]) -> tuple[str, int]:
+        if buffer.name not in self.fragments:
+            return super().cell(buffer, indices)
+        *outer, m, n = indices
+        row, column = self._own(buffer, m), self._own(buffer, n)
+        if row.lane or column.lane not in (0, 1) or row.const % 8 or column.const % 8:
+            raise BuildError(f"fragment {buffer.name} is used between its matrices")
+        place = (*outer, index(row.const // 8), index(column.const // 4))
+        offset = self.linear(self.flat(buffer, place))
+        if offset.terms or offset.lane:
+            raise BuildError(f"fragment {buffer.name} is indexed by a loop not unrolled")
+        return self.address(buffer, offset), self.lanes if column.lane else 1
+
+    def _own(self, buffer: Buffer, value: Index) -> Linear:
+        """The constant part of an index; what tells threads apart is left out."""
+        found = self.linear(
+            Index(tuple(t for t in value.terms if t[0] not in self._parts), value.const)
+        )
+        if found.terms:
+            raise BuildError(f"fragment {buffer.name} is indexed by a loop not unrolled")
+        return found
+
+    def matrix_loop(self, loop: For) -> tuple[Stmt, ...]:
+        """A loop over a matrix's rows or columns as loops over the thread's part of them."""
+        outer, inner = f"{loop.var}.part", f"{loop.var}.own"
+        rows = loop.kind == "fragment.m"
+        part = self._lane("lshr", 2) if rows else self._lane("and", 3)
+        self.env[outer], self._parts = Var(part, 0), self._parts | {outer}
+        self.ranges[outer], self.ranges[inner] = (8, 2) if rows else (4, 2)
+        place = index(outer) + index(inner) * 8 if rows else index(outer) * 2 + index(inner)
+        body = substitute(loop.body, {loop.var: place}, self.ranges)
+        return (For(inner, 2, "unroll" if rows else "vector", body),)
+
+    def mma(self, stmt: Mma) -> None:
+        dtype = self.buffers[stmt.a.buffer].dtype
+        a, b = self._words(stmt.a, rows=16), self._words(stmt.b, rows=8)
+        total = self.buffers[stmt.total.buffer]
+        item, scalar = type_text(total.dtype, 1), "float" if dtype != "int8" else "i32"
+        *outer, m, n = stmt.total.indices
+        cells = [self.cell(total, (*outer, m + 8 * i, n))[0] for i in range(2)]
+        places = []
+        for cell in cells:
+            places += [cell, self.text.emit(f"getelementptr {item}, ptr {cell}, i64 1")]
+        old = [self.text.emit(f"load {item}, ptr {place}") for place in places]
+        symbol, result = f"llvm.nvvm.mma.{_MMA[dtype]}", f"{{{', '.join([scalar] * 4)}}}"
+        types = ", ".join(["i32"] * 6 + [scalar] * 4)
+        self.text.declare(symbol, f"declare {result} @{symbol}({types})")
+        given = ", ".join([*(f"i32 {v}" for v in (*a, *b)), *(f"{scalar} {v}" for v in old)])
+        new = self.text.emit(f"call {result} @{symbol}({given})")
+        for number, place in enumerate(places):
+            one = self.text.emit(f"extractvalue {result} {new}, {number}")
+            self.text.line(f"store {item} {one}, ptr {place}")
+
+    def _words(self, place: Load, rows: int) -> list[str]:
+        """The thread's part of `rows` x 32 bytes, in words of 32 bits."""
+        buffer = self.buffers[place.buffer]
+        item = ITEM_BYTES[buffer.dtype]
+        if buffer.strides[-1] != 1 or buffer.strides[-2] * item % _CHUNK:
+            raise BuildError(f"rows of {buffer.name} do not start at multiples of {_CHUNK} bytes")
+        offset = self.linear(self.flat(buffer, place.indices))
+        if self.alignment(buffer, offset, _CHUNK // item) < _CHUNK:
+            raise BuildError(f"{buffer.name} is read at odd places by tensor cores")
+        # Threads name the rows of the first 16 bytes, then those of the next 16.
+        row = self._lane("and", rows - 1)
+        both = self._lane("and", 2 * rows - 1)
+        chunk = self.pure(0, f"lshr i64 {both}, {rows.bit_length() - 1}")
+        terms = (
+            (Var(row, 0), buffer.strides[-2]),
+            (Var(chunk, 0), MATRIX_BYTES // 2 // item),
+            *offset.terms,
+        )
+        pointer = self._in_shared(self.address(buffer, dataclasses.replace(offset, terms=terms)))
+        count = rows // 4
+        symbol = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}.b16.p3"
+        result = f"{{{', '.join(['i32'] * count)}}}"
+        self.text.declare(symbol, f"declare {result} @{symbol}(ptr addrspace(3))")
+        load = f"call {result} @{symbol}(ptr addrspace(3) {pointer})"
+        words = self.text.once((self.stage, load), load)
+        names = []
+        for number in range(count):
+            part = f"extractvalue {result} {words}, {number}"
+            names.append(self.text.once((self.stage, part), part))
+        return names
+
+    def _in_shared(self, pointer: str) -> str:
+        text = f"addrspacecast ptr {pointer} to ptr addrspace(3)"
+        return self.text.once(text, text)
+
+    # ------------------------------------------------------------------------- asynchronous copies
+
+    def copy(self, stmt: AsyncCopy) -> None:
+        to, source = self.buffers[stmt.to.buffer], self.buffers[stmt.source.buffer]
+        size = stmt.count * ITEM_BYTES[to.dtype]
+        first, start = (
+            self.linear(self.flat(b, p.indices)) for b, p in ((to, stmt.to), (source, stmt.source))
+        )
+        aligned = min(
+            self.alignment(to, first, stmt.count), self.alignment(source, start, stmt.count)
+        )
+        if size not in _COPIES or aligned < size or source.scope not in ("param", "scratch"):
+            raise BuildError(
+                "an asynchronous copy takes 4, 8 or 16 bytes of global memory at a multiple of "
+                f"that, got {size} at multiples of {aligned}"
+            )
+        target = self._in_shared(self.address(to, first))
+        origin = self.address(source, start)
+        text = f"addrspacecast ptr {origin} to ptr addrspace(1)"
+        origin = self.text.once(text, text)
+        symbol = f"llvm.nvvm.cp.async.{_COPIES[size]}.shared.global.{size}"
+        pointers = "ptr addrspace(3)", "ptr addrspace(1)"
+        self.text.declare(symbol, f"declare void @{symbol}({', '.join(pointers)})")
+        self.text.line(f"call void @{symbol}({pointers[0]} {target}, {pointers[1]} {origin})")
+
+    def commit(self) -> None:
+        symbol = "llvm.nvvm.cp.async.commit.group"
+        self.text.declare(symbol, f"declare void @{symbol}()")
+        self.text.line(f"call void @{symbol}()")
+
+    def wait(self, pending: int) -> None:
+        symbol = "llvm.nvvm.cp.async.wait.group"
+        self.text.declare(symbol, f"declare void @{symbol}(i32)")
+        self.text.line(f"call void @{symbol}(i32 {pending})")
+        self.stage += 1
