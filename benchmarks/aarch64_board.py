@@ -25,6 +25,7 @@ EMULATOR = "qemu-aarch64"
 PACKAGES = ("python3", "libstdc++6", "libgcc-s1")
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux2014_aarch64")
 OURS = ("autotune", "rpc_server", "search_spaces", "cost_model")
+NEEDED = ("rpc_server.__main__", "autotune.measure.worker", "autotune.measure.execute")
 PROGRAM = """#!/bin/sh
 exec env PYTHONHOME={root}/usr PYTHONPATH={site}:{code} OPENBLAS_NUM_THREADS=1 \\
     {emulator} -0 {program} -L {root} {python} "$@"
@@ -53,6 +54,9 @@ def prepare(folder: Path) -> Path:
         )
     )  # fmt: skip
     program.chmod(0o755)
+    if not _same_version(python):  # it makes its own byte code, once, while it may still write
+        again = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+        subprocess.run([program, "-P", "-c", f"import {', '.join(NEEDED)}"], check=True, env=again)
     return program
 
 
@@ -99,11 +103,15 @@ def copy_ours(code: Path, python: Path) -> None:
 
 
 def _compile(python: Path, folders: Sequence[Path]) -> None:
-    """Byte code is the same on all machines; of another version, Python makes its own."""
-    if python.name == "python" + ".".join(platform.python_version_tuple()[:2]):
+    """Byte code is the same on all machines."""
+    if _same_version(python):
         skipped = r"/(tests?|testing|lib2to3)/"
         command = [sys.executable, "-m", "compileall", "-q", "-j2", "-x", skipped]
         subprocess.run([*command, *map(str, folders)], check=False, capture_output=True)
+
+
+def _same_version(python: Path) -> bool:
+    return python.name == "python" + ".".join(platform.python_version_tuple()[:2])
 
 
 def _run(*command: str) -> None:
