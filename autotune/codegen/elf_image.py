@@ -87,6 +87,9 @@ class ElfImage:
         for number, item in enumerate(self._objects):
             self._relocate(number, item)
 
+    def __contains__(self, symbol: str) -> bool:
+        return symbol in self._defined
+
     def address(self, symbol: str) -> int:
         """Of what the objects offer. Raises BuildError."""
         if symbol not in self._defined:
@@ -148,7 +151,7 @@ class ElfImage:
         """Address of what a relocation refers to."""
         if symbol.section == ABSOLUTE:
             raise BuildError("object code refers to an absolute address")
-        if symbol.section != UNDEFINED:
+        if symbol.section != UNDEFINED and symbol.binding != WEAK:  # of weak ones, one is taken
             return self.base + self._places[number, symbol.section] + symbol.value
         if symbol.name in self._defined:
             return self._defined[symbol.name]

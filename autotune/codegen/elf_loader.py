@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 
 from autotune.codegen.elf_image import ElfImage
+from autotune.codegen.llvm_team import END, end_with
 from autotune.errors import BuildError
 
 RUNTIME = {
@@ -52,6 +53,8 @@ class ElfLibrary:
             if size.value and libc.mprotect(start, size, rights):
                 raise BuildError("the system lets no memory be made executable here")
         flush_instructions(self._image.base, self._image.base + code.room)
+        if END in self._image:
+            end_with(self, self._image, self._image.address(END))
 
     def address(self, symbol: str) -> int:
         """Of a function in the objects. Raises BuildError."""

@@ -13,6 +13,9 @@ must not be unloaded before. The definitions are weak: of many objects, one's ar
 
 from __future__ import annotations
 
+import ctypes
+import weakref
+
 from autotune.codegen.llvm_futex import pause_lines, wait_line, wake_line
 from autotune.target import Target
 
@@ -41,6 +44,16 @@ def team_text(target: Target) -> str:
             *_end_lines(state, members, target),
         ]
     )
+
+
+def end_with(library: object, code: object, end: int) -> None:
+    """Call END, at that address, when the library is not used any more; hold its code until the
+    threads have left it."""
+    weakref.finalize(library, _end_threads, code, end)
+
+
+def _end_threads(_code: object, end: int) -> None:
+    ctypes.CFUNCTYPE(None)(end)()
 
 
 def _field(name: str, state: str, offset: int) -> str:

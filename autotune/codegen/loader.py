@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import weakref
 from collections.abc import Sequence
-from typing import Any
 
 from autotune.codegen import base
 from autotune.codegen.c_compiler import CLibrary
 from autotune.codegen.elf_loader import ElfLibrary
 from autotune.codegen.llvm_backend import compile_text, initialize
 from autotune.codegen.llvm_binding import binding, builds_here
-from autotune.codegen.llvm_team import END
+from autotune.codegen.llvm_team import END, end_with
 from autotune.errors import BuildError
 from autotune.target import Target
 
@@ -33,18 +30,13 @@ class Library:
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         if end := int(self._engine.get_function_address(END)):
-            weakref.finalize(self, _end_threads, self._engine, end)
+            end_with(self, self._engine, end)
 
     def address(self, symbol: str) -> int:
         found = int(self._engine.get_function_address(symbol))
         if not found:
             raise BuildError(f"no function {symbol} in the loaded objects")
         return found
-
-
-def _end_threads(_code: Any, end: int) -> None:
-    """The code is held until its threads have left it."""
-    ctypes.CFUNCTYPE(None)(end)()
 
 
 def load(codes: Sequence[bytes], target: Target) -> base.Library:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 from autotune.codegen import BACKENDS
+from autotune.codegen.base import EntryCall
+from autotune.codegen.elf_loader import ElfLibrary
 from autotune.codegen.loader import load
 from autotune.program.ir import Alloc, Buffer, Const, For, Load, Program, Stmt, Store, index
 from autotune.target import host_target
@@ -82,3 +85,28 @@ def test_every_iteration_runs_once_and_phases_are_in_order(threads: int) -> None
         member.join()
     assert (out[0] == epochs).all()
     assert (out[1] == epochs * (epochs + 1) / 2).all()
+
+
+@pytest.mark.parametrize("without_llvm", [False, True])
+def test_a_team_of_several_objects_ends_with_its_library(without_llvm: bool) -> None:
+    target, backend = host_target(3), BACKENDS.get("llvm")
+    i = index("i")
+    cells = Buffer.dense("o0", "float32", (EXTENT,), "param")
+    body = (For("i", EXTENT, "parallel", (Store("o0", (i,), Const(1.0), "sum"),)),)
+    program = Program("one_more", (cells,), body)
+    codes = [backend.build(program, target, name).code for name in ("first", "second")]
+    calls = [EntryCall(symbol=s, args=((0, 0), (1, 0))) for s in ("first", "second", "first")]
+    codes.append(backend.build_entry(calls, target, "model"))
+    before = threading.active_count(), len(os.listdir("/proc/self/task"))
+    library = ElfLibrary(codes) if without_llvm else load(codes, target)
+    out, workspace = np.zeros(EXTENT, np.float32), np.zeros(64, np.uint8)
+    bases = (ctypes.c_void_p * 2)(out.ctypes.data, workspace.ctypes.data)
+    for _ in range(20):
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("model"))(bases)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address("second_run"))(
+            bases, 2
+        )
+    assert (out == 20 * 5).all()
+    assert len(os.listdir("/proc/self/task")) == before[1] + 2
+    del library
+    assert (threading.active_count(), len(os.listdir("/proc/self/task"))) == before

@@ -47,9 +47,9 @@ def softmax(rows: int = 6, columns: int = 37) -> Task:
     return Task(nodes=(node,), values=values, anchor=0)
 
 
-def tuned(task: Task, name: str) -> MeasureRequest:
+def tuned(task: Task, name: str, threads: int = 1) -> MeasureRequest:
     """A request of the rule's default schedule for a shipped target."""
-    target = load_target(name)
+    target = load_target(name, threads)
     choice = next(iter(candidates(task, target, None)))
     return MeasureRequest(task=task, schedule=choice.schedule, target=target, seed=5)
 
@@ -62,11 +62,14 @@ def test_the_host_builds_objects_for_every_board(name: str) -> None:
     assert built_from_json(built_to_json(built), request.target.triple) == built
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     "task", [tasks.conv(9, 16), tasks.matmul(13, 24, 40), softmax()], ids=lambda t: t.op
 )
-def test_code_for_aarch64_computes_what_numpy_does(task: Task, tmp_path: Path) -> None:
-    request = tuned(task, "cortex-a72")
+def test_code_for_aarch64_computes_what_numpy_does(
+    task: Task, threads: int, tmp_path: Path
+) -> None:
+    request = tuned(task, "cortex-a72", threads)
     case = make_case(task, request.seed)
     run_emulated(request, build(request), case, tmp_path)
     output = case.output.view.copy()
