@@ -1,0 +1,45 @@
+"""A measurement's surroundings by numpy, for boards without a compiler."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_profile
+from autotune.target import host_target, load_target
+
+
+@pytest.mark.parametrize(("name", "threads", "levels"), [
+    ("cortex-a72", 1, ["L1", "L2", "memory"]),
+    ("x86-64-v3", 2, ["L1", "L2", "L3", "memory"]),
+])  # fmt: skip
+def test_a_profile_has_a_figure_for_everything(name: str, threads: int, levels: list[str]) -> None:
+    target = load_target(name, threads)
+    profile = plain_profile(target, "board")
+    assert (profile.device, profile.target) == ("board", target)
+    assert profile.peak_flops > 1e6
+    assert [level.name for level in profile.levels] == levels
+    for level in profile.levels:
+        rates = (level.load_bytes_per_s, level.store_bytes_per_s, level.copy_bytes_per_s)
+        assert min(rates) > 1e5
+    assert (profile.parallel_region_s > 0) == (threads > 1)
+    assert profile.width_peaks == ((target.vector_bytes, profile.peak_flops),)
+
+
+def test_a_calibration_keeps_its_best_reading() -> None:
+    ticks = itertools.accumulate([0.0, 5.0, 0.0, 3.0, 0.0, 4.0, 0.0, 9.0])
+    calibration = PlainCalibration(clock=lambda: next(ticks))
+    assert calibration.best_s == 3.0
+    assert calibration.read() == 4.0
+    assert calibration.best_s == 3.0
+
+
+def test_blocks_are_read_and_not_changed() -> None:
+    near = np.arange(4096, dtype=np.uint8)
+    before = near.copy()
+    surroundings = PlainSurroundings(host_target())
+    surroundings.between_calls(1 << 20, [near, np.zeros(0, np.uint8)])
+    assert surroundings.overhead_s > 0
+    np.testing.assert_array_equal(near, before)
