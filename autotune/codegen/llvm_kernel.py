@@ -121,8 +121,10 @@ class _KernelWriter(StoreWriter):
             self._if(stmt)
         elif isinstance(stmt, Alloc):
             self._alloc(stmt)
-        else:
+        elif isinstance(stmt, Prefetch):
             self._prefetch(stmt)
+        else:
+            raise BuildError(f"{type(stmt).__name__} needs a GPU")
 
     def _body(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
