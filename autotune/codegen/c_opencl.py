@@ -12,12 +12,16 @@ from collections.abc import Sequence
 
 from autotune.codegen.base import BACKENDS, DeviceCode, EntryCall, Extents, Launch, ObjectCode
 from autotune.codegen.c_dialect import OPENCL
+from autotune.codegen.c_index import Linear
 from autotune.codegen.c_statement import StatementWriter, Workspace, index_type
 from autotune.errors import BuildError, VerifyError
 from autotune.program.ir import (
     BLOCK_KINDS,
     THREAD_KINDS,
     Alloc,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     Barrier,
     Buffer,
     For,
@@ -148,8 +152,10 @@ class _KernelsWriter(StatementWriter):
             self.registers(stmt)
         elif stmt.buffer.scope == "shared":
             self.body(stmt.body)
-        else:
+        elif stmt.buffer.scope == "scratch":
             self._private(stmt)
+        else:
+            raise BuildError(f"no {stmt.buffer.scope} memory in OpenCL; use another schedule")
 
     def _private(self, stmt: Alloc) -> None:
         """Scratch memory inside a kernel made for CPUs: an array of the work item."""
@@ -162,10 +168,28 @@ class _KernelsWriter(StatementWriter):
             self.body(stmt.body)
 
     def other(self, stmt: Stmt) -> None:
-        if not isinstance(stmt, Barrier):
+        if isinstance(stmt, Barrier):
+            fences = "CLK_LOCAL_MEM_FENCE" + " | CLK_GLOBAL_MEM_FENCE" * self.global_barrier
+            self.line(f"barrier({fences});")
+        elif isinstance(stmt, AsyncCopy):
+            self._copy(stmt)
+        elif not isinstance(stmt, AsyncCommit | AsyncWait):
             super().other(stmt)
-        fences = "CLK_LOCAL_MEM_FENCE" + " | CLK_GLOBAL_MEM_FENCE" * self.global_barrier
-        self.line(f"barrier({fences});")
+
+    def _copy(self, stmt: AsyncCopy) -> None:
+        """At once, which is one of the times at which the copy may happen: no wait is needed."""
+        target, source = (self.buffers[place.buffer] for place in (stmt.to, stmt.source))
+        to, at = self.flat(target, stmt.to.indices), self.flat(source, stmt.source.indices)
+        if stmt.count in self.dialect.lanes:
+            kind = self.helpers.type(target.dtype, stmt.count)
+            self.line(
+                f"{kind}_store({self.place(target, to)}, {kind}_load({self.place(source, at)}));"
+            )
+            return
+        names = self.names[target.name], self.names[source.name]
+        for i in range(stmt.count):
+            places = [Linear(x.terms, x.const + i).text for x in (to, at)]
+            self.line(f"{names[0]}[{places[0]}] = {names[1]}[{places[1]}];")
 
 
 def _grids(program: Program) -> list[tuple[KernelLaunch, Extents]]:

@@ -73,6 +73,44 @@ alloc total: float32[6] scratch:
 """
 """Rows over their sums, in two launches, with threads that idle."""
 
+STAGES = """program stages
+param i0: float32[8, 4, 32]
+param o0: float32[4, 32] written
+for b in 4 block.x:
+  alloc stage: float32[2, 32] shared:
+    alloc total: float32[4] register:
+      for t0 in 8 thread.x:
+        copy 4 stage[0, 4*t0] from i0[0, b, 4*t0]
+        for v0 in 4 vector:
+          total[v0] = float32(0.0)
+      commit
+      for k in 7 serial:
+        for t1 in 8 thread.x:
+          copy 4 stage[(k + 1 % 2), 4*t1] from i0[k + 1, b, 4*t1]
+        commit
+        wait 1
+        barrier
+        for t2 in 8 thread.x:
+          for v2 in 4 vector:
+            total[v2] sum= stage[(k % 2), -4*t2 + v2 + 28]
+        barrier
+      wait 0
+      barrier
+      for t3 in 8 thread.x:
+        for v3 in 4 vector:
+          total[v3] sum= stage[1, -4*t3 + v3 + 28]
+      for t4 in 8 thread.x:
+        for v4 in 4 vector:
+          o0[b, -4*t4 + v4 + 28] = total[v4]
+"""
+"""Sums over the first dimension, the next stage on its way while one is used."""
+
+
+def stages() -> tuple[Program, dict[str, Array], Array]:
+    """(program, arrays, result)."""
+    x = np.random.default_rng(3).standard_normal((8, 4, 32)).astype(np.float32)
+    return parse_program(STAGES), {"i0": x}, x.sum(axis=0)
+
 
 def tiled_matmul() -> tuple[Program, dict[str, Array], Array]:
     """(program, arrays, result)."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
 from autotune.codegen import DeviceCode, backend_for
-from autotune.errors import BuildError
+from autotune.errors import BuildError, DeviceError
+from autotune.measure.devices import DEVICES, open_device
 from autotune.measure.devices.kernel import DeviceKernel
 from autotune.measure.storage import place_dense
 from autotune.program.interp import run
@@ -17,12 +19,21 @@ from autotune.program.text import parse_program
 from autotune.program.verify import verify
 from autotune.target import load_target
 from autotune.types import Array
-from tests.unit.codegen.gpu_programs import ROW_SUMS, TILED_MATMUL, row_sums, tiled_matmul
+from tests.unit.codegen.gpu_programs import (
+    ROW_SUMS,
+    TILED_MATMUL,
+    row_sums,
+    stages,
+    tiled_matmul,
+)
 from tests.unit.codegen.kernels import device_of
 from tests.unit.codegen.nvptx_programs import PROGRAMS
+from tests.unit.codegen.tensor_programs import tensor_matmul
 
 TARGET = load_target("opencl")
-EXAMPLES = pytest.mark.parametrize("made", [tiled_matmul, row_sums], ids=lambda f: f.__name__)
+EXAMPLES = pytest.mark.parametrize(
+    "made", [tiled_matmul, row_sums, stages], ids=lambda f: f.__name__
+)
 
 
 def run_on_device(program: Program, arrays: Mapping[str, Array]) -> Array:
@@ -87,3 +98,15 @@ def test_encoded_code_is_read_back() -> None:
 def test_other_bytes_are_no_device_code() -> None:
     with pytest.raises(BuildError, match="expected device code, got"):
         DeviceCode.decode(b"\x7fELF\n")
+
+
+def test_tensor_cores_are_a_build_error() -> None:
+    with pytest.raises(BuildError, match="no fragment memory in OpenCL"):
+        backend_for(TARGET).build(tensor_matmul("float32"), TARGET, "k")
+
+
+def test_a_machine_without_the_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    with pytest.raises(DeviceError, match=r"pip install 'autotune-compiler\[opencl\]'"):
+        open_device(TARGET)
+    assert DEVICES.get("opencl").find() == ()
