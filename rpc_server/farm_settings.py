@@ -17,6 +17,8 @@ from autotune.errors import ConfigError
 from rpc_server.client import Deadlines, FarmOptions
 from rpc_server.farm_types import Rules
 
+KINDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerSettings:
@@ -41,6 +43,11 @@ class BoardSettings:
     reset_command: str
     certs: str
     target: str
+    threads: int
+    cores: str
+    accept_objects: bool
+    memory_mib: int
+    audit: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +99,10 @@ def _check(source: str, tables: Mapping[str, Any], name: str, values: object) ->
             raise ConfigError(f"{source}: [{name}] {key} is unknown; known: {known}")
         default = tables[name][key]
         kinds = (int, float) if isinstance(default, float) else (type(default),)
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            wanted = {str: "text", int: "a whole number"}.get(type(default), "a number")
+        if type(value) not in kinds:
+            wanted = KINDS[type(default)]
             raise ConfigError(f"{source}: [{name}] {key} must be {wanted}, got {value!r}")
-        if isinstance(value, int | float) and key != "priority" and value <= 0:
+        if type(value) in (int, float) and key != "priority" and value <= 0:
             raise ConfigError(f"{source}: [{name}] {key} must be positive, got {value!r}")
 
 

@@ -40,7 +40,7 @@ from rpc_server.tls import Credentials
 from rpc_server.tracker_link import TrackerLink
 from rpc_server.versions import compiler, version
 
-SETTINGS = ("listen", "tracker", "key", "name", "advertise", "reset_command", "certs", "target")
+SETTINGS = tuple(f.name for f in dataclasses.fields(BoardSettings))
 
 
 def add_serve_command(commands: Any) -> None:
@@ -60,16 +60,19 @@ def add_serve_command(commands: Any) -> None:
     )
     parser.add_argument("--config", metavar="FILE.toml", help="settings; see configs/farm")
     parser.add_argument("--target", help="name or .toml file (default cpu)")
-    parser.add_argument("--threads", type=int, default=1, help="of a kernel, by default")
-    parser.add_argument("--cores", default="", help="cores to use: 0-1 or 0,2,3")
+    parser.add_argument("--threads", type=int, help="of a kernel, by default")
+    parser.add_argument("--cores", help="cores to use: 0-1 or 0,2,3")
     parser.add_argument("--certs", metavar="DIR", help="folder of this board's certificate")
     parser.add_argument(
-        "--accept-objects", action="store_true", help="run object code built by clients"
+        "--accept-objects",
+        action="store_const",
+        const=True,
+        help="run object code built by clients",
     )
     parser.add_argument(
-        "--memory-mib", type=int, default=0, help="of a candidate; default: 3/4 of the machine's"
+        "--memory-mib", type=int, help="of a candidate; default: 3/4 of the machine's"
     )
-    parser.add_argument("--audit", type=Path, metavar="FILE", help="append who did what")
+    parser.add_argument("--audit", metavar="FILE", help="append who did what")
     parser.add_argument("--executor", default=DEFAULT_EXECUTOR, help=argparse.SUPPRESS)
     parser.set_defaults(run=serve)
 
@@ -78,7 +81,7 @@ def serve(options: argparse.Namespace) -> None:
     """Measure the device, listen, and serve until told to stop. Raises InputError."""
     settings = _settings(options)
     built_by = compiler()
-    if not built_by and not options.accept_objects:
+    if not built_by and not settings.accept_objects:
         raise ConfigError(
             "llvmlite is not installed here, so this board cannot build: pip install llvmlite, or "
             "start it with --accept-objects and tune with --build host"
@@ -87,9 +90,9 @@ def serve(options: argparse.Namespace) -> None:
     credentials = Credentials(Path(settings.certs)) if settings.certs else None
     if credentials is None:
         check_loopback(host)
-    audit = AuditLog(options.audit)
-    cores = parse_cores(options.cores)
-    target = load_target(settings.target, options.threads)
+    audit = AuditLog(Path(settings.audit) if settings.audit else None)
+    cores = parse_cores(settings.cores)
+    target = load_target(settings.target, settings.threads)
     gate = Gate(secrets.token_hex(16)) if settings.tracker else None
     device = LocalRunner(
         target,
@@ -98,7 +101,7 @@ def serve(options: argparse.Namespace) -> None:
         region_threads=len(cores),
         sandbox=Sandbox(
             read_system_only=True,
-            memory_bytes=options.memory_mib << 20 if options.memory_mib else -1,
+            memory_bytes=settings.memory_mib << 20 if settings.memory_mib else -1,
         ),
     )
     with contextlib.closing(device):
@@ -108,7 +111,7 @@ def serve(options: argparse.Namespace) -> None:
             compiler=built_by,
             can_build=bool(built_by),
             cores=len(cores),
-            accept_objects=options.accept_objects,
+            accept_objects=settings.accept_objects,
             audit=audit,
             gate=gate,
         )

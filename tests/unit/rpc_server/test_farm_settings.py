@@ -19,8 +19,13 @@ def test_the_shipped_settings_are_the_defaults() -> None:
 
 def test_a_file_overrides_what_it_names(tmp_path: Path) -> None:
     path = tmp_path / "farm.toml"
-    path.write_text("[tracker]\nlease_s = 3\n[client]\nboards = 4\nqueue_s = 5.0\n", "utf-8")
+    path.write_text(
+        "[tracker]\nlease_s = 3\n[client]\nboards = 4\nqueue_s = 5.0\n"
+        "[board]\naccept_objects = true\ncores = '0-1'\n",
+        "utf-8",
+    )
     settings = load_farm_settings(path)
+    assert (settings.board.accept_objects, settings.board.cores) == (True, "0-1")
     assert settings.tracker.rules.lease_s == 3
     assert (settings.client.boards, settings.client.deadlines.queue_s) == (4, 5.0)
 
@@ -34,6 +39,8 @@ def test_a_file_overrides_what_it_names(tmp_path: Path) -> None:
         ("[tracker]\nlease_s = 0\n", "must be positive"),
         ("[client]\nboards = 1.5\n", "must be a whole number"),
         ("[board]\nkey = 1\n", "must be text"),
+        ("[board]\naccept_objects = 1\n", "must be true or false"),
+        ("[board]\nthreads = true\n", "must be a whole number"),
         ("][", "not TOML"),
     ],
 )

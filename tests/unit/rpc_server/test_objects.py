@@ -144,6 +144,22 @@ def test_host_builds_keep_order_and_report_what_does_not_build() -> None:
     assert results[1].error == "step 3 is not legal"
 
 
+def test_host_builds_send_as_much_at_once_as_boards_measure_at_once() -> None:
+    sizes: list[int] = []
+
+    class Counter(Recorder):
+        def measure(
+            self, requests: tuple[MeasureRequest, ...], on_result: OnResult | None = None
+        ) -> tuple[MeasureResult, ...]:
+            sizes.append(len(requests))
+            return super().measure(requests, on_result)
+
+    worker = lambda: WorkerProcess(executor=fakes.FAKE)  # noqa: E731
+    with HostBuilds(Counter(), builders=1, worker=worker, boards=2) as runner:
+        runner.measure((fakes.request(fakes.GOOD),) * 40)
+    assert sizes == [32, 8]
+
+
 def test_an_output_nobody_wrote_is_wrong() -> None:
     case = make_case(tasks.matmul(), 5)
     reset_output(case.output)
