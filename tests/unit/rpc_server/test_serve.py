@@ -15,6 +15,7 @@ import pytest
 from autotune.errors import ConfigError, DeviceError
 from autotune.measure.types import MeasureResult, Status
 from autotune.target import host_target
+from rpc_server import wire
 from rpc_server.__main__ import main
 from rpc_server.client import RpcRunner, open_device
 from rpc_server.serve_command import parse_cores, size
@@ -96,6 +97,15 @@ def test_a_client_that_is_killed_frees_the_board() -> None:
             (result,) = runner.measure((fakes.request(fakes.GOOD),))
         assert result.status is Status.OK
         assert time.monotonic() - start < 60, "1000 of them take minutes"
+
+
+def test_a_client_of_another_protocol_is_refused_in_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with BoardProcess(executor=fakes.FAKE) as board:
+        monkeypatch.setattr(wire, "PROTOCOL", wire.PROTOCOL + 1)
+        with pytest.raises(DeviceError, match=r"protocol version 2, got 1; install the same ver"):
+            RpcRunner(board.url)
 
 
 def test_nobody_at_the_address_is_one_clear_line() -> None:
