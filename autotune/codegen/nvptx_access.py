@@ -1,9 +1,9 @@
 """Values, registers and memory accesses as NVPTX takes them. In: IR values. Out: LLVM values.
 
 Global and shared memory are reached in vectors of up to 16 bytes, which must be aligned: the
-memory of every buffer, halo included, starts at a multiple of 16 bytes, and what is known of an
-index tells the rest. A thread's register buffer is one array, so that vectors and single elements
-of it can be mixed; LLVM takes it apart into registers.
+memory of every tensor, halo included, starts at a multiple of 16 bytes, and what is known of
+strides and indices tells the rest. A thread's register buffer is one array, so that vectors and
+single elements of it can be mixed; LLVM takes it apart into registers.
 """
 
 from __future__ import annotations
@@ -18,18 +18,27 @@ from autotune.codegen.nvptx_math import NvptxMath
 from autotune.errors import BuildError
 from autotune.program.analysis import interval, simplify
 from autotune.program.ir import Buffer, FloorDiv, Index, Mod, index
-from autotune.types import ITEM_BYTES
+from autotune.types import ITEM_BYTES, dense_strides
 
 ALIGN_BYTES = 16
 """Of every buffer's memory, and of the widest access."""
 
 
 def first_alignment(buffer: Buffer) -> int:
-    """What the address of element (0, 0, ...) is a multiple of."""
-    if buffer.scope != "param":
+    """What the address of element (0, 0, ...) is a multiple of.
+
+    A param may lie behind a halo that the kernel does not know of, or be some channels of a larger
+    tensor: then its runs are shorter than the steps between them, and nothing is known."""
+    dense = buffer.strides == dense_strides(buffer.shape) and len(buffer.shape) <= 2
+    if buffer.scope != "param" or buffer.constant or dense:
         return ALIGN_BYTES
-    before, _ = buffer.layout.span(buffer.shape)
-    return math.gcd(ALIGN_BYTES, before * ITEM_BYTES[buffer.dtype])
+    item = ITEM_BYTES[buffer.dtype]
+    dims = list(zip(buffer.strides, buffer.shape, buffer.halo, strict=True))
+    runs = [extent + sum(halo) for stride, extent, halo in dims if stride == 1]
+    steps = [stride for stride, _, _ in dims if stride > 1]
+    if runs and steps and min(steps) > max(runs):
+        return item
+    return math.gcd(ALIGN_BYTES, *(stride * item for stride in steps))
 
 
 class AccessWriter(StoreWriter):

@@ -126,6 +126,20 @@ for b in 1 block.x:
     assert "ld.global.v4" not in ptx(program)
 
 
+def test_some_channels_of_a_tensor_may_begin_anywhere() -> None:
+    program = parse_program("""program channels
+param i0: float32[1, 2, 8] strides [32, 16, 1]
+param o0: float32[1, 2, 8] written
+for b in 2 block.x:
+  for t in 2 thread.x:
+    for v in 4 vector:
+      o0[0, b, 4*t + v] = i0[0, b, 4*t + v]
+""")
+    text = ptx(program)
+    assert "ld.global.v4" not in text
+    assert "st.global.v4" in text
+
+
 def test_small_divisions_are_done_in_32_bits() -> None:
     text = write_kernels(TAIL, SM80, "kernel").text
     assert "udiv i32" in text
