@@ -35,11 +35,13 @@ from autotune.program.rewrite import (
 from autotune.schedule.base import register
 from autotune.schedule.loops import annotate, check_apart
 
+_AGENTS = (*THREAD_KINDS, "warp")
+
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
-    """Run a loop's iterations as blocks of a grid, or as threads of a block.
+    """Run a loop's iterations as blocks of a grid, as threads or as warps of a block.
 
     for i in 8: for j in 32: A[i, j]   ->   for i in 8 block.x: for j in 32 thread.x: A[i, j]
 
@@ -56,10 +58,10 @@ class Bind:
         outer = [s for s in path[:-1] if isinstance(s, For)]
         if self.axis in BLOCK_KINDS:
             self._check_block(path[:-1], outer)
-        elif self.axis in THREAD_KINDS:
+        elif self.axis in _AGENTS:
             self._check_thread(outer)
         else:
-            known = ", ".join((*BLOCK_KINDS, *THREAD_KINDS))
+            known = ", ".join((*BLOCK_KINDS, *THREAD_KINDS, "warp"))
             raise ScheduleError(f"no axis {self.axis!r}; expected one of {known}")
         check_apart(program, find_loop(program, self.loop))
         return annotate(program, (self.loop,), self.axis)
@@ -76,14 +78,14 @@ class Bind:
     def _check_thread(self, outer: list[For]) -> None:
         if not any(loop.kind in BLOCK_KINDS for loop in outer):
             raise ScheduleError(f"loop {self.loop} is in no block loop")
-        if any(loop.kind in (self.axis, "vector", "dot") for loop in outer):
+        if any(loop.kind in (self.axis, "vector", "dot", "warp") for loop in outer):
             raise ScheduleError(f"loop {self.loop} is inside a loop of {self.axis}, or a vector")
 
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
-    """Keep only a thread's own part of a register buffer that lives around thread loops.
+    """Keep only a thread's or warp's own part of registers that live around thread loops.
 
     alloc r[32, 4]: for t in 32 thread.x: for i: r[t, i] = .. ; for u in 32 thread.x: .. r[u, i]
     ->   alloc r[4]: for t in 32 thread.x: for i: r[i] = .. ; for u in 32 thread.x: .. r[i]
@@ -99,14 +101,14 @@ class Private:
         threads: dict[str, Index] = {
             loop.var: Index(((loop.kind, 1),))
             for loop in walk(alloc.body)
-            if isinstance(loop, For) and loop.kind in THREAD_KINDS
+            if isinstance(loop, For) and loop.kind in _AGENTS
         }
         found = [v.indices for v in loads_of(alloc.body) if v.buffer == self.buffer]
         found += [s.indices for s in stores_of(alloc.body, self.buffer)]
         named = [tuple(i.substitute(threads) for i in indices) for indices in found]
         own = [
             len({indices[d] for indices in named}) == 1
-            and named[0][d].vars() <= set(THREAD_KINDS)
+            and named[0][d].vars() <= set(_AGENTS)
             and (extent == 1 or bool(named[0][d].vars()))
             for d, extent in enumerate(alloc.buffer.shape)
         ]

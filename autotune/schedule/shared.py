@@ -24,6 +24,7 @@ from autotune.program.ir import (
     Stmt,
     Store,
     Value,
+    fn,
     walk,
 )
 from autotune.program.rewrite import (
@@ -67,20 +68,27 @@ class Shared:
     buffers: tuple[str, ...]
     axes: tuple[Axes, ...]
     pads: tuple[int, ...]
+    dtype: str = ""
+    """bfloat16 to round copies of float32 to; empty: as they are."""
 
     def apply(self, program: Program) -> Program:
+        if self.dtype not in ("", "bfloat16"):
+            raise ScheduleError(f"copies are rounded to bfloat16 or not at all, not {self.dtype}")
         if not len(self.buffers) == len(self.axes) == len(self.pads) > 0:
             raise ScheduleError("every buffer needs its axes and its padding")
         loop = find_loop(program, self.loop)
         copies = [
-            _copy_of(program, loop, name, axes, pad)
+            _copy_of(program, loop, name, axes, pad=pad, dtype=self.dtype)
             for name, axes, pad in zip(self.buffers, self.axes, self.pads, strict=True)
         ]
         by_name = {copy.source: copy for copy in copies}
 
         def load(value: Load) -> Value | None:
             copy = by_name.get(value.buffer)
-            return None if copy is None else Load(copy.local.name, copy.cell)
+            if copy is None:
+                return None
+            found = Load(copy.local.name, copy.cell)
+            return fn("to_float32", found) if copy.rounded else found
 
         inner = map_loads(_unguarded(program, loop, by_name), load)
         body: Body = (*(copy.nest for copy in copies), Barrier(), *inner, Barrier())
@@ -97,11 +105,12 @@ class _Copy:
     local: Buffer
     cell: tuple[Index, ...]
     nest: Stmt
+    rounded: bool
     guards: Guards
     """Bounds, in the readers' loops, outside of which it holds zeros."""
 
 
-def _copy_of(program: Program, loop: For, name: str, axes: Axes, pad: int) -> _Copy:
+def _copy_of(program: Program, loop: For, name: str, axes: Axes, *, pad: int, dtype: str) -> _Copy:
     source = find_buffer(program, name)
     if stores_of(loop.body, name):
         raise ScheduleError(f"{name} is written in loop {loop.var}")
@@ -128,14 +137,19 @@ def _copy_of(program: Program, loop: For, name: str, axes: Axes, pad: int) -> _C
     kept = tuple(b for b in guards if b.index.vars() <= known)
     value: Value = Load(name, tuple(_resolved(i, env, ranges) for i in indices))
     bounds = tuple(Bound(_resolved(b.index, env, ranges), b.lo, b.hi) for b in kept)
+    rounded = bool(dtype) and source.dtype == "float32"
+    narrow = bool(bounds) and source.dtype == "bfloat16"  # which has no literals
     if bounds:
-        value = Select(bounds, value, zero(source.dtype))
-    local = _padded(f"{name}.shared", source.dtype, shape, pad)
+        value = fn("to_float32", value) if narrow else value
+        value = Select(bounds, value, zero("float32" if narrow else source.dtype))
+    if rounded or narrow:
+        value = fn("to_bfloat16", value)
+    local = _padded(f"{name}.shared", dtype if rounded else source.dtype, shape, pad)
     nest: Stmt = Store(local.name, tuple(index(v) for v in names), value)
     for var, extent in reversed(list(zip(names, shape, strict=True))):
         nest = For(var, extent, "serial", (nest,))
     cell = tuple(_position(axis, inside) for axis in axes)
-    return _Copy(source=name, local=local, cell=cell, nest=nest, guards=kept)
+    return _Copy(source=name, local=local, cell=cell, nest=nest, rounded=rounded, guards=kept)
 
 
 def _padded(name: str, dtype: str, shape: tuple[int, ...], pad: int) -> Buffer:
@@ -284,7 +298,7 @@ def _moved(bound: Bound, written: tuple[Index, ...], read: tuple[Index, ...]) ->
 
 def _is_product(value: Value) -> bool:
     if isinstance(value, Apply):
-        return value.fn == "mul" and all(_is_product(a) for a in value.args)
+        return value.fn in ("mul", "to_float32") and all(_is_product(a) for a in value.args)
     return isinstance(value, Load)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.program.ir import MATRIX, WARP
 from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.rules._gpu_tiles import Product
@@ -24,6 +25,8 @@ _THREADS_HELD = 2048.0
 _BLOCKS_HELD = 32.0
 _MULTIPLY_ADDS = 128.0
 """Of one multiprocessor in a cycle."""
+_TENSOR_ADDS = 1024.0
+"""The same by tensor cores, of 16-bit operands."""
 _SHARED_WORDS = 32.0
 """Read from shared memory by one multiprocessor in a cycle."""
 _GLOBAL_BYTES = 12.0
@@ -38,23 +41,53 @@ _LAUNCH = 3000.0
 """Cycles that a launch takes by itself."""
 
 
+def matrix_of(columns: Columns) -> tuple[Column, Column, Column]:
+    """Rows and columns of what `tile_m` and `tile_n` count, and threads of what `threads_` do."""
+    tensor = np.asarray(columns["algorithm"] != "direct", np.float64)
+    rows, width = (1 + tensor * (side - 1) for side in MATRIX)
+    return rows, width, 1 + tensor * (WARP - 1)
+
+
+def block_tile(columns: Columns) -> tuple[Column, Column]:
+    """Rows and columns of a block's tile."""
+    rows, width, _ = matrix_of(columns)
+    return (
+        np.asarray(rows * columns["tile_m"] * columns["threads_m"], np.float64),
+        np.asarray(width * columns["tile_n"] * columns["threads_n"], np.float64),
+    )
+
+
+def threads_of(columns: Columns) -> Column:
+    """Threads of a block."""
+    return np.asarray(matrix_of(columns)[2] * columns["threads_m"] * columns["threads_n"])
+
+
+def item_bytes_of(columns: Columns) -> Column:
+    """Bytes of an operand's element in shared memory."""
+    return np.where(columns["algorithm"] == "bf16", 2.0, 4.0)
+
+
 def registers_of(columns: Columns) -> Column:
-    """Registers of a thread: its tile, a row and a column of operands, addresses."""
+    """Registers of a thread: its part of the tile, a row and a column of operands, addresses."""
     m, n = (np.asarray(columns[p], np.float64) for p in ("tile_m", "tile_n"))
-    return m * n + 2 * (m + n) + 32
+    rows, width, threads = matrix_of(columns)
+    operands = np.where(threads > 1, 4 * m + 2 * n, 2 * (m + n))
+    return np.asarray(m * n * rows * width / threads + operands + 32)
 
 
 def shared_bytes_of(columns: Columns, stages: int = 1) -> Column:
-    """Shared memory of a block: a step of both operands."""
-    rows = np.asarray(columns["tile_m"] * columns["threads_m"], np.float64)
-    width = columns["tile_n"] * columns["threads_n"]
-    padded = rows + np.where(rows > 4, 4, 0)
-    return np.asarray(4.0 * stages * columns["depth"] * (padded + width) + 32)
+    """Shared memory of a block: a step of both operands, padded."""
+    rows, width = block_tile(columns)
+    depth = np.asarray(columns["depth"], np.float64)
+    direct = 4 * depth * (rows + np.where(rows > 4, 4, 0) + width)
+    matrices = (depth * item_bytes_of(columns) + 16) * (rows + width)
+    tensor = matrix_of(columns)[2] > 1
+    return np.asarray(stages * np.where(tensor, matrices, direct) + 32)
 
 
 def resident_blocks(target: Target, columns: Columns) -> Column:
     """Blocks that a multiprocessor holds at a time."""
-    threads = np.asarray(columns["threads_m"] * columns["threads_n"], np.float64)
+    threads = threads_of(columns)
     held = np.minimum(_BLOCKS_HELD, _THREADS_HELD // threads)
     held = np.minimum(held, target.shared_bytes // shared_bytes_of(columns))
     if target.registers:
@@ -66,29 +99,31 @@ def contraction_cycles(p: Product, target: Target, columns: Columns) -> Column:
     """Cycles of a tiled product."""
     if target.warp == 1:
         return _single(p, target, columns)
-    m, n, tm, tn, depth = (
-        np.asarray(columns[k], np.float64)
-        for k in ("tile_m", "tile_n", "threads_m", "threads_n", "depth")
+    m, n, tn, depth = (
+        np.asarray(columns[k], np.float64) for k in ("tile_m", "tile_n", "threads_n", "depth")
     )
-    threads, rows, width = tm * tn, m * tm, n * tn
+    threads, (rows, width), item = threads_of(columns), block_tile(columns), item_bytes_of(columns)
+    tensor = matrix_of(columns)[2] > 1
     blocks = p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
     steps = np.ceil(p.depth / depth)
     held = np.minimum(resident_blocks(target, columns), np.ceil(blocks / target.multiprocessors))
     warps = held * np.ceil(threads / target.warp)
-    work = depth * m * n * threads / _MULTIPLY_ADDS
+    work = depth * rows * width / np.where(tensor, _TENSOR_ADDS * 2 / item, _MULTIPLY_ADDS)
     work = work / np.minimum(1.0, warps * np.sqrt(m * n) / (4 * _HIDING_WARPS))
     # A warp's threads share rows; columns lie side by side, so that only rows are read again.
     in_warp = np.minimum(tn, target.warp)
     read = m * np.ceil(target.warp / in_warp) / target.warp * 2 + n
-    shared = depth * read * threads / _SHARED_WORDS + depth * (rows + width) / _SHARED_WORDS
+    words = np.where(tensor, (m * 16 + n * 8) / 32 * item / 4, read)
+    shared = depth * (words * threads + (rows + width) * item / 4) / _SHARED_WORDS
     moved = 4 * depth * (rows + width)
     again = np.where(blocks > 1, 0.35, 1.0)
     move = moved * (again / _GLOBAL_BYTES + (1 - again) / _CACHED_BYTES)
     copies = np.ceil(depth * (rows + width) / (4 * threads))
     step = np.maximum(np.maximum(work, shared), move) + 0.2 * (work + shared + move)
     wait = (_LATENCY + 20 * copies) / held
-    overhead = 10 * threads / target.warp / columns["unroll"] * depth / 4
-    each = steps * (step + wait + overhead) + 4 * rows * width / _GLOBAL_BYTES
+    loops = np.where(tensor, depth / 16, depth / 4 / columns["unroll"])
+    each = steps * (step + wait + 10 * threads / target.warp * loops)
+    each = each + 4 * rows * width / _GLOBAL_BYTES
     waves = np.ceil(blocks / (held * target.multiprocessors))
     return np.asarray(waves * held * each + _LAUNCH, np.float64)
 

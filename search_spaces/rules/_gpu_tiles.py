@@ -7,6 +7,7 @@ both operands to shared memory, wait, and each adds up its `tile_m` x `tile_n` i
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from autotune.program.ir import For, Store, walk
@@ -91,45 +92,49 @@ def schedule_tiles(builder: ScheduleBuilder, c: Contraction, config: Config, t: 
     if output != c.tensor:
         builder.do("compute_at", buffer=output, at=c.channels[0])
     if c.constant and p.transposed:
-        builder.do("pack", buffer=c.weights, splits=(), order=_swapped(c.weight_rank))
-        p = product_of_packed(p)
-    outer = _split_outputs(builder, c, p, tile)
-    _split_reduction(builder, c, tile)
+        builder.do("pack", buffer=c.weights, splits=(), order=swapped(c.weight_rank))
+        p = dataclasses.replace(p, transposed=False)
+    outer = split_outputs(builder, c, p, tile)
+    split_reduction(builder, c, tile.depth)
     inner = ("m_i", "n_v", "n_lane")
     builder.do("cache_write", buffer=c.tensor, loops=("m_t", "n_t", *inner))
     builder.do("reorder", loops=("m_t", "n_t", "k_i", *inner))
-    data, weights = _operands(builder, c)
+    data, weights = operands_of(builder, c)
     builder.do(
         "shared", loop="k_o", buffers=(data, weights), pads=(4 if tile.rows > 4 else 0, 0),
         axes=((("k_i",), ("m_t", "m_i")), (("k_i",), ("n_v", "n_t", "n_lane"))),
     )  # fmt: skip
-    order = (outer[-1], outer[-2]) if config["order"] == "columns_first" else tuple(outer[-2:])
-    if order != tuple(outer[-2:]):
-        builder.do("reorder", loops=order)
-    builder.do("bind", loop=builder.fuse([*outer[:-2], *order], "blocks"), axis="block.x")
-    _bind_copy(builder, data, (1, 0), _data_vector(task, c, p, tile), tile)
+    bind_blocks(builder, outer, str(config["order"]))
+    bind_copy(builder, data, (1, 0), data_vector(task, c, p, tile.depth), tile.threads)
     if p.transposed:
-        _bind_copy(builder, weights, (1, 0), _vector(p.depth, tile.depth), tile)
+        bind_copy(builder, weights, (1, 0), vector_of(p.depth, tile.depth), tile.threads)
     else:
-        _bind_copy(builder, weights, (0, 1), _vector(p.columns, tile.columns), tile)
+        bind_copy(builder, weights, (0, 1), vector_of(p.columns, tile.columns), tile.threads)
     _bind_tile(builder, c, p, tile)
     bind_rest(builder, t)
 
 
-def product_of_packed(p: Product) -> Product:
-    """The same with weights side by side along the columns."""
-    return Product(
-        count=p.count, rows=p.rows, columns=p.columns, depth=p.depth, run=p.run, flat=p.flat,
-        transposed=False,
-    )  # fmt: skip
-
-
-def _swapped(rank: int) -> tuple[int, ...]:
+def swapped(rank: int) -> tuple[int, ...]:
+    """The two last dimensions of weights the other way round."""
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
-def _split_outputs(builder: ScheduleBuilder, c: Contraction, p: Product, tile: Tile) -> list[str]:
+def split_outputs(builder: ScheduleBuilder, c: Contraction, p: Product, tile: Tile) -> list[str]:
     """Split rows and columns; gives the loops over blocks, those of the two last."""
+    batch, row, channel = row_and_channel(builder, c, p)
+    builder.split(row, tile.rows, "m_b", "m_l")
+    builder.split("m_l", tile.tile_m, "m_t", "m_i")
+    builder.split(channel, tile.columns, "n_b", "n_l")
+    builder.split("n_l", tile.threads_n * tile.lanes, "n_v", "n_r")
+    builder.split("n_r", tile.lanes, "n_t", "n_lane")
+    builder.do("reorder", loops=("m_b", "n_b", "m_t", "n_t", "m_i", "n_v", "n_lane"))
+    return [*batch, "m_b", "n_b"]
+
+
+def row_and_channel(
+    builder: ScheduleBuilder, c: Contraction, p: Product
+) -> tuple[list[str], str, str]:
+    """All rows of a product as one loop: (loops around it, it, the loop over columns)."""
     batch, rows = [n for n, _ in c.batch], [c.points[0]]
     if c.rows:
         rows = [c.rows[0], *rows]
@@ -139,29 +144,30 @@ def _split_outputs(builder: ScheduleBuilder, c: Contraction, p: Product, tile: T
     if c.groups > 1:
         builder.split(channel, c.channels[1], "group", "channel")
         builder.do("reorder", loops=("group", row))
-        batch, channel = ["group"], "channel"
-    builder.split(row, tile.rows, "m_b", "m_l")
-    builder.split("m_l", tile.tile_m, "m_t", "m_i")
-    builder.split(channel, tile.columns, "n_b", "n_l")
-    builder.split("n_l", tile.threads_n * tile.lanes, "n_v", "n_r")
-    builder.split("n_r", tile.lanes, "n_t", "n_lane")
-    inner = ("m_t", "n_t", "m_i", "n_v", "n_lane")
-    builder.do("reorder", loops=("m_b", "n_b", *inner))
-    return [*batch, "m_b", "n_b"]
+        return ["group"], row, "channel"
+    return batch, row, channel
 
 
-def _split_reduction(builder: ScheduleBuilder, c: Contraction, tile: Tile) -> None:
+def split_reduction(builder: ScheduleBuilder, c: Contraction, depth: int) -> None:
     """The reduction as `k_o` steps of `k_i`: whole runs of the data where the depth divides them,
     else all of it in one."""
     loops = [n for n, _ in c.reduce]
-    if len(loops) == 1 or c.reduce[-1][1] % tile.depth:
-        builder.split(builder.fuse(loops, "k_all"), tile.depth, "k_o", "k_i")
+    if len(loops) == 1 or c.reduce[-1][1] % depth:
+        builder.split(builder.fuse(loops, "k_all"), depth, "k_o", "k_i")
         return
-    builder.split(loops[-1], tile.depth, "k_run", "k_i")
+    builder.split(loops[-1], depth, "k_run", "k_i")
     builder.fuse([*loops[:-1], "k_run"], "k_o")
 
 
-def _operands(builder: ScheduleBuilder, c: Contraction) -> tuple[str, str]:
+def bind_blocks(builder: ScheduleBuilder, outer: list[str], order: str) -> None:
+    """Tiles as blocks; those that follow each other share rows, or columns."""
+    loops = [*outer[:-2], outer[-1], outer[-2]] if order == "columns_first" else outer
+    if loops != outer:
+        builder.do("reorder", loops=tuple(loops[-2:]))
+    builder.do("bind", loop=builder.fuse(loops, "blocks"), axis="block.x")
+
+
+def operands_of(builder: ScheduleBuilder, c: Contraction) -> tuple[str, str]:
     """The buffers that the sum reads: data and weights."""
     for stmt in walk(builder.program.body):
         if isinstance(stmt, Store) and stmt.buffer == f"{c.tensor}.reg" and stmt.combine:
@@ -170,20 +176,20 @@ def _operands(builder: ScheduleBuilder, c: Contraction) -> tuple[str, str]:
     raise ValueError(f"{c.tensor} is not a sum")
 
 
-def _vector(extent: int, size: int) -> int:
+def vector_of(extent: int, size: int) -> int:
     """Elements of one access along a dimension of that extent, a tile of that size of it."""
     return next(v for v in (4, 2, 1) if extent % v == 0 and size % v == 0)
 
 
-def _data_vector(task: Task, c: Contraction, p: Product, tile: Tile) -> int:
+def data_vector(task: Task, c: Contraction, p: Product, depth: int) -> int:
     """Along the reduction, if its steps do not cross the end of a run."""
-    whole = p.run % tile.depth == 0 or len(c.reduce) == 1
+    whole = p.run % depth == 0 or len(c.reduce) == 1
     unit = task.value(c.data).layout.strides[-1] == 1
-    return _vector(p.run, tile.depth) if whole and unit else 1
+    return vector_of(p.run, depth) if whole and unit else 1
 
 
-def _bind_copy(
-    builder: ScheduleBuilder, name: str, order: tuple[int, int], vector: int, tile: Tile
+def bind_copy(
+    builder: ScheduleBuilder, name: str, order: tuple[int, int], vector: int, threads: int
 ) -> None:
     """Copy by all threads, vectors along the last of the dimensions in `order`."""
     base = name.replace(".", "_")
@@ -191,7 +197,7 @@ def _bind_copy(
     builder.do("reorder", loops=tuple(dims))
     builder.split(dims[-1], vector, f"{base}_w", f"{base}_v")
     builder.do("fuse", outer=dims[0], inner=f"{base}_w", fused=f"{base}_f")
-    threads = min(tile.threads, builder.extent(f"{base}_f"))
+    threads = min(threads, builder.extent(f"{base}_f"))
     builder.split(f"{base}_f", threads, f"{base}_c", f"{base}_t")
     builder.do("reorder", loops=(f"{base}_t", f"{base}_c"))
     builder.do("bind", loop=f"{base}_t", axis="thread.x")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.graph.plan import task_flops
+from autotune.program.ir import MATRIX
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.types import Task
@@ -21,11 +22,15 @@ from search_spaces.params import Config, Param
 from search_spaces.rules._builder import ScheduleBuilder
 from search_spaces.rules._contraction import contraction_of, is_contraction
 from search_spaces.rules._gpu_cost import (
+    block_tile,
     contraction_cycles,
+    matrix_of,
     registers_of,
     resident_blocks,
     shared_bytes_of,
+    threads_of,
 )
+from search_spaces.rules._gpu_tensor import ITEM, schedule_tensor, step_depth
 from search_spaces.rules._gpu_tiles import Product, product_of, schedule_tiles
 from search_spaces.space import Constraint, Space
 
@@ -48,12 +53,14 @@ class GpuContractionRule:
         return len(set(node.inputs[:2])) == 2
 
     def space(self, task: Task, target: Target) -> Space:  # noqa: ARG002
+        algorithms = ("direct", *(tuple(ITEM) if _has_tensor_cores(target) else ()))
         params = (
+            Param(name="algorithm", choices=algorithms),
             Param(name="tile_m", choices=(1, 2, 4, 8)),
             Param(name="tile_n", choices=(1, 2, 4, 8)),
             Param(name="threads_m", choices=(1, 2, 4, 8, 16, 32)),
             Param(name="threads_n", choices=(1, 2, 4, 8, 16, 32)),
-            Param(name="depth", choices=(4, 8, 16, 32)),
+            Param(name="depth", choices=(4, 8, 16, 32, 64)),
             Param(name="unroll", choices=(1, 2, 4, 8)),
             Param(name="order", choices=("rows_first", "columns_first")),
         )
@@ -68,14 +75,15 @@ class GpuContractionRule:
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         builder = ScheduleBuilder(task)
-        schedule_tiles(builder, contraction_of(task), config, target)
+        schedule = schedule_tiles if config["algorithm"] == "direct" else schedule_tensor
+        schedule(builder, contraction_of(task), config, target)
         return builder.schedule
 
     def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
         p = product_of(task, contraction_of(task))
-        number = {k: np.asarray(v, np.float64) for k, v in columns.items() if k != "order"}
-        rows = number["tile_m"] * number["threads_m"]
-        width = number["tile_n"] * number["threads_n"]
+        names = ("tile_m", "tile_n", "depth", "unroll")
+        number = {k: np.asarray(columns[k], np.float64) for k in names}
+        rows, width = block_tile(columns)
         blocks = p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
         covered = np.ceil(p.rows / rows) * rows * np.ceil(p.columns / width) * width
         flops = max(1, task_flops(task))
@@ -100,7 +108,8 @@ class GpuContractionRule:
             unrolled=number["tile_m"] * number["tile_n"] * number["unroll"],
             extra={
                 "expected": np.log2(cycles * peak / flops),
-                "threads": number["threads_m"] * number["threads_n"],
+                "threads": threads_of(columns),
+                "tensor": matrix_of(columns)[0] / MATRIX[0],
                 "registers": registers_of(columns),
                 "shared": shared_bytes_of(columns),
                 "resident": resident,
@@ -108,6 +117,12 @@ class GpuContractionRule:
                 "columns_first": (columns["order"] == "columns_first").astype(np.float64),
             },
         )
+
+
+def _has_tensor_cores(target: Target) -> bool:
+    """Whether operands may be rounded and there is something to gain."""
+    number = "".join(c for c in target.arch if c.isdigit())
+    return target.precision == "bfloat16" and target.kind == "cuda" and int(number or 0) >= 80
 
 
 def _accesses(p: Product) -> tuple[Access, ...]:
@@ -130,7 +145,7 @@ def _accesses(p: Product) -> tuple[Access, ...]:
 
 def _constraints(target: Target) -> tuple[Constraint, ...]:
     def threads(columns: Columns) -> Mask:
-        count = columns["threads_m"] * columns["threads_n"]
+        count = threads_of(columns)
         whole = (count % target.warp == 0) & (count >= 16)
         return np.asarray(whole & (count <= min(1024, target.max_threads)))
 
@@ -141,14 +156,22 @@ def _constraints(target: Target) -> tuple[Constraint, ...]:
         each = registers_of(columns)
         ok = each <= min(255, target.vector_registers + 64)
         if target.registers:
-            ok &= each * columns["threads_m"] * columns["threads_n"] <= target.registers
+            ok &= each * threads_of(columns) <= target.registers
         return np.asarray(ok)
 
     def body(columns: Columns) -> Mask:
         work = columns["tile_m"] * columns["tile_n"] * columns["unroll"]
         return np.asarray((work <= _UNROLLED) & (columns["depth"] % columns["unroll"] == 0))
 
+    def algorithm(columns: Columns) -> Mask:
+        ok = (columns["algorithm"] == "direct") & (columns["depth"] <= 32)
+        for name in ITEM:
+            steps = columns["depth"] % step_depth(name) == 0
+            ok |= (columns["algorithm"] == name) & steps & (columns["unroll"] == 1)
+        return np.asarray(ok)
+
     return (
+        Constraint("algorithm", algorithm),
         Constraint("threads", threads),
         Constraint("shared memory", shared),
         Constraint("registers", registers),

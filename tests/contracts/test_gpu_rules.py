@@ -22,8 +22,8 @@ from autotune.types import Task
 from cost_model.features import features
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule, rule_for
-from tests.contracts.test_rules import TASKS, arrays_of, conv, profile, sampled
-from tests.unit.codegen.kernels import assert_close, node, task, unary, value
+from tests.contracts.test_rules import TASKS, arrays_of, batched, conv, profile, sampled
+from tests.unit.codegen.kernels import assert_close, matmul, node, task, unary, value
 
 
 def mean_of_rows() -> Task:
@@ -125,3 +125,36 @@ def test_features_are_finite_and_the_prior_positive(
 def test_schedules_survive_json(rule: Rule, made: Task) -> None:
     schedule = rule.schedule(made, TARGETS[1], rule.default(made, TARGETS[1]))
     assert schedule_from_json(schedule_to_json(schedule)) == schedule
+
+
+NARROW = load_target("sm_80").with_precision("bfloat16")
+TENSOR = {
+    "rows and columns with tails": matmul(20, 24, 20),
+    "weights that are activations": batched(18, 20, 9),
+    "convolution": conv((1, 4, 3, 16), (3, 3, 16, 12), (1, 4, 3, 12), pad=1, residual=True),
+    "window flattened": conv((1, 4, 5, 3), (3, 3, 3, 8), (1, 4, 5, 8), pad=1),
+}
+
+
+@pytest.mark.parametrize("algorithm", ["bf16", "tf32"])
+@pytest.mark.parametrize("made", TENSOR.values(), ids=TENSOR)
+def test_tensor_cores_are_correct_to_their_precision(made: Task, algorithm: str) -> None:
+    rule = rule_for(made, NARROW)
+    space = rule.space(made, NARROW)
+    tile = {"tile_m": 1, "tile_n": 2, "threads_m": 2, "threads_n": 1, "depth": 32}
+    wanted = {"algorithm": algorithm, "unroll": 1, **tile}
+    config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    program = program_of(rule, made, NARROW, config)
+    verify(program)
+    assert "mma " in print_program(program)
+    assert parse_program(print_program(program)) == program
+    arrays, want = arrays_of(made)
+    assert_close(run(program, arrays), want, 1e-2 if algorithm == "bf16" else 2e-3)
+
+
+def test_tensor_cores_are_offered_only_where_rounding_is_allowed() -> None:
+    made = TENSOR["convolution"]
+    for target in TARGETS:
+        assert rule_for(made, target).space(made, target).params[0].choices == ("direct",)
+    assert "bf16" in rule_for(made, NARROW).space(made, NARROW).params[0].choices

@@ -1,0 +1,124 @@
+"""Step that makes tensor cores compute a product: tensorize."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.errors import ScheduleError
+from autotune.program.ir import (
+    MATRIX,
+    MATRIX_BYTES,
+    MATRIX_KINDS,
+    MATRIX_SUMS,
+    Alloc,
+    Apply,
+    Buffer,
+    For,
+    Index,
+    Load,
+    Mma,
+    Program,
+    Store,
+    Value,
+    walk,
+)
+from autotune.program.rewrite import find_buffer, find_loop, loads_of, replace, stores_of
+from autotune.schedule.base import register
+from autotune.schedule.loops import annotate, perfect_chain
+from autotune.types import ITEM_BYTES
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensorize:
+    """A product of two small matrices in shared memory by one instruction of a warp.
+
+    for k in 16: for m in 16: for n in 8: t[m, n] += a.shared[m, k] * b.shared[n, k]   ->
+    mma t[0, 0], a.shared[0, 0], b.shared[0, 0]
+
+    `loops`: (m, n, k). `t` becomes a fragment, and so do the loops in `rows` and `columns` that
+    set it and use it. The operands are bfloat16 (then 16 of k) or float32 (8).
+    """
+
+    step: ClassVar[str] = "tensorize"
+    buffer: str
+    loops: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def apply(self, program: Program) -> Program:
+        if len(self.loops) != 3:
+            raise ScheduleError(f"expected loops of m, n and k, got {self.loops}")
+        program = self._product(program)
+        for loops, kind, extent in zip(
+            (self.rows, self.columns), MATRIX_KINDS, MATRIX, strict=True
+        ):
+            for var in loops:
+                if find_loop(program, var).extent != extent:
+                    raise ScheduleError(f"loop {var} does not have {extent} iterations")
+            program = annotate(program, loops, kind)
+        return self._fragment(program)
+
+    def _product(self, program: Program) -> Program:
+        top = next(
+            (s for s in walk(program.body) if isinstance(s, For) and s.var in self.loops), None
+        )
+        if top is None:
+            raise ScheduleError(f"no loop of {self.loops}")
+        chain = perfect_chain(top, 3)
+        if {c.var for c in chain} != set(self.loops) or len(chain[-1].body) != 1:
+            raise ScheduleError(f"{self.loops} are not directly nested in each other")
+        store = chain[-1].body[0]
+        if not isinstance(store, Store) or store.buffer != self.buffer or store.combine != "sum":
+            raise ScheduleError(f"{self.loops} do not add to {self.buffer} alone")
+        m, n, k = self.loops
+        value = store.value
+        if not isinstance(value, Apply) or value.fn != "mul":
+            raise ScheduleError("what is added is not a product")
+        total = self._place(Load(self.buffer, store.indices), m, n)
+        first, second = (_loaded(v) for v in value.args)
+        a, b = self._place(first, m, k), self._place(second, n, k)
+        dtype = find_buffer(program, a.buffer).dtype
+        depth = MATRIX_BYTES // ITEM_BYTES[dtype]
+        extents = {c.var: c.extent for c in chain}
+        if (extents[m], extents[n], extents[k]) != (*MATRIX, depth):
+            raise ScheduleError(f"a product of {dtype} is {MATRIX} by {depth}, got {extents}")
+        if MATRIX_SUMS.get(dtype) != find_buffer(program, self.buffer).dtype:
+            raise ScheduleError(f"no tensor core adds products of {dtype} to {self.buffer}")
+        return replace(program, top, (Mma(total, a, b),))
+
+    def _place(self, load: Load, row: str, column: str) -> Load:
+        """The first element of a matrix whose rows and columns are those loops."""
+        *outer, last, inner = load.indices
+        others = {v for i in outer for v in i.vars()} & set(self.loops)
+        along = (last.coefficient(row), inner.coefficient(column))
+        used = [set(i.vars()) & set(self.loops) for i in (last, inner)]
+        if others or along != (1, 1) or used != [{row}, {column}]:
+            raise ScheduleError(f"{load.buffer} is no matrix of {row} and {column}")
+        start = {v: Index() for v in self.loops}
+        return Load(load.buffer, tuple(i.substitute(start) for i in load.indices))
+
+    def _fragment(self, program: Program) -> Program:
+        alloc = next(
+            s for s in walk(program.body) if isinstance(s, Alloc) and s.buffer.name == self.buffer
+        )
+        if alloc.buffer.scope != "register":
+            raise ScheduleError(f"{self.buffer} is not in registers")
+        inside = [s for s in walk(alloc.body) if isinstance(s, For) and s.kind in MATRIX_KINDS]
+        bodies = tuple(s for loop in inside for s in loop.body)
+        for found in (loads_of, stores_of):
+            every = [x for x in found(alloc.body) if x.buffer == self.buffer]
+            if any(x not in list(found(bodies)) for x in every):
+                raise ScheduleError(f"{self.buffer} is used outside of rows and columns")
+        buffer: Buffer = dataclasses.replace(alloc.buffer, scope="fragment")
+        return replace(program, alloc, (Alloc(buffer, alloc.body),))
+
+
+def _loaded(value: Value) -> Load:
+    """The element under a conversion to float32."""
+    inner = value.args[0] if isinstance(value, Apply) and value.fn == "to_float32" else value
+    if not isinstance(inner, Load):
+        raise ScheduleError(f"{value} is not loaded")
+    return inner

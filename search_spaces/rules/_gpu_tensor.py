@@ -1,0 +1,111 @@
+"""Contractions on tensor cores: the schedule of one block's tile.
+
+In: a contraction and a tile. Out: steps. A block has `threads_m` x `threads_n` warps; each adds up
+`tile_m` x `tile_n` matrices of 16 x 8. Operands are copied to shared memory side by side along the
+reduction, rounded on the way (bf16) or read as they are, less their last bits (tf32).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from autotune.program.ir import MATRIX, MATRIX_BYTES, WARP
+from autotune.target import Target
+from search_spaces.params import Config
+from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.rules._contraction import Contraction
+from search_spaces.rules._gpu import bind_rest
+from search_spaces.rules._gpu_tiles import (
+    Product,
+    Tile,
+    bind_blocks,
+    bind_copy,
+    data_vector,
+    operands_of,
+    product_of,
+    row_and_channel,
+    split_reduction,
+    swapped,
+    vector_of,
+)
+
+ITEM = {"bf16": 2, "tf32": 4}
+"""Bytes of an operand's element, by algorithm."""
+_KINDS = ("", "_init", "_out")
+_PAD_BYTES = 16
+"""Behind each row of an operand: eight rows then lie in different banks."""
+
+
+def step_depth(algorithm: str) -> int:
+    """Terms of a sum that one instruction adds."""
+    return MATRIX_BYTES // ITEM[algorithm]
+
+
+def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t: Target) -> None:
+    """The whole schedule of a contraction."""
+    task, tile, algorithm = builder.task, Tile.of(config), str(config["algorithm"])
+    p, output = product_of(task, c), output_name(task)
+    inline_locals(builder, keep=frozenset((output, c.tensor)))
+    if output != c.tensor:
+        builder.do("compute_at", buffer=output, at=c.channels[0])
+    if c.constant:
+        # Columns of the weights side by side along the reduction, and rounded already.
+        order = tuple(range(c.weight_rank)) if p.transposed else swapped(c.weight_rank)
+        dtype = "bfloat16" if algorithm == "bf16" else ""
+        builder.do("pack", buffer=c.weights, splits=(), order=order, dtype=dtype)
+        p = dataclasses.replace(p, transposed=True)
+    outer = _split(builder, c, p, tile)
+    split_reduction(builder, c, tile.depth)
+    builder.split("k_i", step_depth(algorithm), "k_m", "k_f")
+    matrix = ("m_f", "n_f")
+    builder.do("cache_write", buffer=c.tensor, loops=("m_w", "n_w", "m_i", "n_i", *matrix))
+    builder.do("reorder", loops=("m_w", "n_w", "k_m", "m_i", "n_i", *matrix, "k_f"))
+    data, weights = operands_of(builder, c)
+    depth = ("k_m", "k_f")
+    builder.do(
+        "shared", loop="k_o", buffers=(data, weights),
+        axes=((("m_w", "m_i", "m_f"), depth), (("n_w", "n_i", "n_f"), depth)),
+        pads=(_PAD_BYTES // ITEM[algorithm],) * 2,
+        dtype="bfloat16" if algorithm == "bf16" else "",
+    )  # fmt: skip
+    bind_blocks(builder, outer, str(config["order"]))
+    threads = WARP * tile.threads
+    bind_copy(builder, data, (0, 1), data_vector(task, c, p, tile.depth), threads)
+    if p.transposed:
+        run = p.run if c.rows else p.depth
+        whole = c.rows is None or p.run % tile.depth == 0
+        bind_copy(builder, weights, (0, 1), vector_of(run, tile.depth) if whole else 1, threads)
+    else:
+        columns = MATRIX[1] * tile.columns
+        bind_copy(builder, weights, (1, 0), vector_of(p.columns, columns), threads)
+    _bind_warps(builder, c)
+    bind_rest(builder, t)
+
+
+def _split(builder: ScheduleBuilder, c: Contraction, p: Product, tile: Tile) -> list[str]:
+    batch, row, channel = row_and_channel(builder, c, p)
+    for name, loop, size, count, along in (
+        ("m", row, tile.rows, tile.tile_m, MATRIX[0]),
+        ("n", channel, tile.columns, tile.tile_n, MATRIX[1]),
+    ):
+        builder.split(loop, size * along, f"{name}_b", f"{name}_l")
+        builder.split(f"{name}_l", count * along, f"{name}_w", f"{name}_r")
+        builder.split(f"{name}_r", along, f"{name}_i", f"{name}_f")
+    builder.do("reorder", loops=("m_b", "n_b", "m_w", "n_w", "m_i", "n_i", "m_f", "n_f"))
+    return [*batch, "m_b", "n_b"]
+
+
+def _bind_warps(builder: ScheduleBuilder, c: Contraction) -> None:
+    """Warps of the tile's nests, each keeping its own matrices; the products."""
+    kinds = [k.removeprefix("m_w") for k in builder.present([f"m_w{k}" for k in _KINDS])]
+    for kind in kinds:
+        builder.do("fuse", outer=f"m_w{kind}", inner=f"n_w{kind}", fused=f"w{kind}")
+        builder.do("bind", loop=f"w{kind}", axis="warp")
+        builder.do("unroll", loops=(f"m_i{kind}", f"n_i{kind}"))
+    builder.do("unroll", loops=("k_m",))
+    builder.do("private", buffer=f"{c.tensor}.reg")
+    others = [k for k in kinds if k]
+    builder.do(
+        "tensorize", buffer=f"{c.tensor}.reg", loops=("m_f", "n_f", "k_f"),
+        rows=tuple(f"m_f{k}" for k in others), columns=tuple(f"n_f{k}" for k in others),
+    )  # fmt: skip
