@@ -51,7 +51,7 @@ TICK_S = 0.25
 PAUSED_S = 2.0
 """A tick that comes this late means that the tracker itself stood still."""
 MAX_SESSIONS = 4096
-MAX_SESSIONS_OWN = 64
+MAX_SESSIONS_OWN = MAX_BOARDS_OWN = 64
 """Of one certificate."""
 SESSION_S = 60.0
 MAX_NOTES = 32
@@ -174,6 +174,7 @@ class Tracker:
             event = farm_wire.decode_register(payload)
             event = dataclasses.replace(event, board=_board_name(peer, event.board))
             with self._lock:
+                self._check_boards(peer, event.board)
                 self._apply(event)
                 boards.add((event.board, event.secret))
                 self._links[event.board] = link
@@ -231,6 +232,13 @@ class Tracker:
         return call
 
     # -------------------------------------------------------------------------------- boards
+
+    def _check_boards(self, peer: Peer, name: str) -> None:
+        own = [b for b in self._state.boards if b == peer.name or b.startswith(f"{peer.name}/")]
+        if peer.role is Role.BOARD and name not in own and len(own) >= MAX_BOARDS_OWN:
+            raise FarmError(
+                f"{MAX_BOARDS_OWN} boards of the certificate {peer.name} are there; issue another"
+            )
 
     def _standing(self, board: str) -> bytes:
         orders = self._state.orders(board, self._clock())

@@ -159,6 +159,17 @@ def test_a_certificate_has_so_many_sessions(
     subject.sync(BOB, "one")
 
 
+def test_a_certificate_has_so_many_boards(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker_module, "MAX_BOARDS_OWN", 2)
+    subject.register(name="second")
+    with pytest.raises(DeviceError, match="2 boards of the certificate rpi are there"):
+        subject.register(name="third")
+    subject.register(name="second")
+    subject.register(Peer(name="rpi5", role=Role.BOARD), name="third")
+
+
 def test_one_state_file_serves_one_tracker(tmp_path: Path) -> None:
     with contextlib.closing(StateStore(tmp_path / "farm.db")), pytest.raises(ConfigError):
         StateStore(tmp_path / "farm.db")
