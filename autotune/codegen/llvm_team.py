@@ -14,6 +14,7 @@ must not be unloaded before. The definitions are weak: of many objects, one's ar
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 
 from autotune.codegen.llvm_futex import pause_lines, wait_line, wake_line
@@ -49,11 +50,12 @@ def team_text(target: Target) -> str:
 def end_with(library: object, code: object, end: int) -> None:
     """Call END, at that address, when the library is not used any more; hold its code until the
     threads have left it."""
-    weakref.finalize(library, _end_threads, code, end)
+    weakref.finalize(library, _end_threads, os.getpid(), code, end)
 
 
-def _end_threads(_code: object, end: int) -> None:
-    ctypes.CFUNCTYPE(None)(end)()
+def _end_threads(process: int, _code: object, end: int) -> None:
+    if os.getpid() == process:  # a fork has no threads but its own, and would wait for ever
+        ctypes.CFUNCTYPE(None)(end)()
 
 
 def _field(name: str, state: str, offset: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -110,3 +112,23 @@ def test_a_team_of_several_objects_ends_with_its_library(without_llvm: bool) -> 
     assert len(os.listdir("/proc/self/task")) == before[1] + 2
     del library
     assert (threading.active_count(), len(os.listdir("/proc/self/task"))) == before
+
+
+FORKED = """
+import os, sys
+import numpy as np
+import autotune
+model = autotune.compile("zoo:tiny", threads=3)
+feeds = {n: np.ones(t.shape, t.dtype) for n, t in model.inputs.items()}
+first = model.run(feeds)
+child = os.fork()
+again = model.run(feeds)
+assert all((again[n] == first[n]).all() for n in first)
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_fork_computes_alone_and_ends() -> None:
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKED]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 0
