@@ -50,8 +50,8 @@ class Pretrained:
         return len(self._models)
 
     def improve(self, candidates: Features) -> Features:
-        """The candidates with what was learnt in place of the analytical prior: the more of it, the
-        more tasks taught it."""
+        """The candidates with what was learnt in place of the analytical prior: the more of it,
+        the more tasks taught it."""
         model = self._models.get(candidates.names)
         if model is None:
             return candidates

@@ -14,6 +14,7 @@ from cost_model.features import Features
 from cost_model.models.base import CostModel, Dataset, Train, fit_here
 from cost_model.pretrained import Pretrained
 from cost_model.train import join
+from cost_model.validity import Validity
 from search_spaces.base import Column
 
 
@@ -34,6 +35,7 @@ class Learner:
         self._seed = seed
         self._parts: dict[tuple[str, ...], list[Dataset]] = {}
         self._models: dict[tuple[str, ...], CostModel] = {}
+        self._validity: dict[tuple[str, ...], Validity] = {}
         self._stale: set[tuple[str, ...]] = set()
 
     def add(self, group: int, candidates: Features, time_s: Column) -> None:
@@ -52,13 +54,24 @@ class Learner:
         self._stale.add(candidates.names)
 
     def predict(self, candidates: Features) -> Column:
-        """Predicted seconds, comparable within a task."""
+        """Predicted seconds until a candidate like this succeeds, comparable within a task: what
+        works one time in two takes two trials."""
         names = candidates.names
         model = self._models.setdefault(names, self._factory(self._seed))
+        validity = self._validity.setdefault(names, Validity(self._seed))
         if names in self._stale:
-            self._train(model, self._seed, join(self._parts[names]))
+            data = join(self._parts[names])
+            self._train(model, self._seed, data)
+            validity.fit(data, candidates)
             self._stale.discard(names)
-        return model.predict(self._improved(candidates))
+        return model.predict(self._improved(candidates)) / validity.chance(candidates)
+
+    def chance(self, candidates: Features) -> Column:
+        """How likely candidates build and run, as far as is known: 1 where nothing failed yet."""
+        validity = self._validity.get(candidates.names)
+        return (
+            np.ones(len(candidates.prior_s)) if validity is None else validity.chance(candidates)
+        )
 
     def _improved(self, candidates: Features) -> Features:
         return candidates if self._pretrained is None else self._pretrained.improve(candidates)

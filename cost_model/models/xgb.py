@@ -4,9 +4,8 @@ The objective is pairwise, within a task, over pairs with one of the fastest: wh
 candidates have in common is not mistaken for a difference between them, and errors among slow ones
 count little. The prior is the base margin: a score is -SHARPNESS * log(seconds), so that what is
 learnt reads as a factor on the prior's seconds. Failed candidates rank last. With few samples the
-prediction is shrunk toward the prior. There is no separate model of failures: what a rule's
-constraints let through builds and runs (no failure among the 4748 surveyed configs). `xgb-only`,
-to compare with, sees neither the prior nor the features made of it.
+prediction is shrunk toward the prior. How likely a candidate fails is learnt apart, in `validity`.
+`xgb-only`, to compare with, sees neither the prior nor the features made of it.
 """
 
 from __future__ import annotations

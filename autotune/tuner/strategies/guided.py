@@ -20,9 +20,9 @@ from search_spaces.params import Config
 from search_spaces.space import Rows
 
 _EXPLORE = 0.15
-_LOCAL = 0.25
-_SPREAD = 0.3
-"""Predicted log-time given up for a config that has nothing in common with the batch so far."""
+_LOCAL = 0.4
+_SPREAD = 0.5
+"""Predicted log-time given up for a config that has nothing in common with those tried before."""
 _NOISE = 0.02
 """Relative difference that measurements cannot tell from none."""
 _PATIENCE = 24
@@ -155,24 +155,31 @@ class ModelStrategy:
         )
 
     def _near_best(self, left: npt.NDArray[np.intp], predicted: Column, n: int) -> list[int]:
-        """Local descent: the best predicted configs one change away from the best measured."""
+        """Local descent: the best predicted configs one change away from the best measured, the
+        sooner the less is known of the value that changes."""
         if self._best is None or n == 0:
             return []
-        near = np.flatnonzero((self._rows[left] != self._best).sum(axis=1) == 1)
-        return [int(p) for p in left[near[np.argsort(predicted[near], kind="stable")[:n]]]]
+        changed = self._rows[left] != self._best
+        near = np.flatnonzero(changed.sum(axis=1) == 1)
+        param = changed[near].argmax(axis=1)
+        value = self._rows[left[near], param]
+        seen = (self._worked[:, param] == value).sum(axis=0)
+        score = np.log(predicted[near]) - _SPREAD / (1 + seen)
+        return [int(p) for p in left[near[np.argsort(score, kind="stable")[:n]]]]
 
     def _spread(
         self, order: npt.NDArray[np.intp], predicted: Column, n: int, chosen: list[int]
     ) -> list[int]:
-        """The best predicted, each paying for what it has in common with the batch so far."""
+        """The best predicted, each paying for what it has in common with the batch so far and with
+        what was measured: of equal predictions, the one that tells most."""
         top = order[: max(256, 16 * n)]
         score = np.log(predicted[: len(top)])
         rows = self._rows[top]
         common = np.zeros(len(top))
         score[np.isin(top, chosen)] = np.inf
         out: list[int] = []
-        for place in chosen:
-            common = np.maximum(common, (rows == self._rows[place]).mean(axis=1))
+        for row in (*self._worked, *self._rows[np.array(chosen, np.intp)]):
+            common = np.maximum(common, (rows == row).mean(axis=1))
         while len(out) < n:
             pick = int(np.argmin(score + _SPREAD * common))
             if not np.isfinite(score[pick]):
