@@ -43,8 +43,8 @@ class Target:
     sums as the model has them, in another order at most. Part of the key."""
 
     precision: str = "float32"
-    """float32, or bfloat16: contractions may round their operands to it and sum in float32. Part
-    of the key."""
+    """float32; bfloat16: contractions may round their operands to it and sum in float32; or int8:
+    the graph was put on bytes before it was cut into tasks. Part of the key."""
 
     arch: str = ""
     """GPUs: the instruction set, "sm_80"."""
@@ -89,10 +89,10 @@ class Target:
         return dataclasses.replace(self, accuracy=accuracy)
 
     def with_precision(self, precision: str) -> Target:
-        """Raises TargetError for anything but float32 and bfloat16 (also written bf16)."""
+        """Raises TargetError for anything but float32, bfloat16 (also written bf16) and int8."""
         named = {"fp32": "float32", "bf16": "bfloat16"}.get(precision, precision)
-        if named not in ("float32", "bfloat16"):
-            raise TargetError(f"precision must be float32 or bf16, got {precision!r}")
+        if named not in ("float32", "bfloat16", "int8"):
+            raise TargetError(f"precision must be float32, bf16 or int8, got {precision!r}")
         return dataclasses.replace(self, precision=named)
 
     def with_threads(self, threads: int) -> Target:

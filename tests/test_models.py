@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 import autotune
-from autotune.runtime.executor import random_feeds
+from autotune.graph.feeds import random_feeds
 from autotune.types import Array
 from tests import networks
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from autotune.cli import models
+from autotune.cli import models, tables
 from autotune.cli import options as opt
+
+if TYPE_CHECKING:
+    from autotune.graph.int8.accuracy import Quantization
 
 
 def arguments(parser: opt.Parser) -> None:
@@ -19,10 +23,32 @@ def arguments(parser: opt.Parser) -> None:
     opt.numerics(parser)
 
 
+def accuracy_table(found: Quantization) -> str:
+    """What int8 costs: a row per output, compared with float32 on the calibration samples."""
+    rows = [
+        (
+            row.output,
+            str(row.samples),
+            f"{row.cosine:.6f}",
+            f"{row.snr_db:.1f} dB",
+            f"{row.max_error:.2%}",
+            f"{row.top1:.1%}",
+        )
+        for row in found.outputs
+    ]
+    header = ("output", "samples", "cosine", "signal/noise", "largest error", "same top 1")
+    lines = [tables.table(header, rows, right=(1, 2, 3, 4, 5))]
+    lines.append(f"{found.contractions} convolutions and matrix products on bytes")
+    lines += [f"in float32: {name} (bytes: {db:.1f} dB)" for name, db in found.kept]
+    return "\n".join(lines)
+
+
 def run(options: argparse.Namespace) -> None:
     model = models.compiled(options)
     model.save(options.output)
     sources = Counter(kernel.source for kernel in model.image.kernels)
     chosen = ", ".join(f"{n} {source}" for source, n in sorted(sources.items()))
     size = Path(options.output).stat().st_size / 1e6
+    if model.quantization is not None:
+        print(accuracy_table(model.quantization))
     print(f"{options.output}: {size:.1f} MB, {len(model.image.kernels)} kernels ({chosen})")

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 Shapes = dict[str, tuple[int, ...]]
 
 
-def load_partition(model: str, shapes: Shapes) -> Partition:
+def load_partition(
+    model: str, shapes: Shapes, precision: str = "float32", calibration: str | None = None
+) -> Partition:
     """The model's kernel calls, as tuning and compiling see them."""
     from autotune.frontend import load_model
     from autotune.graph.partition import partition
-    from autotune.graph.pipeline import optimize
+    from autotune.graph.prepare import prepare
 
-    return partition(optimize(load_model(model, shapes)))
+    return partition(prepare(load_model(model, shapes), precision, calibration).graph)
 
 
 def compiled(options: argparse.Namespace) -> CompiledModel:
@@ -39,6 +41,7 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
         threads=options.threads,
         accuracy=options.accuracy,
         precision=options.precision,
+        calibration=options.calibration,
         shapes=parse_shapes(options.shape),
     )
     for note in model.notes:

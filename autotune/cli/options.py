@@ -67,9 +67,15 @@ def numerics(parser: Parser) -> None:
     )
     parser.add_argument(
         "--precision",
-        choices=("float32", "bf16"),
+        choices=("float32", "bf16", "int8"),
         default="float32",
-        help="bf16: contractions round their operands to bfloat16 (default float32)",
+        help="of contractions: bf16 rounds their operands to bfloat16, int8 to bytes, by ranges "
+        "found on samples (default float32)",
+    )
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE.npz|FOLDER",
+        help="samples of the inputs for int8 (default random ones)",
     )
 
 

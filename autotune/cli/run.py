@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _random(inputs: dict[str, TensorType], seed: int) -> dict[str, Array]:
-    from autotune.runtime.executor import random_feeds
+    from autotune.graph.feeds import random_feeds
 
     return random_feeds(inputs, seed)
 

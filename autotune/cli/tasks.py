@@ -40,6 +40,7 @@ def _explain(options: argparse.Namespace) -> None:
         threads=options.threads,
         accuracy=options.accuracy,
         precision=options.precision,
+        calibration=options.calibration,
         shapes=opt.parse_shapes(options.shape),
         cache_dir=opt.cache_dir(),
         dry_run=True,
@@ -75,7 +76,12 @@ def _list(options: argparse.Namespace) -> None:
         accuracy=options.accuracy,
         precision=options.precision,
     )
-    parts = models.load_partition(options.model, opt.parse_shapes(options.shape))
+    parts = models.load_partition(
+        options.model,
+        opt.parse_shapes(options.shape),
+        options.precision,
+        options.calibration,
+    )
     weights = parts.weights()
     rows, known_s, missing = [], 0.0, 0
     with contextlib.closing(open_log(options.log, missing_ok=True)) as log:

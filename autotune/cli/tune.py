@@ -101,6 +101,7 @@ def run(options: argparse.Namespace) -> None:
             threads=options.threads,
             accuracy=options.accuracy,
             precision=options.precision,
+            calibration=options.calibration,
             seed=options.seed,
             shapes=opt.parse_shapes(options.shape),
             strategy=options.strategy,

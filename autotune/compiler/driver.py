@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
 from autotune.compiler.build import build_kernels
 from autotune.compiler.link import link
 from autotune.db.types import Store
+from autotune.errors import ArtifactError
 from autotune.frontend import load_model
+from autotune.graph.feeds import Feeds, Samples
+from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.partition import partition
-from autotune.graph.pipeline import optimize
+from autotune.graph.prepare import prepare
 from autotune.runtime.executor import CompiledModel
+from autotune.runtime.host import check_host
 from autotune.runtime.memory_plan import plan_memory
 from autotune.target import Target
 
@@ -30,25 +34,43 @@ def compile_model(
     target: Target,
     log: str | Path | Store | None,
     shapes: Mapping[str, tuple[int, ...]] | None,
+    calibration: Samples | None = None,
 ) -> CompiledModel:
     """See `autotune.compile`."""
     graph = load_model(str(model), shapes)
     with open_log(log) as store:
-        return compile_graph(graph, target, store)
+        return compile_graph(graph, target, store, calibration=calibration)
 
 
 def compile_graph(
-    graph: Graph, target: Target, log: Store | None = None, processes: int | None = None
+    graph: Graph,
+    target: Target,
+    log: Store | None = None,
+    processes: int | None = None,
+    calibration: Samples | None = None,
 ) -> CompiledModel:
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
     there are cores)."""
-    parts = partition(optimize(graph))
+    prepared = prepare(graph, target.precision, calibration)
+    parts = partition(prepared.graph)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     kernels = build_kernels(tuple(parts.weights()), target, log, processes or cores or 1)
     for note in kernels.notes:
         _LOGGER.warning(note)
     image = link(parts, plan_memory(parts), kernels, target, _versions())
-    return CompiledModel(image, notes=kernels.notes)
+    model = CompiledModel(image, notes=kernels.notes)
+    if prepared.quantized is not None:
+        model.quantization = prepared.quantized.judged(_runner(model, prepared.graph))
+    return model
+
+
+def _runner(model: CompiledModel, graph: Graph) -> Callable[[Feeds], Feeds]:
+    """Runs the model, or its graph by numpy where the model is for another machine."""
+    try:
+        check_host(model.image.target, "the model")
+    except ArtifactError:
+        return lambda feeds: run_graph(graph, feeds, "float32")
+    return model.run
 
 
 @contextlib.contextmanager

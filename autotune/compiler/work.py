@@ -61,7 +61,7 @@ def _algorithm(schedule: Schedule) -> str:
             return "strassen"
         if step.step == "narrow":
             return "bf16"
-    return "direct"
+    return "int8" if any(step.step == "dot" for step in schedule) else "direct"
 
 
 def _flops(task: Task, schedule: Schedule) -> int:

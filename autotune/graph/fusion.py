@@ -18,6 +18,8 @@ from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
 
 EPILOGUE_ANCHORS = ("contraction", "pool", "gather", "row")
+CONVERTED = frozenset({"float32", "int32", "int8", "uint8"})
+"""Types that an epilogue may convert between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +124,22 @@ class _Fusion:
         sources = [s for s in self.sources(index) if self.family(s) != "scalar"]
         if not any(s in grown for s in sources) or not self._same_form(index, anchor):
             return False
+        if any(s in grown and self._widens(index, s) for s in sources):
+            return False
         # An operand that depends on the group could only be computed after it: a cycle.
         outside = (s for s in sources if s not in grown)
         return not any(self.ancestors[s] & mask for s in outside)
 
+    def _widens(self, index: int, source: int) -> bool:
+        """Whether bytes that are computed become floats again: it is the bytes that are stored."""
+        kinds = [self.graph.types[self.graph.nodes[i].output].dtype for i in (source, index)]
+        return kinds[0] in ("int8", "uint8") and kinds[1] not in ("int8", "uint8")
+
     def _same_form(self, index: int, anchor: int) -> bool:
+        """Of one shape and type, or of one shape and types that are converted on the way."""
         nodes, types = self.graph.nodes, self.graph.types
-        return types[nodes[index].output] == types[nodes[anchor].output]
+        one, other = types[nodes[index].output], types[nodes[anchor].output]
+        return one == other or (one.shape == other.shape and {one.dtype, other.dtype} <= CONVERTED)
 
     def _live(self, members: set[int]) -> list[int]:
         """Members whose value is read outside."""

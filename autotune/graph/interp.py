@@ -4,7 +4,7 @@ outputs. Slow and simple: the oracle that compiled models are compared with."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -15,9 +15,13 @@ from autotune.types import Array
 
 
 def run_graph(
-    graph: Graph, feeds: Mapping[str, Array], dtype: str = "float64"
+    graph: Graph,
+    feeds: Mapping[str, Array],
+    dtype: str = "float64",
+    observe: Callable[[str, Array], None] | None = None,
 ) -> dict[str, Array]:
     """Outputs by public name, every floating-point value computed and returned in `dtype`.
+    `observe` sees every node's output as it is computed.
 
     Raises FeedError where `feeds` are not the inputs' names, shapes and kinds."""
     check_feeds(graph, feeds)
@@ -35,6 +39,8 @@ def run_graph(
     for node in graph.nodes:
         arrays = [read(i) for i in node.inputs]
         result = _widen(np.asarray(OPS.get(node.op).reference(arrays, node.attributes)), dtype)
+        if observe is not None:
+            observe(node.output, result)
         if uses[node.output]:
             values[node.output] = result
     return {name: read(value) for name, value in graph.outputs}

@@ -1,6 +1,7 @@
 """Running compiled models: memory plan, executor, artifacts. Needs numpy and llvmlite only."""
 
+from autotune.graph.feeds import random_feeds
 from autotune.runtime.artifact import is_artifact, load
-from autotune.runtime.executor import CompiledModel, KernelTime, ModelTimes, random_feeds
+from autotune.runtime.executor import CompiledModel, KernelTime, ModelTimes
 
 __all__ = ["CompiledModel", "KernelTime", "ModelTimes", "is_artifact", "load", "random_feeds"]

@@ -12,16 +12,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from autotune.codegen.base import DEVICE_KINDS, Library
 from autotune.errors import FeedError
+from autotune.graph.feeds import random_feeds
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT, Kernel, ModelImage, Port
 from autotune.runtime.memory import zeroed_block
 from autotune.types import Array, TensorType
+
+if TYPE_CHECKING:
+    from autotune.graph.int8.accuracy import Quantization
 
 _Pointers = ctypes.Array[ctypes.c_void_p]
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -82,6 +86,8 @@ class CompiledModel:
         self.image = image
         self.notes = notes
         self._loaded: Session | None = _NativeSession(image, library) if library else None
+        self.quantization: Quantization | None = None
+        """How far a model compiled for int8 is from float32; the compiler sets it."""
         self._lock = threading.Lock()
 
     @property
@@ -217,18 +223,6 @@ class _NativeSession:
 
 def _pointers(addresses: Sequence[int]) -> _Pointers:
     return (ctypes.c_void_p * len(addresses))(*addresses)
-
-
-def random_feeds(inputs: Mapping[str, TensorType], seed: int) -> dict[str, Array]:
-    """Seeded inputs: normal floats, and integers 0 or 1 (valid as ids and as masks)."""
-    rng = np.random.default_rng(seed)
-    out: dict[str, Array] = {}
-    for name, kind in inputs.items():
-        if kind.dtype.startswith("float"):
-            out[name] = rng.standard_normal(kind.shape).astype(kind.dtype)
-        else:
-            out[name] = rng.integers(0, 2, kind.shape).astype(kind.dtype)
-    return out
 
 
 def _timed(clock: Callable[[], float], function: Callable[..., None], *args: int) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from autotune.db.types import Store
 from autotune.errors import ConfigError
+from autotune.graph.feeds import Samples
 from autotune.graph.ir import Graph
 from autotune.graph.plan import Partition
 from autotune.measure.batch import available_cores, plan_cores
@@ -50,6 +51,7 @@ def tune(
     threads: int = 1,
     accuracy: str = "normal",
     precision: str = "float32",
+    calibration: Samples | None = None,
     seed: int = 0,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     strategy: str = "model",
@@ -72,7 +74,7 @@ def tune(
     `trials` counts what the log already holds for these tasks, so the same call continues a run
     that was cut short. `until_gain` ends the run when the next trials promise less than this share
     of the model's time. Without any of the three, a number of trials per task from `settings`.
-    `threads`, `accuracy` (normal or strict) and `precision` (float32 or bf16) apply unless a
+    `threads`, `accuracy` (normal or strict) and `precision` (float32, bf16 or int8) apply unless a
     Target is given. `cache_dir`: where this machine's measured peaks are kept between calls.
     Candidates find in the caches what the rest of the model leaves there, with `flush` nothing but
     their values. `dry_run` measures no candidate and writes no log: the report has a forecast.
@@ -92,7 +94,7 @@ def tune(
         raise ConfigError(f"seed must be at least 0, got {seed}")
     settings = settings or load_settings()
     wanted = wanted_target(target, threads=threads, accuracy=accuracy, precision=precision)
-    partition = _partitioned(model, shapes)
+    partition = _partitioned(model, shapes, wanted.precision, calibration)
     if until_gain is not None and not 0 < until_gain < 1:
         raise ConfigError(f"until_gain is a share between 0 and 1, got {until_gain}")
     if trials is None and time_s is None and until_gain is None:
@@ -151,14 +153,17 @@ def tune(
 
 
 def _partitioned(
-    model: str | Path | Graph, shapes: Mapping[str, tuple[int, ...]] | None
+    model: str | Path | Graph,
+    shapes: Mapping[str, tuple[int, ...]] | None,
+    precision: str,
+    calibration: Samples | None,
 ) -> Partition:
     from autotune.frontend import load_model
     from autotune.graph.partition import partition
-    from autotune.graph.pipeline import optimize
+    from autotune.graph.prepare import prepare
 
     graph = model if isinstance(model, Graph) else load_model(str(model), shapes)
-    return partition(optimize(graph))
+    return partition(prepare(graph, precision, calibration).graph)
 
 
 def _pretrained(

@@ -25,7 +25,7 @@ from autotune.schedule import STEPS, Schedule, Step
 from autotune.schedule.compute import root_body
 from autotune.schedule.loops import Fuse
 from autotune.target import Target
-from autotune.types import Task
+from autotune.types import ITEM_BYTES, Task
 
 
 class ScheduleBuilder:
@@ -69,6 +69,12 @@ class ScheduleBuilder:
             self.do("fuse", outer=fused, inner=inner, fused=new)
             fused = new
         return fused
+
+
+def lanes_of(task: Task, target: Target) -> int:
+    """Lanes of a vector of the widest elements; those over 4 bytes take several registers."""
+    widest = max((ITEM_BYTES[v.type.dtype] for v in task.values), default=4)
+    return target.lanes(min(widest, 4))
 
 
 def output_name(task: Task) -> str:
@@ -127,7 +133,7 @@ def schedule_elementwise(
 ) -> None:
     """Vector lanes along the last loop, `unroll` vectors an iteration, the rest among threads."""
     loops = widen_last(builder, target, loops)
-    last, lanes = loops[-1], target.lanes()
+    last, lanes = loops[-1], lanes_of(builder.task, target)
     outer = [*loops[:-1], *vectorize_loop(builder, last, lanes, unroll)]
     share(builder, target, outer, f"{loops[0]}_p")
 
@@ -148,7 +154,7 @@ def vectorize_loop(builder: ScheduleBuilder, loop: str, lanes: int, unroll: int)
 
 def widen_last(builder: ScheduleBuilder, target: Target, loops: list[str]) -> list[str]:
     """Fuse the last loops while they are too short for vectors and the data stay side by side."""
-    while len(loops) > 1 and builder.extent(loops[-1]) % target.lanes():
+    while len(loops) > 1 and builder.extent(loops[-1]) % lanes_of(builder.task, target):
         fused = f"{loops[-2]}_f"
         step = Fuse(outer=loops[-2], inner=loops[-1], fused=fused)
         if not _regular(step.apply(builder.program), fused):

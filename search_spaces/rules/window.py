@@ -27,6 +27,7 @@ from search_spaces.params import Config, Param
 from search_spaces.rules._builder import (
     ScheduleBuilder,
     inline_locals,
+    lanes_of,
     local_buffers,
     output_name,
     schedule_copies,
@@ -92,12 +93,13 @@ def window_of(compute: Compute) -> Window:
 
 
 def is_window(task: Task) -> bool:
-    """Whether the anchor is one reduction of floats, its last axis the data's last dimension."""
+    """Whether the anchor is one reduction of floats or bytes, its last axis the data's last
+    dimension."""
     compute = reduction_of(task)
     node = task.nodes[task.anchor]
     if compute is None or not compute.axes or OPS.get(node.op).kind == "elementwise":
         return False
-    if compute.dtype not in ("float32", "float64"):
+    if compute.dtype not in ("float32", "float64", "int8", "uint8"):
         return False
     if any(task.value(v).role == "local" for v in node.inputs) and not _reads_once(task):
         return False
@@ -120,7 +122,7 @@ class WindowRule:
 
     def space(self, task: Task, target: Target) -> Space:
         w = self._window(task)
-        blocks = -(-w.channels[1] // target.lanes())
+        blocks = -(-w.channels[1] // lanes_of(task, target))
         params = (
             Param(name="vectors", choices=tuple(v for v in (1, 2, 3, 4, 6, 8) if v <= blocks)),
             Param(name="tile_w", choices=_sizes(w.points[1], 14)),
@@ -163,7 +165,7 @@ class WindowRule:
             builder.do("inline", buffer=anchor)
         if output != w.tensor:
             builder.do("compute_at", buffer=output, at=w.channels[0])
-        lanes = min(target.lanes(), w.channels[1])
+        lanes = min(lanes_of(task, target), w.channels[1])
         block = lanes * config.number("vectors")
         builder.split(w.channels[0], block, "block", "rest")
         builder.split("rest", lanes, "vector", "lane")
@@ -206,7 +208,7 @@ class WindowRule:
         w = self._window(task)
         vectors = columns["vectors"].astype(np.float64)
         ones = np.ones(len(vectors))
-        tiles = {"channel": np.minimum(vectors * target.lanes(), w.channels[1])}
+        tiles = {"channel": np.minimum(vectors * lanes_of(task, target), w.channels[1])}
         extents = {"channel": w.channels[1]}
         for axis, (loop, extent), param in (
             ("point", w.points, "tile_w"), ("row", w.rows, "tile_h"),
@@ -221,7 +223,7 @@ class WindowRule:
             chunks = chunks * np.ceil(extents[axis] / size)
         # Rows are the outermost loop, then points; channel blocks are innermost.
         levels = ({"batch": ones}, dict(reversed(tiles.items())))
-        lanes = target.lanes()
+        lanes = lanes_of(task, target)
         waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1] * ones
         held = vectors * columns["tile_w"] * columns["tile_h"]
         written_out = math.prod(window.values()) if w.unrolled else 1

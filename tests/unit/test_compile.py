@@ -17,10 +17,11 @@ from autotune.compiler.driver import compile_graph
 from autotune.db.store import TuningLog
 from autotune.db.types import Record
 from autotune.errors import ArtifactError, ModelError, TargetError
+from autotune.graph.feeds import random_feeds
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.measure.types import MeasureResult, Status
-from autotune.runtime.executor import CompiledModel, random_feeds
+from autotune.runtime.executor import CompiledModel
 from autotune.schedule import schedule_from_json
 from autotune.schedule.base import Schedule
 from autotune.target import host_target, load_target

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from autotune.errors import FeedError
-from autotune.runtime.executor import CompiledModel, random_feeds
+from autotune.graph.feeds import random_feeds
+from autotune.runtime.executor import CompiledModel
 from autotune.runtime.memory import HUGE_PAGE_BYTES, zeroed_block
 from autotune.types import Array, TensorType
 from tests.unit.runtime import fakes

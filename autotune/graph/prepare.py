@@ -1,0 +1,36 @@
+"""A model's graph as it is cut into kernels. In: an imported graph, a precision, and samples of
+its inputs for int8. Out: the graph after the passes, on bytes where that was asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.graph.feeds import Samples, sample_feeds
+from autotune.graph.int8.quantize import Quantized, quantize
+from autotune.graph.ir import Graph
+from autotune.graph.passes.band_rows import BandRows
+from autotune.graph.pipeline import PIPELINE, optimize
+
+RANDOM_SAMPLES = 4
+MOST_SAMPLES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """`quantized`: where int8 was asked for."""
+
+    graph: Graph
+    quantized: Quantized | None = None
+
+
+def prepare(graph: Graph, precision: str, calibration: Samples | None = None) -> Prepared:
+    """`calibration`: samples for int8, as `sample_feeds` takes them; None: random ones."""
+    if precision != "int8":
+        return Prepared(graph=optimize(graph))
+    count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES
+    samples = sample_feeds(dict(graph.inputs), calibration, count)
+    # Bands keep results in the cache; as bytes these are small.
+    passes = tuple(p for p in PIPELINE if not isinstance(p, BandRows))
+    quantized = quantize(optimize(graph, passes), samples)
+    return Prepared(graph=quantized.graph, quantized=quantized)
