@@ -26,6 +26,8 @@ _L2_BYTES_PER_CYCLE = 24.0
 _L3_BYTES_PER_CYCLE = 10.0
 _MEMORY_BYTES_PER_CYCLE = 9.0
 """Of all cores together; the caches' are of each."""
+_LATE = 0.7
+"""Share of the time that weights take to come from memory which direct code does not hide."""
 _HIDDEN = 0.85
 """Share of the shorter of arithmetic and a stream of weights that the longer one hides."""
 _TRANSFORM_CYCLES = 8.0
@@ -182,9 +184,10 @@ def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
     product = product * np.where(points > conflict_free(depth), 1.5, 1.0)
     ends = rows * (math.ceil(depth / lanes) + math.ceil(channels / lanes)) * _SUM_CYCLES
     moved = 7.0 * rows * (depth + channels) * 4
-    spill = moved / _L3_BYTES_PER_CYCLE if moved > target.l2_bytes else 0.0
-    weights = 7.0 * depth * channels * 4
-    stream = 0.3 * weights / _speed(weights, target)
+    held = moved + 8.0 * rows * (depth + channels)
+    spill = moved / _L3_BYTES_PER_CYCLE if held > target.l2_bytes else 0.0
+    # In a model, weights come from memory: seven quarters of those of direct code.
+    stream = _LATE * 7.0 * depth * channels * 4 / _MEMORY_BYTES_PER_CYCLE
     return np.asarray((product + stream + ends + spill) / target.threads, np.float64)
 
 
