@@ -6,6 +6,7 @@ has to write, and the actions that follow. No clock, no sockets.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -48,6 +49,8 @@ class Books:
         self.fences: dict[str, set[int]] = {}
         """Of each client's leases."""
         self.actions: list[Action] = []
+        self._waiting: Counter[str] = Counter()
+        """Requests by client, and by owner."""
 
     def restore(
         self,
@@ -58,7 +61,9 @@ class Books:
     ) -> None:
         """Take over what a store kept. `Restarted` has to follow."""
         self.boards = {b.name: b for b in boards}
-        self.requests = {(r.client, r.name): r for r in requests}
+        for request in requests:
+            self.add_request(request)
+        self.changed.clear()
         self.leases = {lease.fence: lease for lease in leases}
         self.fence = max([fence, *self.leases])
         for lease in self.leases.values():
@@ -95,9 +100,9 @@ class Books:
     def requests_of(self, client: str) -> list[Request]:
         return [r for r in self.requests.values() if r.client == client]
 
-    def waiting_of(self, owner: str) -> int:
-        """Requests of all sessions of one owner."""
-        return sum(owner_of(r.client) == owner for r in self.requests.values())
+    def waiting_of(self, who: str) -> int:
+        """Requests of a client, or of all clients of an owner."""
+        return self._waiting[who]
 
     def knows(self, client: str) -> bool:
         """Whether the client waits for a board or holds one."""
@@ -125,10 +130,25 @@ class Books:
 
     def forget(self, client: str) -> None:
         """Nothing is kept of a client that neither waits nor holds."""
-        if not self.fences.get(client) and not self.requests_of(client):
+        if not self.fences.get(client) and not self.waiting_of(client):
             self.fences.pop(client, None)
             self.turns.pop(client, None)
             self.heard.pop(client, None)
+
+    def add_request(self, request: Request) -> None:
+        place = (request.client, request.name)
+        self.requests[place] = request
+        self.changed.add(("request", place))
+        self._waiting.update({request.client, owner_of(request.client)})
+
+    def drop_request(self, request: Request) -> None:
+        place = (request.client, request.name)
+        del self.requests[place]
+        self.changed.add(("request", place))
+        for who in {request.client, owner_of(request.client)}:
+            self._waiting[who] -= 1
+            if not self._waiting[who]:
+                del self._waiting[who]
 
     def tell(self, action: Action) -> None:
         """Something that follows from the event under way."""

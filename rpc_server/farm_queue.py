@@ -49,16 +49,17 @@ def ask(books: Books, now_s: float, event: Asked) -> None:
         raise FarmError(f"the queue is full: {books.rules.max_requests} requests; try later")
     books.arrivals += 1
     books.turns.setdefault(event.client, books.turn - 1)  # before who was just served
-    books.requests[place] = Request(
-        name=event.request,
-        client=event.client,
-        key=event.key,
-        priority=event.priority,
-        number=books.arrivals,
-        since_s=now_s,
-        until_s=now_s + event.queue_s,
+    books.add_request(
+        Request(
+            name=event.request,
+            client=event.client,
+            key=event.key,
+            priority=event.priority,
+            number=books.arrivals,
+            since_s=now_s,
+            until_s=now_s + event.queue_s,
+        )
     )
-    books.changed.add(("request", place))
     match_key(books, event.key, now_s)
     if any(lease.priority < event.priority for lease in books.leases.values()):
         recall_for_waiting(books, event.key, now_s)
@@ -100,9 +101,7 @@ def end_request(books: Books, request: Request | None, reason: str) -> None:
     """It is over without a board."""
     if request is None:
         return
-    place = (request.client, request.name)
-    del books.requests[place]
-    books.changed.add(("request", place))
+    books.drop_request(request)
     books.tell(Ended(client=request.client, request=request.name, reason=reason))
     books.forget(request.client)
 
@@ -191,8 +190,7 @@ def _grant(books: Books, request: Request, board: Board, now_s: float) -> None:
     books.fence += 1
     books.turn += 1
     books.turns[request.client] = books.turn
-    place = (request.client, request.name)
-    del books.requests[place]
+    books.drop_request(request)
     books.leases[books.fence] = Lease(
         fence=books.fence,
         board=board.name,
@@ -203,7 +201,7 @@ def _grant(books: Books, request: Request, board: Board, now_s: float) -> None:
         until_s=now_s + books.rules.lease_s,
     )
     books.fences.setdefault(request.client, set()).add(books.fence)
-    books.changed |= {("request", place), ("lease", books.fence)}
+    books.changed.add(("lease", books.fence))
     books.put(dataclasses.replace(board, lease=books.fence), now_s)
     books.tell(
         Granted(client=request.client, request=request.name, board=board.name, fence=books.fence)

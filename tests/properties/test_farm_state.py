@@ -252,6 +252,8 @@ class Farm(RuleBasedStateMachine):
         wanting = {x.client for x in self.state.requests.values()}
         wanting |= {x.client for x in self.state.leases.values()}
         assert self.state.clients() == wanting
+        for client in CLIENTS:
+            assert self.state.waiting_of(client) == len(self.state.requests_of(client))
 
 
 TestFarm = Farm.TestCase
