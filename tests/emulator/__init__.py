@@ -12,7 +12,7 @@ import functools
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from autotune.codegen.base import Launch
 from autotune.codegen.loader import load_text
-from autotune.codegen.nvptx_kernel import DeviceText, write_kernels
+from autotune.codegen.nvptx_kernel import write_kernels
 from autotune.measure.storage import (
     Storage,
     aligned_bytes,
@@ -57,9 +57,9 @@ def _emulator() -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def host_text(made: DeviceText) -> str:
+def host_text(text: str, launches: Sequence[Launch]) -> str:
     """The kernels' text for this machine: NAME_emulated(args) per launch."""
-    text = made.text.replace("ptx_kernel ", "")
+    text = text.replace("ptx_kernel ", "")
     text = text.replace("addrspacecast (ptr addrspace(3) @shared_memory to ptr)", "@shared_memory")
     text = text.replace("external addrspace(3) global", "external global")
     text = re.sub(r"addrspacecast ptr (\S+) to ptr addrspace\(\d\)", r"freeze ptr \1", text)
@@ -71,7 +71,7 @@ def host_text(made: DeviceText) -> str:
     for name, definition in definitions().items():
         text, found = re.subn(rf"^declare .*@{name}\(.*\n", "", text, flags=re.MULTILINE)
         matrices += [definition] * found
-    callers = [_caller(launch) for launch in made.launches]
+    callers = [_caller(launch) for launch in launches]
     return "\n".join([text, DECLARED, *matrices, *callers])
 
 
@@ -93,15 +93,19 @@ def errors(share: float) -> Iterator[None]:
     emulator.emulate_errors(ctypes.c_double(0.0))
 
 
-def launch_all(made: DeviceText, addresses: Mapping[str, int], reverse: bool = False) -> None:
-    """Run every launch in order. AssertionError where the kernels do what no GPU may."""
-    emulator = _emulator()
-    library = load_text(host_text(made), host_target())
-    for launch in made.launches:
-        args = (ctypes.c_void_p * len(launch.args))(*(addresses[a] for a in launch.args))
+class Kernels:
+    """Kernels of a program, loaded."""
+
+    def __init__(self, text: str, launches: Sequence[Launch]) -> None:
+        self._emulator = _emulator()
+        self._library = load_text(host_text(text, launches), host_target())
+
+    def launch(self, launch: Launch, addresses: Sequence[int], reverse: bool = False) -> None:
+        """Run all blocks. AssertionError where the kernel does what no GPU may."""
+        args = (ctypes.c_void_p * len(addresses))(*addresses)
         grid, block = ((ctypes.c_uint32 * 3)(*e) for e in (launch.grid, launch.block))
-        kernel = ctypes.c_void_p(library.address(f"{launch.kernel}_emulated"))
-        status = emulator.emulate(kernel, args, grid, block, ctypes.c_int(reverse))
+        kernel = ctypes.c_void_p(self._library.address(f"{launch.kernel}_emulated"))
+        status = self._emulator.emulate(kernel, args, grid, block, ctypes.c_int(reverse))
         assert status == 0, f"{launch.kernel}: {FAILURES[status]}"
 
 
@@ -125,10 +129,12 @@ def run_emulated(program: Program, target: Target, arrays: Mapping[str, Array]) 
     workspace = aligned_bytes(made.workspace_bytes, 0xFF)
     addresses = {name: block.address for name, block in blocks.items()}
     addresses |= {name: workspace.ctypes.data + offset for name, offset in made.scratch}
+    kernels = Kernels(made.text, made.launches)
     results = []
     for reverse in (False, True):
         reset_output(output)
-        launch_all(made, addresses, reverse)
+        for launch in made.launches:
+            kernels.launch(launch, [addresses[a] for a in launch.args], reverse)
         out, strays = take_output(output)
         assert strays == 0, f"{strays} bytes outside of the output were written"
         results.append(out)
