@@ -18,17 +18,19 @@ from autotune.compile import compile as compile
 if TYPE_CHECKING:
     from autotune.db.store import TuningLog as TuningLog
     from autotune.runtime.artifact import load as load
+    from autotune.runtime.host import pin as pin
     from autotune.target import Target as Target
     from autotune.tuner.api import tune as tune
 
     __version__: str
 
-__all__ = ["Target", "TuningLog", "__version__", "compile", "load", "tune"]
+__all__ = ["Target", "TuningLog", "__version__", "compile", "load", "pin", "tune"]
 
 _HOMES = {
     "Target": "autotune.target",
     "TuningLog": "autotune.db.store",
     "load": "autotune.runtime.artifact",
+    "pin": "autotune.runtime.host",
     "tune": "autotune.tuner.api",
 }
 

@@ -132,7 +132,7 @@ for name in autotune.__all__:
 assert "tune" in dir(autotune)
 """
     lines = run_without("none", code).stdout.splitlines()
-    assert [line.split()[1] for line in lines] == ["True"] * 6
+    assert [line.split()[1] for line in lines] == ["True"] * 7
     with pytest.raises(AttributeError, match="no attribute 'tuna'"):
         __import__("autotune").tuna  # noqa: B018
 

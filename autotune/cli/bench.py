@@ -34,11 +34,13 @@ def arguments(parser: opt.Parser) -> None:
     opt.log(parser)
     opt.target(parser)
     opt.threads(parser)
+    opt.pin(parser)
     opt.numerics(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     model = models.compiled(options)
+    models.pinned(options, model)
     times = model.bench(options.repeats)
     target = model.image.target
     if options.profile or options.json:

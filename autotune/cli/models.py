@@ -47,3 +47,11 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
     for note in model.notes:
         print(f"note: {note}", file=sys.stderr)
     return model
+
+
+def pinned(options: argparse.Namespace, model: CompiledModel) -> None:
+    """Keep the model's threads on the cores that `options` name, if any."""
+    if options.pin:
+        from autotune.runtime.host import pin
+
+        pin(options.pin, model.image.target.threads)

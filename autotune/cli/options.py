@@ -58,6 +58,12 @@ def threads(parser: Parser) -> None:
     )
 
 
+def pin(parser: Parser) -> None:
+    parser.add_argument(
+        "--pin", type=cores, metavar="CORES", help="run on these cores only: 0 or 0,2-3"
+    )
+
+
 def numerics(parser: Parser) -> None:
     parser.add_argument(
         "--accuracy",
@@ -122,6 +128,20 @@ def duration_s(text: str) -> float:
     if seconds <= 0:
         raise argparse.ArgumentTypeError(f"expected a time like 90s, 10m or 1h30m, got {text!r}")
     return seconds
+
+
+def cores(text: str) -> tuple[int, ...]:
+    """An argument type: '0,2-4' as (0, 2, 3, 4)."""
+    out: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if found is None:
+            raise argparse.ArgumentTypeError(f"expected cores like 0,2-3, got {text!r}")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last - first not in range(4096):
+            raise argparse.ArgumentTypeError(f"expected cores like 0,2-3, got {text!r}")
+        out += range(first, last + 1)
+    return tuple(out)
 
 
 def share(text: str) -> float:

@@ -27,12 +27,14 @@ def arguments(parser: opt.Parser) -> None:
     opt.log(parser)
     opt.target(parser)
     opt.threads(parser)
+    opt.pin(parser)
     opt.numerics(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     given = None if options.random else _read_inputs(options.input)
     model = models.compiled(options)
+    models.pinned(options, model)
     outputs = model.run(_random(model.inputs, options.seed) if given is None else given)
     if options.output:
         _write(options.output, outputs)

@@ -1,9 +1,12 @@
-"""Whether this machine can run code of a target. In: a Target. Out: nothing, or an error."""
+"""The machine that models run on: whether it can run a target's code, which cores it uses."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+
 from autotune.codegen.base import DEVICE_KINDS
-from autotune.errors import ArtifactError
+from autotune.errors import ArtifactError, ConfigError
 from autotune.target import Target
 
 
@@ -25,3 +28,21 @@ def check_host(target: Target, what: str) -> None:
         raise ArtifactError(
             f"{what} is built for {target.cpu}, this CPU lacks {names}; compile it here"
         )
+
+
+def pin(cores: Sequence[int], threads: int = 1) -> None:
+    """Keep the calling thread, and those that it starts from now on, on these cores: call it
+    before a model's first run. Raises ConfigError where a core is not there, where they are fewer than
+    the model's threads (which would wait for each other), or where the system cannot do it."""
+    if not hasattr(os, "sched_setaffinity"):
+        raise ConfigError("this system cannot keep threads on cores; run without pinning")
+    allowed = os.sched_getaffinity(0)
+    wanted = set(cores)
+    if not wanted or not wanted <= allowed:
+        raise ConfigError(
+            f"expected cores out of {', '.join(map(str, sorted(allowed)))}, "
+            f"got {', '.join(map(str, cores)) or 'none'}"
+        )
+    if len(wanted) < threads:
+        raise ConfigError(f"{threads} threads need as many cores, got {len(wanted)}; name more")
+    os.sched_setaffinity(0, wanted)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.cli.options import at_least, duration_s, parse_shapes
+from autotune.cli.options import at_least, cores, duration_s, parse_shapes
 from autotune.errors import ConfigError
 
 
@@ -24,6 +24,17 @@ def test_a_duration_in_seconds(text: str, seconds: float) -> None:
 def test_a_wrong_duration_says_what_was_expected(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="10m"):
         duration_s(text)
+
+
+def test_cores_and_ranges_of_them() -> None:
+    assert cores("0") == (0,)
+    assert cores("0, 2-4,7") == (0, 2, 3, 4, 7)
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,", "3-1", "-1", "0-99999"])
+def test_wrong_cores_say_what_was_expected(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="0,2-3"):
+        cores(text)
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_.=]{0,8}", fullmatch=True)
