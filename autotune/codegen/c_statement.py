@@ -29,6 +29,7 @@ from autotune.program.ir import (
     Value,
     walk,
 )
+from autotune.program.rewrite import loads_of, stores_of
 from autotune.types import ITEM_BYTES
 
 MAX_LINES = 200_000
@@ -95,6 +96,13 @@ class StatementWriter(ValueWriter):
         raise BuildError(f"no {type(stmt).__name__} in this language; use a schedule without it")
 
     def _lane_by_lane(self, stmt: Stmt) -> None:
+        """A loop over the lanes; written out where they are lanes of register variables."""
+        names = {x.buffer for x in (*loads_of((stmt,)), *stores_of((stmt,)))}
+        if any(name in self.buffers and self.in_registers(name) for name in names):
+            for lane in range(self.lanes):
+                with self.one_lane(lane):
+                    self._one(stmt)
+            return
         (name,) = (v for v, now in self.env.items() if isinstance(now, Lane))
         lanes = self.lanes
         self.lanes = 1
@@ -207,7 +215,7 @@ class StatementWriter(ValueWriter):
         """Write one element, or one per lane side by side."""
         lanes = self.lanes if at.lane else 1
         value = self.splat(value, lanes)
-        if buffer.scope == "register" and buffer.name not in self.arrays:
+        if self.in_registers(buffer.name):
             self.line(f"{self.cell(buffer, at).text} = {value.text};")
         elif lanes > 1:
             if buffer.dtype == "bool":

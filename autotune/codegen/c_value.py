@@ -63,7 +63,7 @@ class ValueWriter(IndexWriter):
             return self._gather(value, buffer)
         if at.lane and self.lanes == 1:
             raise NotVectorError
-        if buffer.scope == "register" and buffer.name not in self.arrays:
+        if self.in_registers(buffer.name):
             return self.cell(buffer, at)
         if not at.lane:
             return self.from_memory(f"{self.names[buffer.name]}[{at.text}]", buffer.dtype)
@@ -95,12 +95,32 @@ class ValueWriter(IndexWriter):
 
     def cell(self, buffer: Buffer, at: Linear) -> Val:
         """A register variable; a buffer that needs more than variables is noted as a conflict."""
-        lanes = self.lanes if at.lane else 1
-        made = self.cells.setdefault((buffer.name, at.const), lanes)
-        if at.terms or at.lane not in (0, 1) or made != lanes:
+        lanes, name = self.lanes if at.lane else 1, self.names[buffer.name]
+        start, made = self._cell_around(buffer.name, at.const, lanes)
+        if at.terms or at.lane not in (0, 1) or start + made < at.const + lanes:
+            self.conflicts.add(buffer.name)
+        elif made > lanes == 1:
+            text = self.dialect.lane(f"{name}{start}", at.const - start)
+            return Val(text, buffer.dtype, 1)
+        elif (start, made) != (at.const, lanes):
             self.conflicts.add(buffer.name)
         self.helpers.type(buffer.dtype, lanes)
-        return Val(f"{self.names[buffer.name]}{at.const}", buffer.dtype, lanes)
+        return Val(f"{name}{at.const}", buffer.dtype, lanes)
+
+    def _cell_around(self, name: str, first: int, lanes: int) -> tuple[int, int]:
+        """(first element, lanes) of the variable that holds an element; a new one if none does."""
+        if self.cells.get((name, first)) == lanes:
+            return first, lanes
+        own = [(at, made) for (owner, at), made in self.cells.items() if owner == name]
+        for at, made in own:
+            if at <= first < at + made or first <= at < first + lanes:
+                return at, made
+        self.cells[name, first] = lanes
+        return first, lanes
+
+    def in_registers(self, name: str) -> bool:
+        """Whether a buffer is variables rather than an array."""
+        return self.buffers[name].scope == "register" and name not in self.arrays
 
     # ------------------------------------------------------------------------------------- values
 
@@ -259,12 +279,16 @@ class ValueWriter(IndexWriter):
         parts: list[str] = []
         for bound in bounds:
             at = self.linear(bound.index)
-            if at.lane:
-                raise NotVectorError
             if not at.terms:
-                if not bound.lo <= at.const < bound.hi:
+                lanes = range(self.lanes if at.lane else 1)
+                hits = {bound.lo <= at.const + i * at.lane < bound.hi for i in lanes}
+                if len(hits) > 1:
+                    raise NotVectorError
+                if hits == {False}:
                     return False
                 continue
+            if at.lane:
+                raise NotVectorError
             lo, hi = interval(bound.index, self.ranges)
             name = at.text
             parts += [f"{name} >= {bound.lo}"] if lo < bound.lo else []

@@ -59,68 +59,68 @@ void matmul_0(__global char *m0, const long a0, __global char *m1, const long a1
                 {
                     const ix tx2_ = (ix)get_local_id(0);
                     {
-                        f32 left_[4];
-                        f32x4_store(left_, f32x4_load(a_ + ty2_ * 4));
-                        acc_0 = (left_[0] * f32x4_load(b_ + tx2_ * 4)) + acc_0;
-                        acc_4 = (left_[1] * f32x4_load(b_ + tx2_ * 4)) + acc_4;
-                        acc_8 = (left_[2] * f32x4_load(b_ + tx2_ * 4)) + acc_8;
-                        acc_12 = (left_[3] * f32x4_load(b_ + tx2_ * 4)) + acc_12;
+                        f32x4 left_0;
+                        left_0 = f32x4_load(a_ + ty2_ * 4);
+                        acc_0 = (left_0.s0 * f32x4_load(b_ + tx2_ * 4)) + acc_0;
+                        acc_4 = (left_0.s1 * f32x4_load(b_ + tx2_ * 4)) + acc_4;
+                        acc_8 = (left_0.s2 * f32x4_load(b_ + tx2_ * 4)) + acc_8;
+                        acc_12 = (left_0.s3 * f32x4_load(b_ + tx2_ * 4)) + acc_12;
                     }
                     {
-                        f32 left_[4];
-                        f32x4_store(left_, f32x4_load(a_ + ty2_ * 4 + 32));
-                        acc_0 = (left_[0] * f32x4_load(b_ + tx2_ * 4 + 32)) + acc_0;
-                        acc_4 = (left_[1] * f32x4_load(b_ + tx2_ * 4 + 32)) + acc_4;
-                        acc_8 = (left_[2] * f32x4_load(b_ + tx2_ * 4 + 32)) + acc_8;
-                        acc_12 = (left_[3] * f32x4_load(b_ + tx2_ * 4 + 32)) + acc_12;
+                        f32x4 left_0;
+                        left_0 = f32x4_load(a_ + ty2_ * 4 + 32);
+                        acc_0 = (left_0.s0 * f32x4_load(b_ + tx2_ * 4 + 32)) + acc_0;
+                        acc_4 = (left_0.s1 * f32x4_load(b_ + tx2_ * 4 + 32)) + acc_4;
+                        acc_8 = (left_0.s2 * f32x4_load(b_ + tx2_ * 4 + 32)) + acc_8;
+                        acc_12 = (left_0.s3 * f32x4_load(b_ + tx2_ * 4 + 32)) + acc_12;
                     }
                     {
-                        f32 left_[4];
-                        f32x4_store(left_, f32x4_load(a_ + ty2_ * 4 + 64));
-                        acc_0 = (left_[0] * f32x4_load(b_ + tx2_ * 4 + 64)) + acc_0;
-                        acc_4 = (left_[1] * f32x4_load(b_ + tx2_ * 4 + 64)) + acc_4;
-                        acc_8 = (left_[2] * f32x4_load(b_ + tx2_ * 4 + 64)) + acc_8;
-                        acc_12 = (left_[3] * f32x4_load(b_ + tx2_ * 4 + 64)) + acc_12;
+                        f32x4 left_0;
+                        left_0 = f32x4_load(a_ + ty2_ * 4 + 64);
+                        acc_0 = (left_0.s0 * f32x4_load(b_ + tx2_ * 4 + 64)) + acc_0;
+                        acc_4 = (left_0.s1 * f32x4_load(b_ + tx2_ * 4 + 64)) + acc_4;
+                        acc_8 = (left_0.s2 * f32x4_load(b_ + tx2_ * 4 + 64)) + acc_8;
+                        acc_12 = (left_0.s3 * f32x4_load(b_ + tx2_ * 4 + 64)) + acc_12;
                     }
                     {
-                        f32 left_[4];
-                        f32x4_store(left_, f32x4_load(a_ + ty2_ * 4 + 96));
-                        acc_0 = (left_[0] * f32x4_load(b_ + tx2_ * 4 + 96)) + acc_0;
-                        acc_4 = (left_[1] * f32x4_load(b_ + tx2_ * 4 + 96)) + acc_4;
-                        acc_8 = (left_[2] * f32x4_load(b_ + tx2_ * 4 + 96)) + acc_8;
-                        acc_12 = (left_[3] * f32x4_load(b_ + tx2_ * 4 + 96)) + acc_12;
+                        f32x4 left_0;
+                        left_0 = f32x4_load(a_ + ty2_ * 4 + 96);
+                        acc_0 = (left_0.s0 * f32x4_load(b_ + tx2_ * 4 + 96)) + acc_0;
+                        acc_4 = (left_0.s1 * f32x4_load(b_ + tx2_ * 4 + 96)) + acc_4;
+                        acc_8 = (left_0.s2 * f32x4_load(b_ + tx2_ * 4 + 96)) + acc_8;
+                        acc_12 = (left_0.s3 * f32x4_load(b_ + tx2_ * 4 + 96)) + acc_12;
                     }
                     {
-                        f32 left_[4];
-                        f32x4_store(left_, f32x4_load(a_ + ty2_ * 4 + 128));
-                        acc_0 = (left_[0] * f32x4_load(b_ + tx2_ * 4 + 128)) + acc_0;
-                        acc_4 = (left_[1] * f32x4_load(b_ + tx2_ * 4 + 128)) + acc_4;
-                        acc_8 = (left_[2] * f32x4_load(b_ + tx2_ * 4 + 128)) + acc_8;
-                        acc_12 = (left_[3] * f32x4_load(b_ + tx2_ * 4 + 128)) + acc_12;
+                        f32x4 left_0;
+                        left_0 = f32x4_load(a_ + ty2_ * 4 + 128);
+                        acc_0 = (left_0.s0 * f32x4_load(b_ + tx2_ * 4 + 128)) + acc_0;
+                        acc_4 = (left_0.s1 * f32x4_load(b_ + tx2_ * 4 + 128)) + acc_4;
+                        acc_8 = (left_0.s2 * f32x4_load(b_ + tx2_ * 4 + 128)) + acc_8;
+                        acc_12 = (left_0.s3 * f32x4_load(b_ + tx2_ * 4 + 128)) + acc_12;
                     }
                     {
-                        f32 left_[4];
-                        f32x4_store(left_, f32x4_load(a_ + ty2_ * 4 + 160));
-                        acc_0 = (left_[0] * f32x4_load(b_ + tx2_ * 4 + 160)) + acc_0;
-                        acc_4 = (left_[1] * f32x4_load(b_ + tx2_ * 4 + 160)) + acc_4;
-                        acc_8 = (left_[2] * f32x4_load(b_ + tx2_ * 4 + 160)) + acc_8;
-                        acc_12 = (left_[3] * f32x4_load(b_ + tx2_ * 4 + 160)) + acc_12;
+                        f32x4 left_0;
+                        left_0 = f32x4_load(a_ + ty2_ * 4 + 160);
+                        acc_0 = (left_0.s0 * f32x4_load(b_ + tx2_ * 4 + 160)) + acc_0;
+                        acc_4 = (left_0.s1 * f32x4_load(b_ + tx2_ * 4 + 160)) + acc_4;
+                        acc_8 = (left_0.s2 * f32x4_load(b_ + tx2_ * 4 + 160)) + acc_8;
+                        acc_12 = (left_0.s3 * f32x4_load(b_ + tx2_ * 4 + 160)) + acc_12;
                     }
                     {
-                        f32 left_[4];
-                        f32x4_store(left_, f32x4_load(a_ + ty2_ * 4 + 192));
-                        acc_0 = (left_[0] * f32x4_load(b_ + tx2_ * 4 + 192)) + acc_0;
-                        acc_4 = (left_[1] * f32x4_load(b_ + tx2_ * 4 + 192)) + acc_4;
-                        acc_8 = (left_[2] * f32x4_load(b_ + tx2_ * 4 + 192)) + acc_8;
-                        acc_12 = (left_[3] * f32x4_load(b_ + tx2_ * 4 + 192)) + acc_12;
+                        f32x4 left_0;
+                        left_0 = f32x4_load(a_ + ty2_ * 4 + 192);
+                        acc_0 = (left_0.s0 * f32x4_load(b_ + tx2_ * 4 + 192)) + acc_0;
+                        acc_4 = (left_0.s1 * f32x4_load(b_ + tx2_ * 4 + 192)) + acc_4;
+                        acc_8 = (left_0.s2 * f32x4_load(b_ + tx2_ * 4 + 192)) + acc_8;
+                        acc_12 = (left_0.s3 * f32x4_load(b_ + tx2_ * 4 + 192)) + acc_12;
                     }
                     {
-                        f32 left_[4];
-                        f32x4_store(left_, f32x4_load(a_ + ty2_ * 4 + 224));
-                        acc_0 = (left_[0] * f32x4_load(b_ + tx2_ * 4 + 224)) + acc_0;
-                        acc_4 = (left_[1] * f32x4_load(b_ + tx2_ * 4 + 224)) + acc_4;
-                        acc_8 = (left_[2] * f32x4_load(b_ + tx2_ * 4 + 224)) + acc_8;
-                        acc_12 = (left_[3] * f32x4_load(b_ + tx2_ * 4 + 224)) + acc_12;
+                        f32x4 left_0;
+                        left_0 = f32x4_load(a_ + ty2_ * 4 + 224);
+                        acc_0 = (left_0.s0 * f32x4_load(b_ + tx2_ * 4 + 224)) + acc_0;
+                        acc_4 = (left_0.s1 * f32x4_load(b_ + tx2_ * 4 + 224)) + acc_4;
+                        acc_8 = (left_0.s2 * f32x4_load(b_ + tx2_ * 4 + 224)) + acc_8;
+                        acc_12 = (left_0.s3 * f32x4_load(b_ + tx2_ * 4 + 224)) + acc_12;
                     }
                 }
             }
