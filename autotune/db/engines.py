@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.pool import QueuePool
 
 from autotune.db import files
 from autotune.errors import LogError
+
+PAUSE_S = 0.5
+"""A connection used within this time is taken to be good."""
 
 
 def file_of(path_or_url: str) -> Path | None:
@@ -43,8 +49,7 @@ def _of_url(text: str) -> Engine:
     name = files.shown(text)
     try:
         url = _with_driver(make_url(text))
-        # A tuner works for hours: a server restarted meanwhile costs it no result.
-        return create_engine(url, pool_pre_ping=True)
+        made = create_engine(url)
     except ArgumentError:
         raise LogError(f"tuning log {name}: not an SQLAlchemy URL") from None
     except ImportError as error:
@@ -52,6 +57,27 @@ def _of_url(text: str) -> Engine:
             f"tuning log {name}: its driver is missing ({error}); "
             "for PostgreSQL: pip install 'autotune-compiler[postgres]'"
         ) from None
+    _ask_after_a_pause(made)
+    return made
+
+
+def _ask_after_a_pause(engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
+    """Before a connection is used again after a pause, ask whether its server is still there: a
+    tuner works for hours, and a server restarted meanwhile costs it no result. Not every time: the
+    question takes as long as a record."""
+
+    def remember(_: Any, about: Any) -> None:
+        about.info["used"] = clock()
+
+    def ask(connection: Any, about: Any, _: Any) -> None:
+        if clock() - about.info.get("used", clock()) > PAUSE_S:
+            try:
+                engine.dialect.do_ping(connection)
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise DisconnectionError from error
+
+    event.listen(engine, "checkin", remember)
+    event.listen(engine, "checkout", ask)
 
 
 def _with_driver(url: URL) -> URL:

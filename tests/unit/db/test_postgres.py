@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import inspect
 
-from autotune.db import files
+from autotune.db import engines, files
 from autotune.db.store import TuningLog
 from autotune.errors import LogError
 from tests.postgres import NewDatabase, execute
@@ -25,6 +25,11 @@ with TuningLog(sys.argv[1]) as log:
     for n in range(1, 21):
         shared, own = matmul(m=n), matmul(m=100 * number + n)
         log.append([record(own, times=(n * 1e-3,)), record(shared, times=(number * 1e-3,))])
+"""
+
+_END_THE_OTHERS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
 
 
@@ -90,6 +95,19 @@ def test_a_newer_log_is_refused(new_database: NewDatabase) -> None:
     execute(url, "UPDATE schema SET version = 99")
     with pytest.raises(LogError, match="newer release"):
         TuningLog(url)
+
+
+def test_a_server_that_ended_the_connection_meanwhile_costs_no_record(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = new_database()
+    monkeypatch.setattr(engines, "PAUSE_S", 0.0)
+    with TuningLog(url) as log:
+        log.append([record()])
+        execute(url, _END_THE_OTHERS)
+        log.append([record()])
+        log.append([record()])
+        assert len(log.records(matmul().key, target())) == 3
 
 
 def test_best_is_found_by_the_index(new_database: NewDatabase) -> None:
