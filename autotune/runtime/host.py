@@ -32,8 +32,8 @@ def check_host(target: Target, what: str) -> None:
 
 def pin(cores: Sequence[int], threads: int = 1) -> None:
     """Keep the calling thread, and those that it starts from now on, on these cores: call it
-    before a model's first run. Raises ConfigError where a core is not there, where they are fewer than
-    the model's threads (which would wait for each other), or where the system cannot do it."""
+    before a model's first run. Raises ConfigError where a core is not there, where they are fewer
+    than the model's threads (which would wait for each other), or where the system has no way."""
     if not hasattr(os, "sched_setaffinity"):
         raise ConfigError("this system cannot keep threads on cores; run without pinning")
     allowed = os.sched_getaffinity(0)
