@@ -97,7 +97,8 @@ class StatementWriter(ValueWriter):
 
     def _lane_by_lane(self, stmt: Stmt) -> None:
         """A loop over the lanes; written out where they are lanes of register variables."""
-        names = {x.buffer for x in (*loads_of((stmt,)), *stores_of((stmt,)))}
+        names = {load.buffer for load in loads_of((stmt,))}
+        names |= {store.buffer for store in stores_of((stmt,))}
         if any(name in self.buffers and self.in_registers(name) for name in names):
             for lane in range(self.lanes):
                 with self.one_lane(lane):
