@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.types import Array
 
-TOLERANCE = {"float32": 2e-4, "float64": 1e-9, "bfloat16": 3e-2}
+TOLERANCE = {"float32": 2e-4, "float64": 1e-9, "bfloat16": 3e-2, "int8": 2e-4}
 """Of the largest value, by the precision that was asked for."""
 MAX_SETTLED = 64
 MOST_ROUNDED = 0.02

@@ -55,7 +55,8 @@ class Linear:
 
 
 def materialized(new: Rewriter, form: Linear, like: Node) -> str:
-    """The sum as a float32 value."""
+    """The sum as a float32 value. Numbers are constants, one per channel, also where these are
+    equal: layers that differ in their steps alone stay one task."""
     # What is computed by a contraction comes first: its kernel computes the rest.
     ranks = {"int32": 0, "float32": 1}
     terms = sorted(form.terms, key=lambda t: ranks.get(new.types[t.value].dtype, 2))
@@ -64,7 +65,7 @@ def materialized(new: Rewriter, form: Linear, like: Node) -> str:
         part = _product(new, term, like)
         total = new.emit("add", [total, part], like) if number else part
         if number == 0 and form.shift.any():
-            shift = new.constant(form.shift.astype(np.float32), f"{like.output}.shift")
+            shift = _per_channel(new, form.shift, total, f"{like.output}.shift")
             total = new.emit("add", [total, shift], like)
     return total
 
@@ -75,8 +76,13 @@ def _product(new: Rewriter, term: Term, like: Node) -> str:
         value = new.emit("to_float32", [value], like)
     if (term.factor == 1).all():
         return value
-    factor = new.constant(term.factor.astype(np.float32), f"{like.output}.factor")
+    factor = _per_channel(new, term.factor, value, f"{like.output}.factor")
     return new.emit("mul", [value, factor], like)
+
+
+def _per_channel(new: Rewriter, array: Array, value: str, stem: str) -> str:
+    channels = new.shape(value)[-1:]
+    return new.constant(np.broadcast_to(array, channels or (1,)).astype(np.float32), stem)
 
 
 def as_bytes(new: Rewriter, form: Linear, steps: Steps, like: Node) -> str:

@@ -146,3 +146,14 @@ def test_steps_meet_zero_exactly(low: float, high: float) -> None:
     assert steps.low <= low + steps.step
     assert steps.high >= high - steps.step
     assert 0 <= steps.zero <= 255
+
+
+def test_layers_that_differ_in_their_steps_alone_are_one_task() -> None:
+    net = Net()
+    x = net.op("relu", net.conv(net.feed("x", 1, 16, 8, 8), 16))
+    for scale in (1.0, 7.0, 0.3):
+        other = net.op("mul", net.conv(x, 16), net.scalar(scale))
+        x = net.op("relu", net.op("add", other, x))
+    _, found = on_bytes(net.graph(net.conv(x, 16)))
+    tasks = partition(found.graph).weights()
+    assert max(tasks.values()) == 3
