@@ -26,6 +26,12 @@ def thread_choices(target: Target, most: int = 1024) -> tuple[int, ...]:
     return tuple(n for n in choices if n <= target.max_threads) or (target.max_threads,)
 
 
+def generation(target: Target) -> int:
+    """80 for sm_80 and its like; 0 where there is no such number."""
+    number = "".join(c for c in target.arch if c.isdigit())
+    return int(number) if number and target.kind == "cuda" else 0
+
+
 def own_loops(nest: For) -> list[str]:
     """The outer loops of a nest whose iterations write elements of their own: no reductions."""
     chain = nest_loops(nest)

@@ -75,14 +75,15 @@ def registers_of(columns: Columns) -> Column:
     return np.asarray(m * n * rows * width / threads + operands + 32)
 
 
-def shared_bytes_of(columns: Columns, stages: int = 1) -> Column:
-    """Shared memory of a block: a step of both operands, padded."""
+def shared_bytes_of(columns: Columns) -> Column:
+    """Shared memory of a block: steps of both operands, padded."""
     rows, width = block_tile(columns)
     depth = np.asarray(columns["depth"], np.float64)
     direct = 4 * depth * (rows + np.where(rows > 4, 4, 0) + width)
     matrices = (depth * item_bytes_of(columns) + 16) * (rows + width)
     tensor = matrix_of(columns)[2] > 1
-    return np.asarray(stages * np.where(tensor, matrices, direct) + 32)
+    each = np.where(tensor, matrices, direct) + np.where(columns["stages"] > 1, 128, 16)
+    return np.asarray(columns["stages"] * each + 32, np.float64)
 
 
 def resident_blocks(target: Target, columns: Columns) -> Column:
@@ -120,7 +121,8 @@ def contraction_cycles(p: Product, target: Target, columns: Columns) -> Column:
     move = moved * (again / _GLOBAL_BYTES + (1 - again) / _CACHED_BYTES)
     copies = np.ceil(depth * (rows + width) / (4 * threads))
     step = np.maximum(np.maximum(work, shared), move) + 0.2 * (work + shared + move)
-    wait = (_LATENCY + 20 * copies) / held
+    hidden = (columns["stages"] - 1) * step
+    wait = (np.maximum(_LATENCY - hidden, 0.1 * _LATENCY) + 20 * copies) / held
     loops = np.where(tensor, depth / 16, depth / 4 / columns["unroll"])
     each = steps * (step + wait + 10 * threads / target.warp * loops)
     each = each + 4 * rows * width / _GLOBAL_BYTES
@@ -140,6 +142,6 @@ def _single(p: Product, target: Target, columns: Columns) -> Column:
     lanes = target.lanes()
     work = depth * tm * tn * m * np.ceil(n / lanes) * (1 + 1 / m + 1 / np.ceil(n / lanes))
     copy = 1.5 * depth * (rows + width)
-    barrier = 20 * tm * tn
+    barrier = 20 * tm * tn * columns["stages"]
     each = steps * (work + copy + 2 * barrier) + 3 * rows * width
     return np.asarray(np.ceil(blocks / target.cores) * each, np.float64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from autotune.program.ir import MATRIX, MATRIX_BYTES, WARP
+from autotune.program.ir import MATRIX, MATRIX_BYTES
 from autotune.target import Target
 from search_spaces.params import Config
 from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_name
@@ -43,7 +43,7 @@ def step_depth(algorithm: str) -> int:
 
 def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t: Target) -> None:
     """The whole schedule of a contraction."""
-    task, tile, algorithm = builder.task, Tile.of(config), str(config["algorithm"])
+    task, tile, algorithm = builder.task, Tile.of(config, t), str(config["algorithm"])
     p, output = product_of(task, c), output_name(task)
     inline_locals(builder, keep=frozenset((output, c.tensor)))
     if output != c.tensor:
@@ -69,16 +69,19 @@ def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t:
         dtype="bfloat16" if algorithm == "bf16" else "",
     )  # fmt: skip
     bind_blocks(builder, outer, str(config["order"]))
-    threads = WARP * tile.threads
-    bind_copy(builder, data, (0, 1), data_vector(task, c, p, tile.depth), threads)
+    along = data_vector(task, c, p, tile.depth)
+    bind_copy(builder, data, (0, 1), vector=along, tile=tile)
     if p.transposed:
         run = p.run if c.rows else p.depth
         whole = c.rows is None or p.run % tile.depth == 0
-        bind_copy(builder, weights, (0, 1), vector_of(run, tile.depth) if whole else 1, threads)
+        along = vector_of(run, tile.depth) if whole else 1
+        bind_copy(builder, weights, (0, 1), vector=along, tile=tile)
     else:
-        columns = MATRIX[1] * tile.columns
-        bind_copy(builder, weights, (1, 0), vector_of(p.columns, columns), threads)
+        along = 1 if tile.asynchronous else vector_of(p.columns, MATRIX[1] * tile.columns)
+        bind_copy(builder, weights, (1, 0), vector=along, tile=tile)
     _bind_warps(builder, c)
+    if tile.stages > 1:
+        builder.do("pipeline", loop="k_o", stages=tile.stages)
     bind_rest(builder, t)
 
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from autotune.program.ir import For, Store, walk
+from autotune.program.ir import WARP, For, Store, walk
 from autotune.program.rewrite import value_loads
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_name
 from search_spaces.rules._contraction import Contraction
-from search_spaces.rules._gpu import bind_rest
+from search_spaces.rules._gpu import attempt, bind_rest, generation
 
 _UNROLLED_COPIES = 16
+_AMPERE = 80
 KINDS = ("", "_init", "_out")
 
 
@@ -33,11 +34,19 @@ class Tile:
     threads_n: int
     depth: int
     unroll: int
+    stages: int
+    tensor: bool
+    asynchronous: bool
+    """Whether copies are started iterations before they are waited for."""
 
     @staticmethod
-    def of(config: Config) -> Tile:
-        names = ("tile_m", "tile_n", "threads_m", "threads_n", "depth", "unroll")
-        return Tile(**{name: config.number(name) for name in names})
+    def of(config: Config, target: Target) -> Tile:
+        names = ("tile_m", "tile_n", "threads_m", "threads_n", "depth", "unroll", "stages")
+        return Tile(
+            **{name: config.number(name) for name in names},
+            tensor=config["algorithm"] != "direct",
+            asynchronous=config.number("stages") > 1 and generation(target) >= _AMPERE,
+        )
 
     @property
     def lanes(self) -> int:
@@ -54,7 +63,7 @@ class Tile:
 
     @property
     def threads(self) -> int:
-        return self.threads_m * self.threads_n
+        return self.threads_m * self.threads_n * (WARP if self.tensor else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +95,7 @@ def product_of(task: Task, c: Contraction) -> Product:
 
 def schedule_tiles(builder: ScheduleBuilder, c: Contraction, config: Config, t: Target) -> None:
     """The whole schedule of a contraction."""
-    task, tile = builder.task, Tile.of(config)
+    task, tile = builder.task, Tile.of(config, t)
     p, output = product_of(task, c), output_name(task)
     inline_locals(builder, keep=frozenset((output, c.tensor)))
     if output != c.tensor:
@@ -105,12 +114,18 @@ def schedule_tiles(builder: ScheduleBuilder, c: Contraction, config: Config, t: 
         axes=((("k_i",), ("m_t", "m_i")), (("k_i",), ("n_v", "n_t", "n_lane"))),
     )  # fmt: skip
     bind_blocks(builder, outer, str(config["order"]))
-    bind_copy(builder, data, (1, 0), data_vector(task, c, p, tile.depth), tile.threads)
+    # What is transposed on the way is copied one by one if nobody waits for it.
+    along = 1 if tile.asynchronous else data_vector(task, c, p, tile.depth)
+    bind_copy(builder, data, (1, 0), vector=along, tile=tile)
     if p.transposed:
-        bind_copy(builder, weights, (1, 0), vector_of(p.depth, tile.depth), tile.threads)
+        along = 1 if tile.asynchronous else vector_of(p.depth, tile.depth)
+        bind_copy(builder, weights, (1, 0), vector=along, tile=tile)
     else:
-        bind_copy(builder, weights, (0, 1), vector_of(p.columns, tile.columns), tile.threads)
+        along = vector_of(p.columns, tile.columns)
+        bind_copy(builder, weights, (0, 1), vector=along, tile=tile)
     _bind_tile(builder, c, p, tile)
+    if tile.stages > 1:
+        builder.do("pipeline", loop="k_o", stages=tile.stages)
     bind_rest(builder, t)
 
 
@@ -189,7 +204,7 @@ def data_vector(task: Task, c: Contraction, p: Product, depth: int) -> int:
 
 
 def bind_copy(
-    builder: ScheduleBuilder, name: str, order: tuple[int, int], vector: int, threads: int
+    builder: ScheduleBuilder, name: str, order: tuple[int, int], *, vector: int, tile: Tile
 ) -> None:
     """Copy by all threads, vectors along the last of the dimensions in `order`."""
     base = name.replace(".", "_")
@@ -197,13 +212,15 @@ def bind_copy(
     builder.do("reorder", loops=tuple(dims))
     builder.split(dims[-1], vector, f"{base}_w", f"{base}_v")
     builder.do("fuse", outer=dims[0], inner=f"{base}_w", fused=f"{base}_f")
-    threads = min(threads, builder.extent(f"{base}_f"))
+    threads = min(tile.threads, builder.extent(f"{base}_f"))
     builder.split(f"{base}_f", threads, f"{base}_c", f"{base}_t")
     builder.do("reorder", loops=(f"{base}_t", f"{base}_c"))
     builder.do("bind", loop=f"{base}_t", axis="thread.x")
     if builder.extent(f"{base}_c") <= _UNROLLED_COPIES:
         builder.do("unroll", loops=(f"{base}_c",))
     builder.do("uniform", loops=(f"{base}_v",))
+    if tile.asynchronous and attempt(builder, "asynchronous", loop=f"{base}_v"):
+        return
     if vector > 1:
         builder.do("vectorize", loops=(f"{base}_v",))
 

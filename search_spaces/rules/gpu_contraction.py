@@ -21,6 +21,7 @@ from search_spaces.base import RULES, Access, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import ScheduleBuilder
 from search_spaces.rules._contraction import contraction_of, is_contraction
+from search_spaces.rules._gpu import generation
 from search_spaces.rules._gpu_cost import (
     block_tile,
     contraction_cycles,
@@ -52,7 +53,7 @@ class GpuContractionRule:
         node = task.nodes[task.anchor]
         return len(set(node.inputs[:2])) == 2
 
-    def space(self, task: Task, target: Target) -> Space:  # noqa: ARG002
+    def space(self, task: Task, target: Target) -> Space:
         algorithms = ("direct", *(tuple(ITEM) if _has_tensor_cores(target) else ()))
         params = (
             Param(name="algorithm", choices=algorithms),
@@ -62,9 +63,11 @@ class GpuContractionRule:
             Param(name="threads_n", choices=(1, 2, 4, 8, 16, 32)),
             Param(name="depth", choices=(4, 8, 16, 32, 64)),
             Param(name="unroll", choices=(1, 2, 4, 8)),
+            Param(name="stages", choices=(1, 2, 3, 4) if generation(target) >= 80 else (1, 2)),
             Param(name="order", choices=("rows_first", "columns_first")),
         )
-        return Space(params, _constraints(target))
+        p = product_of(task, contraction_of(task))
+        return Space(params, _constraints(target, p))
 
     def default(self, task: Task, target: Target) -> Config:
         space = self.space(task, target)
@@ -111,6 +114,7 @@ class GpuContractionRule:
                 "threads": threads_of(columns),
                 "tensor": matrix_of(columns)[0] / MATRIX[0],
                 "registers": registers_of(columns),
+                "stages": np.asarray(columns["stages"], np.float64),
                 "shared": shared_bytes_of(columns),
                 "resident": resident,
                 "waves": blocks / (resident * target.multiprocessors),
@@ -121,8 +125,7 @@ class GpuContractionRule:
 
 def _has_tensor_cores(target: Target) -> bool:
     """Whether operands may be rounded and there is something to gain."""
-    number = "".join(c for c in target.arch if c.isdigit())
-    return target.precision == "bfloat16" and target.kind == "cuda" and int(number or 0) >= 80
+    return target.precision == "bfloat16" and generation(target) >= 80
 
 
 def _accesses(p: Product) -> tuple[Access, ...]:
@@ -143,7 +146,7 @@ def _accesses(p: Product) -> tuple[Access, ...]:
     )  # fmt: skip
 
 
-def _constraints(target: Target) -> tuple[Constraint, ...]:
+def _constraints(target: Target, p: Product) -> tuple[Constraint, ...]:
     def threads(columns: Columns) -> Mask:
         count = threads_of(columns)
         whole = (count % target.warp == 0) & (count >= 16)
@@ -151,6 +154,13 @@ def _constraints(target: Target) -> tuple[Constraint, ...]:
 
     def shared(columns: Columns) -> Mask:
         return np.asarray(shared_bytes_of(columns) <= target.shared_bytes)
+
+    def covered(columns: Columns) -> Mask:
+        rows, width = block_tile(columns)
+        return np.asarray((rows <= max(16, 2 * p.rows)) & (width <= max(16, 2 * p.columns)))
+
+    def stages(columns: Columns) -> Mask:
+        return np.asarray(columns["stages"] <= np.ceil(p.depth / columns["depth"]))
 
     def registers(columns: Columns) -> Mask:
         each = registers_of(columns)
@@ -173,6 +183,8 @@ def _constraints(target: Target) -> tuple[Constraint, ...]:
     return (
         Constraint("algorithm", algorithm),
         Constraint("threads", threads),
+        Constraint("tile", covered),
+        Constraint("stages", stages),
         Constraint("shared memory", shared),
         Constraint("registers", registers),
         Constraint("unrolled body", body),
