@@ -20,6 +20,7 @@ def arguments(parser: opt.Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from autotune.db.rankings import kept
     from autotune.db.store import TuningLog
     from autotune.measure.runners.local import LocalRunner
     from autotune.report.facts import collect
@@ -31,7 +32,9 @@ def run(options: argparse.Namespace) -> None:
     with TuningLog(options.log, read_only=True) as log:
         with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
             profile = dataclasses.replace(runner.profile(), target=target)
-        facts = collect(partition, log, profile, options.log)
+        keys = [task.key for task in partition.weights()]
+        rankings = kept(log, keys, target.key)
+        facts = collect(partition, log, profile, options.log, kept=rankings)
     try:
         Path(options.output).write_text(page(facts), encoding="utf-8")
     except OSError as error:

@@ -76,7 +76,23 @@ RECORDS = Table(
     Column("created", Text, nullable=False),
     Column("origin", Text, nullable=False, server_default=""),
     Column("mark", Integer, nullable=False, server_default="0"),
+    Column("conditions", Text, nullable=False, server_default=""),
     Index("records_best", "task_key", "target_key", "status", "mark", "median_s", "id"),
+)
+RANKINGS = Table(
+    "rankings",
+    METADATA,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("task_key", Text, nullable=False),
+    Column("target_key", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("samples", Integer, nullable=False),
+    Column("rank_correlation", Float, nullable=False),
+    Column("top_recall", Float, nullable=False),
+    Column("regret", Float),
+    Column("created", Text, nullable=False),
+    Index("rankings_task", "task_key", "target_key"),
 )
 
 _UPGRADING = 0x6175746F74756E65

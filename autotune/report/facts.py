@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autotune.db.rankings import KeptRanking
 from autotune.db.types import Record, Store
 from autotune.graph.plan import Partition, describe, task_flops
 from autotune.measure.types import DeviceProfile, Status
@@ -53,6 +56,20 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFacts:
+    """How well the candidates of a run were ranked before they were measured, up to a round: means
+    over the tasks of that round."""
+
+    created: str
+    round: int
+    tasks: int
+    samples: int
+    rank_correlation: float
+    top_recall: float
+    regret: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Everything in a report."""
 
@@ -64,6 +81,7 @@ class Facts:
     failures: tuple[tuple[str, int], ...]
     """(status and cause, count), most frequent first."""
     rankings: tuple[Ranking, ...]
+    rounds: tuple[RoundFacts, ...]
     environment: tuple[tuple[str, str], ...]
 
     @property
@@ -82,9 +100,15 @@ def _total(parts: Sequence[tuple[int, float | None]]) -> float | None:
 
 
 def collect(
-    partition: Partition, store: Store, profile: DeviceProfile, log: str, seed: int = 0
+    partition: Partition,
+    store: Store,
+    profile: DeviceProfile,
+    log: str,
+    *,
+    seed: int = 0,
+    kept: Sequence[KeptRanking] = (),
 ) -> Facts:
-    """Facts about the model on the profile's target."""
+    """Facts about the model on the profile's target; `kept`: the log's rankings of its tasks."""
     target = profile.target
     names = {call.task: call.name for call in reversed(partition.calls)}
     every: list[Record] = []
@@ -106,6 +130,7 @@ def collect(
         tasks=tuple(tasks),
         failures=tuple(failures.most_common()),
         rankings=_rankings(every, profile, seed),
+        rounds=rounds(kept),
         environment=_environment(every),
     )
 
@@ -161,6 +186,25 @@ def _rankings(records: Sequence[Record], profile: DeviceProfile, seed: int) -> t
                 samples=len(data.time_s),
                 prior=quality(data.prior_s, data),
                 learnt=quality(left_out(data, data.group, seed), data) if several else None,
+            )
+        )
+    return tuple(found)
+
+
+def rounds(kept: Sequence[KeptRanking]) -> tuple[RoundFacts, ...]:
+    """Rankings in the order of the log, by round."""
+    found = []
+    for (number, created), same in itertools.groupby(kept, lambda r: (r.round, r.created)):
+        every = list(same)
+        found.append(
+            RoundFacts(
+                created=created,
+                round=number,
+                tasks=len(every),
+                samples=sum(r.samples for r in every),
+                rank_correlation=statistics.fmean(r.rank_correlation for r in every),
+                top_recall=statistics.fmean(r.top_recall for r in every),
+                regret=statistics.fmean(r.regret for r in every),
             )
         )
     return tuple(found)

@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 
-from autotune.report.facts import Facts, Ranking, TaskFacts
+from autotune.report.facts import Facts, Ranking, RoundFacts, TaskFacts
 from autotune.report.svg import Chart, bars, linear_axis, log_axis, number
 from cost_model.pretrained import Quality
 
@@ -37,6 +37,8 @@ svg { max-width: 100%; height: auto; } .grid { stroke: var(--line); stroke-width
 .dot.s0, .bar.s0 { fill: var(--c0); } .dot.s1, .bar.s1 { fill: var(--c1); }
 .dot.s2, .bar.s2 { fill: var(--c2); }
 """
+ROUNDS = 40
+"""The latest ones are shown."""
 
 
 def page(facts: Facts) -> str:
@@ -51,7 +53,7 @@ def page(facts: Facts) -> str:
         _section("Roofline", _roofline(facts)),
         _section("Search", _curves(facts)),
         _section("Failures by reason", _failures(facts)),
-        _section("Cost model", _ranking(facts.rankings)),
+        _section("Cost model", _ranking(facts.rankings) + _rounds(facts.rounds)),
         _section("Environment", _environment(facts)),
     ]
     return (
@@ -240,6 +242,30 @@ def _ranking(rankings: Sequence[Ranking]) -> str:
         "Regret: how much slower the best of the 4 predicted fastest is than the fastest."
     )
     return _table(header, rows, right=(2, 3, 4, 5)) + _note(note)
+
+
+def _rounds(rounds: Sequence[RoundFacts]) -> str:
+    if not rounds:
+        return _note("The log keeps no rankings of these tasks' rounds.")
+    rows = [
+        (
+            r.created[:16].replace("T", " "),
+            str(r.round),
+            str(r.tasks),
+            str(r.samples),
+            f"{r.rank_correlation:.2f}",
+            f"{r.top_recall:.0%}",
+            f"{r.regret:.1%}" if math.isfinite(r.regret) else "failed",
+        )
+        for r in rounds[-ROUNDS:]
+    ]
+    header = ("measured", "round", "tasks", "samples", "rank correlation", "recall", "regret")
+    note = (
+        "As candidates were ranked before they were measured, up to each round of a run, means "
+        "over its tasks. Recall: of the fastest quarter, the share in the quarter predicted to be "
+        "fastest. Regret: how much slower the one predicted to be fastest is than the fastest."
+    )
+    return _table(header, rows, right=(1, 2, 3, 4, 5, 6)) + _note(note)
 
 
 def _cells(samples: int, quality: Quality) -> tuple[str, ...]:

@@ -148,8 +148,19 @@ def tune(
                 versions=component_versions(),
             )
             # the cost model's work too stays off the cores that time candidates
+            listener = _listener(store, options, on_event)
             with on_cores(getattr(runner, "spare_cores", ())):
-                return tune_partition(partition, runner, store, options, on_event, engine=engine)
+                return tune_partition(partition, runner, store, options, listener, engine=engine)
+
+
+def _listener(store: Store, options: TuneOptions, on_event: OnEvent | None) -> OnEvent | None:
+    """The caller's, and one that keeps what a report tells of the cost model."""
+    from autotune.db.store import TuningLog
+    from autotune.tuner.rankings import keeping
+
+    if options.dry_run or not isinstance(store, TuningLog):
+        return on_event
+    return keeping(store, options.model, options.target.key, on_event)
 
 
 def _partitioned(

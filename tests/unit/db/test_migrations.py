@@ -151,6 +151,8 @@ def test_an_old_postgresql_log_is_upgraded_too(new_database: NewDatabase) -> Non
             for change in (
                 "DROP INDEX records_best",
                 "ALTER TABLE records DROP COLUMN origin, DROP COLUMN mark",
+                "ALTER TABLE records DROP COLUMN conditions",
+                "DROP TABLE rankings",
                 "CREATE INDEX records_best ON records (task_key, target_key, status, median_s)",
                 "UPDATE schema SET version = 1",
             ):

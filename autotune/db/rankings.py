@@ -1,0 +1,79 @@
+"""How well candidates were ranked before they were measured, as kept in the log.
+
+In: a ranking per task of a round of a run. Out: those of a model's tasks, for a report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from autotune.db.schema import RANKINGS
+from autotune.db.store import TuningLog, utc_now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRanking:
+    """Predictions of one task's candidates of a run, up to a round of it."""
+
+    task_key: str
+    target_key: str
+    model: str
+    round: int
+    samples: int
+    rank_correlation: float
+    top_recall: float
+    """Of the fastest quarter, the share in the quarter predicted to be fastest."""
+    regret: float
+    """How much slower the candidate predicted to be fastest is than the fastest; infinity where it
+    failed."""
+    created: str = ""
+
+
+def keep(log: TuningLog, rankings: Sequence[KeptRanking]) -> None:
+    """Add them. Raises LogError."""
+    if not rankings:
+        return
+    now = utc_now()
+    rows = [
+        {
+            "task_key": r.task_key,
+            "target_key": r.target_key,
+            "model": r.model,
+            "round": r.round,
+            "samples": r.samples,
+            "rank_correlation": r.rank_correlation,
+            "top_recall": r.top_recall,
+            "regret": r.regret if math.isfinite(r.regret) else None,
+            "created": r.created or now,
+        }
+        for r in rankings
+    ]
+    with log.writing() as connection:
+        connection.execute(RANKINGS.insert(), rows)
+
+
+def kept(log: TuningLog, task_keys: Sequence[str], target_key: str) -> list[KeptRanking]:
+    """Those of the tasks on a target, in the order of their runs and rounds."""
+    wanted = RANKINGS.c.task_key.in_(task_keys) & (RANKINGS.c.target_key == target_key)
+    with log.reading() as connection:
+        if connection is None:
+            return []
+        rows = connection.execute(select(RANKINGS).where(wanted).order_by(RANKINGS.c.id)).all()
+    return [
+        KeptRanking(
+            task_key=row.task_key,
+            target_key=row.target_key,
+            model=row.model,
+            round=row.round,
+            samples=row.samples,
+            rank_correlation=row.rank_correlation,
+            top_recall=row.top_recall,
+            regret=math.inf if row.regret is None else row.regret,
+            created=row.created,
+        )
+        for row in rows
+    ]
