@@ -36,6 +36,7 @@ from autotune.frontend.zoo.base import Network
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.measure.devices import open_device
+from autotune.measure.devices.nvml import open_nvml
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
 from autotune.target import Target, load_target
@@ -293,6 +294,7 @@ def main() -> int:
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--trials", type=int, default=70, help="per kernel")
     parser.add_argument("--log", default="gpu.db")
+    parser.add_argument("--lock-clocks", action="store_true", help="while this runs; needs root")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     options = parser.parse_args()
     target = load_target(options.target)
@@ -303,6 +305,18 @@ def main() -> int:
         return 2
     import torch
 
+    sensors = open_nvml(0)
+    if options.lock_clocks and (sensors is None or not sensors.lock_clocks()):
+        print("clocks cannot be locked here", file=sys.stderr)
+    try:
+        return run(options, target, torch)
+    finally:
+        if sensors:
+            sensors.close()
+
+
+def run(options: argparse.Namespace, target: Target, torch: Any) -> int:
+    """Every part that was asked for."""
     setting = Setting(target=target, trials=options.trials, log=options.log, torch=torch)
     met = [PARTS[name](setting) for name in options.only]
     return 0 if all(met) else 1

@@ -78,6 +78,7 @@ def record_row(record: Record, now: str) -> Values:
         "created": record.created or now,
         "origin": record.origin,
         "mark": int(record.mark),
+        "conditions": result.conditions,
     }
 
 
@@ -118,6 +119,7 @@ def record_from_row(row: Any, log: str, parsed: Parsed) -> Record:
         run_s=row.run_s,
         calibration_s=row.calibration_s,
         device=row.device,
+        conditions=row.conditions,
         max_error=math.inf if row.max_error is None else row.max_error,
     )
     return Record(

@@ -58,6 +58,7 @@ def record_item(row: Any) -> dict[str, Any]:
         "created": row.created,
         "origin": row.origin,
         "mark": row.mark,
+        "conditions": row.conditions,
     }
 
 
@@ -107,6 +108,7 @@ def _record(item: Item, task: Task, target: Target, flops: int) -> Record:
         run_s=float(item["run_s"]),
         calibration_s=float(item["calibration_s"]),
         device=str(item["device"]),
+        conditions=str(item.get("conditions", "")),
         max_error=math.inf if max_error is None else float(max_error),
     )
     ok = result.status is Status.OK

@@ -148,6 +148,8 @@ class MeasureResult:
     calibration_s: float = 0.0
     """Time of the calibration kernel beside this measurement; 0 if it was not run."""
     device: str = ""
+    conditions: str = ""
+    """Clocks, temperature and power of the device right after, where it tells."""
     max_error: float = 0.0
     """Largest difference to the reference over the reference's largest value."""
 

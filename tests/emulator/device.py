@@ -71,6 +71,9 @@ class EmulatedDevice:
     def flush_cache(self) -> None:
         pass
 
+    def conditions(self) -> str:
+        return ""
+
     def close(self) -> None:
         pass
 

@@ -97,6 +97,10 @@ class Device(Protocol):
         """Leave nothing useful in the last-level cache."""
         ...
 
+    def conditions(self) -> str:
+        """Its clocks, temperature and power now; empty where it does not tell."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -6,6 +6,7 @@ kernel hung or crashed finds out whether the device has come back before the nex
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 
@@ -67,7 +68,8 @@ class DeviceBench:
                 return result(Status.WRONG_RESULT, why, verdict.max_error)
             run = kernel.run_cold if request.timing.foreign_bytes else kernel.run
             times_s = time_kernel(run, request.timing, first_call_s)
-            return result(Status.OK, max_error=verdict.max_error)
+            timed = result(Status.OK, max_error=verdict.max_error)
+            return dataclasses.replace(timed, conditions=device.conditions())
         except BuildError as error:
             return result(Status.BUILD_ERROR, f"build: {error}")
         except DeviceError as error:

@@ -97,7 +97,7 @@ class CudaDevice:
     """One GPU. Its context belongs to the process that opened it."""
 
     def __init__(self, api: Api, number: int, nvml: Nvml | None) -> None:
-        self._api, self.nvml = api, nvml
+        self._api, self._nvml = api, nvml
         self._device = api.call("cuDeviceGet", number)
         self._context = api.call("cuDevicePrimaryCtxRetain", self._device)
         api.call("cuCtxSetCurrent", self._context)
@@ -184,14 +184,15 @@ class CudaDevice:
         self._api.call("cuEventSynchronize", end.event)
         return float(self._api.call("cuEventElapsedTime", start.event, end.event)) * 1e-3
 
+    def conditions(self) -> str:
+        return self._nvml.conditions() if self._nvml else ""
+
     def close(self) -> None:
         """Give the context back. What was allocated and loaded must not be used any more."""
         self.synchronize()
         self._flush = None
         self._api.call("cuStreamDestroy", self._stream)
         self._api.call("cuDevicePrimaryCtxRelease", self._device)
-        if self.nvml:
-            self.nvml.close()
 
 
 class _Module:

@@ -41,6 +41,13 @@ class Nvml:
             power_w=api.device_get_power_usage(handle) * 1e-3,
         )
 
+    def conditions(self) -> str:
+        """A reading as text; empty where the GPU does not give one."""
+        try:
+            return str(self.read())
+        except self._api.NvmlError:
+            return ""
+
     def lock_clocks(self) -> bool:
         """Hold the graphics clock where it is sustained; False where that is not allowed."""
         api, handle = self._api, self._handle

@@ -141,6 +141,9 @@ class OpenClDevice:
             self._flush = self.allocate(FLUSH_BYTES)
         self.fill(Place(memory=self._flush), FLUSH_BYTES, 0)
 
+    def conditions(self) -> str:
+        return ""
+
     def close(self) -> None:
         self._flush = None
         self.synchronize()

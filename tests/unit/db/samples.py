@@ -66,6 +66,7 @@ def record(
             run_s=0.5,
             calibration_s=1e-4,
             device="board-7",
+            conditions="1980/2619 MHz 54 C 310 W",
             max_error=1e-6,
         ),
         seed=3,

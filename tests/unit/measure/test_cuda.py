@@ -252,3 +252,10 @@ def test_clocks_are_locked_where_that_is_allowed_and_unlocked_again() -> None:
     nvml.close()
     assert api.locked == (0, 0)
     assert not Nvml(_FakeNvml(False), 0).lock_clocks()
+
+
+def test_a_device_tells_the_conditions_where_it_has_sensors() -> None:
+    driver = FakeCuda()
+    with_sensors = CudaDevice(Api(driver), 0, Nvml(_FakeNvml(False), 0))
+    assert with_sensors.conditions() == "1980/3201 MHz 41 C 120 W"
+    assert CudaDevice(Api(driver), 0, None).conditions() == ""
