@@ -1,11 +1,15 @@
 """Latency of models here and on the engines one would use instead, interleaved in one process.
 
-    python benchmarks/peers.py MODEL.onnx ... [--log tuning.db] [--threads 1] [--precision bf16]
+    python benchmarks/peers.py MODEL.onnx ... [--log tuning.db] [--threads 1] [--precision int8]
 
 Needs onnxruntime and openvino (the extra [bench]). The process is pinned to as many cores as there
 are threads. Every round runs each engine once after another, so a drift of the machine hits all
 alike. Prints a table in Markdown: median milliseconds, the speed-up over the faster of the others,
 the largest difference to ONNX Runtime's output over its largest value; then the geometric mean.
+
+With `--precision int8` the others run the model as ONNX Runtime's static quantisation writes it,
+on the samples that calibrate ours; our float32 stands beside, and float32 is what outputs are
+compared with.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import math
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +28,13 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.quantized import write_quantized
+
 Feed = dict[str, Any]
 Run = Callable[[], list[Any]]
+SAMPLES = 4
 
 
 def feeds(path: Path, seed: int = 7) -> Feed:
@@ -47,11 +57,21 @@ def feeds(path: Path, seed: int = 7) -> Feed:
     return out
 
 
-def ours(path: Path, feed: Feed, options: argparse.Namespace, log: str | None) -> Run:
+def ours(
+    path: Path, feed: Feed, options: argparse.Namespace, log: str | None, precision: str
+) -> Run:
     import autotune
 
-    model = autotune.compile(path, log=log, threads=options.threads, precision=options.precision)
+    given = samples(path) if precision == "int8" else None
+    model = autotune.compile(
+        path, log=log, threads=options.threads, precision=precision, calibration=given
+    )
     return lambda: list(model.run(feed).values())
+
+
+def samples(path: Path) -> list[Feed]:
+    """What ranges are found on; the input that is timed is none of them."""
+    return [feeds(path, seed) for seed in range(SAMPLES)]
 
 
 def onnxruntime(path: Path, feed: Feed, options: argparse.Namespace) -> Run:
@@ -83,13 +103,18 @@ def openvino(path: Path, feed: Feed, options: argparse.Namespace) -> Run:
 
 def compare(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Median milliseconds per engine, and the errors."""
-    feed = feeds(path)
-    runs = {"untuned": ours(path, feed, options, None)}
+    feed, kind, theirs = feeds(path), options.precision, path
+    runs = {"untuned": ours(path, feed, options, None, kind)}
     if options.log:
-        runs["tuned"] = ours(path, feed, options, options.log)
-    runs |= {"onnxruntime": onnxruntime(path, feed, options)}
-    runs |= {"openvino": openvino(path, feed, options)}
-    reference = [np.array(a) for a in runs["onnxruntime"]()]
+        runs["tuned"] = ours(path, feed, options, options.log, kind)
+    exact = onnxruntime(path, feed, options)
+    with tempfile.TemporaryDirectory() as folder:
+        if kind == "int8":
+            runs["float32"] = ours(path, feed, options, options.log, "float32")
+            theirs = write_quantized(path, samples(path), Path(folder))
+        runs["onnxruntime"] = onnxruntime(theirs, feed, options) if theirs != path else exact
+        runs["openvino"] = openvino(theirs, feed, options)
+    reference = [np.array(a) for a in exact()]
     errors = {
         name: max(_difference(a, b) for a, b in zip(reference, run(), strict=True))
         for name, run in runs.items()
@@ -106,7 +131,8 @@ def compare(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     best = "tuned" if options.log else "untuned"
     return {
         "model": path.stem, "threads": options.threads, "ms": medians, "error": errors[best],
-        "speedup": others / medians[best],
+        "speedup": others / medians[best], "errors": errors,
+        "fastest_ms": {name: min(v) * 1e3 for name, v in times.items()},
     }  # fmt: skip
 
 
@@ -121,13 +147,14 @@ def main() -> int:
     parser.add_argument("--log")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--precision", default="float32", choices=("float32", "bf16"))
+    parser.add_argument("--precision", default="float32", choices=("float32", "bf16", "int8"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, set(cores[-options.threads :]))
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     names = ["untuned", *(["tuned"] if options.log else []), "onnxruntime", "openvino"]
+    names += ["float32"] if options.precision == "int8" else []
     print(f"| model | {' | '.join(names)} | speed-up | error |")
     print("| --- |" + " --- |" * (len(names) + 2))
     results = []
