@@ -99,7 +99,7 @@ def test_the_default_is_correct_where_a_warp_is_one_thread(rule: Rule, made: Tas
 @each_pair
 def test_every_config_is_correct(rule: Rule, made: Task) -> None:
     target = TARGETS[1]
-    for config in sampled(rule, made, target)[:3]:
+    for config in sampled(rule, made, target)[:2]:
         check(program_of(rule, made, target, config), made, target)
 
 
@@ -136,18 +136,22 @@ TENSOR = {
 }
 
 
-@pytest.mark.parametrize("algorithm", ["bf16", "tf32"])
+@pytest.mark.parametrize(("algorithm", "stages"), [("bf16", 1), ("bf16", 2), ("tf32", 2)])
 @pytest.mark.parametrize("made", TENSOR.values(), ids=TENSOR)
-def test_tensor_cores_are_correct_to_their_precision(made: Task, algorithm: str) -> None:
+def test_tensor_cores_are_correct_to_their_precision(
+    made: Task, algorithm: str, stages: int
+) -> None:
     rule = rule_for(made, NARROW)
     space = rule.space(made, NARROW)
-    tile = {"tile_m": 1, "tile_n": 2, "threads_m": 2, "threads_n": 1, "depth": 32}
-    wanted = {"algorithm": algorithm, "unroll": 1, **tile}
+    tile = {"tile_m": 1, "tile_n": 1, "threads_m": 1, "threads_n": 2, "depth": 16}
+    wanted = {"algorithm": algorithm, "unroll": 1, "stages": stages, **tile}
     config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))
     assert space.contains(config)
     program = program_of(rule, made, NARROW, config)
     verify(program)
     assert "mma " in print_program(program)
+    # Rounded on the way, an element cannot be copied by itself.
+    assert "wait 0" in print_program(program) or algorithm == "bf16"
     assert parse_program(print_program(program)) == program
     arrays, want = arrays_of(made)
     assert_close(run(program, arrays), want, 1e-2 if algorithm == "bf16" else 2e-3)
