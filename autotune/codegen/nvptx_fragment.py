@@ -162,25 +162,29 @@ class FragmentWriter(AccessWriter):
     # ------------------------------------------------------------------------- asynchronous copies
 
     def copy(self, stmt: AsyncCopy) -> None:
+        """Asynchronous where there are 4, 8 or 16 bytes at a multiple of that; else at once."""
         to, source = self.buffers[stmt.to.buffer], self.buffers[stmt.source.buffer]
-        size = stmt.count * ITEM_BYTES[to.dtype]
         first, start = (
             self.linear(self.flat(b, p.indices)) for b, p in ((to, stmt.to), (source, stmt.source))
         )
-        aligned = min(
+        target, origin = self.address(to, first), self.address(source, start)
+        aligned = [
             self.alignment(to, first, stmt.count), self.alignment(source, start, stmt.count)
-        )
-        if size not in _COPIES or aligned < size or source.scope not in ("param", "scratch"):
-            raise BuildError(
-                "an asynchronous copy takes 4, 8 or 16 bytes of global memory at a multiple of "
-                f"that, got {size} at multiples of {aligned}"
-            )
-        target = self._in_shared(self.address(to, first))
-        origin = self.address(source, start)
-        text = f"addrspacecast ptr {origin} to ptr addrspace(1)"
+        ]  # fmt: skip
+        size = stmt.count * ITEM_BYTES[to.dtype]
+        if size in _COPIES and min(aligned) >= size and source.scope in ("param", "scratch"):
+            self._copy_later(target, origin, size)
+            return
+        kind = type_text(to.dtype, stmt.count, memory=True)
+        value = self.text.emit(f"load {kind}, ptr {origin}, align {aligned[1]}")
+        self.text.line(f"store {kind} {value}, ptr {target}, align {aligned[0]}")
+
+    def _copy_later(self, target: str, origin: str, size: int) -> None:
+        pointers = "ptr addrspace(3)", "ptr addrspace(1)"
+        target = self._in_shared(target)
+        text = f"addrspacecast ptr {origin} to {pointers[1]}"
         origin = self.text.once(text, text)
         symbol = f"llvm.nvvm.cp.async.{_COPIES[size]}.shared.global.{size}"
-        pointers = "ptr addrspace(3)", "ptr addrspace(1)"
         self.text.declare(symbol, f"declare void @{symbol}({', '.join(pointers)})")
         self.text.line(f"call void @{symbol}({pointers[0]} {target}, {pointers[1]} {origin})")
 

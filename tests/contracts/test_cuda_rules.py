@@ -22,9 +22,13 @@ from tests.ptxas import KernelReport, assemble
 from tests.unit.codegen.kernels import assert_close, matmul, unary
 
 SM80, SM90 = load_target("sm_80"), load_target("sm_90a")
+SHORT = SM80.with_precision("bfloat16")
+"""Contractions may use tensor cores."""
 RANDOM = 20
 NAMED = [(r, n) for r in RULES.parts() for n, made in TASKS.items() if r.matches(made, SM80)]
 each_target = pytest.mark.parametrize("target", [SM80, SM90], ids=lambda t: t.name)
+TENSOR = [n for r, n in NAMED if "algorithm" in dict(r.default(TASKS[n], SHORT).items)]
+"""Tasks whose rule has several algorithms."""
 each_pair = pytest.mark.parametrize(
     ("rule", "made"),
     [(rule, TASKS[name]) for rule, name in NAMED],
@@ -67,6 +71,16 @@ def test_the_default_is_correct(rule: Rule, made: Task) -> None:
     assert_close(run_emulated(program, SM80, arrays), want, 1e-4)
 
 
+@pytest.mark.parametrize("name", TENSOR)
+def test_tensor_cores_round_as_they_may(name: str) -> None:
+    made = TASKS[name]
+    (arrays, want), rule = arrays_of(made), rule_for(made, SHORT)
+    chosen = {c["algorithm"]: c for c in sampled(rule, made, SHORT, 40)}
+    for config in chosen.values():
+        program = scheduled(rule, made, SHORT, config)
+        assert_close(run_emulated(program, SHORT, arrays), want, 2e-2)
+
+
 @pytest.mark.slow
 @each_pair
 def test_random_configs_are_correct(rule: Rule, made: Task) -> None:
@@ -80,10 +94,11 @@ def test_random_configs_are_correct(rule: Rule, made: Task) -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_defaults_of_layers_do_not_spill(name: str, target: Target) -> None:
     made = LAYERS[name]
-    rule = rule_for(made, target)
-    program = scheduled(rule, made, target, rule.default(made, target))
-    for kernel, report in assembled(program, target).items():
-        assert report.spill_bytes == report.stack_bytes == 0, f"{kernel}: {report}"
+    for wanted in (target, target.with_precision("bfloat16")):
+        rule = rule_for(made, wanted)
+        program = scheduled(rule, made, wanted, rule.default(made, wanted))
+        for kernel, report in assembled(program, wanted).items():
+            assert report.spill_bytes == report.stack_bytes == 0, f"{kernel}: {report}"
 
 
 @pytest.mark.slow
@@ -101,6 +116,7 @@ def test_ptxas_accepts_random_configs(rule: Rule, made: Task, target: Target) ->
 @each_target
 @pytest.mark.parametrize("name", LAYERS)
 def test_ptxas_accepts_random_configs_of_layers(name: str, target: Target) -> None:
-    rule = rule_for(LAYERS[name], target)
-    for config in sampled(rule, LAYERS[name], target, RANDOM):
-        assembled(scheduled(rule, LAYERS[name], target, config), target)
+    for wanted in (target, target.with_precision("bfloat16")):
+        rule = rule_for(LAYERS[name], wanted)
+        for config in sampled(rule, LAYERS[name], wanted, RANDOM):
+            assembled(scheduled(rule, LAYERS[name], wanted, config), wanted)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autotune.codegen import backend_for
-from autotune.errors import BuildError, VerifyError
+from autotune.errors import VerifyError
 from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.parse import parse_program
@@ -108,10 +108,19 @@ for b in 1 block.x:
 """
 
 
-@pytest.mark.parametrize(("count", "place"), [(8, "0"), (4, "1"), (2, "1")])
-def test_a_copy_is_of_4_8_or_16_bytes_at_their_multiple(count: int, place: str) -> None:
-    with pytest.raises(BuildError, match="4, 8 or 16 bytes"):
-        backend_for(SM80).source(parse_program(copy(count, place)), SM80, "kernel")
+@pytest.mark.parametrize(
+    ("count", "place", "later"),
+    [(4, "0", True), (2, "2", True), (1, "1", True), (8, "0", False), (4, "1", False)],
+)
+def test_copies_that_cannot_be_asynchronous_are_made_at_once(
+    count: int, place: str, later: bool
+) -> None:
+    program = parse_program(copy(count, place))
+    arrays = inputs(program)
+    text = backend_for(SM80).source(program, SM80, "kernel")
+    assert ("shared.global" in text) == later
+    got, want = run_emulated(program, SM80, arrays), run(program, arrays)
+    np.testing.assert_array_equal(got[:count], want[:count])
 
 
 @pytest.mark.parametrize(
