@@ -207,6 +207,19 @@ def test_a_filter_refuses_what_it_says_on_every_machine(name: str) -> None:
     assert run_filter(code, machine + 1, 9999) == seccomp._KILL
 
 
+@pytest.mark.parametrize("name", ["x86_64", "aarch64", "riscv64"])
+def test_a_filter_may_let_compilers_be_started_and_nothing_else(name: str) -> None:
+    machine, calls = seccomp._MACHINES[name]
+    strict, wide = (seccomp.program(name, 77, programs) for programs in (False, True))
+    changed = {
+        call
+        for call, number in {**calls, **seccomp._COMMON}.items()
+        if run_filter(strict, machine, number, 1) != run_filter(wide, machine, number, 1)
+    }
+    assert changed == {"clone", "fork", "vfork", "execve", "execveat"} & calls.keys()
+    assert run_filter(wide, machine, calls["kill"], 78) == seccomp._REFUSE | errno.EPERM
+
+
 def test_other_machines_have_no_filter() -> None:
     with pytest.raises(NotImplementedError, match="no table"):
         seccomp.program("m68k", 1)
