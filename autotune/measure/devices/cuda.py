@@ -121,13 +121,16 @@ class CudaDevice:
     def upload(self, place: Place, array: Array) -> None:
         flat = np.ascontiguousarray(array)
         if flat.nbytes:
-            self.synchronize()
-            self._api.call("cuMemcpyHtoD", _address(place), flat.ctypes.data, flat.nbytes)
+            self._copy("cuMemcpyHtoDAsync", _address(place), flat.ctypes.data, flat.nbytes)
 
     def download(self, place: Place, array: Array) -> None:
         if array.nbytes:
-            self.synchronize()
-            self._api.call("cuMemcpyDtoH", array.ctypes.data, _address(place), array.nbytes)
+            self._copy("cuMemcpyDtoHAsync", array.ctypes.data, _address(place), array.nbytes)
+
+    def _copy(self, name: str, to: int, source: int, nbytes: int) -> None:
+        """In the stream, for the default one does not wait for it; and waited for."""
+        self._api.call(name, to, source, nbytes, self._stream)
+        self.synchronize()
 
     def flush_cache(self) -> None:
         if self._flush is None:

@@ -77,11 +77,13 @@ class FakeCuda:
         self.memory[ctypes.addressof(block)] = block
         return (ctypes.addressof(block),)
 
-    def _cuMemcpyHtoD(self, to: int, source: int, count: int) -> tuple[()]:  # noqa: N802
+    def _cuMemcpyHtoDAsync(  # noqa: N802
+        self, to: int, source: int, count: int, _: Any
+    ) -> tuple[()]:
         ctypes.memmove(to, source, count)
         return ()
 
-    _cuMemcpyDtoH = _cuMemcpyHtoD  # noqa: N815
+    _cuMemcpyDtoHAsync = _cuMemcpyHtoDAsync  # noqa: N815
 
     def _cuMemsetD8Async(self, to: int, byte: int, count: int, _: Any) -> tuple[()]:  # noqa: N802
         ctypes.memset(to, byte, count)

@@ -57,9 +57,9 @@ def test_data_comes_back_from_where_it_was_put() -> None:
     device.download(Place(memory=memory), back)
     np.testing.assert_array_equal(back[8:], array)
     assert np.all(np.isnan(back[:8]))
-    # copies wait for what is in the stream
-    assert driver.order("cuStreamSynchronize", "cuMemcpyHtoD", "cuMemcpyDtoH") == [
-        "cuStreamSynchronize", "cuMemcpyHtoD", "cuStreamSynchronize", "cuMemcpyDtoH",
+    # copies take their turn in the stream, and are done when the call returns
+    assert driver.order("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuStreamSynchronize") == [
+        "cuMemcpyHtoDAsync", "cuStreamSynchronize", "cuMemcpyDtoHAsync", "cuStreamSynchronize",
     ]  # fmt: skip
 
 
