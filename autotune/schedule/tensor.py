@@ -106,14 +106,23 @@ class Tensorize:
         )
         if alloc.buffer.scope != "register":
             raise ScheduleError(f"{self.buffer} is not in registers")
-        inside = [s for s in walk(alloc.body) if isinstance(s, For) and s.kind in MATRIX_KINDS]
-        bodies = tuple(s for loop in inside for s in loop.body)
-        for found in (loads_of, stores_of):
-            every = [x for x in found(alloc.body) if x.buffer == self.buffer]
-            if any(x not in list(found(bodies)) for x in every):
-                raise ScheduleError(f"{self.buffer} is used outside of rows and columns")
+        used = [v.indices for v in loads_of(alloc.body) if v.buffer == self.buffer]
+        used += [s.indices for s in stores_of(alloc.body, self.buffer)]
+        if any(not self._own(indices) for indices in used):
+            raise ScheduleError(f"{self.buffer} is used at other elements than a thread's own")
         buffer: Buffer = dataclasses.replace(alloc.buffer, scope="fragment")
         return replace(program, alloc, (Alloc(buffer, alloc.body),))
+
+    def _own(self, indices: tuple[Index, ...]) -> bool:
+        """Whether an access is at the row and the column that the loops are at."""
+        every = {*self.rows, *self.columns}
+        rows, columns = (i.vars() & every for i in indices[-2:])
+        return (
+            len(rows) == len(columns) == 1
+            and rows <= set(self.rows)
+            and columns <= set(self.columns)
+            and indices[-2].coefficient(min(rows)) == indices[-1].coefficient(min(columns)) == 1
+        )
 
 
 def _loaded(value: Value) -> Load:

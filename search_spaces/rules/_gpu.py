@@ -74,7 +74,17 @@ def bind_rest(builder: ScheduleBuilder, target: Target, threads: int = 256) -> N
     """Bind every top-level nest that is not bound yet, one thread an element."""
     for stmt in root_body(builder.program):
         if isinstance(stmt, For) and stmt.kind == "serial":
-            bind_flat(builder, own_loops(stmt), min(threads, target.max_threads))
+            lanes = bind_flat(builder, own_loops(stmt), min(threads, target.max_threads))
+            if lanes is not None:
+                keep_sums(builder, stmt, lanes)
+
+
+def keep_sums(builder: ScheduleBuilder, nest: For, lanes: str) -> None:
+    """Keep what a bound nest adds up in registers, for each of its threads' elements."""
+    for store in {s.buffer: s for s in stores_of((nest,)) if s.combine}.values():
+        if attempt(builder, "cache_write", buffer=store.buffer, loops=(lanes,)):
+            break
+    builder.do("unroll", loops=builder.present([f"{lanes}{k}" for k in ("", "_init", "_out")]))
 
 
 def merge_nests(builder: ScheduleBuilder) -> list[str]:

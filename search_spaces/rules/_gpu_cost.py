@@ -105,8 +105,9 @@ def contraction_cycles(p: Product, target: Target, columns: Columns) -> Column:
     )
     threads, (rows, width), item = threads_of(columns), block_tile(columns), item_bytes_of(columns)
     tensor = matrix_of(columns)[2] > 1
-    blocks = p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
-    steps = np.ceil(p.depth / depth)
+    split = np.asarray(columns["split"], np.float64)
+    blocks = split * p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
+    steps = np.ceil(p.depth / depth) / split
     held = np.minimum(resident_blocks(target, columns), np.ceil(blocks / target.multiprocessors))
     warps = held * np.ceil(threads / target.warp)
     work = depth * rows * width / np.where(tensor, _TENSOR_ADDS * 2 / item, _MULTIPLY_ADDS)
@@ -127,7 +128,9 @@ def contraction_cycles(p: Product, target: Target, columns: Columns) -> Column:
     each = steps * (step + wait + 10 * threads / target.warp * loops)
     each = each + 4 * rows * width / _GLOBAL_BYTES
     waves = np.ceil(blocks / (held * target.multiprocessors))
-    return np.asarray(waves * held * each + _LAUNCH, np.float64)
+    parts = np.where(split > 1, (split + 1) * p.count * p.rows * p.columns * 4.0, 0)
+    parts = parts / (_CACHED_BYTES * target.multiprocessors) + np.where(split > 1, _LAUNCH, 0)
+    return np.asarray(waves * held * each + parts + _LAUNCH, np.float64)
 
 
 def _single(p: Product, target: Target, columns: Columns) -> Column:
@@ -138,7 +141,7 @@ def _single(p: Product, target: Target, columns: Columns) -> Column:
     )
     rows, width = m * tm, n * tn
     blocks = p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
-    steps = np.ceil(p.depth / depth)
+    steps = np.ceil(p.depth / depth) + 2.0 * columns["split"]
     lanes = target.lanes()
     work = depth * tm * tn * m * np.ceil(n / lanes) * (1 + 1 / m + 1 / np.ceil(n / lanes))
     copy = 1.5 * depth * (rows + width)

@@ -54,8 +54,8 @@ def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t:
         dtype = "bfloat16" if algorithm == "bf16" else ""
         builder.do("pack", buffer=c.weights, splits=(), order=order, dtype=dtype)
         p = dataclasses.replace(p, transposed=True)
+    c = split_reduction(builder, c, tile)
     outer = _split(builder, c, p, tile)
-    split_reduction(builder, c, tile.depth)
     builder.split("k_i", step_depth(algorithm), "k_m", "k_f")
     matrix = ("m_f", "n_f")
     builder.do("cache_write", buffer=c.tensor, loops=("m_w", "n_w", "m_i", "n_i", *matrix))

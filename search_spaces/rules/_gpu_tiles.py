@@ -21,7 +21,7 @@ from search_spaces.rules._gpu import attempt, bind_rest, generation
 
 _UNROLLED_COPIES = 16
 _AMPERE = 80
-KINDS = ("", "_init", "_out")
+PARTS = "k_p"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +35,16 @@ class Tile:
     depth: int
     unroll: int
     stages: int
+    split: int
     tensor: bool
     asynchronous: bool
     """Whether copies are started iterations before they are waited for."""
 
     @staticmethod
     def of(config: Config, target: Target) -> Tile:
-        names = ("tile_m", "tile_n", "threads_m", "threads_n", "depth", "unroll", "stages")
+        sizes = [f.name for f in dataclasses.fields(Tile) if f.type == "int"]
         return Tile(
-            **{name: config.number(name) for name in names},
+            **{name: config.number(name) for name in sizes},
             tensor=config["algorithm"] != "direct",
             asynchronous=config.number("stages") > 1 and generation(target) >= _AMPERE,
         )
@@ -103,8 +104,8 @@ def schedule_tiles(builder: ScheduleBuilder, c: Contraction, config: Config, t: 
     if c.constant and p.transposed:
         builder.do("pack", buffer=c.weights, splits=(), order=swapped(c.weight_rank))
         p = dataclasses.replace(p, transposed=False)
+    c = split_reduction(builder, c, tile)
     outer = split_outputs(builder, c, p, tile)
-    split_reduction(builder, c, tile.depth)
     inner = ("m_i", "n_v", "n_lane")
     builder.do("cache_write", buffer=c.tensor, loops=("m_t", "n_t", *inner))
     builder.do("reorder", loops=("m_t", "n_t", "k_i", *inner))
@@ -156,22 +157,36 @@ def row_and_channel(
     if p.flat:
         batch, rows = [], [*batch, *rows]
     row, channel = builder.fuse(rows, "m"), c.channels[0]
+    parts = [PARTS] if c.tensor.endswith(".parts") else []
     if c.groups > 1:
         builder.split(channel, c.channels[1], "group", "channel")
         builder.do("reorder", loops=("group", row))
-        return ["group"], row, "channel"
-    return batch, row, channel
+        return [*parts, "group"], row, "channel"
+    return [*parts, *batch], row, channel
 
 
-def split_reduction(builder: ScheduleBuilder, c: Contraction, depth: int) -> None:
+def split_reduction(builder: ScheduleBuilder, c: Contraction, tile: Tile) -> Contraction:
     """The reduction as `k_o` steps of `k_i`: whole runs of the data where the depth divides them,
-    else all of it in one."""
-    loops = [n for n, _ in c.reduce]
-    if len(loops) == 1 or c.reduce[-1][1] % depth:
-        builder.split(builder.fuse(loops, "k_all"), depth, "k_o", "k_i")
-        return
-    builder.split(loops[-1], depth, "k_run", "k_i")
-    builder.fuse([*loops[:-1], "k_run"], "k_o")
+    else all of it in one. With `split`, steps are dealt out to so many parts, which the
+    contraction that is given back computes."""
+    loops, steps = [n for n, _ in c.reduce], "k_o" if tile.split == 1 else "k_steps"
+    if len(loops) == 1 or c.reduce[-1][1] % tile.depth:
+        builder.split(builder.fuse(loops, "k_all"), tile.depth, steps, "k_i")
+    else:
+        builder.split(loops[-1], tile.depth, "k_run", "k_i")
+        builder.fuse([*loops[:-1], "k_run"], steps)
+    if tile.split == 1:
+        return c
+    builder.split(steps, builder.extent(steps) // tile.split, PARTS, "k_o")
+    builder.do("partial", buffer=c.tensor, loop=PARTS)
+
+    def part(loop: tuple[str, int]) -> tuple[str, int]:
+        return f"{loop[0]}_part", loop[1]
+
+    return dataclasses.replace(
+        c, tensor=f"{c.tensor}.parts", batch=tuple(map(part, c.batch)), points=part(c.points),
+        rows=part(c.rows) if c.rows else None, channels=part(c.channels),
+    )  # fmt: skip
 
 
 def bind_blocks(builder: ScheduleBuilder, outer: list[str], order: str) -> None:

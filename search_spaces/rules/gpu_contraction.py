@@ -64,6 +64,7 @@ class GpuContractionRule:
             Param(name="depth", choices=(4, 8, 16, 32, 64)),
             Param(name="unroll", choices=(1, 2, 4, 8)),
             Param(name="stages", choices=(1, 2, 3, 4) if generation(target) >= 80 else (1, 2)),
+            Param(name="split", choices=(1, 2, 3, 4, 6, 8, 16)),
             Param(name="order", choices=("rows_first", "columns_first")),
         )
         p = product_of(task, contraction_of(task))
@@ -114,6 +115,7 @@ class GpuContractionRule:
                 "threads": threads_of(columns),
                 "tensor": matrix_of(columns)[0] / MATRIX[0],
                 "registers": registers_of(columns),
+                "split": np.asarray(columns["split"], np.float64),
                 "stages": np.asarray(columns["stages"], np.float64),
                 "shared": shared_bytes_of(columns),
                 "resident": resident,
@@ -160,7 +162,9 @@ def _constraints(target: Target, p: Product) -> tuple[Constraint, ...]:
         return np.asarray((rows <= max(16, 2 * p.rows)) & (width <= max(16, 2 * p.columns)))
 
     def stages(columns: Columns) -> Mask:
-        return np.asarray(columns["stages"] <= np.ceil(p.depth / columns["depth"]))
+        steps = np.ceil(p.depth / columns["depth"])
+        whole = steps % columns["split"] == 0
+        return np.asarray(whole & (columns["stages"] <= steps / columns["split"]))
 
     def registers(columns: Columns) -> Mask:
         each = registers_of(columns)

@@ -23,7 +23,14 @@ from autotune.types import Task
 from search_spaces.base import RULES, Access, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import ScheduleBuilder, inline_locals, nest_loops, output_name
-from search_spaces.rules._gpu import attempt, bind_flat, merge_nests, own_loops, thread_choices
+from search_spaces.rules._gpu import (
+    attempt,
+    bind_flat,
+    keep_sums,
+    merge_nests,
+    own_loops,
+    thread_choices,
+)
 from search_spaces.space import Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -107,10 +114,7 @@ def _bind(builder: ScheduleBuilder, nest: For, threads: int, vector: int) -> Non
         return
     if plain and builder.extent(lanes) > 1 and attempt(builder, "vectorize", loops=(lanes,)):
         return
-    for store in {s.buffer: s for s in stores_of((nest,)) if s.combine}.values():
-        if attempt(builder, "cache_write", buffer=store.buffer, loops=(lanes,)):
-            break
-    builder.do("unroll", loops=builder.present([f"{lanes}{k}" for k in ("", "_init", "_out")]))
+    keep_sums(builder, nest, lanes)
 
 
 RULES.add(GpuNestsRule.name, GpuNestsRule())

@@ -162,3 +162,25 @@ def test_tensor_cores_are_offered_only_where_rounding_is_allowed() -> None:
     for target in TARGETS:
         assert rule_for(made, target).space(made, target).params[0].choices == ("direct",)
     assert "bf16" in rule_for(made, NARROW).space(made, NARROW).params[0].choices
+
+
+SPLIT = {
+    "product": matmul(9, 24, 20),
+    "batch": batched(8, 24, 9),
+    "convolution": conv((1, 4, 3, 8), (3, 3, 8, 6), (1, 4, 3, 6), pad=1, residual=True),
+}
+
+
+@pytest.mark.parametrize(("split", "stages"), [(3, 1), (3, 2), (1, 3)])
+@pytest.mark.parametrize("made", SPLIT.values(), ids=SPLIT)
+def test_parts_of_sums_and_steps_ahead_are_correct(made: Task, split: int, stages: int) -> None:
+    target = TARGETS[1]
+    rule = rule_for(made, target)
+    space = rule.space(made, target)
+    tile = {"tile_m": 2, "tile_n": 2, "threads_m": 8, "threads_n": 4, "depth": 4}
+    wanted = tile | {"unroll": 1, "split": split, "stages": stages}
+    config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    program = program_of(rule, made, target, config)
+    assert len(launches(program)) == (2 if split > 1 else 1)
+    check(program, made, target)
