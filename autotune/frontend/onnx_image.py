@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer
+from autotune.types import Attr
 
 TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)
@@ -50,7 +51,15 @@ def from_nhwc(n: NodeContext, y: str, rank: int) -> str:
 
 @importer("Conv")
 def conv(n: NodeContext) -> str:
-    x, w = n.input(0), n.input(1)
+    image, weights, attrs = conv_operands(n, n.input(0), n.input(1))
+    y = n.op("conv2d", image, weights, **attrs)
+    if (bias := n.optional(2)) is not None:
+        y = n.op("add", y, bias)
+    return from_nhwc(n, y, n.rank(n.input(0)))
+
+
+def conv_operands(n: NodeContext, x: str, w: str) -> tuple[str, str, dict[str, Attr]]:
+    """(data, weights, attributes) of the conv2d that a convolution is."""
     rank, groups = n.rank(x), n.integer("group", 1)
     image = to_nhwc(n, x)
     if n.rank(w) != rank:
@@ -62,13 +71,11 @@ def conv(n: NodeContext) -> str:
     if declared is not None and declared != n.shape(w)[-len(declared) :]:
         raise ModelError(f"kernel_shape {declared} does not fit weights of shape {n.shape(w)}")
     window = read_window(n, n.shape(image)[1:3], n.shape(w)[2:], ceil=False)
-    y = n.op(
-        "conv2d", image, n.transpose(w, (2, 3, 1, 0)),
-        strides=window.strides, pads=window.pads, dilations=window.dilations, groups=groups,
-    )  # fmt: skip
-    if (bias := n.optional(2)) is not None:
-        y = n.op("add", y, bias)
-    return from_nhwc(n, y, rank)
+    attrs: dict[str, Attr] = {
+        "strides": window.strides, "pads": window.pads, "dilations": window.dilations,
+        "groups": groups,
+    }  # fmt: skip
+    return image, n.transpose(w, (2, 3, 1, 0)), attrs
 
 
 @importer("MaxPool")

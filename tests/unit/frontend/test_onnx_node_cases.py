@@ -23,19 +23,23 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
     "Reshape": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 2, 3), "Expand": (1,), "Tile": (1,),
     "Resize": (1, 2, 3), "Upsample": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,),
     "Range": (0, 1, 2), "ConstantOfShape": (0,), "OneHot": (1, 2), "Trilu": (1,), "Dropout": (2,),
+    "MatMulInteger": (1, 3), "ConvInteger": (1, 2, 3), "QLinearConv": (1, 2, 3, 4, 5, 6, 7, 8),
+    "QLinearMatMul": (1, 2, 3, 4, 5, 6, 7),
 }  # fmt: skip
 
 # Variants that are refused, by words in the case's name.
 REFUSED = (
     "training", "antialias", "tf_crop", "_3d_d", "int64_fmod", "fmod_1", "mod_mixed_sign_float",
     "with_argmax", "dropout_default_mask", "batch_diagonal", "bool_inputs", "spacetodepth_dcr",
-    "spacetodepth_crd",
+    "spacetodepth_crd", "_blocked", "qlinearconv", "qlinearmatmul",
 )  # fmt: skip
 # Here the cases divide by a fractional size; onnxruntime and we by the size of the output.
 FRACTIONAL = (
     "test_resize_downsample_scales_linear_align_corners",
     "test_resize_downsample_scales_cubic_align_corners",
 )
+# Halves that are rounded to integers: the case has those of float32.
+ROUNDED = ("DynamicQuantizeLinear",)
 # Only the first output of these is made; the others are for training.
 ONE_OUTPUT = ("LayerNormalization",)
 
@@ -78,7 +82,8 @@ def test_node_case(name: str) -> None:
     case = CASES[name]
     feeds, expected = case.data_sets[0]
     model, inputs = _with_parameters(case.model, list(feeds))
-    outputs = run_graph(imported(model), inputs)
+    rounded = model.graph.node[0].op_type in ROUNDED
+    outputs = run_graph(imported(model), inputs, "float32" if rounded else "float64")
     expected = expected[: len(model.graph.output)]
     for (output, array), reference in zip(outputs.items(), expected, strict=True):
         assert_close(array, np.asarray(reference), 1e-4, output)

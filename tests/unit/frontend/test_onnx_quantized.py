@@ -1,0 +1,110 @@
+"""Models that are quantised already compute what onnxruntime computes, on bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from autotune.errors import UnsupportedOpError
+from autotune.frontend.onnx import import_model
+from autotune.graph.interp import run_graph
+from autotune.graph.verify import verify_graph
+from autotune.types import Array
+from tests.unit.frontend.onnx_models import node_model
+
+RNG = np.random.default_rng(0)
+
+
+def whole(dtype: str, *shape: int) -> Array:
+    info = np.iinfo(dtype)
+    return RNG.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+
+
+def weights(*shape: int) -> Array:
+    return RNG.integers(-100, 100, shape).astype(np.int8)
+
+
+def run_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[Array]:
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return [np.asarray(a) for a in session.run(None, inputs)]
+
+
+def f4(*values: float) -> Array:
+    return np.array(values, np.float32) if len(values) > 1 else np.float32(values[0]).reshape(())
+
+
+def one(value: int, dtype: str) -> Array:
+    return np.array(value, dtype)
+
+
+X = RNG.standard_normal((1, 6, 5, 7)).astype(np.float32) * 3
+CASES: dict[str, tuple[str, dict[str, Array], list[Any], dict[str, Any]]] = {
+    "quantize": ("QuantizeLinear", {"x": X}, [f4(0.03), one(120, "uint8")], {}),
+    "quantize signed": ("QuantizeLinear", {"x": X}, [f4(0.05), one(-3, "int8")], {}),
+    "quantize channels": (
+        "QuantizeLinear", {"x": X}, [np.linspace(0.01, 0.1, 6).astype("f4"), whole("uint8", 6)],
+        {"axis": 1},
+    ),
+    "dequantize": ("DequantizeLinear", {"x": whole("int8", 3, 4)}, [f4(0.2), one(5, "int8")], {}),
+    "dequantize rows": (
+        "DequantizeLinear", {"x": whole("uint8", 3, 4)}, [f4(0.1, 0.2, 0.3), whole("uint8", 3)],
+        {"axis": 0},
+    ),
+    "matmul": ("MatMulInteger", {"x": whole("uint8", 5, 8)},
+               [weights(8, 6), one(17, "uint8"), one(0, "int8")], {}),
+    "matmul batch": ("MatMulInteger", {"x": whole("uint8", 2, 5, 8)}, [weights(2, 8, 6)], {}),
+    "matmul unsigned": ("MatMulInteger", {"x": whole("uint8", 5, 8)},
+                        [whole("uint8", 8, 6), one(3, "uint8"), one(128, "uint8")], {}),
+    "conv": ("ConvInteger", {"x": whole("uint8", 1, 3, 6, 5)},
+             [whole("uint8", 4, 3, 3, 3), one(9, "uint8"), one(128, "uint8")],
+             {"pads": [1, 0, 1, 2]}),
+    "qconv": ("QLinearConv", {"x": whole("uint8", 1, 8, 6, 5)},
+              [f4(0.02), one(31, "uint8"), weights(4, 8, 3, 3), f4(.01, .02, .03, .04),
+               np.zeros(4, np.int8), f4(0.9), one(100, "uint8"), whole("int8", 4).astype("i4")],
+              {"pads": [1, 1, 1, 1], "strides": [2, 1]}),
+    "qconv signed": ("QLinearConv", {"x": whole("int8", 1, 8, 6, 5)},
+                     [f4(0.02), one(-9, "int8"), weights(4, 4, 1, 1), f4(0.01),
+                      one(0, "int8"), f4(0.3), one(4, "int8")], {"group": 2}),
+    "qmatmul": ("QLinearMatMul", {"x": whole("uint8", 5, 8)},
+                [f4(0.02), one(31, "uint8"), weights(8, 6), f4(0.03), one(0, "int8"), f4(0.4),
+                 one(128, "uint8")], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operators_are_those_of_onnxruntime(name: str) -> None:
+    op, inputs, constants, attrs = CASES[name]
+    model = node_model(op, inputs, constants, **attrs)
+    graph = import_model(model, {})
+    verify_graph(graph)
+    (wanted,) = run_onnxruntime(model, inputs)
+    (got,) = run_graph(graph, inputs, "float32").values()
+    assert got.dtype == wanted.dtype
+    apart = np.abs(got.astype(np.float64) - wanted)
+    if got.dtype.kind == "f" or op.endswith("Integer"):
+        assert apart.max() <= 1e-6 * np.abs(wanted).max()
+    else:
+        assert apart.max() <= 1
+        assert (apart > 0).mean() < 0.02
+
+
+def test_ranges_found_at_run_time() -> None:
+    model = node_model("DynamicQuantizeLinear", {"x": X}, outputs=3)
+    wanted = run_onnxruntime(model, {"x": X})
+    got = list(run_graph(import_model(model, {}), {"x": X}, "float32").values())
+    assert np.abs(got[0].astype(int) - wanted[0]).max() <= 1
+    assert got[1] == pytest.approx(wanted[1], rel=1e-6)
+    assert got[2] == wanted[2]
+
+
+def test_weights_that_are_no_bytes_are_refused() -> None:
+    model = node_model("MatMulInteger", {"x": whole("uint8", 5, 8)},
+                       [whole("uint8", 8, 6), one(0, "uint8"), one(3, "uint8")])  # fmt: skip
+    with pytest.raises(UnsupportedOpError, match="symmetrically"):
+        import_model(model, {})
