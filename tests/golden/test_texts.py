@@ -18,6 +18,7 @@ from autotune.target import load_target
 from tests.unit.codegen.kernels import conv_relu, matmul
 from tests.unit.codegen.nvptx_programs import MATMUL as GPU_MATMUL
 from tests.unit.codegen.nvptx_programs import ROWS, TRANSPOSE
+from tests.unit.codegen.tensor_programs import tensor_matmul
 
 FOLDER = Path(__file__).parent
 CONV = schedule_from_json([
@@ -79,7 +80,9 @@ def test_code_for_two_threads(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "arch"), [(TRANSPOSE, "sm_80"), (ROWS, "sm_80"), (GPU_MATMUL, "sm_90a")],
+    ("program", "arch"),
+    [(TRANSPOSE, "sm_80"), (ROWS, "sm_80"), (GPU_MATMUL, "sm_90a"),
+     (tensor_matmul("bfloat16"), "sm_80")],
     ids=lambda p: p if isinstance(p, str) else p.name,
 )  # fmt: skip
 def test_ptx(request: pytest.FixtureRequest, program: Program, arch: str) -> None:
