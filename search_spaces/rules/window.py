@@ -221,8 +221,11 @@ class WindowRule:
         chunks = extents["batch"] * ones
         for axis, size in tiles.items():
             chunks = chunks * np.ceil(extents[axis] / size)
-        # Rows are the outermost loop, then points; channel blocks are innermost.
-        levels = ({"batch": ones}, dict(reversed(tiles.items())))
+        # Rows are around points; blocks of channels around both, or inside.
+        first = columns["order"] == "channels_first"
+        alone = first & ~_crowds(task, w, columns)
+        block = {"channel": np.where(alone, tiles["channel"], w.channels[1] * ones)}
+        levels = ({"batch": ones}, block, dict(reversed(tiles.items())))
         lanes = lanes_of(task, target)
         waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1] * ones
         held = vectors * columns["tile_w"] * columns["tile_h"]
@@ -240,7 +243,7 @@ class WindowRule:
             unrolled=np.asarray(held * written_out, np.float64),
             extra={
                 **{p: columns[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
-                "channels_first": (columns["order"] == "channels_first").astype(np.float64),
+                "channels_first": first.astype(np.float64),
             },
             flops_per_lane=2 if task.op.startswith("conv") else 1,
         )
@@ -290,6 +293,19 @@ def _fetched(
     twice = np.maximum(down, rows / columns["tile_h"])
     often = np.where(held <= conflict_free(step[0]), twice, rows * points / columns["tile_w"])
     return np.asarray(np.where(stays, down, often + np.where(first, 0.5, 0.0)) * across)
+
+
+def _crowds(task: Task, w: Window, columns: Columns) -> npt.NDArray[Any]:
+    """Whether the rows of a tile fall into so few sets of the cache that they evict each other."""
+    data = _accesses(task, w, dict.fromkeys(("batch", "row", "point", "channel"), 1))[0]
+    step = task.value(data.buffer).layout.strides[-2:-1] or (1,)
+    width = data.shape[-2] if len(data.shape) > 1 else 1
+    size = {"row": columns["tile_h"]} | {f"k{i}": e for i, (_, e) in enumerate(w.reduce)}
+    rows = np.ones(len(columns["tile_h"]))
+    for dim in data.dims:
+        if "row" in dict(dim):
+            rows = rows + sum(abs(c) * (size[axis] - 1) for axis, c in dim)
+    return np.asarray(rows * width > conflict_free(step[0]))
 
 
 def _accesses(task: Task, w: Window, extents: Mapping[str, int]) -> tuple[Access, ...]:
