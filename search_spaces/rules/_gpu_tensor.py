@@ -74,7 +74,8 @@ def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t:
     if p.transposed:
         run = p.run if c.rows else p.depth
         whole = c.rows is None or p.run % tile.depth == 0
-        along = vector_of(run, tile.depth) if whole else 1
+        item = ITEM[algorithm] if c.constant else 4
+        along = vector_of(run, tile.depth, item) if whole else 1
         bind_copy(builder, weights, (0, 1), vector=along, tile=tile)
     else:
         along = 1 if tile.asynchronous else vector_of(p.columns, MATRIX[1] * tile.columns)

@@ -21,7 +21,9 @@ from search_spaces.rules._gpu import attempt, bind_rest, generation
 
 _UNROLLED_COPIES = 16
 _AMPERE = 80
+_ACCESS_BYTES = 16
 PARTS = "k_p"
+"""Loop over the parts of a split reduction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,9 +208,10 @@ def operands_of(builder: ScheduleBuilder, c: Contraction) -> tuple[str, str]:
     raise ValueError(f"{c.tensor} is not a sum")
 
 
-def vector_of(extent: int, size: int) -> int:
+def vector_of(extent: int, size: int, item_bytes: int = 4) -> int:
     """Elements of one access along a dimension of that extent, a tile of that size of it."""
-    return next(v for v in (4, 2, 1) if extent % v == 0 and size % v == 0)
+    most = _ACCESS_BYTES // item_bytes
+    return next(v for v in (8, 4, 2, 1) if v <= most and extent % v == 0 and size % v == 0)
 
 
 def data_vector(task: Task, c: Contraction, p: Product, depth: int) -> int:
