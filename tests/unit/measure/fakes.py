@@ -28,12 +28,15 @@ from autotune.types import Layout, Task, TaskNode, TaskValue, TensorType
 GOOD, BUILD_ERROR, BUILD_HANG, BUILD_CRASH, SEGFAULT, HANG = range(6)
 WRONG, EXIT, RAISE, SLOW, NOISY = range(6, 11)
 LIMITS = Timing(build_timeout_s=1.0, run_timeout_s=1.0)
+PATIENT = Timing(build_timeout_s=30.0, run_timeout_s=30.0)
+"""For candidates that end by themselves, however busy this machine is."""
 
 
 def request(
-    behaviour: int, *, threads: int = 1, timing: Timing = LIMITS, size: int = 4
+    behaviour: int, *, threads: int = 1, timing: Timing | None = None, size: int = 4
 ) -> MeasureRequest:
     """A request of a tiny task whose candidate behaves as said."""
+    timing = timing or (LIMITS if behaviour in (HANG, BUILD_HANG) else PATIENT)
     kind = TensorType(dtype="float32", shape=(size,))
     layout = Layout.dense(kind.shape)
     task = Task(

@@ -32,7 +32,7 @@ lease_s = {LEASE_S}
 slice_s = 1.0
 quarantine_s = 1.0
 """
-DEADLINES = Deadlines(queue_s=20.0, session_s=20.0, reconnect_s=1.0)
+DEADLINES = Deadlines(queue_s=60.0, session_s=60.0, reconnect_s=1.0)
 
 
 class ServerProcess:

@@ -19,19 +19,25 @@ from benchmarks.aarch64_board import prepare, serve_command
 from rpc_server.client import Deadlines, FarmOptions, RpcRunner, open_device
 from rpc_server.farm_types import FarmError
 from rpc_server.objects import HostBuilds
-from tests.unit.measure import tasks
+from tests.unit.measure import fakes, tasks
 from tests.unit.rpc_server.boards import BoardProcess
 from tests.unit.rpc_server.farms import ROOT, ServerProcess, running_farm
 from tests.unit.rpc_server.fixed import FIXED
 
-QUICK = Deadlines(queue_s=20.0, session_s=20.0, reconnect_s=1.0)
+QUICK = Deadlines(queue_s=60.0, session_s=60.0, reconnect_s=1.0)
 
 
 def requests(count: int) -> tuple[MeasureRequest, ...]:
     """Small tasks that the host can build."""
     target = host_target()
     return tuple(
-        MeasureRequest(task=tasks.matmul(4 + n, 8, 16), schedule=(), target=target, seed=n)
+        MeasureRequest(
+            task=tasks.matmul(4 + n, 8, 16),
+            schedule=(),
+            target=target,
+            timing=fakes.PATIENT,
+            seed=n,
+        )
         for n in range(count)
     )
 
@@ -74,7 +80,7 @@ def test_a_board_without_llvmlite_runs_what_the_host_built(without_llvmlite: Pat
     target = host_target()
     choice = next(iter(candidates(tasks.conv(9, 16), target, None)))
     wanted = tuple(
-        MeasureRequest(task=task, schedule=schedule, target=target, seed=5)
+        MeasureRequest(task=task, schedule=schedule, target=target, timing=fakes.PATIENT, seed=5)
         for task, schedule in [(tasks.conv(9, 16), choice.schedule), (tasks.matmul(), ())]
     )
     options = ("--accept-objects", "--target", "x86-64-v3")

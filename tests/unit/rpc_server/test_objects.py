@@ -171,7 +171,7 @@ def test_a_board_runs_what_the_host_built() -> None:
     target = host_target()
     choice = next(iter(candidates(tasks.conv(9, 16), target, None)))
     requests = tuple(
-        MeasureRequest(task=task, schedule=schedule, target=target, seed=5)
+        MeasureRequest(task=task, schedule=schedule, target=target, timing=fakes.PATIENT, seed=5)
         for task, schedule in [(tasks.conv(9, 16), choice.schedule), (tasks.matmul(), ())]
     )
     with (
