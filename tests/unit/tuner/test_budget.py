@@ -130,7 +130,7 @@ def test_a_task_that_never_works_is_given_up() -> None:
 
 
 def test_a_run_ends_when_the_gain_is_too_small() -> None:
-    open_but_light = timed(best_s=1e-3, floor_s=0.0, trials=40)
+    open_but_light = timed(best_s=1e-3, floor_s=0.0, trials=20)
     heavy_but_done = timed(weight=1000, floor_s=0.999e-3)
     assert not closed(open_but_light)
     decision = plan((open_but_light, heavy_but_done), Limits(), batch=8)
@@ -138,7 +138,7 @@ def test_a_run_ends_when_the_gain_is_too_small() -> None:
 
 
 def test_a_higher_wanted_gain_ends_a_run_earlier() -> None:
-    state = timed(best_s=1e-3, floor_s=0.0, trials=30)
+    state = timed(best_s=1e-3, floor_s=0.0, trials=16)
     assert plan((state,), Limits(min_gain=0.01), batch=8).shares
     assert not plan((state,), Limits(min_gain=0.1), batch=8).shares
 
