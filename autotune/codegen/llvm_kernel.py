@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from autotune.codegen.llvm_index import Lane, Var
+from autotune.codegen.llvm_index import Var
 from autotune.codegen.llvm_phase import CLAIM, FINISH, phase_text
-from autotune.codegen.llvm_store import StoreWriter
+from autotune.codegen.llvm_statement import StatementWriter
 from autotune.codegen.llvm_text import FunctionText
 from autotune.errors import BuildError
 from autotune.program.ir import Alloc, Buffer, For, If, Prefetch, Program, Stmt, Store, walk
@@ -40,7 +40,7 @@ def write_kernel(program: Program, target: Target, symbol: str) -> KernelText:
     return _KernelWriter(program, target, symbol).write()
 
 
-class _KernelWriter(StoreWriter):
+class _KernelWriter(StatementWriter):
     def __init__(self, program: Program, target: Target, symbol: str) -> None:
         self.program, self.target = program, target
         arguments = [f"ptr {_noalias(p)}%p{i}" for i, p in enumerate(program.params)]
@@ -126,10 +126,6 @@ class _KernelWriter(StoreWriter):
         else:
             raise BuildError(f"{type(stmt).__name__} needs a GPU")
 
-    def _body(self, body: tuple[Stmt, ...]) -> None:
-        for stmt in body:
-            self._stmt(stmt)
-
     def _for(self, loop: For) -> None:
         if loop.kind == "vector":
             self._vector_loop(loop)
@@ -147,35 +143,6 @@ class _KernelWriter(StoreWriter):
         with self.text.loop(first, limit) as name:
             self.env[loop.var] = Var(name, self.text.scope.depth)
             self._body(loop.body)
-
-    def _vector_loop(self, loop: For) -> None:
-        if self.lanes > 1:
-            raise BuildError(f"vector loop {loop.var} is inside another")
-        if loop.extent == 1:
-            self.env[loop.var] = 0
-            self._body(loop.body)
-            return
-        self.env[loop.var], self.lanes = Lane(loop.extent), loop.extent
-        with self.text.region():
-            self._body(loop.body)
-        self.lanes = 1
-        del self.env[loop.var]
-
-    def _if(self, stmt: If) -> None:
-        condition = self.condition(stmt.bounds)
-        if condition is False:
-            return
-        if condition is True:
-            self._body(stmt.body)
-            return
-        flag, lanes = condition
-        if lanes == 1:
-            with self.text.when(flag):
-                self._body(stmt.body)
-            return
-        saved, self.mask = self.mask, self.under(flag)
-        self._body(stmt.body)
-        self.mask = saved
 
     def _alloc(self, stmt: Alloc) -> None:
         if stmt.buffer.scope == "register":

@@ -12,7 +12,7 @@ import math
 
 from autotune.codegen.llvm_element import Val
 from autotune.codegen.llvm_index import Linear
-from autotune.codegen.llvm_store import StoreWriter
+from autotune.codegen.llvm_statement import StatementWriter
 from autotune.codegen.llvm_text import FunctionText, type_text
 from autotune.codegen.nvptx_math import NvptxMath
 from autotune.errors import BuildError
@@ -41,7 +41,7 @@ def first_alignment(buffer: Buffer) -> int:
     return math.gcd(ALIGN_BYTES, *(stride * item for stride in steps))
 
 
-class AccessWriter(StoreWriter):
+class AccessWriter(StatementWriter):
     """Writes values and stores of one thread."""
 
     math = NvptxMath

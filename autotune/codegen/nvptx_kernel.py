@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from autotune.codegen.base import Extents, Launch
-from autotune.codegen.llvm_index import Lane, Var
+from autotune.codegen.llvm_index import Var
 from autotune.codegen.llvm_text import FunctionText
 from autotune.codegen.nvptx_access import ALIGN_BYTES, first_alignment
 from autotune.codegen.nvptx_fragment import FragmentWriter
@@ -136,7 +136,7 @@ class _KernelWriter(FragmentWriter):
         if not self.kernel.blocks and self.body is not self.kernel.body:
             self._bind(self.kernel.body[0], "ctaid", 0)
         self._shared()
-        self._statements(self.body)
+        self._body(self.body)
         self.text.line("ret void")
         body = self.text.text()
         words = set(re.findall(r"%(p_[\w.]+)", body))
@@ -176,11 +176,7 @@ class _KernelWriter(FragmentWriter):
 
     # ---------------------------------------------------------------------------------- statements
 
-    def _statements(self, body: tuple[Stmt, ...]) -> None:
-        for stmt in body:
-            self._statement(stmt)
-
-    def _statement(self, stmt: Stmt) -> None:
+    def _stmt(self, stmt: Stmt) -> None:
         if isinstance(stmt, For):
             self._loop(stmt)
         elif isinstance(stmt, Store):
@@ -210,7 +206,7 @@ class _KernelWriter(FragmentWriter):
             self.fragment(stmt.buffer)
         elif stmt.buffer.scope != "shared":
             self.registers(stmt.buffer)
-        self._statements(stmt.body)
+        self._body(stmt.body)
 
     def _loop(self, loop: For) -> None:
         if loop.kind in THREAD_KINDS:
@@ -218,18 +214,18 @@ class _KernelWriter(FragmentWriter):
         elif loop.kind == "warp":
             self._warp_loop(loop)
         elif loop.kind in MATRIX_KINDS:
-            self._statements(self.matrix_loop(loop))
+            self._body(self.matrix_loop(loop))
         elif loop.kind == "vector":
             self._vector_loop(loop)
         elif loop.kind in ("unroll", "dot") or loop.extent == 1:
             for i in range(loop.extent):
                 self.env[loop.var] = i
-                self._statements(loop.body)
+                self._body(loop.body)
         else:
             self.stage += 1
             with self.text.loop("0", str(loop.extent)) as name:
                 self.env[loop.var] = Var(name, self.text.scope.depth)
-                self._statements(loop.body)
+                self._body(loop.body)
             self.stage += 1
 
     def _thread_loop(self, loop: For) -> None:
@@ -245,10 +241,10 @@ class _KernelWriter(FragmentWriter):
                 for a, extent in guards
             ]
             with self.text.when(self._and(flags, "i1")):
-                self._statements(loop.body)
+                self._body(loop.body)
         else:
             with self.text.region():
-                self._statements(loop.body)
+                self._body(loop.body)
         self.bound = outer
 
     def _warp_loop(self, loop: For) -> None:
@@ -256,10 +252,10 @@ class _KernelWriter(FragmentWriter):
         self.env[loop.var] = warp if loop.extent > 1 else 0
         if WARP * loop.extent == self.kernel.block[0]:
             with self.text.region():
-                self._statements(loop.body)
+                self._body(loop.body)
             return
         with self.text.when(self.pure(0, f"icmp ult i64 {warp.name}, {loop.extent}")):
-            self._statements(loop.body)
+            self._body(loop.body)
 
     def thread(self) -> str:
         return self._special("tid", 0)
@@ -282,35 +278,6 @@ class _KernelWriter(FragmentWriter):
         self.text.declare(symbol, f"declare i32 @{symbol}()")
         short = self.pure(0, f"call range(i32 0, {extents[axis]}) i32 @{symbol}()")
         return self.pure(0, f"zext nneg i32 {short} to i64")
-
-    def _vector_loop(self, loop: For) -> None:
-        if self.lanes > 1:
-            raise BuildError(f"vector loop {loop.var} is inside another")
-        if loop.extent == 1:
-            self.env[loop.var] = 0
-            self._statements(loop.body)
-            return
-        self.env[loop.var], self.lanes = Lane(loop.extent), loop.extent
-        with self.text.region():
-            self._statements(loop.body)
-        self.lanes = 1
-        del self.env[loop.var]
-
-    def _if(self, stmt: If) -> None:
-        condition = self.condition(stmt.bounds)
-        if condition is False:
-            return
-        if condition is True:
-            self._statements(stmt.body)
-            return
-        flag, lanes = condition
-        if lanes == 1:
-            with self.text.when(flag):
-                self._statements(stmt.body)
-            return
-        saved, self.mask = self.mask, self.under(flag)
-        self._statements(stmt.body)
-        self.mask = saved
 
 
 def _grid(launch: KernelLaunch) -> tuple[Extents, tuple[Stmt, ...]]:
