@@ -9,10 +9,12 @@ import onnx
 import onnxruntime
 import pytest
 
+from autotune.compiler.driver import compile_graph
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx import import_model
 from autotune.graph.interp import run_graph
 from autotune.graph.verify import verify_graph
+from autotune.target import host_target
 from autotune.types import Array
 from tests.unit.frontend.onnx_models import node_model
 
@@ -108,3 +110,14 @@ def test_weights_that_are_no_bytes_are_refused() -> None:
                        [whole("uint8", 8, 6), one(0, "uint8"), one(3, "uint8")])  # fmt: skip
     with pytest.raises(UnsupportedOpError, match="symmetrically"):
         import_model(model, {})
+
+
+@pytest.mark.parametrize("name", ["conv", "qconv", "qconv signed", "qmatmul"])
+def test_compiled_models_agree(name: str) -> None:
+    op, inputs, constants, attrs = CASES[name]
+    model = node_model(op, inputs, constants, **attrs)
+    compiled = compile_graph(import_model(model, {}), host_target(), processes=1)
+    (wanted,) = run_onnxruntime(model, inputs)
+    (got,) = compiled.run(inputs).values()
+    assert got.dtype == wanted.dtype
+    assert np.abs(got.astype(np.int64) - wanted).max() <= (0 if op == "ConvInteger" else 1)
