@@ -49,12 +49,12 @@ FAILURES = {
 def _emulator() -> ctypes.CDLL:
     """The compiled emulator, also visible to code that is loaded later."""
     source = Path(__file__).with_name("emulator.c")
-    folder = tempfile.mkdtemp(prefix="autotune-emulator-")
-    library = Path(folder) / "emulator.so"
-    command = ["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-lm"]
-    subprocess.run(command, check=True, capture_output=True)
-    llvm.load_library_permanently(str(library))
-    return ctypes.CDLL(str(library))
+    with tempfile.TemporaryDirectory(prefix="autotune-emulator-") as folder:
+        library = str(Path(folder) / "emulator.so")
+        command = ["cc", "-O1", "-shared", "-fPIC", "-o", library, str(source), "-lm"]
+        subprocess.run(command, check=True, capture_output=True)
+        llvm.load_library_permanently(library)
+        return ctypes.CDLL(library)
 
 
 def host_text(text: str, launches: Sequence[Launch]) -> str:
