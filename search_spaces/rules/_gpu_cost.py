@@ -124,7 +124,9 @@ def contraction_cycles(p: Product, target: Target, columns: Columns) -> Column:
     step = np.maximum(np.maximum(work, shared), move) + 0.2 * (work + shared + move)
     hidden = (columns["stages"] - 1) * step
     wait = (np.maximum(_LATENCY - hidden, 0.1 * _LATENCY) + 20 * copies) / held
-    loops = np.where(tensor, depth / 16, depth / 4 / columns["unroll"])
+    # Small tiles of a warp load nearly as many matrices as they multiply.
+    matrices = depth * item / 32 * (1 + 4 * (m + n) / (m * n))
+    loops = np.where(tensor, matrices, depth / 4 / columns["unroll"])
     each = steps * (step + wait + 10 * threads / target.warp * loops)
     each = each + 4 * rows * width / _GLOBAL_BYTES
     waves = np.ceil(blocks / (held * target.multiprocessors))
