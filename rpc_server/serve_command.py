@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import ConfigError
-from autotune.measure.batch import available_cores
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.profile import profile_lines
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import Report, Sandbox
+from autotune.measure.throttle import available_cores
 from autotune.measure.types import DeviceProfile
 from autotune.target import load_target
 from rpc_server.agent import Agent, Post, check_post

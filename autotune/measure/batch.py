@@ -8,7 +8,6 @@ window of candidates is built first and timed when the builders are idle.
 from __future__ import annotations
 
 import dataclasses
-import os
 import queue
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from autotune.measure.executor import DEFAULT_EXECUTOR, Built
 from autotune.measure.frames import Frame
 from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
 from autotune.measure.sandbox import Report, Sandbox
+from autotune.measure.throttle import available_cores
 from autotune.measure.types import (
     DeviceProfile,
     MeasureRequest,
@@ -54,13 +54,6 @@ def plan_cores(cores: Sequence[int], threads: int) -> CorePlan:
     if threads < len(cores):
         return CorePlan(runner=cores[-threads:], builders=cores[:-threads], exclusive=False)
     return CorePlan(runner=cores, builders=cores, exclusive=True)
-
-
-def available_cores() -> tuple[int, ...]:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(os.cpu_count() or 1))
 
 
 class BatchExecutor:

@@ -22,6 +22,7 @@ from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_pr
 from autotune.measure.profile import Calibration, measure_profile
 from autotune.measure.storage import GARBAGE, aligned_bytes, reset_output
 from autotune.measure.surroundings import Surroundings
+from autotune.measure.throttle import Throttling, available_cores
 from autotune.measure.timing import Sample, median, processor_clock, time_kernel
 from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status
 from autotune.program.build import build_program
@@ -42,9 +43,14 @@ class NativeExecutor:
     """Executor of a worker process. `cache_bytes` bounds the data kept for tasks."""
 
     def __init__(
-        self, *, clock: Callable[[], float] = time.perf_counter, cache_bytes: int = 1 << 30
+        self,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        cache_bytes: int = 1 << 30,
+        throttling: Throttling | None = None,
     ) -> None:
         self._clock = clock
+        self._throttling = throttling or Throttling(available_cores())
         self._cache_bytes = cache_bytes
         self._cases: OrderedDict[tuple[str, int, str], Case] = OrderedDict()
         self._calibrations: dict[str, Calibration | PlainCalibration] = {}
@@ -87,6 +93,7 @@ class NativeExecutor:
             run_s=self._clock() - start,
             calibration_s=calibration_s,
             max_error=verdict.max_error,
+            conditions=self._throttling.conditions(),
         )
 
     def profile(self, target: Target) -> DeviceProfile:
@@ -98,7 +105,8 @@ class NativeExecutor:
     def _time(
         self, request: MeasureRequest, kernel: Kernel, first_call_s: float
     ) -> tuple[tuple[float, ...], float]:
-        """Samples and the calibration reading beside them; if disturbed, the quieter of two."""
+        """Samples and the calibration reading beside them; if the core was disturbed or throttled,
+        the better of two."""
         calibration = self._calibration(request.target)
         run, foreign_bytes = kernel.run, request.timing.foreign_bytes
         # What fits the innermost cache is too short to be timed call by call.
@@ -107,17 +115,18 @@ class NativeExecutor:
             surroundings = self._surroundings_of(request.target)
             run = lambda calls: kernel.run_among(surroundings, foreign_bytes, calls)  # noqa: E731
 
-        def attempt() -> tuple[float, tuple[float, ...]]:
-            before_s = calibration.read()
+        def attempt() -> tuple[bool, float, tuple[float, ...]]:
+            events, before_s = self._throttling.count(), calibration.read()
             times_s = time_kernel(run, request.timing, first_call_s)
-            return max(before_s, calibration.read()), times_s
+            reading_s = max(before_s, calibration.read())
+            return self._throttling.count() > events, reading_s, times_s
 
-        reading_s, times_s = attempt()
-        spare_s = request.timing.run_timeout_s / 4
-        if reading_s > CONTENDED * calibration.best_s and sum(times_s) < spare_s:
-            again_s, again = attempt()
-            if (again_s, median(again)) < (reading_s, median(times_s)):
-                reading_s, times_s = again_s, again
+        throttled, reading_s, times_s = attempt()
+        doubtful = throttled or reading_s > CONTENDED * calibration.best_s
+        if doubtful and sum(times_s) < request.timing.run_timeout_s / 4:
+            again = attempt()
+            if (*again[:2], median(again[2])) < (throttled, reading_s, median(times_s)):
+                _, reading_s, times_s = again
         return times_s, reading_s
 
     def _calibration(self, target: Target) -> Calibration | PlainCalibration:

@@ -15,7 +15,8 @@ from autotune.errors import ConfigError
 from autotune.graph.feeds import Samples
 from autotune.graph.ir import Graph
 from autotune.graph.plan import Partition
-from autotune.measure.batch import available_cores, plan_cores
+from autotune.measure.batch import plan_cores
+from autotune.measure.throttle import available_cores
 from autotune.measure.types import DeviceProfile
 from autotune.settings import TuneSettings, load_settings
 from autotune.target import Target, wanted_target

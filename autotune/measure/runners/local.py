@@ -16,12 +16,13 @@ from pathlib import Path
 
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
-from autotune.measure.batch import BatchExecutor, available_cores, plan_cores
+from autotune.measure.batch import BatchExecutor, plan_cores
 from autotune.measure.builds import ExecutorBuilds
 from autotune.measure.devices import DEVICES, DeviceFacts, open_device
 from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.sandbox import Report, Sandbox
+from autotune.measure.throttle import available_cores
 from autotune.measure.types import (
     DeviceProfile,
     MeasureRequest,

@@ -9,6 +9,7 @@ import pytest
 from autotune.errors import AutotuneError
 from autotune.measure.execute import CHECKED_POINTS, NativeExecutor, make_case
 from autotune.measure.executor import Built
+from autotune.measure.throttle import Throttling
 from autotune.measure.types import MeasureRequest, Status, Timing
 from autotune.program.ir import Pack
 from autotune.schedule.base import schedule_from_json
@@ -49,6 +50,30 @@ def test_a_right_kernel_is_timed(executor: NativeExecutor, task: Task) -> None:
     assert len(result.times_s) >= QUICK.min_repeats
     assert 0 < result.calibration_s < result.run_s
     assert result.max_error < 1e-5
+
+
+class ThrottledAtFirst(Throttling):
+    """Throttled while the first samples are taken."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.asked = 0
+
+    def count(self) -> int:
+        self.asked += 1
+        return int(self.asked > 1)
+
+    def conditions(self) -> str:
+        return "1200 MHz, 84 C"
+
+
+def test_what_was_timed_on_a_throttled_core_is_timed_again() -> None:
+    throttling = ThrottledAtFirst()
+    executor, asked = NativeExecutor(throttling=throttling), request(tasks.matmul())
+    result = executor.check_and_time(asked, executor.build(asked))
+    assert result.status is Status.OK
+    assert throttling.asked == 4
+    assert result.conditions == "1200 MHz, 84 C"
 
 
 def test_kernels_of_two_threads_are_timed(executor: NativeExecutor) -> None:
