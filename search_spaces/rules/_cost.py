@@ -157,6 +157,9 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int)
     product = product * np.where(points > conflict_free(ic * c.groups), 1.5, 1.0)
     weights = area * ic * oc * 4.0
     stream = weights * blocks / _speed(weights, target)
+    if weights > 0.75 * target.l3_bytes:
+        # From memory, zeros that fill the last block of channels cost as much as weights.
+        stream = stream * _padded(c, columns)
     held = area * block * (ic * c.groups + oc) * 4.0
     spill = np.where(held + min(weights, 1e5) > target.l2_bytes, 1.0, 0.0)
     moved = area * tiles * (ic * c.groups + oc) * 4.0 * (1.5 / _L3_BYTES_PER_CYCLE)
@@ -189,6 +192,12 @@ def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
     # In a model, weights come from memory: seven quarters of those of direct code.
     stream = _LATE * 7.0 * depth * channels * 4 / _MEMORY_BYTES_PER_CYCLE
     return np.asarray((product + stream + ends + spill) / target.threads, np.float64)
+
+
+def _padded(c: Contraction, columns: Columns) -> Column:
+    """Channels that packed weights have, whole blocks of them, over those that there are."""
+    block = columns["lanes"] * columns["vectors"]
+    return np.asarray(np.ceil(c.channels[1] / block) * block / c.channels[1], np.float64)
 
 
 def _tail_waste_of(extent: Column, size: Column) -> Column:
