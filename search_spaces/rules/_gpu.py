@@ -6,7 +6,6 @@ Every limit comes from the target: threads of a block, shared memory, registers.
 from __future__ import annotations
 
 import itertools
-import math
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import Alloc, For, walk
@@ -14,9 +13,6 @@ from autotune.program.rewrite import stores_of
 from autotune.schedule.compute import root_body
 from autotune.target import Target
 from search_spaces.rules._builder import ScheduleBuilder, nest_loops
-
-GRID_LIMIT = 65535
-"""Blocks along y and z, at most, on every device."""
 
 
 def thread_choices(target: Target, most: int = 1024) -> tuple[int, ...]:
@@ -107,7 +103,3 @@ def attempt(builder: ScheduleBuilder, step: str, **fields: object) -> bool:
     except ScheduleError:
         return False
     return True
-
-
-def blocks_of(extent: int, size: int) -> int:
-    return math.ceil(extent / size)
