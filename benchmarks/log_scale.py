@@ -214,8 +214,11 @@ def kills(log: str, record: Record, count: int, draw: random.Random) -> list[str
 
 
 def _count(log: str, record: Record) -> int:
-    with TuningLog(log, read_only=True) as store:
-        return len(store.records(record.task.key, record.target))
+    where = RECORDS.c.task_key == record.task.key
+    with TuningLog(log, read_only=True) as store, store.reading() as connection:
+        assert connection is not None
+        statement = select(func.count()).select_from(RECORDS).where(where)
+        return int(connection.execute(statement).scalar_one())
 
 
 def _damage(path: Path) -> list[str]:
