@@ -34,7 +34,12 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> TuningLog:
 def test_stats_count_by_every_property(log: TuningLog) -> None:
     with log:
         found = stats(log)
-    assert (found.records, found.tasks, found.waiting, found.schema) == (8, 3, 1, files.SCHEMA_VERSION)
+    assert (found.records, found.tasks, found.waiting, found.schema) == (
+        8,
+        3,
+        1,
+        files.SCHEMA_VERSION,
+    )
     assert found.statuses == {"OK": 7, "RUN_CRASH": 1}
     assert found.ops == {"matmul": 7, "add": 1}
     assert found.targets == {target().key: 7, target(threads=2).key: 1}
