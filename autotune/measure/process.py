@@ -8,6 +8,7 @@ worker lives in a sandbox and in an empty temporary directory, which is emptied 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import shutil
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -82,7 +84,7 @@ class WorkerProcess:
         self._folder = temporary_folder()
         program = [sys.executable, "-m", "autotune.measure.sandbox", self._sandbox.to_json()]
         path = os.pathsep.join(os.path.abspath(p) for p in sys.path)
-        self._process = subprocess.Popen(
+        self._process = start_child(
             [*program, "--executor", self._executor],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -232,6 +234,22 @@ def temporary_folder() -> Path:
         if parent.isdigit() and not Path("/proc", parent).exists():
             remove(old)
     return Path(tempfile.mkdtemp(prefix=f"{FOLDER}-{os.getpid()}-", dir=root))
+
+
+def start_child(command: Sequence[str], **settings: Any) -> subprocess.Popen[bytes]:
+    """As Popen, from a thread that lasts as long as this process: a parent-death signal comes when
+    the thread ends that started the child."""
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, **settings)
+
+    return _starter(os.getpid()).submit(start).result()
+
+
+@functools.cache
+def _starter(_process: int) -> ThreadPoolExecutor:
+    """One for each process: a fork does not have the thread."""
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="starter")
 
 
 def ended(process: subprocess.Popen[bytes]) -> bool:

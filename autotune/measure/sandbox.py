@@ -28,7 +28,7 @@ SHARED_BYTES = 2 << 30
 SPARE_CPU_S = 5.0
 SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", "/dev", "/opt")
 _NEWUSER, _NEWNET, _NEWIPC = 0x10000000, 0x40000000, 0x08000000
-_NO_NEW_PRIVS, _CHILD_SUBREAPER, _CAPBSET_DROP = 38, 36, 24
+_NO_NEW_PRIVS, _CHILD_SUBREAPER, _CAPBSET_DROP, _PARENT_DEATH_SIGNAL = 38, 36, 24, 1
 _CAPABILITY_VERSION = 0x20080522
 
 
@@ -94,6 +94,8 @@ def confine(sandbox: Sandbox, folder: str) -> Report:
     measure("children", True, lambda: _prctl(libc, _CHILD_SUBREAPER, 1))
     measure("network", sandbox.own_network, lambda: _own_network(libc))
     measure("privileges", sandbox.drop_privileges, lambda: _drop(libc, sandbox, folder))
+    # After the change of user, which would undo it.
+    measure("parent", True, lambda: _prctl(libc, _PARENT_DEATH_SIGNAL, signal.SIGKILL))
     _prctl(libc, _NO_NEW_PRIVS, 1)
     measure(
         "files",

@@ -138,7 +138,7 @@ def _claim_pipes() -> tuple[int, int]:
 def _exit_with_parent(requests: int) -> None:
     """Wait until the parent's end of the pipe closes (it died or dropped us), then leave at once.
 
-    A parent-death signal would do this too, but it fires when the parent's *thread* ends."""
+    A parent-death signal does this too, where the system has it, and where the parent died."""
     poll = select.poll()
     poll.register(requests, 0)
     while not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll()):

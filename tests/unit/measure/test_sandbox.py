@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,7 +146,7 @@ def test_limits_of_a_worker_are_those_asked_for(worker: WorkerProcess) -> None:
 
 def test_what_holds_and_what_does_not_is_reported(worker: WorkerProcess) -> None:
     worker.ready()
-    names = {"limits", "oom", "children", "network", "privileges", "files", "calls"}
+    names = {"limits", "oom", "children", "network", "privileges", "parent", "files", "calls"}
     assert set(worker.report) == names
     assert worker.report["limits"] == ""
     unbound = WorkerProcess(executor=fakes.FAKE, sandbox=OPEN)
@@ -229,3 +232,33 @@ def test_the_temporary_directory_keeps_nobody_from_becoming_nobody(tmp_path: Pat
     """It belongs to root until privileges are dropped, and a worker starts in it."""
     paths = ["/usr", "/root/python", str(tmp_path)]
     assert hidden(paths, str(tmp_path), lambda p: p == "/usr") == ["/root/python"]
+
+
+KILLED_PARENT = """
+import subprocess, sys, threading, time
+from autotune.measure.process import WorkerProcess
+from tests.unit.measure import fakes
+worker = WorkerProcess(executor=fakes.FAKE)
+starter = threading.Thread(target=worker.ready)
+starter.start()
+starter.join()
+pipe = worker._process.stdin.fileno()
+other = subprocess.Popen(["sleep", "600"], pass_fds=[pipe], start_new_session=True)
+print(worker.pid, other.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_worker_outlives_the_thread_that_started_it_but_not_the_process() -> None:
+    command = [sys.executable, "-c", KILLED_PARENT]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker, holder = map(int, parent.stdout.readline().split())
+    try:
+        assert Path(f"/proc/{worker}/cmdline").read_bytes()
+        parent.kill()
+        parent.wait()
+        wait_until_gone([worker], 30)
+    finally:
+        os.kill(holder, signal.SIGKILL)
+        parent.stdout.close()
