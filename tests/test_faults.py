@@ -122,5 +122,6 @@ def test_an_interrupted_tuner_says_where_its_results_are(tmp_path: Path) -> None
             time.sleep(0.02)
         tuner.send_signal(signal.SIGINT)
         _, err = tuner.communicate(timeout=20)
-    assert tuner.returncode == 130
+    # A shell says 130 for both: Python ends by the signal if it came while it compiled a string.
+    assert tuner.returncode in (130, -signal.SIGINT)
     assert err == f"interrupted; measured results are in {log}\n"

@@ -82,13 +82,15 @@ def arguments(parser: opt.Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     import autotune
+    from autotune.cli.interrupt import interruptible
     from autotune.cli.progress import display
     from autotune.settings import load_settings
 
     if options.executor != "local":
         logging.disable(logging.ERROR)  # what a cluster has to say, we say in one line
     ending = "dry run, nothing is measured" if options.dry_run else ""
-    with display(sys.stdout, ending=ending, verbose=options.verbose) as on_event:
+    shown = display(sys.stdout, ending=ending, verbose=options.verbose)
+    with shown as listener, interruptible(listener) as on_event:
         report = autotune.tune(
             options.model,
             target=options.target,
