@@ -18,8 +18,9 @@ from autotune.codegen.llvm_team import END, end_with
 from autotune.errors import BuildError
 
 RUNTIME = {
-    "libc.so.6": re.compile(r"mem(cpy|move|set|cmp)|syscall|pthread_(create|join)"),
-    "libpthread.so.0": re.compile(r"pthread_(create|join)"),
+    "libc.so.6": re.compile(r"mem(cpy|move|set|cmp)|syscall|pthread_(create|join|setaffinity_np)"
+                            r"|sched_get(cpu|affinity)"),
+    "libpthread.so.0": re.compile(r"pthread_(create|join|setaffinity_np)"),
     "libm.so.6": re.compile(r"(exp2?|log2?|pow|sin|cos|tanh|erf|fma|fmax|fmin|fmod|sqrt|floor|ceil"
                             r"|trunc|rint|nearbyint|round(even)?)f?"),
     "libgcc_s.so.1": re.compile(r"__aeabi_\w+|__(fix|float|trunc|extend)\w+|__u?(div|mod)[ds]i3"),

@@ -17,13 +17,13 @@ _WAIT, _WAKE = 128, 129
 def wait_line(word: str, value: str, target: Target) -> str:
     """Sleep while the 32-bit word has the value (an i32)."""
     arguments = f"{_number(target)}, ptr {word}, i32 {_WAIT}, i32 {value}, ptr null"
-    return f"  call {_long(target)} ({_long(target)}, ...) @syscall({arguments})"
+    return f"  call {long_type(target)} ({long_type(target)}, ...) @syscall({arguments})"
 
 
 def wake_line(word: str, target: Target) -> str:
     """Wake all who sleep on the word."""
     arguments = f"{_number(target)}, ptr {word}, i32 {_WAKE}, i32 2147483647"
-    return f"  call {_long(target)} ({_long(target)}, ...) @syscall({arguments})"
+    return f"  call {long_type(target)} ({long_type(target)}, ...) @syscall({arguments})"
 
 
 def pause_lines(target: Target) -> list[str]:
@@ -33,14 +33,14 @@ def pause_lines(target: Target) -> list[str]:
 
 def declarations(target: Target) -> list[str]:
     pause = ["declare void @llvm.x86.sse2.pause()"] if _is_x86(target) else []
-    return [f"declare {_long(target)} @syscall({_long(target)}, ...)", *pause]
+    return [f"declare {long_type(target)} @syscall({long_type(target)}, ...)", *pause]
 
 
 def _is_x86(target: Target) -> bool:
     return target.triple.startswith(("x86_64", "i386", "i686"))
 
 
-def _long(target: Target) -> str:
+def long_type(target: Target) -> str:
     """C's long."""
     return "i32" if target.triple.startswith("armv7") else "i64"
 
@@ -53,4 +53,4 @@ def _number(target: Target) -> str:
             f"kernels on several threads need Linux on one of {known}, got {target.triple}; "
             "use one thread"
         )
-    return f"{_long(target)} {_NUMBERS[architecture]}"
+    return f"{long_type(target)} {_NUMBERS[architecture]}"

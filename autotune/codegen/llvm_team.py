@@ -9,6 +9,10 @@ OPEN() begins to change the job, PUBLISH(function) ends it and gives its number;
 job's data is written to where `function(thread, number)` reads it. A member that reads data while
 they change finds another number afterwards (CURRENT) and leaves. END() ends the threads; the code
 must not be unloaded before. The definitions are weak: of many objects, one's are used.
+
+Members are kept off the core of whoever publishes. Where other threads spin on the rest of the
+cores, the scheduler would wake a member beside its caller, and leave it waiting there for as long
+as a small model takes.
 """
 
 from __future__ import annotations
@@ -17,16 +21,19 @@ import ctypes
 import os
 import weakref
 
-from autotune.codegen.llvm_futex import pause_lines, wait_line, wake_line
+from autotune.codegen.llvm_futex import long_type, pause_lines, wait_line, wake_line
 from autotune.target import Target
 
 OPEN, PUBLISH, CURRENT = "autotune_team_open", "autotune_team_publish", "autotune_team_current"
 END = "autotune_team_end"
 SPINS = 3000
 """Looks for a job before a member sleeps: some fifty microseconds."""
-_JOB, _SLEEPERS, _QUIT, _STARTED, _FUNCTION = 0, 8, 16, 24, 64
-"""Byte offsets in the team's state. The job's number is odd while it changes."""
+_JOB, _SLEEPERS, _QUIT, _STARTED, _AWAY, _FUNCTION = 0, 8, 16, 24, 32, 64
+"""Byte offsets in the team's state. The job's number is odd while it changes. AWAY is one more than
+the number of the core that members are kept off."""
 _STATE_BYTES = 128
+_MASK_BYTES = 128
+"""Of a set of cores."""
 
 
 def team_text(target: Target) -> str:
@@ -37,9 +44,13 @@ def team_text(target: Target) -> str:
         [
             "declare i32 @pthread_create(ptr, ptr, ptr, ptr)",
             "declare i32 @pthread_join(i64, ptr)",
+            f"declare i32 @pthread_setaffinity_np(i64, {long_type(target)}, ptr)",
+            "declare i32 @sched_getcpu()",
+            f"declare i32 @sched_getaffinity(i32, {long_type(target)}, ptr)",
             f"{state} = weak global [{_STATE_BYTES} x i8] zeroinitializer, align 64",
             f"@autotune_team_members = weak global [{members} x i64] zeroinitializer, align 64",
             *_open_lines(state),
+            *_place_lines(state, target),
             *_publish_lines(state, target),
             *_member_lines(state, target),
             *_end_lines(state, members, target),
@@ -108,8 +119,10 @@ def _publish_lines(state: str, target: Target) -> list[str]:
         "  br i1 %stop, label %note, label %start",
         "note:",
         "  store i64 %count, ptr %started",
+        "  call void @autotune_team_place()",
         "  ret i64 %number",
         "look:",
+        "  call void @autotune_team_place()",
         _field("%sleepers", state, _SLEEPERS),
         "  %asleep = load atomic i64, ptr %sleepers seq_cst, align 8",
         "  %awake = icmp eq i64 %asleep, 0",
@@ -119,6 +132,72 @@ def _publish_lines(state: str, target: Target) -> list[str]:
         "  br label %out",
         "out:",
         "  ret i64 %number",
+        "}",
+    ]
+
+
+def _place_lines(state: str, target: Target) -> list[str]:
+    """Keep the members off this thread's core, where it has others. What fails changes nothing."""
+    size = f"{long_type(target)} {_MASK_BYTES}"
+    return [
+        "define weak void @autotune_team_place() nounwind {",
+        "entry:",
+        f"  %mask = alloca [{_MASK_BYTES // 8} x i64], align 8",
+        _field("%away", state, _AWAY),
+        _field("%started", state, _STARTED),
+        "  %core = call i32 @sched_getcpu()",
+        "  %wide = sext i32 %core to i64",
+        "  %now = add i64 %wide, 1",
+        "  %before = load i64, ptr %away",
+        "  %same = icmp eq i64 %now, %before",
+        "  br i1 %same, label %out, label %moved",
+        "moved:",
+        "  store i64 %now, ptr %away",
+        f"  store [{_MASK_BYTES // 8} x i64] zeroinitializer, ptr %mask",
+        f"  %got = call i32 @sched_getaffinity(i32 0, {size}, ptr %mask)",
+        "  %failed = icmp slt i32 %got, 0",
+        f"  %known = icmp ult i64 %wide, {_MASK_BYTES * 8}",
+        "  %unknown = xor i1 %known, true",
+        "  %leave = or i1 %failed, %unknown",
+        "  br i1 %leave, label %out, label %clear",
+        "clear:",
+        "  %place = lshr i64 %wide, 3",
+        "  %byte = getelementptr i8, ptr %mask, i64 %place",
+        "  %old = load i8, ptr %byte",
+        "  %low = and i64 %wide, 7",
+        "  %shift = trunc i64 %low to i8",
+        "  %bit = shl i8 1, %shift",
+        "  %others = xor i8 %bit, -1",
+        "  %new = and i8 %old, %others",
+        "  store i8 %new, ptr %byte",
+        "  br label %any",
+        "any:",
+        "  %w = phi i64 [ 0, %clear ], [ %following, %any ]",
+        "  %sum = phi i64 [ 0, %clear ], [ %more, %any ]",
+        "  %word = getelementptr i64, ptr %mask, i64 %w",
+        "  %cores = load i64, ptr %word",
+        "  %more = or i64 %sum, %cores",
+        "  %following = add i64 %w, 1",
+        f"  %left = icmp ult i64 %following, {_MASK_BYTES // 8}",
+        "  br i1 %left, label %any, label %found",
+        "found:",
+        "  %alone = icmp eq i64 %more, 0",
+        "  br i1 %alone, label %out, label %members",
+        "members:",
+        "  %many = load i64, ptr %started",
+        "  br label %check",
+        "check:",
+        "  %i = phi i64 [ 0, %members ], [ %next, %set ]",
+        "  %has = icmp ult i64 %i, %many",
+        "  br i1 %has, label %set, label %out",
+        "set:",
+        "  %slot = getelementptr i64, ptr @autotune_team_members, i64 %i",
+        "  %id = load i64, ptr %slot",
+        f"  %ignored = call i32 @pthread_setaffinity_np(i64 %id, {size}, ptr %mask)",
+        "  %next = add i64 %i, 1",
+        "  br label %check",
+        "out:",
+        "  ret void",
         "}",
     ]
 

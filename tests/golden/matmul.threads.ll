@@ -104,6 +104,9 @@ out:
 }
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
+declare i32 @pthread_setaffinity_np(i64, i64, ptr)
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
 @autotune_team = weak global [128 x i8] zeroinitializer, align 64
 @autotune_team_members = weak global [1 x i64] zeroinitializer, align 64
 define weak void @autotune_team_open() nounwind {
@@ -118,6 +121,65 @@ define weak i1 @autotune_team_current(i64 %number) nounwind {
   %job = load atomic i64, ptr @autotune_team monotonic, align 8
   %same = icmp eq i64 %job, %number
   ret i1 %same
+}
+define weak void @autotune_team_place() nounwind {
+entry:
+  %mask = alloca [16 x i64], align 8
+  %away = getelementptr i8, ptr @autotune_team, i64 32
+  %started = getelementptr i8, ptr @autotune_team, i64 24
+  %core = call i32 @sched_getcpu()
+  %wide = sext i32 %core to i64
+  %now = add i64 %wide, 1
+  %before = load i64, ptr %away
+  %same = icmp eq i64 %now, %before
+  br i1 %same, label %out, label %moved
+moved:
+  store i64 %now, ptr %away
+  store [16 x i64] zeroinitializer, ptr %mask
+  %got = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
+  %failed = icmp slt i32 %got, 0
+  %known = icmp ult i64 %wide, 1024
+  %unknown = xor i1 %known, true
+  %leave = or i1 %failed, %unknown
+  br i1 %leave, label %out, label %clear
+clear:
+  %place = lshr i64 %wide, 3
+  %byte = getelementptr i8, ptr %mask, i64 %place
+  %old = load i8, ptr %byte
+  %low = and i64 %wide, 7
+  %shift = trunc i64 %low to i8
+  %bit = shl i8 1, %shift
+  %others = xor i8 %bit, -1
+  %new = and i8 %old, %others
+  store i8 %new, ptr %byte
+  br label %any
+any:
+  %w = phi i64 [ 0, %clear ], [ %following, %any ]
+  %sum = phi i64 [ 0, %clear ], [ %more, %any ]
+  %word = getelementptr i64, ptr %mask, i64 %w
+  %cores = load i64, ptr %word
+  %more = or i64 %sum, %cores
+  %following = add i64 %w, 1
+  %left = icmp ult i64 %following, 16
+  br i1 %left, label %any, label %found
+found:
+  %alone = icmp eq i64 %more, 0
+  br i1 %alone, label %out, label %members
+members:
+  %many = load i64, ptr %started
+  br label %check
+check:
+  %i = phi i64 [ 0, %members ], [ %next, %set ]
+  %has = icmp ult i64 %i, %many
+  br i1 %has, label %set, label %out
+set:
+  %slot = getelementptr i64, ptr @autotune_team_members, i64 %i
+  %id = load i64, ptr %slot
+  %ignored = call i32 @pthread_setaffinity_np(i64 %id, i64 128, ptr %mask)
+  %next = add i64 %i, 1
+  br label %check
+out:
+  ret void
 }
 define weak i64 @autotune_team_publish(ptr %function) nounwind {
 entry:
@@ -143,8 +205,10 @@ start:
   br i1 %stop, label %note, label %start
 note:
   store i64 %count, ptr %started
+  call void @autotune_team_place()
   ret i64 %number
 look:
+  call void @autotune_team_place()
   %sleepers = getelementptr i8, ptr @autotune_team, i64 8
   %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
   %awake = icmp eq i64 %asleep, 0

@@ -132,3 +132,26 @@ if child:
 def test_a_fork_computes_alone_and_ends() -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKED]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0
+
+
+AWAY = """
+import os
+import numpy as np
+import autotune
+own = os.sched_getaffinity(0)
+model = autotune.compile("zoo:tiny", threads=2)
+feeds = {n: np.ones(t.shape, t.dtype) for n, t in model.inputs.items()}
+before = set(os.listdir("/proc/self/task"))
+for _ in range(3):
+    model.run(feeds)
+(member,) = set(os.listdir("/proc/self/task")) - before
+left = os.sched_getaffinity(int(member))
+assert len(own) == 1 or len(own - left) == 1, (own, left)
+os.sched_setaffinity(0, {min(own)})
+model.run(feeds)
+assert os.sched_getaffinity(int(member)), "a caller with one core leaves members theirs"
+"""
+
+
+def test_members_are_kept_off_their_caller_s_core() -> None:
+    subprocess.run([sys.executable, "-c", AWAY], timeout=60, check=True)
