@@ -29,8 +29,8 @@ END = "autotune_team_end"
 SPINS = 3000
 """Looks for a job before a member sleeps: some fifty microseconds."""
 _JOB, _SLEEPERS, _QUIT, _STARTED, _AWAY, _FUNCTION = 0, 8, 16, 24, 32, 64
-"""Byte offsets in the team's state. The job's number is odd while it changes. AWAY is one more than
-the number of the core that members are kept off."""
+"""Byte offsets in the team's state. The job's number is odd while it changes. AWAY is one more
+than the number of the core that members are kept off."""
 _STATE_BYTES = 128
 _MASK_BYTES = 128
 """Of a set of cores."""
