@@ -7,6 +7,10 @@ are threads. Every round runs each engine once after another, so a drift of the 
 alike. Prints a table in Markdown: median milliseconds, the speed-up over the faster of the others,
 the largest difference to ONNX Runtime's output over its largest value; then the geometric mean.
 
+On several threads the engines disturb each other: threads of one spin on for tens of milliseconds
+after its run, on cores that the next one needs. With `--apart` each has a process of its own,
+which is stopped while the others run.
+
 With `--precision int8` the others run the model as ONNX Runtime's static quantisation writes it,
 on the samples that calibrate ours; our float32 stands beside, and float32 is what outputs are
 compared with.
@@ -18,7 +22,9 @@ import argparse
 import json
 import math
 import os
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -101,31 +107,113 @@ def openvino(path: Path, feed: Feed, options: argparse.Namespace) -> Run:
     return run
 
 
+def engine(name: str, path: Path, theirs: Path, options: argparse.Namespace) -> Run:
+    """`theirs`: the model that the others run."""
+    feed, kind = feeds(path), options.precision
+    makers: dict[str, Callable[[], Run]] = {
+        "untuned": lambda: ours(path, feed, options, None, kind),
+        "tuned": lambda: ours(path, feed, options, options.log, kind),
+        "float32": lambda: ours(path, feed, options, options.log, "float32"),
+        "exact": lambda: onnxruntime(path, feed, options),
+        "onnxruntime": lambda: onnxruntime(theirs, feed, options),
+        "openvino": lambda: openvino(theirs, feed, options),
+    }
+    return makers[name]()
+
+
+class Together:
+    """An engine in this process."""
+
+    def __init__(self, name: str, path: Path, theirs: Path, options: argparse.Namespace) -> None:
+        self._run = engine(name, path, theirs, options)
+
+    def outputs(self) -> list[Any]:
+        return [np.array(a) for a in self._run()]
+
+    def time_s(self) -> float:
+        """Of a run, right after another."""
+        self._run()
+        start = time.perf_counter()
+        self._run()
+        return time.perf_counter() - start
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class Apart:
+    """An engine in a process of its own, which stands still but for its turns."""
+
+    def __init__(self, name: str, path: Path, theirs: Path, options: argparse.Namespace) -> None:
+        self._file = tempfile.NamedTemporaryFile(suffix=".npz")  # noqa: SIM115 (closed with us)
+        given = vars(options) | {"models": [], "json": None, "path": str(path)}
+        job = json.dumps(given | {"theirs": str(theirs), "name": name, "out": self._file.name})
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--serve", job],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._answer()
+        self._process.send_signal(signal.SIGSTOP)
+
+    def _answer(self) -> float:
+        assert self._process.stdout is not None
+        return float(self._process.stdout.readline())
+
+    def outputs(self) -> list[Any]:
+        with np.load(self._file.name, allow_pickle=False) as saved:
+            return [saved[f"arr_{n}"] for n in range(len(saved.files))]
+
+    def time_s(self) -> float:
+        assert self._process.stdin is not None
+        self._process.send_signal(signal.SIGCONT)
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        taken_s = self._answer()
+        self._process.send_signal(signal.SIGSTOP)
+        return taken_s
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._file.close()
+
+
+def serve(job: str) -> None:
+    """The process of an engine: a line in, a run, its seconds out."""
+    options = argparse.Namespace(**json.loads(job))
+    alone = Together(options.name, Path(options.path), Path(options.theirs), options)
+    np.savez(options.out, *alone.outputs())
+    print(0.0, flush=True)
+    for _ in sys.stdin:
+        print(alone.time_s(), flush=True)
+
+
 def compare(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Median milliseconds per engine, and the errors."""
-    feed, kind, theirs = feeds(path), options.precision, path
-    runs = {"untuned": ours(path, feed, options, None, kind)}
-    if options.log:
-        runs["tuned"] = ours(path, feed, options, options.log, kind)
-    exact = onnxruntime(path, feed, options)
+    names, theirs = ["untuned", *(["tuned"] if options.log else [])], path
+    names += ["float32"] if options.precision == "int8" else []
+    place = Apart if options.apart else Together
     with tempfile.TemporaryDirectory() as folder:
-        if kind == "int8":
-            runs["float32"] = ours(path, feed, options, options.log, "float32")
+        if options.precision == "int8":
             theirs = write_quantized(path, samples(path), Path(folder))
-        runs["onnxruntime"] = onnxruntime(theirs, feed, options) if theirs != path else exact
-        runs["openvino"] = openvino(theirs, feed, options)
-    reference = [np.array(a) for a in exact()]
-    errors = {
-        name: max(_difference(a, b) for a, b in zip(reference, run(), strict=True))
-        for name, run in runs.items()
-    }
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(options.rounds):
-        for name, run in runs.items():
-            run()
-            start = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - start)
+        engines = {
+            name: place(name, path, theirs, options)
+            for name in (*names, "onnxruntime", "openvino")
+        }
+        exact = engines["onnxruntime"]
+        if theirs != path:
+            exact = Together("exact", path, theirs, options)
+        reference = exact.outputs()
+        errors = {
+            name: max(_difference(a, b) for a, b in zip(reference, e.outputs(), strict=True))
+            for name, e in engines.items()
+        }
+        times: dict[str, list[float]] = {name: [] for name in engines}
+        for _ in range(options.rounds):
+            for name, e in engines.items():
+                times[name].append(e.time_s())
+        for e in engines.values():
+            e.close()
     medians = {name: statistics.median(v) * 1e3 for name, v in times.items()}
     others = min(medians["onnxruntime"], medians["openvino"])
     best = "tuned" if options.log else "untuned"
@@ -143,13 +231,18 @@ def _difference(wanted: Any, got: Any) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--log")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--precision", default="float32", choices=("float32", "bf16", "int8"))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--apart", action="store_true", help="every engine in its own process")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve:
+        serve(options.serve)
+        return 0
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, set(cores[-options.threads :]))
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
