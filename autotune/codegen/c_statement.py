@@ -7,6 +7,7 @@ one per element or vector, or an array where an index is not known when the text
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -36,7 +37,7 @@ MAX_LINES = 200_000
 ALIGN = 64
 
 
-class StatementWriter(ValueWriter):
+class StatementWriter(ValueWriter, ABC):
     """Writes statements; what a loop over threads is, the languages' writers say."""
 
     def __init__(self, dialect: Dialect, program: Program) -> None:
@@ -154,8 +155,9 @@ class StatementWriter(ValueWriter):
 
     # ------------------------------------------------------------------------------------- memory
 
+    @abstractmethod
     def alloc(self, stmt: Alloc) -> None:
-        raise NotImplementedError
+        """A buffer and the statements that see it, where the dialect has such memory."""
 
     def registers(self, stmt: Alloc) -> None:
         """A register buffer and the statements that see it."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
-from autotune.codegen.llvm_binding import binding
+from autotune.codegen.llvm_binding import binding, optimize
 from autotune.codegen.llvm_entry import entry_text, run_text, support_text
 from autotune.codegen.llvm_kernel import write_kernel
 from autotune.errors import BuildError
@@ -49,21 +49,10 @@ def compile_text(text: str, target: Target) -> bytes:
         module = binding().parse_assembly(text)
         module.triple = target.triple
         module.data_layout = str(machine.target_data)
-        _optimize(module, machine)
+        optimize(module, machine)
         return bytes(machine.emit_object(module))
     except RuntimeError as error:
         raise BuildError(f"LLVM refused the program: {str(error).strip()[:300]}") from None
-
-
-def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
-    options = binding().create_pipeline_tuning_options(speed_level=1)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-    builder = binding().create_pass_builder(machine, options)
-    manager = binding().create_new_module_pass_manager()
-    manager.add_sroa_pass()
-    manager.add_simplify_cfg_pass()
-    manager.add_instruction_combine_pass()
-    manager.run(module, builder)
 
 
 class LlvmBackend:

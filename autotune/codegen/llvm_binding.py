@@ -28,3 +28,16 @@ def builds_here() -> bool:
     except BuildError:
         return False
     return True
+
+
+def optimize(module: Any, machine: Any) -> None:
+    """Local clean-up. Kernels are written as vectors and register tiles already, so a short pass
+    list is enough: cells to registers, control flow, equal loads to one."""
+    options = binding().create_pipeline_tuning_options(speed_level=1)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    builder = binding().create_pass_builder(machine, options)
+    manager = binding().create_new_module_pass_manager()
+    manager.add_sroa_pass()
+    manager.add_simplify_cfg_pass()
+    manager.add_instruction_combine_pass()
+    manager.run(module, builder)

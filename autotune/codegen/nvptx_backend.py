@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from autotune.codegen.base import BACKENDS, DeviceCode, EntryCall, ObjectCode
 from autotune.codegen.llvm_backend import initialize
-from autotune.codegen.llvm_binding import binding
+from autotune.codegen.llvm_binding import binding, optimize
 from autotune.codegen.nvptx_kernel import write_kernels
 from autotune.errors import BuildError
 from autotune.program.ir import Program
@@ -27,7 +27,7 @@ def compile_ptx(text: str, target: Target) -> str:
         module = binding().parse_assembly(text)
         module.triple = target.triple
         module.data_layout = str(machine.target_data)
-        _optimize(module, machine)
+        optimize(module, machine)
         return str(machine.emit_assembly(module))
     except RuntimeError as error:
         raise BuildError(f"LLVM refused the program: {str(error).strip()[:300]}") from None
@@ -43,18 +43,6 @@ def _machine(target: Target) -> llvm.TargetMachine:
         )
     except RuntimeError as error:
         raise BuildError(f"LLVM has no code generator for {target.triple}: {error}") from None
-
-
-def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
-    """Arrays to registers, equal loads of shared memory to one."""
-    options = binding().create_pipeline_tuning_options(speed_level=1)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-    builder = binding().create_pass_builder(machine, options)
-    manager = binding().create_new_module_pass_manager()
-    manager.add_sroa_pass()
-    manager.add_simplify_cfg_pass()
-    manager.add_instruction_combine_pass()
-    manager.run(module, builder)
 
 
 class CudaBackend:

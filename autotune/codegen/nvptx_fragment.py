@@ -9,6 +9,7 @@ their place alone, so one way serves every element type.
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 
 from autotune.codegen.llvm_index import Linear, Var
 from autotune.codegen.llvm_text import FunctionText, type_text
@@ -37,7 +38,7 @@ _COPIES = {4: "ca", 8: "ca", 16: "cg"}
 """Bytes of an asynchronous copy -> the cache it goes through."""
 
 
-class FragmentWriter(AccessWriter):
+class FragmentWriter(AccessWriter, ABC):
     """Writes what a warp does together, and copies to shared memory."""
 
     def __init__(self, text: FunctionText) -> None:
@@ -48,9 +49,9 @@ class FragmentWriter(AccessWriter):
         self.stage = 0
         """How often shared memory may have changed so far."""
 
+    @abstractmethod
     def thread(self) -> str:
         """Number of the thread in its block, which has one dimension."""
-        raise NotImplementedError
 
     # --------------------------------------------------------------------------- a warp's matrices
 

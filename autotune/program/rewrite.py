@@ -114,6 +114,29 @@ def map_loads(body: Body, f: Callable[[Load], Value | None]) -> Body:
     return tuple(out)
 
 
+def keep_dims(body: Body, buffer: str, kept: tuple[int, ...]) -> Body:
+    """Statements that reach a buffer by these of its dimensions only."""
+
+    def load(value: Load) -> Value | None:
+        if value.buffer != buffer:
+            return None
+        return Load(buffer, tuple(value.indices[d] for d in kept))
+
+    def store(stmts: Body) -> Body:
+        out: list[Stmt] = []
+        for stmt in stmts:
+            if isinstance(stmt, Store) and stmt.buffer == buffer:
+                indices = tuple(stmt.indices[d] for d in kept)
+                out.append(dataclasses.replace(stmt, indices=indices))
+            elif isinstance(stmt, For | Alloc | If):
+                out.append(with_body(stmt, store(stmt.body)))
+            else:
+                out.append(stmt)
+        return tuple(out)
+
+    return store(map_loads(body, load))
+
+
 def _map_places(stmt: Mma | AsyncCopy, f: Callable[[Load], Load]) -> Mma | AsyncCopy:
     if isinstance(stmt, Mma):
         return Mma(f(stmt.total), f(stmt.a), f(stmt.b))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,24 +12,18 @@ from autotune.program.ir import (
     Alloc,
     Buffer,
     For,
-    If,
     Index,
-    Load,
     Program,
     Stmt,
-    Store,
-    Value,
     walk,
 )
 from autotune.program.rewrite import (
-    Body,
     find_loop,
+    keep_dims,
     loads_of,
     loop_path,
-    map_loads,
     replace,
     stores_of,
-    with_body,
 )
 from autotune.schedule.base import register
 from autotune.schedule.loops import annotate, check_apart
@@ -117,7 +110,7 @@ class Private:
         kept = tuple(d for d, mine in enumerate(own) if not mine)
         shape = tuple(alloc.buffer.shape[d] for d in kept)
         local = Buffer.dense(self.buffer, alloc.buffer.dtype, shape, "register")
-        return replace(program, alloc, (Alloc(local, self._narrow(alloc.body, kept)),))
+        return replace(program, alloc, (Alloc(local, keep_dims(alloc.body, self.buffer, kept)),))
 
     def _alloc(self, program: Program) -> Alloc:
         for stmt in walk(program.body):
@@ -126,23 +119,3 @@ class Private:
                     raise ScheduleError(f"{self.buffer} is not in registers")
                 return stmt
         raise ScheduleError(f"no local buffer {self.buffer}")
-
-    def _narrow(self, body: Body, kept: tuple[int, ...]) -> Body:
-        def load(value: Load) -> Value | None:
-            if value.buffer != self.buffer:
-                return None
-            return Load(value.buffer, tuple(value.indices[d] for d in kept))
-
-        def store(stmts: Body) -> Body:
-            out: list[Stmt] = []
-            for stmt in stmts:
-                if isinstance(stmt, Store) and stmt.buffer == self.buffer:
-                    indices = tuple(stmt.indices[d] for d in kept)
-                    out.append(dataclasses.replace(stmt, indices=indices))
-                elif isinstance(stmt, For | Alloc | If):
-                    out.append(with_body(stmt, store(stmt.body)))
-                else:
-                    out.append(stmt)
-            return tuple(out)
-
-        return store(map_loads(body, load))

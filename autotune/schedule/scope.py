@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,22 +9,16 @@ from autotune.errors import ScheduleError
 from autotune.program.ir import (
     Alloc,
     Buffer,
-    For,
-    If,
     Index,
-    Load,
     Program,
-    Stmt,
-    Store,
-    Value,
     walk,
 )
 from autotune.program.rewrite import (
     Body,
     drop_alloc,
     find_loop,
+    keep_dims,
     loads_of,
-    map_loads,
     ranges_at,
     replace,
     stores_of,
@@ -65,7 +58,7 @@ class StoreAt:
         kept = tuple(d for d in range(len(old.shape)) if d not in fixed)
         shape = tuple(old.shape[d] for d in kept)
         new = Buffer.dense(self.buffer, old.dtype, shape, self.scope)
-        body = self._narrow(loop.body, kept)
+        body = keep_dims(loop.body, self.buffer, kept)
         program = replace(program, loop, (with_body(loop, (Alloc(new, body),)),))
         return _drop_outer(program, old)
 
@@ -89,26 +82,6 @@ class StoreAt:
             for d in range(rank)
             if len({i[d] for i in inside}) == 1 and inside[0][d].vars() <= known
         }
-
-    def _narrow(self, body: Body, kept: tuple[int, ...]) -> Body:
-        def load(value: Load) -> Value | None:
-            if value.buffer != self.buffer:
-                return None
-            return Load(value.buffer, tuple(value.indices[d] for d in kept))
-
-        def store(stmts: Body) -> Body:
-            out: list[Stmt] = []
-            for stmt in stmts:
-                if isinstance(stmt, Store) and stmt.buffer == self.buffer:
-                    indices = tuple(stmt.indices[d] for d in kept)
-                    out.append(dataclasses.replace(stmt, indices=indices))
-                elif isinstance(stmt, For | Alloc | If):
-                    out.append(with_body(stmt, store(stmt.body)))
-                else:
-                    out.append(stmt)
-            return tuple(out)
-
-        return store(map_loads(body, load))
 
 
 def _drop_outer(program: Program, old: Buffer) -> Program:
