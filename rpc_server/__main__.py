@@ -10,6 +10,7 @@ Exit status 2 with one line on stderr where the arguments cannot be used.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from autotune.errors import InputError
@@ -23,11 +24,15 @@ def main(arguments: list[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
+        sys.stdout.flush()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; keep the interpreter from flushing it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

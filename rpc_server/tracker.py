@@ -223,7 +223,10 @@ class Tracker:
             try:
                 if peer.role is not Role.LOCAL and peer.role not in roles:
                     wanted = " or ".join(sorted(roles))
-                    raise FarmError(f"{name} is for a {wanted}, and {peer} is none")
+                    raise FarmError(
+                        f"{name} is for a {wanted}, and {peer} is none; "
+                        f"pass --certs with the folder of a {wanted}"
+                    )
                 return method(payload)
             except AutotuneError as error:
                 self._audit.write(peer, name, f"refused: {error}")

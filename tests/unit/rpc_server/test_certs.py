@@ -153,3 +153,12 @@ def test_only_making_certificates_needs_cryptography(authority: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "needs the package cryptography" in done.stderr
+
+
+def test_output_that_nobody_reads_on_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m rpc_server certs init {tmp_path / 'certs'} | true"
+    ended = subprocess.run(
+        ["bash", "-c", f"sleep 0; {command}; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
