@@ -6,6 +6,7 @@ constants, and what is left is uint8 times int8. Weights and their zero points m
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer
 from autotune.frontend.onnx_image import conv_operands, from_nhwc
+from autotune.frontend.onnx_volume import convolution
 from autotune.types import Array
 
 _LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "int32": (-(2**31), 2**31 - 1)}
@@ -130,22 +132,23 @@ class _Sums:
 
     def of_conv(self) -> str:
         n, (x, _) = self.n, self._unsigned()
-        image, _, attrs = conv_operands(n, x, self.w)
+        image, _, window, groups = conv_operands(n, x, self.w)
+        if n.rank(image) != 4:
+            raise UnsupportedOpError("quantised convolutions over volumes are not supported")
         weights = self._weights(first_axis=True)
         if len(n.shape(self.w)) == 3:
             weights = weights[:, :, None]
         weights = np.ascontiguousarray(weights.transpose(2, 3, 1, 0))
-        pads, more = attrs["pads"], 0
-        assert isinstance(pads, tuple)
-        if attrs["groups"] == 1:
+        pads, more = window.pads, 0
+        if groups == 1:
             more = -weights.shape[2] % _TOGETHER
         zero = self._known_zero() if any(pads) else 0
         if more or (any(pads) and zero):
             widths = (0, pads[0], pads[1], 0, 0, pads[2], pads[3], more)
             image = n.op("pad", image, pads=widths, value=float(zero))
             weights = np.pad(weights, ((0, 0), (0, 0), (0, more), (0, 0)))
-            attrs = attrs | {"pads": (0, 0, 0, 0)}
-        total = n.op("conv2d", image, n.constant(weights, "int8"), **attrs)
+            window = dataclasses.replace(window, pads=(0, 0, 0, 0))
+        total = convolution(n, image, n.constant(weights, "int8"), window, groups)
         return self._without_zero(total, weights)
 
     def _without_zero(self, total: str, weights: Array) -> str:

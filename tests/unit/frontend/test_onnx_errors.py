@@ -107,9 +107,9 @@ def test_unused_extra_output_does_not_matter() -> None:
     assert import_model(model, {}).outputs[0][0] == "y0"
 
 
-def test_three_dimensional_images() -> None:
-    model = node_model("Conv", {"x": floats(1, 1, 4, 4, 4)}, (floats(1, 1, 2, 2, 2),))
-    refused(model, "only 1-D and 2-D images")
+def test_four_dimensional_images() -> None:
+    model = node_model("Conv", {"x": floats(1, 1, 4, 4, 4, 4)}, (floats(1, 1, 2, 2, 2, 2),))
+    refused(model, r"only \[N,C,W\], \[N,C,H,W\] and \[N,C,D,H,W\]")
 
 
 @pytest.mark.parametrize("opset", [6, 24])

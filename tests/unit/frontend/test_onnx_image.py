@@ -46,7 +46,7 @@ def windows(draw: st.DrawFn, dims: int, *, dilated: bool = True) -> dict[str, ob
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.data(), st.sampled_from([1, 2]), st.sampled_from([1, 2, 4]), st.integers(1, 2))
+@given(st.data(), st.sampled_from([1, 2, 3]), st.sampled_from([1, 2, 4]), st.integers(1, 2))
 def test_conv(data: st.DataObject, dims: int, groups: int, batch: int) -> None:
     attrs = data.draw(windows(dims))
     size = attrs.pop("size")
@@ -58,7 +58,7 @@ def test_conv(data: st.DataObject, dims: int, groups: int, batch: int) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.data(), st.sampled_from([1, 2]), st.integers(0, 1))
+@given(st.data(), st.sampled_from([1, 2, 3]), st.integers(0, 1))
 def test_max_pool(data: st.DataObject, dims: int, ceil: int) -> None:
     attrs = data.draw(windows(dims))
     size = attrs.pop("size")
@@ -67,7 +67,7 @@ def test_max_pool(data: st.DataObject, dims: int, ceil: int) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.data(), st.sampled_from([1, 2]), st.integers(0, 1), st.integers(0, 1))
+@given(st.data(), st.sampled_from([1, 2, 3]), st.integers(0, 1), st.integers(0, 1))
 def test_average_pool(data: st.DataObject, dims: int, ceil: int, padded: int) -> None:
     attrs = data.draw(windows(dims, dilated=False))
     size = attrs.pop("size")
@@ -75,6 +75,28 @@ def test_average_pool(data: st.DataObject, dims: int, ceil: int, padded: int) ->
     feeds = {"x": floats(2, 3, *size)}  # type: ignore[misc]
     options = {"ceil_mode": ceil, "count_include_pad": padded}
     check(node_model("AveragePool", feeds, opset=19, **options, **attrs), feeds)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), st.sampled_from([1, 2, 3]), st.sampled_from([1, 2]))
+def test_conv_transpose(data: st.DataObject, dims: int, groups: int) -> None:
+    kernel, strides, size = (
+        data.draw(st.lists(st.integers(1, high), min_size=dims, max_size=dims))
+        for high in (4, 3, 4)
+    )
+    plain = strides == [1] * dims
+    dilations = [data.draw(st.integers(1, 2)) if plain else 1] * dims
+    more = [data.draw(st.integers(0, s - 1)) for s in strides]
+    pads = [
+        data.draw(st.integers(0, (kernel[i % dims] + more[i % dims] - 1) // 2))
+        for i in range(2 * dims)
+    ]
+    feeds = {"x": floats(2, 4, *size)}
+    model = node_model(
+        "ConvTranspose", feeds, (floats(4, 3, *kernel, seed=1), floats(3 * groups, seed=2)),
+        strides=strides, dilations=dilations, output_padding=more, pads=pads, group=groups,
+    )  # fmt: skip
+    check(model, feeds)
 
 
 @pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])

@@ -29,7 +29,7 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
 
 # Variants that are refused, by words in the case's name.
 REFUSED = (
-    "training", "antialias", "tf_crop", "_3d_d", "int64_fmod", "fmod_1", "mod_mixed_sign_float",
+    "training", "antialias", "tf_crop", "int64_fmod", "fmod_1", "mod_mixed_sign_float",
     "with_argmax", "dropout_default_mask", "batch_diagonal", "bool_inputs", "spacetodepth_dcr",
     "spacetodepth_crd", "_blocked", "qlinearconv", "qlinearmatmul",
 )  # fmt: skip
