@@ -56,11 +56,8 @@ def _read(n: NodeContext, spatial: Sequence[int], kernel: Sequence[int]) -> _Geo
         (i - 1) * s + (k - 1) * d + 1 + m
         for i, s, k, d, m in zip(spatial, strides, kernel, dilations, more, strict=True)
     ]
-    auto, given, shape = (
-        n.text("auto_pad", "NOTSET"),
-        n.integers("pads"),
-        n.integers("output_shape"),
-    )
+    auto, shape = n.text("auto_pad", "NOTSET"), n.integers("output_shape")
+    given = n.integers("pads")
     if shape is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
         same = [i * s for i, s in zip(spatial, strides, strict=True)]
         extent = same if shape is None else spread(shape[-rank:], rank)

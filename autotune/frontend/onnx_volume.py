@@ -1,8 +1,8 @@
 """Convolutions and pools over any number of spatial dimensions, made of those over images.
 
 In: values with channels last ([N,H,W,C] or [N,D,H,W,C]). Out: the same order. A convolution over
-volumes is one over images whose channels are those of all the slices that its kernel sees in depth;
-a pool is one over height and width and then one over depth.
+volumes is one over images whose channels are those of all the slices that its kernel sees in
+depth; a pool is one over height and width and then one over depth.
 """
 
 from __future__ import annotations
