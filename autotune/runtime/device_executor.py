@@ -64,15 +64,15 @@ class DeviceSession:
         for module, launch, places in steps:
             self._device.launch(module, launch, places)
 
-    def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
         self._upload(inputs)
         self._launch_all()
-        wanted = {port.base for port in self._image.outputs}
-        out: list[Array] = [np.empty(0, np.uint8)] * len(self._sizes)
-        for base in wanted:
-            out[base] = np.empty(self._sizes[base], np.uint8)
-            self._device.download(self._place(base), out[base])
-        return out
+        blocks: dict[int, Array] = {}
+        for base in {port.base for port in self._image.outputs}:
+            blocks[base] = np.empty(self._sizes[base], np.uint8)
+            self._device.download(self._place(base), blocks[base])
+        # Outputs may overlap in a block, but what the caller gets is one array each.
+        return [port.view(blocks[port.base]).copy() for port in self._image.outputs]
 
     def _upload(self, inputs: Sequence[Array]) -> None:
         for number, array in enumerate(inputs):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from autotune.graph.int8.accuracy import Quantization
 
 _Pointers = ctypes.Array[ctypes.c_void_p]
+_Buffer = tuple[tuple[int, ...], np.dtype[Any], Port | None]
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
@@ -63,8 +64,8 @@ class ModelTimes:
 class Session(Protocol):
     """A model in the memory of what runs it."""
 
-    def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        """One inference: host memory of every base that an output port names, by number."""
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """One inference: a fresh array per output."""
         ...
 
     def bench(
@@ -89,6 +90,8 @@ class CompiledModel:
         self.quantization: Quantization | None = None
         """How far a model compiled for int8 is from float32; the compiler sets it."""
         self._lock = threading.Lock()
+        self._wanted = {p.name: (p, p.type.shape, np.dtype(p.type.dtype)) for p in image.inputs}
+        self._names = [p.name for p in image.outputs]
 
     @property
     def inputs(self) -> dict[str, TensorType]:
@@ -104,7 +107,8 @@ class CompiledModel:
         ArtifactError where the model is built for another CPU."""
         arrays = self._check(feeds)
         with self._lock:
-            return self._collect(self._load().run(arrays))
+            outputs = self._load().run(arrays)
+        return dict(zip(self._names, outputs, strict=True))
 
     def bench(
         self,
@@ -150,26 +154,18 @@ class CompiledModel:
         return self._loaded
 
     def _check(self, feeds: Mapping[str, Array]) -> list[Array]:
-        wanted = [p.name for p in self.image.inputs]
-        unknown = sorted(set(feeds) - set(wanted))
-        missing = [n for n in wanted if n not in feeds]
-        if unknown or missing:
+        """The inputs in order. After a large model the caches hold nothing of Python's, and every
+        function that is called comes from memory: what is as it should be takes the short way."""
+        if feeds.keys() != self._wanted.keys():
             got = ", ".join(sorted(feeds)) or "none"
             raise FeedError(
-                f"expected inputs {', '.join(wanted)}; got {got}; give each by its name"
+                f"expected inputs {', '.join(self._wanted)}; got {got}; give each by its name"
             )
-        return [_check_array(port, feeds[port.name]) for port in self.image.inputs]
-
-    def _collect(self, blocks: Sequence[Array]) -> dict[str, Array]:
-        """Public outputs: the buffer itself where an output fills it, copies elsewhere."""
-        taken: set[int] = set()
-        out: dict[str, Array] = {}
-        for port in self.image.outputs:
-            view = _view(blocks[port.base].reshape(-1).view(np.uint8), port)
-            fresh = port.base >= FIRST_INPUT + len(self.image.inputs) and port.base not in taken
-            whole = fresh and view.flags.c_contiguous and view.nbytes == blocks[port.base].nbytes
-            out[port.name] = view if whole else view.copy()
-            taken.add(port.base)
+        out = []
+        for name, (port, shape, kind) in self._wanted.items():
+            array = feeds[name]
+            plain = type(array) is np.ndarray and array.shape == shape and array.dtype is kind
+            out.append(array if plain and array.flags.carray else _check_array(port, array))
         return out
 
 
@@ -181,30 +177,48 @@ class _NativeSession:
         self._entry = _ENTRY(library.address(ENTRY_SYMBOL))
         arena, workspace = zeroed_block(image.arena_bytes), zeroed_block(image.workspace_bytes)
         self._blocks: tuple[Array, ...] = (arena, image.constants, workspace)
+        first = FIRST_INPUT + len(image.inputs)
+        self._outputs = [
+            _buffer_of(image.outputs, first + number, nbytes)
+            for number, nbytes in enumerate(image.output_bytes)
+        ]
+        held = [a.ctypes.data for a in self._blocks]
+        self._bases = _pointers([*held, *(0 for _ in (*image.inputs, *self._outputs))])
+        self._pointer = ctypes.addressof(self._bases)
 
-    def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        held = self._held(inputs)
-        bases = _pointers([a.ctypes.data for a in held])
-        self._entry(ctypes.addressof(bases))
-        return held
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        fresh = self._place(inputs)
+        self._entry(self._pointer)
+        out: list[Array] = []
+        for port in self._image.outputs:
+            number = port.base - FIRST_INPUT - len(inputs)
+            if number >= 0 and self._outputs[number][2] is port:
+                out.append(fresh[number])
+            else:
+                block = (*self._blocks, *inputs, *fresh)[port.base]
+                out.append(port.view(block.reshape(-1).view(np.uint8)).copy())
+        return out
 
     def bench(
         self, inputs: Sequence[Array], repeats: int, clock: Callable[[], float]
     ) -> tuple[tuple[float, ...], list[list[float]]]:
-        held = self._held(inputs)  # `bases` keeps addresses only
-        bases = _pointers([a.ctypes.data for a in held])
-        pointer = ctypes.addressof(bases)
+        fresh = self._place(inputs)
         for _ in range(2):
-            self._entry(pointer)
-        latencies = tuple(_timed(clock, self._entry, pointer) for _ in range(repeats))
-        return latencies, self._time_kernels(bases, repeats, clock)
+            self._entry(self._pointer)
+        latencies = tuple(_timed(clock, self._entry, self._pointer) for _ in range(repeats))
+        per_kernel = self._time_kernels(self._bases, repeats, clock)
+        del fresh  # the pointers keep addresses only
+        return latencies, per_kernel
 
-    def _held(self, inputs: Sequence[Array]) -> list[Array]:
-        """Memory of every base: the image's blocks, the inputs, fresh output buffers."""
-        return [*self._blocks, *inputs, *self._output_buffers()]
+    def _place(self, inputs: Sequence[Array]) -> list[Array]:
+        """Point the entry to these inputs and to fresh output buffers, which are returned."""
+        fresh = self._output_buffers()
+        for number, array in enumerate((*inputs, *fresh), FIRST_INPUT):
+            self._bases[number] = array.__array_interface__["data"][0]
+        return fresh
 
     def _output_buffers(self) -> list[Array]:
-        return [np.empty(n, np.uint8) for n in self._image.output_bytes]
+        return [np.empty(shape, kind) for shape, kind, _ in self._outputs]
 
     def _time_kernels(
         self, bases: _Pointers, repeats: int, clock: Callable[[], float]
@@ -219,6 +233,14 @@ class _NativeSession:
             for (function, args), row in zip(calls, times, strict=True):
                 row.append(_timed(clock, function, ctypes.addressof(args), 1))
         return times
+
+
+def _buffer_of(ports: Sequence[Port], base: int, nbytes: int) -> _Buffer:
+    """Shape and type of an output buffer, and the port that it is the array of; bytes without."""
+    for port in ports:
+        if port.base == base and port.fills(nbytes):
+            return port.type.shape, np.dtype(port.type.dtype), port
+    return (nbytes,), np.dtype(np.uint8), None
 
 
 def _pointers(addresses: Sequence[int]) -> _Pointers:
@@ -244,12 +266,3 @@ def _check_array(port: Port, array: Array) -> Array:
             f"convert it with .astype('{port.type.dtype}')"
         )
     return np.require(array, requirements=["C", "A"])
-
-
-def _view(block: Array, port: Port) -> Array:
-    """The port's elements in the bytes of its buffer."""
-    if port.type.size == 0:
-        return np.empty(port.type.shape, port.type.dtype)
-    item = np.dtype(port.type.dtype)
-    strides = tuple(s * item.itemsize for s in port.strides)
-    return np.ndarray(port.type.shape, item, block, port.offset_bytes, strides)

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from autotune.runtime.memory import Bytes
 from autotune.target import Target
-from autotune.types import TensorType
+from autotune.types import Array, TensorType, dense_strides
 
 ARENA, CONSTANTS, WORKSPACE, FIRST_INPUT = 0, 1, 2, 3
 ENTRY_SYMBOL = "model_entry"
@@ -28,6 +30,19 @@ class Port:
     base: int
     offset_bytes: int
     strides: tuple[int, ...]
+
+    def view(self, block: Bytes) -> Array:
+        """The port's elements in the bytes of its buffer."""
+        if self.type.size == 0:
+            return np.empty(self.type.shape, self.type.dtype)
+        item = np.dtype(self.type.dtype)
+        strides = tuple(s * item.itemsize for s in self.strides)
+        return np.ndarray(self.type.shape, item, block, self.offset_bytes, strides)
+
+    def fills(self, nbytes: int) -> bool:
+        """Whether it is all of a buffer of that size, element by element."""
+        dense = self.strides == dense_strides(self.type.shape)
+        return dense and self.offset_bytes == 0 and self.type.nbytes == nbytes
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Port:
