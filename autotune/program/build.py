@@ -55,7 +55,7 @@ def build_program(task: Task) -> Program:
         if tensor not in produced:
             body += _pad_nest(buffers[tensor], buffer)
     for compute in computes:
-        body += _nest(compute, {t: b.name for t, b in padded.items()}, scalars)
+        body += compute_nest(compute, {t: b.name for t, b in padded.items()}, scalars)
         if compute.output in padded:
             body += _pad_nest(buffers[compute.output], padded[compute.output])
     for buffer in reversed((*local.values(), *padded.values())):
@@ -137,8 +137,10 @@ def _pad_nest(source: Buffer, target: Buffer) -> Body:
     return _loops(loops, (Store(target.name, tuple(point), copied),))
 
 
-def _nest(compute: Compute, padded: Mapping[str, str], scalars: Mapping[str, Const]) -> Body:
-    """The loop nest of one Compute."""
+def compute_nest(
+    compute: Compute, padded: Mapping[str, str], scalars: Mapping[str, Const]
+) -> Body:
+    """The loop nest of one Compute, over padded copies by tensor name and literals."""
     env = {
         a.name: index(loop_var(compute.output, a.name)) for a in (*compute.axes, *compute.reduce)
     }

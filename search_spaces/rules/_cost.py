@@ -85,8 +85,8 @@ def _tile_efficiency(
     total = np.ceil(c.channels[1] / columns["lanes"])
     blocks = np.ceil(total / vectors)
     last = total - (blocks - 1) * vectors
-    rate = (total - last) * _rate(target, columns, points, vectors, depth)
-    rate = (rate + last * _rate(target, columns, points, last, depth)) / total
+    rate = (total - last) * tile_rate(target, columns, points, vectors, depth)
+    rate = (rate + last * tile_rate(target, columns, points, last, depth)) / total
     held = points * vectors
     # Steps of an unrolled reduction overlap: the weights of two are in registers at once.
     weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
@@ -95,7 +95,7 @@ def _tile_efficiency(
     return rate, taste + np.where(columns["unroll"] > 4, 0.05, 0.0)
 
 
-def _rate(target: Target, columns: Columns, points: Column, vectors: Column, depth: int) -> Column:
+def tile_rate(target: Target, columns: Columns, points: Column, vectors: Column, depth: int) -> Column:
     """Cycles per multiply-add of full width of a tile of `points` x `vectors`."""
     # Narrow vectors take a share of a cycle each, but as many broadcasts for less work.
     share = columns["lanes"] / target.lanes()

@@ -1,0 +1,154 @@
+"""Describing attention: its sizes, and what a config should cost.
+
+In: a task whose softmax stands between two products. Out: plain data for the rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.target import Target
+from autotune.types import Task, TaskNode
+from search_spaces.base import Access, Column
+from search_spaces.rules._cost import imbalance, tile_rate
+
+Columns = Mapping[str, npt.NDArray[Any]]
+_SOFTMAX_CYCLES = 14.0
+"""Per vector of scores: the largest, the exponential, the sum."""
+_ROW_CYCLES = 60.0
+"""Of a row and a block of keys: reductions over lanes."""
+_L2_BYTES_PER_CYCLE = 24.0
+_L3_BYTES_PER_CYCLE = 10.0
+_SEEN = 0.3
+"""Share of a stream from a cache that arithmetic does not hide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionTask:
+    """Sizes and names of softmax(f(queries * keys)) * values."""
+
+    batch: tuple[int, ...]
+    rows: int
+    keys: int
+    depth: int
+    width: int
+    scores: str
+    weights: str
+    mix: str
+    key_input: str
+    value_input: str
+    key_dim: int
+    """Of the last two dimensions of the keys' tensor, the one over keys."""
+    value_dim: int
+    """Of the last two dimensions of the values' tensor, the one over columns."""
+    key_rank: int
+    value_rank: int
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.batch)
+
+
+def attention_of(task: Task) -> AttentionTask | None:
+    """None where the task is no attention."""
+    makers = {out: n for n in task.nodes for out in n.outputs}
+    mix = task.nodes[task.anchor]
+    softmax = makers.get(mix.inputs[0]) if mix.op == "matmul" else None
+    products = [n for n in task.nodes if n.op == "matmul"]
+    if softmax is None or softmax.op != "softmax" or len(products) != 2:
+        return None
+    first = next(n for n in products if n is not mix)
+    scores = task.value(first.outputs[0]).type.shape
+    keys, values = (task.value(n.inputs[1]).type.shape for n in (first, mix))
+    return AttentionTask(
+        batch=scores[:-2],
+        rows=scores[-2],
+        keys=scores[-1],
+        depth=task.value(first.inputs[0]).type.shape[-1],
+        width=task.value(mix.outputs[0]).type.shape[-1],
+        scores=first.outputs[0],
+        weights=softmax.outputs[0],
+        mix=mix.outputs[0],
+        key_input=first.inputs[1],
+        value_input=mix.inputs[1],
+        key_dim=0 if _transposed(first) else 1,
+        value_dim=0 if _transposed(mix) else 1,
+        key_rank=len(keys),
+        value_rank=len(values),
+    )
+
+
+def _transposed(node: TaskNode) -> bool:
+    return bool(dict(node.attrs).get("transpose_b", False))
+
+
+def cycles(a: AttentionTask, target: Target, columns: Columns) -> Column:
+    """Cycles of the whole task per config, on all threads together."""
+    lanes = float(target.lanes())
+    rows = columns["rows"].astype(np.float64)
+    keys = columns["keys"].astype(np.float64)
+    blocks = np.ceil(a.rows / rows)
+    computed = a.count * blocks * rows
+    total = _product(target, columns, "score", a.keys, a.depth) * a.depth
+    total = total + _product(target, columns, "mix", a.width, a.keys) * a.keys
+    total = total * computed + computed * math.ceil(a.keys / lanes) * _SOFTMAX_CYCLES
+    total = total + computed * (a.keys / keys) * _ROW_CYCLES
+    # Scores are written and read three times; keys and values come once per block of rows.
+    block = rows * keys * 4.0
+    streams = (a.keys * (a.depth + a.width)) * 4.0
+    held = block + np.minimum(keys * (a.depth + a.width) * 4.0, streams)
+    passes = computed * a.keys * 4.0 * 4.0
+    total = total + np.where(block > target.l1_bytes / 2, passes / _L2_BYTES_PER_CYCLE, 0) * _SEEN
+    total = total + np.where(held > target.l2_bytes, passes / _L3_BYTES_PER_CYCLE, 0) * _SEEN
+    speed = np.where(
+        streams + block > 0.75 * target.l2_bytes, _L3_BYTES_PER_CYCLE, _L2_BYTES_PER_CYCLE
+    )
+    total = total + a.count * blocks * streams / speed * _SEEN
+    chunks = a.count * (blocks if split_rows(a, target) else 1.0) + 0 * rows
+    return np.asarray(total * imbalance(chunks, target), np.float64)
+
+
+def _product(target: Target, columns: Columns, which: str, channels: int, depth: int) -> Column:
+    """Cycles per row and step of the reduction of a product."""
+    vectors = columns[f"{which}_vectors"].astype(np.float64)
+    points = columns[f"{which}_tile"].astype(np.float64)
+    given = {"lanes": np.full(len(points), target.lanes()), "unroll": columns["unroll"]}
+    count = math.ceil(channels / target.lanes())
+    blocks = np.ceil(count / vectors)
+    last = count - (blocks - 1) * vectors
+    rate = (count - last) * tile_rate(target, given, points, vectors, depth)
+    rate = rate + last * tile_rate(target, given, points, last, depth)
+    weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
+    crowded = points * vectors + weights + 1 > target.vector_registers
+    return np.asarray(rate * np.where(crowded, 2.0, 1.0))
+
+
+def ideal_cycles(a: AttentionTask, target: Target) -> float:
+    """Of the multiply-adds alone."""
+    return a.count * a.rows * a.keys * (a.depth + a.width) / target.lanes()
+
+
+def split_rows(a: AttentionTask, target: Target) -> bool:
+    """Whether threads share blocks of rows, not only elements of the batch."""
+    return not a.batch or (target.threads > 1 and a.count < 4 * target.threads)
+
+
+def accesses_of(a: AttentionTask) -> tuple[Access, ...]:
+    def access(name: str, rows: str, extent: int, width: int, written: bool = False) -> Access:
+        return Access(
+            buffer=name, item_bytes=4, shape=(a.count, extent, width), written=written,
+            dims=((("batch", 1),), ((rows, 1),), (("depth", 1),)),
+        )  # fmt: skip
+
+    return (
+        access("queries", "row", a.rows, a.depth),
+        access("keys", "key", a.keys, a.depth),
+        access("values", "key", a.keys, a.width),
+        access("out", "row", a.rows, a.width, written=True),
+    )

@@ -1,0 +1,247 @@
+"""Attention: a softmax between two products, in one kernel over blocks of rows.
+
+`rows` queries and `keys` keys make a block of scores that stays in the cache (see
+`autotune.schedule.attention`); keys and values are packed once per element of the batch. Both
+products have a register tile of their own: `score_tile` rows times `score_vectors` vectors of
+keys, `mix_tile` rows times `mix_vectors` vectors of columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.graph.plan import task_flops
+from autotune.schedule import Schedule
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.base import RULES, TileStructure
+from search_spaces.params import Config, Param
+from search_spaces.rules._attention import (
+    AttentionTask,
+    accesses_of,
+    attention_of,
+    cycles,
+    ideal_cycles,
+    split_rows,
+)
+from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_name, share
+from search_spaces.space import Constraint, Space
+
+Columns = Mapping[str, npt.NDArray[Any]]
+_ROWS = (4, 8, 12, 16, 24, 28, 32, 48, 56, 64, 84, 96, 128)
+_TILES = (1, 2, 4, 6, 7, 8, 12, 14)
+_KEYS = (64, 2048)
+"""Of a block, the fewest and the most where there are several."""
+_SIZES = 6
+"""Sizes of blocks of keys to choose from, at most."""
+_UNROLLED = 480
+"""Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""
+
+
+class AttentionRule:
+    """See the module."""
+
+    name = "attention"
+    priority = 20
+
+    def matches(self, task: Task, target: Target) -> bool:
+        return not target.is_gpu and attention_of(task) is not None
+
+    # --------------------------------------------------------------------------------------- space
+
+    def space(self, task: Task, target: Target) -> Space:
+        a = _described(task)
+        most = max(_ROWS[0], -(-a.rows // 4) * 4)
+        rows = tuple(r for r in _ROWS if r <= most)
+        vectors = (1, 2, 3, 4, 5, 6)
+        params = (
+            Param(name="rows", choices=rows),
+            Param(name="keys", choices=_key_blocks(a, target)),
+            Param(name="score_tile", choices=_TILES),
+            Param(name="score_vectors", choices=vectors),
+            Param(name="mix_tile", choices=_TILES),
+            Param(name="mix_vectors", choices=vectors),
+            Param(name="unroll", choices=(1, 2, 4)),
+        )
+        return Space(params, self._constraints(a, target))
+
+    def _constraints(self, a: AttentionTask, target: Target) -> tuple[Constraint, ...]:
+        registers, lanes = target.vector_registers, target.lanes()
+
+        def fits(columns: Columns) -> npt.NDArray[Any]:
+            ok = np.ones(len(columns["rows"]), bool)
+            for which in ("score", "mix"):
+                tile, vectors = columns[f"{which}_tile"], columns[f"{which}_vectors"]
+                spare = vectors + (1 if registers < 32 else 0)
+                ok &= np.asarray(tile * vectors + spare <= registers)
+            return ok
+
+        def whole(columns: Columns) -> npt.NDArray[Any]:
+            keys, size = columns["keys"], columns["score_vectors"] * lanes
+            ok = (keys % size == 0) | (keys == a.keys)
+            ok &= columns["score_vectors"] <= np.ceil(keys / lanes)
+            ok &= columns["mix_vectors"] <= math.ceil(a.width / lanes)
+            for which in ("score", "mix"):
+                ok &= columns["rows"] % columns[f"{which}_tile"] == 0
+            ok &= (a.depth % columns["unroll"] == 0) & (keys % columns["unroll"] == 0)
+            return np.asarray(ok)
+
+        def body(columns: Columns) -> npt.NDArray[Any]:
+            return np.asarray(_unrolled(a, columns, lanes) <= _UNROLLED)
+
+        return (
+            Constraint("registers", fits),
+            Constraint("blocks", whole),
+            Constraint("unrolled body", body),
+        )
+
+    def default(self, task: Task, target: Target) -> Config:
+        space = self.space(task, target)
+        rows = space.rows(50_000, np.random.default_rng(0))
+        cost = cycles(_described(task), target, space.columns(rows))
+        return space.config(rows[int(np.argmin(cost))])
+
+    # ------------------------------------------------------------------------------------ schedule
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+        a = _described(task)
+        builder, lanes = ScheduleBuilder(task), target.lanes()
+        output = output_name(task)
+        chain = _score_chain(task, a)
+        inline_locals(builder, keep=frozenset((output, chain)))
+        builder.do(
+            "attend", scores=a.scores, weights=a.weights, mix=a.mix, rows=config.number("rows"),
+            keys=config.number("keys"), lanes=lanes,
+        )  # fmt: skip
+        self._product(builder, config, "s", "score", lanes)
+        self._product(builder, config, "m", "mix", lanes)
+        whole = split_rows(a, target)
+        self._cache(builder, a, config, target, "score", whole)
+        self._cache(builder, a, config, target, "mix", whole)
+        batch = [f"{a.scores}_b{i}" for i in range(len(a.batch))]
+        share(builder, target, [*batch, "att_b"] if whole else batch, "shared")
+        return builder.schedule
+
+    def _product(
+        self, builder: ScheduleBuilder, config: Config, short: str, which: str, lanes: int
+    ) -> None:
+        """Tile one of the products: `short` begins the names of its loops."""
+        name = {"s": "sn", "m": "md"}[short]
+        depth = {"s": "sk", "m": "mn"}[short]
+        columns = f"att_{name}"
+        vectors, extent = config.number(f"{which}_vectors"), builder.extent(columns)
+        builder.split(columns, lanes * vectors, f"{short}_block", f"{short}_rest")
+        builder.split(f"{short}_rest", lanes, f"{short}_vector", f"{short}_lane")
+        rows = config.number(f"{which}_tile")
+        builder.split(f"att_{short}r", rows, f"{short}_points", f"{short}_point")
+        tile = tuple(f"{short}_{t}" for t in ("point", "vector", "lane"))
+        builder.do("reorder", loops=(f"{short}_block", f"{short}_points", *tile))
+        attention = _described(builder.task)
+        buffer = attention.scores if which == "score" else f"{attention.mix}.block"
+        builder.do("cache_write", buffer=buffer, loops=tile)
+        kinds = ("", "_init", "_out")
+        builder.do("vectorize", loops=builder.present([f"{tile[-1]}{k}" for k in kinds]))
+        flat = [f"{t}{k}" for t in tile[:-1] for k in kinds]
+        unroll = config.number("unroll")
+        if unroll > 1:
+            builder.split(f"att_{depth}", unroll, f"{short}_step", f"{short}_part")
+            flat.append(f"{short}_part")
+        builder.do("unroll", loops=builder.present(flat))
+        if extent % (lanes * vectors):
+            builder.do("specialize", loop=f"{short}_block", at=f"{buffer}.reg")
+
+    def _cache(
+        self, builder: ScheduleBuilder, a: AttentionTask, config: Config, target: Target,
+        which: str, whole: bool,
+    ) -> None:  # fmt: skip
+        """Pack keys or values: whole at the start, or each element of the batch its own."""
+        buffer, rank, dim = a.key_input, a.key_rank, a.key_dim
+        if which == "mix":
+            buffer, rank, dim = a.value_input, a.value_rank, a.value_dim
+        dims = tuple(range(rank)) if whole else (rank - 2, rank - 1)
+        outer = len(dims) - 2
+        size = target.lanes() * config.number(f"{which}_vectors")
+        # The split dimension becomes two: blocks come first, a block's columns last.
+        block, lane = outer + dim, outer + dim + 1
+        other = outer + (2 if dim == 0 else 0)
+        order = (*range(outer), block, other, lane)
+        loop = "" if whole else f"{a.scores}_b{len(a.batch) - 1}"
+        builder.do(
+            "cache_read", buffer=buffer, loop=loop, dims=dims, splits=((outer + dim, size),),
+            order=order,
+        )  # fmt: skip
+        last = f"{buffer}_p{len(order) - 1}"
+        builder.split(last, target.lanes(), f"{last}_o", f"{last}_v")
+        builder.do("vectorize", loops=(f"{last}_v",))
+        if whole:
+            loops = [f"{buffer}_p{i}" for i in range(len(order) - 1)]
+            share(builder, target, loops, f"{buffer}_shared")
+
+    # ----------------------------------------------------------------------------------- structure
+
+    def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
+        a = _described(task)
+        number = {p: columns[p].astype(np.float64) for p in columns}
+        ones, lanes = np.ones(len(number["rows"])), target.lanes()
+        held = [number[f"{w}_tile"] * number[f"{w}_vectors"] for w in ("score", "mix")]
+        expected = cycles(a, target, columns) / ideal_cycles(a, target)
+        rows = np.minimum(number["rows"], a.rows)
+        blocks = np.ceil(a.rows / number["rows"])
+        return TileStructure(
+            extents={"batch": a.count, "row": a.rows, "key": a.keys, "depth": a.depth},
+            reduce_axes=frozenset(("key", "depth")),
+            accesses=accesses_of(a),
+            tiles=(
+                {"batch": ones},
+                {"row": rows, "key": np.minimum(number["keys"], a.keys)},
+                {
+                    "row": np.minimum(number["score_tile"], rows),
+                    "key": np.minimum(number["score_vectors"] * lanes, a.keys),
+                },
+            ),
+            flops=task_flops(task),
+            accumulators=np.maximum(*held),
+            vector_axis_waste=blocks * number["rows"] / a.rows,
+            parallel_chunks=a.count * (blocks if split_rows(a, target) else ones),
+            unrolled=_unrolled(a, columns, lanes),
+            extra={**number, "expected": np.log2(expected)},
+        )
+
+
+def _described(task: Task) -> AttentionTask:
+    found = attention_of(task)
+    assert found is not None
+    return found
+
+
+def _score_chain(task: Task, a: AttentionTask) -> str:
+    """What the softmax is taken of."""
+    return next(n.inputs[0] for n in task.nodes if n.outputs[0] == a.weights)
+
+
+def _key_blocks(a: AttentionTask, target: Target) -> tuple[int, ...]:
+    """All keys at once, and sizes of whole vectors that divide them."""
+    least, most = _KEYS
+    sizes = [k for k in range(least, min(most, a.keys - 1) + 1) if a.keys % k == 0]
+    sizes = [k for k in sizes if k % target.lanes() == 0]
+    step = -(-len(sizes) // _SIZES) or 1
+    return (*sizes[::-step][::-1], a.keys)
+
+
+def _unrolled(a: AttentionTask, columns: Columns, lanes: int) -> npt.NDArray[Any]:
+    """Multiply-adds of the unrolled bodies, with the copies that tails need."""
+    total = np.zeros(len(columns["rows"]))
+    for which, extent in (("score", columns["keys"]), ("mix", a.width)):
+        size = columns[f"{which}_vectors"] * lanes
+        copies = np.where(extent % size, 2, 1)
+        held = columns[f"{which}_tile"] * columns[f"{which}_vectors"] * columns["unroll"]
+        total = total + held * copies
+    return np.asarray(total, np.float64)
+
+
+RULES.add(AttentionRule.name, AttentionRule())
