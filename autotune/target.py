@@ -64,6 +64,11 @@ class Target:
         return self.kind in GPU_KINDS
 
     @property
+    def joins_attention(self) -> bool:
+        """Whether there is a kernel for products with a softmax between them."""
+        return not self.is_gpu and self.precision != "bfloat16"
+
+    @property
     def family(self) -> str:
         """kind-arch-vector width: records of one family are worth trying on another member."""
         if self.is_gpu:

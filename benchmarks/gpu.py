@@ -76,7 +76,7 @@ def saved(net: Network, value: str, shape: Sequence[int], folder: str) -> str:
 
 def tuned_s(model: str, target: Target, setting: Setting) -> float:
     """Seconds of the model's kernels, the best of the log, after tuning them."""
-    tasks = partition(optimize(load_model(model))).weights()
+    tasks = partition(optimize(load_model(model)), attention=False).weights()
     autotune.tune(model, target=target, log=setting.log, trials=setting.trials * len(tasks))
     with open_log(setting.log) as log, LocalRunner(target) as runner:
         requests = tuple(
@@ -134,7 +134,7 @@ def correct(setting: Setting) -> bool:
     models = ("zoo:resnet18", "zoo:bert_small", "zoo:mobilenetv2")
     tasks: dict[Task, None] = {}
     for model in models:
-        tasks |= dict.fromkeys(partition(optimize(load_model(model))).weights())
+        tasks |= dict.fromkeys(partition(optimize(load_model(model)), attention=False).weights())
     wrong = count = 0
     once = Timing(min_repeats=1, max_repeats=1, budget_s=0.01)
     with LocalRunner(setting.target) as runner:

@@ -212,6 +212,10 @@ def _freeze(options: argparse.Namespace) -> None:
     path = Path(options.output)
     with TuningLog(options.log, read_only=True) as log:
         missing = set(wanted.task_keys or ()) - {r["task_key"] for r in log.query(wanted)}
+        if missing:
+            fixed = [text for text in options.shape if "=" in text]
+            forms = selecting.task_forms(options.models, fixed)
+            missing = min((missing.intersection(keys) for keys in forms), key=len)
         count = freeze(log, wanted, path, utc_now())
     print(f"{path}: {count} records, {path.stat().st_size / 1e3:.0f} kB")
     if missing:

@@ -10,19 +10,21 @@ if TYPE_CHECKING:
 
     from autotune.graph.plan import Partition
     from autotune.runtime.executor import CompiledModel
+    from autotune.target import Target
 
 Shapes = dict[str, tuple[int, ...]]
 
 
 def load_partition(
-    model: str, shapes: Shapes, precision: str = "float32", calibration: str | None = None
+    model: str, shapes: Shapes, target: Target, calibration: str | None = None
 ) -> Partition:
     """The model's kernel calls, as tuning and compiling see them."""
     from autotune.frontend import load_model
     from autotune.graph.partition import partition
     from autotune.graph.prepare import prepare
 
-    return partition(prepare(load_model(model, shapes), precision, calibration).graph)
+    prepared = prepare(load_model(model, shapes), target.precision, calibration)
+    return partition(prepared.graph, attention=target.joins_attention)
 
 
 def compiled(options: argparse.Namespace) -> CompiledModel:

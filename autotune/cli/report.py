@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> None:
     from autotune.target import load_target
 
     target = load_target(options.target, options.threads)
-    partition = models.load_partition(options.model, opt.parse_shapes(options.shape))
+    partition = models.load_partition(options.model, opt.parse_shapes(options.shape), target)
     with TuningLog(options.log, read_only=True) as log:
         with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
             profile = dataclasses.replace(runner.profile(), target=target)

@@ -50,15 +50,23 @@ def selection(options: argparse.Namespace, models: Sequence[str]) -> Selection:
 
 
 def task_keys(models: Sequence[str], shapes: Sequence[str]) -> list[str]:
-    """Keys of the models' tasks, each once."""
-    from autotune.cli.models import load_partition  # needs onnx
+    """Keys of the models' tasks as any target has them, each once."""
+    return list(dict.fromkeys(key for form in task_forms(models, shapes) for key in form))
+
+
+def task_forms(models: Sequence[str], shapes: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Keys of the models' tasks: where attention is one of them, and where it is three."""
+    from autotune.frontend import load_model  # needs onnx
+    from autotune.graph.partition import partition
+    from autotune.graph.pipeline import optimize
 
     fixed = opt.parse_shapes(shapes)
-    return list(
-        dict.fromkeys(
-            task.key for model in models for task in load_partition(model, fixed).weights()
-        )
+    graphs = [optimize(load_model(model, fixed)) for model in models]
+    joined, apart = (
+        [t.key for g in graphs for t in partition(g, attention=joins).weights()]
+        for joins in (True, False)
     )
+    return joined, apart
 
 
 def _date(*, end: bool) -> Callable[[str], str]:

@@ -79,7 +79,7 @@ def _list(options: argparse.Namespace) -> None:
     parts = models.load_partition(
         options.model,
         opt.parse_shapes(options.shape),
-        options.precision,
+        target,
         options.calibration,
     )
     weights = parts.weights()

@@ -52,7 +52,7 @@ def compile_graph(
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
     there are cores)."""
     prepared = prepare(graph, target.precision, calibration)
-    parts = partition(prepared.graph)
+    parts = partition(prepared.graph, attention=target.joins_attention)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     kernels = build_kernels(tuple(parts.weights()), target, log, processes or cores or 1)
     for note in kernels.notes:

@@ -4,6 +4,8 @@ A group computes one value; nothing else it computes is read outside, and nothin
 twice (but for `scalar` nodes, which each group copies). Views belong to no group: placement
 decides about them. Groups are claimed in order of weight:
 
+    attention                   two products, what lies between them and the elementwise nodes
+                                behind them
     contraction, pool, gather   with the elementwise nodes behind them
     row                         with the elementwise nodes before and behind them
     the rest                    elementwise nodes that end in one value; any other node alone
@@ -18,6 +20,8 @@ from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
 
 EPILOGUE_ANCHORS = ("contraction", "pool", "gather", "row")
+_FEW_ROWS = 16
+"""Queries below which packing keys and values costs more than scores in memory."""
 CONVERTED = frozenset({"float32", "int32", "int8", "uint8"})
 """Types that an epilogue may convert between."""
 
@@ -31,10 +35,15 @@ class Group:
     output: str
 
 
-def fuse(graph: Graph, kernels: frozenset[str] = frozenset()) -> tuple[Group, ...]:
+def fuse(
+    graph: Graph, kernels: frozenset[str] = frozenset(), *, attention: bool = True
+) -> tuple[Group, ...]:
     """The groups, each after every group it reads from. `kernels`: outputs of view nodes that need
-    a kernel of their own."""
+    a kernel of their own. `attention`: whether it may become one kernel."""
     fusion = _Fusion(graph)
+    for index in range(len(graph.nodes)) if attention else ():
+        if graph.nodes[index].op == "softmax":
+            fusion.claim_attention(index)
     for wanted in EPILOGUE_ANCHORS:
         # From the last to the first: of two contractions that meet in a residual add, the later
         # one takes it, when the other's result is already there.
@@ -87,6 +96,42 @@ class _Fusion:
             shape = self.graph.types[self.graph.nodes[anchor].inputs[0]].shape
             members |= self._feeding(members, shape)
         self._own(anchor, self._with_epilogue(members, anchor))
+
+    def claim_attention(self, softmax: int) -> None:
+        """softmax(f(a b)) c over rows, f elementwise, where nothing but the result is read."""
+        last, readers = self._last_product(softmax), self.readers[softmax]
+        shape = self.shape(softmax)
+        if last is None or softmax in self.kept or readers != [last]:
+            return
+        members = {softmax, *self._feeding({softmax}, shape)}
+        outside = {s for m in members for s in self.sources(m)} - members
+        first = [s for s in outside if self._is_product(s, shape)]
+        first = [s for s in first if members.issuperset(self.readers[s])]
+        if len(first) != 1 or first[0] in self.kept:
+            return
+        members |= {first[0], last}
+        mask = sum(1 << m for m in members)
+        outside = {s for m in members for s in self.sources(m)} - members
+        if not any(self.ancestors[s] & mask for s in outside):
+            self._own(last, self._with_epilogue(members, last))
+
+    def _last_product(self, softmax: int) -> int | None:
+        """The product that multiplies rows of a softmax over them."""
+        node, readers = self.graph.nodes[softmax], self.readers[softmax]
+        axis, rank = node.attributes["axis"], len(self.shape(softmax))
+        if axis not in (-1, rank - 1) or not readers or rank < 2:
+            return None
+        reader = self.graph.nodes[readers[0]]
+        rows = reader.op == "matmul" and reader.inputs[0] == node.output != reader.inputs[1]
+        same = rows and self.shape(readers[0])[:-1] == self.shape(softmax)[:-1]
+        return readers[0] if same else None
+
+    def _is_product(self, index: int, shape: tuple[int, ...]) -> bool:
+        """A float32 product of enough rows that makes scores of this shape from two values."""
+        node = self.graph.nodes[index]
+        plain = node.op == "matmul" and node.inputs[0] != node.inputs[1]
+        float32 = self.graph.types[node.output].dtype == "float32"
+        return plain and float32 and self.shape(index) == shape and shape[-2] >= _FEW_ROWS
 
     def claim_rest(self, root: int) -> None:
         members = {root}

@@ -17,11 +17,11 @@ from autotune.graph.views import canonical_layout
 from autotune.types import Layout, Task, TaskNode, TaskValue, freeze_attrs
 
 
-def partition(graph: Graph) -> Partition:
-    """Cut the graph into tasks and place its values."""
+def partition(graph: Graph, *, attention: bool = True) -> Partition:
+    """Cut the graph into tasks and place its values. `attention`: whether it may be one task."""
     placed = place(CanonicalOperands().run(graph))
     graph = placed.graph
-    groups = fuse(graph, placed.kernels)
+    groups = fuse(graph, placed.kernels, attention=attention)
     calls = tuple(_call(graph, group, placed.placements) for group in groups)
     visible = {value for call in calls for _, value in call.args}
     visible.update(name for name, _ in graph.inputs)

@@ -70,7 +70,8 @@ class Softmax:
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x = arrays[0]
         axis = axis_of(attrs, "axis", -1, x.ndim)
-        shifted = x - x.max(axis=axis, keepdims=True)
+        with np.errstate(invalid="ignore"):  # of a row of -inf
+            shifted = x - x.max(axis=axis, keepdims=True)
         total = np.exp(shifted).sum(axis=axis, keepdims=True)
         return np.asarray(shifted - np.log(total) if self.log else np.exp(shifted) / total)
 

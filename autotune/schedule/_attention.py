@@ -9,7 +9,6 @@ from autotune.ops import OPS
 from autotune.program.build import compute_nest
 from autotune.program.ir import (
     Apply,
-    Buffer,
     Const,
     For,
     Index,
@@ -155,7 +154,7 @@ def _vars(load: Load) -> frozenset[str]:
 
 
 def _elementwise(nest: Stmt, loops: tuple[For, ...], source: str) -> tuple[str, Value]:
-    """(buffer, value over other loops) of a nest that computes one element from one of `source`."""
+    """(buffer, value over other loops) of a nest that makes each element of one of `source`."""
     own, body = chain_of(nest)
     refuse = ScheduleError(f"what follows {source} is not computed element by element")
     if [loop.extent for loop in own] != [loop.extent for loop in loops] or len(body) != 1:
@@ -173,4 +172,3 @@ def _elementwise(nest: Stmt, loops: tuple[For, ...], source: str) -> tuple[str, 
 def moved(value: Value, env: dict[str, Index]) -> Value:
     """The value with loops replaced by indices."""
     return map_indices(value, lambda i: i.substitute(env))
-

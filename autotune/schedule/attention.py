@@ -222,7 +222,7 @@ class _Plan:
         """The exponentials of a block of scores, and what they add up to."""
         row = index("att_r")
         most, total = self._registers("most"), self._registers("total")
-        (top, seen, keep), exps = (self._name(n) for n in ("max", "sum", "keep")), self._name("exp")
+        top, seen, keep, exps = (self._name(n) for n in ("max", "sum", "keep", "exp"))
 
         def highest(at: Index, cell: tuple[Index, ...]) -> Body:
             return (Store(most.name, cell, Load(exps, (row, at)), "max"),)

@@ -95,7 +95,7 @@ def tune(
         raise ConfigError(f"seed must be at least 0, got {seed}")
     settings = settings or load_settings()
     wanted = wanted_target(target, threads=threads, accuracy=accuracy, precision=precision)
-    partition = _partitioned(model, shapes, wanted.precision, calibration)
+    partition = _partitioned(model, shapes, wanted, calibration)
     if until_gain is not None and not 0 < until_gain < 1:
         raise ConfigError(f"until_gain is a share between 0 and 1, got {until_gain}")
     if trials is None and time_s is None and until_gain is None:
@@ -167,7 +167,7 @@ def _listener(store: Store, options: TuneOptions, on_event: OnEvent | None) -> O
 def _partitioned(
     model: str | Path | Graph,
     shapes: Mapping[str, tuple[int, ...]] | None,
-    precision: str,
+    target: Target,
     calibration: Samples | None,
 ) -> Partition:
     from autotune.frontend import load_model
@@ -175,7 +175,8 @@ def _partitioned(
     from autotune.graph.prepare import prepare
 
     graph = model if isinstance(model, Graph) else load_model(str(model), shapes)
-    return partition(prepare(graph, precision, calibration).graph)
+    prepared = prepare(graph, target.precision, calibration)
+    return partition(prepared.graph, attention=target.joins_attention)
 
 
 def _pretrained(

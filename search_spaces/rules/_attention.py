@@ -23,10 +23,29 @@ _SOFTMAX_CYCLES = 14.0
 """Per vector of scores: the largest, the exponential, the sum."""
 _ROW_CYCLES = 60.0
 """Of a row and a block of keys: reductions over lanes."""
+_RAGGED = 1.06
+"""Of a product whose last block of columns is smaller than the others."""
 _L2_BYTES_PER_CYCLE = 24.0
 _L3_BYTES_PER_CYCLE = 10.0
 _SEEN = 0.3
 """Share of a stream from a cache that arithmetic does not hide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductPart:
+    """One of the two products. `tensor` is its result, `packed` its right operand of so many
+    dimensions; `channel_dim`, of the last two of them, is the one over columns."""
+
+    name: str
+    tensor: str
+    packed: str
+    rank: int
+    channel_dim: int
+
+    @property
+    def short(self) -> str:
+        """What the names of its loops begin with."""
+        return self.name[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +57,10 @@ class AttentionTask:
     keys: int
     depth: int
     width: int
-    scores: str
     weights: str
-    mix: str
-    key_input: str
-    value_input: str
-    key_dim: int
-    """Of the last two dimensions of the keys' tensor, the one over keys."""
-    value_dim: int
-    """Of the last two dimensions of the values' tensor, the one over columns."""
-    key_rank: int
-    value_rank: int
+    """The softmax's result."""
+    score: ProductPart
+    mix: ProductPart
 
     @property
     def count(self) -> int:
@@ -65,27 +77,27 @@ def attention_of(task: Task) -> AttentionTask | None:
         return None
     first = next(n for n in products if n is not mix)
     scores = task.value(first.outputs[0]).type.shape
-    keys, values = (task.value(n.inputs[1]).type.shape for n in (first, mix))
     return AttentionTask(
         batch=scores[:-2],
         rows=scores[-2],
         keys=scores[-1],
         depth=task.value(first.inputs[0]).type.shape[-1],
         width=task.value(mix.outputs[0]).type.shape[-1],
-        scores=first.outputs[0],
         weights=softmax.outputs[0],
-        mix=mix.outputs[0],
-        key_input=first.inputs[1],
-        value_input=mix.inputs[1],
-        key_dim=0 if _transposed(first) else 1,
-        value_dim=0 if _transposed(mix) else 1,
-        key_rank=len(keys),
-        value_rank=len(values),
+        score=_part(task, "score", first),
+        mix=_part(task, "mix", mix),
     )
 
 
-def _transposed(node: TaskNode) -> bool:
-    return bool(dict(node.attrs).get("transpose_b", False))
+def _part(task: Task, name: str, node: TaskNode) -> ProductPart:
+    transposed = bool(dict(node.attrs).get("transpose_b", False))
+    return ProductPart(
+        name=name,
+        tensor=node.outputs[0],
+        packed=node.inputs[1],
+        rank=len(task.value(node.inputs[1]).type.shape),
+        channel_dim=0 if transposed else 1,
+    )
 
 
 def cycles(a: AttentionTask, target: Target, columns: Columns) -> Column:
@@ -126,7 +138,8 @@ def _product(target: Target, columns: Columns, which: str, channels: int, depth:
     rate = rate + last * tile_rate(target, given, points, last, depth)
     weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
     crowded = points * vectors + weights + 1 > target.vector_registers
-    return np.asarray(rate * np.where(crowded, 2.0, 1.0))
+    ragged = np.where(count % vectors != 0, _RAGGED, 1.0)
+    return np.asarray(rate * ragged * np.where(crowded, 2.0, 1.0))
 
 
 def ideal_cycles(a: AttentionTask, target: Target) -> float:

@@ -95,7 +95,9 @@ def _tile_efficiency(
     return rate, taste + np.where(columns["unroll"] > 4, 0.05, 0.0)
 
 
-def tile_rate(target: Target, columns: Columns, points: Column, vectors: Column, depth: int) -> Column:
+def tile_rate(
+    target: Target, columns: Columns, points: Column, vectors: Column, depth: int
+) -> Column:
     """Cycles per multiply-add of full width of a tile of `points` x `vectors`."""
     # Narrow vectors take a share of a cycle each, but as many broadcasts for less work.
     share = columns["lanes"] / target.lanes()

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.graph.plan import task_flops
+from autotune.program.build import loop_var
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.types import Task
@@ -23,6 +24,7 @@ from search_spaces.base import RULES, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._attention import (
     AttentionTask,
+    ProductPart,
     accesses_of,
     attention_of,
     cycles,
@@ -39,6 +41,8 @@ _KEYS = (64, 2048)
 """Of a block, the fewest and the most where there are several."""
 _SIZES = 6
 """Sizes of blocks of keys to choose from, at most."""
+_LOOPS = {"score": ("att_sr", "att_sn", "att_sk"), "mix": ("att_mr", "att_md", "att_mn")}
+"""Of the products: over rows, columns and what is summed."""
 _UNROLLED = 480
 """Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""
 
@@ -115,72 +119,64 @@ class AttentionRule:
         chain = _score_chain(task, a)
         inline_locals(builder, keep=frozenset((output, chain)))
         builder.do(
-            "attend", scores=a.scores, weights=a.weights, mix=a.mix, rows=config.number("rows"),
-            keys=config.number("keys"), lanes=lanes,
+            "attend", scores=a.score.tensor, weights=a.weights, mix=a.mix.tensor,
+            rows=config.number("rows"), keys=config.number("keys"), lanes=lanes,
         )  # fmt: skip
-        self._product(builder, config, "s", "score", lanes)
-        self._product(builder, config, "m", "mix", lanes)
+        self._product(builder, a.score, config, lanes)
+        self._product(builder, a.mix, config, lanes)
+        batch = [loop_var(a.score.tensor, f"b{i}") for i in range(len(a.batch))]
         whole = split_rows(a, target)
-        self._cache(builder, a, config, target, "score", whole)
-        self._cache(builder, a, config, target, "mix", whole)
-        batch = [f"{a.scores}_b{i}" for i in range(len(a.batch))]
+        for part in (a.score, a.mix):
+            size = lanes * config.number(f"{part.name}_vectors")
+            self._pack(builder, part, size, "" if whole else batch[-1])
+            last = f"{part.packed}_p{2 if not whole else part.rank}"
+            builder.split(last, lanes, f"{last}_o", f"{last}_v")
+            builder.do("vectorize", loops=(f"{last}_v",))
+            if whole:
+                loops = [f"{part.packed}_p{i}" for i in range(part.rank)]
+                share(builder, target, loops, f"{part.packed}_shared")
         share(builder, target, [*batch, "att_b"] if whole else batch, "shared")
         return builder.schedule
 
     def _product(
-        self, builder: ScheduleBuilder, config: Config, short: str, which: str, lanes: int
+        self, builder: ScheduleBuilder, part: ProductPart, config: Config, lanes: int
     ) -> None:
-        """Tile one of the products: `short` begins the names of its loops."""
-        name = {"s": "sn", "m": "md"}[short]
-        depth = {"s": "sk", "m": "mn"}[short]
-        columns = f"att_{name}"
-        vectors, extent = config.number(f"{which}_vectors"), builder.extent(columns)
-        builder.split(columns, lanes * vectors, f"{short}_block", f"{short}_rest")
+        """Tile one of the products."""
+        short = part.short
+        rows, columns, depth = _LOOPS[part.name]
+        size, extent = lanes * config.number(f"{part.name}_vectors"), builder.extent(columns)
+        builder.split(columns, size, f"{short}_block", f"{short}_rest")
         builder.split(f"{short}_rest", lanes, f"{short}_vector", f"{short}_lane")
-        rows = config.number(f"{which}_tile")
-        builder.split(f"att_{short}r", rows, f"{short}_points", f"{short}_point")
+        builder.split(
+            rows, config.number(f"{part.name}_tile"), f"{short}_points", f"{short}_point"
+        )
         tile = tuple(f"{short}_{t}" for t in ("point", "vector", "lane"))
         builder.do("reorder", loops=(f"{short}_block", f"{short}_points", *tile))
-        attention = _described(builder.task)
-        buffer = attention.scores if which == "score" else f"{attention.mix}.block"
+        buffer = part.tensor if part.name == "score" else f"{part.tensor}.block"
         builder.do("cache_write", buffer=buffer, loops=tile)
         kinds = ("", "_init", "_out")
         builder.do("vectorize", loops=builder.present([f"{tile[-1]}{k}" for k in kinds]))
         flat = [f"{t}{k}" for t in tile[:-1] for k in kinds]
         unroll = config.number("unroll")
         if unroll > 1:
-            builder.split(f"att_{depth}", unroll, f"{short}_step", f"{short}_part")
+            builder.split(depth, unroll, f"{short}_step", f"{short}_part")
             flat.append(f"{short}_part")
         builder.do("unroll", loops=builder.present(flat))
-        if extent % (lanes * vectors):
+        if extent % size:
             builder.do("specialize", loop=f"{short}_block", at=f"{buffer}.reg")
 
-    def _cache(
-        self, builder: ScheduleBuilder, a: AttentionTask, config: Config, target: Target,
-        which: str, whole: bool,
-    ) -> None:  # fmt: skip
-        """Pack keys or values: whole at the start, or each element of the batch its own."""
-        buffer, rank, dim = a.key_input, a.key_rank, a.key_dim
-        if which == "mix":
-            buffer, rank, dim = a.value_input, a.value_rank, a.value_dim
-        dims = tuple(range(rank)) if whole else (rank - 2, rank - 1)
-        outer = len(dims) - 2
-        size = target.lanes() * config.number(f"{which}_vectors")
+    def _pack(self, builder: ScheduleBuilder, part: ProductPart, size: int, loop: str) -> None:
+        """Pack keys or values at the start of a loop, where they are one matrix; or all of them at
+        the start of everything."""
+        first = 0 if not loop else part.rank - 2
+        outer = part.rank - 2 - first
         # The split dimension becomes two: blocks come first, a block's columns last.
-        block, lane = outer + dim, outer + dim + 1
-        other = outer + (2 if dim == 0 else 0)
-        order = (*range(outer), block, other, lane)
-        loop = "" if whole else f"{a.scores}_b{len(a.batch) - 1}"
+        split = outer + part.channel_dim
+        other = outer + (0 if part.channel_dim else 2)
         builder.do(
-            "cache_read", buffer=buffer, loop=loop, dims=dims, splits=((outer + dim, size),),
-            order=order,
+            "cache_read", buffer=part.packed, loop=loop, dims=tuple(range(first, part.rank)),
+            splits=((split, size),), order=(*range(outer), split, other, split + 1),
         )  # fmt: skip
-        last = f"{buffer}_p{len(order) - 1}"
-        builder.split(last, target.lanes(), f"{last}_o", f"{last}_v")
-        builder.do("vectorize", loops=(f"{last}_v",))
-        if whole:
-            loops = [f"{buffer}_p{i}" for i in range(len(order) - 1)]
-            share(builder, target, loops, f"{buffer}_shared")
 
     # ----------------------------------------------------------------------------------- structure
 

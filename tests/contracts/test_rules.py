@@ -19,6 +19,7 @@ from autotune.types import Array, Attr, Task
 from cost_model.features import features
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule
+from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import assert_close, matmul, node, run_kernel, task, unary, value
 
 SAMPLED = 6
@@ -99,6 +100,7 @@ TASKS: dict[str, Task] = {
     "matmul row": matmul(1, 24, 40),
     "matmul of inputs": matmul(6, 8, 20, constant=False),
     "batched": batched(5, 8, 17),
+    "attention": attention((1, 2), 18, 40, 8, 19, mask=(1, 1, 1, 40)),
     "max pool": pool("max_pool2d"),
     "avg pool": pool("avg_pool2d"),
     "mean of affine": mean_of_affine(),

@@ -119,3 +119,49 @@ def test_embedding_sum_joins_the_gather() -> None:
     ids = n.op("to_int64", n.feed("x", 1, 5))
     found = n.op("add", n.op("gather", table, ids, axis=0), positions)
     assert groups(n.graph(n.layer_norm(found))) == ["to_int64", "gather add", "layer_norm"]
+
+
+def scores_and_values(n: Net, rows: int = 16) -> tuple[str, str]:
+    """Scaled products of two inputs, and a third input."""
+    q, k, v = n.feed("q", 2, rows, 8), n.feed("k", 2, 20, 8), n.feed("v", 2, 20, 12)
+    scores = n.op("matmul", q, k, transpose_b=True)
+    return n.op("mul", scores, n.scalar(0.5)), v
+
+
+def test_products_and_the_softmax_between_them_are_one_kernel() -> None:
+    n = Net()
+    scores, v = scores_and_values(n)
+    masked = n.op("add", scores, n.feed("mask", 1, 20))
+    mixed = n.op("matmul", n.op("softmax", masked, axis=2), v, transpose_b=False)
+    result = n.op("add", mixed, n.feed("r", 2, 16, 12))
+    assert groups(n.graph(result)) == ["matmul mul add softmax matmul add"]
+
+
+def test_attention_is_three_kernels_where_that_is_asked_for() -> None:
+    n = Net()
+    scores, v = scores_and_values(n)
+    graph = optimize(
+        n.graph(n.op("matmul", n.op("softmax", scores, axis=2), v, transpose_b=False))
+    )
+    assert [len(g.nodes) for g in fuse(graph, attention=False)] == [3, 1, 1]
+
+
+def test_few_rows_or_a_softmax_that_others_read_are_no_attention() -> None:
+    n = Net()
+    scores, v = scores_and_values(n, rows=2)
+    mixed = n.op("matmul", n.op("softmax", scores, axis=2), v, transpose_b=False)
+    assert groups(n.graph(mixed)) == ["matmul mul", "softmax", "matmul"]
+    n = Net()
+    scores, v = scores_and_values(n)
+    weights = n.op("softmax", scores, axis=2)
+    mixed = n.op("matmul", weights, v, transpose_b=False)
+    assert groups(n.graph(mixed, weights)) == ["matmul mul", "softmax", "matmul"]
+
+
+def test_a_mask_made_of_the_scores_is_not_joined() -> None:
+    n = Net()
+    scores, v = scores_and_values(n)
+    largest = n.op("reduce_max", scores, axes=(2,), keepdims=True)
+    weights = n.op("softmax", n.op("sub", scores, largest), axis=2)
+    mixed = n.op("matmul", weights, v, transpose_b=False)
+    assert "softmax" not in groups(n.graph(mixed))[0]

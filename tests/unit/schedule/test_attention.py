@@ -1,0 +1,120 @@
+"""Attention in one kernel: the step against the naive loops, what it refuses, and machine code."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from autotune.errors import ScheduleError
+from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
+from autotune.program.inputs import random_inputs
+from autotune.program.interp import run
+from autotune.program.ir import Program
+from autotune.program.text import parse_program, print_program
+from autotune.program.verify import verify
+from autotune.schedule import STEPS, apply_schedule
+from autotune.target import Target, host_target, load_target
+from autotune.types import Array, Task, freeze_attrs
+from search_spaces.rules import RULES
+from tests.unit.attentions import attention
+from tests.unit.codegen.kernels import assert_close, run_kernel
+
+PLAIN = attention((2,), 4, 6, 3, 5)
+
+
+def with_causal_mask(arrays: dict[str, Array]) -> dict[str, Array]:
+    """Every row has a score that counts."""
+    return {k: np.tril(np.ones_like(v)) if v.dtype == bool else v for k, v in arrays.items()}
+
+
+def chained(case: Task) -> Program:
+    """The naive program with what lies between the product and the softmax as one nest."""
+    program = build_program(case)
+    made = [n.outputs[0] for n in case.nodes[:-1] if n.op in ("mul", "add", "where")]
+    softmax = next(n for n in case.nodes if n.op == "softmax")
+    for name in made:
+        if name not in softmax.inputs:
+            program = STEPS.get("inline")(buffer=name).apply(program)
+    return program
+
+
+def attend(case: Task, rows: int, keys: int, lanes: int = 2) -> Program:
+    mix = case.nodes[case.anchor].outputs[0]
+    step = STEPS.get("attend")
+    made = step(scores="t0", weights="t5", mix=mix, rows=rows, keys=keys, lanes=lanes)
+    return made.apply(chained(case))
+
+
+@pytest.mark.parametrize(
+    ("case", "rows", "keys"),
+    [
+        (PLAIN, 2, 6),
+        (PLAIN, 4, 3),
+        (PLAIN, 3, 2),
+        (attention((), 3, 11, 2, 3), 2, 11),
+        (attention((1, 2), 3, 4, 2, 3, mask=(1, 1, 1, 4), transposed=False), 2, 2),
+        (attention((2,), 3, 4, 2, 3, where=(3, 4), residual=True), 2, 4),
+    ],
+)
+def test_equals_the_naive_loops(case: Task, rows: int, keys: int) -> None:
+    program = attend(case, rows, keys)
+    verify(program)
+    assert parse_program(print_program(program)) == program
+    arrays = with_causal_mask(random_inputs(case, 1))
+    np.testing.assert_allclose(run(program, arrays), evaluate_task(case, arrays), atol=1e-5)
+
+
+def test_a_block_of_keys_that_are_all_masked_changes_nothing() -> None:
+    case = attention((), 3, 6, 2, 3, mask=(3, 6))
+    arrays = random_inputs(case, 1)
+    arrays["i2"][:] = 0
+    arrays["i2"][:, :2] = -np.inf
+    got = run(attend(case, 2, 2), arrays)
+    np.testing.assert_allclose(got, evaluate_task(case, arrays), atol=1e-5)
+
+
+def columns(case: Task) -> Task:
+    """The same, with a softmax over the rows."""
+    nodes = tuple(
+        dataclasses.replace(n, attrs=freeze_attrs({"axis": 1})) if n.op == "softmax" else n
+        for n in case.nodes
+    )
+    return dataclasses.replace(case, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("case", "keys", "message"),
+    [
+        (PLAIN, 4, "blocks of 4 keys do not divide 6"),
+        (columns(PLAIN), 6, "t5 is not the softmax of the rows of t2"),
+    ],
+)
+def test_what_is_no_attention_is_refused(case: Task, keys: int, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        attend(case, 2, keys)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [host_target(1), host_target(2), load_target("c")],
+    ids=lambda t: f"{t.kind}{t.threads}",
+)
+@pytest.mark.parametrize(
+    "case",
+    [
+        attention((1, 2), 40, 128, 16, 24, mask=(1, 1, 40, 128), residual=True),
+        attention((9,), 17, 33, 8, 16, where=(17, 33)),
+        attention((), 33, 70, 12, 20),
+    ],
+    ids=["blocks", "ragged", "flat"],
+)
+def test_scheduled_machine_code(case: Task, target: Target) -> None:
+    rule, arrays = RULES.get("attention"), with_causal_mask(random_inputs(case, 2))
+    space = rule.space(case, target)
+    config = space.config(space.sample(np.random.default_rng(0), 1)[0])
+    program = apply_schedule(build_program(case), rule.schedule(case, target, config))
+    verify(program)
+    assert_close(run_kernel(case, program, target, arrays), evaluate_task(case, arrays))
