@@ -141,7 +141,25 @@ class IndexWriter(ABC):
         total = Index()
         for i, stride in zip(indices, buffer.strides, strict=True):
             total = total + i * stride
-        return self.linear(recombine(total))
+        return self._placed(buffer, self.linear(recombine(total)))
+
+    def _placed(self, buffer: Buffer, at: Linear) -> Linear:
+        """Where the element lies if the buffer is swizzled."""
+        if not buffer.swizzle:
+            return at
+        bits, base, shift = buffer.swizzle
+        if (
+            self.lanes > 1
+            and at.lane
+            and (
+                at.lane != 1
+                or self.lanes > 1 << base
+                or any(n % self.lanes for n in (at.const, *(c for _, c in at.terms)))
+            )
+        ):
+            raise NotVectorError
+        change = f"((({at.text}) >> {shift}) & {((1 << bits) - 1) << base})"
+        return Linear(((f"(({at.text}) ^ {change})", 1),), 0, at.lane)
 
     @contextmanager
     def one_lane(self, lane: int | None) -> Iterator[None]:

@@ -14,6 +14,7 @@ from autotune.codegen.base import BACKENDS, DeviceCode, EntryCall, Extents, Laun
 from autotune.codegen.c_dialect import OPENCL
 from autotune.codegen.c_index import Linear
 from autotune.codegen.c_statement import StatementWriter, Workspace, index_type
+from autotune.codegen.c_value import Val
 from autotune.errors import BuildError, VerifyError
 from autotune.program.ir import (
     BLOCK_KINDS,
@@ -26,10 +27,11 @@ from autotune.program.ir import (
     Buffer,
     For,
     Program,
+    Shuffle,
     Stmt,
     walk,
 )
-from autotune.program.launch import KernelLaunch, launches, scratch_of
+from autotune.program.launch import KernelLaunch, launches, scratch_of, storage_size
 from autotune.program.rewrite import loads_of, stores_of
 from autotune.target import Target
 
@@ -40,7 +42,15 @@ _INDEX = """static inline ix clamp_index(ix i, ix lo, ix hi) {
 static inline ix wrap_index(long i, ix extent) {
     return clamp_index((ix)(i < 0 ? i + extent : i), 0, extent - 1);
 }"""
-_AXES = "xyz"
+_SHUFFLE = """#ifdef cl_khr_subgroup_shuffle
+#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable
+#define SUBGROUPS(width, x) \\
+    (get_max_sub_group_size() % (width) == 0 && (x) % get_max_sub_group_size() == 0)
+#define EXCHANGED(value, far) sub_group_shuffle_xor(value, far)
+#else
+#define SUBGROUPS(width, x) 0
+#define EXCHANGED(value, far) (value)
+#endif"""
 
 
 class _KernelsWriter(StatementWriter):
@@ -76,7 +86,7 @@ class _KernelsWriter(StatementWriter):
         for buffer in everything.values():
             self.declare(buffer)
         self.lines = []
-        for buffer in launch.shared:
+        for buffer in (*launch.shared, *_exchanges(launch)):
             self._shared(buffer)
         for loop in launch.blocks:
             self._number(loop, "get_group_id", BLOCK_KINDS.index(loop.kind))
@@ -120,10 +130,11 @@ class _KernelsWriter(StatementWriter):
 
     def _shared(self, buffer: Buffer) -> None:
         name, kind = self.declare(buffer), self.helpers.type(buffer.dtype)
-        before, after = buffer.layout.span(buffer.shape)
+        before, _ = buffer.layout.span(buffer.shape)
         if before:
             raise BuildError(f"shared buffer {buffer.name} has a halo")
-        self.line(f"__local {kind} {name}[{after}] __attribute__((aligned(64)));")
+        size = storage_size(buffer)
+        self.line(f"__local {kind} {name}[{size}] __attribute__((aligned(64)));")
 
     def loop(self, loop: For) -> None:
         if loop.kind not in THREAD_KINDS:
@@ -173,8 +184,36 @@ class _KernelsWriter(StatementWriter):
             self.line(f"barrier({fences});")
         elif isinstance(stmt, AsyncCopy):
             self._copy(stmt)
+        elif isinstance(stmt, Shuffle):
+            self._shuffle(stmt)
         elif not isinstance(stmt, AsyncCommit | AsyncWait):
             super().other(stmt)
+
+    def _shuffle(self, stmt: Shuffle) -> None:
+        """Each round, an item's value is combined with that of the item half as far away: by the
+        device's exchange where its subgroups are made of such items, else through local memory."""
+        buffer = self.buffers[stmt.place.buffer]
+        kind = self.helpers.type(buffer.dtype)
+        cell = self.load(stmt.place).text
+        own, other = Val(cell, buffer.dtype, 1), Val("other", buffer.dtype, 1)
+        merged = self._merge(stmt.combine, own, other).text
+        (x, y, z), all_of = self.block_of, self.names[f"exchange.{buffer.dtype}"]
+        number = "get_local_id(0)"
+        if y * z > 1:
+            number += f" + {x} * (get_local_id(1) + {y} * get_local_id(2))"
+        rounds = f"for (int far = {stmt.width // 2}; far > 0; far /= 2)"
+        with self.block(""):
+            self.line(f"const int own = {number};")
+            self.line(f"if (SUBGROUPS({stmt.width}, {x}))")
+            with self.block(f"    {rounds}"):
+                self.line(f"{kind} other = EXCHANGED({cell}, far);")
+                self.line(f"{cell} = {merged};")
+            with self.block(f"else {rounds}"):
+                self.line(f"{all_of}[own] = {cell};")
+                self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+                self.line(f"{kind} other = {all_of}[own ^ far];")
+                self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+                self.line(f"{cell} = {merged};")
 
     def _copy(self, stmt: AsyncCopy) -> None:
         """At once, which is one of the times at which the copy may happen: no wait is needed."""
@@ -190,6 +229,16 @@ class _KernelsWriter(StatementWriter):
         for i in range(stmt.count):
             places = [Linear(x.terms, x.const + i).text for x in (to, at)]
             self.line(f"{names[0]}[{places[0]}] = {names[1]}[{places[1]}];")
+
+
+def _exchanges(launch: KernelLaunch) -> list[Buffer]:
+    """Local memory through which shuffles go where there are no subgroups: one element an item."""
+    used = {s.place.buffer for s in walk(launch.body) if isinstance(s, Shuffle)}
+    found = [s.buffer for s in walk(launch.body) if isinstance(s, Alloc) and s.buffer.name in used]
+    return [
+        Buffer.dense(f"exchange.{dtype}", dtype, (launch.threads,), "shared")
+        for dtype in sorted({buffer.dtype for buffer in found})
+    ]
 
 
 def _grids(program: Program) -> list[tuple[KernelLaunch, Extents]]:
@@ -237,7 +286,9 @@ def _text(writer: _KernelsWriter, program: Program) -> str:
     index = {"i32": "int", "i64": "long"}[index_type(program)]
     types = writer.helpers.text()
     double = [_FP64] if any(line.startswith("typedef double") for line in types) else []
-    return "\n".join([*double, f"typedef {index} ix;", *types, _INDEX, "", *writer.kernels])
+    shuffles = [_SHUFFLE] if any(isinstance(s, Shuffle) for s in walk(program.body)) else []
+    head = [*double, f"typedef {index} ix;", *types, *shuffles, _INDEX, ""]
+    return "\n".join([*head, *writer.kernels])
 
 
 class OpenClBackend:

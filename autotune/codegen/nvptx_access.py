@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from autotune.codegen.llvm_element import Val
-from autotune.codegen.llvm_index import Linear
+from autotune.codegen.llvm_index import Linear, Var
 from autotune.codegen.llvm_statement import StatementWriter
 from autotune.codegen.llvm_text import FunctionText, type_text
 from autotune.codegen.nvptx_math import NvptxMath
@@ -80,6 +80,37 @@ class AccessWriter(StatementWriter):
         return self.pure(depth, f"zext i32 {result} to i64")
 
     # -------------------------------------------------------------------------- vectors in memory
+
+    def address(self, buffer: Buffer, offset: Linear) -> str:
+        if buffer.swizzle:
+            if offset.lane and self.lanes > 1:
+                self.within_chunk(buffer, offset, self.lanes)
+            offset = self._swizzled(buffer, offset)
+        return super().address(buffer, offset)
+
+    def within_chunk(self, buffer: Buffer, offset: Linear, lanes: int) -> None:
+        """BuildError where a swizzle may take neighbours apart."""
+        size = lanes * ITEM_BYTES[buffer.dtype]
+        if buffer.swizzle and (
+            lanes > 1 << buffer.swizzle[1] or self.alignment(buffer, offset, lanes) < size
+        ):
+            raise BuildError(f"{lanes} elements of swizzled {buffer.name} at odd places")
+
+    def _swizzled(self, buffer: Buffer, offset: Linear) -> Linear:
+        """Where the element lies. Multiples of what the swizzle repeats itself after stay outside
+        of it, so that the rest is known before the loops over them."""
+        bits, base, shift = buffer.swizzle
+        period = 1 << sum(buffer.swizzle)
+        outside = tuple(t for t in offset.terms if t[1] % period == 0)
+        inside = Linear(tuple(t for t in offset.terms if t[1] % period), offset.const % period)
+        far = offset.const - inside.const
+        if not inside.terms:
+            return Linear(outside, far + buffer.place(inside.const), offset.lane)
+        name, depth = self.scalar(inside)
+        source = self.pure(depth, f"lshr i64 {name}, {shift}")
+        change = self.pure(depth, f"and i64 {source}, {((1 << bits) - 1) << base}")
+        moved = Var(self.pure(depth, f"xor i64 {name}, {change}"), depth)
+        return Linear(((moved, 1), *outside), far, offset.lane)
 
     def alignment(self, buffer: Buffer, offset: Linear, lanes: int) -> int:
         """What the bytes of an access are known to be a multiple of; at most the access's size."""

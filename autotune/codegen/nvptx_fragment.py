@@ -1,4 +1,4 @@
-"""Tensor cores and asynchronous copies as LLVM IR for NVPTX.
+"""Tensor cores, exchange of registers and asynchronous copies as LLVM IR for NVPTX.
 
 A warp's matrix of 16 x 8 is held by its threads as the PTX manual says: thread t has elements
 (t // 4, 2 * (t % 4)) and the next one, and the same two 8 rows below. Operands come from shared
@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 
+from autotune.codegen.llvm_element import Val
 from autotune.codegen.llvm_index import Linear, Var
 from autotune.codegen.llvm_text import FunctionText, type_text
 from autotune.codegen.nvptx_access import AccessWriter
@@ -24,6 +25,7 @@ from autotune.program.ir import (
     Index,
     Load,
     Mma,
+    Shuffle,
     Stmt,
     index,
 )
@@ -160,6 +162,37 @@ class FragmentWriter(AccessWriter, ABC):
         text = f"addrspacecast ptr {pointer} to ptr addrspace(3)"
         return self.text.once(text, text)
 
+    # ---------------------------------------------------------------------- exchange of registers
+
+    def shuffle(self, stmt: Shuffle, threads: int) -> None:
+        """Each round, a thread's value is combined with that of the thread half as far away."""
+        if threads % WARP:
+            raise BuildError(f"a block of {threads} threads is not made of whole warps")
+        buffer = self.buffers[stmt.place.buffer]
+        place, _ = self.cell(buffer, stmt.place.indices)
+        kind, distance = type_text(buffer.dtype, 1), stmt.width // 2
+        value = Val(self.text.emit(f"load {kind}, ptr {place}"), buffer.dtype, 1)
+        while distance:
+            value = self._merge(stmt.combine, value, self._exchanged(value, distance))
+            distance //= 2
+        self.text.line(f"store {kind} {value.text}, ptr {place}")
+
+    def _exchanged(self, value: Val, distance: int) -> Val:
+        """The value of the thread whose number differs by one bit, in words of 32 bits."""
+        kind, count = type_text(value.dtype, 1), ITEM_BYTES[value.dtype] // 4
+        if not count:
+            raise BuildError(f"no shuffle of {value.dtype}")
+        symbol = "llvm.nvvm.shfl.sync.bfly.i32"
+        self.text.declare(symbol, f"declare i32 @{symbol}(i32, i32, i32, i32)")
+        words, out = f"<{count} x i32>", "poison"
+        given = self.text.emit(f"bitcast {kind} {value.text} to {words}")
+        for number in range(count):
+            word = self.text.emit(f"extractelement {words} {given}, i64 {number}")
+            call = f"call i32 @{symbol}(i32 -1, i32 {word}, i32 {distance}, i32 {WARP - 1})"
+            other = self.text.emit(call)
+            out = self.text.emit(f"insertelement {words} {out}, i32 {other}, i64 {number}")
+        return Val(self.text.emit(f"bitcast {words} {out} to {kind}"), value.dtype, 1)
+
     # ------------------------------------------------------------------------- asynchronous copies
 
     def copy(self, stmt: AsyncCopy) -> None:
@@ -168,6 +201,7 @@ class FragmentWriter(AccessWriter, ABC):
         first, start = (
             self.linear(self.flat(b, p.indices)) for b, p in ((to, stmt.to), (source, stmt.source))
         )
+        self.within_chunk(to, first, stmt.count)
         target, origin = self.address(to, first), self.address(source, start)
         aligned = [
             self.alignment(to, first, stmt.count), self.alignment(source, start, stmt.count)

@@ -31,6 +31,7 @@ from autotune.program.ir import (
     If,
     Mma,
     Program,
+    Shuffle,
     Stmt,
     Store,
     walk,
@@ -191,6 +192,8 @@ class _KernelWriter(FragmentWriter):
             self.mma(stmt)
         elif isinstance(stmt, AsyncCopy):
             self.copy(stmt)
+        elif isinstance(stmt, Shuffle):
+            self.shuffle(stmt, self.kernel.threads)
         elif isinstance(stmt, AsyncCommit):
             self.commit()
         elif isinstance(stmt, AsyncWait):

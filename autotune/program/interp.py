@@ -11,7 +11,7 @@ halo, and a store of another dtype than the buffer's, is a VerifyError.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,105 +45,46 @@ from autotune.program.ir import (
     Mma,
     Program,
     Select,
+    Shuffle,
     Stmt,
     Store,
     Value,
 )
+from autotune.program.memory import GARBAGE, Memory, Private, given, interior_of, new_memory
 from autotune.program.packing import apply_pack, widen_bfloat16
 from autotune.program.races import Grid, Watch
 from autotune.types import ITEM_BYTES, Array
 
 Env = dict[str, int]
-_GARBAGE = 85
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """Storage of a buffer with its halo; index 0 of dimension d is at before[d]."""
-
-    name: str
-    data: Array
-    before: tuple[int, ...]
-    interior: tuple[int, ...]
-    halo_writable: bool
-    watch: Watch | None = None
-    """What is shared between threads notes who uses it."""
-
-    def locate(self, point: tuple[int, ...]) -> tuple[int, ...]:
-        """Position in `data`. VerifyError outside it."""
-        at = tuple(i + b for i, b in zip(point, self.before, strict=True))
-        if any(not 0 <= i < e for i, e in zip(at, self.data.shape, strict=True)):
-            limits = [
-                f"{-b}..{e - b - 1}" for b, e in zip(self.before, self.data.shape, strict=True)
-            ]
-            raise VerifyError(f"{self.name}{list(point)} is outside {', '.join(limits)}")
-        return at
 
 
 def run(program: Program, arrays: Mapping[str, Array]) -> Array:
     """The output of a program. `arrays` holds every param that is not written."""
     packs = {p.buffer: p for p in program.packs}
-    memory: dict[str, _Memory] = {}
+    memory: dict[str, Memory] = {}
     for buffer in program.params:
         if buffer.written:
-            memory[buffer.name] = _memory(buffer, zero_halo=True)
+            memory[buffer.name] = new_memory(buffer, zero_halo=True)
         elif buffer.name in packs:
             packed = apply_pack(packs[buffer.name], np.asarray(arrays[buffer.name]))
             if packs[buffer.name].dtype == "bfloat16":
                 packed = widen_bfloat16(packed)
-            memory[buffer.name] = _given(buffer.name, packed, ((0, 0),) * packed.ndim)
+            memory[buffer.name] = given(buffer.name, packed, ((0, 0),) * packed.ndim)
         else:
-            memory[buffer.name] = _given(buffer.name, np.asarray(arrays[buffer.name]), buffer.halo)
+            memory[buffer.name] = given(buffer.name, np.asarray(arrays[buffer.name]), buffer.halo)
     with np.errstate(all="ignore"):
         machine = _Machine(memory)
         for action in machine.body(program.body):
             action({})
     written = next(b for b in program.params if b.written)
-    return _interior(memory[written.name])
-
-
-def _given(name: str, array: Array, halo: tuple[tuple[int, int], ...]) -> _Memory:
-    before = tuple(b for b, _ in halo)
-    return _Memory(name, np.pad(array, halo) if halo else array, before, array.shape, False)
-
-
-def _memory(buffer: Buffer, zero_halo: bool) -> _Memory:
-    padded = tuple(e + b + a for e, (b, a) in zip(buffer.shape, buffer.halo, strict=True))
-    # bfloat16 values are kept as the float32 values they are.
-    dtype = "float32" if buffer.dtype == "bfloat16" else buffer.dtype
-    garbage = np.nan if dtype.startswith("float") else _GARBAGE
-    memory = _Memory(
-        buffer.name,
-        np.full(padded, 0 if zero_halo else garbage, dtype),
-        tuple(b for b, _ in buffer.halo),
-        buffer.shape,
-        not zero_halo,
-        None if buffer.scope in ("register", "fragment") else Watch(padded),
-    )
-    _interior(memory)[...] = garbage
-    return memory
-
-
-def _interior(memory: _Memory) -> Array:
-    parts = zip(memory.before, memory.interior, strict=True)
-    # The ellipsis makes it a view even where there are no dimensions.
-    inside: Any = (*(slice(b, b + e) for b, e in parts), ...)
-    return np.asarray(memory.data[inside])
-
-
-@dataclass(frozen=True, slots=True)
-class _Private:
-    """A register buffer that every thread of a block has a copy of."""
-
-    buffer: Buffer
-    copies: dict[tuple[int, int, int], _Memory]
+    return interior_of(memory[written.name])
 
 
 class _Machine:
     """Turns statements, values and indices into closures over the values of loop variables."""
 
-    def __init__(self, memory: dict[str, _Memory]) -> None:
-        self._memory: dict[str, _Memory | _Private] = {**memory}
+    def __init__(self, memory: dict[str, Memory]) -> None:
+        self._memory: dict[str, Memory | Private] = {**memory}
         self._dtypes: dict[str, str] = {}
         self._copies = Copies()
         self._grid = Grid()
@@ -169,6 +110,8 @@ class _Machine:
             return self._mma(stmt)
         if isinstance(stmt, AsyncCopy):
             return self._copy(stmt)
+        if isinstance(stmt, Shuffle):
+            return self._shuffle(stmt)
         if isinstance(stmt, AsyncCommit):
             return lambda _: self._copies.commit()
         if isinstance(stmt, AsyncWait):
@@ -189,16 +132,28 @@ class _Machine:
 
         return step
 
+    def _shuffle(self, stmt: Shuffle) -> Callable[[Env], None]:
+        at = [self._index(i) for i in stmt.place.indices]
+
+        def shuffle(env: Env) -> None:
+            own = self._memory[stmt.place.buffer]
+            if not isinstance(own, Private):
+                raise VerifyError(f"{stmt.place.buffer} is not each thread's own")
+            own.shuffle(stmt.combine, stmt.width, tuple(i(env) for i in at))
+
+        return shuffle
+
     def _matrix(self, name: str, first: list[int], rows: int, columns: int) -> Array:
         """Elements of shared memory, read by the warp that runs."""
         memory, (*outer, m, n) = self._lookup(name), first
-        for row in range(m, m + rows):
-            for column in range(n, n + columns):
-                at = memory.locate((*outer, row, column))
+        out = np.empty((rows, columns), memory.data.dtype)
+        for row in range(rows):
+            for column in range(columns):
+                at = memory.locate((*outer, m + row, n + column))
                 if memory.watch is not None:
                     memory.watch.read(self._grid, name, at)
-        window: Any = (*outer, slice(m, m + rows), slice(n, n + columns))
-        return np.asarray(memory.data[window])
+                out[row, column] = memory.data[at]
+        return out
 
     def _copy(self, stmt: AsyncCopy) -> Callable[[Env], None]:
         to, source = ([self._index(i) for i in p.indices] for p in (stmt.to, stmt.source))
@@ -211,7 +166,7 @@ class _Machine:
                 at, place = into.locate((*first, last + n)), given.locate((*start, end + n))
                 if into.watch is not None:
                     into.watch.write(self._grid, stmt.to.buffer, at, False)
-                into.data[at] = np.nan if into.data.dtype.kind == "f" else _GARBAGE
+                into.data[at] = np.nan if into.data.dtype.kind == "f" else GARBAGE
                 self._copies.start(into.data, at, given.data, place)
 
         return copy
@@ -252,10 +207,10 @@ class _Machine:
 
         return alloc
 
-    def _new(self, buffer: Buffer) -> _Memory | _Private:
+    def _new(self, buffer: Buffer) -> Memory | Private:
         if buffer.scope in ("register", "fragment") and self._grid.between_threads:
-            return _Private(buffer, {})
-        memory = _memory(buffer, zero_halo=False)
+            return Private(buffer, {})
+        memory = new_memory(buffer, zero_halo=False)
         if buffer.scope != "shared":
             return memory
         block, watch = self._watches.get(buffer.name, (-1, memory.watch))
@@ -300,16 +255,13 @@ class _Machine:
 
         return store
 
-    def _lookup(self, name: str) -> _Memory:
+    def _lookup(self, name: str) -> Memory:
         found = self._memory.get(name)
         if found is None:
             raise VerifyError(f"buffer {name} is used where it does not exist")
-        if isinstance(found, _Memory):
+        if isinstance(found, Memory):
             return found
-        thread = self._grid.thread
-        if thread not in found.copies:
-            found.copies[thread] = _memory(found.buffer, zero_halo=False)
-        return found.copies[thread]
+        return found.of(self._grid.thread)
 
     def _value(self, value: Value) -> Callable[[Env], Any]:
         if isinstance(value, Const):
@@ -329,7 +281,7 @@ class _Machine:
             return lambda env: then(env) if holds(env) else other(env)
         table = np.asarray(value.values, np.float32)
         row, column = self._index(value.row), self._index(value.column)
-        memory = _given("table", table, ((0, 0), (0, 0)))
+        memory = given("table", table, ((0, 0), (0, 0)))
         return lambda env: table[memory.locate((row(env), column(env)))]
 
     def _load(self, buffer: str, indices: tuple[Index, ...]) -> Callable[[Env], Any]:

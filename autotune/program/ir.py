@@ -10,6 +10,7 @@
              | barrier
              | mma BUFFER[...], BUFFER[...], BUFFER[...]  # a warp's step on matrices
              | copy COUNT BUFFER[...] from BUFFER[...] | commit | wait COUNT
+             | shuffle sum|max|min|prod COUNT BUFFER[...]  # of threads side by side
     index   := integer affine sum  c0 + c1*atom + ...
     atom    := VAR | (index // n) | (index % n) | clamp(index, lo, hi) | int(BUFFER[index, ...])
     value   := constant | BUFFER[index, ...] | FN(value, ...) | value(index)
@@ -150,10 +151,20 @@ class Buffer:
     """A param whose contents are weights: known when the model is compiled, and packable."""
     written: bool = False
     """A param that the program writes (its output)."""
+    swizzle: tuple[int, ...] = ()
+    """(bits, base, shift) of shared memory: the element at offset o lies at o with `bits` of its
+    bits, from `base` on, changed where those `shift` further up are set."""
 
     @staticmethod
     def dense(name: str, dtype: str, shape: tuple[int, ...], scope: str) -> Buffer:
         return Buffer(name, dtype, shape, scope, dense_strides(shape), ((0, 0),) * len(shape))
+
+    def place(self, offset: int) -> int:
+        """Where the element at an offset lies."""
+        if not self.swizzle:
+            return offset
+        bits, base, shift = self.swizzle
+        return offset ^ (offset >> shift & ((1 << bits) - 1) << base)
 
     @property
     def layout(self) -> Layout:
@@ -257,7 +268,20 @@ class AsyncWait:
     pending: int
 
 
-Stmt = For | Alloc | If | Store | Prefetch | Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Every `width` threads side by side (a power of two, at most a warp) combine an element of
+    registers that each has for itself; all of them get the result. First halves are combined with
+    second halves, then quarters, and so on."""
+
+    combine: str
+    width: int
+    place: Load
+
+
+Group = Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait | Shuffle
+"""What threads do together, or for each other."""
+Stmt = For | Alloc | If | Store | Prefetch | Group
 
 
 @dataclass(frozen=True, slots=True)

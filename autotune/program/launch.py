@@ -24,6 +24,7 @@ from autotune.program.ir import (
     If,
     Mma,
     Program,
+    Shuffle,
     Stmt,
     Store,
     walk,
@@ -56,8 +57,14 @@ class KernelLaunch:
 
 def storage_bytes(buffer: Buffer) -> int:
     """Bytes of a buffer from its first element to its last."""
+    return storage_size(buffer) * ITEM_BYTES[buffer.dtype]
+
+
+def storage_size(buffer: Buffer) -> int:
+    """Elements from a buffer's first to its last; whole blocks of those that a swizzle moves."""
     last = sum(s * (e - 1) for s, e in zip(buffer.strides, buffer.shape, strict=True))
-    return (last + 1) * ITEM_BYTES[buffer.dtype]
+    block = 1 << sum(buffer.swizzle[:2])
+    return -(-(last + 1) // block) * block
 
 
 def is_gpu(program: Program) -> bool:
@@ -102,6 +109,9 @@ def _launch(stmt: Stmt) -> KernelLaunch:
         block[0] % WARP or block[1:] != [1, 1]
     ):
         raise VerifyError(f"a block of {block} threads cannot be cut into warps")
+    for inner in walk(body):
+        if isinstance(inner, Shuffle) and (block[0] % inner.width or inner.width > WARP):
+            raise VerifyError(f"no {inner.width} threads side by side in all of a block {block}")
     threaded = math.prod(block) > 1 or any(
         isinstance(s, For) and s.kind in THREAD_KINDS for s in walk(body)
     )
@@ -157,10 +167,10 @@ def _check(body: tuple[Stmt, ...], place: _Place) -> None:
             _check(stmt.body, place)
         elif isinstance(stmt, If):
             _check(stmt.body, place)
-        elif isinstance(stmt, Barrier | AsyncCommit | AsyncWait):
+        elif isinstance(stmt, Barrier | AsyncCommit | AsyncWait | Shuffle):
             if not place.bound or place.in_threads:
                 raise VerifyError(
-                    "barriers, commits and waits stand in a block, outside its thread loops"
+                    "barriers, commits, waits, shuffles stand in a block, outside its thread loops"
                 )
         elif isinstance(stmt, Mma):
             if not place.in_warp:

@@ -18,6 +18,7 @@ from autotune.program.ir import (
     Pack,
     Prefetch,
     Program,
+    Shuffle,
     Stmt,
     Store,
 )
@@ -94,7 +95,7 @@ class _Lines:
             return If(bounds, self.body(indent + 2))
         if word == "barrier":
             return tokens.last(Barrier())
-        if word in ("mma", "copy", "commit", "wait"):
+        if word in ("mma", "copy", "commit", "wait", "shuffle"):
             return tokens.last(_collective(word, tokens))
         if word == "prefetch":
             return tokens.last(Prefetch(tokens.name(), tokens.indices()))
@@ -119,6 +120,11 @@ def _collective(word: str, tokens: Tokens) -> Stmt:
     if word == "copy":
         count = tokens.integer()
         return AsyncCopy(place(""), place("from"), count)
+    if word == "shuffle":
+        combine = tokens.name()
+        if combine not in COMBINERS:
+            tokens.fail(f"one of {', '.join(COMBINERS)}")
+        return Shuffle(combine, tokens.integer(), place(""))
     return AsyncWait(tokens.integer()) if word == "wait" else AsyncCommit()
 
 
@@ -127,6 +133,7 @@ def _parse_buffer(tokens: Tokens, scope: str) -> Buffer:
     tokens.expect(":")
     dtype, shape = tokens.name(), tokens.integers()
     strides, halo = dense_strides(shape), ((0, 0),) * len(shape)
+    swizzle: tuple[int, ...] = ()
     flags: set[str] = set()
     while tokens.next_is_name():
         word = tokens.name()
@@ -134,6 +141,8 @@ def _parse_buffer(tokens: Tokens, scope: str) -> Buffer:
             strides = tokens.integers()
         elif word == "halo":
             halo = tokens.pairs()
+        elif word == "swizzle":
+            swizzle = tokens.integers()
         elif word in ("constant", "written"):
             flags.add(word)
         else:
@@ -142,6 +151,7 @@ def _parse_buffer(tokens: Tokens, scope: str) -> Buffer:
     return Buffer(
         name, dtype, shape, scope, strides, halo,
         constant="constant" in flags, written="written" in flags,
+        swizzle=swizzle,
     )  # fmt: skip
 
 

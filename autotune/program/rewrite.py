@@ -10,14 +10,12 @@ from autotune.program.analysis import Ranges, always, never, simplify
 from autotune.program.ir import (
     Alloc,
     Apply,
-    AsyncCommit,
     AsyncCopy,
-    AsyncWait,
-    Barrier,
     Bound,
     Buffer,
     Const,
     For,
+    Group,
     If,
     Index,
     IndexValue,
@@ -26,6 +24,7 @@ from autotune.program.ir import (
     Prefetch,
     Program,
     Select,
+    Shuffle,
     Stmt,
     Store,
     Table,
@@ -88,10 +87,8 @@ def map_stmt_indices(body: Body, f: Callable[[Index], Index]) -> Body:
         elif isinstance(stmt, If):
             bounds = tuple(Bound(f(b.index), b.lo, b.hi) for b in stmt.bounds)
             out.append(If(bounds, map_stmt_indices(stmt.body, f)))
-        elif isinstance(stmt, Mma | AsyncCopy):
-            out.append(_map_places(stmt, lambda p: Load(p.buffer, tuple(map(f, p.indices)))))
-        elif isinstance(stmt, Barrier | AsyncCommit | AsyncWait):
-            out.append(stmt)
+        elif isinstance(stmt, Group):
+            out.append(map_places(stmt, lambda p: Load(p.buffer, tuple(map(f, p.indices)))))
         else:
             out.append(with_body(stmt, map_stmt_indices(stmt.body, f)))
     return tuple(out)
@@ -107,7 +104,7 @@ def map_loads(body: Body, f: Callable[[Load], Value | None]) -> Body:
     for stmt in body:
         if isinstance(stmt, Store):
             out.append(dataclasses.replace(stmt, value=map_value(stmt.value, one)))
-        elif isinstance(stmt, Prefetch | Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait):
+        elif isinstance(stmt, Prefetch | Group):
             out.append(stmt)
         else:
             out.append(with_body(stmt, map_loads(stmt.body, f)))
@@ -117,10 +114,13 @@ def map_loads(body: Body, f: Callable[[Load], Value | None]) -> Body:
 def keep_dims(body: Body, buffer: str, kept: tuple[int, ...]) -> Body:
     """Statements that reach a buffer by these of its dimensions only."""
 
-    def load(value: Load) -> Value | None:
+    def load(value: Load) -> Load | None:
         if value.buffer != buffer:
             return None
         return Load(buffer, tuple(value.indices[d] for d in kept))
+
+    def place(value: Load) -> Load:
+        return load(value) or value
 
     def store(stmts: Body) -> Body:
         out: list[Stmt] = []
@@ -128,6 +128,8 @@ def keep_dims(body: Body, buffer: str, kept: tuple[int, ...]) -> Body:
             if isinstance(stmt, Store) and stmt.buffer == buffer:
                 indices = tuple(stmt.indices[d] for d in kept)
                 out.append(dataclasses.replace(stmt, indices=indices))
+            elif isinstance(stmt, Group):
+                out.append(map_places(stmt, place))
             elif isinstance(stmt, For | Alloc | If):
                 out.append(with_body(stmt, store(stmt.body)))
             else:
@@ -137,10 +139,13 @@ def keep_dims(body: Body, buffer: str, kept: tuple[int, ...]) -> Body:
     return store(map_loads(body, load))
 
 
-def _map_places(stmt: Mma | AsyncCopy, f: Callable[[Load], Load]) -> Mma | AsyncCopy:
+def map_places(stmt: Group, f: Callable[[Load], Load]) -> Group:
+    """Rebuild what threads do together with every place mapped."""
     if isinstance(stmt, Mma):
         return Mma(f(stmt.total), f(stmt.a), f(stmt.b))
-    return AsyncCopy(f(stmt.to), f(stmt.source), stmt.count)
+    if isinstance(stmt, AsyncCopy):
+        return AsyncCopy(f(stmt.to), f(stmt.source), stmt.count)
+    return dataclasses.replace(stmt, place=f(stmt.place)) if isinstance(stmt, Shuffle) else stmt
 
 
 def substitute(body: Body, env: Mapping[str, Index], ranges: Ranges) -> Body:
@@ -174,8 +179,8 @@ def renamed(body: Body, suffix: str) -> Body:
                 out.append(Alloc(local, declare(stmt.body)))
             elif isinstance(stmt, If):
                 out.append(If(stmt.bounds, declare(stmt.body)))
-            elif isinstance(stmt, Mma | AsyncCopy):
-                out.append(_map_places(stmt, place))
+            elif isinstance(stmt, Group):
+                out.append(map_places(stmt, place))
             elif isinstance(stmt, Store | Prefetch) and stmt.buffer in names:
                 out.append(dataclasses.replace(stmt, buffer=stmt.buffer + suffix))
             else:

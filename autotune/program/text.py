@@ -18,7 +18,6 @@ from __future__ import annotations
 from autotune.program.ir import (
     Alloc,
     Apply,
-    AsyncCommit,
     AsyncCopy,
     AsyncWait,
     Atom,
@@ -29,6 +28,7 @@ from autotune.program.ir import (
     Const,
     FloorDiv,
     For,
+    Group,
     Index,
     IndexValue,
     Load,
@@ -37,6 +37,7 @@ from autotune.program.ir import (
     Prefetch,
     Program,
     Select,
+    Shuffle,
     Stmt,
     Store,
     Value,
@@ -76,7 +77,7 @@ def print_stmt(stmt: Stmt, indent: str = "") -> str:
         return f"{indent}{target} {combine} {print_value(stmt.value)}"
     if isinstance(stmt, Prefetch):
         return f"{indent}prefetch {_element(stmt.buffer, stmt.indices)}"
-    if isinstance(stmt, Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait):
+    if isinstance(stmt, Group):
         return indent + _collective(stmt)
     if isinstance(stmt, For):
         head = f"for {stmt.var} in {stmt.extent} {stmt.kind}:"
@@ -87,11 +88,13 @@ def print_stmt(stmt: Stmt, indent: str = "") -> str:
     return "\n".join([indent + head, *(print_stmt(s, indent + "  ") for s in stmt.body)])
 
 
-def _collective(stmt: Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait) -> str:
+def _collective(stmt: Group) -> str:
     if isinstance(stmt, Mma):
         return f"mma {', '.join(map(print_value, (stmt.total, stmt.a, stmt.b)))}"
     if isinstance(stmt, AsyncCopy):
         return f"copy {stmt.count} {print_value(stmt.to)} from {print_value(stmt.source)}"
+    if isinstance(stmt, Shuffle):
+        return f"shuffle {stmt.combine} {stmt.width} {print_value(stmt.place)}"
     if isinstance(stmt, AsyncWait):
         return f"wait {stmt.pending}"
     return "barrier" if isinstance(stmt, Barrier) else "commit"
@@ -164,6 +167,8 @@ def _buffer(buffer: Buffer) -> str:
     words += ["written"] if buffer.written else []
     if buffer.strides != dense_strides(buffer.shape):
         words.append(f"strides {_list(buffer.strides)}")
+    if buffer.swizzle:
+        words.append(f"swizzle {_list(buffer.swizzle)}")
     if any(h != (0, 0) for h in buffer.halo):
         words.append(f"halo [{', '.join(f'{b}:{a}' for b, a in buffer.halo)}]")
     return " ".join(words)

@@ -40,6 +40,7 @@ from autotune.program.ir import (
     Prefetch,
     Program,
     Select,
+    Shuffle,
     Stmt,
     Store,
     Table,
@@ -118,6 +119,8 @@ def _stmt(stmt: Stmt, scope: _Scope, seen: set[str]) -> None:
             raise scope.fail(f"an alloc needs a scope of {', '.join(SCOPES)} and positive extents")
         if not len(buffer.shape) == len(buffer.strides) == len(buffer.halo):
             raise scope.fail(f"{buffer.name} needs a stride and a halo per dimension")
+        if buffer.swizzle:
+            _swizzle(buffer, scope)
         _declare(buffer.name, scope, seen)
         _body(stmt.body, replace(scope, buffers={**scope.buffers, buffer.name: buffer}), seen)
     elif isinstance(stmt, If):
@@ -134,6 +137,27 @@ def _stmt(stmt: Stmt, scope: _Scope, seen: set[str]) -> None:
         _copy(stmt, scope)
     elif isinstance(stmt, Mma):
         _mma(stmt, scope)
+    elif isinstance(stmt, Shuffle):
+        _shuffle(stmt, scope)
+
+
+def _swizzle(buffer: Buffer, scope: _Scope) -> None:
+    whole = (
+        len(buffer.swizzle) == 3 and min(buffer.swizzle) >= 0 and not any(map(sum, buffer.halo))
+    )
+    if buffer.scope != "shared" or not whole or buffer.swizzle[2] < buffer.swizzle[0]:
+        raise scope.fail(
+            f"{buffer.name}: shared memory without a halo is swizzled, by bits further up than as "
+            f"many as are changed, not by {buffer.swizzle}"
+        )
+
+
+def _shuffle(stmt: Shuffle, scope: _Scope) -> None:
+    _access(stmt.place.buffer, stmt.place.indices, scope, store=True)
+    if scope.buffers[stmt.place.buffer].scope != "register":
+        raise scope.fail("a shuffle combines elements of registers")
+    if stmt.combine not in COMBINERS or stmt.width < 1 or stmt.width & (stmt.width - 1):
+        raise scope.fail("a shuffle has a combiner and a power of two of threads")
 
 
 def _copy(stmt: AsyncCopy, scope: _Scope) -> None:
@@ -144,6 +168,12 @@ def _copy(stmt: AsyncCopy, scope: _Scope) -> None:
             _access(place.buffer, indices, scope, store=store)
         if buffer.strides[-1] != 1 or (store and buffer.scope != "shared"):
             raise scope.fail("a copy goes from elements side by side to shared memory")
+    to = scope.buffers[stmt.to.buffer]
+    if to.swizzle and stmt.count > 1:
+        flat = sum((i * s for i, s in zip(stmt.to.indices, to.strides, strict=True)), Index())
+        steps = (flat.const, *(c for _, c in flat.terms))
+        if stmt.count > 1 << to.swizzle[1] or any(n % stmt.count for n in steps):
+            raise scope.fail(f"the elements copied to swizzled {to.name} do not stay together")
     if scope.buffers[stmt.to.buffer].dtype != scope.buffers[stmt.source.buffer].dtype:
         raise scope.fail("a copy does not change the type of elements")
 

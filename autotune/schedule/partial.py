@@ -1,4 +1,4 @@
-"""Step that lets several blocks share one long sum: partial."""
+"""Steps that let several blocks share one long sum: once, partial."""
 
 from __future__ import annotations
 
@@ -22,6 +22,39 @@ from autotune.schedule.loops import chain_stmt, require_new
 from autotune.schedule.reduce import identity
 
 _SUFFIX = "_part"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Once:
+    """Put the computation of what has no dimensions, and all after it, into a loop of one
+    iteration, which can be bound.
+
+    y[] = 0 ; for k in 9: y[] += x[k]   ->   for one in 1: { y[] = 0 ; for k in 9: y[] += x[k] }
+    """
+
+    step: ClassVar[str] = "once"
+    loop: str
+
+    def apply(self, program: Program) -> Program:
+        require_new(program, self.loop)
+        body = program.body
+        while len(body) == 1 and isinstance(body[0], Alloc):
+            body = body[0].body
+        first = next((n for n, stmt in enumerate(body) if isinstance(stmt, Store)), None)
+        if first is None:
+            raise ScheduleError("every element is computed in a loop")
+        whole = _with_tail(program.body, body, first, self.loop)
+        return dataclasses.replace(program, body=whole)
+
+
+def _with_tail(body: Body, inner: Body, first: int, var: str) -> Body:
+    """Statements from the `first` of the innermost ones on in a loop."""
+    if body is inner:
+        return (*body[:first], For(var, 1, "serial", body[first:]))
+    (alloc,) = body
+    assert isinstance(alloc, Alloc)
+    return (with_body(alloc, _with_tail(alloc.body, inner, first, var)),)
 
 
 @register

@@ -20,10 +20,10 @@ from autotune.program.ir import (
     Buffer,
     Const,
     For,
+    Group,
     If,
     Index,
     Load,
-    Mma,
     Program,
     Select,
     Stmt,
@@ -33,11 +33,13 @@ from autotune.program.ir import (
     index,
     walk,
 )
+from autotune.program.launch import storage_size
 from autotune.program.rewrite import (
     Body,
     find_buffer,
     find_loop,
     map_loads,
+    map_places,
     renamed,
     replace,
     substitute,
@@ -208,9 +210,10 @@ def _shared_of(body: Body) -> tuple[list[Buffer], Body]:
 
 
 def _staged(buffer: Buffer, stages: int) -> Buffer:
-    """The buffer as many times, one behind the other, every one at a multiple of 16 elements."""
-    last = sum(s * (e - 1) for s, e in zip(buffer.strides, buffer.shape, strict=True))
-    size = -(-(last + 1) // 16) * 16
+    """The buffer as many times, one behind the other, every one at a multiple of 16 elements, and
+    of those after which its swizzle repeats itself."""
+    unit = max(16, 1 << sum(buffer.swizzle))
+    size = -(-storage_size(buffer) // unit) * unit
     return dataclasses.replace(
         buffer, shape=(stages, *buffer.shape), strides=(size, *buffer.strides),
         halo=((0, 0), *buffer.halo),
@@ -231,10 +234,8 @@ def _in_slot(body: Body, names: set[str], slot: Index) -> Body:
         for stmt in stmts:
             if isinstance(stmt, Store) and stmt.buffer in names:
                 out.append(dataclasses.replace(stmt, indices=(slot, *stmt.indices)))
-            elif isinstance(stmt, Mma):
-                out.append(Mma(stmt.total, place(stmt.a), place(stmt.b)))
-            elif isinstance(stmt, AsyncCopy):
-                out.append(AsyncCopy(place(stmt.to), stmt.source, stmt.count))
+            elif isinstance(stmt, Group):
+                out.append(map_places(stmt, place))
             elif isinstance(stmt, For | Alloc | If):
                 out.append(with_body(stmt, rebuilt(stmt.body)))
             else:

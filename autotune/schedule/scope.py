@@ -40,12 +40,12 @@ class StoreAt:
     buffer: str
     loop: str
     scope: str = "scratch"
-    """shared: of the block that an iteration is."""
+    """shared: of the block that an iteration is; register: every thread of it has its own."""
 
     def apply(self, program: Program) -> Program:
-        if self.scope not in ("scratch", "shared"):
+        if self.scope not in ("scratch", "shared", "register"):
             raise ScheduleError(
-                f"{self.buffer} can be kept in scratch or shared, not {self.scope}"
+                f"{self.buffer} can be kept in scratch, shared or register, not {self.scope}"
             )
         old = self._buffer(program)
         loop = find_loop(program, self.loop)

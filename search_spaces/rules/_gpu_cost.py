@@ -80,7 +80,8 @@ def shared_bytes_of(columns: Columns) -> Column:
     rows, width = block_tile(columns)
     depth = np.asarray(columns["depth"], np.float64)
     direct = 4 * depth * (rows + np.where(rows > 4, 4, 0) + width)
-    matrices = (depth * item_bytes_of(columns) + 16) * (rows + width)
+    gap = np.where(columns["layout"] == "padded", 16.0, 0.0)
+    matrices = (depth * item_bytes_of(columns) + gap) * (rows + width)
     tensor = matrix_of(columns)[2] > 1
     each = np.where(tensor, matrices, direct) + np.where(columns["stages"] > 1, 128, 16)
     return np.asarray(columns["stages"] * each + 32, np.float64)

@@ -32,8 +32,10 @@ from search_spaces.rules._gpu_tiles import (
 ITEM = {"bf16": 2, "tf32": 4}
 """Bytes of an operand's element, by algorithm."""
 _KINDS = ("", "_init", "_out")
+LAYOUTS = ("swizzled", "padded")
+"""How eight rows of an operand come to lie in different banks: chunks of them change places, or
+there is a gap behind each."""
 _PAD_BYTES = 16
-"""Behind each row of an operand: eight rows then lie in different banks."""
 
 
 def step_depth(algorithm: str) -> int:
@@ -60,14 +62,17 @@ def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t:
     matrix = ("m_f", "n_f")
     builder.do("cache_write", buffer=c.tensor, loops=("m_w", "n_w", "m_i", "n_i", *matrix))
     builder.do("reorder", loops=("m_w", "n_w", "k_m", "m_i", "n_i", *matrix, "k_f"))
-    data, weights = operands_of(builder, c)
+    (data, weights), swizzled = operands_of(builder, c), config["layout"] == "swizzled"
     depth = ("k_m", "k_f")
     builder.do(
         "shared", loop="k_o", buffers=(data, weights),
         axes=((("m_w", "m_i", "m_f"), depth), (("n_w", "n_i", "n_f"), depth)),
-        pads=(_PAD_BYTES // ITEM[algorithm],) * 2,
+        pads=(0 if swizzled else _PAD_BYTES // ITEM[algorithm],) * 2,
         dtype="bfloat16" if algorithm == "bf16" else "",
     )  # fmt: skip
+    if swizzled:
+        for name in (data, weights):
+            builder.do("swizzle", buffer=f"{name}.shared")
     bind_blocks(builder, outer, str(config["order"]))
     along = data_vector(task, c, p, tile.depth)
     bind_copy(builder, data, (0, 1), vector=along, tile=tile)

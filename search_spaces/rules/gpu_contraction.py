@@ -31,7 +31,7 @@ from search_spaces.rules._gpu_cost import (
     shared_bytes_of,
     threads_of,
 )
-from search_spaces.rules._gpu_tensor import ITEM, schedule_tensor, step_depth
+from search_spaces.rules._gpu_tensor import ITEM, LAYOUTS, schedule_tensor, step_depth
 from search_spaces.rules._gpu_tiles import Product, product_of, schedule_tiles
 from search_spaces.space import Constraint, Space
 
@@ -66,6 +66,7 @@ class GpuContractionRule:
             Param(name="stages", choices=(1, 2, 3, 4) if generation(target) >= 80 else (1, 2)),
             Param(name="split", choices=(1, 2, 3, 4, 6, 8, 16)),
             Param(name="order", choices=("rows_first", "columns_first")),
+            Param(name="layout", choices=LAYOUTS if len(algorithms) > 1 else ("padded",)),
         )
         p = product_of(task, contraction_of(task))
         return Space(params, _constraints(target, p))
@@ -120,6 +121,7 @@ class GpuContractionRule:
                 "shared": shared_bytes_of(columns),
                 "resident": resident,
                 "waves": blocks / (resident * target.multiprocessors),
+                "swizzled": (columns["layout"] == "swizzled").astype(np.float64),
                 "columns_first": (columns["order"] == "columns_first").astype(np.float64),
             },
         )
@@ -178,7 +180,8 @@ def _constraints(target: Target, p: Product) -> tuple[Constraint, ...]:
         return np.asarray((work <= _UNROLLED) & (columns["depth"] % columns["unroll"] == 0))
 
     def algorithm(columns: Columns) -> Mask:
-        ok = (columns["algorithm"] == "direct") & (columns["depth"] <= 32)
+        direct = (columns["algorithm"] == "direct") & (columns["layout"] == "padded")
+        ok = direct & (columns["depth"] <= 32)
         for name in ITEM:
             steps = columns["depth"] % step_depth(name) == 0
             ok |= (columns["algorithm"] == name) & steps & (columns["unroll"] == 1)

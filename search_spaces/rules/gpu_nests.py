@@ -65,6 +65,7 @@ class GpuNestsRule:
         output = output_name(task)
         reduces = any(s.combine for s in stores_of(builder.program.body))
         inline_locals(builder, keep=frozenset((output,)), cheap_only=reduces)
+        attempt(builder, "once", loop="one")
         if config.number("merge"):
             merge_nests(builder)
         for stmt in root_body(builder.program):

@@ -1,14 +1,16 @@
 """GPUs: rows that are reduced (softmax, normalisations, sums): a block of threads for each row.
 
 The threads pass over the row side by side, as often as the algorithm needs, in vectors of
-`vector`. A reduction ends in a tree over shared memory; what is computed in one pass and read in
-the next stays there too.
+`vector`. A reduction ends in an exchange of registers within warps, or in a tree over shared
+memory where threads have no warps; what is computed in one pass and read in the next stays in
+shared memory, single values in every thread's registers. `split`: so many blocks share a row that
+is reduced once, each leaving a part; a whole tensor that is reduced is one row.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.scope import StoreAt
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task
-from search_spaces.base import RULES, Access, TileStructure
+from search_spaces.base import RULES, Access, Column, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import (
     ScheduleBuilder,
@@ -34,11 +36,15 @@ from search_spaces.rules._builder import (
     output_name,
 )
 from search_spaces.rules._gpu import attempt, bind_rest, merge_nests, thread_choices
-from search_spaces.space import Space
+from search_spaces.rules._gpu_stream import peak_of, stream_cycles, waves
+from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _LEAST = 32
 """Elements of a row that are worth a block."""
+_PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_ALIGNED = 128
+"""Elements that a part of a row is a multiple of."""
 
 
 def row_length(task: Task) -> int:
@@ -65,40 +71,50 @@ class GpuRowsRule:
             return False
         if OPS.get(task.op).kind == "contraction" or row_length(task) < _LEAST:
             return False
-        return bool(_Rows(task).loops)
+        return bool(_Rows(task, 1).loops)
 
     def space(self, task: Task, target: Target) -> Space:
         length = row_length(task)
         choices = [n for n in thread_choices(target) if n & (n - 1) == 0]
         threads = tuple(n for n in choices if n <= max(length, choices[0]))
+
+        def worth(columns: Columns) -> npt.NDArray[Any]:
+            part = length / columns["split"]
+            return np.asarray((columns["split"] == 1) | (part >= 4 * columns["threads"]))
+
         return Space(
             (
                 Param(name="threads", choices=threads),
                 Param(name="vector", choices=tuple(v for v in (1, 2, 4) if length % v == 0)),
-            )
+                Param(name="split", choices=_PARTS if _splittable(task) else (1,)),
+            ),
+            (Constraint("part", worth),),
         )
 
     def default(self, task: Task, target: Target) -> Config:
-        space, length = self.space(task, target), row_length(task)
-        vector = max(int(v) for v in space.params[1].choices)
-        wanted = max(1, min(256, length // vector))
-        threads = min(space.params[0].choices, key=lambda n: abs(int(n) - wanted))
-        return Config((("threads", threads), ("vector", vector)))
+        space = self.space(task, target)
+        rows = space.rows(20_000, np.random.default_rng(0))
+        return space.config(rows[int(np.argmin(_cycles(task, target, space.columns(rows))))])
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
-        rows = _Rows(task)
-        rows.keep_shared(target)
+        threads, vector = config.number("threads"), config.number("vector")
+        rows = _Rows(task, config.number("split"))
         builder = rows.builder
-        block = builder.fuse(rows.loops, "rows")
-        builder.do("bind", loop=block, axis="block.x")
-        for stmt in _loops(find_loop(builder.program, block).body):
-            rows.share_pass(stmt, config.number("threads"), config.number("vector"))
-        builder.do("solo", loop=block)
+        for nest, kept in rows.nests():
+            if kept:
+                rows.keep(target)
+            block = builder.fuse(nest, f"rows{'' if kept else '_part'}")
+            builder.do("bind", loop=block, axis="block.x")
+            for stmt in _loops(find_loop(builder.program, block).body):
+                rows.share_pass(stmt, threads, vector, exchange=target.warp > 1)
+            builder.do("solo", loop=block)
         bind_rest(builder, target)
         return builder.schedule
 
     def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
-        threads, vector = (columns[p].astype(np.float64) for p in ("threads", "vector"))
+        threads, vector, split = (
+            columns[p].astype(np.float64) for p in ("threads", "vector", "split")
+        )
         ones, length = np.ones(len(threads)), row_length(task)
         count = max(1, task.by_role("input")[0].type.size // length)
         accesses = tuple(
@@ -108,23 +124,59 @@ class GpuRowsRule:
             )
             for name in ("in", "out")
         )  # fmt: skip
-        steps = np.ceil(length / (threads * vector))
-        blocks = np.minimum(32.0, 2048 // threads) * target.multiprocessors
+        steps = np.ceil(length / split / (threads * vector))
+        flops, cycles = max(1, task_flops(task)), _cycles(task, target, columns)
         return TileStructure(
             extents={"row": count, "column": length},
             reduce_axes=frozenset(),
             accesses=accesses,
             tiles=({"row": ones}, {"column": threads * vector}, {"column": vector}),
-            flops=max(1, task_flops(task)),
+            flops=flops,
             accumulators=vector,
-            vector_axis_waste=steps * threads * vector / length,
-            parallel_chunks=count * ones,
+            vector_axis_waste=steps * split * threads * vector / length,
+            parallel_chunks=count * split,
             unrolled=vector,
             extra={
-                "threads": threads, "vector": vector, "steps": steps,
-                "waves": np.ceil(count / blocks),
+                "threads": threads, "vector": vector, "steps": steps, "split": split,
+                "waves": waves(target, count * split, threads),
+                "expected": np.log2(cycles * peak_of(target) / flops),
             },
         )  # fmt: skip
+
+
+def _splittable(task: Task) -> bool:
+    """Whether all that is reduced is one sum of each row, which blocks can share."""
+    computes = node_computes(task, task.nodes[task.anchor])
+    return sum(bool(c.combine) for c in computes) == 1 and not _Rows(task, 1).kept
+
+
+def _cycles(task: Task, target: Target, columns: Columns) -> Column:
+    """Cycles of the device: each pass over a row waits for memory once, each reduction for the
+    threads."""
+    threads, vector, split = (
+        columns[p].astype(np.float64) for p in ("threads", "vector", "split")
+    )
+    length, computes = row_length(task), node_computes(task, task.nodes[task.anchor])
+    count = max(1, task.by_role("input")[0].type.size // length)
+    reductions = sum(bool(c.combine) for c in computes)
+    written = task.by_role("output")[0].type.size / count / split
+    part = length / split
+    first = stream_cycles(
+        target, blocks=count * split, threads=threads, vector=vector,
+        block_bytes=4 * (part * _inputs(task) + written), passes=len(computes),
+        steps=np.ceil(part / (threads * vector)), meetings=reductions,
+    )  # fmt: skip
+    second = stream_cycles(
+        target, blocks=count, threads=threads, vector=vector, block_bytes=4 * split, passes=1,
+        steps=np.ones(len(threads)), meetings=1,
+    )  # fmt: skip
+    return np.asarray(first + np.where(split > 1, second, 0.0))
+
+
+def _inputs(task: Task) -> int:
+    """Tensors as large as the data that are read."""
+    size = task.by_role("input")[0].type.size
+    return sum(v.type.size == size for v in task.by_role("input"))
 
 
 _FLOATS = ("float32", "float64")
@@ -133,14 +185,38 @@ _FLOATS = ("float32", "float64")
 class _Rows:
     """A task's program with everything in the loops over its rows."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, split: int) -> None:
         self.builder = ScheduleBuilder(task)
         output = output_name(task)
         inline_locals(self.builder, keep=frozenset((output,)), cheap_only=True)
+        attempt(self.builder, "once", loop="one")
         self.loops = merge_nests(self.builder)
+        self.split = split
+        self.kept = bool(local_buffers(self.builder.program))
+        """Whether more than the output is computed."""
 
-    def keep_shared(self, target: Target) -> None:
-        """Keep what one row computes in shared memory, as far as it fits."""
+    def nests(self) -> Iterator[tuple[list[str], bool]]:
+        """The loops over rows of each nest to bind; whether it is the one that all is computed in:
+        before it comes the one of the parts."""
+        if self.split > 1:
+            yield self._part(), False
+        yield self.loops, True
+
+    def _part(self) -> list[str]:
+        """Split the only reduction into parts, in a nest of their own."""
+        builder = self.builder
+        chain = nest_loops(_loops(find_loop(builder.program, self.loops[-1]).body)[0])
+        names = [loop.var for loop in chain]
+        whole = builder.fuse(names, "all") if len(names) > 1 else names[0]
+        size = -(-builder.extent(whole) // (self.split * _ALIGNED)) * _ALIGNED
+        builder.split(whole, size, "parts", "part")
+        buffer = stores_of((find_loop(builder.program, "part"),))[0].buffer
+        builder.do("partial", buffer=buffer, loop="parts")
+        return ["parts", *(f"{loop}_part" for loop in self.loops)]
+
+    def keep(self, target: Target) -> None:
+        """Keep what one row computes in shared memory, as far as it fits; single values in every
+        thread's registers, where threads exchange those."""
         left = target.shared_bytes - 1024 * 8
         for name in sorted(local_buffers(self.builder.program)):
             step = StoreAt(buffer=name, loop=self.loops[-1], scope="shared")
@@ -149,13 +225,15 @@ class _Rows:
             except ScheduleError:
                 # Not of one row: it stays in global memory.
                 continue
-            nbytes = math.prod(buffer.shape) * ITEM_BYTES[buffer.dtype] + 16
-            if nbytes <= left:
-                left -= nbytes
-                self.builder.do("store_at", buffer=name, loop=self.loops[-1], scope="shared")
+            size = math.prod(buffer.shape)
+            nbytes = size * ITEM_BYTES[buffer.dtype] + 16
+            scope = "register" if size == 1 and target.warp > 1 else "shared"
+            if nbytes <= left or scope == "register":
+                left -= nbytes * (scope == "shared")
+                self.builder.do("store_at", buffer=name, loop=self.loops[-1], scope=scope)
 
-    def share_pass(self, top: For, threads: int, vector: int) -> None:
-        """One pass by all threads; a reduction ends in a tree."""
+    def share_pass(self, top: For, threads: int, vector: int, *, exchange: bool) -> None:
+        """One pass by all threads; a reduction ends in an exchange of registers, or a tree."""
         builder, chain = self.builder, nest_loops(top)
         stores = stores_of((top,))
         local = {s.buffer.name for s in walk((top,)) if isinstance(s, Alloc)}
@@ -167,7 +245,8 @@ class _Rows:
         builder.split(f"{name}_o", threads, c, t)
         builder.do("reorder", loops=(t, c, v))
         if len(stores) == 1 and stores[0].combine and not local:
-            builder.do("tree", buffer=stores[0].buffer, loop=t, lanes=v)
+            step = "shuffle" if exchange else "tree"
+            builder.do(step, buffer=stores[0].buffer, loop=t, lanes=v)
             found = builder.present([v, f"{v}_init"])
         else:
             builder.do("bind", loop=t, axis="thread.x")

@@ -47,6 +47,11 @@ CASES = {n: made for n, made in TASKS.items() if n != "attention"} | {
     "conv 3x3 residual": conv((1, 4, 3, 8), (3, 3, 8, 8), (1, 4, 3, 8), pad=1, residual=True),
     "softmax of long rows": unary("softmax", (3, 160), axis=-1),
     "mean of rows": mean_of_rows(),
+    "whole tensor": task(
+        [node("reduce_sum", "i0", "o0", axes=(0, 1), keepdims=False)],
+        value("i0", (9, 31)),
+        value("o0", ()),
+    ),
 }
 """The interpreter is slow: smaller convolutions. On GPUs attention is three tasks."""
 TARGETS = [load_target(name) for name in ("opencl", "sm_80", "sm_90a")]
@@ -183,4 +188,21 @@ def test_parts_of_sums_and_steps_ahead_are_correct(made: Task, split: int, stage
     assert space.contains(config)
     program = program_of(rule, made, target, config)
     assert len(launches(program)) == (2 if split > 1 else 1)
+    check(program, made, target)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_blocks_share_a_long_row(rows: int) -> None:
+    made = task(
+        [node("reduce_max", "i0", "o0", axes=(1,), keepdims=True)],
+        value("i0", (rows, 700)),
+        value("o0", (rows, 1)),
+    )
+    target = TARGETS[1]
+    rule = rule_for(made, target)
+    config = Config((("threads", 32), ("vector", 4), ("split", 4)))
+    assert rule.space(made, target).contains(config)
+    program = program_of(rule, made, target, config)
+    # Parts are whole lines of memory: three hold the row.
+    assert [launch.grid[0] for launch in launches(program)] == [3 * rows, rows]
     check(program, made, target)

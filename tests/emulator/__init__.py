@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -91,6 +92,24 @@ def errors(share: float) -> Iterator[None]:
     emulator.emulate_errors(ctypes.c_double(share))
     yield
     emulator.emulate_errors(ctypes.c_double(0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class BankUse:
+    """How often shared memory was asked, and how often more than once for what banks in turn could
+    give at once: by `ldmatrix` and by asynchronous copies."""
+
+    matrices: int
+    copies: int
+    matrix_conflicts: int
+    copy_conflicts: int
+
+
+def bank_use() -> BankUse:
+    """What was counted since the last call."""
+    counts = (ctypes.c_int64 * 4)()
+    _emulator().emulate_conflicts(counts)
+    return BankUse(*counts)
 
 
 class Kernels:

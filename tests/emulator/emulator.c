@@ -3,7 +3,8 @@
  * A block's threads are contexts that take turns: each runs until it waits for the others of its
  * warp or its block. Shared memory starts as garbage in every block, and asynchronous copies
  * arrive as late as they may. `reversed` runs threads and blocks last to first: code whose result
- * depends on the order has a race. */
+ * depends on the order has a race. Bank conflicts of `ldmatrix` and of asynchronous copies are
+ * counted: how often more than once the memory is asked, for what it could give at once. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ enum { OK, DIVERGED, TOO_MANY_THREADS, COPIES_LEFT, TOO_MANY_COPIES };
 
 typedef void (*collective)(void **lanes);
 struct copy { void *to; const void *from; int bytes, group; };
+struct access { const void *site; uintptr_t at; int bytes; };
 struct thread {
     ucontext_t context;
     enum state state;
@@ -24,6 +26,8 @@ struct thread {
     void *operands;
     struct copy copies[MAX_COPIES];
     int pending, groups;
+    struct access accesses[MAX_COPIES];
+    int accessed;
 };
 
 uint8_t shared_memory[SHARED] __attribute__((aligned(128)));
@@ -35,6 +39,8 @@ static uint32_t ctaid[3];
 static void (*entry)(void **);
 static void **arguments;
 static int failure;
+static int64_t asked[2], conflicts[2];
+enum { MATRICES, COPIES };
 
 static void start(void) {
     entry(arguments);
@@ -59,16 +65,65 @@ static void resume(struct thread *thread) {
     swapcontext(&scheduler, &thread->context);
 }
 
+/* What threads of a warp read or write by one instruction: 16 bytes by 8 of them at a time, less by
+ * as many more. Threads that reach the same word get it at once. */
+static void count(int kind, const uintptr_t *at, int threads, int bytes) {
+    int together = WARP * 4 / bytes;
+    for (int first = 0; first < threads; first += together) {
+        uintptr_t words[WARP];
+        int used[WARP] = {0}, most = 0, found = 0;
+        for (int t = first; t < threads && t < first + together; t++)
+            for (int byte = 0; byte < bytes; byte += 4) {
+                uintptr_t word = (at[t] + (uintptr_t)byte) / 4;
+                int known = 0;
+                for (int i = 0; i < found; i++) known |= words[i] == word;
+                if (known) continue;
+                words[found++] = word;
+                if (++used[word % WARP] > most) most = used[word % WARP];
+            }
+        asked[kind]++;
+        conflicts[kind] += most - 1;
+    }
+}
+
+/* Copies of a warp since it last waited: those of one place in the code belong together. */
+static void count_copies(struct thread *first, int threads) {
+    for (int t = 0; t < threads; t++)
+        for (int i = 0; i < first[t].accessed; i++) {
+            struct access one = first[t].accesses[i];
+            uintptr_t at[WARP];
+            int found = 0;
+            if (!one.site) continue;
+            for (int other = t; other < threads; other++)
+                for (int n = 0; n < first[other].accessed; n++)
+                    if (first[other].accesses[n].site == one.site) {
+                        first[other].accesses[n].site = NULL;
+                        at[found++] = first[other].accesses[n].at;
+                        break;
+                    }
+            count(COPIES, at, found, one.bytes);
+        }
+    for (int t = 0; t < threads; t++) first[t].accessed = 0;
+}
+
+void emulate_conflicts(int64_t *out) {
+    memcpy(out, asked, sizeof asked);
+    memcpy(out + 2, conflicts, sizeof conflicts);
+    memset(asked, 0, sizeof asked);
+    memset(conflicts, 0, sizeof conflicts);
+}
+
 /* Run a warp until every thread of it waits for the block or has finished. */
-static void run_warp(struct thread *first, int count, int reversed) {
+static void run_warp(struct thread *first, int size, int reversed) {
     for (;;) {
         int waiting = 0;
         void *lanes[WARP];
-        for (int i = 0; i < count; i++) {
-            struct thread *thread = first + (reversed ? count - 1 - i : i);
+        for (int i = 0; i < size; i++) {
+            struct thread *thread = first + (reversed ? size - 1 - i : i);
             if (thread->state == READY) resume(thread);
         }
-        for (int i = 0; i < count; i++) {
+        count_copies(first, size);
+        for (int i = 0; i < size; i++) {
             waiting += first[i].state == AT_WARP && first[i].wants == first[0].wants;
             lanes[i] = first[i].operands;
         }
@@ -78,7 +133,7 @@ static void run_warp(struct thread *first, int count, int reversed) {
             return;
         }
         first[0].wants(lanes);
-        for (int i = 0; i < count; i++) first[i].state = READY;
+        for (int i = 0; i < size; i++) first[i].state = READY;
     }
 }
 
@@ -89,7 +144,7 @@ static void run_block(int count, int reversed) {
         threads[i].context.uc_stack.ss_sp = stacks + (size_t)i * STACK;
         threads[i].context.uc_stack.ss_size = STACK;
         threads[i].state = READY;
-        threads[i].pending = threads[i].groups = 0;
+        threads[i].pending = threads[i].groups = threads[i].accessed = 0;
         makecontext(&threads[i].context, start, 0);
     }
     for (int finished = 0; finished < count && !failure;) {
@@ -157,12 +212,17 @@ struct operands { void *address; uint32_t *words; int count; };
 /* Thread 8 i + r names row r of matrix i, 8 rows of 16 bytes; thread t gets word t % 4 of row
  * t / 4 of each. */
 static void load_matrices(void **lanes) {
-    int count = ((struct operands *)lanes[0])->count;
-    for (int i = 0; i < count; i++)
+    int matrices = ((struct operands *)lanes[0])->count;
+    for (int i = 0; i < matrices; i++) {
+        uintptr_t rows[8];
+        for (int r = 0; r < 8; r++)
+            rows[r] = (uintptr_t)((struct operands *)lanes[8 * i + r])->address;
+        count(MATRICES, rows, 8, 16);
         for (int t = 0; t < WARP; t++) {
             char *row = ((struct operands *)lanes[8 * i + t / 4])->address;
             memcpy(&((struct operands *)lanes[t])->words[i], row + 4 * (t % 4), 4);
         }
+    }
 }
 
 void emulate_ldmatrix(void *address, uint32_t *words, int count) {
@@ -209,13 +269,35 @@ void emulate_mma(uint32_t *a, uint32_t *b, void *sum, int size) {
     together(size == 1 ? multiply1 : size == 2 ? multiply2 : multiply4, &mine);
 }
 
+/* ----------------------------------------------------------------------- exchange of registers */
+
+struct exchange { int32_t value, distance; };
+
+static void exchange(void **lanes) {
+    int32_t values[WARP];
+    for (int t = 0; t < WARP; t++) values[t] = ((struct exchange *)lanes[t])->value;
+    for (int t = 0; t < WARP; t++) {
+        struct exchange *mine = lanes[t];
+        mine->value = values[t ^ mine->distance];
+    }
+}
+
+int32_t emu_shfl_sync_bfly_i32(int32_t members, int32_t value, int32_t distance, int32_t clamp) {
+    struct exchange mine = {value, distance};
+    (void)members, (void)clamp;
+    together(exchange, &mine);
+    return mine.value;
+}
+
 /* ------------------------------------------------------------------------- asynchronous copies */
 
-static void copy(void *to, const void *from, int32_t bytes) {
+static void copy(void *to, const void *from, int32_t bytes, const void *site) {
     if (now->pending == MAX_COPIES) {
         failure = TOO_MANY_COPIES;
         return;
     }
+    if (now->accessed < MAX_COPIES)
+        now->accesses[now->accessed++] = (struct access){site, (uintptr_t)to, bytes};
     now->copies[now->pending++] = (struct copy){to, from, bytes, now->groups};
 }
 
@@ -231,6 +313,7 @@ void emu_cp_async_wait_group(int32_t newest) {
     now->pending = kept;
 }
 
-void emu_cp_async_ca_shared_global_4(void *to, const void *from) { copy(to, from, 4); }
-void emu_cp_async_ca_shared_global_8(void *to, const void *from) { copy(to, from, 8); }
-void emu_cp_async_cg_shared_global_16(void *to, const void *from) { copy(to, from, 16); }
+#define SITE __builtin_return_address(0)
+void emu_cp_async_ca_shared_global_4(void *to, const void *from) { copy(to, from, 4, SITE); }
+void emu_cp_async_ca_shared_global_8(void *to, const void *from) { copy(to, from, 8, SITE); }
+void emu_cp_async_cg_shared_global_16(void *to, const void *from) { copy(to, from, 16, SITE); }
