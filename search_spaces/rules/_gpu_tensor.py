@@ -32,9 +32,9 @@ from search_spaces.rules._gpu_tiles import (
 ITEM = {"bf16": 2, "tf32": 4}
 """Bytes of an operand's element, by algorithm."""
 _KINDS = ("", "_init", "_out")
-LAYOUTS = ("swizzled", "padded")
-"""How eight rows of an operand come to lie in different banks: chunks of them change places, or
-there is a gap behind each."""
+LAYOUTS = ("padded", "swizzled")
+"""How eight rows of an operand come to lie in different banks: by a gap behind each, or chunks of
+them change places."""
 _PAD_BYTES = 16
 
 

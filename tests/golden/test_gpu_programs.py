@@ -23,7 +23,10 @@ CONVOLUTION = conv((1, 8, 8, 16), (3, 3, 16, 64), (1, 8, 8, 64), pad=1, residual
 SOFTMAX = unary("softmax", (12, 256), axis=-1)
 CASES: dict[str, tuple[Task, dict[str, str | int]]] = {
     "gpu_conv.program": (CONVOLUTION, TILE | {"stages": 3}),
-    "gpu_tensor.program": (matmul(64, 64, 64), WARPS | {"threads_n": 2, "stages": 2}),
+    "gpu_tensor.program": (
+        matmul(64, 64, 64),
+        WARPS | {"threads_n": 2, "stages": 2, "layout": "swizzled"},
+    ),
     "gpu_rows.program": (SOFTMAX, {"threads": 64, "vector": 4}),
 }
 
