@@ -1,35 +1,42 @@
 """A tuning log with millions of records: how fast it answers and grows, and what kills do to it.
 
-In: a log to fill, a file or the URL of an empty PostgreSQL database. Out: figures of the best
-query, of appending, and of writers killed at random moments; status 1 if one of them lost or broke
-anything.
+In: a log to fill, a file or the URL of an empty PostgreSQL database, or nothing: a temporary file,
+or with --postgres a temporary server. Out: figures of the best query, of appending, and of writers
+(and such a server) killed at random moments; status 1 if one of them lost or broke anything.
 
-Usage: python benchmarks/log_scale.py [LOG] [--records 10000000] [--kills 100] [--appending 3]
-Without LOG, a temporary file. A log that is long enough already is not filled again.
+Usage: python benchmarks/log_scale.py [LOG | --postgres] [--records 10000000] [--kills 100]
+A log that is long enough already is not filled again. 10 million records take 25 GB.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
-import os
 import random
-import signal
-import sqlite3
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import func, select
+import numpy as np
+from sqlalchemy import (
+    Column,
+    Connection,
+    Float,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    func,
+    select,
+    text,
+)
 
 from autotune.db import codec, files
 from autotune.db.schema import RECORDS
-from autotune.db.store import TuningLog, utc_now
+from autotune.db.store import TuningLog
 from autotune.db.types import Record
 from autotune.errors import AutotuneError
 from autotune.frontend import load_model
@@ -40,11 +47,23 @@ from autotune.target import Target, load_target
 from autotune.types import Task, TensorType
 from search_spaces.rules import rule_for
 
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.log_kills import Killing, Server, damage  # noqa: E402
+
 TASKS = 1000
 TARGETS = 4
 FAILURES = 0.1
-KILLED_AFTER_S = 0.25
-"""A writer's longest life: opening the log and some dozens of appends."""
+CHUNK = 100_000
+DRAWN = Table(
+    "drawn",
+    MetaData(),
+    Column("number", Integer, primary_key=True),
+    Column("times", Text, nullable=False),
+    Column("median_s", Float),
+    Column("status", Text, nullable=False),
+)
 
 
 def samples() -> list[Record]:
@@ -98,47 +117,62 @@ def _on(target: Target, number: int) -> Target:
     return dataclasses.replace(target, threads=1 + number % 2, cpu=f"cpu{number // 2}")
 
 
-def rows(records: Sequence[Record], count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """`count` rows of records, of all pairs in turn, with times of their own."""
-    draw = random.Random(seed)
-    plain = [codec.record_row(r, utc_now()) for r in records]
-    for number, row in enumerate(itertools.islice(itertools.cycle(plain), count)):
-        times = [draw.lognormvariate(-7, 1) for _ in range(8)]
-        failed = draw.random() < FAILURES
-        yield {
-            **row,
-            "times": "[]" if failed else codec.to_text(times),
-            "median_s": None if failed else statistics.median(times),
-            "status": "RUN_CRASH" if failed else "OK",
-            "seed": number,
-        }
-
-
 def fill(log: TuningLog, records: Sequence[Record], count: int, seed: int) -> None:
-    """Add rows until there are `count`, without the index, which is made anew at the end."""
-    log.append(records)
+    """Append the records, then let the database copy them with other times until there are
+    `count`: `CHUNK` a transaction, without the index, which is made anew at the end."""
+    index = next(iter(RECORDS.indexes))
     with log.writing() as connection:
-        there = connection.execute(select(func.count()).select_from(RECORDS)).scalar() or 0
-        missing = rows(records, max(0, count - there), seed)
-        index = next(iter(RECORDS.indexes))
-        index.drop(connection)
-        if connection.dialect.name == "postgresql":
-            _copy(connection.connection, missing)
-        else:
-            names = [c.name for c in RECORDS.columns if c.name not in ("id", "origin", "mark")]
-            places = ", ".join(f":{n}" for n in names)
-            statement = f"INSERT INTO records ({', '.join(names)}) VALUES ({places})"
-            cursor = connection.connection.cursor()
-            cursor.executemany(statement, missing)
-            cursor.close()
-        index.create(connection)
+        there = int(connection.execute(select(func.count()).select_from(RECORDS)).scalar_one())
+        if there < count:
+            index.drop(connection, checkfirst=True)
+    if there < count:
+        log.append(records)
+        with log.writing() as connection:
+            _draw(connection, seed)
+            last = int(connection.execute(select(func.max(RECORDS.c.id))).scalar_one())
+        _copy(log, last + 1 - len(records), len(records), count - there - len(records))
+    with log.writing() as connection:
+        index.create(connection, checkfirst=True)
+        DRAWN.drop(connection, checkfirst=True)
 
 
-def _copy(connection: Any, missing: Iterator[dict[str, Any]]) -> None:
-    names = [c.name for c in RECORDS.columns if c.name not in ("id", "origin", "mark")]
-    with connection.cursor().copy(f"COPY records ({', '.join(names)}) FROM STDIN") as copy:
-        for row in missing:
-            copy.write_row([row[n] for n in names])
+def _draw(connection: Connection, seed: int) -> None:
+    """Times to copy records with."""
+    draw = np.random.default_rng(seed)
+    times = draw.lognormal(-7, 1, (CHUNK, 8))
+    failed = draw.random(CHUNK) < FAILURES
+    rows = [
+        {"number": n, "times": "[]", "median_s": None, "status": "RUN_CRASH"}
+        if failed[n]
+        else {
+            "number": n,
+            "times": codec.to_text(own.tolist()),
+            "median_s": float(np.median(own)),
+            "status": "OK",
+        }
+        for n, own in enumerate(times)
+    ]
+    DRAWN.drop(connection, checkfirst=True)
+    DRAWN.create(connection)
+    connection.execute(DRAWN.insert(), rows)
+
+
+def _copy(log: TuningLog, first: int, records: int, count: int) -> None:
+    """`count` copies of the records from number `first` on. Every chunk pairs records and times
+    anew, so that none is there twice."""
+    drawn = [c.name for c in DRAWN.columns if c.name != "number"]
+    same = [c.name for c in RECORDS.columns if c.name not in ("id", *drawn)]
+    statement = text(
+        f"INSERT INTO records ({', '.join(same + drawn)}) "
+        f"SELECT {', '.join([f'r.{n}' for n in same] + [f'd.{n}' for n in drawn])} "
+        "FROM drawn d JOIN records r ON r.id = :first + (d.number + :chunk) % :records "
+        "WHERE d.number < :size"
+    )
+    for chunk, start in enumerate(range(0, count, CHUNK)):
+        size = min(CHUNK, count - start)
+        given = {"first": first, "records": records, "chunk": chunk, "size": size}
+        with log.writing() as connection:
+            connection.execute(statement, given)
 
 
 def best_times(log: TuningLog, pairs: Sequence[tuple[Task, Target]]) -> list[float]:
@@ -162,102 +196,15 @@ def append_rate(log: TuningLog, record: Record, batch: int, budget_s: float) -> 
     return count / (time.perf_counter() - start)
 
 
-# ------------------------------------------------------------------------------------------- kills
-
-
-def write_until_killed(log: str, record: Record, acknowledge: int) -> None:
-    """Append one record after another; a byte for each that is committed."""
-    with TuningLog(log) as store:
-        while True:
-            store.append([record])
-            os.write(acknowledge, b".")
-
-
-def kill_once(log: str, record: Record, after_s: float) -> int:
-    """Records that a writer had acknowledged when it was killed."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        try:
-            write_until_killed(log, record, write)
-        finally:
-            os._exit(1)
-    os.close(write)
-    time.sleep(after_s)
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    acknowledged = 0
-    while chunk := os.read(read, 1 << 16):
-        acknowledged += len(chunk)
-    os.close(read)
-    if not os.WIFSIGNALED(status):
-        raise SystemExit("a writer ended by itself: see its error above")
-    return acknowledged
-
-
-def kills(log: str, record: Record, count: int, draw: random.Random) -> list[str]:
-    """What went wrong when `count` writers were killed, one after another."""
-    wrong = []
-    acknowledged = 0
-    before = _count(log, record)
-    for number in range(1, count + 1):
-        acknowledged += kill_once(log, record, draw.uniform(0, KILLED_AFTER_S))
-        kept = _count(log, record) - before
-        if not acknowledged <= kept <= acknowledged + number:
-            wrong.append(f"kill {number}: {acknowledged} acknowledged, {kept} kept")
-    print(f"{count} writers killed, {acknowledged} records acknowledged", end=", ")
-    if not files.is_url(log):
-        wrong += [f"integrity: {text}" for text in _damage(Path(log))]
-    print("; ".join(wrong) or "all of them kept, nothing damaged")
-    return wrong
-
-
-def _count(log: str, record: Record) -> int:
-    where = RECORDS.c.task_key == record.task.key
-    with TuningLog(log, read_only=True) as store, store.reading() as connection:
-        assert connection is not None
-        statement = select(func.count()).select_from(RECORDS).where(where)
-        return int(connection.execute(statement).scalar_one())
-
-
-def _damage(path: Path) -> list[str]:
-    connection = sqlite3.connect(path)
-    try:
-        found = [text for (text,) in connection.execute("PRAGMA integrity_check")]
-    finally:
-        connection.close()
-    return [text for text in found if text != "ok"]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("log", nargs="?", help="file or URL; without one, a temporary file")
-    parser.add_argument("--records", type=int, default=10**6)
-    parser.add_argument("--queries", type=int, default=2000)
-    parser.add_argument("--appending", type=float, default=3.0, help="seconds of appending")
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        options.log = options.log or str(Path(folder) / "log.db")
-        try:
-            wrong = run(options)
-        except AutotuneError as error:
-            raise SystemExit(f"error: {error}") from None
-    if wrong:
-        sys.exit(1)
-
-
-def run(options: argparse.Namespace) -> list[str]:
-    """Every part in turn; what went wrong."""
+def measure(options: argparse.Namespace, log_name: str) -> Record:
+    """Fill the log, query it, append to it; a record for those who are to be killed."""
     draw = random.Random(options.seed)
     records = population(options.seed)
-    with TuningLog(options.log) as log:
+    with TuningLog(log_name) as log:
         start = time.perf_counter()
         fill(log, records, options.records, options.seed)
-        print(f"{options.records:,} records in {time.perf_counter() - start:.1f} s")
-    with TuningLog(options.log) as log:
+        print(f"{options.records:,} records in {time.perf_counter() - start:.1f} s", flush=True)
+    with TuningLog(log_name) as log:
         pairs = [(r.task, r.target) for r in draw.choices(records, k=options.queries)]
         first, again = best_times(log, pairs), best_times(log, pairs)
         for name, times in (("first", first), ("again", again)):
@@ -265,11 +212,59 @@ def run(options: argparse.Namespace) -> list[str]:
             print(f"best, {name}: median {median * 1e3:.3f} ms, p99 {late * 1e3:.3f} ms")
         for batch in (1, 16, 128):
             rate = append_rate(log, records[0], batch, options.appending / 3)
-            print(f"appended, {batch} a transaction: {rate:,.0f} records/s")
-    alone = dataclasses.replace(relative(records[0], TASKS + 1), model="killed")
-    with TuningLog(options.log) as log:
+            print(f"appended, {batch} a transaction: {rate:,.0f} records/s", flush=True)
+        alone = dataclasses.replace(relative(records[0], TASKS + 1), model="killed")
         log.append([alone])
-    return kills(options.log, alone, options.kills, draw)
+    return alone
+
+
+def on_log(options: argparse.Namespace, log: str) -> list[str]:
+    """Every part in turn on a log of somebody's; what went wrong."""
+    killing = Killing(log, measure(options, log), random.Random(options.seed))
+    killing.writers(options.kills)
+    wrong = killing.wrong
+    return wrong if files.is_url(log) else wrong + damage(log)
+
+
+def on_server(options: argparse.Namespace, folder: Path) -> list[str]:
+    """The same on a server of our own, which is killed too."""
+    server = Server(folder, "-c", "max_wal_size=4GB")
+    try:
+        killing = Killing(server.url, measure(options, server.url), random.Random(options.seed))
+        killing.writers(options.kills)
+        killing.servers(options.server_kills, server)
+        return killing.wrong + damage(server.url)
+    finally:
+        server.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("log", nargs="?", help="file or URL; without one, a temporary file")
+    parser.add_argument(
+        "--postgres", action="store_true", help="a temporary PostgreSQL server instead"
+    )
+    parser.add_argument("--records", type=int, default=10**6)
+    parser.add_argument("--queries", type=int, default=2000)
+    parser.add_argument("--appending", type=float, default=3.0, help="seconds of appending")
+    parser.add_argument("--kills", type=int, default=20, help="of writers")
+    parser.add_argument("--server-kills", type=int, default=3, help="with --postgres")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    if options.log and options.postgres:
+        parser.error("either a log or --postgres")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            wrong = (
+                on_server(options, Path(folder))
+                if options.postgres
+                else on_log(options, options.log or str(Path(folder) / "log.db"))
+            )
+        except AutotuneError as error:
+            raise SystemExit(f"error: {error}") from None
+    print("; ".join(wrong) or "nothing lost, nothing damaged")
+    if wrong:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

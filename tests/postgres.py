@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -51,15 +53,20 @@ def execute(address: str, statement: str) -> None:
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[bytes]:
-    """A server on a socket in the folder, ready to be connected to."""
+    """A new server on a socket in the folder, ready to be connected to."""
     user = _unprivileged()
     if user is not None:
         shutil.chown(folder, user)
     data = folder / "data"
     _run(user, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8")
+    return start_again(folder, *options)
+
+
+def start_again(folder: Path, *options: str) -> subprocess.Popen[bytes]:
+    """The server whose data are in the folder."""
     server = subprocess.Popen(
-        [_program("postgres"), "-D", data, "-k", folder, "-h", "", *options],
-        user=user,
+        [_program("postgres"), "-D", folder / "data", "-k", folder, "-h", "", *options],
+        user=_unprivileged(),
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -77,8 +84,18 @@ def start(folder: Path, *options: str) -> subprocess.Popen[bytes]:
 
 def stop(server: subprocess.Popen[bytes]) -> None:
     """At once: nobody reads the data again."""
-    server.send_signal(3)
+    server.send_signal(signal.SIGQUIT)
     server.wait(timeout=30)
+
+
+def kill(server: subprocess.Popen[bytes]) -> None:
+    """All its processes with SIGKILL: what a dying machine leaves of it, but for its disk."""
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    server.kill()
+    server.wait(timeout=30)
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(child), signal.SIGKILL)
 
 
 def _run(user: str | None, program: str, *arguments: str | Path) -> None:

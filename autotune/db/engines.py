@@ -32,6 +32,15 @@ def engine(path_or_url: str, *, write: bool) -> Engine:
     return _of_url(path_or_url) if path is None else _of_file(path, write=write)
 
 
+def transactions(engine: Engine) -> Engine:
+    """The same connections, for several statements that take effect together. A server's are in
+    autocommit mode otherwise: it makes a lone statement's transaction itself, which saves the
+    waits for the transaction's start and end, and asking for it each time would cost as much."""
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="READ COMMITTED")
+
+
 def _of_file(path: Path, *, write: bool) -> Engine:
     if files.exists(path):
         files.check_header(path)
@@ -49,7 +58,7 @@ def _of_url(text: str) -> Engine:
     name = files.shown(text)
     try:
         url = _with_driver(make_url(text))
-        made = create_engine(url)
+        made = create_engine(url, isolation_level="AUTOCOMMIT")
     except ArgumentError:
         raise LogError(f"tuning log {name}: not an SQLAlchemy URL") from None
     except ImportError as error:

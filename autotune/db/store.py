@@ -92,7 +92,7 @@ class TuningLog:
             lock = WriterLock(self.path, self._now())
         engine = engines.engine(self._url, write=True)
         try:
-            with self._explained(), engine.begin() as connection:
+            with self._explained(), engines.transactions(engine).begin() as connection:
                 schema.upgrade(connection, self.name)
         except LogError:
             engine.dispose()
@@ -110,7 +110,7 @@ class TuningLog:
         if not batch:
             return
         if len(batch) == 1 and self._names(batch[0]) <= self._filed:
-            with self.writing(statements=1) as connection:
+            with self.writing(alone=True) as connection:
                 connection.execute(_ADD, codec.record_row(batch[0], self._now()))
             return
         with self.writing() as connection:
@@ -222,26 +222,27 @@ class TuningLog:
     # ------------------------------------------------------------------- for the rest of this room
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Connection | None]:
-        """A connection inside a transaction, or None while there is no log."""
+    def reading(self, *, alone: bool = False) -> Iterator[Connection | None]:
+        """A connection inside a transaction, or None while there is no log. `alone`: for one
+        statement only, see `engines.transactions`."""
         if self._engine is None:
             self._engine = self._open_reader()
         if self._engine is None:
             yield None
             return
-        with self._explained(), self._engine.begin() as connection:
+        engine = self._engine if alone else engines.transactions(self._engine)
+        with self._explained(), engine.begin() as connection:
             yield connection
 
     @contextlib.contextmanager
-    def writing(self, statements: int = 0) -> Iterator[Connection]:
-        """A connection inside a transaction that may write, committed at the end. Of one statement
-        a server makes the transaction itself: that saves waiting for its start and its end."""
+    def writing(self, *, alone: bool = False) -> Iterator[Connection]:
+        """A connection inside a transaction that may write, committed at the end. `alone`: for one
+        statement only, as in `reading`."""
         self.claim()
         if self._engine is None:
             raise LogError(f"tuning log {self.name}: it was closed; open it again")
-        alone = statements == 1 and self.path is None
-        engine = self._engine.execution_options(isolation_level="AUTOCOMMIT") if alone else None
-        with self._explained(), (engine or self._engine).begin() as connection:
+        engine = self._engine if alone else engines.transactions(self._engine)
+        with self._explained(), engine.begin() as connection:
             yield connection
 
     def record(self, row: Any) -> Record:
@@ -253,7 +254,7 @@ class TuningLog:
     def _read(
         self, statement: Select[Any], params: Mapping[str, Any] | None = None
     ) -> tuple[Record, ...]:
-        with self.reading() as connection:
+        with self.reading(alone=True) as connection:
             if connection is None:
                 return ()
             rows = connection.execute(statement, params).all()
