@@ -95,10 +95,7 @@ class Target:
 
     def with_precision(self, precision: str) -> Target:
         """Raises TargetError for anything but float32, bfloat16 (also written bf16) and int8."""
-        named = {"fp32": "float32", "bf16": "bfloat16"}.get(precision, precision)
-        if named not in ("float32", "bfloat16", "int8"):
-            raise TargetError(f"precision must be float32, bf16 or int8, got {precision!r}")
-        return dataclasses.replace(self, precision=named)
+        return dataclasses.replace(self, precision=precision_named(precision))
 
     def with_threads(self, threads: int) -> Target:
         return dataclasses.replace(self, threads=threads)
@@ -169,6 +166,14 @@ def target_names() -> tuple[str, ...]:
     """Names that `load_target` knows without a file: this host first, then the shipped ones."""
     shipped = (f.name for f in resources.files("autotune.configs.targets").iterdir())
     return ("cpu", *sorted(n.removesuffix(".toml") for n in shipped if n.endswith(".toml")))
+
+
+def precision_named(text: str) -> str:
+    """float32, bfloat16 (also written bf16) or int8. Raises TargetError for anything else."""
+    named = {"fp32": "float32", "bf16": "bfloat16"}.get(text, text)
+    if named not in ("float32", "bfloat16", "int8"):
+        raise TargetError(f"precision must be float32, bf16 or int8, got {text!r}")
+    return named
 
 
 def wanted_target(

@@ -161,7 +161,13 @@ def quality(predicted: Column, data: Dataset, rows: Mask | None = None) -> Quali
     )
 
 
-def left_out(data: Dataset, part: npt.NDArray[Any], seed: int, name: str = "xgb") -> Column:
+def left_out(
+    data: Dataset,
+    part: npt.NDArray[Any],
+    seed: int,
+    name: str = "xgb",
+    train: Train = fit_here,
+) -> Column:
     """Predictions of each row by a model that saw no row of its part (a task, a device). Parts are
     dealt to at most FOLDS folds."""
     parts = np.unique(part)
@@ -170,7 +176,7 @@ def left_out(data: Dataset, part: npt.NDArray[Any], seed: int, name: str = "xgb"
     for fold in np.unique(folds):
         out = np.isin(part, parts[folds == fold])
         model = COST_MODELS.get(name)(seed)
-        model.fit(_rows(data, ~out))
+        train(model, seed, _rows(data, ~out))
         predicted[out] = model.predict(
             Features(names=data.names, values=data.values[out], prior_s=data.prior_s[out])
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -148,6 +149,7 @@ def _verify_arguments(parser: opt.Parser) -> None:
     parser.add_argument("--op", help="only tasks of this op, such as conv2d")
     opt.target(parser)
     opt.threads(parser)
+    opt.numerics(parser)
     parser.add_argument(
         "--device",
         default="local",
@@ -167,18 +169,26 @@ def _verify(options: argparse.Namespace) -> None:
     from autotune.db.store import TuningLog
     from autotune.db.upkeep import stats
     from autotune.db.verify import verify, waiting
-    from autotune.target import load_target
+    from autotune.target import wanted_target
     from autotune.tuner.api import component_versions
     from rpc_server.client import open_device
 
-    keys = selecting.task_keys(options.models, ()) if options.models else None
-    target = load_target(options.target, options.threads)
+    keys = selecting.task_keys(options.models, (), options) if options.models else None
+    target = wanted_target(
+        options.target,
+        threads=options.threads,
+        accuracy=options.accuracy,
+        precision=options.precision,
+    )
     with TuningLog(options.log) as log:
         with contextlib.closing(
             open_device(options.device, target, cache_dir=opt.cache_dir())
         ) as runner:
             if options.device != "local" and options.target == "cpu":
-                target = runner.profile().target.with_threads(options.threads)
+                board = runner.profile().target.with_threads(options.threads)
+                target = dataclasses.replace(
+                    board, accuracy=target.accuracy, precision=target.precision
+                )
             wanted = Selection(task_keys=keys, op=options.op)
             records = waiting(log, target, wanted, top=options.top)
             versions = component_versions()
@@ -214,7 +224,7 @@ def _freeze(options: argparse.Namespace) -> None:
         missing = set(wanted.task_keys or ()) - {r["task_key"] for r in log.query(wanted)}
         if missing:
             fixed = [text for text in options.shape if "=" in text]
-            forms = selecting.task_forms(options.models, fixed)
+            forms = selecting.task_forms(options.models, fixed, options)
             missing = min((missing.intersection(keys) for keys in forms), key=len)
         count = freeze(log, wanted, path, utc_now())
     print(f"{path}: {count} records, {path.stat().st_size / 1e3:.0f} kB")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
     from autotune.db.types import Record
-    from cost_model.models import Dataset
+    from cost_model.models import Dataset, Train
     from cost_model.train import Origin
 
 
@@ -30,6 +31,7 @@ def arguments(parser: opt.Parser) -> None:
     )
     train.add_argument("-o", "--output", required=True, metavar="FILE.json")
     train.add_argument("--seed", type=opt.at_least(0), default=0)
+    opt.executor(train, "they learn")
     opt.target(train)
     opt.threads(train)
 
@@ -38,7 +40,9 @@ def run(options: argparse.Namespace) -> None:
     from autotune.db.store import TuningLog
     from autotune.measure.runners.local import LocalRunner
     from autotune.target import load_target
+    from autotune.tuner.engine import opened
     from autotune.tuner.transfer import samples
+    from cost_model.models import fit_here
     from cost_model.pretrained import pretrain
     from cost_model.train import by_origin, datasets
 
@@ -53,10 +57,15 @@ def run(options: argparse.Namespace) -> None:
         profile = runner.profile()
     sets, origins = datasets(records, profile), tuple(by_origin(records))
     about = f"{len(records)} records of {', '.join(logs)}"
-    model = pretrain(sets, options.seed, about)
-    if not len(model):
-        raise ConfigError(f"too little to learn from: {about}; tune more first")
-    print(tables.table(HEADER, rows(sets, origins, options.seed), right=(2, 3, 4, 5, 6)))
+    if options.executor != "local":
+        logging.disable(logging.ERROR)  # what a cluster has to say, we say in one line
+    with opened(options.executor) as engine:
+        fit = engine.train if engine else fit_here
+        model = pretrain(sets, options.seed, about, train=fit)
+        if not len(model):
+            raise ConfigError(f"too little to learn from: {about}; tune more first")
+        ranked = rows(sets, origins, options.seed, fit)
+    print(tables.table(HEADER, ranked, right=(2, 3, 4, 5, 6)))
     model.save(Path(options.output))
     print(f"learnt from {about}; written to {options.output}")
 
@@ -78,7 +87,9 @@ HEADER = (
 )
 
 
-def rows(sets: Iterable[Dataset], origins: Sequence[Origin], seed: int) -> list[tuple[str, ...]]:
+def rows(
+    sets: Iterable[Dataset], origins: Sequence[Origin], seed: int, train: Train
+) -> list[tuple[str, ...]]:
     """Per feature layout: the prior alone, then with tasks left out and, where there are several,
     devices left out. `origins`: of the sets' groups."""
     from cost_model.pretrained import LEAST, left_out, quality
@@ -91,7 +102,7 @@ def rows(sets: Iterable[Dataset], origins: Sequence[Origin], seed: int) -> list[
         tests = [("(the prior)", data.prior_s)]
         for what, part in (("tasks", data.group), ("devices", devices)):
             if len(set(part.tolist())) > 1:
-                tests.append((what, left_out(data, part, seed)))
+                tests.append((what, left_out(data, part, seed, train=train)))
         for what, predicted in tests:
             q = quality(predicted, data)
             found.append(

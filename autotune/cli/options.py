@@ -78,10 +78,23 @@ def numerics(parser: Parser) -> None:
         help="of contractions: bf16 rounds their operands to bfloat16, int8 to bytes, by ranges "
         "found on samples (default float32)",
     )
+    calibration(parser)
+
+
+def calibration(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibration",
         metavar="FILE.npz|FOLDER",
         help="samples of the inputs for int8 (default random ones)",
+    )
+
+
+def executor(parser: Parser, work: str) -> None:
+    parser.add_argument(
+        "--executor",
+        default="local",
+        metavar="local | dask://HOST:PORT",
+        help=f"where {work} (default local)",
     )
 
 

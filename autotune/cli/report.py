@@ -16,6 +16,7 @@ def arguments(parser: opt.Parser) -> None:
     opt.log(parser)
     opt.target(parser)
     opt.threads(parser)
+    opt.numerics(parser)
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE.html")
 
 
@@ -25,10 +26,16 @@ def run(options: argparse.Namespace) -> None:
     from autotune.measure.runners.local import LocalRunner
     from autotune.report.facts import collect
     from autotune.report.page import page
-    from autotune.target import load_target
+    from autotune.target import wanted_target
 
-    target = load_target(options.target, options.threads)
-    partition = models.load_partition(options.model, opt.parse_shapes(options.shape), target)
+    target = wanted_target(
+        options.target,
+        threads=options.threads,
+        accuracy=options.accuracy,
+        precision=options.precision,
+    )
+    shapes = opt.parse_shapes(options.shape)
+    partition = models.load_partition(options.model, shapes, target, options.calibration)
     with TuningLog(options.log, read_only=True) as log:
         with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
             profile = dataclasses.replace(runner.profile(), target=target)

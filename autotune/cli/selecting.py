@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from autotune.cli import options as opt
 from autotune.db.selection import Selection, moment, parse_shape
 from autotune.errors import ConfigError, LogError
+from autotune.target import precision_named
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +22,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="only tasks with a tensor of this shape; NAME=1x3x224x224 fixes a MODEL's input",
     )
     parser.add_argument("--target", help="only this target: its name, key or family")
+    parser.add_argument(
+        "--accuracy", choices=("normal", "strict"), help="only for targets of this accuracy"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bf16", "int8"),
+        help="only for targets of this precision, and MODEL's tasks in it",
+    )
+    opt.calibration(parser)
     parser.add_argument("--device", help="only what this device measured")
     parser.add_argument(
         "--since", type=_date(end=False), metavar="DATE", help="measured then or later, in UTC"
@@ -39,29 +49,37 @@ def selection(options: argparse.Namespace, models: Sequence[str]) -> Selection:
     if fixed and not models:
         raise ConfigError(f"--shape {fixed[0]} fixes a model's input: name the MODEL")
     return Selection(
-        task_keys=task_keys(models, fixed) if models else None,
+        task_keys=task_keys(models, fixed, options) if models else None,
         op=options.op,
         shape=parse_shape(shapes[0]) if shapes else None,
         target=options.target,
+        accuracy=options.accuracy,
+        precision=precision_named(options.precision) if options.precision else None,
         device=options.device,
         since=options.since,
         until=options.until,
     )
 
 
-def task_keys(models: Sequence[str], shapes: Sequence[str]) -> list[str]:
-    """Keys of the models' tasks as any target has them, each once."""
-    return list(dict.fromkeys(key for form in task_forms(models, shapes) for key in form))
+def task_keys(
+    models: Sequence[str], shapes: Sequence[str], options: argparse.Namespace
+) -> list[str]:
+    """Keys of the models' tasks in the options' precision, as any target has them, each once."""
+    forms = task_forms(models, shapes, options)
+    return list(dict.fromkeys(key for form in forms for key in form))
 
 
-def task_forms(models: Sequence[str], shapes: Sequence[str]) -> tuple[list[str], list[str]]:
+def task_forms(
+    models: Sequence[str], shapes: Sequence[str], options: argparse.Namespace
+) -> tuple[list[str], list[str]]:
     """Keys of the models' tasks: where attention is one of them, and where it is three."""
     from autotune.frontend import load_model  # needs onnx
     from autotune.graph.partition import partition
-    from autotune.graph.pipeline import optimize
+    from autotune.graph.prepare import prepare
 
-    fixed = opt.parse_shapes(shapes)
-    graphs = [optimize(load_model(model, fixed)) for model in models]
+    fixed, precision = opt.parse_shapes(shapes), options.precision or "float32"
+    loaded = [load_model(model, fixed) for model in models]
+    graphs = [prepare(graph, precision, options.calibration).graph for graph in loaded]
     joined, apart = (
         [t.key for g in graphs for t in partition(g, attention=joins).weights()]
         for joins in (True, False)

@@ -33,12 +33,7 @@ def arguments(parser: opt.Parser) -> None:
         default="board",
         help="where candidates are built; host: for boards with --accept-objects (default board)",
     )
-    parser.add_argument(
-        "--executor",
-        default="local",
-        metavar="local | dask://HOST:PORT",
-        help="where candidates are built, described and learnt from (default local)",
-    )
+    opt.executor(parser, "candidates are built, described and learnt from")
     opt.log(parser)
     parser.add_argument(
         "--trials", type=opt.at_least(1), metavar="N", help="trials in the log when it ends"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from autotune.db import codec, query
 from autotune.db.items import Decoder, Item, check_header
-from autotune.db.selection import ALL, Row, Selection, has_shape
+from autotune.db.selection import ALL, Row, Selection, has_numerics, has_shape
 from autotune.db.types import Record
 from autotune.errors import LogError, ScheduleError
 from autotune.target import Target
@@ -164,6 +164,8 @@ def _is_selected(record: Record, wanted: Selection) -> bool:
         and wanted.op in (None, task.op)
         and (wanted.shape is None or has_shape(task.to_json(), wanted.shape))
         and wanted.target in (None, target.name, target.key, target.family)
+        and (wanted.target_keys is None or target.key in wanted.target_keys)
+        and has_numerics(target.to_json(), wanted)
         and wanted.device in (None, record.result.device)
         and (wanted.since is None or record.created >= wanted.since)
         and (wanted.until is None or record.created < wanted.until)

@@ -25,6 +25,11 @@ class Selection(NamedTuple):
     """Of any input, constant or output of the task; None is any extent."""
     target: str | None = None
     """A target's name, key or family."""
+    target_keys: Sequence[str] | None = None
+    accuracy: str | None = None
+    """Of the target: normal or strict."""
+    precision: str | None = None
+    """Of the target: float32, bfloat16 or int8."""
     device: str | None = None
     since: str | None = None
     """Measured at this moment or later; see `moment`."""
@@ -62,7 +67,30 @@ def parse_shape(text: str) -> tuple[int | None, ...]:
 
 
 def resolve(execute: Execute, selection: Selection) -> Selection:
-    """The same selection with its shape replaced by the keys of the tasks that have it."""
+    """The same selection with its shape, accuracy and precision replaced by the keys of the tasks
+    and targets that have them."""
+    return _resolve_targets(execute, _resolve_shape(execute, selection))
+
+
+def _resolve_targets(execute: Execute, selection: Selection) -> Selection:
+    if selection.accuracy is None and selection.precision is None:
+        return selection
+    rows = execute("SELECT key, json FROM targets", {})
+    keys = {key for key, text in rows if has_numerics(json.loads(text), selection)}
+    if selection.target_keys is not None:
+        keys &= set(selection.target_keys)
+    return selection._replace(target_keys=sorted(keys), accuracy=None, precision=None)
+
+
+def has_numerics(target: Mapping[str, Any], wanted: Selection) -> bool:
+    """Whether a target's JSON is of the accuracy and the precision."""
+    return wanted.accuracy in (None, target.get("accuracy", "normal")) and wanted.precision in (
+        None,
+        target.get("precision", "float32"),
+    )
+
+
+def _resolve_shape(execute: Execute, selection: Selection) -> Selection:
     if selection.shape is None:
         return selection
     wanted = selection.shape
@@ -92,18 +120,29 @@ def task_conditions(selection: Selection, alias: str) -> tuple[str, dict[str, An
         where.append(f"{alias}.op = :op")
         params["op"] = selection.op
     if selection.task_keys is not None:
-        names = [f"key{i}" for i in range(len(selection.task_keys))]
-        where.append(f"{alias}.key IN ({', '.join(':' + n for n in names) or 'NULL'})")
-        params.update(zip(names, selection.task_keys, strict=True))
+        values, named = _listed("key", selection.task_keys)
+        where.append(f"{alias}.key IN ({values})")
+        params |= named
     return " AND ".join(where), params
+
+
+def _listed(name: str, values: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The values as parameters, for IN."""
+    named = {f"{name}{i}": value for i, value in enumerate(values)}
+    return ", ".join(f":{n}" for n in named) or "NULL", named
 
 
 def target_keys(selection: Selection) -> tuple[str, dict[str, Any]]:
     """A SELECT of the keys of the selected targets."""
-    if selection.target is None:
-        return "SELECT DISTINCT key FROM targets", {}
-    where = "name = :target OR key = :target OR family = :target"
-    return f"SELECT DISTINCT key FROM targets WHERE {where}", {"target": selection.target}
+    where, params = ["1 = 1"], dict[str, Any]()
+    if selection.target is not None:
+        where.append("(name = :target OR key = :target OR family = :target)")
+        params["target"] = selection.target
+    if selection.target_keys is not None:
+        values, named = _listed("on", selection.target_keys)
+        where.append(f"key IN ({values})")
+        params |= named
+    return f"SELECT DISTINCT key FROM targets WHERE {' AND '.join(where)}", params
 
 
 def record_conditions(selection: Selection, alias: str) -> tuple[str, dict[str, Any]]:
@@ -120,7 +159,7 @@ def conditions(selection: Selection, alias: str) -> tuple[str, dict[str, Any]]:
     where = [records]
     if selection.op is not None or selection.task_keys is not None:
         where.append(f"{alias}.task_key IN (SELECT t.key FROM tasks t WHERE {tasks})")
-    if selection.target is not None:
+    if selection.target is not None or selection.target_keys is not None:
         keys, names = target_keys(selection)
         where.append(f"{alias}.target_key IN ({keys})")
         more |= names

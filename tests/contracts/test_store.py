@@ -175,6 +175,21 @@ def test_query_filters_by_task_op_and_target(fill: Fill) -> None:
     store.close()
 
 
+def test_query_filters_by_accuracy_and_precision(fill: Fill) -> None:
+    strict, narrow = target().with_accuracy("strict"), target().with_precision("bf16")
+    store = fill([record(), record(on=strict), record(on=narrow)])
+
+    def found(**filters: Any) -> set[str]:
+        return {r["target"] for r in store.query(Selection(**filters))}
+
+    assert found(accuracy="strict") == {strict.key}
+    assert found(accuracy="normal") == {target().key, narrow.key}
+    assert found(precision="bfloat16") == {narrow.key}
+    assert found(precision="bfloat16", accuracy="strict") == set()
+    assert found(precision="float32", target=strict.key) == {strict.key}
+    store.close()
+
+
 def test_query_filters_by_shape_device_and_date(fill: Fill) -> None:
     later = dataclasses.replace(record(matmul(m=9)), created="2026-02-01T00:00:00+00:00")
     other = dataclasses.replace(record().result, device="board-8")

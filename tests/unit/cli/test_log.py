@@ -12,8 +12,11 @@ import pytest
 import autotune
 from autotune.cli import execute
 from autotune.cli.log import ACTIONS
+from autotune.cli.models import load_partition
+from autotune.db.frozen import FrozenLog
 from autotune.db.store import TuningLog
 from autotune.measure.types import Status
+from autotune.target import host_target
 from tests.unit.db.samples import matmul, record, target
 
 Captured = pytest.CaptureFixture[str]
@@ -133,12 +136,29 @@ def test_history_by_date_and_device(log: str, capsys: Captured) -> None:
     assert found("--until", "2026-01-02") == [3e-3, 1e-3]
 
 
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_a_model_is_frozen_in_one_precision(
+    precision: str, tmp_path: Path, capsys: Captured
+) -> None:
+    path = str(tmp_path / "log.db")
+    on = host_target().with_precision(precision)
+    tasks = load_partition("zoo:tiny", {}, on).weights()
+    with TuningLog(path) as store:
+        store.append([record(task, on=o) for task in tasks for o in (on, host_target())])
+    frozen = str(tmp_path / "tiny.json")
+    options = ("--precision", precision, "--log", path, "-o", frozen)
+    assert f"{len(tasks)} records" in out_of(capsys, "freeze", "zoo:tiny", *options)
+    log = FrozenLog(Path(frozen))
+    assert all(log.best(task.key, on) for task in tasks)
+
+
 @pytest.mark.parametrize(
     ("option", "words"),
     [
         (["--since", "soon"], "expected a date"),
         (["--shape", "1xa"], "expected a shape"),
         (["--shape", "x=1x3"], "name the MODEL"),
+        (["--precision", "int4"], "invalid choice: 'int4'"),
         (["--shape", "1x3", "--shape", "1x4"], "one shape of a tensor"),
     ],
 )

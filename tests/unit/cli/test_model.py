@@ -64,6 +64,20 @@ def test_the_report_is_one_file(
     assert "Roofline" in page.read_text(encoding="utf-8")
 
 
+def test_a_report_is_of_one_precision_and_accuracy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, page = str(tmp_path / "log.db"), str(tmp_path / "report.html")
+    on = host_target().with_precision("bf16").with_accuracy("strict")
+    with TuningLog(path) as store:
+        store.append(filled(tiny(), 8, on).kept)
+    options = ["report", "zoo:tiny", "--log", path, "-o", page, "--precision", "bf16"]
+    assert execute([*options, "--accuracy", "strict"]) == 0
+    assert "9 of 9 tasks have records" in capsys.readouterr().out
+    assert execute(options) == 0
+    assert "0 of 9 tasks have records" in capsys.readouterr().out
+
+
 def test_a_report_that_cannot_be_written_is_one_line(
     log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import autotune
+from autotune.cli import execute
+from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, DeviceError
 from autotune.measure.builds import ExecutorBuilds
 from autotune.measure.executor import Built
@@ -29,6 +31,7 @@ from cost_model.models import COST_MODELS, Dataset
 from cost_model.subject import Subject
 from search_spaces.rules import rule_for
 from tests.dask_cluster import Cluster, cluster
+from tests.unit.report.samples import filled, tiny
 from tests.unit.tuner.fakes import MemoryStore, partition_of
 from tests.unit.tuner.synthetic import PROFILE, matmul_task, subject
 
@@ -235,6 +238,21 @@ def test_a_killed_worker_changes_nothing(two_workers: Cluster) -> None:
     assert two_workers.workers[0].wait(timeout=10) == -signal.SIGKILL
     assert found == wanted
     assert len(found) >= 36
+
+
+@pytest.mark.slow
+def test_a_cost_model_is_trained_on_a_cluster(
+    two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    log = str(tmp_path / "log.db")
+    with TuningLog(log) as store:
+        store.append(filled(tiny(), target=host_target()).kept)
+    for where in ("local", f"dask://{two_workers.address}"):
+        file = str(tmp_path / where[:4])
+        train = ["model", "train", "--log", log, "-o", file, "--executor", where]
+        assert execute(train) == 0
+    assert (tmp_path / "dask").read_bytes() == (tmp_path / "loca").read_bytes()
 
 
 @pytest.mark.slow
