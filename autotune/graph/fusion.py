@@ -99,9 +99,10 @@ class _Fusion:
 
     def claim_attention(self, softmax: int) -> None:
         """softmax(f(a b)) c over rows, f elementwise, where nothing but the result is read."""
-        last, readers = self._last_product(softmax), self.readers[softmax]
-        shape = self.shape(softmax)
-        if last is None or softmax in self.kept or readers != [last]:
+        shape, guard = self.shape(softmax), self._guard(softmax)
+        weights = guard[-1] if guard else softmax
+        last = self._last_product(softmax, weights)
+        if last is None or self.kept.intersection((softmax, *guard)):
             return
         members = {softmax, *self._feeding({softmax}, shape)}
         outside = {s for m in members for s in self.sources(m)} - members
@@ -109,20 +110,35 @@ class _Fusion:
         first = [s for s in first if members.issuperset(self.readers[s])]
         if len(first) != 1 or first[0] in self.kept:
             return
-        members |= {first[0], last}
+        members |= {first[0], last, *guard}
         mask = sum(1 << m for m in members)
         outside = {s for m in members for s in self.sources(m)} - members
         if not any(self.ancestors[s] & mask for s in outside):
             self._own(last, self._with_epilogue(members, last))
 
-    def _last_product(self, softmax: int) -> int | None:
-        """The product that multiplies rows of a softmax over them."""
-        node, readers = self.graph.nodes[softmax], self.readers[softmax]
+    def _guard(self, softmax: int) -> tuple[int, ...]:
+        """The nodes of where(ne(s, s), 0, s) if nothing else reads the softmax: zeros for rows
+        without any score."""
+        nodes, readers = self.graph.nodes, sorted(set(self.readers[softmax]))
+        if [nodes[r].op for r in readers] != ["ne", "where"]:
+            return ()
+        value, (test, choice) = nodes[softmax].output, (nodes[r] for r in readers)
+        zero = self.index.get(choice.inputs[1])
+        known = zero is not None and nodes[zero].op == "scalar"
+        if zero is None or not known or nodes[zero].attributes["value"] != 0:
+            return ()
+        same = test.inputs == (value, value) and self.readers[readers[0]] == [readers[1]]
+        exact = same and choice.inputs == (test.output, nodes[zero].output, value)
+        return tuple(readers) if exact else ()
+
+    def _last_product(self, softmax: int, weights: int) -> int | None:
+        """The product that multiplies rows of a softmax over them; `weights` is what it reads."""
+        node, readers = self.graph.nodes[softmax], self.readers[weights]
         axis, rank = node.attributes["axis"], len(self.shape(softmax))
-        if axis not in (-1, rank - 1) or not readers or rank < 2:
+        if axis not in (-1, rank - 1) or len(readers) != 1 or rank < 2:
             return None
-        reader = self.graph.nodes[readers[0]]
-        rows = reader.op == "matmul" and reader.inputs[0] == node.output != reader.inputs[1]
+        reader, value = self.graph.nodes[readers[0]], self.graph.nodes[weights].output
+        rows = reader.op == "matmul" and reader.inputs[0] == value != reader.inputs[1]
         same = rows and self.shape(readers[0])[:-1] == self.shape(softmax)[:-1]
         return readers[0] if same else None
 

@@ -17,6 +17,7 @@ from autotune.program.ir import (
     Stmt,
     Store,
     Value,
+    fn,
     index,
 )
 from autotune.program.rewrite import Body, find_buffer, map_indices, stores_of, value_loads
@@ -58,6 +59,8 @@ class Attention:
     inner: tuple[str, ...]
     """Buffers that only these nests use."""
     dtype: str
+    guarded: bool
+    """Whether a row without any score gives zeros."""
 
     @property
     def batch(self) -> tuple[For, ...]:
@@ -82,19 +85,26 @@ def find_attention(program: Program, scores: str, weights: str, mix: str) -> Att
     if tuple(nests[: len(expected)]) != expected:
         raise ScheduleError(f"{weights} is not the softmax of the rows of {source}")
     nests = nests[len(expected) :]
+    inner = {scores, source, *(c.output for c in stages)}
+    used = weights
+    if nests and not stores_of((nests[0],), mix):
+        used, value = _elementwise(nests.pop(0), first.loops, weights)
+        one = Load(weights, tuple(index(loop.var) for loop in first.loops))
+        if value != fn("where", fn("ne", one, one), Const(0.0), one):
+            raise ScheduleError(f"{used} is more than zeros for rows of {weights} without scores")
+        inner.add(used)
     if not nests:
         raise ScheduleError(f"{mix} is not computed behind {weights}")
     second = _product(nests.pop(0), mix)
     cell = tuple(index(loop.var) for loop in second.loops)
     result = Store(mix, cell, Load(mix, cell))
-    inner = {scores, source, *(c.output for c in stages)}
     if nests:
         inner.add(mix)
         name, value = _elementwise(nests.pop(0), second.loops, mix)
         result = Store(name, cell, value)
     if nests:
         raise ScheduleError(f"something else is computed behind {result.buffer}")
-    _check_joined(first, second, weights)
+    _check_joined(first, second, used)
     point = tuple(index(loop.var) for loop in first.loops)
     return Attention(
         scores=first,
@@ -103,6 +113,7 @@ def find_attention(program: Program, scores: str, weights: str, mix: str) -> Att
         result=result,
         nests=body[start:],
         inner=tuple(sorted(inner)),
+        guarded=used != weights,
         dtype=find_buffer(program, scores).dtype,
     )
 

@@ -281,8 +281,12 @@ class _Plan:
             cell = tuple(i.substitute(env) for i in result.indices)
             return (Store(result.buffer, cell, _over(result.value, env, self.step.mix, share)),)
 
+        inverse: Value = fn("reciprocal", Load(seen, (row,)))
+        if self.found.guarded:
+            some = fn("gt", Load(seen, (row,)), Const(0.0))
+            inverse = fn("where", some, inverse, Const(0.0))
         body: Body = (
-            Store(seen, (row,), fn("reciprocal", Load(seen, (row,)))),
+            Store(seen, (row,), inverse),
             self._vectors("att_o", self.width, one),
         )
         if self.row_count % self.step.rows:

@@ -72,6 +72,8 @@ def attention_of(task: Task) -> AttentionTask | None:
     makers = {out: n for n in task.nodes for out in n.outputs}
     mix = task.nodes[task.anchor]
     softmax = makers.get(mix.inputs[0]) if mix.op == "matmul" else None
+    if softmax is not None and softmax.op == "where":
+        softmax = makers.get(softmax.inputs[2])
     products = [n for n in task.nodes if n.op == "matmul"]
     if softmax is None or softmax.op != "softmax" or len(products) != 2:
         return None

@@ -116,8 +116,7 @@ class AttentionRule:
         a = _described(task)
         builder, lanes = ScheduleBuilder(task), target.lanes()
         output = output_name(task)
-        chain = _score_chain(task, a)
-        inline_locals(builder, keep=frozenset((output, chain)))
+        inline_locals(builder, keep=frozenset((output, *_around_softmax(task, a))))
         builder.do(
             "attend", scores=a.score.tensor, weights=a.weights, mix=a.mix.tensor,
             rows=config.number("rows"), keys=config.number("keys"), lanes=lanes,
@@ -215,9 +214,10 @@ def _described(task: Task) -> AttentionTask:
     return found
 
 
-def _score_chain(task: Task, a: AttentionTask) -> str:
-    """What the softmax is taken of."""
-    return next(n.inputs[0] for n in task.nodes if n.outputs[0] == a.weights)
+def _around_softmax(task: Task, a: AttentionTask) -> tuple[str, str]:
+    """What the softmax is taken of, and what the second product reads."""
+    makers = {n.outputs[0]: n for n in task.nodes}
+    return makers[a.weights].inputs[0], makers[a.mix.tensor].inputs[0]
 
 
 def _key_blocks(a: AttentionTask, target: Target) -> tuple[int, ...]:

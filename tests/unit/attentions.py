@@ -15,11 +15,13 @@ def attention(
     *sizes: int,
     mask: Shape | None = None,
     where: Shape | None = None,
+    guarded: bool = False,
     residual: bool = False,
     transposed: bool = True,
 ) -> Task:
     """softmax(q k / 2) v; `sizes`: rows, keys, depth, width. An additive mask, a boolean one (true
-    where scores count), a residual added to the result; k is [keys, depth] if `transposed`."""
+    where scores count), zeros for rows without any score if `guarded`, a residual added to the
+    result; k is [keys, depth] if `transposed`."""
     rows, keys, depth, width = sizes
     scores, out = (*batch, rows, keys), (*batch, rows, width)
     nodes = [
@@ -45,8 +47,15 @@ def attention(
         values += [value("c0", where, "bool"), value("t7", ()), value("t4", scores)]
         last = "t4"
     nodes.append(node("softmax", last, "t5", axis=len(scores) - 1))
-    nodes.append(node("matmul", "t5 i3", "t6" if residual else "o0", transpose_b=False))
     values += [value("t5", scores), value("i3", (*batch, keys, width))]
+    last = "t5"
+    if guarded:
+        nodes.append(node("ne", "t5 t5", "t8"))
+        nodes.append(node("scalar", "", "t9", dtype="float32", value=0.0))
+        nodes.append(node("where", "t8 t9 t5", "t10"))
+        values += [value("t8", scores, "bool"), value("t9", ()), value("t10", scores)]
+        last = "t10"
+    nodes.append(node("matmul", f"{last} i3", "t6" if residual else "o0", transpose_b=False))
     anchor = len(nodes) - 1
     if residual:
         nodes.append(node("add", "t6 i4", "o0"))

@@ -31,7 +31,8 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
 REFUSED = (
     "training", "antialias", "tf_crop", "int64_fmod", "fmod_1", "mod_mixed_sign_float",
     "with_argmax", "dropout_default_mask", "batch_diagonal", "bool_inputs", "spacetodepth_dcr",
-    "spacetodepth_crd", "_blocked", "qlinearconv", "qlinearmatmul",
+    "spacetodepth_crd", "_blocked", "qlinearconv", "qlinearmatmul", "nonpad",
+    "padded_kv", "_window",
 )  # fmt: skip
 # Here the cases divide by a fractional size; onnxruntime and we by the size of the output.
 FRACTIONAL = (

@@ -165,3 +165,12 @@ def test_a_mask_made_of_the_scores_is_not_joined() -> None:
     weights = n.op("softmax", n.op("sub", scores, largest), axis=2)
     mixed = n.op("matmul", weights, v, transpose_b=False)
     assert "softmax" not in groups(n.graph(mixed))[0]
+
+
+def test_zeros_for_rows_without_scores_stay_in_the_kernel() -> None:
+    n = Net()
+    scores, v = scores_and_values(n)
+    weights = n.op("softmax", scores, axis=2)
+    safe = n.op("where", n.op("ne", weights, weights), n.scalar(0.0), weights)
+    mixed = n.op("matmul", safe, v, transpose_b=False)
+    assert groups(n.graph(mixed)) == ["matmul mul softmax ne where matmul"]

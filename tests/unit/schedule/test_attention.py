@@ -33,10 +33,10 @@ def with_causal_mask(arrays: dict[str, Array]) -> dict[str, Array]:
 def chained(case: Task) -> Program:
     """The naive program with what lies between the product and the softmax as one nest."""
     program = build_program(case)
-    made = [n.outputs[0] for n in case.nodes[:-1] if n.op in ("mul", "add", "where")]
+    made = [n.outputs[0] for n in case.nodes[:-1] if n.op in ("mul", "add", "where", "ne")]
     softmax = next(n for n in case.nodes if n.op == "softmax")
     for name in made:
-        if name not in softmax.inputs:
+        if name not in (*softmax.inputs, "t10"):
             program = STEPS.get("inline")(buffer=name).apply(program)
     return program
 
@@ -76,6 +76,16 @@ def test_a_block_of_keys_that_are_all_masked_changes_nothing() -> None:
     np.testing.assert_allclose(got, evaluate_task(case, arrays), atol=1e-5)
 
 
+@pytest.mark.parametrize("keys", [6, 2])
+def test_rows_without_scores_give_zeros_where_that_is_asked_for(keys: int) -> None:
+    case = attention((), 3, 6, 2, 3, mask=(3, 6), guarded=True)
+    arrays = random_inputs(case, 1)
+    arrays["i2"][1] = -np.inf
+    got = run(attend(case, 2, keys), arrays)
+    np.testing.assert_allclose(got, evaluate_task(case, arrays), atol=1e-5)
+    assert not got[1].any()
+
+
 def columns(case: Task) -> Task:
     """The same, with a softmax over the rows."""
     nodes = tuple(
@@ -107,7 +117,7 @@ def test_what_is_no_attention_is_refused(case: Task, keys: int, message: str) ->
     [
         attention((1, 2), 40, 128, 16, 24, mask=(1, 1, 40, 128), residual=True),
         attention((9,), 17, 33, 8, 16, where=(17, 33)),
-        attention((), 33, 70, 12, 20),
+        attention((), 33, 70, 12, 20, guarded=True),
     ],
     ids=["blocks", "ragged", "flat"],
 )

@@ -1,0 +1,91 @@
+"""ONNX importer: Attention, spelled out as products, masks and a softmax."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.onnx_context import NodeContext, importer
+
+
+@importer("Attention")
+def attention(n: NodeContext) -> tuple[str, ...]:
+    """(Y, present_key, present_value, scores in the wanted state). A row whose mask lets no key
+    through gives zeros."""
+    n.ignore("softmax_precision")
+    if n.optional(6) is not None:
+        raise UnsupportedOpError("nonpad_kv_seqlen is not supported; give a mask instead")
+    flat = n.rank(n.input(0)) == 3
+    query = _heads(n, n.input(0), "q_num_heads")
+    key, value = (_heads(n, n.input(i), "kv_num_heads") for i in (1, 2))
+    past = 0
+    if n.optional(4) is not None:
+        past = n.shape(n.input(4))[2]
+        key = n.op("concat", n.input(4), key, axis=2)
+        value = n.op("concat", n.input(5), value, axis=2)
+    count, depth = n.shape(query)[1], n.shape(query)[3]
+    scale = n.number("scale", 1 / math.sqrt(depth))
+    states = _scores(n, query, _repeated(n, key, count), scale)
+    states.append(_masked(n, states[-1], past))
+    weights = n.op("softmax", states[-1], axis=3)
+    if n.optional(3) is not None:
+        nothing = n.op("ne", weights, weights)
+        weights = n.op("where", nothing, n.like(0, weights), weights)
+    states.append(weights)
+    result = n.op("matmul", weights, _repeated(n, value, count), transpose_b=False)
+    if flat:
+        batch, heads, rows, width = n.shape(result)
+        result = n.reshape(n.transpose(result, (0, 2, 1, 3)), (batch, rows, heads * width))
+    return result, key, value, states[n.integer("qk_matmul_output_mode", 0)]
+
+
+def _heads(n: NodeContext, x: str, attribute: str) -> str:
+    """[batch, rows, heads * width] as [batch, heads, rows, width]; what is that already stays."""
+    heads = n.integer(attribute, 0)
+    if n.rank(x) == 4:
+        return x
+    batch, rows, width = n.shape(x)
+    if heads < 1 or width % heads:
+        raise ModelError(f"{attribute} {heads} does not divide {width} channels")
+    return n.transpose(n.reshape(x, (batch, rows, heads, width // heads)), (0, 2, 1, 3))
+
+
+def _repeated(n: NodeContext, x: str, count: int) -> str:
+    """Every head several times, so that there are `count`."""
+    batch, heads, rows, width = n.shape(x)
+    if heads == count:
+        return x
+    if count % heads:
+        raise ModelError(f"{heads} heads of keys and values do not divide {count} of queries")
+    apart = n.reshape(x, (batch, heads, 1, rows, width))
+    many = n.op("expand", apart, shape=(batch, heads, count // heads, rows, width))
+    return n.reshape(many, (batch, count, rows, width))
+
+
+def _scores(n: NodeContext, query: str, key: str, scale: float) -> list[str]:
+    """The scaled product, and the same limited to -softcap .. softcap."""
+    scores = n.op("matmul", query, key, transpose_b=True)
+    scores = n.op("mul", scores, n.like(scale, scores))
+    cap = n.number("softcap", 0.0)
+    if cap <= 0:
+        return [scores, scores]
+    limited = n.op("tanh", n.op("mul", scores, n.like(1 / cap, scores)))
+    return [scores, n.op("mul", limited, n.like(cap, scores))]
+
+
+def _masked(n: NodeContext, scores: str, past: int) -> str:
+    """-inf for keys behind a row's own place and where a boolean mask says false; a mask of
+    numbers is added."""
+    mask, none = n.optional(3), n.like(-math.inf, scores)
+    rows, keys = n.shape(scores)[2:]
+    if mask is not None:
+        if n.shape(mask)[-1] not in (1, keys):
+            raise UnsupportedOpError(f"the mask is for {n.shape(mask)[-1]} of {keys} keys; pad it")
+        kept = n.dtype(mask) == "bool"
+        scores = n.op("where", mask, scores, none) if kept else n.op("add", scores, mask)
+    if n.integer("is_causal", 0):
+        before = np.tril(np.ones((rows, keys), bool), past)
+        scores = n.op("where", n.constant(before), scores, none)
+    return scores
