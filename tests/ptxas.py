@@ -21,6 +21,8 @@ class KernelReport:
     registers: int
     stack_bytes: int
     spill_bytes: int
+    remarks: tuple[str, ...] = ()
+    """What ptxas changed about instructions of groups of warps, or left undone."""
 
 
 @functools.cache
@@ -54,7 +56,10 @@ def assemble(ptx: str, arch: str) -> dict[str, KernelReport]:
     )
     return {
         m[1]: KernelReport(
-            registers=int(m[5]), stack_bytes=int(m[2]), spill_bytes=int(m[3]) + int(m[4])
+            registers=int(m[5]),
+            stack_bytes=int(m[2]),
+            spill_bytes=int(m[3]) + int(m[4]),
+            remarks=tuple(re.findall(rf"\(C75\d+\).*'{m[1]}'.*", done.stderr)),
         )
         for m in found
     }

@@ -42,6 +42,18 @@ class ObjectCode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TensorMap:
+    """A tensor in memory as a device's copy engine takes boxes of it, the innermost dimension
+    first. Rows of a box are 128 bytes, which lie swizzled in shared memory; zeros lie around."""
+
+    dtype: str
+    extents: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    """Of all dimensions but the innermost."""
+    box: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One kernel launch: `grid` blocks of `block` threads, both (x, y, z)."""
 
@@ -54,6 +66,8 @@ class Launch:
     a fixed size is not counted)."""
     args: tuple[str, ...]
     """Names of buffers, params and scratch, in the order of the function's arguments."""
+    maps: tuple[TensorMap, ...] = ()
+    """The last arguments are not pointers but descriptions of the buffers, which these become."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +123,15 @@ def _launch(data: Mapping[str, Any]) -> Launch:
         block=block,
         shared_bytes=int(data["shared_bytes"]),
         args=tuple(map(str, data["args"])),
+        maps=tuple(map(_tensor_map, data.get("maps", ()))),
     )
+
+
+def _tensor_map(data: Mapping[str, Any]) -> TensorMap:
+    extents, strides, box = (
+        tuple(map(int, data[name])) for name in ("extents", "strides_bytes", "box")
+    )
+    return TensorMap(dtype=str(data["dtype"]), extents=extents, strides_bytes=strides, box=box)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from autotune.codegen.base import Extents, Launch
 from autotune.codegen.llvm_index import Var
 from autotune.codegen.llvm_text import FunctionText
 from autotune.codegen.nvptx_access import ALIGN_BYTES, first_alignment
-from autotune.codegen.nvptx_fragment import FragmentWriter
+from autotune.codegen.nvptx_asm import MAP_BYTES
+from autotune.codegen.nvptx_stream import StreamWriter
 from autotune.errors import BuildError, VerifyError
 from autotune.program.ir import (
     BLOCK_KINDS,
@@ -34,6 +35,7 @@ from autotune.program.ir import (
     Shuffle,
     Stmt,
     Store,
+    WarpgroupMma,
     walk,
 )
 from autotune.program.launch import KernelLaunch, launches, scratch_of, storage_bytes
@@ -44,6 +46,10 @@ from autotune.types import ITEM_BYTES
 SHARED = "shared_memory"
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _WORKSPACE_ALIGN = 64
+_SHARED_ALIGN = 128
+_SWIZZLE_ALIGN = 1024
+"""Eight rows that the copy engine swizzles."""
+_MAP = f'ptr byval([{MAP_BYTES} x i8]) align 64 "nvvm.grid_constant"'
 _BARRIER = "llvm.nvvm.barrier.cta.sync.aligned.all"
 
 
@@ -75,7 +81,8 @@ def write_kernels(program: Program, target: Target, symbol: str) -> DeviceText:
         declared |= writer.text.declared
         made.append(writer.launch())
     if any(item.shared_bytes for item in made):
-        declared[SHARED] = f"@{SHARED} = external addrspace(3) global [0 x i8], align 128"
+        align = _SWIZZLE_ALIGN if any(item.maps for item in made) else _SHARED_ALIGN
+        declared[SHARED] = f"@{SHARED} = external addrspace(3) global [0 x i8], align {align}"
     return DeviceText(
         text="\n".join([*declared.values(), *functions, ""]),
         launches=tuple(made),
@@ -107,17 +114,19 @@ def _check(launch: KernelLaunch, target: Target) -> None:
             f"a block of {launch.threads} threads and {launch.shared_bytes} bytes of shared "
             f"memory; {target.name} has {target.max_threads} and {target.shared_bytes}"
         )
+    if launch.stream is not None and not target.arch.startswith("sm_90a"):
+        raise BuildError(f"streams need the architecture sm_90a; {target.name} has {target.arch}")
     if any(e > limit for e, limit in zip(launch.grid, GRID_LIMITS, strict=True)):
         raise BuildError(f"a grid of {launch.grid} blocks; the limits are {GRID_LIMITS}")
 
 
-class _KernelWriter(FragmentWriter):
+class _KernelWriter(StreamWriter):
     """One launch as one function."""
 
     def __init__(self, launch: KernelLaunch, everything: dict[str, Buffer], name: str) -> None:
         self.kernel, self.name = launch, name
         self.grid, self.body = _grid(launch)
-        super().__init__(FunctionText(""))
+        super().__init__(FunctionText(""), launch.stream)
         self.written = {s.buffer for s in stores_of(launch.body)} | {
             s.to.buffer for s in walk(launch.body) if isinstance(s, AsyncCopy)
         }
@@ -137,12 +146,16 @@ class _KernelWriter(FragmentWriter):
         if not self.kernel.blocks and self.body is not self.kernel.body:
             self._bind(self.kernel.body[0], "ctaid", 0)
         self._shared()
-        self._body(self.body)
+        if self.stream is not None:
+            self.streamed(self.stream, self.body)
+        else:
+            self._body(self.body)
         self.text.line("ret void")
         body = self.text.text()
         words = set(re.findall(r"%(p_[\w.]+)", body))
         self.used = [n for n in self.everything if _identifier(n) in words]
-        arguments = ", ".join(self._argument(self.everything[n]) for n in self.used)
+        given = [self._argument(self.everything[n]) for n in self.used]
+        arguments = ", ".join([*given, *(f"{_MAP} %map{i}" for i in range(len(self.maps)))])
         size = ",".join(map(str, self.kernel.block))
         head = f'define ptx_kernel void @{self.name}({arguments}) "nvvm.reqntid"="{size}" nounwind'
         return head + body
@@ -154,7 +167,8 @@ class _KernelWriter(FragmentWriter):
             grid=self.grid,
             block=self.kernel.block,
             shared_bytes=self.kernel.shared_bytes,
-            args=tuple(self.used),
+            args=(*self.used, *(name for name, _ in self.maps)),
+            maps=tuple(described for _, described in self.maps),
         )
 
     def _argument(self, buffer: Buffer) -> str:
@@ -173,7 +187,9 @@ class _KernelWriter(FragmentWriter):
             self.pointers[buffer.name] = self.text.hoist(
                 0, (buffer.name, "pointer"), f"{place}, i64 {start}"
             )
+            self.starts[buffer.name] = start
             start += -(-storage_bytes(buffer) // ALIGN_BYTES) * ALIGN_BYTES
+        self.starts[""] = start
 
     # ---------------------------------------------------------------------------------- statements
 
@@ -190,6 +206,8 @@ class _KernelWriter(FragmentWriter):
             self._barrier()
         elif isinstance(stmt, Mma):
             self.mma(stmt)
+        elif isinstance(stmt, WarpgroupMma):
+            self.group_mma(stmt)
         elif isinstance(stmt, AsyncCopy):
             self.copy(stmt)
         elif isinstance(stmt, Shuffle):
@@ -214,8 +232,10 @@ class _KernelWriter(FragmentWriter):
     def _loop(self, loop: For) -> None:
         if loop.kind in THREAD_KINDS:
             self._thread_loop(loop)
+        elif loop.kind == "stream":
+            self.consume(loop)
         elif loop.kind == "warp":
-            self._warp_loop(loop)
+            (self._warp_loop if self.stream is None else self.warp_loop)(loop)
         elif loop.kind in MATRIX_KINDS:
             self._body(self.matrix_loop(loop))
         elif loop.kind == "vector":

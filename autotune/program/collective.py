@@ -1,7 +1,7 @@
 """What the threads of a warp or block do together, as the interpreter sees it.
 
-In: matrices of `mma`; elements of asynchronous copies. Out: sums; copies, made as late as they may
-be: when their group is waited for.
+In: matrices of `mma`; elements of asynchronous copies; boxes. Out: sums; copies, made as late as
+they may be: when their group is waited for; rows of boxes.
 """
 
 from __future__ import annotations
@@ -35,6 +35,22 @@ class Copies:
             for to, at, source, place in group:
                 to[at] = source[place]
         del self._groups[:count]
+
+
+def fetched(source: Array, first: list[int], box: tuple[int, ...]) -> Array:
+    """A box of an array as rows, zeros where it reaches beyond."""
+    out = np.zeros(box, source.dtype)
+    inside = [
+        slice(max(0, -start), max(0, min(size, extent - start)))
+        for start, size, extent in zip(first, box, source.shape, strict=True)
+    ]
+    moved = [
+        slice(part.start + start, part.stop + start)
+        for part, start in zip(inside, first, strict=True)
+    ]
+    if all(part.start < part.stop for part in inside):
+        out[tuple(inside)] = source[tuple(moved)]
+    return out.reshape(-1, box[-1])
 
 
 def add_product(total: Array, a: Array, b: Array, dtype: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import VerifyError
-from autotune.program.collective import Copies, add_product
+from autotune.program.collective import Copies, add_product, fetched
 from autotune.program.functions import combine, function
 from autotune.program.ir import (
     BLOCK_KINDS,
@@ -35,6 +35,7 @@ from autotune.program.ir import (
     Buffer,
     Clamp,
     Const,
+    Fetch,
     FloorDiv,
     For,
     If,
@@ -49,10 +50,12 @@ from autotune.program.ir import (
     Stmt,
     Store,
     Value,
+    WarpgroupMma,
 )
 from autotune.program.memory import GARBAGE, Memory, Private, given, interior_of, new_memory
 from autotune.program.packing import apply_pack, widen_bfloat16
 from autotune.program.races import Grid, Watch
+from autotune.program.stream import depth_of, order_of, parts_of
 from autotune.types import ITEM_BYTES, Array
 
 Env = dict[str, int]
@@ -98,6 +101,8 @@ class _Machine:
         if isinstance(stmt, Store):
             return self._store(stmt)
         if isinstance(stmt, For | Alloc | If):
+            if isinstance(stmt, For) and stmt.kind == "stream":
+                return self._stream(stmt)
             actions = self.body(stmt.body)
             if isinstance(stmt, For):
                 return self._loop(stmt, actions)
@@ -112,6 +117,10 @@ class _Machine:
             return self._copy(stmt)
         if isinstance(stmt, Shuffle):
             return self._shuffle(stmt)
+        if isinstance(stmt, WarpgroupMma):
+            return self._group_mma(stmt)
+        if isinstance(stmt, Fetch):
+            return self._fetch(stmt)
         if isinstance(stmt, AsyncCommit):
             return lambda _: self._copies.commit()
         if isinstance(stmt, AsyncWait):
@@ -126,9 +135,8 @@ class _Machine:
             rows, columns, depth = *MATRIX, MATRIX_BYTES // ITEM_BYTES[dtype]
             left = self._matrix(stmt.a.buffer, [i(env) for i in a], rows, depth)
             right = self._matrix(stmt.b.buffer, [i(env) for i in b], columns, depth)
-            *outer, m, n = (i(env) for i in total)
-            window: Any = (*outer, slice(m, m + rows), slice(n, n + columns))
-            add_product(self._lookup(stmt.total.buffer).data[window], left, right, dtype)
+            place = _window([i(env) for i in total], rows, columns)
+            add_product(self._lookup(stmt.total.buffer).data[place], left, right, dtype)
 
         return step
 
@@ -170,6 +178,49 @@ class _Machine:
                 self._copies.start(into.data, at, given.data, place)
 
         return copy
+
+    def _group_mma(self, stmt: WarpgroupMma) -> Callable[[Env], None]:
+        """What a warp has of the product of four."""
+        total, a, b = (([self._index(i) for i in p.indices]) for p in (stmt.total, stmt.a, stmt.b))
+
+        def step(env: Env) -> None:
+            dtype, (rows, columns) = self._dtypes[stmt.a.buffer], MATRIX
+            left, right = (
+                self._lookup(p.buffer).data[_window([i(env) for i in at], size, depth_of(dtype))]
+                for p, at, size in ((stmt.a, a, rows), (stmt.b, b, columns * stmt.count))
+            )
+            *outer, place, m, n = (i(env) for i in total)
+            sums = self._lookup(stmt.total.buffer).data[(*outer,)]
+            for c in range(stmt.count):
+                part = right[columns * c : columns * (c + 1)]
+                add_product(sums[_window([place + c, m, n], rows, columns)], left, part, dtype)
+
+        return step
+
+    def _fetch(self, stmt: Fetch) -> Callable[[Env], None]:
+        to, source = ([self._index(i) for i in p.indices] for p in (stmt.to, stmt.source))
+
+        def fetch(env: Env) -> None:
+            into, taken = self._lookup(stmt.to.buffer), self._lookup(stmt.source.buffer)
+            slot, row, _ = (i(env) for i in to)
+            box = fetched(interior_of(taken), [i(env) for i in source], stmt.box)
+            into.data[slot, row : row + len(box)] = box
+
+        return fetch
+
+    def _stream(self, stmt: For) -> Callable[[Env], None]:
+        fetches, others = parts_of(stmt)
+        ahead, rest = self.body(fetches), self.body(others)
+
+        def loop(env: Env) -> None:
+            copies = self._lookup(fetches[0].to.buffer).interior[0]
+            for early, i in order_of(stmt.extent, copies):
+                env[stmt.var] = i
+                for action in ahead if early else rest:
+                    action(env)
+            env.pop(stmt.var, None)
+
+        return loop
 
     def _loop(self, stmt: For, actions: list[Callable[[Env], None]]) -> Callable[[Env], None]:
         if stmt.kind in (*BLOCK_KINDS, *THREAD_KINDS, "warp"):
@@ -321,6 +372,12 @@ class _Machine:
         if isinstance(atom, FloorDiv):
             return lambda env: inner(env) // divisor
         return lambda env: inner(env) % divisor
+
+
+def _window(first: list[int], rows: int, columns: int) -> Any:
+    """The slices of a matrix that begins there."""
+    *outer, m, n = first
+    return (*outer, slice(m, m + rows), slice(n, n + columns))
 
 
 def _wrapped(i: int, extent: int) -> int:

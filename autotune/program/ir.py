@@ -2,6 +2,7 @@
 
     program := name, params (buffers), packs, body
     stmt    := for VAR in EXTENT [serial|parallel|unroll|vector|dot|block.x|..|thread.x|..]: stmt*
+             | for VAR in EXTENT stream: fetch* stmt*     # fetches run ahead
              | alloc BUFFER: stmt*                        # lives for the duration of its body
              | if BOUND and BOUND ...: stmt*              # BOUND is  lo <= index < hi
              | BUFFER[index, ...] = value
@@ -9,8 +10,10 @@
              | prefetch BUFFER[index, ...]
              | barrier
              | mma BUFFER[...], BUFFER[...], BUFFER[...]  # a warp's step on matrices
+             | wgmma COUNT BUFFER[...], BUFFER[...], BUFFER[...]  # of four warps
              | copy COUNT BUFFER[...] from BUFFER[...] | commit | wait COUNT
              | shuffle sum|max|min|prod COUNT BUFFER[...]  # of threads side by side
+             | fetch [COUNT, ...] BUFFER[...] from BUFFER[...]
     index   := integer affine sum  c0 + c1*atom + ...
     atom    := VAR | (index // n) | (index % n) | clamp(index, lo, hi) | int(BUFFER[index, ...])
     value   := constant | BUFFER[index, ...] | FN(value, ...) | value(index)
@@ -28,6 +31,7 @@ the first threads of the largest one; `barrier`s between them are reached by all
 buffer exists once per block; a register buffer allocated outside the thread loops once per thread.
 A `warp` loop goes over the warps of a block; `fragment` buffers are matrices of a warp whose
 elements its threads share out, by pairs of `fragment.m` and `fragment.n` loops and by `mma`.
+The fetches at the head of a `stream` loop are made by a warp of their own, iterations ahead.
 """
 
 from __future__ import annotations
@@ -190,6 +194,8 @@ MATRIX = (16, 8)
 """Rows and columns of the matrices that `mma` adds to."""
 MATRIX_BYTES = 32
 """Of a row of an operand of `mma`."""
+WARPGROUP = 4
+"""Warps of a group that multiply together."""
 MATRIX_SUMS = {"bfloat16": "float32", "float32": "float32", "int8": "int32"}
 """Element type of `mma`'s operands -> of its sum."""
 
@@ -279,7 +285,37 @@ class Shuffle:
     place: Load
 
 
-Group = Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait | Shuffle
+@dataclass(frozen=True, slots=True)
+class WarpgroupMma:
+    """Four warps, the first a multiple of four, add products to `count` matrices each: for c <
+    count what `mma total[.., p+c, m, n], a[.., row, k], b[.., column+8*c, k]` does.
+
+    The warps' rows of `a` follow each other, `b` is the same for all four, and both are bfloat16
+    in shared memory that only fetches write. `total` is used once the stream loop is done."""
+
+    total: Load
+    a: Load
+    b: Load
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A box of a tensor comes to shared memory, the elements in the tensor's order, with zeros
+    where it reaches beyond the tensor.
+
+    It stands at the head of a `stream` loop, whose other statements see it done; it may be made
+    while they still run for earlier iterations, as many as the shared buffer has copies less one.
+    """
+
+    to: Load
+    """(copy, row, 0): the box's last dimension is one row of 128 bytes."""
+    source: Load
+    box: tuple[int, ...]
+    """Elements per dimension of the source."""
+
+
+Group = Barrier | Mma | AsyncCopy | AsyncCommit | AsyncWait | Shuffle | WarpgroupMma | Fetch
 """What threads do together, or for each other."""
 Stmt = For | Alloc | If | Store | Prefetch | Group
 

@@ -20,6 +20,7 @@ from autotune.program.ir import (
     AsyncWait,
     Barrier,
     Buffer,
+    Fetch,
     For,
     If,
     Mma,
@@ -27,8 +28,10 @@ from autotune.program.ir import (
     Shuffle,
     Stmt,
     Store,
+    WarpgroupMma,
     walk,
 )
+from autotune.program.stream import BARRIER_BYTES, Stream, check_group, parts_of, stream_of
 from autotune.types import ITEM_BYTES
 
 Extents = tuple[int, int, int]
@@ -44,6 +47,7 @@ class KernelLaunch:
     """The block loops, outermost first."""
     body: tuple[Stmt, ...]
     shared: tuple[Buffer, ...]
+    stream: Stream | None = None
 
     @property
     def threads(self) -> int:
@@ -52,7 +56,8 @@ class KernelLaunch:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block, every buffer at a multiple of 16 bytes."""
-        return sum(-(-storage_bytes(b) // 16) * 16 for b in self.shared)
+        barriers = BARRIER_BYTES * self.stream.copies if self.stream else 0
+        return sum(-(-storage_bytes(b) // 16) * 16 for b in self.shared) + barriers
 
 
 def storage_bytes(buffer: Buffer) -> int:
@@ -112,6 +117,9 @@ def _launch(stmt: Stmt) -> KernelLaunch:
     for inner in walk(body):
         if isinstance(inner, Shuffle) and (block[0] % inner.width or inner.width > WARP):
             raise VerifyError(f"no {inner.width} threads side by side in all of a block {block}")
+    stream = stream_of(body)
+    if stream is not None:
+        block[0] = WARP * (stream.warps + 1)
     threaded = math.prod(block) > 1 or any(
         isinstance(s, For) and s.kind in THREAD_KINDS for s in walk(body)
     )
@@ -127,7 +135,7 @@ def _launch(stmt: Stmt) -> KernelLaunch:
     )
     return KernelLaunch(
         grid=(grid[0], grid[1], grid[2]), block=(block[0], block[1], block[2]),
-        blocks=tuple(blocks), body=body, shared=shared,
+        blocks=tuple(blocks), body=body, shared=shared, stream=stream,
     )  # fmt: skip
 
 
@@ -175,6 +183,12 @@ def _check(body: tuple[Stmt, ...], place: _Place) -> None:
         elif isinstance(stmt, Mma):
             if not place.in_warp:
                 raise VerifyError("mma stands in a warp loop")
+        elif isinstance(stmt, WarpgroupMma):
+            _check_group(stmt, place)
+        elif isinstance(stmt, Fetch):
+            loop = place.loops[-1] if place.loops else None
+            if loop is None or loop.kind != "stream" or stmt not in parts_of(loop)[0]:
+                raise VerifyError("a fetch stands at the head of a stream")
         elif isinstance(stmt, AsyncCopy):
             if not place.in_threads or place.in_warp or place.in_matrix:
                 raise VerifyError("an asynchronous copy stands in a thread loop")
@@ -183,6 +197,15 @@ def _check(body: tuple[Stmt, ...], place: _Place) -> None:
                 raise VerifyError(f"{stmt.buffer} is written by a block outside its thread loops")
             if place.in_warp:
                 raise VerifyError(f"{stmt.buffer} is written by all threads of a warp")
+
+
+def _check_group(stmt: WarpgroupMma, place: _Place) -> None:
+    kinds = [loop.kind for loop in place.loops]
+    if not place.in_warp or "stream" not in kinds:
+        raise VerifyError("wgmma stands in a warp loop of a stream")
+    wrong = check_group(stmt, place.loops[kinds.index("warp")])
+    if wrong:
+        raise VerifyError(wrong)
 
 
 def _check_loop(loop: For, place: _Place) -> None:
@@ -197,6 +220,8 @@ def _check_loop(loop: For, place: _Place) -> None:
             raise VerifyError(f"thread loop {loop.var} is inside a vector or {loop.kind} loop")
     if loop.kind == "warp" and (not place.bound or place.in_threads):
         raise VerifyError(f"warp loop {loop.var} is not in a block, outside its thread loops")
+    if loop.kind == "stream" and (not place.bound or place.in_threads):
+        raise VerifyError(f"stream {loop.var} is not in a block, outside its thread loops")
     if loop.kind in MATRIX_KINDS:
         size = MATRIX[MATRIX_KINDS.index(loop.kind)]
         if not any(outer.kind == "warp" for outer in place.loops) or loop.extent != size:

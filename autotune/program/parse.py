@@ -11,6 +11,7 @@ from autotune.program.ir import (
     AsyncWait,
     Barrier,
     Buffer,
+    Fetch,
     For,
     If,
     Load,
@@ -21,6 +22,7 @@ from autotune.program.ir import (
     Shuffle,
     Stmt,
     Store,
+    WarpgroupMma,
 )
 from autotune.program.tokens import Tokens
 from autotune.types import dense_strides
@@ -95,7 +97,7 @@ class _Lines:
             return If(bounds, self.body(indent + 2))
         if word == "barrier":
             return tokens.last(Barrier())
-        if word in ("mma", "copy", "commit", "wait", "shuffle"):
+        if word in ("mma", "copy", "commit", "wait", "shuffle", "wgmma", "fetch"):
             return tokens.last(_collective(word, tokens))
         if word == "prefetch":
             return tokens.last(Prefetch(tokens.name(), tokens.indices()))
@@ -117,6 +119,12 @@ def _collective(word: str, tokens: Tokens) -> Stmt:
 
     if word == "mma":
         return Mma(place(""), place(","), place(","))
+    if word == "wgmma":
+        count = tokens.integer()
+        return WarpgroupMma(place(""), place(","), place(","), count)
+    if word == "fetch":
+        box = tokens.integers()
+        return Fetch(place(""), place("from"), box)
     if word == "copy":
         count = tokens.integer()
         return AsyncCopy(place(""), place("from"), count)

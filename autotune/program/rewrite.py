@@ -14,6 +14,7 @@ from autotune.program.ir import (
     Bound,
     Buffer,
     Const,
+    Fetch,
     For,
     Group,
     If,
@@ -29,6 +30,7 @@ from autotune.program.ir import (
     Store,
     Table,
     Value,
+    WarpgroupMma,
     index,
     walk,
 )
@@ -145,6 +147,10 @@ def map_places(stmt: Group, f: Callable[[Load], Load]) -> Group:
         return Mma(f(stmt.total), f(stmt.a), f(stmt.b))
     if isinstance(stmt, AsyncCopy):
         return AsyncCopy(f(stmt.to), f(stmt.source), stmt.count)
+    if isinstance(stmt, WarpgroupMma):
+        return WarpgroupMma(f(stmt.total), f(stmt.a), f(stmt.b), stmt.count)
+    if isinstance(stmt, Fetch):
+        return Fetch(f(stmt.to), f(stmt.source), stmt.box)
     return dataclasses.replace(stmt, place=f(stmt.place)) if isinstance(stmt, Shuffle) else stmt
 
 

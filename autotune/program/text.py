@@ -26,6 +26,7 @@ from autotune.program.ir import (
     Buffer,
     Clamp,
     Const,
+    Fetch,
     FloorDiv,
     For,
     Group,
@@ -41,6 +42,7 @@ from autotune.program.ir import (
     Stmt,
     Store,
     Value,
+    WarpgroupMma,
 )
 from autotune.program.parse import parse_program
 from autotune.types import dense_strides
@@ -89,8 +91,12 @@ def print_stmt(stmt: Stmt, indent: str = "") -> str:
 
 
 def _collective(stmt: Group) -> str:
-    if isinstance(stmt, Mma):
-        return f"mma {', '.join(map(print_value, (stmt.total, stmt.a, stmt.b)))}"
+    if isinstance(stmt, Mma | WarpgroupMma):
+        word = "mma" if isinstance(stmt, Mma) else f"wgmma {stmt.count}"
+        return f"{word} {', '.join(map(print_value, (stmt.total, stmt.a, stmt.b)))}"
+    if isinstance(stmt, Fetch):
+        places = f"{print_value(stmt.to)} from {print_value(stmt.source)}"
+        return f"fetch {_list(stmt.box)} {places}"
     if isinstance(stmt, AsyncCopy):
         return f"copy {stmt.count} {print_value(stmt.to)} from {print_value(stmt.source)}"
     if isinstance(stmt, Shuffle):

@@ -8,6 +8,7 @@ is bound to blocks and threads makes kernels, see `autotune.program.launch`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,7 @@ from autotune.program.ir import (
     Bound,
     Buffer,
     Clamp,
+    Fetch,
     FloorDiv,
     For,
     If,
@@ -45,15 +47,17 @@ from autotune.program.ir import (
     Store,
     Table,
     Value,
+    WarpgroupMma,
 )
 from autotune.program.launch import is_gpu, launches
 from autotune.program.packing import packed_shape
+from autotune.program.stream import check_fetch, matrices_of
 from autotune.program.text import print_stmt
 from autotune.types import ITEM_BYTES
 
 KINDS = (
     "serial", "parallel", "unroll", "vector", "dot", *BLOCK_KINDS, *THREAD_KINDS, "warp",
-    *MATRIX_KINDS,
+    *MATRIX_KINDS, "stream",
 )  # fmt: skip
 SCOPES = ("scratch", "register", "shared", "fragment")
 
@@ -139,6 +143,22 @@ def _stmt(stmt: Stmt, scope: _Scope, seen: set[str]) -> None:
         _mma(stmt, scope)
     elif isinstance(stmt, Shuffle):
         _shuffle(stmt, scope)
+    elif isinstance(stmt, WarpgroupMma):
+        for one in matrices_of(stmt):
+            _mma(one, scope)
+    elif isinstance(stmt, Fetch):
+        _fetch(stmt, scope)
+
+
+def _fetch(stmt: Fetch, scope: _Scope) -> None:
+    to, source = (_arity(p.buffer, p.indices, scope) for p in (stmt.to, stmt.source))
+    wrong = check_fetch(stmt, to, source)
+    if wrong:
+        raise scope.fail(wrong)
+    slot, row, column = stmt.to.indices
+    last = row + math.prod(stmt.box[:-1]) - 1
+    for indices in ((slot, row, column), (slot, last, column)):
+        _access(stmt.to.buffer, indices, scope, store=True)
 
 
 def _swizzle(buffer: Buffer, scope: _Scope) -> None:

@@ -64,11 +64,11 @@ class Narrow:
             found[0] += 1
             return fn("to_float32", Load(local.name, value.indices))
 
-        body = _in_sums(program.body, self.tensor, load)
+        body = in_sums(program.body, self.tensor, load)
         if not found[0]:
             raise ScheduleError(f"no sum into {self.tensor} reads {self.buffer}")
         return dataclasses.replace(
-            program, body=_with_first(local, self._copy(program, local), body)
+            program, body=with_first(local, self._copy(program, local), body)
         )
 
     def _copy(self, program: Program, local: Buffer) -> Stmt:
@@ -90,23 +90,23 @@ class Narrow:
         return stmt
 
 
-def _in_sums(body: Body, tensor: str, load: Loader) -> Body:
+def in_sums(body: Body, tensor: str, load: Loader) -> Body:
     """Map loads in the sums into one tensor."""
     out: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, Store) and stmt.buffer == tensor and stmt.combine == "sum":
             out += map_loads((stmt,), load)
         elif isinstance(stmt, For | Alloc | If):
-            out.append(with_body(stmt, _in_sums(stmt.body, tensor, load)))
+            out.append(with_body(stmt, in_sums(stmt.body, tensor, load)))
         else:
             out.append(stmt)
     return tuple(out)
 
 
-def _with_first(local: Buffer, first: Stmt, body: Body) -> Body:
+def with_first(local: Buffer, first: Stmt, body: Body) -> Body:
     """The statement before everything else, below the allocs at the root."""
     if len(body) == 1 and isinstance(body[0], Alloc):
-        return (with_body(body[0], _with_first(local, first, body[0].body)),)
+        return (with_body(body[0], with_first(local, first, body[0].body)),)
     return (Alloc(local, (first, *body)),)
 
 

@@ -70,7 +70,7 @@ class Asynchronous:
         local = find_buffer(program, store.buffer)
         if local.scope != "shared" or store.combine:
             raise ScheduleError(f"loop {self.loop} does not copy to shared memory")
-        chosen = _chosen(store.value)
+        chosen = chosen_of(store.value)
         inner: Guards = chosen.bounds if chosen else ()
         value: Value = chosen.then if chosen else store.value
         other: Value | None = chosen.other if chosen else None
@@ -94,7 +94,7 @@ class Asynchronous:
         return replace(program, loop, (If(bounds, new),) if bounds else new)
 
 
-def _chosen(value: Value) -> Select | None:
+def chosen_of(value: Value) -> Select | None:
     """A selection of an element or another value; of bfloat16, by way of float32."""
     if not isinstance(value, Apply):
         return value if isinstance(value, Select) else None
@@ -166,7 +166,7 @@ class Pipeline:
         ahead = self.stages - 1
         if not 1 <= ahead < loop.extent:
             raise ScheduleError(f"{self.stages} stages in {loop.extent} iterations")
-        buffers, body = _shared_of(loop.body)
+        buffers, body = shared_of(loop.body)
         if not buffers or body[-1] != Barrier() or body.index(Barrier()) == len(body) - 1:
             raise ScheduleError(f"loop {self.loop} does not copy, wait, compute and wait again")
         first = body.index(Barrier())
@@ -180,7 +180,7 @@ class Pipeline:
 
         def at(stmts: Body, iteration: Index) -> Body:
             moved = substitute(stmts, {self.loop: iteration}, ranges)
-            return _in_slot(moved, names, iteration % self.stages)
+            return in_slot(moved, names, iteration % self.stages)
 
         new: list[Stmt] = []
         for number in range(ahead):
@@ -192,7 +192,7 @@ class Pipeline:
             Barrier(),
             If((later,), at(fetch, var + ahead)),
             *commit,
-            *_in_slot(compute, names, var % self.stages),
+            *in_slot(compute, names, var % self.stages),
         )
         nest: Body = (*new, with_body(loop, inner), Barrier())
         for buffer in reversed(buffers):
@@ -200,7 +200,7 @@ class Pipeline:
         return replace(program, loop, nest)
 
 
-def _shared_of(body: Body) -> tuple[list[Buffer], Body]:
+def shared_of(body: Body) -> tuple[list[Buffer], Body]:
     """Shared buffers around everything, and what is inside."""
     buffers: list[Buffer] = []
     while len(body) == 1 and isinstance(body[0], Alloc) and body[0].buffer.scope == "shared":
@@ -220,7 +220,7 @@ def _staged(buffer: Buffer, stages: int) -> Buffer:
     )  # fmt: skip
 
 
-def _in_slot(body: Body, names: set[str], slot: Index) -> Body:
+def in_slot(body: Body, names: set[str], slot: Index) -> Body:
     """Use one of the copies of staged buffers."""
 
     def place(load: Load) -> Load:

@@ -15,12 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autotune.program.ir import MATRIX, WARP
+from autotune.program.ir import MATRIX, WARP, WARPGROUP
+from autotune.program.stream import BARRIER_BYTES
 from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.rules._gpu_tiles import Product
 
 Columns = Mapping[str, npt.NDArray[Any]]
+GROUPED = "wgmma"
+"""The algorithm of groups of four warps."""
+GROUP_ROWS, GROUP_WIDTH = MATRIX[0] * WARPGROUP, 32
+"""Of a group's tile, what `tile_m` and `tile_n` count."""
 _THREADS_HELD = 2048.0
 _BLOCKS_HELD = 32.0
 _MULTIPLY_ADDS = 128.0
@@ -33,6 +38,10 @@ _GLOBAL_BYTES = 12.0
 """That one multiprocessor gets from global memory in a cycle, when all ask."""
 _CACHED_BYTES = 40.0
 """The same from the second-level cache."""
+_GROUP_ADDS = 2048.0
+"""By tensor cores when groups of four warps ask them."""
+_FILL = 2500.0
+"""Cycles of a block before its first product and after its last."""
 _LATENCY = 600.0
 """Cycles until data from global memory arrive."""
 _HIDING_WARPS = 16.0
@@ -45,7 +54,16 @@ def matrix_of(columns: Columns) -> tuple[Column, Column, Column]:
     """Rows and columns of what `tile_m` and `tile_n` count, and threads of what `threads_` do."""
     tensor = np.asarray(columns["algorithm"] != "direct", np.float64)
     rows, width = (1 + tensor * (side - 1) for side in MATRIX)
-    return rows, width, 1 + tensor * (WARP - 1)
+    grouped = groups_of(columns)
+    return (
+        np.where(grouped, GROUP_ROWS, rows), np.where(grouped, GROUP_WIDTH, width),
+        np.where(grouped, WARP * WARPGROUP, 1 + tensor * (WARP - 1)),
+    )  # fmt: skip
+
+
+def groups_of(columns: Columns) -> npt.NDArray[Any]:
+    """Where groups of four warps multiply."""
+    return np.asarray(columns["algorithm"] == GROUPED)
 
 
 def block_tile(columns: Columns) -> tuple[Column, Column]:
@@ -59,12 +77,13 @@ def block_tile(columns: Columns) -> tuple[Column, Column]:
 
 def threads_of(columns: Columns) -> Column:
     """Threads of a block."""
-    return np.asarray(matrix_of(columns)[2] * columns["threads_m"] * columns["threads_n"])
+    threads = matrix_of(columns)[2] * columns["threads_m"] * columns["threads_n"]
+    return np.asarray(threads + WARP * groups_of(columns))
 
 
 def item_bytes_of(columns: Columns) -> Column:
     """Bytes of an operand's element in shared memory."""
-    return np.where(columns["algorithm"] == "bf16", 2.0, 4.0)
+    return np.where((columns["algorithm"] == "bf16") | groups_of(columns), 2.0, 4.0)
 
 
 def registers_of(columns: Columns) -> Column:
@@ -84,6 +103,8 @@ def shared_bytes_of(columns: Columns) -> Column:
     matrices = (depth * item_bytes_of(columns) + gap) * (rows + width)
     tensor = matrix_of(columns)[2] > 1
     each = np.where(tensor, matrices, direct) + np.where(columns["stages"] > 1, 128, 16)
+    boxes = depth * item_bytes_of(columns) * (rows + width) + BARRIER_BYTES
+    each = np.where(groups_of(columns), boxes, each)
     return np.asarray(columns["stages"] * each + 32, np.float64)
 
 
@@ -133,7 +154,34 @@ def contraction_cycles(p: Product, target: Target, columns: Columns) -> Column:
     waves = np.ceil(blocks / (held * target.multiprocessors))
     parts = np.where(split > 1, (split + 1) * p.count * p.rows * p.columns * 4.0, 0)
     parts = parts / (_CACHED_BYTES * target.multiprocessors) + np.where(split > 1, _LAUNCH, 0)
-    return np.asarray(waves * held * each + parts + _LAUNCH, np.float64)
+    whole = waves * held * each + parts + _LAUNCH
+    return np.where(groups_of(columns), grouped_cycles(p, target, columns), whole)
+
+
+def grouped_cycles(p: Product, target: Target, columns: Columns) -> Column:
+    """Cycles of a product by groups of four warps: fetches hide behind products, but for the time
+    that a block begins and ends; where several blocks fit, others work meanwhile."""
+    rows, width = block_tile(columns)
+    n = np.asarray(columns["tile_n"], np.float64)
+    split = np.asarray(columns["split"], np.float64)
+    blocks = split * p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
+    held = np.minimum(resident_blocks(target, columns), np.ceil(blocks / target.multiprocessors))
+    each = p.depth / split
+    work = each * rows * width / _GROUP_ADDS
+    # Operands are read from shared memory once per instruction of 64 x 32 n.
+    words = each * rows * width * (1 / GROUP_ROWS + 1 / (GROUP_WIDTH * n)) / 2
+    move = 2 * each * (rows + width)
+    move = move * (0.35 / _GLOBAL_BYTES + 0.65 / _CACHED_BYTES)
+    few = np.minimum(1.0, held * columns["threads_m"] * columns["threads_n"] / 2)
+    busy = np.maximum(np.maximum(work / np.sqrt(few), words / _SHARED_WORDS), move)
+    waited = _FILL / held + 2 * _LATENCY / columns["stages"]
+    stored = 4 * rows * width / _GLOBAL_BYTES
+    waves = np.ceil(blocks / (held * target.multiprocessors))
+    rounded = 6.0 * p.rows * p.depth / (_GLOBAL_BYTES * target.multiprocessors) + _LAUNCH
+    parts = np.where(split > 1, (split + 1) * p.count * p.rows * p.columns * 4.0, 0)
+    parts = parts / (_CACHED_BYTES * target.multiprocessors) + np.where(split > 1, _LAUNCH, 0)
+    whole = waves * held * (busy + waited + stored) + rounded + parts + _LAUNCH
+    return np.asarray(whole, np.float64)
 
 
 def _single(p: Product, target: Target, columns: Columns) -> Column:

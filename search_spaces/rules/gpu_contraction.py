@@ -23,14 +23,17 @@ from search_spaces.rules._builder import ScheduleBuilder
 from search_spaces.rules._contraction import contraction_of, is_contraction
 from search_spaces.rules._gpu import generation
 from search_spaces.rules._gpu_cost import (
+    GROUPED,
     block_tile,
     contraction_cycles,
+    groups_of,
     matrix_of,
     registers_of,
     resident_blocks,
     shared_bytes_of,
     threads_of,
 )
+from search_spaces.rules._gpu_groups import fits, schedule_stream, streams
 from search_spaces.rules._gpu_tensor import ITEM, LAYOUTS, schedule_tensor, step_depth
 from search_spaces.rules._gpu_tiles import Product, product_of, schedule_tiles
 from search_spaces.space import Constraint, Space
@@ -55,6 +58,8 @@ class GpuContractionRule:
 
     def space(self, task: Task, target: Target) -> Space:
         algorithms = ("direct", *(tuple(ITEM) if _has_tensor_cores(target) else ()))
+        if streams(task, contraction_of(task), target):
+            algorithms = (*algorithms, GROUPED)
         params = (
             Param(name="algorithm", choices=algorithms),
             Param(name="tile_m", choices=(1, 2, 4, 8)),
@@ -80,7 +85,8 @@ class GpuContractionRule:
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         builder = ScheduleBuilder(task)
-        schedule = schedule_tiles if config["algorithm"] == "direct" else schedule_tensor
+        chosen = {"direct": schedule_tiles, GROUPED: schedule_stream}
+        schedule = chosen.get(str(config["algorithm"]), schedule_tensor)
         schedule(builder, contraction_of(task), config, target)
         return builder.schedule
 
@@ -185,6 +191,7 @@ def _constraints(target: Target, p: Product) -> tuple[Constraint, ...]:
         for name in ITEM:
             steps = columns["depth"] % step_depth(name) == 0
             ok |= (columns["algorithm"] == name) & steps & (columns["unroll"] == 1)
+        ok |= groups_of(columns) & fits(columns)
         return np.asarray(ok)
 
     return (

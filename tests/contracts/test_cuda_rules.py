@@ -81,6 +81,31 @@ def test_tensor_cores_round_as_they_may(name: str) -> None:
         assert_close(run_emulated(program, SHORT, arrays), want, 2e-2)
 
 
+GROUPED = (
+    {"tile_n": 2, "threads_m": 2, "stages": 3}, {"tile_m": 2, "threads_n": 2, "stages": 2},
+    {"threads_m": 2, "tile_n": 4, "stages": 2, "order": "columns_first"},
+    {"split": 2, "stages": 2},
+)  # fmt: skip
+"""Params of products by groups of warps; the others are the least there are."""
+
+
+@pytest.mark.parametrize("given", GROUPED, ids=str)
+@pytest.mark.parametrize("shape", [(256, 256, 128), (100, 256, 200)], ids=str)
+def test_groups_of_warps_multiply_matrices(
+    shape: tuple[int, int, int], given: dict[str, str | int]
+) -> None:
+    """On Hopper, where tiles do and do not divide the product."""
+    made, wanted = matmul(*shape), SM90.with_precision("bfloat16")
+    (arrays, want), rule = arrays_of(made), rule_for(made, wanted)
+    space = rule.space(made, wanted)
+    values = {"algorithm": "wgmma", "depth": 64, "layout": "swizzled", **given}
+    config = Config(tuple((p.name, values.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    program = scheduled(rule, made, wanted, config)
+    assert_close(run_emulated(program, wanted, arrays), want, 2e-2)
+    assert all(r.spill_bytes == 0 for r in assembled(program, wanted).values())
+
+
 @pytest.mark.slow
 @each_pair
 def test_random_configs_are_correct(rule: Rule, made: Task) -> None:
@@ -100,6 +125,7 @@ def test_defaults_of_layers_do_not_spill(name: str, target: Target) -> None:
         program = scheduled(rule, made, wanted, rule.default(made, wanted))
         for kernel, report in assembled(program, wanted).items():
             assert report.spill_bytes == report.stack_bytes == 0, f"{kernel}: {report}"
+            assert not report.remarks, f"{kernel}: {report}"
 
 
 @pytest.mark.slow

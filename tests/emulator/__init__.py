@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import llvmlite.binding as llvm
 import numpy as np
 
-from autotune.codegen.base import Launch
+from autotune.codegen.base import Launch, TensorMap
 from autotune.codegen.loader import load_text
 from autotune.codegen.nvptx_kernel import write_kernels
 from autotune.measure.storage import (
@@ -35,24 +36,29 @@ from autotune.measure.storage import (
 from autotune.program.ir import Buffer, Program
 from autotune.program.packing import apply_pack
 from autotune.target import Target, host_target
-from autotune.types import Array, TaskValue, TensorType
+from autotune.types import ITEM_BYTES, Array, TaskValue, TensorType
 from tests.emulator.matrices import DECLARED, definitions
+from tests.emulator.ptx import host_asm
 
 FAILURES = {
     1: "some threads of a block or warp wait where others do not come",
     2: "the block has too many threads",
     3: "a thread ends before its copies have arrived",
     4: "a thread has too many copies on their way",
+    5: "threads wait for fetches or arrivals that never come",
+    6: "operands of a product changed before it was done",
+    7: "a product is not behind a fence",
+    8: "a fetch or a barrier is at an odd place",
 }
 
 
 @functools.cache
 def _emulator() -> ctypes.CDLL:
     """The compiled emulator, also visible to code that is loaded later."""
-    source = Path(__file__).with_name("emulator.c")
+    sources = [str(Path(__file__).with_name(name)) for name in ("emulator.c", "hopper.c")]
     with tempfile.TemporaryDirectory(prefix="autotune-emulator-") as folder:
         library = str(Path(folder) / "emulator.so")
-        command = ["cc", "-O1", "-shared", "-fPIC", "-o", library, str(source), "-lm"]
+        command = ["cc", "-O1", "-shared", "-fPIC", "-o", library, *sources, "-lm"]
         subprocess.run(command, check=True, capture_output=True)
         llvm.load_library_permanently(library)
         return ctypes.CDLL(library)
@@ -60,7 +66,7 @@ def _emulator() -> ctypes.CDLL:
 
 def host_text(text: str, launches: Sequence[Launch]) -> str:
     """The kernels' text for this machine: NAME_emulated(args) per launch."""
-    text = text.replace("ptx_kernel ", "")
+    text = host_asm(text).replace("ptx_kernel ", "")
     text = text.replace("addrspacecast (ptr addrspace(3) @shared_memory to ptr)", "@shared_memory")
     text = text.replace("external addrspace(3) global", "external global")
     text = re.sub(r"addrspacecast ptr (\S+) to ptr addrspace\(\d\)", r"freeze ptr \1", text)
@@ -121,11 +127,32 @@ class Kernels:
 
     def launch(self, launch: Launch, addresses: Sequence[int], reverse: bool = False) -> None:
         """Run all blocks. AssertionError where the kernel does what no GPU may."""
-        args = (ctypes.c_void_p * len(addresses))(*addresses)
+        plain = len(addresses) - len(launch.maps)
+        maps = [_map(*known) for known in zip(launch.maps, addresses[plain:], strict=True)]
+        given = [*addresses[:plain], *map(ctypes.addressof, maps)]
+        args = (ctypes.c_void_p * len(given))(*given)
         grid, block = ((ctypes.c_uint32 * 3)(*e) for e in (launch.grid, launch.block))
         kernel = ctypes.c_void_p(self._library.address(f"{launch.kernel}_emulated"))
         status = self._emulator.emulate(kernel, args, grid, block, ctypes.c_int(reverse))
         assert status == 0, f"{launch.kernel}: {FAILURES[status]}"
+
+
+class _Map(ctypes.Structure):
+    """The description of a tensor, as `hopper.c` reads it."""
+
+    _fields_: ClassVar = [
+        ("address", ctypes.c_void_p), ("strides", ctypes.c_int64 * 5), ("rank", ctypes.c_int32),
+        ("extents", ctypes.c_int32 * 5), ("box", ctypes.c_int32 * 5),
+    ]  # fmt: skip
+
+
+def _map(described: TensorMap, address: int) -> _Map:
+    assert address % 16 == 0, "a tensor that is fetched starts at a multiple of 16 bytes"
+    strides = (ITEM_BYTES[described.dtype], *described.strides_bytes)
+    return _Map(
+        address, (ctypes.c_int64 * 5)(*strides), len(strides),
+        (ctypes.c_int32 * 5)(*described.extents), (ctypes.c_int32 * 5)(*described.box),
+    )  # fmt: skip
 
 
 def run_emulated(program: Program, target: Target, arrays: Mapping[str, Array]) -> Array:

@@ -5,59 +5,41 @@
  * arrive as late as they may. `reversed` runs threads and blocks last to first: code whose result
  * depends on the order has a race. Bank conflicts of `ldmatrix` and of asynchronous copies are
  * counted: how often more than once the memory is asked, for what it could give at once. */
+#include "emulator.h"
+
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
-enum { WARP = 32, MAX_THREADS = 1024, STACK = 256 << 10, SHARED = 232448, MAX_COPIES = 512 };
-enum state { READY, AT_BARRIER, AT_WARP, FINISHED };
-enum { OK, DIVERGED, TOO_MANY_THREADS, COPIES_LEFT, TOO_MANY_COPIES };
+uint8_t shared_memory[SHARED] __attribute__((aligned(1024)));
+struct thread *now;
+int failure;
 
-typedef void (*collective)(void **lanes);
-struct copy { void *to; const void *from; int bytes, group; };
-struct access { const void *site; uintptr_t at; int bytes; };
-struct thread {
-    ucontext_t context;
-    enum state state;
-    uint32_t tid[3];
-    collective wants;
-    void *operands;
-    struct copy copies[MAX_COPIES];
-    int pending, groups;
-    struct access accesses[MAX_COPIES];
-    int accessed;
-};
-
-uint8_t shared_memory[SHARED] __attribute__((aligned(128)));
-
-static struct thread threads[MAX_THREADS], *now;
+static struct thread threads[MAX_THREADS];
 static char *stacks;
 static ucontext_t scheduler;
 static uint32_t ctaid[3];
 static void (*entry)(void **);
 static void **arguments;
-static int failure;
 static int64_t asked[2], conflicts[2];
 enum { MATRICES, COPIES };
 
 static void start(void) {
     entry(arguments);
-    if (now->pending) failure = COPIES_LEFT;
+    if (now->pending || hopper_left(now)) failure = COPIES_LEFT;
     now->state = FINISHED;
     swapcontext(&now->context, &scheduler);
 }
 
-static void wait_as(enum state state) {
+void wait_as(enum state state) {
     now->state = state;
     swapcontext(&now->context, &scheduler);
 }
 
-static void together(collective what, void *operands) {
+void together(enum state where, collective what, void *operands) {
     now->wants = what;
     now->operands = operands;
-    wait_as(AT_WARP);
+    wait_as(where);
 }
 
 static void resume(struct thread *thread) {
@@ -113,28 +95,45 @@ void emulate_conflicts(int64_t *out) {
     memset(conflicts, 0, sizeof conflicts);
 }
 
-/* Run a warp until every thread of it waits for the block or has finished. */
-static void run_warp(struct thread *first, int size, int reversed) {
-    for (;;) {
-        int waiting = 0;
-        void *lanes[WARP];
-        for (int i = 0; i < size; i++) {
-            struct thread *thread = first + (reversed ? size - 1 - i : i);
-            if (thread->state == READY) resume(thread);
-        }
-        count_copies(first, size);
-        for (int i = 0; i < size; i++) {
-            waiting += first[i].state == AT_WARP && first[i].wants == first[0].wants;
-            lanes[i] = first[i].operands;
-        }
-        if (failure || !waiting) return;
-        if (waiting != WARP) {
-            failure = DIVERGED;
-            return;
-        }
-        first[0].wants(lanes);
-        for (int i = 0; i < size; i++) first[i].state = READY;
+/* Whether `count` threads all wait for the same thing to do together; if so, it is done. */
+static int do_together(struct thread *first, int count, enum state where) {
+    void *lanes[GROUP];
+    for (int i = 0; i < count; i++) {
+        if (first[i].state != where || first[i].wants != first[0].wants) return 0;
+        lanes[i] = first[i].operands;
     }
+    first[0].wants(lanes);
+    for (int i = 0; i < count; i++) first[i].state = READY;
+    return 1;
+}
+
+/* Run a warp until every thread of it waits for others or has finished; says whether any ran. */
+static int run_warp(struct thread *first, int count, int reversed) {
+    for (int ran = 0;; ran = 1) {
+        int any = 0;
+        for (int i = 0; i < count; i++) {
+            struct thread *thread = first + (reversed ? count - 1 - i : i);
+            if (thread->state == AT_PHASE && phase_is_over(thread)) thread->state = READY;
+            if (thread->state != READY) continue;
+            any = 1;
+            resume(thread);
+            if (failure) return 1;
+        }
+        count_copies(first, count);
+        if (count == WARP && do_together(first, WARP, AT_WARP)) continue;
+        if (!any) return ran;
+    }
+}
+
+/* What a block in which nothing runs any more waits for; OK if it may go on. */
+static int stuck(int count) {
+    int waiting[FINISHED + 1] = {0};
+    for (int i = 0; i < count; i++) waiting[threads[i].state]++;
+    if (waiting[AT_BARRIER] == count) {
+        for (int i = 0; i < count; i++) threads[i].state = READY;
+        return OK;
+    }
+    return waiting[AT_PHASE] ? NEVER : DIVERGED;
 }
 
 static void run_block(int count, int reversed) {
@@ -144,19 +143,21 @@ static void run_block(int count, int reversed) {
         threads[i].context.uc_stack.ss_sp = stacks + (size_t)i * STACK;
         threads[i].context.uc_stack.ss_size = STACK;
         threads[i].state = READY;
-        threads[i].pending = threads[i].groups = threads[i].accessed = 0;
+        threads[i].pending = threads[i].groups = threads[i].accessed = threads[i].held = 0;
         makecontext(&threads[i].context, start, 0);
     }
+    hopper_begin(reversed);
     for (int finished = 0; finished < count && !failure;) {
-        int warps = (count + WARP - 1) / WARP;
+        int warps = (count + WARP - 1) / WARP, ran = 0;
         for (int w = 0; w < warps && !failure; w++) {
             int first = (reversed ? warps - 1 - w : w) * WARP;
-            run_warp(threads + first, count - first < WARP ? count - first : WARP, reversed);
+            ran |= run_warp(threads + first, count - first < WARP ? count - first : WARP, reversed);
         }
+        for (int g = 0; g + GROUP <= count && !failure; g += GROUP)
+            ran |= do_together(threads + g, GROUP, AT_GROUP);
         finished = 0;
         for (int i = 0; i < count; i++) finished += threads[i].state == FINISHED;
-        if (finished && finished < count && !failure) failure = DIVERGED;
-        for (int i = 0; i < count && !finished; i++) threads[i].state = READY;
+        if (!ran && !failure && finished < count && !fetch_arrives()) failure = stuck(count);
     }
 }
 
@@ -227,7 +228,7 @@ static void load_matrices(void **lanes) {
 
 void emulate_ldmatrix(void *address, uint32_t *words, int count) {
     struct operands mine = {address, words, count};
-    together(load_matrices, &mine);
+    together(AT_WARP, load_matrices, &mine);
 }
 
 struct factors { uint32_t *a, *b; void *sum; };
@@ -266,7 +267,7 @@ static void multiply4(void **lanes) { multiply(lanes, 4); }
 
 void emulate_mma(uint32_t *a, uint32_t *b, void *sum, int size) {
     struct factors mine = {a, b, sum};
-    together(size == 1 ? multiply1 : size == 2 ? multiply2 : multiply4, &mine);
+    together(AT_WARP, size == 1 ? multiply1 : size == 2 ? multiply2 : multiply4, &mine);
 }
 
 /* ----------------------------------------------------------------------- exchange of registers */
@@ -285,7 +286,7 @@ static void exchange(void **lanes) {
 int32_t emu_shfl_sync_bfly_i32(int32_t members, int32_t value, int32_t distance, int32_t clamp) {
     struct exchange mine = {value, distance};
     (void)members, (void)clamp;
-    together(exchange, &mine);
+    together(AT_WARP, exchange, &mine);
     return mine.value;
 }
 

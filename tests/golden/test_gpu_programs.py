@@ -1,5 +1,5 @@
 """Programs that the rules for GPUs make: a tiled convolution with copies ahead, a product on
-tensor cores, rows. `pytest tests/golden --update-golden` writes them anew.
+tensor cores, one by groups of warps, rows. `pytest tests/golden --update-golden` writes them anew.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tests.unit.codegen.kernels import matmul, unary
 
 TILE = {"tile_m": 4, "tile_n": 8, "threads_m": 4, "threads_n": 8, "depth": 8, "unroll": 4}
 WARPS = {"algorithm": "bf16", "tile_m": 2, "tile_n": 4, "threads_m": 2, "depth": 32}
+GROUPS = {"algorithm": "wgmma", "tile_n": 2, "threads_m": 2, "depth": 64, "stages": 2,
+          "layout": "swizzled"}  # fmt: skip
 CONVOLUTION = conv((1, 8, 8, 16), (3, 3, 16, 64), (1, 8, 8, 64), pad=1, residual=True)
 SOFTMAX = unary("softmax", (12, 256), axis=-1)
 CASES: dict[str, tuple[Task, dict[str, str | int]]] = {
@@ -27,6 +29,7 @@ CASES: dict[str, tuple[Task, dict[str, str | int]]] = {
         matmul(64, 64, 64),
         WARPS | {"threads_n": 2, "stages": 2, "layout": "swizzled"},
     ),
+    "gpu_stream.program": (matmul(128, 192, 64), GROUPS),
     "gpu_rows.program": (SOFTMAX, {"threads": 64, "vector": 4}),
 }
 
@@ -34,7 +37,8 @@ CASES: dict[str, tuple[Task, dict[str, str | int]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_gpu_program(request: pytest.FixtureRequest, name: str) -> None:
     made, wanted = CASES[name]
-    target = load_target("sm_80").with_precision("bfloat16")
+    arch = "sm_90a" if name == "gpu_stream.program" else "sm_80"
+    target = load_target(arch).with_precision("bfloat16")
     rule = rule_for(made, target)
     space = rule.space(made, target)
     config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))

@@ -18,6 +18,7 @@ from autotune.target import load_target
 from tests.unit.codegen.kernels import conv_relu, matmul
 from tests.unit.codegen.nvptx_programs import MATMUL as GPU_MATMUL
 from tests.unit.codegen.nvptx_programs import ROWS, TRANSPOSE
+from tests.unit.codegen.stream_programs import stream_matmul
 from tests.unit.codegen.tensor_programs import tensor_matmul
 
 FOLDER = Path(__file__).parent
@@ -82,7 +83,7 @@ def test_code_for_two_threads(request: pytest.FixtureRequest) -> None:
 @pytest.mark.parametrize(
     ("program", "arch"),
     [(TRANSPOSE, "sm_80"), (ROWS, "sm_80"), (GPU_MATMUL, "sm_90a"),
-     (tensor_matmul("bfloat16"), "sm_80")],
+     (tensor_matmul("bfloat16"), "sm_80"), (stream_matmul(groups=1, count=2), "sm_90a")],
     ids=lambda p: p if isinstance(p, str) else p.name,
 )  # fmt: skip
 def test_ptx(request: pytest.FixtureRequest, program: Program, arch: str) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from autotune.codegen.base import DeviceCode, Launch
+from autotune.codegen.base import DeviceCode, Launch, TensorMap
 from autotune.errors import BuildError, DeviceError
 from autotune.measure.devices.base import DEVICES, DeviceFacts, Event, Memory, Module, Place
 from autotune.measure.devices.nvml import Nvml, open_nvml
+from autotune.measure.devices.tensor_map import EncodedMap
 from autotune.target import Target
 from autotune.types import Array
 
@@ -154,11 +155,16 @@ class CudaDevice:
         return _Module(self._api, module, code.launches)
 
     def launch(self, module: Module, launch: Launch, args: Sequence[Place]) -> None:
-        pointers = tuple(_address(place) for place in args)
-        kinds = (ctypes.c_void_p,) * len(pointers)
+        plain = len(args) - len(launch.maps)
+        pointers = tuple(_address(place) for place in args[:plain])
+        maps = [
+            module.map_of(described, _address(place))
+            for described, place in zip(launch.maps, args[plain:], strict=True)
+        ]
+        kinds = (*[ctypes.c_void_p] * plain, *[None] * len(maps))
         self._api.call(
             "cuLaunchKernel", module.kernels[launch.kernel], *launch.grid, *launch.block,
-            launch.shared_bytes, self._stream, (pointers, kinds), 0,
+            launch.shared_bytes, self._stream, ((*pointers, *maps), kinds), 0,
         )  # fmt: skip
 
     def capture(self, run: Callable[[], None]) -> Callable[[], None]:
@@ -203,6 +209,7 @@ class _Module:
 
     def __init__(self, api: Api, module: Any, launches: Sequence[Launch]) -> None:
         self._api, self._module = api, module
+        self._maps: dict[tuple[TensorMap, int], EncodedMap] = {}
         attribute = api.driver.CUfunction_attribute
         self.kernels: dict[str, Any] = {}
         for launch in launches:
@@ -211,6 +218,13 @@ class _Module:
             if launch.shared_bytes:  # beyond 48 KiB only on request
                 key = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 api.call("cuFuncSetAttribute", function, key, launch.shared_bytes)
+
+    def map_of(self, described: TensorMap, address: int) -> EncodedMap:
+        """What the copy engine needs to know of a tensor; made once."""
+        key = (described, address)
+        if key not in self._maps:
+            self._maps[key] = EncodedMap(self._api, described, address)
+        return self._maps[key]
 
     def __del__(self) -> None:
         self._api.driver.cuModuleUnload(self._module)

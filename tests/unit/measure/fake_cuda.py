@@ -11,6 +11,8 @@ from typing import Any
 
 from cuda.bindings import driver as real
 
+from autotune.measure.devices.tensor_map import Encode
+
 ATTRIBUTES = {
     "COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0, "MULTIPROCESSOR_COUNT": 132,
     "MAX_THREADS_PER_BLOCK": 1024, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 232448,
@@ -27,6 +29,9 @@ class FakeCuda:
         self.failing, self.devices = failing, devices
         self.memory: dict[int, Any] = {}
         self.log = b""
+        self.encoded: list[tuple[Any, ...]] = []
+        """Tensors that were described to the copy engine."""
+        self._encode = Encode(self._encode_tensor)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -71,6 +76,18 @@ class FakeCuda:
 
     def _cuDriverGetVersion(self) -> tuple[int]:  # noqa: N802
         return (12090,)
+
+    def _cuGetProcAddress(self, name: bytes, *_: Any) -> tuple[Any, int]:  # noqa: N802
+        assert name == b"cuTensorMapEncodeTiled"
+        return ctypes.cast(self._encode, ctypes.c_void_p).value, 0
+
+    def _encode_tensor(self, place: int, *args: Any) -> int:
+        kind, rank, address, sizes, strides, box, steps, *modes = args
+        assert place % 64 == 0
+        self.encoded.append(
+            (kind, address, sizes[:rank], strides[: rank - 1], box[:rank], steps[:rank], modes)
+        )
+        return 0 if address % 16 == 0 else int(real.CUresult.CUDA_ERROR_INVALID_VALUE)
 
     def _cuMemAlloc(self, nbytes: int) -> tuple[int]:  # noqa: N802
         block = ctypes.create_string_buffer(nbytes)

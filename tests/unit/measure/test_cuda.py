@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda.bindings import driver as real
 from cuda.bindings.driver import CUresult as Result
 
 from autotune.codegen import backend_for
@@ -18,6 +19,7 @@ from autotune.measure.devices.cuda import Api, CudaDevice, runs
 from autotune.measure.devices.nvml import Nvml
 from autotune.target import load_target
 from tests.unit.codegen.nvptx_programs import MATMUL, TWO
+from tests.unit.codegen.stream_programs import stream_matmul
 from tests.unit.measure.fake_cuda import FakeCuda
 
 SM90 = load_target("sm_90a")
@@ -91,6 +93,38 @@ def test_shared_memory_is_allowed_before_it_is_asked_for() -> None:
     (((_, key, size)),) = driver.named("cuFuncSetAttribute")
     assert key.name == "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
     assert size == driver.named("cuLaunchKernel")[0][7] == 2048
+
+
+def test_tensors_that_are_fetched_are_described_once_per_address() -> None:
+    driver, device = opened()
+    made = code(stream_matmul())
+    module, memory = device.load(made), device.allocate(4096)
+    places = [Place(memory=memory, offset_bytes=64 * i) for i in range(4)]
+    for _ in range(2):
+        device.launch(module, made.launches[0], places)
+    values = real.CUtensorMapDataType, real.CUtensorMapSwizzle
+    kind, swizzle = (
+        values[0].CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        values[1].CU_TENSOR_MAP_SWIZZLE_128B,
+    )
+    first, second = driver.encoded
+    assert first[:5] == (int(kind), memory.address + 128, [200, 128], [400], [64, 128])
+    assert second[:5] == (int(kind), memory.address + 192, [200, 128], [400], [64, 64])
+    assert {e[6][1] for e in driver.encoded} == {int(swizzle)}
+    for args in driver.named("cuLaunchKernel"):
+        pointers, kinds = args[9]
+        assert list(kinds[2:]) == [None, None]
+        assert all(p.getPtr() % 64 == 0 for p in pointers[2:])
+        assert args[4:8] == (288, 1, 1, 2 * (128 + 64) * 128 + 2 * 16)
+
+
+def test_a_tensor_at_an_odd_address_is_not_fetched() -> None:
+    _, device = opened()
+    made = code(stream_matmul())
+    module, memory = device.load(made), device.allocate(4096)
+    places = [Place(memory=memory, offset_bytes=8)] * 4
+    with pytest.raises(BuildError, match="cannot fetch boxes"):
+        device.launch(module, made.launches[0], places)
 
 
 def test_times_are_those_of_events() -> None:
