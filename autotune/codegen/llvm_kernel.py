@@ -12,12 +12,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from autotune.codegen.llvm_index import Var
+from autotune.codegen.llvm_index import Linear, Var
 from autotune.codegen.llvm_phase import CLAIM, FINISH, phase_text
 from autotune.codegen.llvm_statement import StatementWriter
 from autotune.codegen.llvm_text import FunctionText
 from autotune.errors import BuildError
-from autotune.program.ir import Alloc, Buffer, For, If, Prefetch, Program, Stmt, Store, walk
+from autotune.program.analysis import interval
+from autotune.program.ir import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    Load,
+    Prefetch,
+    Program,
+    Stmt,
+    Store,
+    walk,
+)
 from autotune.program.rewrite import stores_of
 from autotune.target import Target
 from autotune.types import ITEM_BYTES
@@ -57,6 +69,7 @@ class _KernelWriter(StatementWriter):
         self.bfloat16 = "+avx512bf16" in self.features
         self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
         self.workspace = 0
+        self.changed: list[frozenset[str]] = []
 
     def write(self) -> KernelText:
         body = self.program.body
@@ -142,7 +155,29 @@ class _KernelWriter(StatementWriter):
     def _loop(self, loop: For, first: str, limit: str) -> None:
         with self.text.loop(first, limit) as name:
             self.env[loop.var] = Var(name, self.text.scope.depth)
+            self.changed.append(frozenset(s.buffer for s in stores_of((loop,))))
             self._body(loop.body)
+            self.changed.pop()
+
+    def settled(self, value: Load, offset: Linear) -> int | None:
+        """Of scratch, which nothing else shares memory with; `changed` says what loops store to.
+        Guards are left behind, so no index may be outside the buffer."""
+        buffer = self.buffers[value.buffer]
+        depths = [var.depth for var, _ in offset.terms]
+        if buffer.scope != "scratch" or any(d < 0 for d in depths):
+            return None
+        outermost = None
+        for depth in range(len(self.changed), max(depths, default=0), -1):
+            if buffer.name in self.changed[depth - 1]:
+                break
+            outermost = depth
+        inside = all(
+            low >= 0 and high < extent
+            for extent, (low, high) in zip(
+                buffer.shape, (interval(i, self.ranges) for i in value.indices), strict=True
+            )
+        )
+        return outermost if inside else None
 
     def _alloc(self, stmt: Alloc) -> None:
         if stmt.buffer.scope == "register":

@@ -6,6 +6,7 @@ lanes that are off are never read.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -37,7 +38,12 @@ class LoadWriter(IndexWriter):
             return self._gather(value, buffer)
         offset = self.linear(self.flat(buffer, value.indices))
         if self.lanes == 1 or offset.lane == 0:
-            return self._element(buffer, offset)
+            depth = self.settled(value, offset)
+            return (
+                self._element(buffer, offset)
+                if depth is None
+                else self._ahead(buffer, offset, depth)
+            )
         if offset.lane != 1:
             return self._gather(value, buffer)
         return self._vector(buffer, offset)
@@ -47,6 +53,21 @@ class LoadWriter(IndexWriter):
         pointer = self.address(buffer, offset)
         text = f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}"
         return self._from_memory(self._read(buffer, text), buffer.dtype, 1)
+
+    def settled(self, value: Load, offset: Linear) -> int | None:  # noqa: ARG002
+        """Depth of the outermost loop around this place that leaves an element as it is, if it is
+        known that loads may be moved out of loops."""
+        return None
+
+    def _ahead(self, buffer: Buffer, offset: Linear, depth: int) -> Val:
+        """An element, loaded before the loop of that depth."""
+        pointer = self.address(buffer, dataclasses.replace(offset, const=0))
+        kind = type_text(buffer.dtype, 1, memory=True)
+        if offset.const:
+            item = f"getelementptr {kind}, ptr {pointer}, i64 {offset.const}"
+            pointer = self.text.ahead(depth, item)
+        text = f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}"
+        return self._from_memory(self.text.ahead(depth, text), buffer.dtype, 1)
 
     def _read(self, buffer: Buffer, text: str) -> str:
         """A load; written once per scope where nothing stores to the buffer."""

@@ -90,10 +90,10 @@ class MathWriter:
 
     def exp(self, x: str) -> str:
         """e**x, within 2.5 ulp of normal results; 0 below -87.336 and infinity above 88.7228."""
-        value = self._exp_inside(x)
+        under = self.compare("olt", x, self.const(-87.33654))
+        value = self.choose(under, self.const(0.0), self._exp_inside(x))
         over = self.op("fmul", x, self.const(math.inf))
-        value = self.choose(self.compare("ugt", x, self.const(88.72283172607422)), over, value)
-        return self.choose(self.compare("olt", x, self.const(-87.33654)), self.const(0.0), value)
+        return self.choose(self.compare("ugt", x, self.const(88.72283172607422)), over, value)
 
     def _exp_inside(self, x: str) -> str:
         """e**x for -87.336 < x < 88.7228."""

@@ -50,6 +50,8 @@ class Scope:
     head: Lines
     lines: Lines
     depth: int
+    before: Lines = field(default_factory=list)
+    """Just before the loop of that depth."""
     memo: dict[object, str] = field(default_factory=dict)
 
 
@@ -108,6 +110,17 @@ class FunctionText:
         scope.memo[key] = name
         return name
 
+    def ahead(self, depth: int, text: str) -> str:
+        """An instruction whose operands are known outside the loop of that depth, placed before
+        the loop: its result stays the same there."""
+        scope = next(s for s in self.scopes if s.depth == depth)
+        key = ("ahead", text)
+        if key not in scope.memo:
+            name = self.name()
+            scope.before.append(f"  {name} = {text}")
+            scope.memo[key] = name
+        return scope.memo[key]
+
     def declare(self, name: str, text: str) -> str:
         self.declared[name] = text
         return f"@{name}"
@@ -136,6 +149,8 @@ class FunctionText:
     def loop(self, first: str, limit: str) -> Iterator[str]:
         """A loop of at least one iteration, first .. limit-1; gives the variable's name."""
         head, done, before = self.label(), self.label(), self.block
+        ahead: Lines = []
+        self.scope.lines.append(ahead)
         self.line(f"br label %{head}")
         self.start(head)
         var, following = self.name("i"), self.name("n")
@@ -144,7 +159,9 @@ class FunctionText:
         prologue: Lines = []
         self.scope.lines.append(prologue)
         outer = self.scope
-        self.scopes.append(Scope(head=prologue, lines=outer.lines, depth=outer.depth + 1))
+        self.scopes.append(
+            Scope(head=prologue, lines=outer.lines, depth=outer.depth + 1, before=ahead)
+        )
         yield var
         self.scopes.pop()
         phi.append(f"  {var} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]")

@@ -113,13 +113,17 @@ def map_loads(body: Body, f: Callable[[Load], Value | None]) -> Body:
     return tuple(out)
 
 
-def keep_dims(body: Body, buffer: str, kept: tuple[int, ...]) -> Body:
-    """Statements that reach a buffer by these of its dimensions only."""
+def keep_dims(
+    body: Body, buffer: str, kept: tuple[int, ...], starts: Mapping[int, Index] | None = None
+) -> Body:
+    """Statements that reach a buffer by these of its dimensions only, which begin at `starts`."""
+    begins = starts or {}
+
+    def places(indices: tuple[Index, ...]) -> tuple[Index, ...]:
+        return tuple(indices[d] - begins.get(d, Index()) for d in kept)
 
     def load(value: Load) -> Load | None:
-        if value.buffer != buffer:
-            return None
-        return Load(buffer, tuple(value.indices[d] for d in kept))
+        return Load(buffer, places(value.indices)) if value.buffer == buffer else None
 
     def place(value: Load) -> Load:
         return load(value) or value
@@ -128,8 +132,7 @@ def keep_dims(body: Body, buffer: str, kept: tuple[int, ...]) -> Body:
         out: list[Stmt] = []
         for stmt in stmts:
             if isinstance(stmt, Store) and stmt.buffer == buffer:
-                indices = tuple(stmt.indices[d] for d in kept)
-                out.append(dataclasses.replace(stmt, indices=indices))
+                out.append(dataclasses.replace(stmt, indices=places(stmt.indices)))
             elif isinstance(stmt, Group):
                 out.append(map_places(stmt, place))
             elif isinstance(stmt, For | Alloc | If):

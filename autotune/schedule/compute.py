@@ -8,6 +8,7 @@ from dataclasses import replace as changed
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program.analysis import Ranges, interval
 from autotune.program.ir import (
     Alloc,
     For,
@@ -17,6 +18,7 @@ from autotune.program.ir import (
     Store,
     Value,
     index,
+    walk,
 )
 from autotune.program.rewrite import (
     Body,
@@ -149,6 +151,7 @@ def _check_between(program: Program, producer: For, consumer: For, buffer: str) 
 def _check_same_elements(path: Sequence[For], consumer: Body) -> None:
     """Every iteration of the joined loops reads only what that iteration wrote, finished."""
     loops = {p.var for p in path}
+    ranges = {s.var: s.extent for s in walk((*path, *consumer)) if isinstance(s, For)}
     repeated = {p.var for p in path if p.extent > 1}
     inside = stores_of(path[-1].body)
     for store in stores_of((path[0],)):
@@ -160,5 +163,19 @@ def _check_same_elements(path: Sequence[For], consumer: Body) -> None:
                 raise ScheduleError(f"{store.buffer} is not finished inside {path[-1].var}")
             pairs = zip(store.indices, read.indices, strict=True)
             for written, wanted in pairs:
-                if (written.vars() | wanted.vars()) & loops and written != wanted:
+                if not (written.vars() | wanted.vars()) & loops:
+                    continue
+                if written != wanted and not _within(written, wanted, loops, ranges):
                     raise ScheduleError(f"{store.buffer} is read where it is not written yet")
+
+
+def _within(written: Index, wanted: Index, loops: set[str], ranges: Ranges) -> bool:
+    """Whether one index, as loops inside run, takes all the values that the other takes: both
+    begin at the same place, and the first goes on one by one."""
+    start = Index(tuple(t for t in written.terms if Index((t,)).vars() <= loops))
+    steps, rest = written - start, wanted - start
+    if rest.vars() & loops or len(steps.terms) != 1 or steps.const:
+        return False
+    atom, by = steps.terms[0]
+    low, high = interval(rest, ranges)
+    return isinstance(atom, str) and by == 1 and low >= 0 and high < ranges[atom]

@@ -7,7 +7,16 @@ from typing import ClassVar
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import Alloc, Bound, For, If, Index, Program, Stmt, index, walk
-from autotune.program.rewrite import find_loop, loop_path, prune, renamed, replace, substitute
+from autotune.program.rewrite import (
+    Body,
+    find_loop,
+    loop_path,
+    prune,
+    renamed,
+    replace,
+    substitute,
+    with_body,
+)
 from autotune.schedule.base import register
 
 
@@ -22,10 +31,13 @@ class Specialize:
 
     step: ClassVar[str] = "specialize"
     loop: str
-    at: str
+    at: str = ""
+    """The tile's buffer; empty: a copy of the loop's whole body."""
 
     def apply(self, program: Program) -> Program:
         loop = find_loop(program, self.loop)
+        if not self.at:
+            return self._copy(program, loop.body, 0)
         found = [
             s
             for s in walk(loop.body)
@@ -34,22 +46,24 @@ class Specialize:
         if not found:
             raise ScheduleError(f"no buffer {self.at} inside loop {self.loop}")
         for number, alloc in enumerate(found):
-            program = self._copy(program, alloc, number)
+            program = self._copy(program, (alloc,), number)
         return program
 
-    def _copy(self, program: Program, alloc: Alloc, number: int) -> Program:
+    def _copy(self, program: Program, body: Body, number: int) -> Program:
         path = loop_path(program.body, self.loop)
         loop = path[-1]
         assert isinstance(loop, For)
         last = loop.extent - 1
         ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
         suffix = f".{self.loop}{number}"
-        tail = substitute((alloc,), {self.loop: Index((), last)}, ranges)
+        tail = substitute(body, {self.loop: Index((), last)}, ranges)
         tail = renamed(prune(tail, ranges), suffix)
-        main = prune((alloc,), ranges | {self.loop: last}) if last else ()
+        main = prune(body, ranges | {self.loop: last}) if last else ()
         at = index(self.loop)
         new: list[Stmt] = []
         if main:
             new.append(If((Bound(at, 0, last),), main))
         new.append(If((Bound(at, last, loop.extent),), tail))
-        return replace(program, alloc, tuple(new) if last else tail)
+        if body is loop.body:
+            return replace(program, loop, (with_body(loop, tuple(new) if last else tail),))
+        return replace(program, body[0], tuple(new) if last else tail)

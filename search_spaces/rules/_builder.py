@@ -149,6 +149,8 @@ def vectorize_loop(builder: ScheduleBuilder, loop: str, lanes: int, unroll: int)
     builder.split(f"{loop}_b", lanes, f"{loop}_u", f"{loop}_v")
     builder.do("unroll", loops=(f"{loop}_u",))
     builder.do("vectorize", loops=(f"{loop}_v",))
+    if extent % block:
+        builder.do("specialize", loop=f"{loop}_o")
     return [f"{loop}_o"]
 
 

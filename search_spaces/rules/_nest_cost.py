@@ -1,9 +1,9 @@
 """What a config of the nests rule should cost, in cycles of one core.
 
 In: a task, the target and columns of configs. Out: cycles, one per config. A task is a row of
-passes over rows of elements: reductions, and tensors that are worth keeping. A pass whose width is
-no multiple of what an iteration computes runs under a mask throughout. Merged passes find the row
-in the innermost cache, but wait for each other. Only the order of the numbers matters.
+passes over rows of elements: reductions, and tensors that are worth keeping. Merged passes find
+the row in the innermost cache, but wait for each other: less so where several rows take a pass
+together, as long as these fit there. Only the order of the numbers matters.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ _SLOW = {
 _PLAIN = 0.33
 _STREAM = 1.5
 """Loading or storing a vector."""
-_MASKED = 2.1
-"""How much longer a pass takes under a mask."""
 _ROW = 6.0
 """Starting a pass over a row."""
+_TAIL = 3.0
+"""What is left of a row, under a mask."""
+_STEP = 0.7
+"""An iteration."""
 _LATENCY = 3.5
 """Of an add or maximum: iterations of a reduction wait for each other by so much."""
-_WAITING = 3.0
+_WAITING = 8.0
 """Of a merged pass for the one before it."""
 _NARROW = 1 / 8
 """Share of the elements below which a pass is not one over rows, but of their results."""
-_L2_BYTES_PER_CYCLE = 170.0
+_L2_BYTES_PER_CYCLE = 60.0
 _L3_BYTES_PER_CYCLE = 20.0
 
 
@@ -122,33 +124,45 @@ def _work(value: Value) -> float:
 
 def cycles(task: Task, passes: tuple[Pass, ...], target: Target, columns: Columns) -> Column:
     """Cycles of all passes on one thread, per config."""
-    unroll = columns["unroll"].astype(np.float64)
+    unroll, together = (columns[name].astype(np.float64) for name in ("unroll", "rows"))
     rowwise = any(p.reduces for p in passes)
     merged = np.asarray(columns["merge"] == 1) & rowwise
     total = np.zeros(len(unroll))
     most = max(p.rows * p.width for p in passes)
     for one in passes:
-        computed, steps, masked = tiling(one, target, unroll)
+        computed, steps, tail = tiling(one, target, unroll)
         row = computed * np.maximum(one.work, _STREAM * one.streams)
-        row = row * np.where(masked, _MASKED, 1.0) + _ROW
+        row = row + _ROW + steps * _STEP + np.where(tail, _TAIL, 0.0)
         if one.reduces:
             waiting = steps * _LATENCY
-            row = np.maximum(row, np.where(merged, waiting, waiting / 2))
-        apart, joined = one.rows * row, one.rows * (row + _WAITING)
+            row = row + unroll
+            row = np.maximum(row, np.where(merged, waiting / np.minimum(together, 2), waiting / 2))
+        apart, joined = one.rows * row, one.rows * (row + _WAITING / together)
         if one.rows * one.width <= _NARROW * most:  # one number a row: merged, it is no vector
-            joined = np.full(len(unroll), one.rows * one.width * (one.work + _WAITING))
+            joined = one.rows * one.width * (one.work + _WAITING / together)
         total = total + np.where(merged, joined, apart)
-    return np.asarray(total + np.where(merged, *_streaming(task, passes, target)), np.float64)
+    fits = together * _row_bytes(passes) <= 0.8 * target.l1_bytes
+    inner, outer = _streaming(task, passes, target)
+    return np.asarray(
+        total + np.where(merged & (fits | (together == 1)), inner, outer), np.float64
+    )
+
+
+def _row_bytes(passes: tuple[Pass, ...]) -> float:
+    """A row of what is read and of what is written."""
+    return max(8.0 * p.width for p in passes)
 
 
 def tiling(one: Pass, target: Target, unroll: Column) -> tuple[Column, Column, npt.NDArray[Any]]:
-    """(vectors computed, iterations, whether under a mask) of a row, as the schedule splits it."""
+    """(vectors computed, iterations, whether one is left over) of a row, as the schedule splits
+    it."""
     lanes = min(target.lanes(), one.width)
     side = np.maximum(1, np.minimum(unroll, one.width // lanes))
     if not one.reduces:
         side = np.where(one.width >= lanes * unroll, unroll, 1.0)
     steps = np.ceil(one.width / (lanes * side))
-    return steps * side, steps, np.asarray(one.width % (lanes * side) != 0)
+    computed = math.ceil(one.width / lanes) * np.ones(len(side))
+    return computed, steps, np.asarray(one.width % (lanes * side) != 0)
 
 
 def _streaming(task: Task, passes: tuple[Pass, ...], target: Target) -> tuple[float, float]:

@@ -1,9 +1,10 @@
 """Everything else: elementwise chains, moved data, rows (softmax, normalisation), any reduction.
 
 Elementwise tensors are inlined into their readers. Nests that share their outer loops are merged,
-so that a row stays in the L1 cache from its first pass to its last. In each nest the innermost
-loop runs in vectors; a reduction along it keeps `unroll` partial vectors. This rule matches every
-task.
+so that a row stays in the L1 cache from its first pass to its last; `rows` of them take each pass
+together, since a row alone leaves the core waiting at the end of a pass. In each nest the
+innermost loop runs in vectors; a reduction along it keeps `unroll` partial vectors. What is left
+of a row that is no multiple of those has code of its own. This rule matches every task.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import numpy.typing as npt
 
 from autotune.errors import ScheduleError
 from autotune.graph.plan import task_flops
-from autotune.program.ir import Alloc, For, Index, Load, Program, Stmt, Store, walk
-from autotune.program.rewrite import stores_of
+from autotune.program.build import node_computes
+from autotune.program.ir import Alloc, For, If, Index, Load, Program, Stmt, Store, walk
+from autotune.program.rewrite import find_loop, stores_of
 from autotune.schedule import Schedule
 from autotune.schedule.compute import root_body
 from autotune.target import Target
@@ -38,11 +40,13 @@ from search_spaces.rules._builder import (
 )
 from search_spaces.rules._cost import imbalance
 from search_spaces.rules._nest_cost import cycles, ideal_cycles, passes_of, tiling
-from search_spaces.space import Space
+from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _MOVED = 256
 """Elements moved at a time, at most, by an interleaving transpose."""
+_BLOCK, _ROW = "_block", "_row"
+"""Ends of the names of loops over blocks of rows, and over the rows of a block."""
 
 
 class NestsRule:
@@ -55,8 +59,18 @@ class NestsRule:
         return not target.is_gpu
 
     def space(self, task: Task, target: Target) -> Space:  # noqa: ARG002
+        together = tuple(r for r in (1, 2, 4, 8) if r <= _last_rows(task))
+
+        def fits(columns: Columns) -> npt.NDArray[Any]:
+            return np.asarray((columns["rows"] == 1) | (columns["merge"] == 1))
+
         return Space(
-            (Param(name="unroll", choices=(1, 2, 4, 8)), Param(name="merge", choices=(1, 0)))
+            (
+                Param(name="unroll", choices=(1, 2, 4, 8)),
+                Param(name="merge", choices=(1, 0)),
+                Param(name="rows", choices=together),
+            ),
+            (Constraint("rows", fits),),
         )
 
     def default(self, task: Task, target: Target) -> Config:
@@ -71,7 +85,7 @@ class NestsRule:
         inline_locals(builder, keep=frozenset((output,)), cheap_only=_has_reduction(builder))
         unroll = config.number("unroll")
         if config.number("merge"):
-            _merge(builder)
+            _merge(builder, config.number("rows"))
         for stmt in root_body(builder.program):
             if isinstance(stmt, For):
                 _schedule_nest(builder, target, stmt, unroll)
@@ -101,7 +115,7 @@ class NestsRule:
         balance = imbalance(rows * ones, target)
         expected = cycles(task, passes, target, columns) * balance / ideal_cycles(task, target)
         widest = max(passes, key=lambda p: p.rows * p.width)
-        computed, steps, masked = tiling(widest, target, unroll)
+        computed, steps, tail = tiling(widest, target, unroll)
         return TileStructure(
             extents={"row": rows, "column": width},
             reduce_axes=frozenset(),
@@ -115,7 +129,8 @@ class NestsRule:
             extra={
                 "unroll": unroll,
                 "merge": columns["merge"].astype(np.float64),
-                "masked": masked.astype(np.float64),
+                "rows": columns["rows"].astype(np.float64),
+                "tail": tail.astype(np.float64),
                 "steps": steps,
                 "passes": len(passes) * ones,
                 "reductions": sum(p.reduces for p in passes) * ones,
@@ -129,25 +144,44 @@ def _has_reduction(builder: ScheduleBuilder) -> bool:
     return any(s.combine for s in stores_of(builder.program.body))
 
 
-def _merge(builder: ScheduleBuilder) -> None:
-    """Merge nests into the first reduction's, as deep as they share loops, where that is legal."""
+def _last_rows(task: Task) -> int:
+    """How many rows lie along the innermost loop over rows; 1 where a task has no rows."""
+    for node in task.nodes:
+        for compute in node_computes(task, node):
+            if compute.combine:
+                return compute.axes[-1].extent if compute.axes else 1
+    return 1
+
+
+def _merge(builder: ScheduleBuilder, together: int) -> None:
+    """Merge nests into the first reduction's, as deep as they share loops, where that is legal.
+    Of the last loop they share, `together` iterations take each pass side by side."""
     nests = [s for s in root_body(builder.program) if isinstance(s, For)]
     first = next((n for n in nests if any(s.combine for s in stores_of((n,)))), None)
-    if first is None or len(nests) < 2:
+    if first is None:
         return
     rows = [loop.var for loop in nest_loops(first)]
-    names = [stores_of((n,))[-1].buffer for n in nests[nests.index(first) + 1 :]]
-    if not rows:
+    rest = nests[nests.index(first) + 1 :]
+    if not rows or not rest:
         return
-    for name in names:
+    at = rows[-1]
+    if together > 1:
+        shape = [loop.extent for loop in nest_loops(first)]
+        for nest in (first, *rest):
+            chain = nest_loops(nest)
+            if [loop.extent for loop in chain[: len(rows)]] == shape:
+                var = chain[len(rows) - 1].var
+                builder.split(var, together, var + _BLOCK, var + _ROW)
+        at += _BLOCK
+    for name in [stores_of((n,))[-1].buffer for n in rest]:
         try:
-            builder.do("compute_at", buffer=name, at=rows[-1])
+            builder.do("compute_at", buffer=name, at=at)
         except ScheduleError:
             # Not of the same rows: it stays a nest of its own.
             continue
     for name in sorted(local_buffers(builder.program)):
         try:
-            builder.do("store_at", buffer=name, loop=rows[-1])
+            builder.do("store_at", buffer=name, loop=at)
         except ScheduleError:
             continue
 
@@ -160,9 +194,12 @@ def _schedule_nest(builder: ScheduleBuilder, target: Target, nest: For, unroll: 
         if not _interleave(builder, target, stores[0], loops):
             schedule_elementwise(builder, target, loops, unroll)
         return
+    chain = list(itertools.takewhile(lambda loop: not _is_row(loop), chain))
     for stmt in _inner_statements(chain[-1].body):
         if isinstance(stmt, For):
             _schedule_inner(builder, target, stmt, unroll)
+    if chain[-1].var.endswith(_BLOCK) and _is_guarded(find_loop(builder.program, chain[-1].var)):
+        builder.do("specialize", loop=chain[-1].var)
     share(builder, target, _independent(chain), f"{loops[0]}_p")
 
 
@@ -219,11 +256,26 @@ def _steps(program: Program, access: Store | Load, loops: tuple[str, ...]) -> tu
 
 
 def _inner_statements(body: tuple[Stmt, ...]) -> list[Stmt]:
-    """Statements of a merged nest's body, below its local buffers."""
+    """Statements of a merged nest's body, below its local buffers and the loops over its rows."""
     out: list[Stmt] = []
     for stmt in body:
-        out += _inner_statements(stmt.body) if isinstance(stmt, Alloc) else [stmt]
+        if isinstance(stmt, Alloc | If) or (isinstance(stmt, For) and _is_row(stmt)):
+            out += _inner_statements(stmt.body)
+        else:
+            out.append(stmt)
     return out
+
+
+def _is_row(loop: For) -> bool:
+    return loop.var.endswith(_ROW)
+
+
+def _is_guarded(block: For) -> bool:
+    """Whether the last block of rows is not whole."""
+    return any(
+        isinstance(s, If) and any(block.var in b.index.vars() for b in s.bounds)
+        for s in walk(block.body)
+    )
 
 
 def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> None:
@@ -249,6 +301,8 @@ def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: 
     )
     builder.do("unroll", loops=unrolled)
     builder.do("vectorize", loops=lane_wise)
+    if last.extent % (lanes * partial):
+        builder.do("specialize", loop=f"{last.var}_o")
 
 
 def _float(builder: ScheduleBuilder, store: Store) -> bool:

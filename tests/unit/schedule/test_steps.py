@@ -199,6 +199,51 @@ def test_specialize_writes_the_last_iteration_apart() -> None:
     assert "y[ii_out] = y.reg[ii_out]" not in text[text.index("if 1 <= io < 2:") :]
 
 
+def test_specialize_without_a_buffer_writes_the_whole_body_twice() -> None:
+    split = made("split", loop="j", factor=4, outer="jo", inner="ji")
+    program = apply_schedule(parse_program(COPY), (split, made("specialize", loop="jo")))
+    verify(program)
+    assert lines(program)[2:] == [
+        "if 0 <= jo < 1:",
+        "for ji in 4 serial:",
+        "y[i, ji + 4*jo] = mul(x[i, ji + 4*jo], w[ji + 4*jo])",
+        "if 1 <= jo < 2:",
+        "for ji.jo0 in 4 serial:",
+        "if 0 <= ji.jo0 + 4 < 6:",
+        "y[i, ji.jo0 + 4] = mul(x[i, ji.jo0 + 4], w[ji.jo0 + 4])",
+    ]
+
+
+def rows_together(reader: str) -> Program:
+    """The norm with two rows at a time; `reader`: how the second nest's rows are split."""
+    steps = (
+        made("split", loop="i", factor=2, outer="io", inner="ii"),
+        made("split", loop="a", factor=2, outer="ao", inner="ai"),
+        *(() if reader == "same" else (made("reorder", loops=("ai", "ao")),)),
+        made("compute_at", buffer="y", at="io"),
+        made("store_at", buffer="s", loop="io"),
+    )
+    program = apply_schedule(parse_program(NORM), steps)
+    verify(program)
+    return program
+
+
+def test_rows_of_a_block_take_each_pass_together() -> None:
+    text = lines(rows_together("same"))
+    assert text[:4] == [
+        "for io in 2 serial:",
+        "alloc s: float32[2] scratch:",
+        "for ii in 2 serial:",
+        "s[ii] = float32(0.0)",
+    ]
+    assert text[-1] == "y[ai + 2*io, b] = mul(x[ai + 2*io, b], s[ai])"
+
+
+def test_rows_of_another_block_are_not_finished() -> None:
+    with pytest.raises(ScheduleError, match="read where it is not written yet"):
+        rows_together("other")
+
+
 def test_pack_lays_weights_out_in_blocks() -> None:
     program = step(COPY, "pack", buffer="w", splits=((0, 4),), order=(1, 0))
     assert program.params[1].shape == (4, 2)

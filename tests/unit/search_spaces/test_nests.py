@@ -7,9 +7,11 @@ import pytest
 from autotune.program.build import build_program
 from autotune.program.evaluate import evaluate_task
 from autotune.program.inputs import random_inputs
+from autotune.program.ir import If, walk
 from autotune.schedule import apply_schedule
 from autotune.target import host_target
 from autotune.types import Task
+from search_spaces.params import Config
 from search_spaces.rules import RULES
 from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, unary, value
 
@@ -32,12 +34,47 @@ def total() -> Task:
     )
 
 
+def computed(made: Task, config: Config, threads: int = 1) -> None:
+    """Runs a task and compares the result with the reference."""
+    rule, target, arrays = RULES.get("nests"), host_target(threads), random_inputs(made, 0)
+    program = apply_schedule(build_program(made), rule.schedule(made, target, config))
+    assert_close(run_kernel(made, program, target, arrays), evaluate_task(made, arrays), 1e-4)
+
+
+def norm_of_rows(*shape: int) -> Task:
+    wide = shape[-1:]
+    return task(
+        [node("layer_norm", "i0 c0 c1", "o0", axis=len(shape) - 1, epsilon=1e-3)],
+        value("i0", shape), value("c0", wide), value("c1", wide), value("o0", shape),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("width", [3, 33, 64, 101])
+def test_any_number_of_rows_of_any_width(width: int, threads: int) -> None:
+    made = norm_of_rows(2, 7, width)
+    for unroll, rows in ((1, 2), (2, 4), (4, 1)):
+        computed(made, Config((("unroll", unroll), ("merge", 1), ("rows", rows))), threads)
+
+
+@pytest.mark.parametrize("width", [13, 35, 1001])
+def test_rest_of_a_row_is_alone_under_a_mask(width: int) -> None:
+    made = unary("relu", (3, width))
+    target, config = host_target(), Config((("unroll", 2), ("merge", 1), ("rows", 1)))
+    program = apply_schedule(
+        build_program(made), RULES.get("nests").schedule(made, target, config)
+    )
+    guarded = [
+        s for s in walk(program.body) if isinstance(s, If) and len(s.bounds[0].index.terms) > 1
+    ]
+    assert len(guarded) <= 1
+    computed(made, config)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     "made", [norm_of_everything(), total(), unary("softmax", (ROW,), axis=0)], ids=lambda t: t.op
 )
 def test_a_reduction_of_everything_is_right_on_any_threads(made: Task, threads: int) -> None:
-    rule, target, arrays = RULES.get("nests"), host_target(threads), random_inputs(made, 0)
-    schedule = rule.schedule(made, target, rule.default(made, target))
-    program = apply_schedule(build_program(made), schedule)
-    assert_close(run_kernel(made, program, target, arrays), evaluate_task(made, arrays), 1e-4)
+    rule = RULES.get("nests")
+    computed(made, rule.default(made, host_target(threads)), threads)
