@@ -20,6 +20,7 @@ from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.fold_flatten import FoldFlatten
 from autotune.graph.passes.push_shuffles import PushShuffles
 from autotune.graph.passes.push_transposes import PushTransposes
+from autotune.graph.passes.recognize_causal import RecognizeCausal
 from autotune.graph.passes.recognize_norms import RecognizeNorms
 from autotune.graph.passes.remove_identities import RemoveIdentities
 
@@ -50,6 +51,7 @@ PIPELINE: tuple[Pass, ...] = (
     CanonicalOperands(),
     ShareCommonSubexpressions(),
     RecognizeNorms(),
+    RecognizeCausal(),
     NestConcats(),
     SplitOverConcat(),
     BandRows(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from autotune.errors import ScheduleError
@@ -9,11 +10,13 @@ from autotune.ops import OPS
 from autotune.program.build import compute_nest
 from autotune.program.ir import (
     Apply,
+    Bound,
     Const,
     For,
     Index,
     Load,
     Program,
+    Select,
     Stmt,
     Store,
     Value,
@@ -59,6 +62,8 @@ class Attention:
     inner: tuple[str, ...]
     """Buffers that only these nests use."""
     dtype: str
+    seen: int | None
+    """Row i looks at keys up to i + seen; None where f hides nothing by its place."""
     guarded: bool
     """Whether a row without any score gives zeros."""
 
@@ -113,9 +118,22 @@ def find_attention(program: Program, scores: str, weights: str, mix: str) -> Att
         result=result,
         nests=body[start:],
         inner=tuple(sorted(inner)),
+        seen=None if score is None else _seen(score, *(c.var for c in first.loops[-2:])),
         guarded=used != weights,
         dtype=find_buffer(program, scores).dtype,
     )
+
+
+def _seen(score: Value, row: str, column: str) -> int | None:
+    """The most by which a key may lie behind a row, if scores behind it are -inf."""
+    match score:
+        case Select((Bound(left, 0, _),), _, Const(value)) if value == -math.inf:
+            rest = left - row + column
+            return rest.const if rest.is_const else None
+        case Apply("add", (one, other)):
+            found = (_seen(v, row, column) for v in (one, other))
+            return next((f for f in found if f is not None), None)
+    return None
 
 
 def _check_joined(first: Product, second: Product, weights: str) -> None:

@@ -54,8 +54,9 @@ class Attend:
 
     Loops of the products are left for further steps: att_sr, att_sn, att_sk and att_mr, att_md,
     att_mn; the sums are `scores` and `mix`.block. The others are annotated already, `lanes`
-    elements side by side. `keys` divides their number; all of them at once need no scaling. The
-    last block of rows computes rows again that do not exist, and stores those that do.
+    elements side by side. `keys` divides their number; all of them at once need no scaling.
+    Blocks that f hides from all rows by their places are left out. The last block of rows computes
+    rows that do not exist as the last one, and stores those that do.
     """
 
     step: ClassVar[str] = "attend"
@@ -139,7 +140,15 @@ class _Plan:
         shape = (min(_UNROLL, self.step.keys // lanes), lanes)
         return Buffer.dense(self._name(name), self.found.dtype, shape, "register")
 
-    def _row(self, var: str) -> Index:
+    def _seen(self, body: Body) -> Body:
+        """Run for blocks of keys of which the last row of a block sees one at least."""
+        seen = self.found.seen
+        if seen is None:
+            return body
+        left = self._row(self.step.rows - 1) + seen - index("att_k") * self.step.keys
+        return (If((Bound(left, 0, self.row_count + self.step.rows + seen),), body),)
+
+    def _row(self, var: str | int) -> Index:
         return index("att_b") * self.step.rows + var
 
     def _known_row(self, var: str) -> Index:
@@ -162,7 +171,7 @@ class _Plan:
         """The loops over the batch and blocks of rows."""
         inner: Body = (self.scores(), self.softmax(), self.mix())
         if self.blocks > 1:
-            inner = (self.start(), For("att_k", self.blocks, "serial", inner))
+            inner = (self.start(), For("att_k", self.blocks, "serial", self._seen(inner)))
         body: Body = (self.copy(), *inner, self.finish())
         for buffer in self.scratch():
             body = (Alloc(buffer, body),)

@@ -59,6 +59,8 @@ class AttentionTask:
     width: int
     weights: str
     """The softmax's result."""
+    seen: int | None
+    """Row i looks at keys up to i + seen; None: at all."""
     score: ProductPart
     mix: ProductPart
 
@@ -86,9 +88,16 @@ def attention_of(task: Task) -> AttentionTask | None:
         depth=task.value(first.inputs[0]).type.shape[-1],
         width=task.value(mix.outputs[0]).type.shape[-1],
         weights=softmax.outputs[0],
+        seen=next((_offset(n) for n in task.nodes if n.op == "causal"), None),
         score=_part(task, "score", first),
         mix=_part(task, "mix", mix),
     )
+
+
+def _offset(node: TaskNode) -> int:
+    offset = dict(node.attrs).get("offset", 0)
+    assert isinstance(offset, int)
+    return offset
 
 
 def _part(task: Task, name: str, node: TaskNode) -> ProductPart:
@@ -108,7 +117,7 @@ def cycles(a: AttentionTask, target: Target, columns: Columns) -> Column:
     rows = columns["rows"].astype(np.float64)
     keys = columns["keys"].astype(np.float64)
     blocks = np.ceil(a.rows / rows)
-    computed = a.count * blocks * rows
+    computed = a.count * blocks * rows * _share_seen(a, rows, keys)
     total = _product(target, columns, "score", a.keys, a.depth) * a.depth
     total = total + _product(target, columns, "mix", a.width, a.keys) * a.keys
     total = total * computed + computed * math.ceil(a.keys / lanes) * _SOFTMAX_CYCLES
@@ -126,6 +135,18 @@ def cycles(a: AttentionTask, target: Target, columns: Columns) -> Column:
     total = total + a.count * blocks * streams / speed * _SEEN
     chunks = a.count * (blocks if split_rows(a, target) else 1.0) + 0 * rows
     return np.asarray(total * imbalance(chunks, target), np.float64)
+
+
+def _share_seen(a: AttentionTask, rows: Column, keys: Column) -> Column:
+    """Of all blocks of keys, those that are not left out."""
+    if a.seen is None:
+        return np.ones(len(rows))
+    pairs, which = np.unique(np.stack([rows, keys]), axis=1, return_inverse=True)
+    shares = []
+    for size, block in pairs.T:
+        last = np.arange(size, a.rows + size, size) + a.seen
+        shares.append(np.mean(np.ceil(np.minimum(last, a.keys) / block)) * block / a.keys)
+    return np.asarray(np.asarray(shares)[which.reshape(-1)], np.float64)
 
 
 def _product(target: Target, columns: Columns, which: str, channels: int, depth: int) -> Column:

@@ -289,6 +289,13 @@ def concat(draw: Draw) -> Case:
     return Case(op="concat", types=tuple(types), attrs=freeze_attrs({"axis": axis - len(shape)}))
 
 
+@st.composite
+def causal(draw: Draw) -> Case:
+    shape = draw(st.lists(st.integers(1, 6), min_size=2, max_size=4))
+    attrs = freeze_attrs({"offset": draw(st.integers(0, 7))})
+    return Case(op="causal", types=(tensor(*shape),), attrs=attrs)
+
+
 _ACTIVATIONS = (
     "relu", "clip", "leaky_relu", "elu", "hard_sigmoid", "hard_swish", "gelu", "silu", "softplus",
     "mish",
@@ -308,6 +315,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     **{name: activation(name) for name in _ACTIVATIONS},
     "scalar": scalar(),
     "expand": expand(),
+    "causal": causal(),
     "gather": gather(),
     "pad": pad().filter(fits),
     "resize": resize(),

@@ -15,13 +15,15 @@ def attention(
     *sizes: int,
     mask: Shape | None = None,
     where: Shape | None = None,
+    causal: int | None = None,
     guarded: bool = False,
     residual: bool = False,
     transposed: bool = True,
 ) -> Task:
-    """softmax(q k / 2) v; `sizes`: rows, keys, depth, width. An additive mask, a boolean one (true
-    where scores count), zeros for rows without any score if `guarded`, a residual added to the
-    result; k is [keys, depth] if `transposed`."""
+    """softmax(q k / 2) v; `sizes`: rows, keys, depth, width; k is [keys, depth] if `transposed`.
+
+    An additive mask; a boolean one, true where scores count; only keys up to row + `causal`; zeros
+    for rows without any score if `guarded`; a residual added to the result."""
     rows, keys, depth, width = sizes
     scores, out = (*batch, rows, keys), (*batch, rows, width)
     nodes = [
@@ -46,6 +48,10 @@ def attention(
         nodes.append(node("where", f"c0 {last} t7", "t4"))
         values += [value("c0", where, "bool"), value("t7", ()), value("t4", scores)]
         last = "t4"
+    if causal is not None:
+        nodes.append(node("causal", last, "t11", offset=causal))
+        values.append(value("t11", scores))
+        last = "t11"
     nodes.append(node("softmax", last, "t5", axis=len(scores) - 1))
     values += [value("t5", scores), value("i3", (*batch, keys, width))]
     last = "t5"

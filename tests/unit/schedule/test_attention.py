@@ -12,7 +12,7 @@ from autotune.program.build import build_program
 from autotune.program.evaluate import evaluate_task
 from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
-from autotune.program.ir import Program
+from autotune.program.ir import If, Program, walk
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import STEPS, apply_schedule
@@ -22,6 +22,7 @@ from search_spaces.rules import RULES
 from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import assert_close, run_kernel
 
+ELEMENTWISE = ("mul", "add", "where", "ne", "causal")
 PLAIN = attention((2,), 4, 6, 3, 5)
 
 
@@ -33,7 +34,7 @@ def with_causal_mask(arrays: dict[str, Array]) -> dict[str, Array]:
 def chained(case: Task) -> Program:
     """The naive program with what lies between the product and the softmax as one nest."""
     program = build_program(case)
-    made = [n.outputs[0] for n in case.nodes[:-1] if n.op in ("mul", "add", "where", "ne")]
+    made = [n.outputs[0] for n in case.nodes[:-1] if n.op in ELEMENTWISE]
     softmax = next(n for n in case.nodes if n.op == "softmax")
     for name in made:
         if name not in (*softmax.inputs, "t10"):
@@ -57,6 +58,8 @@ def attend(case: Task, rows: int, keys: int, lanes: int = 2) -> Program:
         (attention((), 3, 11, 2, 3), 2, 11),
         (attention((1, 2), 3, 4, 2, 3, mask=(1, 1, 1, 4), transposed=False), 2, 2),
         (attention((2,), 3, 4, 2, 3, where=(3, 4), residual=True), 2, 4),
+        (attention((2,), 5, 8, 2, 3, causal=0), 2, 2),
+        (attention((), 5, 8, 2, 3, mask=(5, 8), causal=2), 3, 4),
     ],
 )
 def test_equals_the_naive_loops(case: Task, rows: int, keys: int) -> None:
@@ -74,6 +77,16 @@ def test_a_block_of_keys_that_are_all_masked_changes_nothing() -> None:
     arrays["i2"][:, :2] = -np.inf
     got = run(attend(case, 2, 2), arrays)
     np.testing.assert_allclose(got, evaluate_task(case, arrays), atol=1e-5)
+
+
+def test_keys_that_come_later_are_left_out() -> None:
+    case = attention((), 4, 8, 2, 3, causal=1)
+    guards = [s for s in walk(attend(case, 2, 2).body) if isinstance(s, If)]
+    blocks = [str(g.bounds[0].index) for g in guards if "att_k" in g.bounds[0].index.vars()]
+    arrays = random_inputs(case, 1)
+    arrays["i1"][5:] = arrays["i3"][5:] = np.nan
+    assert len(blocks) == 1
+    assert np.isfinite(run(attend(case, 2, 2), arrays)[:2]).all()
 
 
 @pytest.mark.parametrize("keys", [6, 2])
@@ -118,8 +131,9 @@ def test_what_is_no_attention_is_refused(case: Task, keys: int, message: str) ->
         attention((1, 2), 40, 128, 16, 24, mask=(1, 1, 40, 128), residual=True),
         attention((9,), 17, 33, 8, 16, where=(17, 33)),
         attention((), 33, 70, 12, 20, guarded=True),
+        attention((2,), 192, 192, 8, 16, causal=0),
     ],
-    ids=["blocks", "ragged", "flat"],
+    ids=["blocks", "ragged", "flat", "causal"],
 )
 def test_scheduled_machine_code(case: Task, target: Target) -> None:
     rule, arrays = RULES.get("attention"), with_causal_mask(random_inputs(case, 2))
