@@ -83,6 +83,20 @@ class Target:
         device = f"{self.cpu}" if self.is_gpu else f"{self.cpu}-t{self.threads}"
         return f"{self.family}-{device}{strict}{narrow}"
 
+    def within(self, device: Target) -> Target:
+        """The same with the limits of blocks that a device of this kind has; CPUs have none."""
+        if not self.is_gpu or device.kind != self.kind:
+            return self
+        limits = (
+            "warp",
+            "shared_bytes",
+            "max_threads",
+            "multiprocessors",
+            "cores",
+            "vector_bytes",
+        )
+        return dataclasses.replace(self, **{name: getattr(device, name) for name in limits})
+
     def lanes(self, item_bytes: int = 4) -> int:
         """Elements of one vector register."""
         return max(1, self.vector_bytes // item_bytes)

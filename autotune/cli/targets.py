@@ -45,6 +45,8 @@ def device_line(facts: DeviceFacts) -> str:
         f"{tables.count(facts.memory_bytes)}B of memory" * bool(facts.memory_bytes),
         f"{facts.shared_bytes // 1024} KiB shared by a block" * bool(facts.shared_bytes),
         f"{facts.max_threads} threads in a block" * bool(facts.max_threads),
+        f"{facts.warp} in step" * (facts.warp > 1),
+        f"vectors of {8 * facts.vector_bytes} bits" * bool(facts.vector_bytes),
         ", ".join(facts.features),
     ]
     said = "; ".join(figure for figure in figures if figure)

@@ -125,6 +125,8 @@ def tune(
                 wanted = dataclasses.replace(
                     board, threads=threads, accuracy=wanted.accuracy, precision=wanted.precision
                 )
+            if wanted.is_gpu:
+                wanted = wanted.within(runner.profile().target)
             options = TuneOptions(
                 target=wanted,
                 limits=limits,

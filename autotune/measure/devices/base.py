@@ -42,6 +42,10 @@ class DeviceFacts:
     max_threads: int
     shared_bytes: int
     clock_hz: float
+    warp: int = 0
+    """Threads that run in step."""
+    vector_bytes: int = 0
+    """Of the widest vectors that one thread computes with."""
     features: tuple[str, ...] = ()
     """What code may use beside the ordinary: subgroups, fp16, fp64, bf16..."""
 

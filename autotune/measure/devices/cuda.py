@@ -274,6 +274,7 @@ def _facts(api: Api, device: Any) -> DeviceFacts:
         max_threads=api.attribute(device, "MAX_THREADS_PER_BLOCK"),
         shared_bytes=api.attribute(device, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         clock_hz=api.attribute(device, "CLOCK_RATE") * 1e3,
+        warp=32,
         features=tuple(name for name, since in features.items() if number >= since),
     )
 

@@ -5,6 +5,7 @@ One queue in order, with profiling: events are markers, and times are the device
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from autotune.target import Target
 from autotune.types import Array
 
 OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
+_NOTHING = "kernel void nothing(global float *o) { o[get_global_id(0)] = 0; }"
 FLUSH_BYTES = 64 << 20
 _FEATURES = {
     "cl_khr_fp64": "fp64", "cl_khr_fp16": "fp16", "cl_khr_subgroups": "subgroups",
@@ -106,13 +108,28 @@ class OpenClDevice:
         cl = self._cl
         try:
             program = cl.Program(self._context, code.text.decode()).build(list(OPTIONS))
-            return {
+            kernels = {
                 n: cl.Kernel(program, n) for n in dict.fromkeys(x.kernel for x in code.launches)
             }
         except cl.Error as error:
             lines = [line.strip() for line in str(error).splitlines() if "error" in line]
             first = (lines or [str(error).strip()])[0]
             raise BuildError(f"the OpenCL compiler refused the program: {first[:300]}") from None
+        for launch in code.launches:
+            self._check(launch, kernels[launch.kernel])
+        return kernels
+
+    def _check(self, launch: Launch, kernel: Any) -> None:
+        """Raises BuildError for a block that does not fit: registers too are a limit here."""
+        known = self._cl.kernel_work_group_info
+        most = kernel.get_work_group_info(known.WORK_GROUP_SIZE, self._device)
+        shared = kernel.get_work_group_info(known.LOCAL_MEM_SIZE, self._device)
+        threads, limit = math.prod(launch.block), self._device.local_mem_size
+        if threads > most or shared > limit:
+            raise BuildError(
+                f"a block of {threads} threads and {shared} bytes of shared memory; "
+                f"{self._device.name} has {most} and {limit} for this kernel"
+            )
 
     def launch(self, module: Module, launch: Launch, args: Sequence[Place]) -> None:
         kernel = module[launch.kernel]
@@ -168,8 +185,27 @@ def _facts(cl: types.ModuleType, device: Any) -> DeviceFacts:
         max_threads=device.max_work_group_size,
         shared_bytes=device.local_mem_size,
         clock_hz=device.max_clock_frequency * 1e6,
+        warp=_warp(cl, device),
+        vector_bytes=4 * max(1, device.native_vector_width_float),
         features=tuple(short for word, short in _FEATURES.items() if word in words),
     )
+
+
+def _warp(cl: types.ModuleType, device: Any) -> int:
+    """Threads in step: 1 where a processor makes loops of them; 0 where it is not known."""
+    if device.type & cl.device_type.CPU:
+        return 1
+    for name in ("WARP_SIZE_NV", "WAVEFRONT_WIDTH_AMD"):
+        try:
+            return int(device.get_info(getattr(cl.device_info, name)))
+        except (AttributeError, cl.Error):  # another vendor's
+            continue
+    try:
+        program = cl.Program(cl.Context([device]), _NOTHING).build()
+        multiple = cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE
+        return int(cl.Kernel(program, "nothing").get_work_group_info(multiple, device))
+    except cl.Error:
+        return 0
 
 
 class OpenClDriver:

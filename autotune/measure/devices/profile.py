@@ -14,7 +14,7 @@ import numpy as np
 
 from autotune.codegen.base import DeviceCode, backend_for
 from autotune.errors import DeviceError
-from autotune.measure.devices.base import Device
+from autotune.measure.devices.base import Device, DeviceFacts
 from autotune.measure.devices.kernel import DeviceKernel
 from autotune.measure.storage import Storage, place_dense
 from autotune.measure.timing import calls_per_sample
@@ -74,11 +74,28 @@ def measure_device(device: Device, target: Target) -> DeviceProfile:
     )
     return DeviceProfile(
         device=facts.name,
-        target=target,
+        target=fitted(target, facts),
         peak_flops=_peak_flops(device, target),
         levels=levels,
         parallel_region_s=launch_s,
     )
+
+
+def fitted(target: Target, facts: DeviceFacts) -> Target:
+    """The target with the limits of a device, so that spaces hold what it can run.
+
+    Descriptions of OpenCL devices are general: what the device says goes. Those of GPUs that CUDA
+    knows are of a generation: a smaller member of it has less."""
+    units = facts.multiprocessors or target.multiprocessors
+    threads = facts.max_threads or target.max_threads
+    shared = facts.shared_bytes or target.shared_bytes
+    if target.kind != "opencl":
+        threads, shared = min(threads, target.max_threads), min(shared, target.shared_bytes)
+    vector = facts.vector_bytes if facts.warp == 1 else 0
+    return dataclasses.replace(
+        target, cores=units, multiprocessors=units, max_threads=threads, shared_bytes=shared,
+        warp=facts.warp or target.warp, vector_bytes=vector or target.vector_bytes,
+    )  # fmt: skip
 
 
 def _param(name: str, shape: tuple[int, ...], written: bool = False) -> Buffer:

@@ -15,13 +15,10 @@ from autotune.measure.devices.kernel import DeviceKernel
 from autotune.measure.storage import place_dense
 from autotune.program.interp import run
 from autotune.program.ir import Program
-from autotune.program.text import parse_program
 from autotune.program.verify import verify
 from autotune.target import load_target
 from autotune.types import Array
 from tests.unit.codegen.gpu_programs import (
-    ROW_SUMS,
-    TILED_MATMUL,
     row_sums,
     stages,
     tiled_matmul,
@@ -75,18 +72,6 @@ def test_launches_say_grid_block_and_buffers() -> None:
     assert second.args == ("i0", "o0", "total")
     assert code.scratch == (("total", 0),)
     assert code.workspace_bytes == 64
-
-
-def test_a_block_larger_than_the_device_allows_is_a_build_error() -> None:
-    program = parse_program(ROW_SUMS.replace("t3 in 16", "t3 in 512"))
-    with pytest.raises(BuildError, match=r"512 threads .* opencl has 256"):
-        backend_for(TARGET).build(program, TARGET, "k")
-
-
-def test_too_much_shared_memory_is_a_build_error() -> None:
-    program = parse_program(TILED_MATMUL.replace("a: float32[16, 8]", "a: float32[16, 800]"))
-    with pytest.raises(BuildError, match="bytes of shared memory; opencl has 256 and 32768"):
-        backend_for(TARGET).build(program, TARGET, "k")
 
 
 def test_encoded_code_is_read_back() -> None:
