@@ -231,15 +231,16 @@ class _Plan:
         return out
 
     def _place(self, prefix: str, half: int) -> tuple[Index, ...]:
-        """Its place in the whole."""
+        """Its place in the whole: the halves alternate, so that threads which share the points of
+        the halves share those of the whole alike."""
         halved = self.product.halved
         if halved >= 0:
             return tuple(
-                index(f"{prefix}_p{n}") + (half * extent if n == halved else 0)
-                for n, extent in enumerate(self.extents)
+                index(f"{prefix}_p{n}") * 2 + half if n == halved else index(f"{prefix}_p{n}")
+                for n in range(len(self.extents))
             )
         place: list[Index] = []
-        number = self._point(prefix) + half * self.points
+        number = self._point(prefix) * 2 + half
         for loop in reversed(self.product.loops[1:-1]):
             place.append(number % loop.extent)
             number = number // loop.extent
@@ -249,7 +250,7 @@ class _Plan:
         """Where a half has a point less, that the point exists."""
         if half == 0 or self.whole == 2 * self.points:
             return ()
-        return (Bound(self._point(prefix) + self.points, 0, self.whole),)
+        return (Bound(self._point(prefix) * 2 + 1, 0, self.whole),)
 
     def _nest(self, prefix: str, extent: int, body: Body) -> Stmt:
         """Loops over points and vectors along the last dimension."""

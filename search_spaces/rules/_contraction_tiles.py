@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.params import Config
 from search_spaces.rules._contraction import Contraction
@@ -66,6 +67,11 @@ def outer_loops(c: Contraction, order: str) -> list[str]:
     if order == "rows_first":
         return [*rows, *channels, "points"]
     return [*rows, "points", *channels]
+
+
+def strassen_parts(c: Contraction, target: Target) -> int:
+    """Runs of points that Strassen's products are cut into, one per thread."""
+    return target.threads if c.strassen_points % target.threads == 0 else 1
 
 
 def pack_plan(

@@ -19,13 +19,17 @@ from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Column
 from search_spaces.rules._contraction import Contraction
-from search_spaces.rules._contraction_tiles import together
+from search_spaces.rules._contraction_tiles import strassen_parts, together
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _L2_BYTES_PER_CYCLE = 24.0
 _L3_BYTES_PER_CYCLE = 10.0
 _MEMORY_BYTES_PER_CYCLE = 9.0
 """Of all cores together; the caches' are of each."""
+_OTHERS_BYTES_PER_CYCLE = 6.0
+"""From the cache of another core, which may be on another die."""
+_AGAIN = 1.5
+"""Times that weights come from memory which all cores need, each at its own pace."""
 _LATE = 0.7
 """Share of the time that weights take to come from memory which direct code does not hide."""
 _HIDDEN = 0.85
@@ -118,7 +122,28 @@ def direct_cycles(task: Task, c: Contraction, target: Target, columns: Columns) 
     cost = cost + _order_cost(task, target, c, columns)
     chunks = np.ceil(c.points[1] / columns["tile_w"]) * np.ceil(c.row_count / columns["tile_h"])
     chunks = chunks * np.ceil(c.channels[1] / (columns["vectors"] * columns["lanes"]))
-    return ideal_cycles(c, target) * cost * imbalance(chunks * c.count * c.groups, target)
+    busy = ideal_cycles(c, target) * cost * imbalance(chunks * c.count * c.groups, target)
+    return np.asarray(busy + _crossing(task, c, target, columns), np.float64)
+
+
+def _crossing(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
+    """Cycles for what lies in other cores' caches. Threads that share the channels need each
+    other's data, and their results are needed by the next kernel's threads; threads that share the
+    points need all weights."""
+    blocks = c.groups * np.ceil(c.channels[1] / (columns["vectors"] * columns["lanes"]))
+    if target.threads == 1 or c.count >= target.threads:
+        return np.zeros(len(blocks))
+    first = ("rows_first", "points_first") if c.rows else ("points_first",)
+    extent, size = (c.row_count, "tile_h") if c.rows else (c.points[1], "tile_w")
+    near = np.isin(columns["order"], first) & (np.ceil(extent / columns[size]) >= target.threads)
+    weights, data, out = (task.value(v).type.nbytes for v in (c.weights, c.data, c.tensor))
+    moved = np.where(near | (blocks == 1), weights, data + out)
+    return np.asarray(_from_others(moved, target))
+
+
+def _from_others(nbytes: Column | float, target: Target) -> Column | float:
+    """Cycles of each core for its share of so many bytes, if others hold theirs of them."""
+    return nbytes * (1 - 1 / target.threads) / _OTHERS_BYTES_PER_CYCLE
 
 
 def conflict_free(step: int) -> float:
@@ -158,7 +183,7 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int)
     product = area * tiles * ic * oc / lanes * rate * for_tail
     product = product * np.where(points > conflict_free(ic * c.groups), 1.5, 1.0)
     weights = area * ic * oc * 4.0
-    stream = weights * blocks / _speed(weights, target)
+    stream = _stream_cycles(weights, blocks, target)
     if weights > 0.75 * target.l3_bytes:
         # From memory, zeros that fill the last block of channels cost as much as weights.
         stream = stream * _padded(c, columns)
@@ -174,7 +199,17 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int)
         + spill * moved
     )
     chunks = np.where(blocks == 1, 8.0 * target.threads, blocks)
-    return np.asarray(work * imbalance(chunks, target), np.float64)
+    across = np.where(blocks == 1, area * tiles * (ic * c.groups + oc) * 4.0, 0.0)
+    return np.asarray(work * imbalance(chunks, target) + _from_others(across, target), np.float64)
+
+
+def _stream_cycles(weights: float, passes: Column, target: Target) -> Column:
+    """Cycles of all cores while weights come in: from memory first, in a model, then from the
+    cache that they fit into. Those of a single pass are shared among the cores."""
+    alone = target.threads == 1
+    first = weights / _MEMORY_BYTES_PER_CYCLE * np.where((passes == 1) | alone, 1.0, _AGAIN)
+    again = np.ceil(passes / target.threads) - 1
+    return np.asarray(target.threads * (first + again * weights / _speed(weights, target)))
 
 
 def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
@@ -184,7 +219,8 @@ def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
     rows, depth, channels = c.strassen_points, c.depth // 2, half.channels[1]
     points = columns["tile_w"].astype(np.float64)
     rate, taste = _tile_efficiency(half, target, columns, points, depth)
-    rate = (rate + taste) * _channel_waste(half, columns) * _tail_waste(rows, columns["tile_w"])
+    run = rows // strassen_parts(c, target)
+    rate = (rate + taste) * _channel_waste(half, columns) * _tail_waste(run, columns["tile_w"])
     product = 7 * rows * depth * channels / lanes * rate
     product = product * np.where(points > conflict_free(depth), 1.5, 1.0)
     ends = rows * (math.ceil(depth / lanes) + math.ceil(channels / lanes)) * _SUM_CYCLES
@@ -193,7 +229,9 @@ def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
     spill = moved / _L3_BYTES_PER_CYCLE if held > target.l2_bytes else 0.0
     # In a model, weights come from memory: seven quarters of those of direct code.
     stream = _LATE * 7.0 * depth * channels * 4 / _MEMORY_BYTES_PER_CYCLE
-    return np.asarray((product + stream + ends + spill) / target.threads, np.float64)
+    across = 7.0 * depth * channels * 4 if run < rows else moved
+    busy = (product + stream + ends + spill) / target.threads
+    return np.asarray(busy + _from_others(across, target), np.float64)
 
 
 def _padded(c: Contraction, columns: Columns) -> Column:

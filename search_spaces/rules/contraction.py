@@ -49,6 +49,7 @@ from search_spaces.rules._contraction_tiles import (
     outer_loops,
     pack_plan,
     sizes,
+    strassen_parts,
     together,
     unrolled,
 )
@@ -82,7 +83,7 @@ class ContractionRule:
             widths.append(lanes // 2)
         columns = set(sizes(c.points[1], 28)) | set(range(1, 17) if sides else ())
         if c.strassen and target.accuracy == "normal":
-            columns |= set(sizes(c.strassen_points, 28))
+            columns |= set(sizes(c.strassen_points // strassen_parts(c, target), 28))
         blocks = {1}.union(*(c.blocks(s) for s in sides))
         params = (
             Param(name="algorithm", choices=self._algorithms(task, c, target)),
@@ -137,7 +138,7 @@ class ContractionRule:
                     c, columns, side
                 )
             if c.strassen:
-                ok |= (columns["algorithm"] == "strassen") & self._halves(c, columns)
+                ok |= (columns["algorithm"] == "strassen") & self._halves(c, columns, target)
             return np.asarray(ok)
 
         return (
@@ -156,10 +157,11 @@ class ContractionRule:
         tail = (-tiles) % columns["tile_w"]
         return np.asarray(ok & (tail / (tiles + tail) <= 0.2))
 
-    def _halves(self, c: Contraction, columns: Columns) -> Mask:
+    def _halves(self, c: Contraction, columns: Columns, target: Target) -> Mask:
         """As for Winograd; tiles lie in the halves."""
         ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0]) & (columns["block"] == 1)
-        ok &= np.isin(columns["tile_w"], sizes(c.strassen_points, 28))
+        points = c.strassen_points // strassen_parts(c, target)
+        ok &= np.isin(columns["tile_w"], sizes(points, 28))
         ok &= columns["prefetch"] == "none"
         ok &= c.reduce[-1][1] // 2 % columns["unroll"] == 0
         return np.asarray(ok & (columns["vectors"] * columns["lanes"] <= c.channels[1] // 2))
@@ -273,19 +275,23 @@ class ContractionRule:
     ) -> None:
         builder.do("strassen", buffer=c.tensor, rows=c.halved, lanes=target.lanes())
         self._split_channels(builder, c.channels[0], config)
-        builder.split("stra_t", config.number("tile_w"), "points", "point")
+        # Every thread has its own points, in all seven products as before and after them.
+        parts = strassen_parts(c, target)
+        count = c.strassen_points // parts
+        builder.split("stra_t", count, "run", "stra_r")
+        builder.split("stra_r", config.number("tile_w"), "points", "point")
         splits, order = pack_plan(c, config, tuple(range(c.weight_rank)))
         (dim, size), *_ = splits
         moved = (0, *(d + 1 for d in order))
         builder.do("pack", buffer=c.weights, splits=((dim + 1, size),), order=moved)
-        tile, outer = ("point", "vector", "lane"), ["stra_i", "block", "points"]
+        tile, outer = ("point", "vector", "lane"), ["run", "stra_i", "block", "points"]
         builder.do("reorder", loops=(*outer, *tile))
         products = f"{c.tensor}.m"
         builder.do("cache_write", buffer=products, loops=tile)
         self._annotate(builder, c, config, tile)
         if c.channels[1] // 2 % size:
             builder.do("specialize", loop="block", at=f"{products}.reg")
-        if c.strassen_points % config.number("tile_w"):
+        if count % config.number("tile_w"):
             builder.do("specialize", loop="points", at=f"{products}.reg")
         schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
         for prefix in ("sin", "sout"):

@@ -1,0 +1,59 @@
+"""How threads share kernels: what one of them made, it reads again."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from autotune.schedule.loops import Split
+from autotune.target import Target, host_target
+from autotune.types import Task
+from search_spaces.rules import rule_for
+from tests.unit.codegen.kernels import node, task, value
+
+
+def conv(side: int, kernel: int, ic: int, oc: int) -> Task:
+    pad = kernel // 2
+    halo = ((0, 0), (pad, pad + 2), (pad, pad + 2), (0, 0))
+    return task(
+        [node("conv2d", "i0 c0", "o0", pads=(pad, pad, pad, pad))],
+        value("i0", (1, side, side, ic), pads=halo),
+        value("c0", (kernel, kernel, ic, oc)),
+        value("o0", (1, side, side, oc)),
+    )
+
+
+def target(threads: int, accuracy: str = "strict") -> Target:
+    sizes = {"l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
+    return dataclasses.replace(host_target(threads), accuracy=accuracy, **sizes)
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_threads_share_rows_where_data_outweigh_weights(threads: int) -> None:
+    case, on = conv(56, 1, 24, 144), target(threads)
+    assert rule_for(case, on).default(case, on)["order"] == "rows_first"
+
+
+def test_threads_share_channels_where_weights_outweigh_data() -> None:
+    case, on = conv(7, 1, 512, 2048), target(2)
+    assert rule_for(case, on).default(case, on)["order"] == "channels_first"
+
+
+def test_threads_share_few_tiles_by_their_products() -> None:
+    """Two blocks would need all transformed weights twice."""
+    case, on = conv(14, 3, 256, 256), target(2, "normal")
+    config = rule_for(case, on).default(case, on)
+    assert (config["algorithm"], config["block"]) == ("winograd4", 16)
+
+
+def test_products_of_halves_keep_each_threads_points() -> None:
+    case, on = conv(28, 1, 256, 256), target(2, "normal")
+    rule = rule_for(case, on)
+    space = rule.space(case, on)
+    configs = map(space.config, space.rows(2000, np.random.default_rng(0)))
+    config = next(c for c in configs if c["algorithm"] == "strassen")
+    steps = rule.schedule(case, on, config)
+    runs = [s.factor for s in steps if isinstance(s, Split) and s.loop == "stra_t"]
+    assert runs == [28 * 28 // 2 // 2]
