@@ -43,8 +43,9 @@ class Target:
     sums as the model has them, in another order at most. Part of the key."""
 
     precision: str = "float32"
-    """float32; bfloat16: contractions may round their operands to it and sum in float32; or int8:
-    the graph was put on bytes before it was cut into tasks. Part of the key."""
+    """float32; bfloat16, float16, tf32: contractions may round their operands to it (tf32: leave
+    out the last 13 bits) and sum in float32; or int8: the graph was put on bytes before it was cut
+    into tasks. Part of the key."""
 
     arch: str = ""
     """GPUs: the instruction set, "sm_80"."""
@@ -108,8 +109,14 @@ class Target:
         return dataclasses.replace(self, accuracy=accuracy)
 
     def with_precision(self, precision: str) -> Target:
-        """Raises TargetError for anything but float32, bfloat16 (also written bf16) and int8."""
-        return dataclasses.replace(self, precision=precision_named(precision))
+        """Raises TargetError for anything but float32, bfloat16 (also written bf16), int8 and, of
+        tensor cores, float16 (f16) and tf32."""
+        named = precision_named(precision)
+        if named in ("float16", "tf32") and self.kind != "cuda":
+            raise TargetError(
+                f"{precision} is a precision of tensor cores, which {self.name} has not; take bf16"
+            )
+        return dataclasses.replace(self, precision=named)
 
     def with_threads(self, threads: int) -> Target:
         return dataclasses.replace(self, threads=threads)
@@ -183,10 +190,11 @@ def target_names() -> tuple[str, ...]:
 
 
 def precision_named(text: str) -> str:
-    """float32, bfloat16 (also written bf16) or int8. Raises TargetError for anything else."""
-    named = {"fp32": "float32", "bf16": "bfloat16"}.get(text, text)
-    if named not in ("float32", "bfloat16", "int8"):
-        raise TargetError(f"precision must be float32, bf16 or int8, got {text!r}")
+    """float32, bfloat16 (also written bf16), float16 (f16), tf32 or int8. Raises TargetError for
+    anything else."""
+    named = {"fp32": "float32", "bf16": "bfloat16", "f16": "float16"}.get(text, text)
+    if named not in ("float32", "bfloat16", "float16", "tf32", "int8"):
+        raise TargetError(f"precision must be float32, bf16, f16, tf32 or int8, got {text!r}")
     return named
 
 

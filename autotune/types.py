@@ -22,8 +22,10 @@ Attr = int | float | str | bool | tuple[Any, ...]
 Attrs = Mapping[str, Attr]
 
 DTYPES = ("float32", "float64", "int64", "int32", "int8", "uint8", "bool")
-ITEM_BYTES = {name: np.dtype(name).itemsize for name in DTYPES} | {"bfloat16": 2}
-"""Bytes of an element. bfloat16 is a type of buffers inside programs, not of tensors."""
+SHORT_FLOATS = ("bfloat16", "float16")
+"""Types of buffers inside programs, not of tensors."""
+ITEM_BYTES = {name: np.dtype(name).itemsize for name in DTYPES} | dict.fromkeys(SHORT_FLOATS, 2)
+"""Bytes of an element."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,10 +73,10 @@ def numerics(parser: Parser) -> None:
     )
     parser.add_argument(
         "--precision",
-        choices=("float32", "bf16", "int8"),
+        choices=("float32", "bf16", "f16", "tf32", "int8"),
         default="float32",
         help="of contractions: bf16 rounds their operands to bfloat16, int8 to bytes, by ranges "
-        "found on samples (default float32)",
+        "found on samples; f16 and tf32 are for tensor cores (default float32)",
     )
     calibration(parser)
 

@@ -159,6 +159,16 @@ class ElementWriter:
             return self._rounded(self.convert(value, "float32"))
         if value.dtype == "bfloat16":
             return self.convert(self._widened(value), dtype)
+        if dtype == "float16":
+            value = self.convert(value, "float32")
+            real, half = type_text("float32", value.lanes), _halves(value.lanes)
+            short = self.text.emit(f"fptrunc {real} {value.text} to {half}")
+            return Val(self.text.emit(f"bitcast {half} {short} to {target}"), dtype, value.lanes)
+        if value.dtype == "float16":
+            real, half = type_text("float32", value.lanes), _halves(value.lanes)
+            short = self.text.emit(f"bitcast {source} {value.text} to {half}")
+            wide = self.text.emit(f"fpext {half} {short} to {real}")
+            return self.convert(Val(wide, "float32", value.lanes), dtype)
         op = _cast(value.dtype, dtype)
         if not op:
             return Val(value.text, dtype, value.lanes)
@@ -192,6 +202,11 @@ class ElementWriter:
         bits = self.text.emit(f"shl {whole} {bits}, {_every('16', lanes)}")
         text = f"bitcast {whole} {bits} to {type_text('float32', lanes)}"
         return Val(self.text.emit(text), "float32", lanes)
+
+
+def _halves(lanes: int) -> str:
+    """The type of float16 values, which are kept as their bits."""
+    return "half" if lanes == 1 else f"<{lanes} x half>"
 
 
 def _every(literal: str, lanes: int) -> str:

@@ -15,11 +15,12 @@ from autotune.errors import BuildError
 
 SCALARS = {
     "float32": "float", "float64": "double", "int64": "i64", "int32": "i32",
-    "int8": "i8", "uint8": "i8", "bool": "i1", "bfloat16": "i16",
+    "int8": "i8", "uint8": "i8", "bool": "i1", "bfloat16": "i16", "float16": "i16",
 }  # fmt: skip
 MEMORY = SCALARS | {"bool": "i8"}
 SHORT = {
     "bfloat16": "i16",
+    "float16": "i16",
     "float32": "f32",
     "float64": "f64",
     "int64": "i64",

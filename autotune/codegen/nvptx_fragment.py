@@ -34,8 +34,11 @@ from autotune.types import ITEM_BYTES
 
 _CHUNK = 16
 """Bytes of a row that `ldmatrix` takes from one address."""
-_MMA = {"bfloat16": "m16n8k16.row.col.bf16", "float32": "m16n8k8.row.col.tf32",
-        "int8": "m16n8k32.row.col.s8"}  # fmt: skip
+_MMA = {
+    "bfloat16": "m16n8k16.row.col.bf16", "float16": "m16n8k16.row.col.f32.f32",
+    "float32": "m16n8k8.row.col.tf32", "int8": "m16n8k32.row.col.s8",
+    "uint8": "m16n8k32.row.col.u8.s8",
+}  # fmt: skip
 _COPIES = {4: "ca", 8: "ca", 16: "cg"}
 """Bytes of an asynchronous copy -> the cache it goes through."""
 
@@ -111,7 +114,11 @@ class FragmentWriter(AccessWriter, ABC):
         dtype = self.buffers[stmt.a.buffer].dtype
         a, b = self._words(stmt.a, rows=16), self._words(stmt.b, rows=8)
         total = self.buffers[stmt.total.buffer]
-        item, scalar = type_text(total.dtype, 1), "float" if dtype != "int8" else "i32"
+        item = scalar = type_text(total.dtype, 1)
+        word = "<2 x half>" if dtype == "float16" else "i32"
+        if word != "i32":
+            casts = [[self.text.emit(f"bitcast i32 {v} to {word}") for v in p] for p in (a, b)]
+            a, b = casts
         *outer, m, n = stmt.total.indices
         cells = [self.cell(total, (*outer, m + 8 * i, n))[0] for i in range(2)]
         places = []
@@ -119,9 +126,9 @@ class FragmentWriter(AccessWriter, ABC):
             places += [cell, self.text.emit(f"getelementptr {item}, ptr {cell}, i64 1")]
         old = [self.text.emit(f"load {item}, ptr {place}") for place in places]
         symbol, result = f"llvm.nvvm.mma.{_MMA[dtype]}", f"{{{', '.join([scalar] * 4)}}}"
-        types = ", ".join(["i32"] * 6 + [scalar] * 4)
+        types = ", ".join([word] * 6 + [scalar] * 4)
         self.text.declare(symbol, f"declare {result} @{symbol}({types})")
-        given = ", ".join([*(f"i32 {v}" for v in (*a, *b)), *(f"{scalar} {v}" for v in old)])
+        given = ", ".join([*(f"{word} {v}" for v in (*a, *b)), *(f"{scalar} {v}" for v in old)])
         new = self.text.emit(f"call {result} @{symbol}({given})")
         for number, place in enumerate(places):
             one = self.text.emit(f"extractvalue {result} {new}, {number}")

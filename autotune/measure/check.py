@@ -12,7 +12,10 @@ import numpy as np
 
 from autotune.types import Array
 
-TOLERANCE = {"float32": 2e-4, "float64": 1e-9, "bfloat16": 3e-2, "int8": 2e-4}
+TOLERANCE = {
+    "float32": 2e-4, "float64": 1e-9, "bfloat16": 3e-2, "float16": 4e-3, "tf32": 8e-3,
+    "int8": 2e-4,
+}  # fmt: skip
 """Of the largest value, by the precision that was asked for."""
 MAX_SETTLED = 64
 MOST_ROUNDED = 0.02

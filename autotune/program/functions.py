@@ -72,6 +72,7 @@ def _to_bfloat16(x: Array) -> Array:
 
 _TABLE: dict[str, Callable[..., Any]] = {
     "to_bfloat16": _to_bfloat16,
+    "to_float16": lambda x: np.asarray(x, np.float32).astype(np.float16),
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,

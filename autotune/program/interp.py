@@ -72,6 +72,8 @@ def run(program: Program, arrays: Mapping[str, Array]) -> Array:
             packed = apply_pack(packs[buffer.name], np.asarray(arrays[buffer.name]))
             if packs[buffer.name].dtype == "bfloat16":
                 packed = widen_bfloat16(packed)
+            elif packs[buffer.name].dtype == "float16":
+                packed = packed.view(np.float16)
             memory[buffer.name] = given(buffer.name, packed, ((0, 0),) * packed.ndim)
         else:
             memory[buffer.name] = given(buffer.name, np.asarray(arrays[buffer.name]), buffer.halo)

@@ -70,7 +70,7 @@ FUNCTIONS: dict[str, int] = {
     "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
     "and": 2, "or": 2, "not": 1, "where": 3,
     "to_float32": 1, "to_float64": 1, "to_int32": 1, "to_int64": 1, "to_bool": 1,
-    "to_int8": 1, "to_uint8": 1, "to_bfloat16": 1,
+    "to_int8": 1, "to_uint8": 1, "to_bfloat16": 1, "to_float16": 1,
 }  # fmt: skip
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 COMBINERS = ("sum", "max", "min", "prod")
@@ -196,8 +196,16 @@ MATRIX_BYTES = 32
 """Of a row of an operand of `mma`."""
 WARPGROUP = 4
 """Warps of a group that multiply together."""
-MATRIX_SUMS = {"bfloat16": "float32", "float32": "float32", "int8": "int32"}
-"""Element type of `mma`'s operands -> of its sum."""
+MATRIX_SUMS = {
+    "bfloat16": "float32", "float16": "float32", "float32": "float32", "int8": "int32",
+    "uint8": "int32",
+}  # fmt: skip
+"""Element type of `mma`'s first operand -> of its sum. The second has the same; of uint8, int8."""
+
+
+def matching(dtype: str) -> str:
+    """Element type of `mma`'s second operand, for that of the first."""
+    return "int8" if dtype == "uint8" else dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +252,9 @@ class Mma:
     """A warp adds a product of matrices: for i < 16, j < 8, k < 32 / bytes of an element
     total[.., m+i, n+j] += a[.., m+i, k] * b[.., n+j, k], each place being the first element.
 
-    `total` is a fragment, `a` and `b` lie in shared memory: bfloat16 (summed in float32), int8 (in
-    int32), or float32, whose last 13 bits are left out (in float32)."""
+    `total` is a fragment, `a` and `b` lie in shared memory: bfloat16 or float16 (summed in
+    float32), float32, whose last 13 bits are left out (in float32), int8, or uint8 and int8 (in
+    int32)."""
 
     total: Load
     a: Load
@@ -337,7 +346,7 @@ class Pack:
     """(dimension, m, r, stride), before the splits: the dimension of extent r becomes that of the
     filter transform of Winograd's F(m, r) at that stride, see `autotune.program.winograd`."""
     dtype: str = ""
-    """Element type to round to; empty: as it is. bfloat16 is kept as its bits, in uint16."""
+    """Element type to round to, bfloat16 or float16, kept as its bits in uint16; empty: none."""
     strassen: tuple[int, ...] = ()
     """(reduction, channel), before the splits: these dimensions are halved, and a new first one is
     of the sums of blocks that Strassen's algorithm multiplies, see `autotune.program.strassen`."""

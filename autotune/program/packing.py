@@ -40,6 +40,9 @@ def apply_pack(pack: Pack, array: Array) -> Array:
             out = np.pad(out, widths)
         out = out.reshape(*out.shape[:d], blocks, factor, *out.shape[d + 1 :])
     out = np.ascontiguousarray(out.transpose(pack.order))
+    if pack.dtype == "float16":
+        with np.errstate(over="ignore"):
+            return out.astype(np.float16).view(np.uint16)
     return bfloat16_bits(out) if pack.dtype == "bfloat16" else out
 
 

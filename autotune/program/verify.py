@@ -48,6 +48,7 @@ from autotune.program.ir import (
     Table,
     Value,
     WarpgroupMma,
+    matching,
 )
 from autotune.program.launch import is_gpu, launches
 from autotune.program.packing import packed_shape
@@ -200,7 +201,7 @@ def _copy(stmt: AsyncCopy, scope: _Scope) -> None:
 
 def _mma(stmt: Mma, scope: _Scope) -> None:
     total, a, b = (_arity(p.buffer, p.indices, scope) for p in (stmt.total, stmt.a, stmt.b))
-    if a.dtype != b.dtype or MATRIX_SUMS.get(a.dtype) != total.dtype:
+    if matching(a.dtype) != b.dtype or MATRIX_SUMS.get(a.dtype) != total.dtype:
         raise scope.fail(f"no tensor core adds {a.dtype} times {b.dtype} to {total.dtype}")
     if (total.scope, a.scope, b.scope) != ("fragment", "shared", "shared"):
         raise scope.fail("mma takes a fragment and two operands in shared memory")

@@ -46,6 +46,7 @@ from autotune.program.rewrite import (
     with_body,
 )
 from autotune.schedule.base import register
+from autotune.types import SHORT_FLOATS
 
 Guards = tuple[Bound, ...]
 
@@ -83,7 +84,7 @@ class Asynchronous:
             raise ScheduleError(f"{store.buffer} holds {local.dtype}, {source.name} does not")
         new: Body = _copies(loop, Load(store.buffer, store.indices), value, (local, source))
         if inner and other is not None:
-            zero = fn("to_bfloat16", other) if local.dtype == "bfloat16" else other
+            zero = fn(f"to_{local.dtype}", other) if local.dtype in SHORT_FLOATS else other
             filled = with_body(loop, (dataclasses.replace(store, value=zero),))
             ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
             zeros = [
@@ -95,11 +96,11 @@ class Asynchronous:
 
 
 def chosen_of(value: Value) -> Select | None:
-    """A selection of an element or another value; of bfloat16, by way of float32."""
+    """A selection of an element or another value; of short floats, by way of float32."""
     if not isinstance(value, Apply):
         return value if isinstance(value, Select) else None
     inner = value.args[0]
-    if value.fn != "to_bfloat16" or not isinstance(inner, Select):
+    if value.fn.removeprefix("to_") not in SHORT_FLOATS or not isinstance(inner, Select):
         return None
     wide = inner.then
     if not isinstance(wide, Apply) or wide.fn != "to_float32":

@@ -41,6 +41,7 @@ from autotune.program.rewrite import (
 )
 from autotune.schedule.base import register
 from autotune.schedule.loops import require_new
+from autotune.types import SHORT_FLOATS
 
 Guards = tuple[Bound, ...]
 Axes = tuple[tuple[str, ...], ...]
@@ -69,11 +70,12 @@ class Shared:
     axes: tuple[Axes, ...]
     pads: tuple[int, ...]
     dtype: str = ""
-    """bfloat16 to round copies of float32 to; empty: as they are."""
+    """bfloat16 or float16 to round copies of float32 to; empty: as they are."""
 
     def apply(self, program: Program) -> Program:
-        if self.dtype not in ("", "bfloat16"):
-            raise ScheduleError(f"copies are rounded to bfloat16 or not at all, not {self.dtype}")
+        if self.dtype not in ("", *SHORT_FLOATS):
+            known = " or ".join(SHORT_FLOATS)
+            raise ScheduleError(f"copies are rounded to {known} or not at all, not {self.dtype}")
         if not len(self.buffers) == len(self.axes) == len(self.pads) > 0:
             raise ScheduleError("every buffer needs its axes and its padding")
         loop = find_loop(program, self.loop)
@@ -138,13 +140,14 @@ def _copy_of(program: Program, loop: For, name: str, axes: Axes, *, pad: int, dt
     value: Value = Load(name, tuple(_resolved(i, env, ranges) for i in indices))
     bounds = tuple(Bound(_resolved(b.index, env, ranges), b.lo, b.hi) for b in kept)
     rounded = bool(dtype) and source.dtype == "float32"
-    narrow = bool(bounds) and source.dtype == "bfloat16"  # which has no literals
+    narrow = bool(bounds) and source.dtype in SHORT_FLOATS  # which have no literals
     if bounds:
         value = fn("to_float32", value) if narrow else value
         value = Select(bounds, value, zero("float32" if narrow else source.dtype))
+    kept_as = dtype if rounded else source.dtype
     if rounded or narrow:
-        value = fn("to_bfloat16", value)
-    local = _padded(f"{name}.shared", dtype if rounded else source.dtype, shape, pad)
+        value = fn(f"to_{kept_as}", value)
+    local = _padded(f"{name}.shared", kept_as, shape, pad)
     nest: Stmt = Store(local.name, tuple(index(v) for v in names), value)
     for var, extent in reversed(list(zip(names, shape, strict=True))):
         nest = For(var, extent, "serial", (nest,))
@@ -298,7 +301,9 @@ def _moved(bound: Bound, written: tuple[Index, ...], read: tuple[Index, ...]) ->
 
 def _is_product(value: Value) -> bool:
     if isinstance(value, Apply):
-        return value.fn in ("mul", "to_float32") and all(_is_product(a) for a in value.args)
+        return value.fn in ("mul", "to_float32", "to_int32") and all(
+            _is_product(a) for a in value.args
+        )
     return isinstance(value, Load)
 
 

@@ -22,6 +22,7 @@ from autotune.program.ir import (
     Program,
     Store,
     Value,
+    matching,
     walk,
 )
 from autotune.program.rewrite import find_buffer, find_loop, loads_of, replace, stores_of
@@ -39,7 +40,7 @@ class Tensorize:
     mma t[0, 0], a.shared[0, 0], b.shared[0, 0]
 
     `loops`: (m, n, k). `t` becomes a fragment, and so do the loops in `rows` and `columns` that
-    set it and use it. The operands are bfloat16 (then 16 of k) or float32 (8).
+    set it and use it. The operands are of two bytes (then 16 of k), float32 (8), or bytes (32).
     """
 
     step: ClassVar[str] = "tensorize"
@@ -85,7 +86,11 @@ class Tensorize:
         extents = {c.var: c.extent for c in chain}
         if (extents[m], extents[n], extents[k]) != (*MATRIX, depth):
             raise ScheduleError(f"a product of {dtype} is {MATRIX} by {depth}, got {extents}")
-        if MATRIX_SUMS.get(dtype) != find_buffer(program, self.buffer).dtype:
+        other = find_buffer(program, b.buffer).dtype
+        if (
+            other != matching(dtype)
+            or MATRIX_SUMS.get(dtype) != find_buffer(program, self.buffer).dtype
+        ):
             raise ScheduleError(f"no tensor core adds products of {dtype} to {self.buffer}")
         return replace(program, top, (Mma(total, a, b),))
 
@@ -126,8 +131,9 @@ class Tensorize:
 
 
 def _loaded(value: Value) -> Load:
-    """The element under a conversion to float32."""
-    inner = value.args[0] if isinstance(value, Apply) and value.fn == "to_float32" else value
+    """The element under a conversion to what is summed."""
+    converted = isinstance(value, Apply) and value.fn in ("to_float32", "to_int32")
+    inner = value.args[0] if converted and isinstance(value, Apply) else value
     if not isinstance(inner, Load):
         raise ScheduleError(f"{value} is not loaded")
     return inner

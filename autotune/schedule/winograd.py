@@ -55,7 +55,7 @@ class Winograd:
     transformed before the call. `lanes` channels are transformed at a time. Loops: wino_i, wino_j,
     wino_t, and those of oc and ic, are left for further steps; the others are annotated already.
     The data must hold zeros as far as the last tiles read: a halo. With a single block there is no
-    loop around, and the three nests are at the root.
+    loop around, and the three nests are at the root. `together` = 1: a block is of all images.
     """
 
     step: ClassVar[str] = "winograd"
@@ -65,13 +65,15 @@ class Winograd:
     block_h: int
     block_w: int
     lanes: int
+    together: int = 0
 
     def apply(self, program: Program) -> Program:
         conv = find_convolution(program, self.buffer)
         plan = _Plan.of(self, conv)
         _check_halo(program, conv, plan)
         body: Body = (plan.transform_data(), plan.multiply(), plan.transform_result())
-        single = conv.extents[0] * plan.blocks == 1
+        around = conv.extents[0] // plan.images
+        single = around * plan.blocks == 1
         if single:
             env = {conv.loops[0].var: Index(), "wino_tb": Index(), "wino_cb": Index()}
             body = map_stmt_indices(body, lambda i: i.substitute(env))
@@ -80,7 +82,7 @@ class Winograd:
         if not single:
             body = (For("wino_cb", plan.columns // self.block_w, "serial", body),)
             body = (For("wino_tb", plan.rows // self.block_h, "serial", body),)
-            body = (For(conv.loops[0].var, conv.extents[0], "serial", body),)
+            body = (For(conv.loops[0].var, around, "serial", body),)
         program = replace(program, conv.loops[0], body)
         if conv.epilogue:
             program = drop_alloc(program, self.buffer)
@@ -183,8 +185,13 @@ class _Plan:
         return self.rows // self.step.block_h * (self.columns // self.step.block_w)
 
     @property
+    def images(self) -> int:
+        """Of a block."""
+        return self.conv.extents[0] if self.step.together else 1
+
+    @property
     def tiles(self) -> int:
-        return self.step.block_h * self.step.block_w
+        return self.images * self.step.block_h * self.step.block_w
 
     @property
     def v_name(self) -> str:
@@ -219,7 +226,18 @@ class _Plan:
             body = (Alloc(buffer, body),)
         for name, extent in (("c", blocks), ("tc", self.step.block_w), ("tr", self.step.block_h)):
             body = (For(f"{prefix}_{name}", extent, "serial", body),)
-        return body[0]
+        if self.images == 1:
+            return body[0]
+        env = {self.conv.loops[0].var: index(f"{prefix}_n")}
+        body = map_stmt_indices(body, lambda i: i.substitute(env))
+        return For(f"{prefix}_n", self.images, "serial", body)
+
+    def _tile(self, prefix: str) -> Index:
+        """Number of a tile in its block."""
+        row = index(f"{prefix}_tr")
+        if self.images > 1:
+            row = index(f"{prefix}_n") * self.step.block_h + row
+        return row * self.step.block_w + f"{prefix}_tc"
 
     def _origin(self, prefix: str) -> tuple[Index, Index]:
         """Output row and column of a tile's first point."""
@@ -246,7 +264,7 @@ class _Plan:
                 channel,
             ),
         )
-        tile = index("vin_tr") * self.step.block_w + "vin_tc"
+        tile = self._tile("vin")
         first = _combine(
             half.name, (index("vin_a"), index("vin_q"), lane), by_row, ("vin_a", "vin_p"), data
         )
@@ -290,7 +308,7 @@ class _Plan:
         half = self._registers("s", self.step.tile_h, self.width, lanes)
         full = self._registers("y", self.step.tile_h, self.step.tile_w, lanes)
         channel, lane = index("vout_c") * lanes + "vout_l", index("vout_l")
-        tile = index("vout_tr") * self.step.block_w + "vout_tc"
+        tile = self._tile("vout")
         product = Load(self.m_name, (index("vout_p"), index("vout_q"), tile, channel))
         first = _combine(
             half.name,

@@ -19,6 +19,7 @@ from autotune.program.ir import MATRIX, WARP, WARPGROUP
 from autotune.program.stream import BARRIER_BYTES
 from autotune.target import Target
 from search_spaces.base import Column
+from search_spaces.rules._gpu_tensor import ITEM
 from search_spaces.rules._gpu_tiles import Product
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -83,7 +84,10 @@ def threads_of(columns: Columns) -> Column:
 
 def item_bytes_of(columns: Columns) -> Column:
     """Bytes of an operand's element in shared memory."""
-    return np.where((columns["algorithm"] == "bf16") | groups_of(columns), 2.0, 4.0)
+    out = np.where(groups_of(columns), 2.0, 4.0)
+    for name, size in ITEM.items():
+        out[np.asarray(columns["algorithm"] == name)] = size
+    return out
 
 
 def registers_of(columns: Columns) -> Column:

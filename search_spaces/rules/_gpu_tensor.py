@@ -2,7 +2,8 @@
 
 In: a contraction and a tile. Out: steps. A block has `threads_m` x `threads_n` warps; each adds up
 `tile_m` x `tile_n` matrices of 16 x 8. Operands are copied to shared memory side by side along the
-reduction, rounded on the way (bf16) or read as they are, less their last bits (tf32).
+reduction, rounded on the way (bf16, f16) or read as they are, less their last bits (tf32), or as
+the bytes that they are (int8).
 """
 
 from __future__ import annotations
@@ -29,8 +30,12 @@ from search_spaces.rules._gpu_tiles import (
     vector_of,
 )
 
-ITEM = {"bf16": 2, "tf32": 4}
+ITEM = {"bf16": 2, "f16": 2, "tf32": 4, "int8": 1}
 """Bytes of an operand's element, by algorithm."""
+ROUNDED = {"bf16": "bfloat16", "f16": "float16"}
+"""What operands are rounded to."""
+ALLOWED = {"bfloat16": ("bf16", "tf32"), "float16": ("f16", "tf32"), "tf32": ("tf32",)}
+"""Algorithms of a product of float32, by the precision asked for. Bytes are exact."""
 _KINDS = ("", "_init", "_out")
 LAYOUTS = ("padded", "swizzled")
 """How eight rows of an operand come to lie in different banks: by a gap behind each, or chunks of
@@ -46,15 +51,14 @@ def step_depth(algorithm: str) -> int:
 def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t: Target) -> None:
     """The whole schedule of a contraction."""
     task, tile, algorithm = builder.task, Tile.of(config, t), str(config["algorithm"])
-    p, output = product_of(task, c), output_name(task)
+    p, output, rounded = product_of(task, c), output_name(task), ROUNDED.get(algorithm, "")
     inline_locals(builder, keep=frozenset((output, c.tensor)))
     if output != c.tensor:
         builder.do("compute_at", buffer=output, at=c.channels[0])
     if c.constant:
         # Columns of the weights side by side along the reduction, and rounded already.
         order = tuple(range(c.weight_rank)) if p.transposed else swapped(c.weight_rank)
-        dtype = "bfloat16" if algorithm == "bf16" else ""
-        builder.do("pack", buffer=c.weights, splits=(), order=order, dtype=dtype)
+        builder.do("pack", buffer=c.weights, splits=(), order=order, dtype=rounded)
         p = dataclasses.replace(p, transposed=True)
     c = split_reduction(builder, c, tile)
     outer = _split(builder, c, p, tile)
@@ -68,7 +72,7 @@ def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t:
         "shared", loop="k_o", buffers=(data, weights),
         axes=((("m_w", "m_i", "m_f"), depth), (("n_w", "n_i", "n_f"), depth)),
         pads=(0 if swizzled else _PAD_BYTES // ITEM[algorithm],) * 2,
-        dtype="bfloat16" if algorithm == "bf16" else "",
+        dtype=rounded,
     )  # fmt: skip
     if swizzled:
         for name in (data, weights):
@@ -79,7 +83,7 @@ def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t:
     if p.transposed:
         run = p.run if c.rows else p.depth
         whole = c.rows is None or p.run % tile.depth == 0
-        item = ITEM[algorithm] if c.constant else 4
+        item = ITEM[algorithm] if c.constant else c.item_bytes
         along = vector_of(run, tile.depth, item) if whole else 1
         bind_copy(builder, weights, (0, 1), vector=along, tile=tile)
     else:

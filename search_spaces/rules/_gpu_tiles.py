@@ -211,14 +211,14 @@ def operands_of(builder: ScheduleBuilder, c: Contraction) -> tuple[str, str]:
 def vector_of(extent: int, size: int, item_bytes: int = 4) -> int:
     """Elements of one access along a dimension of that extent, a tile of that size of it."""
     most = _ACCESS_BYTES // item_bytes
-    return next(v for v in (8, 4, 2, 1) if v <= most and extent % v == 0 and size % v == 0)
+    return next(v for v in (16, 8, 4, 2, 1) if v <= most and extent % v == 0 and size % v == 0)
 
 
 def data_vector(task: Task, c: Contraction, p: Product, depth: int) -> int:
     """Along the reduction, if its steps do not cross the end of a run."""
     whole = p.run % depth == 0 or len(c.reduce) == 1
     unit = task.value(c.data).layout.strides[-1] == 1
-    return vector_of(p.run, depth) if whole and unit else 1
+    return vector_of(p.run, depth, c.item_bytes) if whole and unit else 1
 
 
 def bind_copy(

@@ -34,7 +34,7 @@ from search_spaces.rules._gpu_cost import (
     threads_of,
 )
 from search_spaces.rules._gpu_groups import fits, schedule_stream, streams
-from search_spaces.rules._gpu_tensor import ITEM, LAYOUTS, schedule_tensor, step_depth
+from search_spaces.rules._gpu_tensor import ALLOWED, ITEM, LAYOUTS, schedule_tensor, step_depth
 from search_spaces.rules._gpu_tiles import Product, product_of, schedule_tiles
 from search_spaces.space import Constraint, Space
 
@@ -57,7 +57,7 @@ class GpuContractionRule:
         return len(set(node.inputs[:2])) == 2
 
     def space(self, task: Task, target: Target) -> Space:
-        algorithms = ("direct", *(tuple(ITEM) if _has_tensor_cores(target) else ()))
+        algorithms = ("direct", *_tensor_algorithms(task, target))
         if streams(task, contraction_of(task), target):
             algorithms = (*algorithms, GROUPED)
         params = (
@@ -133,9 +133,13 @@ class GpuContractionRule:
         )
 
 
-def _has_tensor_cores(target: Target) -> bool:
-    """Whether operands may be rounded and there is something to gain."""
-    return target.precision == "bfloat16" and generation(target) >= 80
+def _tensor_algorithms(task: Task, target: Target) -> tuple[str, ...]:
+    """On tensor cores, as far as operands may be rounded."""
+    if generation(target) < 80:
+        return ()
+    if contraction_of(task).item_bytes == 1:
+        return ("int8",)
+    return ALLOWED.get(target.precision, ())
 
 
 def _accesses(p: Product) -> tuple[Access, ...]:

@@ -36,7 +36,7 @@ from search_spaces.rules._builder import (
     output_name,
 )
 from search_spaces.rules._gpu import attempt, bind_rest, merge_nests, thread_choices
-from search_spaces.rules._gpu_stream import peak_of, stream_cycles, waves
+from search_spaces.rules._gpu_rows_cost import peak_of, stream_cycles, waves
 from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]

@@ -10,6 +10,7 @@ import pytest
 
 from autotune.codegen import backend_for
 from autotune.program.build import build_program
+from autotune.program.inputs import random_inputs
 from autotune.program.ir import Program
 from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
@@ -20,6 +21,8 @@ from tests.contracts.test_rules import TASKS, arrays_of, batched, conv
 from tests.emulator import run_emulated
 from tests.ptxas import KernelReport, assemble
 from tests.unit.codegen.kernels import assert_close, matmul, unary
+from tests.unit.codegen.test_int8 import PLAIN as BYTES
+from tests.unit.codegen.test_int8 import exact
 
 SM80, SM90 = load_target("sm_80"), load_target("sm_90a")
 SHORT = SM80.with_precision("bfloat16")
@@ -104,6 +107,28 @@ def test_groups_of_warps_multiply_matrices(
     program = scheduled(rule, made, wanted, config)
     assert_close(run_emulated(program, wanted, arrays), want, 2e-2)
     assert all(r.spill_bytes == 0 for r in assembled(program, wanted).values())
+
+
+def test_tensor_cores_take_halves() -> None:
+    made, target = TASKS["conv 3x3 residual"], SM80.with_precision("f16")
+    (arrays, want), rule = arrays_of(made), rule_for(made, target)
+    chosen = {c["algorithm"]: c for c in sampled(rule, made, target, 40)}
+    program = scheduled(rule, made, target, chosen["f16"])
+    assert_close(run_emulated(program, target, arrays), want, 4e-3)
+    assembled(program, target)
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_tensor_cores_add_up_bytes_exactly(name: str) -> None:
+    made, rule = BYTES[name], rule_for(BYTES[name], SM80)
+    space = rule.space(made, SM80)
+    tile = {"tile_m": 1, "tile_n": 2, "threads_m": 1, "threads_n": 1, "depth": 32}
+    wanted = {"algorithm": "int8", "unroll": 1, "stages": 1, "layout": "swizzled", **tile}
+    config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    arrays, program = random_inputs(made, 3), scheduled(rule, made, SM80, config)
+    assert np.array_equal(run_emulated(program, SM80, arrays), exact(made, arrays))
+    assembled(program, SM80)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autotune.program.build import build_program
+from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.launch import is_gpu, launches
@@ -24,6 +25,8 @@ from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule, rule_for
 from tests.contracts.test_rules import TASKS, arrays_of, batched, conv, profile, sampled
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, unary, value
+from tests.unit.codegen.test_int8 import PLAIN as BYTES
+from tests.unit.codegen.test_int8 import exact
 
 
 def mean_of_rows() -> Task:
@@ -141,13 +144,16 @@ TENSOR = {
 }
 
 
-@pytest.mark.parametrize(("algorithm", "stages"), [("bf16", 1), ("bf16", 2), ("tf32", 2)])
+@pytest.mark.parametrize(
+    ("algorithm", "stages"), [("bf16", 1), ("bf16", 2), ("tf32", 2), ("f16", 2)]
+)
 @pytest.mark.parametrize("made", TENSOR.values(), ids=TENSOR)
 def test_tensor_cores_are_correct_to_their_precision(
     made: Task, algorithm: str, stages: int
 ) -> None:
-    rule = rule_for(made, NARROW)
-    space = rule.space(made, NARROW)
+    narrow = load_target("sm_80").with_precision(algorithm)
+    rule = rule_for(made, narrow)
+    space = rule.space(made, narrow)
     tile = {"tile_m": 1, "tile_n": 1, "threads_m": 1, "threads_n": 2, "depth": 16}
     wanted = {"algorithm": algorithm, "unroll": 1, "stages": stages, **tile}
     config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))
@@ -156,10 +162,26 @@ def test_tensor_cores_are_correct_to_their_precision(
     verify(program)
     assert "mma " in print_program(program)
     # Rounded on the way, an element cannot be copied by itself.
-    assert "wait 0" in print_program(program) or algorithm == "bf16"
+    assert "wait 0" in print_program(program) or algorithm != "tf32"
     assert parse_program(print_program(program)) == program
     arrays, want = arrays_of(made)
     assert_close(run(program, arrays), want, 1e-2 if algorithm == "bf16" else 2e-3)
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_tensor_cores_add_up_bytes_exactly(name: str) -> None:
+    made, target = BYTES[name], TARGETS[1]
+    rule = rule_for(made, target)
+    tile = {"tile_m": 1, "tile_n": 1, "threads_m": 1, "threads_n": 2, "depth": 32}
+    wanted = {"algorithm": "int8", "unroll": 1, "stages": 1, "layout": "swizzled", **tile}
+    space = rule.space(made, target)
+    config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    program = program_of(rule, made, target, config)
+    verify(program)
+    assert "mma " in print_program(program)
+    arrays = random_inputs(made, 3)
+    assert np.array_equal(run(program, arrays), exact(made, arrays))
 
 
 def test_tensor_cores_are_offered_only_where_rounding_is_allowed() -> None:

@@ -233,41 +233,57 @@ void emulate_ldmatrix(void *address, uint32_t *words, int count) {
 
 struct factors { uint32_t *a, *b; void *sum; };
 
-/* The element of `size` bytes that begins at a byte of a word. */
-static double element(uint32_t word, int byte, int size) {
+enum kind { S8, U8, BF16, F16, TF32 };
+static const int sizes[] = {1, 1, 2, 2, 4};
+
+static double half(uint16_t bits) {
+    int exponent = bits >> 10 & 31, rest = bits & 1023;
+    double size = exponent == 31 ? (rest ? NAN : INFINITY)
+                : exponent ? ldexp(1024 + rest, exponent - 25) : ldexp(rest, -24);
+    return bits & 0x8000 ? -size : size;
+}
+
+/* The element that begins at a byte of a word. */
+static double element(uint32_t word, int byte, enum kind kind) {
     float out;
-    if (size == 1) return (int8_t)(word >> 8 * byte);
-    word = size == 4 ? word & 0xFFFFE000u : byte ? word & 0xFFFF0000u : word << 16;
+    if (kind == S8) return (int8_t)(word >> 8 * byte);
+    if (kind == U8) return (uint8_t)(word >> 8 * byte);
+    if (kind == F16) return half((uint16_t)(word >> 8 * byte));
+    word = kind == TF32 ? word & 0xFFFFE000u : byte ? word & 0xFFFF0000u : word << 16;
     memcpy(&out, &word, 4);
     return out;
 }
 
 /* Row r of 32 bytes is held by threads 4 r .. 4 r + 3: byte i in word i / 16 of thread i / 4 % 4;
  * rows of `a` beyond 8 in every other word. */
-static void multiply(void **lanes, int size) {
+static void multiply(void **lanes, enum kind kind) {
     for (int m = 0; m < 16; m++)
         for (int n = 0; n < 8; n++) {
             double sum = 0;
-            for (int byte = 0; byte < 32; byte += size) {
+            for (int byte = 0; byte < 32; byte += sizes[kind]) {
                 struct factors *left = lanes[m % 8 * 4 + byte / 4 % 4];
                 struct factors *right = lanes[n * 4 + byte / 4 % 4];
-                sum += element(left->a[m / 8 + 2 * (byte / 16)], byte % 4, size) *
-                       element(right->b[byte / 16], byte % 4, size);
+                sum += element(left->a[m / 8 + 2 * (byte / 16)], byte % 4, kind) *
+                       element(right->b[byte / 16], byte % 4, kind == U8 ? S8 : kind);
             }
             void *total = ((struct factors *)lanes[m % 8 * 4 + n / 2])->sum;
             int at = n % 2 + 2 * (m / 8);
-            if (size == 1) ((int32_t *)total)[at] += (int32_t)sum;
+            if (kind <= U8) ((int32_t *)total)[at] += (int32_t)sum;
             else ((float *)total)[at] = (float)(((float *)total)[at] + sum);
         }
 }
 
-static void multiply1(void **lanes) { multiply(lanes, 1); }
-static void multiply2(void **lanes) { multiply(lanes, 2); }
-static void multiply4(void **lanes) { multiply(lanes, 4); }
+static void multiply_s8(void **lanes) { multiply(lanes, S8); }
+static void multiply_u8(void **lanes) { multiply(lanes, U8); }
+static void multiply_bf16(void **lanes) { multiply(lanes, BF16); }
+static void multiply_f16(void **lanes) { multiply(lanes, F16); }
+static void multiply_tf32(void **lanes) { multiply(lanes, TF32); }
 
-void emulate_mma(uint32_t *a, uint32_t *b, void *sum, int size) {
+void emulate_mma(uint32_t *a, uint32_t *b, void *sum, int kind) {
+    static const collective all[] = {multiply_s8, multiply_u8, multiply_bf16, multiply_f16,
+                                     multiply_tf32};
     struct factors mine = {a, b, sum};
-    together(AT_WARP, size == 1 ? multiply1 : size == 2 ? multiply2 : multiply4, &mine);
+    together(AT_WARP, all[kind], &mine);
 }
 
 /* ----------------------------------------------------------------------- exchange of registers */
