@@ -19,8 +19,8 @@ from autotune.program.ir import MATRIX, WARP, WARPGROUP
 from autotune.program.stream import BARRIER_BYTES
 from autotune.target import Target
 from search_spaces.base import Column
-from search_spaces.rules._gpu_tensor import ITEM
-from search_spaces.rules._gpu_tiles import Product
+from search_spaces.rules._gpu_tiles import ITEM
+from search_spaces.rules._gpu_winograd import Sizes
 
 Columns = Mapping[str, npt.NDArray[Any]]
 GROUPED = "wgmma"
@@ -53,7 +53,9 @@ _LAUNCH = 3000.0
 
 def matrix_of(columns: Columns) -> tuple[Column, Column, Column]:
     """Rows and columns of what `tile_m` and `tile_n` count, and threads of what `threads_` do."""
-    tensor = np.asarray(columns["algorithm"] != "direct", np.float64)
+    tensor = np.zeros(len(columns["algorithm"]))
+    for name in ITEM:
+        tensor[np.asarray(columns["algorithm"] == name)] = 1
     rows, width = (1 + tensor * (side - 1) for side in MATRIX)
     grouped = groups_of(columns)
     return (
@@ -122,7 +124,7 @@ def resident_blocks(target: Target, columns: Columns) -> Column:
     return np.maximum(held, 1.0)
 
 
-def contraction_cycles(p: Product, target: Target, columns: Columns) -> Column:
+def contraction_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
     """Cycles of a tiled product."""
     if target.warp == 1:
         return _single(p, target, columns)
@@ -162,7 +164,7 @@ def contraction_cycles(p: Product, target: Target, columns: Columns) -> Column:
     return np.where(groups_of(columns), grouped_cycles(p, target, columns), whole)
 
 
-def grouped_cycles(p: Product, target: Target, columns: Columns) -> Column:
+def grouped_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
     """Cycles of a product by groups of four warps: fetches hide behind products, but for the time
     that a block begins and ends; where several blocks fit, others work meanwhile."""
     rows, width = block_tile(columns)
@@ -188,7 +190,7 @@ def grouped_cycles(p: Product, target: Target, columns: Columns) -> Column:
     return np.asarray(whole, np.float64)
 
 
-def _single(p: Product, target: Target, columns: Columns) -> Column:
+def _single(p: Sizes, target: Target, columns: Columns) -> Column:
     """A processor that plays a GPU: threads are loops of it, barriers end them."""
     m, n, tm, tn, depth = (
         np.asarray(columns[k], np.float64)

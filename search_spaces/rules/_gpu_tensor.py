@@ -17,6 +17,7 @@ from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_
 from search_spaces.rules._contraction import Contraction
 from search_spaces.rules._gpu import bind_rest
 from search_spaces.rules._gpu_tiles import (
+    ITEM,
     Product,
     Tile,
     bind_blocks,
@@ -30,8 +31,6 @@ from search_spaces.rules._gpu_tiles import (
     vector_of,
 )
 
-ITEM = {"bf16": 2, "f16": 2, "tf32": 4, "int8": 1}
-"""Bytes of an operand's element, by algorithm."""
 ROUNDED = {"bf16": "bfloat16", "f16": "float16"}
 """What operands are rounded to."""
 ALLOWED = {"bfloat16": ("bf16", "tf32"), "float16": ("f16", "tf32"), "tf32": ("tf32",)}

@@ -22,6 +22,8 @@ from search_spaces.rules._gpu import attempt, bind_rest, generation
 _UNROLLED_COPIES = 16
 _AMPERE = 80
 _ACCESS_BYTES = 16
+ITEM = {"bf16": 2, "f16": 2, "tf32": 4, "int8": 1}
+"""Bytes of an operand's element, by algorithm of tensor cores."""
 PARTS = "k_p"
 """Loop over the parts of a split reduction."""
 
@@ -47,7 +49,7 @@ class Tile:
         sizes = [f.name for f in dataclasses.fields(Tile) if f.type == "int"]
         return Tile(
             **{name: config.number(name) for name in sizes},
-            tensor=config["algorithm"] != "direct",
+            tensor=str(config["algorithm"]) in ITEM,
             asynchronous=config.number("stages") > 1 and generation(target) >= _AMPERE,
         )
 
@@ -106,6 +108,15 @@ def schedule_tiles(builder: ScheduleBuilder, c: Contraction, config: Config, t: 
     if c.constant and p.transposed:
         builder.do("pack", buffer=c.weights, splits=(), order=swapped(c.weight_rank))
         p = dataclasses.replace(p, transposed=False)
+    along = data_vector(task, c, p, tile.depth)
+    tile_product(builder, c, p, tile, order=str(config["order"]), along=along)
+    bind_rest(builder, t)
+
+
+def tile_product(
+    builder: ScheduleBuilder, c: Contraction, p: Product, tile: Tile, *, order: str, along: int
+) -> None:
+    """A product's tiles, blocks, threads and copies; data are read in vectors of `along`."""
     c = split_reduction(builder, c, tile)
     outer = split_outputs(builder, c, p, tile)
     inner = ("m_i", "n_v", "n_lane")
@@ -116,9 +127,9 @@ def schedule_tiles(builder: ScheduleBuilder, c: Contraction, config: Config, t: 
         "shared", loop="k_o", buffers=(data, weights), pads=(4 if tile.rows > 4 else 0, 0),
         axes=((("k_i",), ("m_t", "m_i")), (("k_i",), ("n_v", "n_t", "n_lane"))),
     )  # fmt: skip
-    bind_blocks(builder, outer, str(config["order"]))
+    bind_blocks(builder, outer, order)
     # What is transposed on the way is copied one by one if nobody waits for it.
-    along = 1 if tile.asynchronous else data_vector(task, c, p, tile.depth)
+    along = 1 if tile.asynchronous else along
     bind_copy(builder, data, (1, 0), vector=along, tile=tile)
     if p.transposed:
         along = 1 if tile.asynchronous else vector_of(p.depth, tile.depth)
@@ -129,7 +140,6 @@ def schedule_tiles(builder: ScheduleBuilder, c: Contraction, config: Config, t: 
     _bind_tile(builder, c, p, tile)
     if tile.stages > 1:
         builder.do("pipeline", loop="k_o", stages=tile.stages)
-    bind_rest(builder, t)
 
 
 def swapped(rank: int) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from autotune.program.ir import MATRIX
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.types import Task
-from search_spaces.base import RULES, Access, TileStructure
+from search_spaces.base import RULES, Access, Column, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import ScheduleBuilder
 from search_spaces.rules._contraction import contraction_of, is_contraction
@@ -34,8 +34,15 @@ from search_spaces.rules._gpu_cost import (
     threads_of,
 )
 from search_spaces.rules._gpu_groups import fits, schedule_stream, streams
-from search_spaces.rules._gpu_tensor import ALLOWED, ITEM, LAYOUTS, schedule_tensor, step_depth
-from search_spaces.rules._gpu_tiles import Product, product_of, schedule_tiles
+from search_spaces.rules._gpu_tensor import ALLOWED, LAYOUTS, schedule_tensor, step_depth
+from search_spaces.rules._gpu_tiles import ITEM, Product, product_of, schedule_tiles
+from search_spaces.rules._gpu_winograd import (
+    SIDES,
+    schedule_winograd,
+    sizes_of,
+    transform_cycles,
+    winograd_algorithms,
+)
 from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -57,8 +64,10 @@ class GpuContractionRule:
         return len(set(node.inputs[:2])) == 2
 
     def space(self, task: Task, target: Target) -> Space:
-        algorithms = ("direct", *_tensor_algorithms(task, target))
-        if streams(task, contraction_of(task), target):
+        tensor = _tensor_algorithms(task, target)
+        algorithms = ("direct", *tensor, *winograd_algorithms(task, target))
+        streamed = streams(task, contraction_of(task), target)
+        if streamed:
             algorithms = (*algorithms, GROUPED)
         params = (
             Param(name="algorithm", choices=algorithms),
@@ -71,21 +80,20 @@ class GpuContractionRule:
             Param(name="stages", choices=(1, 2, 3, 4) if generation(target) >= 80 else (1, 2)),
             Param(name="split", choices=(1, 2, 3, 4, 6, 8, 16)),
             Param(name="order", choices=("rows_first", "columns_first")),
-            Param(name="layout", choices=LAYOUTS if len(algorithms) > 1 else ("padded",)),
+            Param(name="layout", choices=LAYOUTS if tensor or streamed else ("padded",)),
         )
-        p = product_of(task, contraction_of(task))
-        return Space(params, _constraints(target, p))
+        return Space(params, _constraints(task, target))
 
     def default(self, task: Task, target: Target) -> Config:
         space = self.space(task, target)
         rows = space.rows(20_000, np.random.default_rng(0))
-        p = product_of(task, contraction_of(task))
-        cost = contraction_cycles(p, target, space.columns(rows))
+        cost = _cycles(task, target, space.columns(rows))
         return space.config(rows[int(np.argmin(cost))])
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         builder = ScheduleBuilder(task)
         chosen = {"direct": schedule_tiles, GROUPED: schedule_stream}
+        chosen |= dict.fromkeys(SIDES, schedule_winograd)
         schedule = chosen.get(str(config["algorithm"]), schedule_tensor)
         schedule(builder, contraction_of(task), config, target)
         return builder.schedule
@@ -95,10 +103,11 @@ class GpuContractionRule:
         names = ("tile_m", "tile_n", "depth", "unroll")
         number = {k: np.asarray(columns[k], np.float64) for k in names}
         rows, width = block_tile(columns)
-        blocks = p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
-        covered = np.ceil(p.rows / rows) * rows * np.ceil(p.columns / width) * width
+        sizes = sizes_of(task, columns)
+        tiles = np.ceil(sizes.rows / rows) * np.ceil(sizes.columns / width)
+        blocks, covered = sizes.count * tiles, tiles * rows * width
         flops = max(1, task_flops(task))
-        cycles = contraction_cycles(p, target, columns)
+        cycles = _cycles(task, target, columns)
         peak = 2.0 * 128 * target.multiprocessors if target.warp > 1 else 32.0 * target.cores
         resident = resident_blocks(target, columns)
         return TileStructure(
@@ -114,7 +123,7 @@ class GpuContractionRule:
             ),
             flops=flops,
             accumulators=number["tile_m"] * number["tile_n"],
-            vector_axis_waste=covered / (p.rows * p.columns),
+            vector_axis_waste=covered / (sizes.rows * sizes.columns),
             parallel_chunks=blocks,
             unrolled=number["tile_m"] * number["tile_n"] * number["unroll"],
             extra={
@@ -128,6 +137,9 @@ class GpuContractionRule:
                 "resident": resident,
                 "waves": blocks / (resident * target.multiprocessors),
                 "swizzled": (columns["layout"] == "swizzled").astype(np.float64),
+                "winograd": sum(
+                    (columns["algorithm"] == name) * float(side) for name, side in SIDES.items()
+                ),
                 "columns_first": (columns["order"] == "columns_first").astype(np.float64),
             },
         )
@@ -160,7 +172,13 @@ def _accesses(p: Product) -> tuple[Access, ...]:
     )  # fmt: skip
 
 
-def _constraints(target: Target, p: Product) -> tuple[Constraint, ...]:
+def _cycles(task: Task, target: Target, columns: Columns) -> Column:
+    """Cycles of the device."""
+    products = contraction_cycles(sizes_of(task, columns), target, columns)
+    return products + transform_cycles(task, target, columns)
+
+
+def _constraints(task: Task, target: Target) -> tuple[Constraint, ...]:
     def threads(columns: Columns) -> Mask:
         count = threads_of(columns)
         whole = (count % target.warp == 0) & (count >= 16)
@@ -170,11 +188,12 @@ def _constraints(target: Target, p: Product) -> tuple[Constraint, ...]:
         return np.asarray(shared_bytes_of(columns) <= target.shared_bytes)
 
     def covered(columns: Columns) -> Mask:
-        rows, width = block_tile(columns)
-        return np.asarray((rows <= max(16, 2 * p.rows)) & (width <= max(16, 2 * p.columns)))
+        (rows, width), p = block_tile(columns), sizes_of(task, columns)
+        inside = rows <= np.maximum(16, 2 * p.rows)
+        return np.asarray(inside & (width <= np.maximum(16, 2 * p.columns)))
 
     def stages(columns: Columns) -> Mask:
-        steps = np.ceil(p.depth / columns["depth"])
+        steps = np.ceil(sizes_of(task, columns).depth / columns["depth"])
         whole = steps % columns["split"] == 0
         return np.asarray(whole & (columns["stages"] <= steps / columns["split"]))
 
@@ -196,6 +215,9 @@ def _constraints(target: Target, p: Product) -> tuple[Constraint, ...]:
             steps = columns["depth"] % step_depth(name) == 0
             ok |= (columns["algorithm"] == name) & steps & (columns["unroll"] == 1)
         ok |= groups_of(columns) & fits(columns)
+        for name in SIDES:
+            plain = (columns["layout"] == "padded") & (columns["split"] == 1)
+            ok |= (columns["algorithm"] == name) & plain & (columns["depth"] <= 32)
         return np.asarray(ok)
 
     return (

@@ -20,7 +20,7 @@ from search_spaces.rules import RULES, Rule, rule_for
 from tests.contracts.test_rules import TASKS, arrays_of, batched, conv
 from tests.emulator import run_emulated
 from tests.ptxas import KernelReport, assemble
-from tests.unit.codegen.kernels import assert_close, matmul, unary
+from tests.unit.codegen.kernels import assert_close, matmul, run_kernel, unary
 from tests.unit.codegen.test_int8 import PLAIN as BYTES
 from tests.unit.codegen.test_int8 import exact
 
@@ -107,6 +107,22 @@ def test_groups_of_warps_multiply_matrices(
     program = scheduled(rule, made, wanted, config)
     assert_close(run_emulated(program, wanted, arrays), want, 2e-2)
     assert all(r.spill_bytes == 0 for r in assembled(program, wanted).values())
+
+
+@pytest.mark.parametrize("side", [2, 4])
+def test_winograd_is_correct_and_keeps_its_registers(side: int) -> None:
+    made = conv((2, 8, 8, 16), (3, 3, 16, 24), (2, 8, 8, 24), 1, residual=True)
+    rule = rule_for(made, SM80)
+    space = rule.space(made, SM80)
+    tile = {"tile_m": 4, "tile_n": 4, "threads_m": 4, "threads_n": 8, "depth": 8}
+    wanted = tile | {"algorithm": f"winograd{side}", "unroll": 2, "stages": 2}
+    config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    arrays, want = arrays_of(made)
+    program = scheduled(rule, made, SM80, config)
+    assert_close(run_emulated(program, SM80, arrays), want, 1e-4)
+    assert all(r.spill_bytes == 0 for r in assembled(program, SM80).values())
+    assert_close(run_kernel(made, program, load_target("opencl"), arrays), want, 1e-4)
 
 
 def test_tensor_cores_take_halves() -> None:

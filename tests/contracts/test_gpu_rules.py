@@ -187,7 +187,8 @@ def test_tensor_cores_add_up_bytes_exactly(name: str) -> None:
 def test_tensor_cores_are_offered_only_where_rounding_is_allowed() -> None:
     made = TENSOR["convolution"]
     for target in TARGETS:
-        assert rule_for(made, target).space(made, target).params[0].choices == ("direct",)
+        choices = rule_for(made, target).space(made, target).params[0].choices
+        assert not set(choices) & {"bf16", "tf32", "f16", "wgmma"}
     assert "bf16" in rule_for(made, NARROW).space(made, NARROW).params[0].choices
 
 
@@ -228,3 +229,33 @@ def test_blocks_share_a_long_row(rows: int) -> None:
     # Parts are whole lines of memory: three hold the row.
     assert [launch.grid[0] for launch in launches(program)] == [3 * rows, rows]
     check(program, made, target)
+
+
+FILTERED = {
+    "sums after": conv((1, 8, 4, 8), (3, 3, 8, 8), (1, 8, 4, 8), pad=1, residual=True),
+    "two images": conv((2, 4, 4, 8), (3, 3, 8, 6), (2, 4, 4, 6), pad=1),
+}
+
+
+@pytest.mark.parametrize("side", [2, 4])
+@pytest.mark.parametrize("made", FILTERED.values(), ids=FILTERED)
+def test_winograd_is_three_launches(made: Task, side: int) -> None:
+    target = TARGETS[1]
+    rule = rule_for(made, target)
+    space = rule.space(made, target)
+    tile = {"tile_m": 2, "tile_n": 2, "threads_m": 8, "threads_n": 4, "depth": 4}
+    wanted = tile | {"algorithm": f"winograd{side}", "unroll": 1, "stages": 2}
+    config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    program = program_of(rule, made, target, config)
+    points = (side + 2) ** 2
+    assert [launch.grid[0] % points for launch in launches(program)] == [1, 0, 1]
+    check(program, made, target)
+
+
+def test_strict_accuracy_is_direct() -> None:
+    made = FILTERED["two images"]
+    for target in TARGETS:
+        strict = target.with_accuracy("strict")
+        assert "winograd4" in rule_for(made, target).space(made, target).params[0].choices
+        assert rule_for(made, strict).space(made, strict).params[0].choices == ("direct",)

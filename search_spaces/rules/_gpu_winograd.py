@@ -1,0 +1,112 @@
+"""Winograd's algorithm on GPUs: three launches, a transform, a product per point, the way back.
+
+In: a convolution and a tile of the products. Out: steps; sizes and cycles for the prior. Tiles of
+all images are the rows of the products; a thread transforms one channel of one tile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.base import Column
+from search_spaces.params import Config
+from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.rules._contraction import Contraction, contraction_of
+from search_spaces.rules._gpu import bind_rest
+from search_spaces.rules._gpu_tiles import Product, Tile, product_of, tile_product, vector_of
+
+Columns = Mapping[str, npt.NDArray[Any]]
+SIDES = {"winograd2": 2, "winograd4": 4}
+"""Algorithm -> side of the tiles of output points."""
+_CACHED_BYTES = 40.0
+_LAUNCH = 3000.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """The products of many configs, which algorithms have different ones of."""
+
+    count: Column
+    rows: Column
+    columns: Column
+    depth: Column
+
+
+def winograd_algorithms(task: Task, target: Target) -> tuple[str, ...]:
+    """Those that can compute a task, and may."""
+    c = contraction_of(task)
+    if target.accuracy != "normal" or c.groups > 1:
+        return ()
+    return tuple(name for name, side in SIDES.items() if side in c.winograd)
+
+
+def _product(c: Contraction, side: int) -> Product:
+    """A product for each point of a tile: tiles by the channels that are summed up."""
+    rows = c.count * c.tile_rows(side) * c.tile_columns(side)
+    depth = c.reduce[-1][1]
+    return Product(
+        count=c.tile_points(side), rows=rows, columns=c.channels[1], depth=depth, run=depth,
+        flat=False, transposed=False,
+    )  # fmt: skip
+
+
+def sizes_of(task: Task, columns: Columns) -> Sizes:
+    """The products of each config."""
+    c = contraction_of(task)
+    p, algorithm = product_of(task, c), columns["algorithm"]
+    out = {name: np.full(len(algorithm), float(getattr(p, name))) for name in _FIELDS}
+    for name, side in SIDES.items():
+        if side in c.winograd:
+            chosen = np.asarray(algorithm == name)
+            for field in _FIELDS:
+                out[field][chosen] = getattr(_product(c, side), field)
+    return Sizes(**out)
+
+
+_FIELDS = tuple(f.name for f in dataclasses.fields(Sizes))
+
+
+def transform_cycles(task: Task, target: Target, columns: Columns) -> Column:
+    """Cycles of the transforms: what they read and write, from the second-level cache."""
+    c, algorithm = contraction_of(task), columns["algorithm"]
+    out = np.zeros(len(algorithm))
+    points = c.count * c.row_count * c.points[1]
+    for name, side in SIDES.items():
+        if side not in c.winograd:
+            continue
+        p = _product(c, side)
+        moved = 4.0 * (p.count * p.rows * (2 * p.depth + 2 * p.columns))
+        moved += 4.0 * points * (c.strides[0] * c.strides[1] * p.depth + p.columns)
+        speed = _CACHED_BYTES * target.multiprocessors if target.warp > 1 else 4.0 * target.cores
+        out[np.asarray(algorithm == name)] = moved / speed + 2 * _LAUNCH
+    return out
+
+
+def schedule_winograd(builder: ScheduleBuilder, c: Contraction, config: Config, t: Target) -> None:
+    """The whole schedule of a convolution."""
+    tile, output = Tile.of(config, t), output_name(builder.task)
+    inline_locals(builder, keep=frozenset((output, c.tensor)))
+    if output != c.tensor:
+        builder.do("compute_at", buffer=output, at=c.channels[0])
+    side = SIDES[str(config["algorithm"])]
+    height, width = c.tile_sides(side)
+    builder.do(
+        "winograd", buffer=c.tensor, tile_h=height, tile_w=width, block_h=c.tile_rows(side),
+        block_w=c.tile_columns(side), lanes=1, together=1,
+    )  # fmt: skip
+    p = _product(c, side)
+    extents = {"wino_i": builder.extent("wino_i"), "wino_j": builder.extent("wino_j")}
+    products = dataclasses.replace(
+        c, tensor=f"{c.tensor}.m", batch=tuple(extents.items()), rows=None,
+        points=("wino_t", p.rows), reduce=(c.reduce[-1],), data=f"{c.tensor}.v",
+    )  # fmt: skip
+    along = vector_of(p.run, tile.depth)
+    tile_product(builder, products, p, tile, order=str(config["order"]), along=along)
+    bind_rest(builder, t)
