@@ -28,7 +28,10 @@ def first_alignment(buffer: Buffer) -> int:
     """What the address of element (0, 0, ...) is a multiple of.
 
     A param may lie behind a halo that the kernel does not know of, or be some channels of a larger
-    tensor: then its runs are shorter than the steps between them, and nothing is known."""
+    tensor: then its runs are shorter than the steps between them, and nothing is known. Where
+    params begin elsewhere, whoever builds the kernel says so (`odd`)."""
+    if buffer.odd:
+        return ITEM_BYTES[buffer.dtype]
     dense = buffer.strides == dense_strides(buffer.shape) and len(buffer.shape) <= 2
     if buffer.scope != "param" or buffer.constant or dense:
         return ALIGN_BYTES

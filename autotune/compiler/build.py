@@ -6,6 +6,7 @@ candidate is taken. Builds run in worker processes, one per core, where that pay
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from autotune.codegen import backend_for
 from autotune.compiler.choose import Candidate, candidates
+from autotune.compiler.odd import OddParams
 from autotune.db.types import Store
 from autotune.errors import AutotuneError, BuildError, ScheduleError
 from autotune.measure.devices.sandbox import sandbox_for
@@ -46,10 +48,16 @@ def kernel_symbol(task: Task) -> str:
     return "k_" + task.key.replace("-", "_").replace(".", "_")
 
 
-def build_here(task: Task, schedule: Schedule, target: Target) -> Built:
-    """Build one kernel in this process. Raises ScheduleError or BuildError."""
+def build_here(
+    task: Task, schedule: Schedule, target: Target, odd: frozenset[str] = frozenset()
+) -> Built:
+    """Build one kernel in this process; `odd` params may begin anywhere. Raises ScheduleError or
+    BuildError."""
     symbol = kernel_symbol(task)
     program = apply_schedule(build_program(task), schedule)
+    if odd:
+        params = tuple(dataclasses.replace(p, odd=p.name in odd) for p in program.params)
+        program = dataclasses.replace(program, params=params)
     code = backend_for(target).build(program, target, symbol)
     return Built(
         symbol=symbol,
@@ -60,12 +68,16 @@ def build_here(task: Task, schedule: Schedule, target: Target) -> Built:
 
 
 def build_kernels(
-    tasks: Sequence[Task], target: Target, log: Store | None, processes: int
+    tasks: Sequence[Task],
+    target: Target,
+    log: Store | None,
+    processes: int,
+    odd: OddParams | None = None,
 ) -> Kernels:
     """Build every task. Raises BuildError where even a task's default schedule fails."""
     waiting = {task: candidates(task, target, log) for task in tasks}
     first = {task: next(found) for task, found in waiting.items()}
-    with _Pool(target, processes if len(tasks) >= SERIAL_BELOW else 1) as pool:
+    with _Pool(target, processes if len(tasks) >= SERIAL_BELOW else 1, odd or {}) as pool:
         outcomes = pool.build_all([(task, c.schedule) for task, c in first.items()])
         built, chosen, notes = {}, {}, []
         for task, outcome in zip(first, outcomes, strict=True):
@@ -89,8 +101,8 @@ def _next(found: Iterator[Candidate], note: str) -> Candidate:
 class _Pool:
     """Builds in this process, or in worker processes that are gone when the `with` block ends."""
 
-    def __init__(self, target: Target, processes: int) -> None:
-        self._target = target
+    def __init__(self, target: Target, processes: int, odd: OddParams) -> None:
+        self._target, self._odd = target, odd
         spec = f"{__name__}:KernelExecutor"
         count = processes if processes > 1 else 0
         bounds = sandbox_for(target, Sandbox())
@@ -117,11 +129,13 @@ class _Pool:
 
     def _here(self, task: Task, schedule: Schedule) -> Built | str:
         try:
-            return build_here(task, schedule, self._target)
+            return build_here(task, schedule, self._target, self._odd.get(task, frozenset()))
         except (ScheduleError, BuildError) as error:
             return str(error)
 
     def _there(self, task: Task, schedule: Schedule) -> Built | str:
+        if task in self._odd:
+            return self._here(task, schedule)
         request = MeasureRequest(task=task, schedule=schedule, target=self._target)
         worker = self._idle.get()
         try:

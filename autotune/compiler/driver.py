@@ -11,6 +11,7 @@ from pathlib import Path
 
 from autotune.compiler.build import build_kernels
 from autotune.compiler.link import link
+from autotune.compiler.odd import odd_params
 from autotune.db.types import Store
 from autotune.errors import ArtifactError
 from autotune.frontend import load_model
@@ -54,7 +55,9 @@ def compile_graph(
     prepared = prepare(graph, target.precision, calibration)
     parts = partition(prepared.graph, attention=target.joins_attention)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    kernels = build_kernels(tuple(parts.weights()), target, log, processes or cores or 1)
+    kernels = build_kernels(
+        tuple(parts.weights()), target, log, processes or cores or 1, odd_params(parts, target)
+    )
     for note in kernels.notes:
         _LOGGER.warning(note)
     image = link(parts, plan_memory(parts), kernels, target, _versions())

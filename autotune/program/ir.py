@@ -158,6 +158,8 @@ class Buffer:
     swizzle: tuple[int, ...] = ()
     """(bits, base, shift) of shared memory: the element at offset o lies at o with `bits` of its
     bits, from `base` on, changed where those `shift` further up are set."""
+    odd: bool = False
+    """A param that may begin at any element: nothing is known of its address."""
 
     @staticmethod
     def dense(name: str, dtype: str, shape: tuple[int, ...], scope: str) -> Buffer:

@@ -151,7 +151,7 @@ def _parse_buffer(tokens: Tokens, scope: str) -> Buffer:
             halo = tokens.pairs()
         elif word == "swizzle":
             swizzle = tokens.integers()
-        elif word in ("constant", "written"):
+        elif word in ("constant", "written", "odd"):
             flags.add(word)
         else:
             scope = word
@@ -159,7 +159,7 @@ def _parse_buffer(tokens: Tokens, scope: str) -> Buffer:
     return Buffer(
         name, dtype, shape, scope, strides, halo,
         constant="constant" in flags, written="written" in flags,
-        swizzle=swizzle,
+        swizzle=swizzle, odd="odd" in flags,
     )  # fmt: skip
 
 

@@ -8,12 +8,19 @@ import numpy as np
 import onnx
 import pytest
 
+from autotune.codegen.base import DeviceCode
+from autotune.compiler.build import build_here
 from autotune.compiler.driver import compile_graph
+from autotune.compiler.odd import odd_params
 from autotune.frontend import load_model
 from autotune.frontend.zoo.base import Network
 from autotune.graph.interp import run_graph
+from autotune.graph.ir import Graph
+from autotune.graph.partition import partition
+from autotune.graph.prepare import prepare
 from autotune.runtime.executor import random_feeds
 from autotune.target import load_target
+from search_spaces.rules import rule_for
 from tests.emulator.device import emulated_cuda
 
 
@@ -44,6 +51,38 @@ def test_parts_of_a_concat_may_begin_anywhere(tmp_path: Path) -> None:
     path = tmp_path / "odd.onnx"
     onnx.save(net.finish({"y": (y, (1, 12, 6, 6))}), path)
     assert_right(str(path), "sm_80")
+
+
+def part_of_a_row(path: Path) -> Graph:
+    """Softmax of 128 elements, of which the first is the fourth of 140."""
+    net = Network("part")
+    x = net.input("x", np.float32, (1, 140))
+    bounds = [net.constant(np.array([n], np.int64)) for n in (3, 131, 1)]
+    part = net.op("Slice", net.op("Neg", x), *bounds)
+    y = net.op("Softmax", part, axis=-1)
+    onnx.save(net.finish({"y": (y, (1, 128))}), path)
+    return load_model(str(path))
+
+
+def test_a_part_of_a_row_is_known_to_begin_anywhere(tmp_path: Path) -> None:
+    parts = partition(prepare(part_of_a_row(tmp_path / "part.onnx"), "float32").graph)
+    cuda, opencl = load_target("sm_80"), load_target("opencl")
+    (names,) = odd_params(parts, cuda).values()
+    assert names == {"i0"}
+    assert odd_params(parts, opencl) == {}
+
+
+def test_a_part_of_a_row_is_read_without_vectors(tmp_path: Path) -> None:
+    graph = part_of_a_row(tmp_path / "part.onnx")
+    assert_right(str(tmp_path / "part.onnx"), "sm_80")
+    parts, target = partition(prepare(graph, "float32").graph), load_target("sm_80")
+    (task,) = odd_params(parts, target)
+    rule = rule_for(task, target)
+    schedule = rule.schedule(task, target, rule.default(task, target))
+    given = (frozenset(("i0",)), frozenset[str]())
+    codes = [build_here(task, schedule, target, odd).code for odd in given]
+    odd, even = (DeviceCode.decode(code).text.decode() for code in codes)
+    assert ("ld.global.v4" in odd, "ld.global.v4" in even) == (False, True)
 
 
 @pytest.mark.slow
