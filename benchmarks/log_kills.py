@@ -24,6 +24,7 @@ from autotune.db.types import Record
 from autotune.errors import LogError
 from tests import postgres
 
+RECOVERY_S = 600.0
 KILLED_AFTER_S = 0.25
 """A writer's longest life: opening the log and some dozens of appends."""
 
@@ -39,7 +40,7 @@ class Server:
     def kill(self) -> None:
         """And start it again, as soon as it can be."""
         postgres.kill(self._process)
-        self._process = postgres.start_again(self._folder, *self._options)
+        self._process = postgres.start_again(self._folder, *self._options, within_s=RECOVERY_S)
 
     def stop(self) -> None:
         postgres.stop(self._process)

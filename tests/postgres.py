@@ -62,8 +62,8 @@ def start(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     return start_again(folder, *options)
 
 
-def start_again(folder: Path, *options: str) -> subprocess.Popen[bytes]:
-    """The server whose data are in the folder."""
+def start_again(folder: Path, *options: str, within_s: float = 30.0) -> subprocess.Popen[bytes]:
+    """The server whose data are in the folder. Killed, it first repeats what was not written."""
     server = subprocess.Popen(
         [_program("postgres"), "-D", folder / "data", "-k", folder, "-h", "", *options],
         user=_unprivileged(),
@@ -71,13 +71,14 @@ def start_again(folder: Path, *options: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + within_s
     while True:
         try:
             execute(url(folder), "SELECT 1")
             return server
         except OperationalError:
             if server.poll() is not None or time.monotonic() > deadline:
+                stop(server)
                 raise
             time.sleep(0.05)
 

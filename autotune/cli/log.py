@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from autotune.cli import options as opt
 from autotune.cli import selecting, tables
+from autotune.cli.output import whole_file
 from autotune.errors import ConfigError, LogError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _export(options: argparse.Namespace) -> None:
 
     wanted = selecting.selection(options, options.models)
     count = 0
-    with TuningLog(options.log, read_only=True) as log, _output(options.output) as out:
+    with TuningLog(options.log, read_only=True) as log, _output(options) as out:
         out.write(to_line(header(utc_now())))
         for item in log_items(log, wanted):
             out.write(to_line(item))
@@ -57,21 +58,10 @@ def _export(options: argparse.Namespace) -> None:
     print(f"{count} records exported", file=sys.stdout if options.output else sys.stderr)
 
 
-@contextlib.contextmanager
-def _output(path: str | None) -> Iterator[TextIO]:
-    """The file, which appears when it is whole; or standard output."""
-    if path is None:
-        yield sys.stdout
-        return
-    draft = Path(f"{path}.part")
-    try:
-        with draft.open("w", encoding="utf-8") as out:
-            yield out
-        draft.replace(path)
-    except OSError as error:
-        raise LogError(f"cannot write {path}: {error.strerror}") from None
-    finally:
-        draft.unlink(missing_ok=True)
+def _output(options: argparse.Namespace) -> contextlib.AbstractContextManager[TextIO]:
+    if options.output is None:
+        return contextlib.nullcontext(sys.stdout)
+    return whole_file(options.output)
 
 
 def _import_arguments(parser: opt.Parser) -> None:
@@ -100,10 +90,11 @@ def _items(file: str, source: str) -> Iterator[Iterator[tuple[str, Item]]]:
         yield frozen_items(path)
         return
     try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            yield line_items(lines, source)
+        lines = path.open(encoding="utf-8", errors="replace")
     except OSError as error:
         raise LogError(f"cannot read {file}: {error.strerror}") from None
+    with lines:
+        yield line_items(lines, source)
 
 
 def _merge_arguments(parser: opt.Parser) -> None:
@@ -119,12 +110,22 @@ def _merge(options: argparse.Namespace) -> None:
 
     wanted = selecting.selection(options, ())
     for name in options.others:
-        if name == options.log:
+        if _is_same(name, options.log):
             raise ConfigError(f"{files.shown(name)} is the log to merge into: name another one")
         with TuningLog(name, read_only=True) as other:
             items = ((f"record {n}", item) for n, item in enumerate(log_items(other, wanted), 1))
             source = other.name if other.path is None else other.path.name
             _add(options, items, source)
+
+
+def _is_same(name: str, other: str) -> bool:
+    from autotune.db.engines import file_of
+
+    files = file_of(name), file_of(other)
+    if None in files:
+        return name == other
+    first, second = (file.resolve() for file in files if file is not None)
+    return first == second
 
 
 def _add(options: argparse.Namespace, items: Iterator[tuple[str, Item]], source: str) -> None:
@@ -180,7 +181,7 @@ def _verify(options: argparse.Namespace) -> None:
         accuracy=options.accuracy,
         precision=options.precision,
     )
-    with TuningLog(options.log) as log:
+    with TuningLog(options.log).must_exist() as log:
         with contextlib.closing(
             open_device(options.device, target, cache_dir=opt.cache_dir())
         ) as runner:
@@ -256,7 +257,7 @@ def _prune(options: argparse.Namespace) -> None:
     if what == Pruning():
         raise ConfigError("say what to delete: --keep K, --failures or --imported")
     wanted = selecting.selection(options, options.models)
-    with TuningLog(options.log, read_only=options.dry_run) as log:
+    with TuningLog(options.log, read_only=options.dry_run).must_exist() as log:
         count = prune(log, wanted, what, dry_run=options.dry_run)
     print(f"{count} records {'would go' if options.dry_run else 'deleted'}")
 
@@ -301,10 +302,7 @@ def _upgrade(options: argparse.Namespace) -> None:
     from autotune.db.store import TuningLog
     from autotune.db.upkeep import stats
 
-    path = Path(options.log)
-    if "://" not in options.log and not path.exists():
-        raise LogError(f"tuning log {options.log}: does not exist; `autotune tune` makes one")
-    with TuningLog(options.log) as log:
+    with TuningLog(options.log).must_exist() as log:
         log.claim()
         print(f"{log.name}: schema {stats(log).schema}")
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from pathlib import Path
 
 from autotune.cli import models
 from autotune.cli import options as opt
-from autotune.errors import ConfigError
+from autotune.cli.output import whole_file
 
 
 def arguments(parser: opt.Parser) -> None:
@@ -42,11 +41,7 @@ def run(options: argparse.Namespace) -> None:
         keys = [task.key for task in partition.weights()]
         rankings = kept(log, keys, target.key)
         facts = collect(partition, log, profile, options.log, kept=rankings)
-    try:
-        Path(options.output).write_text(page(facts), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {options.output}: {error.strerror}; choose another -o"
-        ) from None
+    with whole_file(options.output) as out:
+        out.write(page(facts))
     known = sum(t.best_s is not None for t in facts.tasks)
     print(f"{options.output}: {known} of {len(facts.tasks)} tasks have records")

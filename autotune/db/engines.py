@@ -67,7 +67,17 @@ def _of_url(text: str) -> Engine:
             "for PostgreSQL: pip install 'autotune-compiler[postgres]'"
         ) from None
     _ask_after_a_pause(made)
+    if made.dialect.name == "postgresql":
+        event.listen(made, "connect", _plan_once)
     return made
+
+
+def _plan_once(connection: Any, _: Any) -> None:
+    """Planning takes a server longer than finding a record does. What is asked again and again is
+    found by an index whatever the values are, so one plan of it serves for all of them."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET plan_cache_mode = force_generic_plan")
+    connection.commit()
 
 
 def _ask_after_a_pause(engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:

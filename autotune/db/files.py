@@ -103,6 +103,10 @@ def is_text(path: Path) -> bool:
         return False
 
 
+def missing(log: str) -> LogError:
+    return LogError(f"tuning log {log}: does not exist; `autotune tune` makes one")
+
+
 def outdated(log: str, version: int) -> LogError:
     return LogError(
         f"tuning log {log}: of an older release (schema {version}, this one reads "

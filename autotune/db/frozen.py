@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from autotune.db import codec, query
+from autotune.db.items import FORMAT as EXPORTED
 from autotune.db.items import Decoder, Item, check_header
 from autotune.db.selection import ALL, Row, Selection, has_numerics, has_shape
 from autotune.db.types import Record
@@ -62,9 +63,14 @@ def _slim(item: Item) -> Item:
 
 def is_frozen(path: Path) -> bool:
     """Whether the file begins as a frozen log does; False where it cannot be read."""
+    return _begins(path, FORMAT)
+
+
+def _begins(path: Path, format: str) -> bool:
+    head = f'{{"format":"{format}"'.encode()
     try:
         with path.open("rb") as file:
-            return file.read(len(FORMAT) + 20).startswith(b'{"format":"' + FORMAT.encode() + b'"')
+            return file.read(len(head)) == head
     except OSError:
         return False
 
@@ -75,8 +81,11 @@ def frozen_items(path: Path) -> Iterator[tuple[str, Item]]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise LogError(f"frozen log {path}: cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise LogError(f"frozen log {path}: not JSON; freeze it again") from None
+    except (ValueError, RecursionError):
+        what = "not JSON; freeze it again"
+        if _begins(path, EXPORTED):
+            what = "an exported log; `autotune log import` adds its records to a database"
+        raise LogError(f"frozen log {path}: {what}") from None
     check_header(data, FORMAT, VERSION, f"frozen log {path}")
     items = data.get("items")
     if not isinstance(items, list):

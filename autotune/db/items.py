@@ -75,7 +75,7 @@ class Decoder:
         one, ScheduleError for a schedule that this release does not know."""
         try:
             return self._decode(item)
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
             what = f"misses {error}" if isinstance(error, KeyError) else str(error)
             raise LogError(
                 f"{self._source}, {place}: not an item of a tuning log: {what}"
@@ -87,10 +87,13 @@ class Decoder:
             task = Task.from_json(item["task"])
             if task.key != item["key"]:
                 raise ValueError(f"the task's key is {task.key}, not {item['key']}")
-            self._tasks[task.key] = task, int(item["flops"])
+            _text(task.op)
+            self._tasks[task.key] = task, _whole(item["flops"])
             return None
         if kind == "target":
-            self._targets[item["digest"]] = Target.from_json(item["target"])
+            target = Target.from_json(item["target"])
+            _text(target.key + target.name)
+            self._targets[_text(item["digest"])] = target
             return None
         if kind != "record":
             raise ValueError(f"unknown kind {kind!r}; known: task, target, record")
@@ -103,12 +106,12 @@ def _record(item: Item, task: Task, target: Target, flops: int) -> Record:
     result = MeasureResult(
         status=Status(item["status"]),
         times_s=tuple(map(float, item["times_s"])),
-        error=str(item["error"]),
-        build_s=float(item["build_s"]),
-        run_s=float(item["run_s"]),
-        calibration_s=float(item["calibration_s"]),
-        device=str(item["device"]),
-        conditions=str(item.get("conditions", "")),
+        error=_text(item["error"]),
+        build_s=_finite(item["build_s"]),
+        run_s=_finite(item["run_s"]),
+        calibration_s=_finite(item["calibration_s"]),
+        device=_text(item["device"]),
+        conditions=_text(item.get("conditions", "")),
         max_error=math.inf if max_error is None else float(max_error),
     )
     ok = result.status is Status.OK
@@ -117,18 +120,41 @@ def _record(item: Item, task: Task, target: Target, flops: int) -> Record:
     return Record(
         task=task,
         target=target,
-        rule=str(item["rule"]),
+        rule=_text(item["rule"]),
         config=Config.from_json(item["config"]),
         schedule=schedule_from_json(item["schedule"]),
         result=result,
-        seed=int(item["seed"]),
+        seed=_whole(item["seed"]),
         flops=flops,
-        model=str(item["model"]),
+        model=_text(item["model"]),
         versions=tuple(sorted((str(k), str(v)) for k, v in item["versions"].items())),
         created=_moment(item["created"]),
-        origin=str(item["origin"]),
+        origin=_text(item["origin"]),
         mark=Mark(item["mark"]),
     )
+
+
+def _text(value: Any) -> str:
+    """Raises ValueError for a text that not every database keeps."""
+    text = str(value)
+    if "\0" in text:
+        raise ValueError(f"a NUL character in {text!r}")
+    text.encode()
+    return text
+
+
+def _whole(value: Any) -> int:
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("expected a number of at most 64 bits")
+    return number
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"expected a finite number, got {number}")
+    return number
 
 
 def _moment(text: str) -> str:
@@ -148,7 +174,7 @@ def line_items(lines: Iterable[str], source: str) -> Iterator[tuple[str, Item]]:
     for number, line in enumerate(lines, 1):
         try:
             item = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise LogError(
                 f"{source}, line {number}: not JSON; the file is cut off or no exported log"
             ) from None

@@ -6,6 +6,7 @@ never stale. The file's text says who holds it and is for people only.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -34,8 +35,9 @@ class WriterLock:
                 "wait for it or give another --log"
             ) from None
         text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, text.encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: it is locked all the same
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, text.encode(), 0)
 
     def _holder(self) -> str:
         try:
@@ -46,5 +48,6 @@ class WriterLock:
 
     def release(self) -> None:
         """Let the next writer in. The file stays: removing it would let two writers in at once."""
-        os.ftruncate(self._file, 0)
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, 0)
         os.close(self._file)

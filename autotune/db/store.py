@@ -63,7 +63,7 @@ class TuningLog:
         if self._engine is not None:
             return
         if read_only and not missing_ok:
-            raise LogError(f"tuning log {self.name}: does not exist; `autotune tune` makes one")
+            raise files.missing(self.name)
         if self.path is not None and not read_only:
             files.check_writable(self.path)
 
@@ -77,6 +77,12 @@ class TuningLog:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def must_exist(self) -> TuningLog:
+        """Itself. Raises LogError where the log has still to be made."""
+        if self._engine is None:
+            raise files.missing(self.name)
+        return self
 
     # ------------------------------------------------------------------------------------ writing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import shutil
@@ -13,8 +14,10 @@ import autotune
 from autotune.cli import execute
 from autotune.cli.log import ACTIONS
 from autotune.cli.models import load_partition
+from autotune.cli.output import whole_file
 from autotune.db.frozen import FrozenLog
 from autotune.db.store import TuningLog
+from autotune.errors import ConfigError
 from autotune.measure.types import Status
 from autotune.target import host_target
 from tests.unit.db.samples import matmul, record, target
@@ -90,7 +93,9 @@ def test_merge_takes_several_logs(log: str, tmp_path: Path, capsys: Captured) ->
 
 
 def test_a_log_is_not_merged_into_itself(log: str, capsys: Captured) -> None:
-    assert "name another one" in out_of(capsys, "merge", log, "--log", log, status=2)
+    again = str(Path(log).parent / "." / "x" / ".." / "log.db")
+    for name in (log, again, f"sqlite:///{log}"):
+        assert "name another one" in out_of(capsys, "merge", name, "--log", log, status=2)
 
 
 def test_stats_show_counts_by_property(log: str, capsys: Captured) -> None:
@@ -117,11 +122,38 @@ def test_an_old_log_is_upgraded(tmp_path: Path, capsys: Captured) -> None:
     assert "5 records" in out_of(capsys, "stats", "--log", old)
 
 
-@pytest.mark.parametrize("action", ["export", "stats", "upgrade", "prune --failures --dry-run"])
+@pytest.mark.parametrize(
+    "action",
+    ["export", "stats", "upgrade", "verify", "prune --failures", "prune --failures --dry-run"],
+)
 def test_a_missing_log_is_one_line(action: str, tmp_path: Path, capsys: Captured) -> None:
     path = str(tmp_path / "none.db")
     out = out_of(capsys, *action.split(), "--log", path, status=2)
     assert out == f"error: tuning log {path}: does not exist; `autotune tune` makes one\n"
+    assert not Path(path).exists()
+
+
+def test_an_exported_log_is_no_log_and_says_what_it_is(
+    log: str, tmp_path: Path, capsys: Captured
+) -> None:
+    file = str(tmp_path / "log.jsonl")
+    out_of(capsys, "export", "--log", log, "-o", file)
+    assert execute(["query", "--log", file]) == 2
+    assert "`autotune log import` adds its records" in capsys.readouterr().err
+
+
+def test_an_output_that_fails_half_way_leaves_the_earlier_one(tmp_path: Path) -> None:
+    def fail() -> None:
+        with whole_file(str(file)) as out:
+            out.write("half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / "report.html"
+    file.write_text("earlier")
+    with pytest.raises(ConfigError, match="No space left on device; free some space"):
+        fail()
+    assert file.read_text() == "earlier"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_history_by_date_and_device(log: str, capsys: Captured) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -153,6 +154,12 @@ def changed(log: TuningLog, number: int, **fields: object) -> str:
         (3, {"created": "yesterday"}, "line 4.*yesterday"),
         (3, {"config": 7}, "line 4"),
         (3, {"mark": 77}, "line 4"),
+        (1, {"flops": 10**30}, "line 2.*64 bits"),
+        (3, {"seed": 2**63}, "line 4.*64 bits"),
+        (3, {"seed": math.inf}, "line 4"),
+        (3, {"build_s": math.nan}, "line 4.*finite"),
+        (3, {"device": "a\0b"}, "line 4.*NUL"),
+        (3, {"error": "\ud800"}, "line 4.*surrogates"),
     ],
 )
 def test_a_line_that_cannot_be_one_is_named(
@@ -168,7 +175,7 @@ def test_a_line_that_cannot_be_one_is_named(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "prose\n", '{"format": "autotune-log"'])
+@pytest.mark.parametrize("text", ["", "prose\n", '{"format": "autotune-log"', "[" * 100_000])
 def test_what_is_no_exported_log_is_refused(tmp_path: Path, text: str) -> None:
     with TuningLog(tmp_path / "there.db") as log, pytest.raises(LogError, match=r"x\.jsonl"):
         add(log, text)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from sqlalchemy import inspect
@@ -108,6 +109,33 @@ def test_a_server_that_ended_the_connection_meanwhile_costs_no_record(
         log.append([record()])
         log.append([record()])
         assert len(log.records(matmul().key, target())) == 3
+
+
+def test_a_batch_that_fails_half_way_leaves_nothing(new_database: NewDatabase) -> None:
+    def fail(log: TuningLog) -> None:
+        with log.writing() as connection:
+            log.insert(connection, [record(tile=2), record(tile=3)])
+            connection.exec_driver_sql("INSERT INTO records (task_key) VALUES (NULL)")
+
+    with TuningLog(new_database()) as log:
+        log.append([record()])
+        with pytest.raises(LogError, match="null value"):
+            fail(log)
+        assert len(log.records(matmul().key, target())) == 1
+
+
+def test_a_lone_statement_waits_for_no_transaction_and_no_new_plan(
+    new_database: NewDatabase,
+) -> None:
+    url = new_database()
+    with TuningLog(url) as log:
+        for alone in (True, False, True):
+            with log.writing(alone=alone) as connection:
+                server: Any = connection.connection.driver_connection
+                mode = connection.exec_driver_sql("SHOW plan_cache_mode").scalar()
+                begun = server.info.transaction_status.name == "INTRANS"
+                assert (server.autocommit, begun) == (alone, not alone)
+            assert mode == "force_generic_plan"
 
 
 def test_best_is_found_by_the_index(new_database: NewDatabase) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -162,6 +163,19 @@ def test_two_writers_of_one_process_are_refused_too(log_path: Path) -> None:
         first.close()
         second.append([record()])
         assert len(second.records(matmul().key, target())) == 2
+
+
+def test_a_disk_too_full_to_say_who_writes_is_locked_all_the_same(
+    log_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with TuningLog(log_path) as first, TuningLog(log_path) as second:
+        first.claim()
+        with pytest.raises(LogError, match="another process is writing to it"):
+            second.claim()
 
 
 def test_a_stale_lock_file_does_not_keep_a_writer_out(log_path: Path) -> None:
