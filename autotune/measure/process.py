@@ -31,6 +31,8 @@ STDERR_TAIL_BYTES = 2000
 LAST_WORDS = 300
 FOLDER = "autotune-worker"
 COMPILER = "pocl"
+END_TIMEOUT_S = 20.0
+"""A killed process may take that long: drivers of devices free what a hung kernel holds first."""
 LOOK_S = 0.25
 """How often the temporary directory of a worker is looked at during a call."""
 
@@ -68,6 +70,7 @@ class WorkerProcess:
         self.report: Report = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
+        self._stuck: list[subprocess.Popen[bytes]] = []
         self._calls = 0
 
     @property
@@ -76,10 +79,17 @@ class WorkerProcess:
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Make sure that there is a live process; it may still be importing."""
+        """Make sure that there is a live process; it may still be importing. Raises
+        WorkerDiedError where the one before is still there."""
         if self._process and not ended(self._process) and self._calls < self._recycle_after:
             return
         self.stop()
+        self._stuck = [process for process in self._stuck if process.poll() is None]
+        if self._stuck:
+            held = ", ".join(str(process.pid) for process in self._stuck)
+            raise WorkerDiedError(
+                "", f"process {held} does not end, killed as it is: its driver holds it"
+            )
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
         self._folder = temporary_folder()
         program = [sys.executable, "-m", "autotune.measure.sandbox", self._sandbox.to_json()]
@@ -210,11 +220,15 @@ class WorkerProcess:
                 os.killpg(process.pid, signal.SIGKILL)
 
     def stop(self) -> None:
-        """End the process and release its pipes. Safe to call twice."""
+        """End the process and release its pipes. Safe to call twice. One that its driver holds is
+        left behind, and no other starts until it has ended."""
         self.kill()
         process, self._process = self._process, None
         if process is not None:
-            process.wait()
+            try:
+                process.wait(END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._stuck.append(process)
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()

@@ -26,7 +26,7 @@ from autotune.target import Target, host_target
 from autotune.types import Layout, Task, TaskNode, TaskValue, TensorType
 
 GOOD, BUILD_ERROR, BUILD_HANG, BUILD_CRASH, SEGFAULT, HANG = range(6)
-WRONG, EXIT, RAISE, SLOW, NOISY = range(6, 11)
+WRONG, EXIT, RAISE, SLOW, NOISY, GONE = range(6, 12)
 LIMITS = Timing(build_timeout_s=1.0, run_timeout_s=1.0)
 PATIENT = Timing(build_timeout_s=30.0, run_timeout_s=30.0)
 """For candidates that end by themselves, however busy this machine is."""
@@ -84,6 +84,8 @@ class FakeExecutor:
         if request.seed == NOISY:
             os.write(1, b"printed by native code")
             print("printed by Python")
+        if request.seed == GONE:
+            return MeasureResult(status=Status.DEVICE_LOST, error="it does not come back")
         if request.seed == WRONG:
             return MeasureResult(status=Status.WRONG_RESULT, error="o0[3]: expected 1, got 2")
         return MeasureResult(status=Status.OK, times_s=(float(os.getpid()),), run_s=0.1)

@@ -21,6 +21,7 @@ from autotune.target import load_target
 from tests.unit.codegen.nvptx_programs import MATMUL, TWO
 from tests.unit.codegen.stream_programs import stream_matmul
 from tests.unit.measure.fake_cuda import FakeCuda
+from tests.unit.measure.fake_nvml import FakeNvml
 
 SM90 = load_target("sm_90a")
 
@@ -237,59 +238,24 @@ def test_a_machine_without_the_package_names_the_extra(monkeypatch: pytest.Monke
         DEVICES.get("cuda").open(SM90)
 
 
-class _FakeNvml:
-    """NVML of one GPU, which may refuse to lock clocks."""
-
-    from cuda.bindings.nvml import ClockType, TemperatureSensors
-
-    class NvmlError(Exception):
-        """The real one asks the library for its words."""
-
-    def __init__(self, may_lock: bool) -> None:
-        self.may_lock, self.locked = may_lock, (0, 0)
-
-    def device_get_handle_by_index_v2(self, number: int) -> int:
-        return number
-
-    def device_get_clock_info(self, _: int, kind: Any) -> int:
-        return {self.ClockType.CLOCK_SM: 1980, self.ClockType.CLOCK_MEM: 3201}[kind]
-
-    def device_get_max_clock_info(self, *_: Any) -> int:
-        return 1980
-
-    def device_get_temperature_v(self, *_: Any) -> int:
-        return 41
-
-    def device_get_power_usage(self, _: int) -> int:
-        return 120_500
-
-    def device_set_gpu_locked_clocks(self, _: int, low: int, high: int) -> None:
-        if not self.may_lock:
-            raise self.NvmlError("no permission")
-        self.locked = (low, high)
-
-    def device_reset_gpu_locked_clocks(self, _: int) -> None:
-        self.locked = (0, 0)
-
-
 def test_sensors_read_in_units_of_the_name() -> None:
-    reading = Nvml(_FakeNvml(True), 0).read()
+    reading = Nvml(FakeNvml(True), 0).read()
     assert (reading.sm_hz, reading.memory_hz) == (1.98e9, 3.201e9)
     assert str(reading) == "1980/3201 MHz 41 C 120 W"
 
 
 def test_clocks_are_locked_where_that_is_allowed_and_unlocked_again() -> None:
-    api = _FakeNvml(True)
+    api = FakeNvml(True)
     nvml = Nvml(api, 0)
     assert nvml.lock_clocks()
     assert api.locked == (1980, 1980)
     nvml.close()
     assert api.locked == (0, 0)
-    assert not Nvml(_FakeNvml(False), 0).lock_clocks()
+    assert not Nvml(FakeNvml(False), 0).lock_clocks()
 
 
 def test_a_device_tells_the_conditions_where_it_has_sensors() -> None:
     driver = FakeCuda()
-    with_sensors = CudaDevice(Api(driver), 0, Nvml(_FakeNvml(False), 0))
+    with_sensors = CudaDevice(Api(driver), 0, Nvml(FakeNvml(False), 0))
     assert with_sensors.conditions() == "1980/3201 MHz 41 C 120 W"
     assert CudaDevice(Api(driver), 0, None).conditions() == ""

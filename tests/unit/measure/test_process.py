@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.measure import process
 from autotune.measure.process import (
     WorkerDiedError,
     WorkerProcess,
@@ -41,6 +42,24 @@ def test_a_worker_keeps_its_process_and_is_recycled_after_a_while(worker: Worker
         pids.append(worker.pid)
     assert pids[0] == pids[1]
     assert pids[3] != pids[0]
+
+
+def test_a_worker_that_its_driver_holds_is_left_behind_until_it_ends(
+    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.ready()
+    pid = worker.pid
+    assert pid is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(process, "END_TIMEOUT_S", 0.01)
+        patched.setattr(os, "killpg", lambda *_: None)
+        with pytest.raises(WorkerTimeoutError):
+            run(worker, fakes.HANG, timeout_s=0.2)
+        with pytest.raises(WorkerDiedError, match=f"process {pid} does not end"):
+            run(worker, fakes.GOOD)
+    os.killpg(pid, signal.SIGKILL)
+    wait_until_gone([pid])
+    assert run(worker, fakes.GOOD) == "OK"
 
 
 def test_a_hanging_worker_is_killed_at_the_deadline(worker: WorkerProcess) -> None:

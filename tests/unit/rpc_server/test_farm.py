@@ -190,6 +190,16 @@ def test_a_board_of_a_farm_serves_no_one_without_a_lease(farm: FarmProcesses) ->
         runner.measure((fakes.request(fakes.GOOD),))
 
 
+def test_boards_whose_device_does_not_come_back_are_quarantined(farm: FarmProcesses) -> None:
+    """Each request of a lost device is a fault of the board that had it."""
+    with farm.runner(boards=2) as runner:
+        results = runner.measure((fakes.request(fakes.GONE),) * 3)
+    assert {r.status for r in results} == {Status.DEVICE_LOST}
+    assert all("does not come back" in r.error for r in results)
+    away = {"quarantined", "probation"}
+    farm.wait_for(lambda status: {b["state"] for b in status["boards"]} <= away)
+
+
 def test_what_a_board_refuses_is_an_error_and_no_fault_of_it(farm: FarmProcesses) -> None:
     with farm.runner() as runner, pytest.raises(FarmError, match=r"refuses: .* 999 threads"):
         runner.measure((fakes.request(fakes.GOOD, threads=999),))

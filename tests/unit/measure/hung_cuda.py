@@ -1,0 +1,36 @@
+"""Executors of workers with an emulated GPU: one that works, one whose driver hangs for good."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+from unittest import mock
+
+from autotune.measure.devices.cuda import CudaDriver
+from autotune.measure.devices.nvml import Nvml
+from autotune.measure.execute import NativeExecutor
+from tests.emulator.device import EmulatedDevice, emulated_cuda
+from tests.unit.measure.fake_nvml import FakeNvml
+
+EMULATED = "tests.unit.measure.hung_cuda:EmulatedGpu"
+GONE = "tests.unit.measure.hung_cuda:GoneGpu"
+
+
+class EmulatedGpu(NativeExecutor):
+    """Kernels run on the emulator; sensors are there too."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._patches = contextlib.ExitStack()
+        self._patches.enter_context(emulated_cuda())
+        sensors = Nvml(FakeNvml(may_lock=False), 0)
+        mock.patch.object(EmulatedDevice, "conditions", side_effect=sensors.conditions).start()
+
+
+class GoneGpu(EmulatedGpu):
+    """The driver does not answer any more."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        mock.patch.object(CudaDriver, "open", side_effect=lambda _: time.sleep(60)).start()
