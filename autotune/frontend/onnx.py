@@ -90,7 +90,7 @@ class _ModelImport:
 
     def run(self) -> Graph:
         self._add_inputs()
-        self._add_initializers()
+        self._add_initializers(self.graph)
         for node in self.graph.node:
             self._add_node(node)
         outputs = []
@@ -108,11 +108,11 @@ class _ModelImport:
             self.values[info.name] = self.builder.input(info.name, tensor_type(dtype, shape))
             self.inputs.add(info.name)
 
-    def _add_initializers(self) -> None:
-        if self.graph.sparse_initializer:
-            name = self.graph.sparse_initializer[0].values.name
+    def _add_initializers(self, graph: onnx.GraphProto) -> None:
+        if graph.sparse_initializer:
+            name = graph.sparse_initializer[0].values.name
             raise UnsupportedOpError(f"initializer {name!r} is sparse; export it dense")
-        for tensor in self.graph.initializer:
+        for tensor in graph.initializer:
             array = tensor_array(tensor, f"initializer {tensor.name!r}")
             self.values[tensor.name] = self.builder.constant(array, tensor.name)
 
@@ -122,6 +122,9 @@ class _ModelImport:
         for value in node.input:
             if value:
                 self._check_known(value, where)
+        if node.op_type == "If" and node.domain in ("", "ai.onnx"):
+            self._add_branch(node, where)
+            return
         if node.domain not in ("", "ai.onnx") or node.op_type not in IMPORTERS:
             domain = f" of domain {node.domain!r}" if node.domain else ""
             raise UnsupportedOpError(
@@ -143,6 +146,23 @@ class _ModelImport:
                 self.values[output] = made[position]
             else:
                 self.absent[output] = f"output {position} of {where} is not supported"
+
+    def _add_branch(self, node: onnx.NodeProto, where: str) -> None:
+        """The nodes of the branch that an If over a constant takes (names are unique)."""
+        condition = self.builder.constants.get(self.values[node.input[0]])
+        if condition is None:
+            raise UnsupportedOpError(
+                f"{where}: the condition must be a constant, but it is computed from the model's "
+                "inputs; export the model for one case"
+            )
+        taken = "then_branch" if condition.item() else "else_branch"
+        branch = next(a.g for a in node.attribute if a.name == taken)
+        self._add_initializers(branch)
+        for inner in branch.node:
+            self._add_node(inner)
+        for output, value in zip(node.output, branch.output, strict=True):
+            self._check_known(value.name, where)
+            self.values[output] = self.values[value.name]
 
     def _check_known(self, value: str, where: str) -> None:
         if value in self.absent:

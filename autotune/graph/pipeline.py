@@ -18,6 +18,7 @@ from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.fold_flatten import FoldFlatten
+from autotune.graph.passes.push_reshapes import PushReshapes
 from autotune.graph.passes.push_shuffles import PushShuffles
 from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.recognize_causal import RecognizeCausal
@@ -39,6 +40,8 @@ PIPELINE: tuple[Pass, ...] = (
     PushTransposes(),
     RemoveIdentities(),
     PushTransposes(),
+    RemoveIdentities(),
+    PushReshapes(),
     RemoveIdentities(),
     FoldConstants(),
     CanonicalWeights(),

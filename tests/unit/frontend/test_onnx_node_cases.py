@@ -24,7 +24,8 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
     "Resize": (1, 2, 3), "Upsample": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,),
     "Range": (0, 1, 2), "ConstantOfShape": (0,), "OneHot": (1, 2), "Trilu": (1,), "Dropout": (2,),
     "MatMulInteger": (1, 3), "ConvInteger": (1, 2, 3), "QLinearConv": (1, 2, 3, 4, 5, 6, 7, 8),
-    "QLinearMatMul": (1, 2, 3, 4, 5, 6, 7),
+    "QLinearMatMul": (1, 2, 3, 4, 5, 6, 7), "CumSum": (1,), "TopK": (1,), "NonZero": (0,),
+    "ScatterND": (1,), "ScatterElements": (1,), "Scatter": (1,),
 }  # fmt: skip
 
 # Variants that are refused, by words in the case's name.
@@ -32,7 +33,8 @@ REFUSED = (
     "training", "antialias", "tf_crop", "int64_fmod", "fmod_1", "mod_mixed_sign_float",
     "with_argmax", "dropout_default_mask", "batch_diagonal", "bool_inputs", "spacetodepth_dcr",
     "spacetodepth_crd", "_blocked", "qlinearconv", "qlinearmatmul", "nonpad",
-    "padded_kv", "_window",
+    "padded_kv", "_window", "batchwise", "peepholes", "batch_dim1", "reduction",
+    "duplicate_indices", "scatternd_a", "scatternd_m",
 )  # fmt: skip
 # Here the cases divide by a fractional size; onnxruntime and we by the size of the output.
 FRACTIONAL = (

@@ -1,0 +1,173 @@
+"""ONNX importers: elements picked and put by computed places, sorting, running sums.
+
+Places of several dimensions become places in the flat tensor, so that all of them are gathers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.onnx_context import NodeContext, importer
+from autotune.frontend.onnx_norm import positive_axis
+from autotune.types import Array, dense_strides
+
+
+@importer("GatherElements")
+def gather_elements(n: NodeContext) -> str:
+    x, indices = n.input(0), n.input(1)
+    return elements(n, x, indices, positive_axis(n.integer("axis", 0), n.rank(x)))
+
+
+def elements(n: NodeContext, x: str, indices: str, axis: int) -> str:
+    """x at the places that have `indices` as coordinate along `axis`, and their own elsewhere."""
+    extents = n.shape(x)
+    if n.rank(indices) != len(extents):
+        raise ModelError(f"indices have shape {n.shape(indices)}, expected the rank of {extents}")
+    flat = _flat_places(n, indices, extents, axis)
+    return n.op("gather", n.reshape(x, (math.prod(extents),)), flat, axis=0)
+
+
+def _flat_places(n: NodeContext, indices: str, extents: Sequence[int], axis: int) -> str:
+    strides = dense_strides(tuple(extents))
+    grid = np.indices(n.shape(indices), dtype=np.int64)
+    others = sum((grid[d] * s for d, s in enumerate(strides) if d != axis), np.int64(0))
+    along = n.op("mul", _positive(n, indices, extents[axis]), n.constant(strides[axis], "int64"))
+    return n.op("add", along, n.constant(np.broadcast_to(others, grid.shape[1:]), "int64"))
+
+
+def _positive(n: NodeContext, indices: str, extent: int | Array) -> str:
+    """Indices counted from the front, as int64."""
+    wide = n.cast(indices, "int64")
+    negative = n.op("lt", wide, n.like(0, wide))
+    return n.op("where", negative, n.op("add", wide, n.constant(extent, "int64")), wide)
+
+
+@importer("GatherND")
+def gather_nd(n: NodeContext) -> str:
+    x, indices = n.input(0), n.input(1)
+    shape, places = n.shape(x), n.shape(indices)
+    if n.integer("batch_dims", 0):
+        raise UnsupportedOpError("batch_dims other than 0 is not supported")
+    rows, depth = _rows(n, x, places)
+    picked = n.op("gather", rows, _row_places(n, indices, shape[:depth]), axis=0)
+    return n.reshape(picked, (*places[:-1], *shape[depth:]))
+
+
+def _rows(n: NodeContext, x: str, places: Sequence[int]) -> tuple[str, int]:
+    """(x as rows that a place names, how many dimensions a place has)."""
+    shape, depth = n.shape(x), places[-1] if places else 0
+    if not 1 <= depth <= len(shape):
+        raise ModelError(f"indices of shape {tuple(places)} do not name places in {shape}")
+    return n.reshape(x, (math.prod(shape[:depth]), math.prod(shape[depth:]))), depth
+
+
+def _row_places(n: NodeContext, indices: str, extents: Sequence[int]) -> str:
+    """Places of several coordinates (the last dimension) as rows, flat."""
+    steps = n.constant(dense_strides(tuple(extents)), "int64")
+    whole = n.op("mul", _positive(n, indices, np.array(extents)), steps)
+    rows = n.op("reduce_sum", whole, axes=(n.rank(whole) - 1,), keepdims=False)
+    return n.reshape(rows, (math.prod(n.shape(rows)),))
+
+
+@importer("ScatterND")
+def scatter_nd(n: NodeContext) -> str:
+    x, indices, updates = n.input(0), n.input(1), n.input(2)
+    shape = n.shape(x)
+    rows, depth = _rows(n, x, n.shape(indices))
+    places = _known(n, _row_places(n, indices, shape[:depth]))
+    return n.reshape(_put(n, rows, places, updates), shape)
+
+
+@importer("ScatterElements", "Scatter")
+def scatter_elements(n: NodeContext) -> str:
+    x, indices, updates = n.input(0), n.input(1), n.input(2)
+    shape = n.shape(x)
+    axis = positive_axis(n.integer("axis", 0), len(shape))
+    places = _known(n, _flat_places(n, indices, shape, axis)).ravel()
+    rows = n.reshape(x, (math.prod(shape), 1))
+    return n.reshape(_put(n, rows, places, updates), shape)
+
+
+def _known(n: NodeContext, places: str) -> Array:
+    array = n.known(places)
+    if array is None:
+        raise UnsupportedOpError("the indices must be constant; export with fixed positions")
+    return array
+
+
+def _put(n: NodeContext, rows: str, places: Array, updates: str) -> str:
+    """Rows with those at constant `places` replaced: picked from the rows and the updates."""
+    if n.text("reduction", "none") != "none":
+        raise UnsupportedOpError("only reduction='none' is supported")
+    count, width = n.shape(rows)
+    if places.size and not 0 <= places.min() <= places.max() < count:
+        raise ModelError(f"indices reach outside {count} places")
+    source = np.arange(count)
+    source[places] = count + np.arange(places.size)  # of equal places the last one stays
+    updates = n.reshape(updates, (places.size, width))
+    if np.array_equal(source, count + np.arange(count)):
+        return updates
+    both = n.op("concat", rows, updates, axis=0)
+    return n.op("gather", both, n.constant(source, "int64"), axis=0)
+
+
+@importer("NonZero")
+def non_zero(n: NodeContext) -> str:
+    array = n.parameter(0)
+    assert array is not None
+    return n.constant(np.stack(np.nonzero(array)), "int64")
+
+
+@importer("EyeLike")
+def eye_like(n: NodeContext) -> str:
+    x = n.input(0)
+    n.ignore("dtype")
+    rows, columns = n.shape(x)
+    return n.constant(np.eye(rows, columns, n.integer("k", 0)), n.dtype(x))
+
+
+@importer("CumSum")
+def cum_sum(n: NodeContext) -> str:
+    """A product with a triangle of ones."""
+    x = n.input(0)
+    rank = n.rank(x)
+    axis = positive_axis(n.required_ints(1)[0], rank)
+    extent = n.shape(x)[axis]
+    triangle = np.triu(np.ones((extent, extent)), n.integer("exclusive", 0))
+    if n.integer("reverse", 0):
+        triangle = triangle.T
+    order = [d for d in range(rank) if d != axis] + [axis]
+    rows = n.transpose(x, order)
+    wide = n.reshape(rows, (math.prod(n.shape(rows)[:-1]), extent))
+    y = n.op("matmul", wide, n.constant(triangle, n.dtype(x)), transpose_b=False)
+    return n.transpose(n.reshape(y, n.shape(rows)), [order.index(d) for d in range(rank)])
+
+
+@importer("TopK")
+def top_k(n: NodeContext) -> tuple[str, str]:
+    """An element's rank is the number of those ahead of it; of equal ones the first leads."""
+    x = n.input(0)
+    count = n.required_ints(1)[0] if n.opset >= 10 else n.integer("k", 1)
+    axis = positive_axis(n.integer("axis", -1), n.rank(x))
+    shape = n.shape(x)
+    n.ignore("sorted")  # sorted is one of the orders that unsorted allows
+    extent, order = shape[axis], [d for d in range(len(shape)) if d != axis] + [axis]
+    if not 0 < count <= extent:
+        raise ModelError(f"k is {count}, but there are {extent} elements")
+    rows = n.transpose(x, order)
+    outer = n.shape(rows)[:-1]
+    one, other = n.reshape(rows, (*outer, extent, 1)), n.reshape(rows, (*outer, 1, extent))
+    leads = n.op("gt" if n.integer("largest", 1) else "lt", other, one)
+    earlier = n.constant(np.tri(extent, k=-1, dtype=bool))
+    ahead = n.op("or", leads, n.op("and", n.op("eq", other, one), earlier))
+    rank = n.op("reduce_sum", n.cast(ahead, "float32"), axes=(len(shape),), keepdims=False)
+    wanted = n.constant(np.arange(count).reshape(count, 1), "float32")
+    hit = n.op("eq", n.reshape(rank, (*outer, 1, extent)), wanted)
+    places = n.op("argmax", n.cast(hit, "float32"), axis=len(shape), keepdims=False)
+    values = elements(n, rows, places, len(shape) - 1)
+    back = [order.index(d) for d in range(len(shape))]
+    return n.transpose(values, back), n.transpose(places, back)

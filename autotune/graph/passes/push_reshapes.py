@@ -1,0 +1,73 @@
+"""Move reshapes behind elementwise operators, so that these meet the kernel of their operand.
+
+In: a graph without needless transposes. Out: the same results.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from autotune.graph.ir import Graph, Node
+from autotune.graph.passes._rewrite import Rewriter, kind_of
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushReshapes:
+    """relu(reshape(conv)) -> reshape(relu(conv)), with operands that are reshaped from the same
+    shape, numbers, and constants that are whole or vary along the last dimension alone."""
+
+    def run(self, graph: Graph) -> Graph:
+        new = Rewriter(graph)
+        for node in graph.nodes:
+            pushed = _pushed(new, node)
+            if pushed is None:
+                new.keep(node)
+            else:
+                new.replace(node.output, pushed)
+        return new.finish()
+
+
+def _pushed(new: Rewriter, node: Node) -> str | None:
+    if kind_of(node.op) != "elementwise" or node.op in ("expand", "scalar"):
+        return None
+    shape = new.graph.types[node.output].shape
+    inputs = new.inputs(node)
+    base = next((b for i in inputs if (b := _base(new, i, shape)) is not None), None)
+    if base is None or math.prod(shape) == 0:
+        return None
+    operands = []
+    for value in inputs:
+        operand = _under(new, value, new.shape(base), shape)
+        if operand is None:
+            return None
+        operands.append(operand)
+    result = new.emit(node.op, operands, node, **node.attributes)
+    return new.emit("reshape", [result], node, shape=shape)
+
+
+def _base(new: Rewriter, value: str, shape: Shape) -> str | None:
+    """What a value of that shape is reshaped from."""
+    source = new.producer(value)
+    found = source is not None and source.op == "reshape" and new.shape(value) == shape
+    return source.inputs[0] if found and source is not None else None
+
+
+def _under(new: Rewriter, value: str, base: Shape, shape: Shape) -> str | None:
+    """The operand for an operator over `base` instead of `shape`; None where there is none."""
+    origin = _base(new, value, shape)
+    if origin is not None:
+        return origin if new.shape(origin) == base else None
+    known = new.known(value)
+    if known is None:
+        return None
+    if known.ndim == 0:
+        return value
+    if known.size == 1:
+        return new.constant(known.reshape(()), value)
+    if known.size == math.prod(shape):
+        return new.constant(known.reshape(base), value)
+    last = known.shape[-1] == known.size == shape[-1] == base[-1]
+    return new.constant(known.reshape(-1), value) if last else None

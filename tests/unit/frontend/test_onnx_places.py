@@ -1,0 +1,78 @@
+"""Elements picked and put by places, sorting, running sums, branches: against onnxruntime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from autotune.errors import UnsupportedOpError
+from autotune.frontend.onnx import import_model
+from tests.unit.frontend.onnx_models import check, floats, ints, node_model, nodes_model
+
+FEEDS = {"x": floats(3, 4, 5)}
+PLACES = np.random.default_rng(0).integers(-3, 3, (3, 4, 5))
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("exclusive", [0, 1])
+@pytest.mark.parametrize("reverse", [0, 1])
+def test_cum_sum(axis: int, exclusive: int, reverse: int) -> None:
+    attrs = {"exclusive": exclusive, "reverse": reverse}
+    check(node_model("CumSum", FEEDS, [np.array(axis)], **attrs), FEEDS)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("k", [1, 3])
+def test_top_k(axis: int, largest: int, k: int) -> None:
+    attrs = {"axis": axis, "largest": largest}
+    check(node_model("TopK", FEEDS, [ints(k)], outputs=2, **attrs), FEEDS)
+
+
+def test_of_equal_elements_the_first_leads() -> None:
+    feeds = {"x": np.round(floats(3, 9))}
+    check(node_model("TopK", feeds, [ints(4)], outputs=2), feeds)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_gather_elements(axis: int) -> None:
+    check(node_model("GatherElements", FEEDS, [PLACES], axis=axis), FEEDS)
+    feeds = FEEDS | {"indices": PLACES}
+    check(node_model("GatherElements", feeds, axis=axis), feeds)
+
+
+def test_gather_nd() -> None:
+    check(node_model("GatherND", FEEDS, [np.array([[0, 1], [2, -1]])]), FEEDS)
+    feeds = FEEDS | {"indices": np.array([[[0], [-1]]])}
+    check(node_model("GatherND", feeds), feeds)
+
+
+def test_the_last_update_of_a_place_stays() -> None:
+    places = np.array([[0, 1], [2, -1], [0, 1]])
+    check(node_model("ScatterND", FEEDS, [places, floats(3, 5, seed=1)]), FEEDS)
+
+
+def test_scatter_elements() -> None:
+    places = np.array([[[0, 1, 2, 3, -1]]])
+    check(node_model("ScatterElements", FEEDS, [places, floats(1, 1, 5)], axis=2), FEEDS)
+
+
+def test_places_to_put_must_be_constant() -> None:
+    feeds = FEEDS | {"indices": ints(0).reshape(1, 1), "updates": floats(1, 4, 5)}
+    with pytest.raises(UnsupportedOpError, match="the indices must be constant"):
+        import_model(node_model("ScatterND", feeds), {})
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_a_branch_over_a_constant_is_taken(condition: bool) -> None:
+    def branch(op: str) -> object:
+        made = helper.make_tensor_value_info(f"{op}_y", TensorProto.FLOAT, (3, 4, 5))
+        return helper.make_graph([helper.make_node(op, ["x"], [f"{op}_y"])], op, [], [made])
+
+    node = helper.make_node(
+        "If", ["c"], ["y"], then_branch=branch("Relu"), else_branch=branch("Neg")
+    )
+    constant = numpy_helper.from_array(np.array(condition), "c")
+    graph = check(nodes_model([node], FEEDS, [constant], ["y"]), FEEDS)
+    assert [n.op for n in graph.nodes] == ["relu" if condition else "neg"]
