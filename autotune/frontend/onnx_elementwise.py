@@ -73,8 +73,9 @@ def leaky_relu(n: NodeContext) -> str:
 @importer("PRelu")
 def prelu(n: NodeContext) -> str:
     x, slope = n.input(0), n.input(1)
-    negative = n.op("lt", x, n.like(0, x))
-    return n.op("where", negative, n.op("mul", x, slope), x)
+    zero = n.like(0, x)
+    below = n.op("mul", n.op("min", x, zero), slope)
+    return n.op("add", n.op("max", x, zero), below)
 
 
 @importer("Elu")

@@ -107,7 +107,9 @@ def _phases(n: NodeContext, x: str, w: str, geometry: _Geometry, groups: int) ->
     if [*geometry.extent] == whole:
         return y
     stops = [i + e for i, e in zip(inner, geometry.extent, strict=True)]
-    return n.op("slice", y, starts=(0, *inner, 0), stops=(batch, *stops, out))
+    return n.op(
+        "slice", y, starts=(0, *inner, 0), stops=(batch, *stops, out), steps=(1,) * n.rank(y)
+    )
 
 
 def _cropped(
@@ -118,7 +120,10 @@ def _cropped(
     starts = [max(-b, 0) for b in before]
     stops = [e - max(-a, 0) for e, a in zip(spatial, after, strict=True)]
     if starts != [0] * len(spatial) or stops != spatial:
-        x = n.op("slice", x, starts=(0, *starts, 0), stops=(batch, *stops, channels))
+        x = n.op(
+            "slice", x, starts=(0, *starts, 0), stops=(batch, *stops, channels),
+            steps=(1,) * n.rank(x),
+        )  # fmt: skip
     return x, [max(b, 0) for b in before], [max(a, 0) for a in after]
 
 

@@ -74,8 +74,10 @@ def convolution(n: NodeContext, x: str, w: str, window: Window, groups: int) -> 
         # Channels of one group would not lie side by side: a sum instead.
         y = ""
         for place, image in enumerate(slices):
-            part = n.op("slice", w, starts=(place, 0, 0, 0, 0),
-                        stops=(place + 1, kh, kw, per_group, out))  # fmt: skip
+            part = n.op(
+                "slice", w, starts=(place, 0, 0, 0, 0), steps=(1,) * 5,
+                stops=(place + 1, kh, kw, per_group, out),
+            )  # fmt: skip
             term = _conv2d(n, image, n.reshape(part, (kh, kw, per_group, out)), plane, groups)
             y = n.op("add", y, term) if y else term
     return n.reshape(y, (batch, window.positions(0, depth), *n.shape(y)[1:]))
@@ -84,22 +86,31 @@ def convolution(n: NodeContext, x: str, w: str, window: Window, groups: int) -> 
 def _slices(n: NodeContext, x: str, window: Window) -> list[str]:
     """For each place of the kernel in depth the images it meets: [N*positions, H, W, C]."""
     batch, depth, height, width, channels = n.shape(x)
-    kernel, stride, dilation = window.kernel[0], window.strides[0], window.dilations[0]
-    count = window.positions(0, depth)
-    before, after = window.pads[0], window.pads[3]
-    if before or after:
-        x = n.op("pad", x, pads=(0, before, 0, 0, 0, 0, after, 0, 0, 0), value=0.0)
+    stride, count = window.strides[0], window.positions(0, depth)
     out = []
-    for start in range(0, kernel * dilation, dilation):
-        stop = start + (count - 1) * stride + 1
-        part = x
-        if (start, stop, stride) != (0, n.shape(x)[1], 1):
-            part = n.op(
-                "slice", x, starts=(0, start, 0, 0, 0), steps=(1, stride, 1, 1, 1),
-                stops=(batch, stop, height, width, channels),
-            )  # fmt: skip
+    for place in range(window.kernel[0]):
+        first = place * window.dilations[0] - window.pads[0]
+        inside = [i for i in range(count) if 0 <= first + i * stride < depth]
+        part = _depths(n, x, [first + i * stride for i in inside], stride)
+        if len(inside) < count:
+            before = inside[0] if inside else 0
+            after = count - len(inside) - before
+            pads = (0, before, 0, 0, 0, 0, after, 0, 0, 0)
+            part = n.op("pad", part, pads=pads, value=0.0)
         out.append(n.reshape(part, (batch * count, height, width, channels)))
     return out
+
+
+def _depths(n: NodeContext, x: str, places: list[int], stride: int) -> str:
+    """Some of the images of a volume."""
+    batch, depth, *rest = n.shape(x)
+    if places == list(range(depth)):
+        return x
+    start, stop = (places[0], places[-1] + 1) if places else (0, 0)
+    return n.op(
+        "slice", x, starts=(0, start, 0, 0, 0), stops=(batch, stop, *rest),
+        steps=(1, stride, 1, 1, 1),
+    )  # fmt: skip
 
 
 def _conv2d(n: NodeContext, x: str, w: str, window: Window, groups: int) -> str:

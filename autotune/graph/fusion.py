@@ -13,6 +13,7 @@ decides about them. Groups are claimed in order of weight:
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -171,10 +172,16 @@ class _Fusion:
         """The largest extension by elementwise nodes behind the anchor with a single output."""
         best, grown = set(members), set(members)
         mask = sum(1 << m for m in members)
-        for index in range(anchor + 1, len(self.graph.nodes)):
+        waiting = {r for m in members for r in self.readers[m] if r > anchor}
+        queue = sorted(waiting)
+        while queue:
+            index = heapq.heappop(queue)
             if self._extends(index, grown, mask, anchor):
                 grown.add(index)
                 mask |= 1 << index
+                for reader in set(self.readers[index]) - waiting:
+                    waiting.add(reader)
+                    heapq.heappush(queue, reader)
                 if len(self._live(grown)) == 1:
                     best = set(grown)
         return best
@@ -213,7 +220,10 @@ class _Fusion:
         through the inputs of `barred` ones."""
         found: set[int] = set()
         barred = set(barred)
-        for index in reversed(range(max(members))):
+        waiting = {s for m in members for s in self.sources(m)} - members
+        queue = sorted(-s for s in waiting)
+        while queue:
+            index = -heapq.heappop(queue)
             readers = self.readers[index]
             if (
                 readers
@@ -225,6 +235,9 @@ class _Fusion:
                 and all((r in members or r in found) and r not in barred for r in readers)
             ):
                 found.add(index)
+                for source in set(self.sources(index)) - waiting:
+                    waiting.add(source)
+                    heapq.heappush(queue, -source)
         return found
 
     # ------------------------------------------------------------------------------------- result

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from autotune.graph.pipeline import optimize
+from autotune.graph.verify import verify_graph
 from tests.unit.frontend.onnx_models import check, floats, node_model
 
 SIZES = st.integers(1, 9)
@@ -54,7 +56,8 @@ def test_conv(data: st.DataObject, dims: int, groups: int, batch: int) -> None:
     weights = floats(outputs, inputs // groups, *attrs["kernel_shape"], seed=1)  # type: ignore[misc]
     feeds = {"x": floats(batch, inputs, *size)}  # type: ignore[misc]
     bias = floats(outputs, seed=2) if data.draw(st.booleans()) else None
-    check(node_model("Conv", feeds, (weights, bias), group=groups, **attrs), feeds)
+    model = node_model("Conv", feeds, (weights, bias), group=groups, **attrs)
+    verify_graph(optimize(check(model, feeds)))
 
 
 @settings(deadline=None, max_examples=60)
@@ -96,7 +99,7 @@ def test_conv_transpose(data: st.DataObject, dims: int, groups: int) -> None:
         "ConvTranspose", feeds, (floats(4, 3, *kernel, seed=1), floats(3 * groups, seed=2)),
         strides=strides, dilations=dilations, output_padding=more, pads=pads, group=groups,
     )  # fmt: skip
-    check(model, feeds)
+    verify_graph(optimize(check(model, feeds)))
 
 
 @pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
