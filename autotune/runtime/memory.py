@@ -19,7 +19,9 @@ def zeroed_block(nbytes: int) -> Bytes:
     if nbytes < HUGE_PAGE_BYTES:
         raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
         return _aligned(raw, nbytes, ALIGNMENT)
-    region = mmap.mmap(-1, nbytes + HUGE_PAGE_BYTES)
+    # Shared memory, which is the default, gets no huge pages on most systems.
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    region = mmap.mmap(-1, nbytes + HUGE_PAGE_BYTES, flags=private)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             region.madvise(mmap.MADV_HUGEPAGE)
