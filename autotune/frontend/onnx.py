@@ -122,10 +122,12 @@ class _ModelImport:
         for value in node.input:
             if value:
                 self._check_known(value, where)
-        if node.op_type == "If" and node.domain in ("", "ai.onnx"):
+        plain = node.domain in ("", "ai.onnx")
+        operator = node.op_type if plain else f"{node.domain}.{node.op_type}"
+        if operator == "If":
             self._add_branch(node, where)
             return
-        if node.domain not in ("", "ai.onnx") or node.op_type not in IMPORTERS:
+        if operator not in IMPORTERS:
             domain = f" of domain {node.domain!r}" if node.domain else ""
             raise UnsupportedOpError(
                 f"{where}{domain} is not supported; replace it before the export, or add an "
@@ -134,7 +136,7 @@ class _ModelImport:
         self.builder.label = name
         context = NodeContext(node, self.opset, self.builder, self.values)
         try:
-            made = IMPORTERS.get(node.op_type)(context)
+            made = IMPORTERS.get(operator)(context)
             context.check_attributes()
         except ModelError as error:
             raise type(error)(f"{where}: {error}") from error

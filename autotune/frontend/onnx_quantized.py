@@ -14,6 +14,13 @@ import numpy as np
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer
 from autotune.frontend.onnx_image import conv_operands, from_nhwc
+from autotune.frontend.onnx_numbers import (
+    as_bytes,
+    known_numbers,
+    known_sums,
+    numbers_of,
+    steps_of,
+)
 from autotune.frontend.onnx_volume import convolution
 from autotune.types import Array
 
@@ -27,6 +34,8 @@ def quantize_linear(n: NodeContext) -> str:
     n.ignore("saturate", "precision", "output_dtype")
     x, axis = n.input(0), n.integer("axis", 1)
     scale, zero = _parameter(n, x, 1, axis), n.optional(2)
+    if (steps := steps_of(n, 1, 2)) is not None and n.dtype(x) == "float32":
+        return as_bytes(n, x, steps)
     dtype = "uint8" if zero is None else n.dtype(zero)
     return _rounded(n, n.op("div", x, scale), _parameter(n, x, 2, axis) if zero else None, dtype)
 
@@ -35,6 +44,8 @@ def quantize_linear(n: NodeContext) -> str:
 def dequantize_linear(n: NodeContext) -> str:
     n.ignore("output_dtype")
     x, axis = n.input(0), n.integer("axis", 1)
+    if (numbers := numbers_of(n, 0, 1, 2)) is not None:
+        return numbers
     value = n.cast(x, "int32")
     if n.optional(2) is not None:
         value = n.op("sub", value, n.cast(_parameter(n, x, 2, axis), "int32"))
@@ -70,12 +81,23 @@ def conv_integer(n: NodeContext) -> str:
 
 @importer("QLinearMatMul")
 def qlinear_matmul(n: NodeContext) -> str:
+    numbers, steps = numbers_of(n, 0, 1, 2), steps_of(n, 6, 7)
+    weights = known_numbers(n, 3, (4, 5), axis=-1)
+    if numbers is not None and steps is not None and weights is not None:
+        return as_bytes(n, n.op("matmul", numbers, weights, transpose_b=False), steps)
     sums = _Sums(n, n.input(0), n.optional(2), n.input(3), n.optional(5)).of_matmul()
     return _requantized(n, sums, (1, 4, 6), n.optional(7))
 
 
 @importer("QLinearConv")
 def qlinear_conv(n: NodeContext) -> str:
+    numbers, steps = numbers_of(n, 0, 1, 2), steps_of(n, 6, 7)
+    weights = known_numbers(n, 3, (4, 5), axis=0)
+    if numbers is not None and steps is not None and weights is not None:
+        y = convolution(n, *conv_operands(n, numbers, weights))
+        if n.optional(8) is not None:
+            y = n.op("add", y, known_sums(n, 8, (1, 4)))
+        return as_bytes(n, from_nhwc(n, y, n.rank(numbers)), steps)
     sums = _Sums(n, n.input(0), n.optional(2), n.input(3), n.optional(5)).of_conv()
     if (bias := n.optional(8)) is not None:
         sums = n.op("add", sums, bias)

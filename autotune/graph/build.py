@@ -26,6 +26,8 @@ class GraphBuilder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.label = ""
+        self.numbers: dict[str, tuple[str, float, int]] = {}
+        """Of bytes: the value of the numbers they stand for, (byte - zero) * step."""
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
         self._inputs: list[tuple[str, TensorType]] = []

@@ -1,5 +1,6 @@
 """A model's graph as it is cut into kernels. In: an imported graph, a precision, and samples of
-its inputs for int8. Out: the graph after the passes, on bytes where that was asked for.
+its inputs for int8. Out: the graph after the passes, on bytes where that was asked for, or where
+the model itself says how.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.graph.feeds import Samples, sample_feeds
+from autotune.graph.int8.own import by_own_steps, has_own_steps
 from autotune.graph.int8.quantize import Quantized, quantize
 from autotune.graph.ir import Graph
 from autotune.graph.passes.band_rows import BandRows
@@ -26,11 +28,13 @@ class Prepared:
 
 def prepare(graph: Graph, precision: str, calibration: Samples | None = None) -> Prepared:
     """`calibration`: samples for int8, as `sample_feeds` takes them; None: random ones."""
+    # Bands keep results in the cache; as bytes these are small.
+    whole = tuple(p for p in PIPELINE if not isinstance(p, BandRows))
+    quantised = has_own_steps(graph)
+    ready = by_own_steps(optimize(graph, whole if quantised or precision == "int8" else PIPELINE))
     if precision != "int8":
-        return Prepared(graph=optimize(graph))
+        return Prepared(graph=ready)
     count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES
     samples = sample_feeds(dict(graph.inputs), calibration, count)
-    # Bands keep results in the cache; as bytes these are small.
-    passes = tuple(p for p in PIPELINE if not isinstance(p, BandRows))
-    quantized = quantize(optimize(graph, passes), samples)
+    quantized = quantize(ready, samples)
     return Prepared(graph=quantized.graph, quantized=quantized)

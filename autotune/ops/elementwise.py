@@ -158,6 +158,14 @@ def _mish(x: Value, attrs: Attrs, dtype: str) -> Value:
     return fn("mul", x, fn("tanh", _softplus(x, attrs, dtype)))
 
 
+def _snap(x: Value, attrs: Attrs, dtype: str) -> Value:
+    """The nearest of the numbers (0 .. 255 - zero) * step: what a byte can say."""
+    step, zero = (const(number(attrs, name), dtype) for name in ("step", "zero"))
+    count = fn("add", fn("round", fn("div", x, step)), zero)
+    count = fn("min", fn("max", count, const(0, dtype)), const(255, dtype))
+    return fn("mul", fn("sub", count, zero), step)
+
+
 def _limits(attrs: Attrs) -> tuple[float, float]:
     return number(attrs, "min", -math.inf), number(attrs, "max", math.inf)
 
@@ -189,6 +197,11 @@ def _np_clip(x: Array, attrs: Attrs) -> Array:
     low, high = _limits(attrs)
     x = np.maximum(x, x.dtype.type(low)) if math.isfinite(low) else x
     return np.minimum(x, x.dtype.type(high)) if math.isfinite(high) else x
+
+
+def _np_snap(x: Array, attrs: Attrs) -> Array:
+    step, zero = (x.dtype.type(number(attrs, name)) for name in ("step", "zero"))
+    return np.asarray((np.clip(np.rint(x / step) + zero, 0, 255) - zero) * step)
 
 
 def _np_softplus(x: Array, attrs: Attrs) -> Array:
@@ -252,6 +265,7 @@ for _op in (
     Activation("hard_sigmoid", _hard_sigmoid, _np_hard_sigmoid),
     Activation("hard_swish", _hard_swish, lambda x, _: x * np.clip(x / 6 + 0.5, 0, 1)),
     Activation("gelu", _gelu, _np_gelu),
+    Activation("snap", _snap, _np_snap),
     Activation("silu", _silu, lambda x, _: x / (1 + np.exp(-x))),
     Activation("softplus", _softplus, _np_softplus),
     Activation("mish", _mish, lambda x, a: x * np.tanh(_np_softplus(x, a))),

@@ -20,7 +20,7 @@ from autotune.types import Array, Attr
 
 def lower(graph: Graph, plan: Plan) -> Graph:
     """The graph as planned; inputs and outputs keep their types."""
-    return _Lowering(graph, plan).run() if plan.contractions else graph
+    return _Lowering(graph, plan).run() if plan.steps else graph
 
 
 class _Lowering:
@@ -158,7 +158,7 @@ class _Lowering:
         """32-bit sums, and what makes numbers of them."""
         source, weights = node.inputs
         steps = self.plan.steps[source]
-        array, unit = weight_bytes(self.graph.constants[weights])
+        array, unit = weight_bytes(self.graph.constants[weights], self.plan.units.get(weights))
         data, attrs = self.bytes[source], node.attributes
         if node.op == "conv2d":
             data, array, attrs = self._padded(node, data, array, steps)
@@ -188,9 +188,10 @@ class _Lowering:
         return data, weights, attrs | {"pads": rest}
 
 
-def weight_bytes(array: Array) -> tuple[Array, Array]:
+def weight_bytes(array: Array, unit: Array | None = None) -> tuple[Array, Array]:
     """(int8 weights, the number that 1 stands for, per output channel)."""
-    axes = tuple(range(array.ndim - 1))
-    largest = np.abs(array.astype(np.float64)).max(axis=axes)
-    unit = np.where(largest > 0, largest / 127, 1.0)
+    if unit is None:
+        axes = tuple(range(array.ndim - 1))
+        largest = np.abs(array.astype(np.float64)).max(axis=axes)
+        unit = np.where(largest > 0, largest / 127, 1.0)
     return np.rint(array / unit).astype(np.int8), unit

@@ -9,11 +9,12 @@ first is kept as bytes too: the other one is added to where it is computed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.graph.int8.calibrate import Range
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._rewrite import use_counts
+from autotune.types import Array
 
 SAME_ELEMENTS = frozenset({"reshape", "transpose", "slice", "concat", "max_pool2d", "copy"})
 """Ops whose results are elements of their operands, at least where bytes have a zero."""
@@ -48,11 +49,13 @@ class Steps:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`contractions`: outputs of the nodes that multiply bytes; `steps`: of values kept as bytes;
-    `exact`: those of them that are kept as floats, too, for whoever does not multiply bytes."""
+    `exact`: those of them that are kept as floats, too, for whoever does not multiply bytes;
+    `units`: per output channel the number that a weight of 1 stands for, where it is given."""
 
     contractions: frozenset[str]
     steps: Mapping[str, Steps]
     exact: frozenset[str] = frozenset()
+    units: Mapping[str, Array] = field(default_factory=dict)
 
 
 def plan(
@@ -76,6 +79,15 @@ def reduction_of(graph: Graph, node: Node) -> int:
         return weights.shape[2]
     plain = len(weights.shape) == 2 and not node.attributes.get("transpose_b")
     return data.shape[-1] if plain else 0
+
+
+def multiplies_bytes(graph: Graph, node: Node) -> bool:
+    """Whether a contraction's reduction can be cut in fours."""
+    length = reduction_of(graph, node)
+    if node.op == "conv2d" and node.attributes.get("groups", 1) == 1:
+        # Channels are added where they are few: pixels of an image.
+        return length > 0 and (length % NEIGHBOURS == 0 or length == NEIGHBOURS - 1)
+    return length > 0 and length % NEIGHBOURS == 0
 
 
 class _Planner:
@@ -114,13 +126,7 @@ class _Planner:
         )
 
     def _multiplies_bytes(self, node: Node) -> bool:
-        length = reduction_of(self.graph, node)
-        if not length or node.inputs[0] not in self.ranges:
-            return False
-        if node.op == "conv2d" and node.attributes.get("groups", 1) == 1:
-            # Channels are added where they are few: pixels of an image.
-            return length % NEIGHBOURS == 0 or length == NEIGHBOURS - 1
-        return length % NEIGHBOURS == 0
+        return multiplies_bytes(self.graph, node) and node.inputs[0] in self.ranges
 
     def _root(self, value: str) -> str:
         while value in self.same:
