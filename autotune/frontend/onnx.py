@@ -27,6 +27,8 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 
 OPSETS = range(7, 24)
+MOVERS = frozenset(("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
+"""Operators whose results are elements of their first input, whatever these are."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 for _info in pkgutil.iter_modules([str(Path(__file__).parent)]):
@@ -143,6 +145,12 @@ class _ModelImport:
         except (ValueError, IndexError, MemoryError) as error:
             raise ModelError(f"{where}: its operands do not fit together: {error}") from error
         made = (made,) if isinstance(made, str) else made
+        if operator in MOVERS and (known := self.builder.numbers.get(context.input(0))):
+            # Moved bytes stand for moved numbers.
+            values = self.values | {node.input[0]: known[0]}
+            moved = IMPORTERS.get(operator)(NodeContext(node, self.opset, self.builder, values))
+            moved = moved if isinstance(moved, str) else moved[0]
+            self.builder.numbers[made[0]] = (moved, *known[1:])
         for position, output in enumerate(node.output):
             if position < len(made):
                 self.values[output] = made[position]

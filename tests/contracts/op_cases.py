@@ -187,6 +187,7 @@ def activation(draw: Draw, name: str) -> Case:
         "elu": [{"alpha": 0.7}],
         "hard_sigmoid": [{"alpha": 0.25, "beta": 0.4}],
         "gelu": [{"approximate": "none"}, {"approximate": "tanh"}],
+        "snap": [{"step": 0.0625, "zero": 120.0}],
     }
     attrs = freeze_attrs(draw(st.sampled_from(choices.get(name, [{}]))))
     return Case(op=name, types=(tensor(*draw(shapes)),), attrs=attrs)
@@ -298,7 +299,7 @@ def causal(draw: Draw) -> Case:
 
 _ACTIVATIONS = (
     "relu", "clip", "leaky_relu", "elu", "hard_sigmoid", "hard_swish", "gelu", "silu", "softplus",
-    "mish",
+    "mish", "snap",
 )  # fmt: skip
 _REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 

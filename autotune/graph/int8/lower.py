@@ -177,7 +177,7 @@ class _Lowering:
         channels come in fours."""
         attrs = node.attributes
         pads = ints(node, "pads") if "pads" in attrs else (0, 0, 0, 0)
-        more = -weights.shape[2] % NEIGHBOURS
+        more = -weights.shape[2] % NEIGHBOURS if attrs.get("groups", 1) == 1 else 0
         around = pads if any(pads) and steps.zero else (0, 0, 0, 0)
         if not more and not any(around):
             return data, weights, attrs

@@ -83,8 +83,10 @@ def reduction_of(graph: Graph, node: Node) -> int:
 
 def multiplies_bytes(graph: Graph, node: Node) -> bool:
     """Whether a contraction's reduction can be cut in fours."""
-    length = reduction_of(graph, node)
-    if node.op == "conv2d" and node.attributes.get("groups", 1) == 1:
+    length, groups = reduction_of(graph, node), node.attributes.get("groups", 1)
+    if length == 1 and groups == graph.types[node.output].shape[-1]:
+        return True
+    if node.op == "conv2d" and groups == 1:
         # Channels are added where they are few: pixels of an image.
         return length > 0 and (length % NEIGHBOURS == 0 or length == NEIGHBOURS - 1)
     return length > 0 and length % NEIGHBOURS == 0

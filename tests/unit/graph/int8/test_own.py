@@ -1,0 +1,149 @@
+"""Models that onnxruntime quantised: bytes between kernels, by the model's own steps, and the
+outputs that onnxruntime computes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantFormat,
+    QuantType,
+    quantize_static,
+)
+
+from autotune.compiler.driver import compile_graph
+from autotune.frontend.onnx import import_onnx
+from autotune.graph.int8.own import unit_of
+from autotune.graph.interp import run_graph
+from autotune.graph.ir import Graph
+from autotune.graph.partition import partition
+from autotune.graph.prepare import prepare
+from autotune.graph.verify import verify_graph
+from autotune.target import host_target
+from autotune.types import Array
+
+SHAPE = (1, 3, 12, 12)
+RNG = np.random.default_rng(0)
+SAMPLES = [RNG.standard_normal(SHAPE).astype(np.float32) + 0.3 for _ in range(4)]
+
+
+def float_net(path: Path) -> None:
+    """Pixels, a value without a relu, a depthwise layer, a sum, pools, a classifier."""
+    weights: list[onnx.TensorProto] = []
+
+    def known(name: str, *shape: int) -> str:
+        array = RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+        weights.append(numpy_helper.from_array(array.astype(np.float32), name))
+        return name
+
+    def conv(x: str, y: str, *shape: int, **attrs: Any) -> onnx.NodeProto:
+        inputs = [x, known(f"w_{y}", *shape), known(f"b_{y}", shape[0])]
+        return helper.make_node("Conv", inputs, [y], **attrs)
+
+    nodes = [
+        conv("x", "a", 16, 3, 3, 3, pads=[1] * 4),
+        conv("a", "b", 16, 16, 3, 3, pads=[1] * 4),
+        helper.make_node("Relu", ["b"], ["c"]),
+        conv("c", "d", 16, 1, 3, 3, pads=[1] * 4, group=16, strides=[2, 2]),
+        helper.make_node("Relu", ["d"], ["e"]),
+        helper.make_node("MaxPool", ["c"], ["f"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Add", ["e", "f"], ["g"]),
+        helper.make_node("Sigmoid", ["g"], ["s"]),
+        helper.make_node("Mul", ["g", "s"], ["m"]),
+        helper.make_node("Concat", ["m", "g"], ["k"], axis=1),
+        helper.make_node("GlobalAveragePool", ["k"], ["h"]),
+        helper.make_node("Flatten", ["h"], ["i"]),
+        helper.make_node("Gemm", ["i", known("w", 10, 32), known("v", 10)], ["y"], transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 10))],
+        weights,
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
+
+
+class Samples(CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self.left = list(SAMPLES)
+
+    def get_next(self) -> dict[str, Array] | None:
+        return {"x": self.left.pop()} if self.left else None
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "pairs": {"quant_format": QuantFormat.QDQ, "activation_type": QuantType.QUInt8},
+    "pairs, signed": {"quant_format": QuantFormat.QDQ, "activation_type": QuantType.QInt8},
+    "pairs, one step": {
+        "quant_format": QuantFormat.QDQ, "activation_type": QuantType.QUInt8,
+        "per_channel": False, "reduce_range": True,
+    },
+    "operators": {"quant_format": QuantFormat.QOperator, "activation_type": QuantType.QUInt8},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("quantised")
+    float_net(folder / "float.onnx")
+    options = {"per_channel": True, "weight_type": QuantType.QInt8, **KINDS[request.param]}
+    quantize_static(str(folder / "float.onnx"), str(folder / "q.onnx"), Samples(), **options)
+    return folder / "q.onnx"
+
+
+def prepared(path: Path) -> Graph:
+    graph = prepare(import_onnx(path), "float32").graph
+    verify_graph(graph)
+    return graph
+
+
+def wanted(path: Path) -> Array:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {"x": SAMPLES[0]})[0])
+
+
+def test_every_contraction_multiplies_bytes(model: Path) -> None:
+    calls = partition(prepared(model)).calls
+    for call in calls:
+        if call.task.op in ("conv2d", "matmul"):
+            assert next(v.type.dtype for v in call.task.by_role("input")) == "uint8"
+    assert sum(call.task.op == "conv2d" for call in calls) == 3
+
+
+def test_outputs_are_those_of_onnxruntime(model: Path) -> None:
+    (got,) = run_graph(prepared(model), {"x": SAMPLES[0]}, "float32").values()
+    exact = wanted(model)
+    # A byte more or less here and there: halves are rounded after other sums.
+    assert np.abs(got - exact).max() < 0.02 * np.abs(exact).max()
+
+
+def test_compiled_outputs_are_those_of_onnxruntime(model: Path) -> None:
+    compiled = compile_graph(prepared(model), host_target(), processes=1)
+    (got,) = compiled.run({"x": SAMPLES[0]}).values()
+    exact = wanted(model)
+    assert np.abs(got - exact).max() < 0.02 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("largest", [127, 100, 128])
+def test_steps_of_weights_are_found(largest: int) -> None:
+    counts = RNG.integers(-90, 90, (3, 3, 8, 5)).astype(np.float64)
+    counts[0, 0, 0] = -largest
+    steps = np.array([0.5, 1e-3, 0.07, 3.0, 1e-5])
+    unit = unit_of((counts * steps).astype(np.float32))
+    assert unit is not None
+    assert np.array_equal(np.rint(counts * steps / unit), counts)
+
+
+def test_weights_that_are_no_multiples_have_no_step() -> None:
+    assert unit_of(RNG.standard_normal((3, 3, 8, 5)).astype(np.float32)) is None
