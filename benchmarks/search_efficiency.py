@@ -1,7 +1,8 @@
 """How many trials a search needs, replayed on spaces that were measured once.
 
 `measure` fills `benchmarks/data` (about five minutes); `replay` searches it, with many seeds in
-seconds and the same figures every time, prints a table and draws the curves.
+seconds and the same figures every time, prints tables and draws the curves. Tasks that constants
+were chosen by, and fresh ones, are counted apart.
 
 Usage: python benchmarks/search_efficiency.py replay [--seeds 100] [--out build/search]
        python benchmarks/search_efficiency.py measure [--limit 450] [TASK ...]
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import search_surveys
-from search_tasks import tasks
+from search_tasks import fresh, tasks
 
 from autotune.errors import AutotuneError
 from autotune.measure.runners.local import LocalRunner
@@ -66,12 +67,14 @@ class Curves:
 
 def measure(names: Sequence[str], limit: int) -> None:
     """Survey the tasks on this machine, one thread, and write their files."""
-    wanted = {n: t for n, t in tasks().items() if not names or n in names}
+    new = fresh()
+    wanted = {n: t for n, t in {**tasks(), **new}.items() if not names or n in names}
     with LocalRunner(load_target("cpu")) as runner:
         for name, task in wanted.items():
             start = time.perf_counter()
             found = search_surveys.survey(name, task, runner, limit)
-            save_survey(found, search_surveys.FOLDER / f"{name}.npz")
+            folder = search_surveys.FRESH if name in new else search_surveys.FOLDER
+            save_survey(found, folder / f"{name}.npz")
             failed = int(np.isinf(found.seconds).sum())
             spent = time.perf_counter() - start
             print(f"{name}: {len(found.seconds)} configs, {failed} failed, {spent:.0f} s")
@@ -79,7 +82,7 @@ def measure(names: Sequence[str], limit: int) -> None:
 
 def replay(seeds: int, trials: int, jobs: int) -> list[Curves]:
     """Every searcher on every task, with every seed, on `jobs` processes."""
-    names = sorted(search_surveys.surveys())
+    names = sorted(_subjects())
     work = [(searcher, name, seeds, trials) for name in names for searcher in SEARCHERS]
     with ProcessPoolExecutor(jobs) as pool:
         return list(pool.map(_replay_one, *zip(*work, strict=True)))
@@ -87,7 +90,8 @@ def replay(seeds: int, trials: int, jobs: int) -> list[Curves]:
 
 @functools.cache
 def _subjects() -> dict[str, Recorded]:
-    return {n: Recorded.from_survey(s) for n, s in search_surveys.surveys().items()}
+    found = search_surveys.surveys() | search_surveys.surveys(search_surveys.FRESH)
+    return {n: Recorded.from_survey(s) for n, s in found.items()}
 
 
 @functools.cache
@@ -111,23 +115,36 @@ def _replay_one(searcher: Searcher, name: str, seeds: int, trials: int) -> Curve
 
 
 def print_trials(found: Sequence[Curves], near: float) -> None:
-    """Median and 90th percentile of trials per task, and over everything."""
+    """Median and 90th percentile of trials per task, and over everything, old tasks and fresh
+    ones apart."""
     labels = [s.label for s in SEARCHERS]
     print(f"\ntrials to within {near - 1:.0%} of the best: median (90th percentile)")
-    print(f"{'':18}" + "".join(f"{label:>16}" for label in labels))
-    by = {(c.task, c.searcher): c.trials(near) for c in found}
-    for task in dict.fromkeys(c.task for c in found):
-        print(f"{task:18}" + "".join(f"{_spread(by[task, n]):>16}" for n in labels))
+    print(f"{'':20}" + "".join(f"{label:>16}" for label in labels))
+    new = fresh()
+    old = [c for c in found if c.task not in new]
+    parts = {"tasks of the constants": old, "fresh tasks": [c for c in found if c.task in new]}
+    for part, curves in {**parts, "all tasks": found}.items():
+        by = {(c.task, c.searcher): c.trials(near) for c in curves}
+        names = list(dict.fromkeys(c.task for c in curves))
+        print(f"{part}: {len(names)}")
+        for task in names if part in parts else ():
+            row = "".join(f"{_spread(by[task, n]):>16}" for n in labels)
+            print(f"  {task:18}{row}")
+        _print_sums(by, labels, len(names))
+
+
+def _print_sums(by: Mapping[tuple[str, str], Column], labels: Sequence[str], tasks: int) -> None:
     every = {n: np.concatenate([v for (_, s), v in by.items() if s == n]) for n in labels}
-    print(f"{'all, pooled':18}" + "".join(f"{_spread(every[n]):>16}" for n in labels))
+    print(f"  {'pooled':18}" + "".join(f"{_spread(every[n]):>16}" for n in labels))
     for statistic, name in STATISTICS.items():
         sums = {n: _sum(by, n, statistic) for n in labels}
-        print(f"{'sum of ' + name:22}" + "".join(f"{sums[n]:>16.0f}" for n in labels)[4:])
-        ours = sums["all together"]
-        print(
-            f"  {sums['evolutionary'] / ours:.1f}x fewer trials than evolutionary, "
-            f"{sums['random'] / ours:.1f}x than random"
+        print(f"  {'sum of ' + name:22}" + "".join(f"{sums[n]:>16.0f}" for n in labels)[4:])
+        text = (
+            f"{sums[n] / sums['all together']:.1f}x fewer trials than {n} (at most "
+            f"{sums[n] / tasks:.1f}x: one trial a task)"
+            for n in ("evolutionary", "random")
         )
+        print("    " + ", ".join(text))
 
 
 def _spread(trials: Column) -> str:
@@ -146,13 +163,13 @@ def _sum(by: Mapping[tuple[str, str], Column], searcher: str, statistic: str) ->
 def print_prior() -> None:
     """How well the analytical prior ranks each survey, nothing learnt."""
     print(
-        "\nthe prior alone     rank corr.  top-16 recall  regret of 1, 4, 16  measured/predicted"
+        "\nthe prior alone       rank corr.  top-16 recall  regret of 1, 4, 16  measured/predicted"
     )
-    for name, survey in search_surveys.surveys().items():
-        predicted, measured = Recorded.from_survey(survey).described.prior_s, survey.seconds
+    for name, subject in _subjects().items():
+        predicted, measured = subject.described.prior_s, subject.survey.seconds
         lost = ", ".join(f"{regret(predicted, measured, k):.1%}" for k in (1, 4, 16))
         print(
-            f"{name:18}{rank_correlation(predicted, measured):12.2f}"
+            f"{name:20}{rank_correlation(predicted, measured):12.2f}"
             f"{top_k_recall(predicted, measured, 16):15.2f}  {lost:>19}"
             f"{float(np.median(measured / predicted)):20.2f}"
         )
@@ -172,7 +189,7 @@ def draw(found: Sequence[Curves], folder: Path) -> None:
     names = ["all tasks", *dict.fromkeys(c.task for c in found)]
     across = 4
     figure, axes = plt.subplots(
-        -(-len(names) // across), across, figsize=(18, 20), sharex=True, squeeze=False
+        -(-len(names) // across), across, figsize=(18, 30), sharex=True, squeeze=False
     )
     for name, axis in zip(names, axes.flat, strict=False):
         for searcher in SEARCHERS:

@@ -21,6 +21,8 @@ from search_spaces.rules import rule_for
 from search_spaces.space import Rows, Space
 
 FOLDER = Path(__file__).parent / "data"
+FRESH = FOLDER / "fresh"
+"""Of tasks that no constant of the search or of the prior was chosen by."""
 BRIEF = Timing(
     min_repeats=3, max_repeats=4, min_repeat_s=5e-4, budget_s=0.01, confidence=0.02,
     give_up_ratio=1.3,

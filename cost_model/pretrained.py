@@ -24,12 +24,14 @@ from search_spaces.base import Column
 
 KIND = "autotune pretrained cost models"
 Mask = npt.NDArray[np.bool_]
+GENERAL = "xgb-general"
+"""The model for tasks that it has not seen."""
 FOLDS = 5
 LEAST = 16
 """Samples below which a layout is not worth a model."""
-_DOUBTED = 4
+_DOUBTED = 8
 """Tasks of which half of what they teach is believed of another one. Measured by leaving tasks
-out: believed whole, full surveys of a few tasks rank a new one worse than the prior alone."""
+out: believed whole, full surveys of a dozen tasks make the worst of the others worse."""
 
 
 class Pretrained:
@@ -109,7 +111,7 @@ def pretrain(
     sets: Sequence[Dataset],
     seed: int,
     about: str = "",
-    name: str = "xgb",
+    name: str = GENERAL,
     train: Train = fit_here,
 ) -> Pretrained:
     """A model for every layout with enough samples."""
@@ -161,24 +163,17 @@ def quality(predicted: Column, data: Dataset, rows: Mask | None = None) -> Quali
     )
 
 
-def left_out(
-    data: Dataset,
-    part: npt.NDArray[Any],
-    seed: int,
-    name: str = "xgb",
-    train: Train = fit_here,
-) -> Column:
-    """Predictions of each row by a model that saw no row of its part (a task, a device). Parts are
+def left_out(data: Dataset, part: npt.NDArray[Any], seed: int, train: Train = fit_here) -> Column:
+    """Predictions of each row from what the rows of other parts (tasks, devices) teach. Parts are
     dealt to at most FOLDS folds."""
     parts = np.unique(part)
     folds = np.random.default_rng(seed).permutation(len(parts)) % FOLDS
     predicted = data.prior_s.copy()
     for fold in np.unique(folds):
         out = np.isin(part, parts[folds == fold])
-        model = COST_MODELS.get(name)(seed)
-        train(model, seed, _rows(data, ~out))
-        predicted[out] = model.predict(
-            Features(names=data.names, values=data.values[out], prior_s=data.prior_s[out])
+        described = Features(names=data.names, values=data.values[out], prior_s=data.prior_s[out])
+        predicted[out] = (
+            pretrain([_rows(data, ~out)], seed, train=train).improve(described).prior_s
         )
     return predicted
 

@@ -28,8 +28,9 @@ from search_spaces.space import Rows, Space
 
 NEAREST = 1
 """Tasks whose best config is tried early, as in a run: the rest is known to the model anyway."""
-BATCH = 4
-"""Candidates between two looks at the model, as the budget hands them out."""
+BATCHES = (1, 4)
+"""Candidates between two looks at the model, the first time and later, as the budget hands them
+out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,7 @@ def search(
     )
     done: list[Outcome] = []
     while len(done) < trials:
-        configs = strategy.propose(min(BATCH, trials - len(done)))
+        configs = strategy.propose(min(BATCHES[bool(done)], trials - len(done)))
         times = subject.seconds(subject.rows(configs)) if configs else np.empty(0)
         told = [Outcome(config=c, time_s=float(t)) for c, t in zip(configs, times, strict=True)]
         done += told

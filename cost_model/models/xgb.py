@@ -6,6 +6,10 @@ count little. The prior is the base margin: a score is -SHARPNESS * log(seconds)
 learnt reads as a factor on the prior's seconds. Failed candidates rank last. With few samples the
 prediction is shrunk toward the prior. How likely a candidate fails is learnt apart, in `validity`.
 `xgb-only`, to compare with, sees neither the prior nor the features made of it.
+
+`xgb-general` learns what carries over to tasks that it has not seen, of which there are few to
+learn from: shallow trees, cautious leaves, and only the features that differ between the
+candidates of a task. By the others it would tell the tasks apart, and learn each by heart.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import ConfigError
-from cost_model.features import Features
+from cost_model.features import Features, Matrix
 from cost_model.models.base import COST_MODELS, Dataset
 from search_spaces.base import Column
 
@@ -51,15 +55,19 @@ _PARAMETERS = {
     "nthread": 1,
     "verbosity": 0,
 }
+_GENERAL = {"max_depth": 3, "lambda": 5.0}
 
 
 class XgbModel:
     """Boosted trees on log(measured / prior), or without the prior on log(measured)."""
 
-    def __init__(self, seed: int, *, with_prior: bool = True) -> None:
+    def __init__(self, seed: int, *, with_prior: bool = True, general: bool = False) -> None:
         self._seed = seed
         self._with_prior = with_prior
-        self.name = "xgb" if with_prior else "xgb-only"
+        self._general = general
+        self.name = ("xgb-general" if general else "xgb") if with_prior else "xgb-only"
+        self._used: npt.NDArray[np.intp] | None = None
+        """Columns that the trees see; None: all."""
         self._names: tuple[str, ...] = ()
         self._booster: Any = None
         self._trust = 0.0
@@ -72,12 +80,13 @@ class XgbModel:
 
         order = np.argsort(data.group, kind="stable")
         group = data.group[order]
+        self._used = self._columns(data)
         matrix = xgboost.DMatrix(
-            data.values[order][:, self._columns(data.names)], label=grades(data)[order], nthread=1
+            self._seen(data.values[order]), label=grades(data)[order], nthread=1
         )
         matrix.set_group(np.unique(group, return_counts=True)[1])
         matrix.set_base_margin(self._margin(data.prior_s[order], group))
-        parameters = {**_PARAMETERS, "seed": self._seed}
+        parameters = {**_PARAMETERS, **(_GENERAL if self._general else {}), "seed": self._seed}
         self._booster = xgboost.train(parameters, matrix, num_boost_round=_ROUNDS)
         self._names = data.names
         self._trust = len(group) / (len(group) + _TRUSTED) if self._with_prior else 1.0
@@ -99,23 +108,33 @@ class XgbModel:
                 f"the model knows the features {self._names}, got {candidates.names}; "
                 "use one model per rule"
             )
-        values = candidates.values[:, self._columns(candidates.names)]
+        values = self._seen(candidates.values)
         learnt = self._booster.inplace_predict(values, predict_type="margin").astype(np.float64)
         predicted: Column = prior_s * np.exp(-self._trust / SHARPNESS * learnt)
         return predicted
 
-    def _columns(self, names: tuple[str, ...]) -> slice | npt.NDArray[np.intp]:
+    def _columns(self, data: Dataset) -> npt.NDArray[np.intp] | None:
+        if self._general:
+            tasks = (data.values[data.group == number] for number in np.unique(data.group))
+            varies = np.any([np.ptp(values, axis=0) > 0 for values in tasks], axis=0)
+            return np.flatnonzero(varies)
         if self._with_prior:
-            return slice(None)
-        return np.array([n for n, name in enumerate(names) if name not in _OF_THE_PRIOR], np.intp)
+            return None
+        return np.flatnonzero([name not in _OF_THE_PRIOR for name in data.names])
+
+    def _seen(self, values: Matrix) -> Matrix:
+        return values if self._used is None else values[:, self._used]
 
     def state(self) -> dict[str, Any]:
         booster = self._booster
         trees = None if booster is None else json.loads(booster.save_raw("json").decode())
-        return {"names": list(self._names), "trust": self._trust, "trees": trees}
+        used = None if self._used is None else self._used.tolist()
+        return {"names": list(self._names), "trust": self._trust, "used": used, "trees": trees}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._names, self._trust = tuple(state["names"]), float(state["trust"])
+        used = state.get("used")
+        self._used = None if used is None else np.array(used, np.intp)
         self._booster = None
         if state["trees"] is not None:
             import xgboost
@@ -137,4 +156,5 @@ def grades(data: Dataset) -> Column:
 
 
 COST_MODELS.add("xgb", XgbModel)
+COST_MODELS.add("xgb-general", functools.partial(XgbModel, general=True))
 COST_MODELS.add("xgb-only", functools.partial(XgbModel, with_prior=False))

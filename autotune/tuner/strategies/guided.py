@@ -2,6 +2,10 @@
 space, and each batch takes its best, spread out, with a share of neighbours of the best measured
 config and a share of exploration.
 
+What the analytical model says of an algorithm is off by about the same factor for all of its
+configs: an algorithm that may win is tried before anything else (twice, where the first config
+disappoints), and from then on predictions are scaled by what was measured of each.
+
 A batch is empty when nothing untried is expected to be faster than the best by more than
 measurements scatter, and the last trials did not improve on it either.
 """
@@ -23,6 +27,11 @@ _EXPLORE = 0.15
 _LOCAL = 0.4
 _SPREAD = 0.5
 """Predicted log-time given up for a config that has nothing in common with those tried before."""
+_RIVAL = 1.5
+"""An algorithm may win if its best config is predicted to take at most this many times as long as
+the best of all."""
+_DISAPPOINTING = 1.25
+"""Measured over predicted time of an algorithm's first config from which another one is tried."""
 _NOISE = 0.02
 """Relative difference that measurements cannot tell from none."""
 _PATIENCE = 24
@@ -47,23 +56,34 @@ class ModelStrategy:
         self._best_s = float("inf")
         self._best: Rows | None = None
         self._since_best = 0
+        first = self._space.params[0]
+        self._algorithms = len(first.choices) if isinstance(first.choices[0], str) else 1
+        self._untold = set(range(self._algorithms))
+        """Algorithms of which a config is to be tried, if they may win."""
+        self._promised: dict[int, float] = {}
+        """What was predicted of the first config of an algorithm; infinity: it had a second."""
         self._worked: Rows = self._rows
         self._worked_s: Column = np.empty(0)
         self._expected_s: float | None = None
 
     def propose(self, n: int) -> tuple[Config, ...]:
         out = take_seeds(self._setting.seeds, self._space, self._tried, n)
+        self._note(self._subject.rows(out))
         if len(out) < n:
             rows = self._choose(n - len(out))
-            self._tried.add(rows)
+            self._note(rows)
             out += [self._space.config(row) for row in rows]
         return tuple(out)
+
+    def _note(self, rows: Rows) -> None:
+        self._tried.add(rows)
+        self._untold.difference_update(self._algorithm(rows).tolist())
 
     def tell(self, outcomes: Sequence[Outcome]) -> None:
         if not outcomes:
             return
         rows = self._subject.rows([o.config for o in outcomes])
-        self._tried.add(rows)
+        self._note(rows)
         times = np.array([o.time_s for o in outcomes], np.float64)
         worked = np.isfinite(times)
         self._worked = np.concatenate([self._worked, rows[worked]])[-_RECENT:]
@@ -74,6 +94,10 @@ class ModelStrategy:
                 self._since_best = 0
             if time_s < self._best_s:
                 self._best_s, self._best = float(time_s), row
+        for number, time_s in zip(self._algorithm(rows).tolist(), times, strict=True):
+            if time_s > _DISAPPOINTING * self._promised.get(number, np.inf):
+                self._promised[number] = np.inf
+                self._untold.add(number)
         self._setting.learner.add(self._setting.group, self._subject.describe(rows), times)
 
     def expected_s(self) -> float | None:
@@ -93,14 +117,18 @@ class ModelStrategy:
             self._expected_s = None
             return self._rows[left]
         predicted = self._predict(left)
-        self._expected_s = float(predicted.min()) * self._calibration()
+        self._expected_s = float(predicted.min())
         if self._settled():
             return self._rows[left[:0]]
         order = np.argsort(predicted, kind="stable")
-        explore = self._round(n * _EXPLORE) if len(self._worked) else 0
-        local = self._round(n * _LOCAL) if self._best is not None else 0
-        chosen = self._near_best(left, predicted, local)
-        chosen += self._spread(left[order], predicted[order], n - explore - len(chosen), chosen)
+        rivals = self._rivals(left[order], predicted[order], n)
+        room = n - len(rivals)
+        explore = self._round(room * _EXPLORE) if len(self._worked) else 0
+        local = self._round(room * _LOCAL) if self._best is not None else 0
+        near = self._near_best(left, predicted, local)
+        chosen = rivals + near
+        best = self._spread(left[order], predicted[order], n - explore - len(chosen), chosen)
+        chosen = rivals + best + near
         chosen += self._surprise(left[order], n - len(chosen), chosen)
         return self._rows[np.array(chosen, np.intp)]
 
@@ -109,16 +137,40 @@ class ModelStrategy:
         return int(share + self._rng.random())
 
     def _predict(self, places: npt.NDArray[np.intp]) -> Column:
+        """Seconds, scaled by what was measured of each config's algorithm."""
         if self._features is None:
             raise RuntimeError("the pool is described before it is ranked")
-        return self._setting.learner.predict(self._features.take(places))
+        predicted = self._setting.learner.predict(self._features.take(places))
+        return predicted * self._scales()[self._algorithm(self._rows[places])]
 
-    def _calibration(self) -> float:
-        """Measured over predicted seconds, of the configs that worked lately."""
+    def _algorithm(self, rows: Rows) -> Rows:
+        """Number of each row's algorithm: the first param, where that is one."""
+        return rows[:, 0] if self._algorithms > 1 else np.zeros(len(rows), rows.dtype)
+
+    def _scales(self) -> Column:
+        """Measured over predicted seconds, by algorithm, of the configs that worked lately; what
+        was not measured is taken to be off like the rest."""
         if not len(self._worked):
-            return 1.0
+            return np.ones(self._algorithms)
         predicted = self._setting.learner.predict(self._subject.describe(self._worked))
-        return float(np.median(self._worked_s / predicted))
+        off = np.log(self._worked_s / predicted)
+        scales = np.full(self._algorithms, np.median(off))
+        algorithms = self._algorithm(self._worked)
+        for number in np.unique(algorithms):
+            own = off[algorithms == number]
+            scales[number] += (np.median(own) - scales[number]) * len(own) / (len(own) + 2)
+        return np.asarray(np.exp(scales), np.float64)
+
+    def _rivals(self, order: npt.NDArray[np.intp], predicted: Column, n: int) -> list[int]:
+        """The best configs of up to `n` algorithms that nothing is known of and that may win."""
+        algorithms = self._algorithm(self._rows[order])
+        best_s = min(self._best_s, float(predicted[0]))
+        firsts = [np.flatnonzero(algorithms == number)[:1] for number in sorted(self._untold)]
+        found = sorted(int(first[0]) for first in firsts if len(first))
+        found = [at for at in found if predicted[at] <= _RIVAL * best_s][:n]
+        for at in found:
+            self._promised.setdefault(int(algorithms[at]), float(predicted[at]))
+        return [int(order[at]) for at in found]
 
     def _settled(self) -> bool:
         if self._since_best < _PATIENCE or self._expected_s is None:
