@@ -110,7 +110,8 @@ def ours(task: Task, runner: LocalRunner, trials: int, seed: int) -> tuple[Recor
     target = runner.target
     runner.profile()  # measured once per machine, not per operator
     with tempfile.TemporaryDirectory() as folder:
-        options = TuneOptions(target=target, limits=Limits(trials=trials), seed=seed, batch=8)
+        limits = Limits(trials=trials, min_gain=0.0, near=0.0)  # all of them
+        options = TuneOptions(target=target, limits=limits, seed=seed, batch=8)
         with TuningLog(Path(folder) / "log.db") as log:
             start = time.perf_counter()
             report = tune_partition(alone(task), runner, log, options)

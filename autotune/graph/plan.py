@@ -70,14 +70,21 @@ class Partition:
 
 def task_flops(task: Task) -> int:
     """Floating-point operations of one run of the task."""
-    total = 0
-    for node in task.nodes:
-        inputs = [(name, task.value(name).type) for name in node.inputs]
-        output = (node.outputs[0], task.value(node.outputs[0]).type)
-        computes = OPS.get(node.op).expression(inputs, output, dict(node.attrs))
-        if OPS.get(node.op).kind not in ("view", "data") and node.op != "scalar":
-            total += sum(compute_flops(compute) for compute in computes)
-    return total
+    return sum(_node_flops(task, node) for node in task.nodes)
+
+
+def anchor_flops(task: Task) -> int:
+    """Floating-point operations of its anchor alone."""
+    return _node_flops(task, task.nodes[task.anchor])
+
+
+def _node_flops(task: Task, node: TaskNode) -> int:
+    if OPS.get(node.op).kind in ("view", "data") or node.op == "scalar":
+        return 0
+    inputs = [(name, task.value(name).type) for name in node.inputs]
+    output = (node.outputs[0], task.value(node.outputs[0]).type)
+    computes = OPS.get(node.op).expression(inputs, output, dict(node.attrs))
+    return sum(compute_flops(compute) for compute in computes)
 
 
 def describe(task: Task) -> str:

@@ -20,6 +20,9 @@ _WINDOW = 16
 """Trials over which recent improvement is taken."""
 _CHUNK = 4
 """Trials given at a time: a strategy spreads a batch better than single configs."""
+_AT_ONCE = 4
+"""A task of few trials gets one part in so many of a batch, or twice as many as it had: what its
+first trials teach is worth more than a full batch."""
 _UNKNOWN = 0.15
 """Share of a fresh task's time that no model foresees and that trials may still find. Replayed on
 surveys, guided searches still found 2 % after the first trial (90th percentile: 6 %), 1 % after
@@ -49,15 +52,19 @@ class TaskState:
     """What the models expect of the best config not tried; None without an opinion."""
     exhausted: bool = False
     """The strategy has nothing left to propose."""
+    near: float = NEAR
+    """Share of its time that the task must be able to gain, to get trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When to end. `min_gain`: relative end-to-end gain that is worth the next trials."""
+    """When to end. `min_gain`: relative end-to-end gain that is worth the next trials; `near`: of
+    a single task."""
 
     trials: int | None = None
     time_s: float | None = None
     min_gain: float = 0.005
+    near: float = NEAR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +125,8 @@ def closed(state: TaskState) -> str:
     if state.best_s is None:
         hopeless = state.trials >= HOPELESS_TRIALS
         return f"no success in {state.trials} trials" if hopeless else ""
-    if state.best_s <= achievable_s(state) / (1 - NEAR):
-        return f"within {NEAR:.0%} of what is achievable"
+    if state.best_s <= achievable_s(state) / (1 - state.near):
+        return f"within {state.near:.0%} of what is achievable"
     return ""
 
 
@@ -134,6 +141,7 @@ def plan(
     states: tuple[TaskState, ...], limits: Limits, *, batch: int, elapsed_s: float = 0.0
 ) -> Plan:
     """The next up to `batch` trials, or why the run ends."""
+    states = tuple(dataclasses.replace(s, near=limits.near) for s in states)
     used = sum(s.trials for s in states)
     if limits.time_s is not None and elapsed_s >= limits.time_s:
         return Plan(reason=f"time is up ({limits.time_s:.0f} s)")
@@ -154,7 +162,8 @@ def plan(
     promised = expected_gain_s(states, HORIZON)
     if promised < limits.min_gain * total_s(states):
         return Plan(reason=f"expected gain is below {limits.min_gain:.1%} end to end")
-    given = _divide(states, open_tasks, room)[0]
+    most = {n: max(_CHUNK, room // _AT_ONCE, 2 * states[n].trials) for n in open_tasks}
+    given = _divide(states, most, room)[0]
     return Plan(
         shares=tuple(
             Share(task=n, count=count, reason=explain(states[n]))
@@ -167,21 +176,22 @@ def plan(
 def expected_gain_s(states: tuple[TaskState, ...], trials: int) -> float:
     """Seconds of one run of the model that this many trials are expected to save."""
     open_tasks = [n for n, s in enumerate(states) if s.best_s is not None and not closed(s)]
-    return _divide(states, open_tasks, trials)[1] if open_tasks else 0.0
+    return _divide(states, dict.fromkeys(open_tasks, trials), trials)[1]
 
 
 def _divide(
-    states: tuple[TaskState, ...], open_tasks: list[int], room: int
+    states: tuple[TaskState, ...], most: dict[int, int], room: int
 ) -> tuple[dict[int, int], float]:
     """Chunk by chunk to the task that gains most, as if its earlier chunks had gained nothing, but
-    never more than it has to gain. (trials per task, seconds they are expected to save)"""
-    given = dict.fromkeys(open_tasks, 0)
-    left_s = {n: gain_per_trial(states[n]) * _REACH for n in open_tasks}
-    next_s = {n: gain_per_trial(states[n]) for n in open_tasks}
+    never more than it has to gain, nor more trials than its `most`. (trials per task, seconds they
+    are expected to save)"""
+    given = dict.fromkeys(most, 0)
+    left_s = {n: gain_per_trial(states[n]) * _REACH for n in most}
+    next_s = {n: gain_per_trial(states[n]) for n in most}
     saved_s = 0.0
-    while room > 0:
-        chunk = min(_CHUNK, room)
-        task = max(open_tasks, key=lambda n: (next_s[n], -n))
+    while room > 0 and (left := [n for n in most if given[n] < most[n]]):
+        task = max(left, key=lambda n: (next_s[n], -n))
+        chunk = min(_CHUNK, room, most[task] - given[task])
         saved = min(chunk * next_s[task], left_s[task])
         given[task] += chunk
         left_s[task] -= saved

@@ -14,10 +14,10 @@ from autotune.measure.types import Status
 from autotune.schedule.base import Schedule, schedule_to_json
 from autotune.tuner.budget import TaskState
 from autotune.tuner.events import TaskRanking
+from autotune.tuner.floors import Floors
 from autotune.tuner.learner import Learner
 from autotune.tuner.settle import contenders
 from autotune.tuner.strategies import Outcome, Setting, Strategy
-from cost_model.analytic import roofline_s
 from cost_model.metrics import rank_correlation, regret, top_k_recall
 from cost_model.subject import Subject
 from cost_model.train import measured_s
@@ -27,11 +27,6 @@ _NEAREST = 1
 """Records of other shapes and devices whose configs are tried early."""
 _REMEMBERED = 64
 """Trials whose times the budget looks at."""
-_SAMPLE = 512
-"""Configs by which the algorithms of a space are judged."""
-_MODELLED = 0.5
-"""An algorithm with less arithmetic than direct code is described by a model of its cost, not by a
-bound: it may need this much less."""
 _ASKS = 8
 """Times a strategy is asked again after configs whose schedule was measured already."""
 
@@ -48,8 +43,7 @@ class TaskRun:
         row = self.subject.space.row(self.default)[None]
         columns = self.subject.space.columns(row)
         self.flops = self.subject.rule.structure(task, target, columns).flops
-        nbytes = sum(v.type.nbytes for v in task.params)
-        self.floor_s = roofline_s(round(self.flops * least_work(subject)), nbytes, subject.profile)
+        self._floors = Floors(subject)
         self.peak_flops = subject.profile.peak_flops * target.threads
         self.guess_s = float(subject.describe(row).prior_s[0])
         """What the analytical model predicts of the default."""
@@ -106,6 +100,7 @@ class TaskRun:
             self._worked[identity] = record
             self.first_s = time_s if self.first_s is None else self.first_s
             self.best_s = time_s if self.best_s is None else min(self.best_s, time_s)
+            self._floors.tell(record.config, time_s)
             if identity == self._default_id:
                 self.default_s = time_s
         else:
@@ -188,7 +183,7 @@ class TaskRun:
             trials=self.trials,
             best_s=self.best_s,
             history=tuple(self.history[-_REMEMBERED:]),
-            floor_s=self.floor_s,
+            floor_s=self._floors.seconds(),
             expected_s=None if self._strategy is None else self._strategy.expected_s(),
             exhausted=self.exhausted,
         )
@@ -225,15 +220,6 @@ class TaskRun:
         except ScheduleError:
             known.append(Outcome(config=config, time_s=math.inf))
             return None
-
-
-def least_work(subject: Subject) -> float:
-    """Share of the direct arithmetic that no config of the space can do with less than."""
-    rows = subject.space.rows(_SAMPLE, np.random.default_rng(0))
-    columns = subject.space.columns(rows)
-    structure = subject.rule.structure(subject.task, subject.target, columns)
-    least = float(np.min(structure.vector_axis_waste, initial=1.0))
-    return least * _MODELLED if least < 1 else 1.0
 
 
 def schedule_id(schedule: Schedule) -> str:
