@@ -168,7 +168,7 @@ class MathWriter:
         factors = [x] * (quarters // 4)
         root = self.call("sqrt", x) if quarters % 4 else ""
         factors += [root] * (quarters % 4 // 2)
-        factors += [self.call("sqrt", root)] * (quarters % 2)
+        factors += [self.call("sqrt", root)] if quarters % 2 else []
         out = factors[0]
         for factor in factors[1:]:
             out = self.op("fmul", out, factor)

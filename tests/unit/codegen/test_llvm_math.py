@@ -50,14 +50,20 @@ def samples() -> Array:
 
 
 def apply(fn: str, x: Array, lanes: int = 16, target: Target = HOST) -> Array:
-    """A function of a vector of lanes, called over an array."""
+    return apply_code(lambda writer, given: unary(writer, fn, given), x, lanes, target)
+
+
+def apply_code(
+    code: Callable[[MathWriter, str], str], x: Array, lanes: int = 16, target: Target = HOST
+) -> Array:
+    """Code for a vector of lanes, called over an array."""
     text = FunctionText("define void @f(ptr %x, ptr %y, i64 %n)")
     kind = type_text("float32", lanes)
     with text.loop("0", "%n") as i:
         step = text.emit(f"mul i64 {i}, {lanes}")
         source = text.emit(f"getelementptr float, ptr %x, i64 {step}")
         given = text.emit(f"load {kind}, ptr {source}, align 4")
-        result = unary(MathWriter(text, lanes), fn, given)
+        result = code(MathWriter(text, lanes), given)
         place = text.emit(f"getelementptr float, ptr %y, i64 {step}")
         text.line(f"store {kind} {result}, ptr {place}, align 4")
     text.line("ret void")
@@ -117,3 +123,10 @@ def test_simple_functions_are_those_of_numpy(fn: str, reference: Callable[[Array
     with np.errstate(all="ignore"):
         want = reference(x)
     np.testing.assert_allclose(apply(fn, x), want, rtol=2e-7)
+
+
+@pytest.mark.parametrize("exponent", [q / 4 for q in range(-16, 17) if q] + [5.0, 0.3])
+def test_powers_of_a_known_exponent(exponent: float) -> None:
+    x = np.linspace(0.1, 20, 64, dtype=np.float32)
+    got = apply_code(lambda w, given: w.power(given, w.const(exponent), exponent), x)
+    np.testing.assert_allclose(got, x.astype(np.float64) ** exponent, rtol=1e-6)

@@ -33,8 +33,8 @@ REFUSED = (
     "training", "antialias", "tf_crop", "int64_fmod", "fmod_1", "mod_mixed_sign_float",
     "with_argmax", "dropout_default_mask", "batch_diagonal", "bool_inputs", "spacetodepth_dcr",
     "spacetodepth_crd", "_blocked", "qlinearconv", "qlinearmatmul", "nonpad",
-    "padded_kv", "local_window", "bidirectional_window", "batchwise", "peepholes", "batch_dim1", "reduction",
-    "duplicate_indices", "scatternd_a", "scatternd_m",
+    "padded_kv", "local_window", "bidirectional_window", "batchwise", "peepholes", "batch_dim1",
+    "reduction", "duplicate_indices", "scatternd_a", "scatternd_m",
 )  # fmt: skip
 # Here the cases divide by a fractional size; onnxruntime and we by the size of the output.
 FRACTIONAL = (
