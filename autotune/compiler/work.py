@@ -16,6 +16,7 @@ from autotune.ops import OPS, compute_flops
 from autotune.program.ir import Pack
 from autotune.program.packing import packed_shape
 from autotune.program.winograd import points_of
+from autotune.schedule.attention import Attend
 from autotune.schedule.base import Schedule
 from autotune.schedule.strassen import Strassen
 from autotune.schedule.winograd import Winograd
@@ -59,6 +60,8 @@ def _algorithm(schedule: Schedule) -> str:
             return f"winograd{max(step.tile_h, step.tile_w)}"
         if isinstance(step, Strassen):
             return "strassen"
+        if isinstance(step, Attend):
+            return "attention"
         if step.step == "narrow":
             return "bf16"
     return "int8" if any(step.step == "dot" for step in schedule) else "direct"
@@ -70,7 +73,21 @@ def _flops(task: Task, schedule: Schedule) -> int:
             return _winograd_flops(task, step)
         if isinstance(step, Strassen):
             return _strassen_flops(task)
+        if isinstance(step, Attend):
+            return round(task_flops(task) * _share_seen(task, step))
     return task_flops(task)
+
+
+def _share_seen(task: Task, step: Attend) -> float:
+    """Of the blocks of scores, those that a causal mask does not hide whole."""
+    node = next((n for n in task.nodes if n.op == "causal"), None)
+    if node is None:
+        return 1.0
+    attrs: dict[str, Any] = dict(node.attrs)
+    rows, keys = task.value(node.outputs[0]).type.shape[-2:]
+    ends = range(step.rows, rows + step.rows, step.rows)
+    seen = sum(-(-min(end + attrs.get("offset", 0), keys) // step.keys) for end in ends)
+    return float(seen * step.keys / keys / len(ends))
 
 
 def _strassen_flops(task: Task) -> int:

@@ -21,8 +21,8 @@ from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
 
 EPILOGUE_ANCHORS = ("contraction", "pool", "gather", "row")
-_FEW_ROWS = 16
-"""Queries below which packing keys and values costs more than scores in memory."""
+_FEW_ROWS, _FEW_KEYS = 16, 96
+"""Queries and keys below which scores in memory cost less than rows in small blocks."""
 CONVERTED = frozenset({"float32", "int32", "int8", "uint8"})
 """Types that an epilogue may convert between."""
 
@@ -148,7 +148,12 @@ class _Fusion:
         node = self.graph.nodes[index]
         plain = node.op == "matmul" and node.inputs[0] != node.inputs[1]
         float32 = self.graph.types[node.output].dtype == "float32"
-        return plain and float32 and self.shape(index) == shape and shape[-2] >= _FEW_ROWS
+        return (
+            plain
+            and float32
+            and self.shape(index) == shape
+            and (shape[-2] >= _FEW_ROWS and shape[-1] >= _FEW_KEYS)
+        )
 
     def claim_rest(self, root: int) -> None:
         members = {root}

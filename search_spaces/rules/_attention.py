@@ -24,7 +24,7 @@ _SOFTMAX_CYCLES = 14.0
 _ROW_CYCLES = 60.0
 """Of a row and a block of keys: reductions over lanes."""
 _RAGGED = 1.06
-"""Of a product whose last block of columns is smaller than the others."""
+"""Of a product whose last tile is smaller than the others."""
 _L2_BYTES_PER_CYCLE = 24.0
 _L3_BYTES_PER_CYCLE = 10.0
 _SEEN = 0.3
@@ -162,6 +162,7 @@ def _product(target: Target, columns: Columns, which: str, channels: int, depth:
     weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
     crowded = points * vectors + weights + 1 > target.vector_registers
     ragged = np.where(count % vectors != 0, _RAGGED, 1.0)
+    ragged = ragged * np.where(columns["rows"] % points != 0, _RAGGED, 1.0)
     return np.asarray(rate * ragged * np.where(crowded, 2.0, 1.0))
 
 

@@ -60,11 +60,9 @@ class AttentionRule:
 
     def space(self, task: Task, target: Target) -> Space:
         a = _described(task)
-        most = max(_ROWS[0], -(-a.rows // 4) * 4)
-        rows = tuple(r for r in _ROWS if r <= most)
         vectors = (1, 2, 3, 4, 5, 6)
         params = (
-            Param(name="rows", choices=rows),
+            Param(name="rows", choices=_row_blocks(a)),
             Param(name="keys", choices=_key_blocks(a, target)),
             Param(name="score_tile", choices=_TILES),
             Param(name="score_vectors", choices=vectors),
@@ -91,7 +89,9 @@ class AttentionRule:
             ok &= columns["score_vectors"] <= np.ceil(keys / lanes)
             ok &= columns["mix_vectors"] <= math.ceil(a.width / lanes)
             for which in ("score", "mix"):
-                ok &= columns["rows"] % columns[f"{which}_tile"] == 0
+                # A short last tile has too few sums to hide how long each takes.
+                short = columns["rows"] % columns[f"{which}_tile"]
+                ok &= (short == 0) | (2 * short >= columns[f"{which}_tile"])
             ok &= (a.depth % columns["unroll"] == 0) & (keys % columns["unroll"] == 0)
             return np.asarray(ok)
 
@@ -146,9 +146,8 @@ class AttentionRule:
         size, extent = lanes * config.number(f"{part.name}_vectors"), builder.extent(columns)
         builder.split(columns, size, f"{short}_block", f"{short}_rest")
         builder.split(f"{short}_rest", lanes, f"{short}_vector", f"{short}_lane")
-        builder.split(
-            rows, config.number(f"{part.name}_tile"), f"{short}_points", f"{short}_point"
-        )
+        tile_rows, row_count = config.number(f"{part.name}_tile"), builder.extent(rows)
+        builder.split(rows, tile_rows, f"{short}_points", f"{short}_point")
         tile = tuple(f"{short}_{t}" for t in ("point", "vector", "lane"))
         builder.do("reorder", loops=(f"{short}_block", f"{short}_points", *tile))
         buffer = part.tensor if part.name == "score" else f"{part.tensor}.block"
@@ -161,8 +160,9 @@ class AttentionRule:
             builder.split(depth, unroll, f"{short}_step", f"{short}_part")
             flat.append(f"{short}_part")
         builder.do("unroll", loops=builder.present(flat))
-        if extent % size:
-            builder.do("specialize", loop=f"{short}_block", at=f"{buffer}.reg")
+        for loop, tail in (("block", extent % size), ("points", row_count % tile_rows)):
+            if tail:
+                builder.do("specialize", loop=f"{short}_{loop}", at=f"{buffer}.reg")
 
     def _pack(self, builder: ScheduleBuilder, part: ProductPart, size: int, loop: str) -> None:
         """Pack keys or values at the start of a loop, where they are one matrix; or all of them at
@@ -201,7 +201,8 @@ class AttentionRule:
             ),
             flops=task_flops(task),
             accumulators=np.maximum(*held),
-            vector_axis_waste=blocks * number["rows"] / a.rows,
+            # Below 1 where a mask leaves blocks out.
+            vector_axis_waste=expected * target.threads,
             parallel_chunks=a.count * (blocks if split_rows(a, target) else ones),
             unrolled=_unrolled(a, columns, lanes),
             extra={**number, "expected": np.log2(expected)},
@@ -220,6 +221,12 @@ def _around_softmax(task: Task, a: AttentionTask) -> tuple[str, str]:
     return makers[a.weights].inputs[0], makers[a.mix.tensor].inputs[0]
 
 
+def _row_blocks(a: AttentionTask) -> tuple[int, ...]:
+    """Usual sizes, and those that cut the rows into a few equal blocks."""
+    even = {-(-a.rows // n) for n in range(1, 9)}
+    return tuple(sorted({r for r in {*_ROWS, *even} if r <= min(a.rows, _ROWS[-1])}))
+
+
 def _key_blocks(a: AttentionTask, target: Target) -> tuple[int, ...]:
     """All keys at once, and sizes of whole vectors that divide them."""
     least, most = _KEYS
@@ -235,6 +242,7 @@ def _unrolled(a: AttentionTask, columns: Columns, lanes: int) -> npt.NDArray[Any
     for which, extent in (("score", columns["keys"]), ("mix", a.width)):
         size = columns[f"{which}_vectors"] * lanes
         copies = np.where(extent % size, 2, 1)
+        copies = copies * np.where(columns["rows"] % columns[f"{which}_tile"], 2, 1)
         held = columns[f"{which}_tile"] * columns[f"{which}_vectors"] * columns["unroll"]
         total = total + held * copies
     return np.asarray(total, np.float64)

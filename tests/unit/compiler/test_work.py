@@ -11,6 +11,7 @@ from autotune.schedule import apply_schedule
 from autotune.target import host_target
 from autotune.types import Task
 from search_spaces.rules import rule_for
+from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import node, task, value
 from tests.unit.schedule.test_winograd import conv
 
@@ -65,3 +66,13 @@ def test_every_kind_of_task_has_its_work(op: str) -> None:
     found = work_of(case, (), ())
     assert found.flops == task_flops(case) > 0
     assert found.input_bytes == 4 * 32 * 4
+
+
+def test_attention_leaves_out_blocks_that_a_causal_mask_hides() -> None:
+    case = attention((2,), 64, 128, 16, 16, causal=64)
+    whole = work(case, rows=32, keys=128)
+    half = work(case, rows=32, keys=64)
+    assert (whole.algorithm, whole.flops) == ("attention", task_flops(case))
+    assert half.flops == whole.flops
+    case = attention((2,), 128, 128, 16, 16, causal=0)
+    assert work(case, rows=64, keys=64).flops == task_flops(case) * 3 // 4

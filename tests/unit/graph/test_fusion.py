@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from autotune.graph.fusion import fuse
 from autotune.graph.ir import Graph
 from autotune.graph.pipeline import optimize
@@ -121,9 +123,9 @@ def test_embedding_sum_joins_the_gather() -> None:
     assert groups(n.graph(n.layer_norm(found))) == ["to_int64", "gather add", "layer_norm"]
 
 
-def scores_and_values(n: Net, rows: int = 16) -> tuple[str, str]:
+def scores_and_values(n: Net, rows: int = 16, keys: int = 96) -> tuple[str, str]:
     """Scaled products of two inputs, and a third input."""
-    q, k, v = n.feed("q", 2, rows, 8), n.feed("k", 2, 20, 8), n.feed("v", 2, 20, 12)
+    q, k, v = n.feed("q", 2, rows, 8), n.feed("k", 2, keys, 8), n.feed("v", 2, keys, 12)
     scores = n.op("matmul", q, k, transpose_b=True)
     return n.op("mul", scores, n.scalar(0.5)), v
 
@@ -131,7 +133,7 @@ def scores_and_values(n: Net, rows: int = 16) -> tuple[str, str]:
 def test_products_and_the_softmax_between_them_are_one_kernel() -> None:
     n = Net()
     scores, v = scores_and_values(n)
-    masked = n.op("add", scores, n.feed("mask", 1, 20))
+    masked = n.op("add", scores, n.feed("mask", 1, 96))
     mixed = n.op("matmul", n.op("softmax", masked, axis=2), v, transpose_b=False)
     result = n.op("add", mixed, n.feed("r", 2, 16, 12))
     assert groups(n.graph(result)) == ["matmul mul add softmax matmul add"]
@@ -146,11 +148,15 @@ def test_attention_is_three_kernels_where_that_is_asked_for() -> None:
     assert [len(g.nodes) for g in fuse(graph, attention=False)] == [3, 1, 1]
 
 
-def test_few_rows_or_a_softmax_that_others_read_are_no_attention() -> None:
+@pytest.mark.parametrize(("rows", "keys"), [(2, 96), (16, 48)])
+def test_few_scores_are_cheaper_in_three_kernels(rows: int, keys: int) -> None:
     n = Net()
-    scores, v = scores_and_values(n, rows=2)
+    scores, v = scores_and_values(n, rows, keys)
     mixed = n.op("matmul", n.op("softmax", scores, axis=2), v, transpose_b=False)
     assert groups(n.graph(mixed)) == ["matmul mul", "softmax", "matmul"]
+
+
+def test_a_softmax_that_others_read_is_a_kernel_of_its_own() -> None:
     n = Net()
     scores, v = scores_and_values(n)
     weights = n.op("softmax", scores, axis=2)
