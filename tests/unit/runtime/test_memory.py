@@ -1,4 +1,4 @@
-"""Blocks of memory: zeroed, aligned, and where the system gives huge pages."""
+"""Blocks of memory lie where the system gives huge pages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,6 @@ from pathlib import Path
 import pytest
 
 from autotune.runtime.memory import HUGE_PAGE_BYTES, zeroed_block
-from autotune.runtime.memory_plan import ALIGNMENT
-
-
-@pytest.mark.parametrize("nbytes", [0, 100, HUGE_PAGE_BYTES, HUGE_PAGE_BYTES + 1])
-def test_blocks_are_zeroed_and_aligned(nbytes: int) -> None:
-    block = zeroed_block(nbytes)
-    assert block.nbytes == nbytes
-    assert not block.any()
-    assert block.ctypes.data % ALIGNMENT == 0
 
 
 def test_large_blocks_are_private_memory() -> None:
