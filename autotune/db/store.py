@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, bindparam, select, text, update
+from sqlalchemy import Connection, Engine, Integer, Select, bindparam, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -321,7 +321,7 @@ _RECORD = (
 
 def _statement_of_fastest() -> Select[Any]:
     """Built once. The ids come from the covering index alone; only their rows are read from the
-    table."""
+    table. The count is part of the text: a plan for any count is one for many rows."""
     ids = (
         select(RECORDS.c.id)
         .where(
@@ -331,7 +331,7 @@ def _statement_of_fastest() -> Select[Any]:
             RECORDS.c.mark == bindparam("mark"),
         )
         .order_by(RECORDS.c.median_s, RECORDS.c.id)
-        .limit(bindparam("count"))
+        .limit(bindparam("count", type_=Integer, literal_execute=True))
     )
     return _RECORD.where(RECORDS.c.id.in_(ids)).order_by(RECORDS.c.median_s, RECORDS.c.id)
 
