@@ -189,7 +189,7 @@ class Kernel:
         ]
         self._storages.append(case.output)
         self._workspace = aligned_bytes(built.workspace_bytes, GARBAGE)
-        self._near = [self._workspace, case.output.block, *inputs]
+        self._written, self._read = [self._workspace, case.output.block], inputs
         addresses = [s.address for s in self._storages] + [self._workspace.ctypes.data]
         self._arguments = (ctypes.c_void_p * len(addresses))(*addresses)
         self._library = load([built.code], request.target)
@@ -216,7 +216,7 @@ class Kernel:
         address, start = ctypes.addressof(self._arguments), self._clock()
         wall_s = busy_s = 0.0
         for _ in range(calls):
-            surroundings.between_calls(foreign_bytes, self._near)
+            surroundings.between_calls(foreign_bytes, self._written, self._read)
             taken_s, busy = self._took(functools.partial(self._call, address, 1))
             wall_s += taken_s
             busy_s += busy

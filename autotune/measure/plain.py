@@ -20,6 +20,7 @@ from autotune.target import Target
 from autotune.types import Array
 
 OVER_CACHE = 1.5
+BEFORE = 0.5
 REGION_S = 5e-6
 """Cost of a parallel region, which numpy cannot tell: a usual one."""
 _CELLS = 4096
@@ -55,6 +56,7 @@ class PlainSurroundings:
 
     def __init__(self, target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
         self._limit = int(OVER_CACHE * max(target.l2_bytes * target.threads, target.l3_bytes))
+        self._before = int(BEFORE * target.l2_bytes * target.threads)
         self._data: Array = aligned_bytes(0, 0)
         nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
             ("labs", ctypes.CDLL(None))  # takes a number and has no effect
@@ -63,13 +65,15 @@ class PlainSurroundings:
         self.overhead_s = min(_seconds(empty, clock) for _ in range(_EMPTY_CALLS))
         """What a call takes besides its work."""
 
-    def between_calls(self, foreign_bytes: int, near: Sequence[Array]) -> None:
-        """Move the data of other kernels through the caches, then the blocks of bytes `near` into
-        them, the last one last."""
+    def between_calls(
+        self, foreign_bytes: int, written: Sequence[Array], read: Sequence[Array]
+    ) -> None:
+        """As that of `surroundings`."""
         wanted = min(foreign_bytes, self._limit)
         if len(self._data) < wanted:
             self._data = aligned_bytes(wanted, 1)  # pages of zeros could all be one page
-        for block in (self._data[:wanted], *near):
+        before = self._data[: min(wanted, self._before)]
+        for block in (self._data[:wanted], *written, before, *read):
             block.max(initial=0)
 
 

@@ -22,6 +22,8 @@ from autotune.types import Array
 _EMPTY_CALLS = 200
 OVER_CACHE = 1.5
 """More foreign data than this times the last cache changes nothing: all of it is replaced."""
+BEFORE = 0.5
+"""What the kernel before moved, of the second cache."""
 
 
 class Surroundings:
@@ -36,6 +38,7 @@ class Surroundings:
         self._threads = target.threads
         self._block = SWEEP_VECTORS * target.vector_bytes
         self._limit = int(OVER_CACHE * max(target.l2_bytes * target.threads, target.l3_bytes))
+        self._before = int(BEFORE * target.l2_bytes * target.threads)
         self._data: Array = aligned_bytes(0, 0)
         self.overhead_s = min(self._empty_call_s(clock) for _ in range(_EMPTY_CALLS))
         """What a call takes besides its work."""
@@ -46,14 +49,19 @@ class Surroundings:
         call()
         return clock() - start
 
-    def between_calls(self, foreign_bytes: int, near: Sequence[Array]) -> None:
-        """Move the data of other kernels through the caches, then the blocks of bytes `near` into
-        them, the last one last."""
+    def between_calls(
+        self, foreign_bytes: int, written: Sequence[Array], read: Sequence[Array]
+    ) -> None:
+        """Move the data of other kernels through the caches, and the blocks of bytes that the next
+        one writes and reads: what it read last; between them, the data of the kernel before."""
         wanted = min(foreign_bytes, self._limit)
         if len(self._data) < wanted:
             self._data = aligned_bytes(wanted, 1)  # pages of zeros could all be one page
         self._through(self._data, wanted)
-        for block in near:
+        for block in written:
+            self._through(block, block.nbytes)
+        self._through(self._data, min(wanted, self._before))
+        for block in read:
             self._through(block, block.nbytes)
 
     def _through(self, data: Array, count: int) -> None:

@@ -40,6 +40,6 @@ def test_blocks_are_read_and_not_changed() -> None:
     near = np.arange(4096, dtype=np.uint8)
     before = near.copy()
     surroundings = PlainSurroundings(host_target())
-    surroundings.between_calls(1 << 20, [near, np.zeros(0, np.uint8)])
+    surroundings.between_calls(1 << 20, [near], [np.zeros(0, np.uint8), near])
     assert surroundings.overhead_s > 0
     np.testing.assert_array_equal(near, before)
