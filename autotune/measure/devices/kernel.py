@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from autotune.codegen.base import DeviceCode
 from autotune.errors import BuildError
 from autotune.measure.devices.base import Device, Place
 from autotune.measure.storage import GARBAGE, Storage
 from autotune.measure.timing import Sample
+
+
+TOGETHER = 16
+"""Calls that are handed to the device at once: one by one, short kernels wait for the host."""
 
 
 class DeviceKernel:
@@ -28,6 +32,7 @@ class DeviceKernel:
             for name, offset in code.scratch:
                 self._places[name] = Place(memory=memory, offset_bytes=offset)
         self._launches = [(x, [self._places[a] for a in x.args]) for x in code.launches]
+        self._many: Callable[[], None] | None = None
 
     def _uploaded(self, storage: Storage) -> Place:
         memory = self._device.allocate(storage.block.nbytes)
@@ -46,10 +51,24 @@ class DeviceKernel:
 
     def run(self, calls: int) -> Sample:
         """Calls back to back, by the device's clock."""
+        batches, rest = divmod(calls, TOGETHER)
+        many = self._batch() if batches else self.launch
         start = self._device.mark()
-        for _ in range(calls):
+        for _ in range(batches):
+            many()
+        for _ in range(rest):
             self.launch()
         return Sample(max(self._device.elapsed_s(start, self._device.mark()), 1e-9))
+
+    def _batch(self) -> Callable[[], None]:
+        """So many calls at once, prepared when they are first wanted."""
+        if self._many is None:
+            self._many = self._device.capture(self._launch_many)
+        return self._many
+
+    def _launch_many(self) -> None:
+        for _ in range(TOGETHER):
+            self.launch()
 
     def run_cold(self, calls: int) -> Sample:
         """Calls one by one, each with nothing useful in the cache."""

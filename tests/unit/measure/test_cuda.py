@@ -16,7 +16,9 @@ from autotune.codegen.base import DeviceCode
 from autotune.errors import BuildError, DeviceError
 from autotune.measure.devices import DEVICES, Place
 from autotune.measure.devices.cuda import Api, CudaDevice, runs
+from autotune.measure.devices.kernel import TOGETHER, DeviceKernel
 from autotune.measure.devices.nvml import Nvml
+from autotune.measure.storage import place_dense
 from autotune.target import load_target
 from tests.unit.codegen.nvptx_programs import MATMUL, TWO
 from tests.unit.codegen.stream_programs import stream_matmul
@@ -259,3 +261,19 @@ def test_a_device_tells_the_conditions_where_it_has_sensors() -> None:
     with_sensors = CudaDevice(Api(driver), 0, Nvml(FakeNvml(False), 0))
     assert with_sensors.conditions() == "1980/3201 MHz 41 C 120 W"
     assert CudaDevice(Api(driver), 0, None).conditions() == ""
+
+
+def test_short_kernels_are_timed_without_waiting_for_the_host() -> None:
+    """Many calls are launched as graphs, the odd ones by themselves."""
+    driver, device = opened()
+    made = code()
+    storages = {name: place_dense(np.zeros(40, np.float32)) for name in made.params}
+    kernel = DeviceKernel(device, made, storages)
+    kernel.run(1)
+    assert not driver.named("cuGraphLaunch")
+    before = len(driver.named("cuLaunchKernel"))
+    kernel.run(2 * TOGETHER + 3)
+    kernel.run(TOGETHER)
+    assert len(driver.named("cuGraphInstantiate")) == 1
+    assert len(driver.named("cuGraphLaunch")) == 3
+    assert len(driver.named("cuLaunchKernel")) - before == 2 * (TOGETHER + 3)
