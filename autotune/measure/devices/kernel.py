@@ -10,7 +10,6 @@ from autotune.measure.devices.base import Device, Place
 from autotune.measure.storage import GARBAGE, Storage
 from autotune.measure.timing import Sample
 
-
 TOGETHER = 16
 """Calls that are handed to the device at once: one by one, short kernels wait for the host."""
 

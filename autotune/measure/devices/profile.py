@@ -42,6 +42,8 @@ WIDTH = 4
 """Elements that one work item loads and stores at a time."""
 SAMPLES = 5
 MEMORY_BYTES = 64 << 20
+BEYOND = 8
+"""What is copied in memory, in sizes of the cache: less of it is found there."""
 SAMPLE_S = 0.005
 
 
@@ -64,14 +66,17 @@ def measure_device(device: Device, target: Target) -> DeviceProfile:
     """The device's peaks; takes some tenths of a second."""
     facts = device.describe()
     cached = max(target.l2_bytes // 4, 1 << 16)
-    sizes = {"L2": (target.l2_bytes, cached), "memory": (facts.memory_bytes, MEMORY_BYTES)}
+    beyond = max(MEMORY_BYTES, BEYOND * target.l2_bytes)
+    sizes = {"L2": (target.l2_bytes, cached), "memory": (facts.memory_bytes, beyond)}
     launch_s = _launch_s(device, target)
+    moved = {name: _copy(device, target, nbytes, launch_s) for name, (_, nbytes) in sizes.items()}
     levels = tuple(
         CacheLevel(
-            name=n, size_bytes=size, load_bytes_per_s=_copy(device, target, moved, launch_s)
+            name=name, size_bytes=size, load_bytes_per_s=moved[name],
+            copy_bytes_per_s=moved[name] / 2,
         )
-        for n, (size, moved) in sizes.items()
-    )
+        for name, (size, _) in sizes.items()
+    )  # fmt: skip
     return DeviceProfile(
         device=facts.name,
         target=fitted(target, facts),

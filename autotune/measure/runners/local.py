@@ -31,7 +31,7 @@ from autotune.measure.types import (
 )
 from autotune.target import Target
 
-PROFILE_FORMAT = 3
+PROFILE_FORMAT = 4
 """Of cached profiles: raised when something more, or otherwise, is measured."""
 
 

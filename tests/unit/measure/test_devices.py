@@ -156,3 +156,4 @@ def test_a_device_is_measured_in_a_worker() -> None:
     assert profile.peak_flops > 1e8
     assert [level.name for level in profile.levels] == ["L2", "memory"]
     assert all(level.load_bytes_per_s > 1e7 for level in profile.levels)
+    assert all(level.copy_bytes_per_s > 5e6 for level in profile.levels)

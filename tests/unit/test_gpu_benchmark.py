@@ -1,0 +1,128 @@
+"""benchmarks/gpu.py on an emulated GPU, beside a PyTorch that is made up: every line it prints."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from autotune.frontend import load_model
+from autotune.graph.partition import partition
+from autotune.graph.pipeline import optimize
+from autotune.measure.runners.local import LocalRunner
+from autotune.measure.types import Timing
+from autotune.target import Target, load_target
+from benchmarks import gpu, gpu_checks
+from search_spaces.rules import rule_for
+from tests.emulator.device import emulated_cuda
+from tests.unit.measure.hung_cuda import EMULATED
+from tests.unit.measure.test_hung_cuda import COMPILER
+
+TARGET = load_target("sm_90a")
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """PyTorch whose every call takes 50 us; ours on the emulator, and small problems."""
+    original = LocalRunner.__init__
+
+    def emulated(self: LocalRunner, target: Any, **options: Any) -> None:
+        original(self, target, **{**options, "executor": EMULATED, "sandbox": COMPILER})
+
+    monkeypatch.setattr(LocalRunner, "__init__", emulated)
+    monkeypatch.setattr(gpu, "PRODUCTS", (64,))
+    monkeypatch.setattr(gpu, "BERT", ((16, 64, 32),))
+    monkeypatch.setattr(gpu, "ROWS", (8, 64))
+    monkeypatch.setattr(gpu, "CONVOLUTIONS", ((6, 3, 8, 3, 1),))
+    once = Timing(min_repeats=1, max_repeats=1, min_repeat_s=1e-6, budget_s=0.01)
+    monkeypatch.setattr(gpu, "TIMING", once)
+    monkeypatch.setattr(gpu, "ROUNDS", 1)
+    monkeypatch.setattr(gpu_checks, "TIMING", once)
+    monkeypatch.setattr(gpu_checks, "SIDE", 128)
+    monkeypatch.setattr(gpu_checks, "MODELS", ("zoo:tiny",))
+    monkeypatch.setattr(gpu_checks, "SAMPLES", 1)
+    made = mock.MagicMock()
+    made.cuda.Event.return_value.elapsed_time.return_value = 2.5
+    with emulated_cuda():
+        yield made
+
+
+def options(tmp_path: Path, *parts: str, minutes: float = math.inf) -> argparse.Namespace:
+    return argparse.Namespace(
+        only=list(parts), trials=1, log=str(tmp_path / "gpu.db"), minutes=minutes
+    )
+
+
+@pytest.mark.slow
+def test_first_figures_and_a_tuned_one_are_printed(
+    torch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu.run(options(tmp_path, "first", "matmuls"), TARGET, torch)
+    out = capsys.readouterr().out
+    assert "MISSED: first" not in out, out
+    for said in (
+        "met: 32 of 32 configs are correct", "wgmma    128: ", "bf16     128: ", "direct   128: ",
+        "matmul_64x64x64 ", "matmul_64x64x64, data rounded", "of cuBLAS, wanted",
+    ):  # fmt: skip
+        assert said in out, f"{said!r} in {out}"
+    assert "Error" not in out
+
+
+def test_every_other_kernel_is_set_against_its_own(
+    torch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the tuning, which is the same for all."""
+
+    def tuned_s(model: str, target: Target, setting: gpu.Setting) -> float:
+        tasks = partition(optimize(load_model(model)), attention=False).weights()
+        assert all(rule_for(task, target).name.startswith("gpu") for task in tasks)
+        assert setting.trials == 1
+        return 40e-6
+
+    monkeypatch.setattr(gpu, "tuned_s", tuned_s)
+    status = gpu.run(options(tmp_path, "bert", "convolutions", "rows"), TARGET, torch)
+    out = capsys.readouterr().out
+    for said in (
+        "matmul_16x64x32_gelu", "met: 1.25x cuBLAS on average", "conv3x3s1_6x3x8_b1 ",
+        "conv3x3s1_6x3x8_b16", "met: batch 16: faster than cuDNN on 1 of 1", "softmax",
+        "layernormalization", "MISSED: 0% of copying, wanted 90%",
+    ):  # fmt: skip
+        assert said in out, f"{said!r} in {out}"
+    assert status == 1
+    assert "Error" not in out
+
+
+def test_a_part_that_lacks_a_package_does_not_end_the_others(
+    torch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: gpu.Setting) -> bool:
+        raise ImportError("no module named torchvision")
+
+    seen: list[float | None] = []
+
+    def notes(setting: gpu.Setting) -> bool:
+        seen.append(setting.left_s())
+        return True
+
+    monkeypatch.setitem(gpu.PARTS, "models", fails)
+    monkeypatch.setitem(gpu.PARTS, "board", notes)
+    status = gpu.run(options(tmp_path, "models", "board", minutes=2.0), TARGET, torch)
+    assert status == 1
+    assert "MISSED: models: ImportError: no module named torchvision" in capsys.readouterr().out
+    (left_s,) = seen
+    assert left_s is not None
+    assert 100 < left_s <= 120
+
+
+def test_without_time_nothing_is_tuned(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu.autotune, "tune", mock.Mock(side_effect=AssertionError))
+    setting = gpu.Setting(target=TARGET, trials=1, log=str(tmp_path / "gpu.db"), torch=torch,
+                          until_s=0.0)  # fmt: skip
+    gpu.tune("zoo:tiny", TARGET, setting, 1)
