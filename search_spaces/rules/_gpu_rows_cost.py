@@ -23,6 +23,8 @@ LAUNCH = 3000.0
 """Cycles that a launch takes by itself."""
 _SECTOR_BYTES = 32.0
 """The least that is read from global memory."""
+_START = 20.0
+"""Cycles in which a multiprocessor is given a block."""
 _ISSUE = 4.0
 """Warp instructions that a multiprocessor starts in a cycle."""
 _EXCHANGE = 130.0
@@ -46,12 +48,10 @@ def waves(target: Target, blocks: Column | float, threads: Column) -> Column:
     return np.ceil(blocks / (held_blocks(threads) * target.multiprocessors))
 
 
-def coalesced(stride: float, vector: Column) -> Column:
-    """Bytes moved per byte used where neighbouring threads' vectors of 4-byte elements lie
-    `stride` elements apart (0: all read the same)."""
-    used = np.minimum(4 * vector, _SECTOR_BYTES)
-    apart = np.minimum(4.0 * max(stride, 1.0) * (vector if stride <= 1 else 1.0), _SECTOR_BYTES)
-    return np.asarray(np.maximum(apart, used) / used, np.float64)
+def coalesced(stride: int) -> float:
+    """Bytes moved per byte used where neighbouring threads read 4-byte elements that lie `stride`
+    elements apart."""
+    return min(4.0 * max(stride, 1), _SECTOR_BYTES) / 4.0
 
 
 def stream_cycles(
@@ -69,13 +69,14 @@ def stream_cycles(
     held = np.minimum(
         held_blocks(threads), np.maximum(1.0, np.ceil(blocks / target.multiprocessors))
     )
-    flying = np.minimum(held * threads * vector * 4 * np.minimum(steps, 2.0), 65536.0)
+    flying = held * threads * vector * 4.0  # a vector of each thread
     speed = np.minimum(GLOBAL_BYTES, flying / LATENCY)
     meet = meetings * (_EXCHANGE + np.where(warps > 1, _MEETING + 8 * warps, 0.0))
     alone = LATENCY * (1 + 0.3 * (passes - 1)) + passes * steps * 24 + meet
     issued = held * warps * passes * steps * (10 + 4 * vector) / _ISSUE
     each = np.maximum(np.maximum(held * block_bytes / speed, issued), alone)
-    return np.asarray(waves(target, blocks, threads) * each + LAUNCH, np.float64)
+    start = _START * np.ceil(blocks / target.multiprocessors)
+    return np.asarray(waves(target, blocks, threads) * each + start + LAUNCH, np.float64)
 
 
 def _single(

@@ -7,6 +7,7 @@ rule matches every task.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.graph.plan import task_flops
-from autotune.program.ir import For
-from autotune.program.rewrite import stores_of
+from autotune.program.build import build_program
+from autotune.program.ir import Buffer, For, Index, Program
+from autotune.program.rewrite import stores_of, value_loads
 from autotune.schedule import Schedule
 from autotune.schedule.compute import root_body
 from autotune.target import Target
 from autotune.types import Task
-from search_spaces.base import RULES, Access, TileStructure
+from search_spaces.base import RULES, Access, Column, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import ScheduleBuilder, inline_locals, nest_loops, output_name
 from search_spaces.rules._gpu import (
@@ -31,6 +33,7 @@ from search_spaces.rules._gpu import (
     own_loops,
     thread_choices,
 )
+from search_spaces.rules._gpu_rows_cost import coalesced, peak_of, stream_cycles, waves
 from search_spaces.space import Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -55,10 +58,9 @@ class GpuNestsRule:
         )
 
     def default(self, task: Task, target: Target) -> Config:
-        threads = [n for n in thread_choices(target) if n <= 256][-1]
-        elements = task.by_role("output")[0].type.size
-        vector = 4 if elements >= 4 * threads * target.multiprocessors else 1
-        return Config((("threads", threads), ("vector", vector), ("merge", 1)))
+        space = self.space(task, target)
+        rows = space.rows(20_000, np.random.default_rng(0))
+        return space.config(rows[int(np.argmin(_cycles(task, target, space.columns(rows))))])
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:  # noqa: ARG002
         builder = ScheduleBuilder(task)
@@ -89,22 +91,61 @@ class GpuNestsRule:
             buffer="out", item_bytes=4, shape=(size,), dims=((("element", 1),),), written=True
         )
         blocks = np.ceil(size / (threads * vector))
-        waves = np.ceil(blocks / target.multiprocessors) * target.multiprocessors / blocks
+        flops, cycles = max(1, task_flops(task)), _cycles(task, target, columns)
         return TileStructure(
             extents={"element": size},
             reduce_axes=frozenset(),
             accesses=(*accesses, out),
             tiles=({"element": threads * vector}, {"element": vector}),
-            flops=max(1, task_flops(task)),
+            flops=flops,
             accumulators=vector,
             vector_axis_waste=ones,
             parallel_chunks=blocks,
             unrolled=vector,
             extra={
-                "threads": threads, "vector": vector, "waves": waves,
+                "threads": threads, "vector": vector, "waves": waves(target, blocks, threads),
+                "expected": np.log2(cycles * peak_of(target) / flops),
                 "merge": columns["merge"].astype(np.float64),
             },
         )  # fmt: skip
+
+
+def _cycles(task: Task, target: Target, columns: Columns) -> Column:
+    """Cycles of the device: bytes that are moved, more where neighbouring threads read elements
+    that lie apart, and each thread's own loop where something is reduced."""
+    threads, vector, merge = (
+        np.asarray(columns[p], np.float64) for p in ("threads", "vector", "merge")
+    )
+    size = max(1, task.by_role("output")[0].type.size)
+    blocks = np.ceil(size / (threads * vector))
+    program = build_program(task)
+    nbytes = 4.0 * size + sum(
+        4.0 * math.prod(buffer.shape) * coalesced(stride) for buffer, stride in _strides(program)
+    )
+    terms = 1 + task_flops(task) / size if any(s.combine for s in stores_of(program.body)) else 1
+    nests = len(root_body(program))
+    once = stream_cycles(
+        target, blocks=blocks, threads=threads, vector=vector, block_bytes=nbytes / blocks,
+        passes=1, steps=np.full(len(threads), float(terms)),
+    )  # fmt: skip
+    return once + np.where(merge == 0, 0.5 * (nests - 1) * once, 0.0)
+
+
+def _strides(program: Program) -> list[tuple[Buffer, int]]:
+    """Params that are read, and how far apart neighbouring elements of what is computed read."""
+    params = {p.name: p for p in program.params}
+    out: dict[str, int] = {}
+    for store in stores_of(program.body):
+        along = store.indices[-1].terms[-1][0] if store.indices and store.indices[-1].terms else ""
+        for load in value_loads(store.value):
+            if load.buffer not in params:
+                continue
+            flat = Index()
+            for i, stride in zip(load.indices, params[load.buffer].strides, strict=True):
+                flat = flat + i * stride
+            step = abs(flat.coefficient(along)) if isinstance(along, str) else 1
+            out[load.buffer] = max(step, out.get(load.buffer, 0))
+    return [(params[name], step) for name, step in out.items()]
 
 
 def _bind(builder: ScheduleBuilder, nest: For, threads: int, vector: int) -> None:
