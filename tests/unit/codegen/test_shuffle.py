@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.codegen import backend_for
+from autotune.codegen import backend_for, c_opencl
 from autotune.errors import BuildError
 from autotune.program.ir import Program
 from autotune.program.text import parse_program
@@ -72,6 +72,20 @@ def test_opencl_uses_subgroups_where_there_are_any() -> None:
     text = backend_for(OPENCL).source(exchange("sum", "float32", 32), OPENCL, "k")
     assert "sub_group_shuffle_xor(value, far)" in text
     assert "if (SUBGROUPS(32, 64))" in text
+
+
+def test_the_way_through_subgroups_is_five_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PoCL has no subgroups: stand-ins give every item its own value back."""
+    stand_ins = (
+        "#define cl_khr_subgroup_shuffle\n#define get_max_sub_group_size() 64u\n"
+        "#define sub_group_shuffle_xor(value, far) (value)\n"
+    )
+    lines = [line for line in c_opencl._SHUFFLE.split("\n") if "#pragma" not in line]
+    monkeypatch.setattr(c_opencl, "_SHUFFLE", stand_ins + "\n".join(lines))
+    x = DATA.astype("float32")
+    made = task([node("neg", "i0", "o0")], value("i0", (64,)), value("o0", (64,)))
+    found = run_kernel(made, exchange("sum", "float32", 32), OPENCL, {"i0": x})
+    np.testing.assert_array_equal(found, x * 32)
 
 
 def test_cuda_needs_whole_warps() -> None:
