@@ -121,6 +121,16 @@ class AccessWriter(StatementWriter):
         steps = [abs(c) * item for _, c in offset.terms] + [abs(offset.const) * item]
         return min(math.gcd(first_alignment(buffer), *steps), 1 << (lanes * item).bit_length() - 1)
 
+    def _element(self, buffer: Buffer, offset: Linear) -> Val:
+        """An element of shared memory, with all that is known of its place: LLVM makes one access
+        of neighbours that are loaded one by one."""
+        if buffer.scope != "shared" or buffer.swizzle:
+            return super()._element(buffer, offset)
+        kind = type_text(buffer.dtype, 1, memory=True)
+        align = self.alignment(buffer, offset, ALIGN_BYTES // ITEM_BYTES[buffer.dtype])
+        text = f"load {kind}, ptr {self.address(buffer, offset)}, align {align}"
+        return self._from_memory(self._read(buffer, text), buffer.dtype, 1)
+
     def _vector(self, buffer: Buffer, offset: Linear) -> Val:
         if self.mask is not None:
             return super()._vector(buffer, offset)

@@ -47,6 +47,8 @@ _LATENCY = 600.0
 """Cycles until data from global memory arrive."""
 _HIDING_WARPS = 16.0
 """Warps of a multiprocessor that hide the latency of its arithmetic."""
+_UNROLLED = 4.0
+"""Steps of a sum in a row; more of them only crowd the registers."""
 _LAUNCH = 3000.0
 """Cycles that a launch takes by itself."""
 
@@ -140,11 +142,14 @@ def contraction_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
     warps = held * np.ceil(threads / target.warp)
     work = depth * rows * width / np.where(tensor, _TENSOR_ADDS * 2 / item, _MULTIPLY_ADDS)
     work = work / np.minimum(1.0, warps * np.sqrt(m * n) / (4 * _HIDING_WARPS))
-    # A warp's threads share rows; columns lie side by side, so that only rows are read again.
-    in_warp = np.minimum(tn, target.warp)
-    read = m * np.ceil(target.warp / in_warp) / target.warp * 2 + n
+    # Columns lie side by side, a word for each thread. Rows are the same for threads in a line:
+    # four of them are one read, of as many banks as there are lines in a warp.
+    lines = np.ceil(target.warp / np.minimum(tn, target.warp))
+    read = np.where(m % 4 == 0, m / 4 * np.maximum(1.0, lines / 8), m) + n
     words = np.where(tensor, (m * 16 + n * 8) / 32 * item / 4, read)
-    shared = depth * (words * threads + (rows + width) * item / 4) / _SHARED_WORDS
+    # Data are turned on the way: deep steps meet in the same banks.
+    turned = np.where(tensor | (rows <= 4), 1.0, np.maximum(1.0, depth / 8))
+    shared = depth * (words * threads + (rows * turned + width) * item / 4) / _SHARED_WORDS
     moved = 4 * depth * (rows + width)
     again = np.where(blocks > 1, 0.35, 1.0)
     move = moved * (again / _GLOBAL_BYTES + (1 - again) / _CACHED_BYTES)
@@ -154,7 +159,9 @@ def contraction_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
     wait = (np.maximum(_LATENCY - hidden, 0.1 * _LATENCY) + 20 * copies) / held
     # Small tiles of a warp load nearly as many matrices as they multiply.
     matrices = depth * item / 32 * (1 + 4 * (m + n) / (m * n))
-    loops = np.where(tensor, matrices, depth / 4 / columns["unroll"])
+    unroll = np.asarray(columns["unroll"], np.float64)
+    crowded = np.where(unroll > _UNROLLED, 1.5, 1.0)
+    loops = np.where(tensor, matrices, depth / 4 / np.minimum(unroll, _UNROLLED) * crowded)
     each = steps * (step + wait + 10 * threads / target.warp * loops)
     each = each + 4 * rows * width / _GLOBAL_BYTES
     waves = np.ceil(blocks / (held * target.multiprocessors))
