@@ -144,16 +144,12 @@ class _Fusion:
         return readers[0] if same else None
 
     def _is_product(self, index: int, shape: tuple[int, ...]) -> bool:
-        """A float32 product of enough rows that makes scores of this shape from two values."""
+        """A float32 product that makes scores of this shape, enough of them, from two values."""
         node = self.graph.nodes[index]
         plain = node.op == "matmul" and node.inputs[0] != node.inputs[1]
         float32 = self.graph.types[node.output].dtype == "float32"
-        return (
-            plain
-            and float32
-            and self.shape(index) == shape
-            and (shape[-2] >= _FEW_ROWS and shape[-1] >= _FEW_KEYS)
-        )
+        enough = shape[-2] >= _FEW_ROWS and shape[-1] >= _FEW_KEYS
+        return plain and float32 and enough and self.shape(index) == shape
 
     def claim_rest(self, root: int) -> None:
         members = {root}

@@ -74,8 +74,23 @@ def task_flops(task: Task) -> int:
 
 
 def anchor_flops(task: Task) -> int:
-    """Floating-point operations of its anchor alone."""
-    return _node_flops(task, task.nodes[task.anchor])
+    """Floating-point operations of its anchor, and of products ahead of it, of which a causal mask
+    hides a share."""
+    total, seen = _node_flops(task, task.nodes[task.anchor]), 1.0
+    for node in task.nodes[: task.anchor]:
+        if OPS.get(node.op).kind == "contraction":
+            total += _node_flops(task, node)
+        elif node.op == "causal":
+            seen = _share_seen(task, node)
+    return round(total * seen)
+
+
+def _share_seen(task: Task, node: TaskNode) -> float:
+    """Of scores, those in front of a causal mask."""
+    rows, keys = task.value(node.outputs[0]).type.shape[-2:]
+    offset = dict(node.attrs).get("offset", 0)
+    assert isinstance(offset, int)
+    return sum(min(row + offset + 1, keys) for row in range(rows)) / (rows * keys)
 
 
 def _node_flops(task: Task, node: TaskNode) -> int:

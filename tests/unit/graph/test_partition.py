@@ -8,9 +8,10 @@ import pytest
 
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
-from autotune.graph.plan import describe, task_flops
+from autotune.graph.plan import anchor_flops, describe, task_flops
 from autotune.graph.views import canonical_layout
 from autotune.types import Layout, Task
+from tests.unit.attentions import attention
 from tests.unit.graph.nets import Net
 
 
@@ -116,3 +117,9 @@ def test_descriptions_and_flops(build: object, text: str, flops: int | None) -> 
     task = partition(optimize(n.graph(build(n)))).calls[-1].task  # type: ignore[operator]
     assert describe(task) == text
     assert flops is None or task_flops(task) == flops
+
+
+def test_what_an_anchor_has_to_compute_counts_products_ahead_of_it_but_nothing_hidden() -> None:
+    plain, causal = attention((2,), 8, 8, 4, 6), attention((2,), 8, 8, 4, 6, causal=0)
+    assert anchor_flops(plain) == 2 * 2 * 8 * 8 * (4 + 6)
+    assert anchor_flops(causal) == 2 * 2 * 36 * (4 + 6)
