@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -56,18 +59,37 @@ def test_same_seed_same_proposals(searcher, subjects: Mapping[str, Recorded]) ->
     assert runs[0] == runs[1]
 
 
+def proposals(seed: int) -> list[object]:
+    """What the whole tuner tries on a recorded space, and what it is told."""
+    store = MemoryStore()
+    options = TuneOptions(target=TARGET, limits=Limits(trials=40), seed=seed)
+    runner = ReplayRunner([survey(200)])
+    tune_partition(partition_of(OF.task), runner, store, options, rules=synthetic_rules)
+    return [(r.config, r.schedule, r.result) for r in store.kept]
+
+
 def test_same_records_same_proposals_through_the_whole_tuner() -> None:
-    kept = survey(200)
-    tried = []
-    for _ in range(2):
-        store = MemoryStore()
-        options = TuneOptions(target=TARGET, limits=Limits(trials=40), seed=3)
-        tune_partition(
-            partition_of(OF.task), ReplayRunner([kept]), store, options, rules=synthetic_rules
+    tried = proposals(3)
+    assert len(tried) == 40
+    assert tried == proposals(3)
+    assert tried != proposals(4)
+
+
+@pytest.mark.slow
+def test_same_proposals_in_every_process() -> None:
+    code = "from tests.unit.tuner.test_replay import proposals; print(proposals(3))"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=FOLDER.parents[1],
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            stdout=subprocess.PIPE,
         )
-        tried.append([(r.config, r.schedule, r.result) for r in store.kept])
-    assert tried[0] == tried[1]
-    assert len(tried[0]) == 40
+        for hashes in ("1", "2")
+    ]
+    first, second = (process.communicate()[0] for process in processes)
+    assert first.count(b"Config(") == 40
+    assert first == second
 
 
 def trials(subjects: Mapping[str, Recorded], *, warm: bool) -> dict[str, list[float]]:
