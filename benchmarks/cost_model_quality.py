@@ -1,9 +1,9 @@
 """How good the cost model is, by the surveys that `search_efficiency.py` measured.
 
 In: the surveys. Out: candidates described and ranked per second; how well the analytical prior,
-and a model trained on the other tasks, rank the tasks of each rule. A model would ship with the
-package if it found faster candidates of tasks that it has not seen than the prior does: it does
-not, even on the machine that it was trained on.
+and what the other tasks teach, rank the tasks of each rule. A model would ship with the package if
+it found faster candidates on machines that it has not seen: these surveys are of one machine, and
+there it helps products, and does not help where it learnt from two tasks.
 
 Usage: python benchmarks/cost_model_quality.py
 """

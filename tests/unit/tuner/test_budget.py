@@ -175,3 +175,15 @@ def test_the_expected_gain_grows_with_the_trials_up_to_what_is_achievable() -> N
 def test_a_run_ends_when_time_is_up() -> None:
     decision = plan((timed(),), Limits(time_s=10.0), batch=8, elapsed_s=10.0)
     assert decision.reason == "time is up (10 s)"
+
+
+def test_a_fresh_task_gets_a_part_of_a_batch_only() -> None:
+    (share,) = plan((timed(trials=1),), Limits(), batch=16).shares
+    assert share.count == 4
+    (share,) = plan((timed(trials=8),), Limits(), batch=16).shares
+    assert share.count == 16
+
+
+def test_how_near_its_limit_a_task_is_left_can_be_said() -> None:
+    near = timed(best_s=1.015e-4, floor_s=1e-4)
+    assert plan((near,), Limits(near=0.0, min_gain=0.0), batch=4).shares
