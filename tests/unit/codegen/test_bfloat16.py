@@ -88,7 +88,7 @@ def test_float32_targets_are_not_offered_bf16() -> None:
 
 def test_records_of_precisions_do_not_mix() -> None:
     assert TARGET.key != host_target().key
-    with pytest.raises(TargetError, match="float32, bf16 or int8"):
+    with pytest.raises(TargetError, match="float32, bf16, f16, tf32 or int8"):
         host_target().with_precision("int3")
 
 
