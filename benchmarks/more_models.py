@@ -1,0 +1,137 @@
+"""Networks that nothing here was made for: written with PyTorch, then compared with the peers.
+
+    python benchmarks/more_models.py [NAME ...] [--folder build/models] [--write] [-- OPTIONS]
+
+Needs the extras [torch] (to write models; those that are there already are kept) and [bench].
+Weights are random under a seed; what batch norms remember too. Prints the table of
+`benchmarks/peers.py`, which takes the OPTIONS; `--write` only writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CLASSIFIERS = {
+    "efficientnet_b0": (1, 224), "mobilenet_v3_large": (1, 224), "mobilenet_v3_small": (1, 224),
+    "regnet_y_400mf": (1, 224), "resnext50_32x4d": (1, 224), "wide_resnet50_2": (1, 224),
+    "convnext_tiny": (1, 224), "vit_b_16": (1, 224), "swin_t": (1, 224), "mnasnet1_0": (1, 224),
+    "shufflenet_v2_x1_5": (1, 224), "densenet169": (1, 224), "resnet34": (8, 97),
+    "mobilenet_v2": (4, 225),
+}  # fmt: skip
+"""torchvision's -> batch and size of the image."""
+
+
+def autoencoder() -> Any:
+    from torch import nn
+
+    layers: list[Any] = []
+    for i, o in ((3, 32), (32, 64), (64, 128)):
+        layers += [nn.Conv2d(i, o, 4, 2, 1), nn.BatchNorm2d(o), nn.LeakyReLU(0.2)]
+    for i, o in ((128, 64), (64, 32)):
+        layers += [nn.ConvTranspose2d(i, o, 4, 2, 1), nn.BatchNorm2d(o), nn.ReLU()]
+    return nn.Sequential(*layers, nn.ConvTranspose2d(32, 3, 4, 2, 1), nn.Sigmoid())
+
+
+def super_resolution() -> Any:
+    from torch import nn
+
+    first = [nn.Conv2d(1, 64, 5, padding=2), nn.PReLU(64), nn.Conv2d(64, 32, 3, padding=1)]
+    return nn.Sequential(*first, nn.Tanh(), nn.Conv2d(32, 9, 3, padding=1), nn.PixelShuffle(3))
+
+
+def audio() -> Any:
+    from torch import nn
+
+    layers: list[Any] = []
+    for i, o, k, s in ((1, 64, 80, 16), (64, 64, 3, 1), (64, 128, 3, 1)):
+        layers += [nn.Conv1d(i, o, k, s), nn.BatchNorm1d(o), nn.ReLU(), nn.MaxPool1d(4)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(128, 35))
+
+
+def volume() -> Any:
+    from torchvision.models import video
+
+    return video.r3d_18(weights=None)
+
+
+def perceptron() -> Any:
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
+                         nn.Linear(512, 10))  # fmt: skip
+
+
+def lstm() -> Any:
+    from torch import nn
+
+    class Last(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.LSTM(64, 128, 2, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            return self.layers(x)[0]
+
+    return Last()
+
+
+OTHERS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "autoencoder": (autoencoder, (4, 3, 64, 64)), "audio": (audio, (2, 1, 8000)),
+    "super_resolution": (super_resolution, (1, 1, 97, 97)), "lstm": (lstm, (1, 50, 64)),
+    "volume": (volume, (1, 3, 8, 64, 64)), "perceptron": (perceptron, (32, 784)),
+}  # fmt: skip
+
+
+def write(name: str, path: Path) -> None:
+    import torch
+    from torchvision import models
+
+    torch.manual_seed(0)
+    torch.backends.mha.set_fastpath_enabled(False)
+    if name in OTHERS:
+        make, shape = OTHERS[name]
+        model = make()
+    else:
+        batch, size = CLASSIFIERS[name]
+        model, shape = getattr(models, name)(weights=None), (batch, 3, size, size)
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
+            layer.running_mean.normal_(0, 0.1)
+            layer.running_var.uniform_(0.8, 1.2)
+        elif isinstance(layer, torch.nn.Linear):
+            torch.nn.init.normal_(layer.weight, 0, layer.in_features**-0.5)
+    with torch.no_grad():
+        torch.onnx.export(model.eval(), (torch.randn(shape),), path, dynamo=False,
+                          opset_version=17)  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", default=[])
+    parser.add_argument("--folder", type=Path, default=Path("build/models"))
+    parser.add_argument("--write", action="store_true", help="write the models only")
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    options = parser.parse_args(sys.argv[1:split])
+    known = (*CLASSIFIERS, *OTHERS)
+    if unknown := sorted(set(options.names) - set(known)):
+        parser.error(f"{', '.join(unknown)}: the models are {', '.join(known)}")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    paths = [options.folder / f"{name}.onnx" for name in options.names or known]
+    for path in paths:
+        if not path.exists():
+            write(path.stem, path)
+    if options.write:
+        return 0
+    peers = Path(__file__).with_name("peers.py")
+    return subprocess.run(
+        [sys.executable, str(peers), *map(str, paths), *sys.argv[split + 1 :]], check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
