@@ -305,6 +305,10 @@ def guarded_interval(
     if multiplied != value:
         a, b = _sum_interval(multiplied, loops, guards)
         lo, hi = max(lo, a), min(hi, b)
+    times = _whole_divisions(value) if guards else 1
+    if times > 1:
+        a, b = guarded_interval(value * times, loops, guards)
+        lo, hi = max(lo, -(-a // times)), min(hi, b // times)
     for number, guard in enumerate(guards):
         others = guards[:number] + guards[number + 1 :]
         for k in _factors(value, guard.index):
@@ -342,6 +346,15 @@ def _multiplied(value: Index) -> Index:
             )
         else:
             out = out + Index(((atom, c),))
+    return out
+
+
+def _whole_divisions(value: Index) -> int:
+    """What to multiply an index by so that its quotients are of whole divisors."""
+    out = 1
+    for atom, c in value.terms:
+        if isinstance(atom, FloorDiv):
+            out = math.lcm(out, atom.divisor // math.gcd(atom.divisor, c))
     return out
 
 
