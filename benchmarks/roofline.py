@@ -2,16 +2,18 @@
 
     python benchmarks/roofline.py MODEL... [--out build/roofline.svg] [--log tuning.db]
 
-A dot per kernel call: operations of its algorithm per second, over operations per byte; its area
-is the kernel's share of the model's time. Lines are the measured multiply-add peak and the
-bandwidths of the caches and of memory. `--out` ends in .png or .svg (extra [bench]). Prints the
-models' times beside the limit that their kernels have on this machine.
+A dot per kernel: operations of its algorithm per second, over operations per byte; its area is
+the share of the model's time that all calls of it take. Lines are the measured multiply-add peak
+and the bandwidths of the caches and of memory. `--out` ends in .png or .svg (extra [bench]).
+Prints the models' times beside the limit that their kernels have on this machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,9 @@ def draw(rows: dict[str, Sequence[KernelProfile]], profile: DeviceProfile, out: 
     import matplotlib as mpl
 
     mpl.use("Agg")
+    # The same figures give the same file, and letters stay letters.
     mpl.rcParams["svg.hashsalt"] = "roofline"
+    mpl.rcParams["svg.fonttype"] = "none"
     import matplotlib.pyplot as plt
 
     count = len(rows)
@@ -66,6 +70,41 @@ def draw(rows: dict[str, Sequence[KernelProfile]], profile: DeviceProfile, out: 
     figure.tight_layout()
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=80, metadata={"Date": None} if out.suffix == ".svg" else None)
+    if out.suffix == ".svg":
+        shorten(out)
+
+
+def shorten(path: Path) -> None:
+    """An SVG with coordinates of one digit after the point: a fraction of its size."""
+    text = re.sub(r"-?\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", path.read_text())
+    path.write_text(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """Kernels that do the same work: sums over their calls."""
+
+    kind: str
+    flops: float
+    nbytes: float
+    time_s: float
+
+
+def dots_of(kernels: Sequence[KernelProfile]) -> list[Dot]:
+    """Kernels of one model, equal ones in one."""
+    groups: dict[tuple[object, ...], list[KernelProfile]] = {}
+    for row in kernels:
+        work = (row.kernel.op, row.kernel.algorithm, row.kernel.work_flops, row.nbytes)
+        groups.setdefault(work, []).append(row)
+    return [
+        Dot(
+            kind=kind(rows[0]),
+            flops=sum(row.kernel.work_flops for row in rows),
+            nbytes=sum(row.nbytes for row in rows),
+            time_s=sum(row.time_s for row in rows),
+        )
+        for rows in groups.values()
+    ]
 
 
 def _chart(
@@ -80,21 +119,24 @@ def _chart(
         chart.plot([span[0], bend], [span[0] * speed, peak], lw=0.8, color="0.6")
         chart.annotate(level.name, (span[0] * 1.1, span[0] * 1.1 * speed), fontsize=7, color="0.4")
     chart.plot(span, [peak, peak], color="0.3", lw=1)
-    whole = sum(row.time_s for row in kernels)
+    dots = dots_of(kernels)
+    whole = sum(dot.time_s for dot in dots)
     for label in KINDS:
-        ours = [row for row in kernels if kind(row) == label]
+        ours = [dot for dot in dots if dot.kind == label]
         if ours:
             chart.scatter(
-                [row.kernel.work_flops / row.nbytes for row in ours],
-                [row.kernel.work_flops / row.time_s / 1e9 for row in ours],
-                [8 + 900 * row.time_s / whole for row in ours],
+                [dot.flops / dot.nbytes for dot in ours],
+                [dot.flops / dot.time_s / 1e9 for dot in ours],
+                [8 + 900 * dot.time_s / whole for dot in ours],
                 color=COLOURS[label], alpha=0.55, linewidths=0, label=label,
             )  # fmt: skip
     chart.set(
         xscale="log", yscale="log", xlim=span, xlabel="operations per byte", ylabel="GFLOP/s",
         title=name,
     )  # fmt: skip
-    chart.legend(fontsize=7, loc="lower right")
+    legend = chart.legend(fontsize=7, loc="lower right")
+    for handle in legend.legend_handles:
+        handle.set_sizes([30])
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autotune.errors import VerifyError
+from autotune.graph.gaps import useful_gap
 from autotune.graph.halos import Halo, larger, read_halo, useful_halo
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._rewrite import ints
@@ -94,6 +95,11 @@ class _Placing:
                 halo = larger(halo, useful_halo(node, self.types, value))
                 if any(map(any, halo)):
                     self.needs[value] = larger(self.needs.get(value, halo), halo)
+        for value, names in self.readers.items():
+            gap = useful_gap(value, [self.nodes[name] for name in names], self.types)
+            if gap:
+                apart: Halo = ((0, 0), (0, 0), (0, 0), (0, gap))
+                self.needs[value] = larger(self.needs.get(value, apart), apart)
         self.halo: dict[str, Halo] = {}
 
     # ---------------------------------------------------------------------------------- the state
