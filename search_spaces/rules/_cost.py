@@ -34,6 +34,8 @@ _LATE = 0.7
 """Share of the time that weights take to come from memory which direct code does not hide."""
 _HIDDEN = 0.85
 """Share of the shorter of arithmetic and a stream of weights that the longer one hides."""
+_PREFETCH_POINTS = 8
+"""From which arithmetic takes so long that weights are late unless they are asked for."""
 _TRANSFORM_CYCLES = 8.0
 """Per point of a Winograd tile and vector of channels."""
 _SUM_CYCLES = 14.0
@@ -52,7 +54,21 @@ def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Colu
     if chosen.any():
         total = np.where(chosen, strassen_cycles(c, target, columns), total)
     early = columns["prefetch"] == "panel"
-    return np.asarray(np.where(early, total * (0.9 if c.streams else 1.1), total), np.float64)
+    gain = 0.9 if _prefetch_pays(c, target) else 1.1
+    return np.asarray(np.where(early, total * gain, total), np.float64)
+
+
+def _prefetch_pays(c: Contraction, target: Target) -> bool:
+    """Whether weights are worth asking for early. For few points the hardware does so itself, as
+    fast as a cache gives them, and what it asks for twice it gets late: steps of recurrent layers
+    find their weights in the L2 cache. Single points of huge weights leave it short of memory."""
+    points = c.count * c.row_count * c.points[1]
+    huge = points == 1 and _weight_bytes(c) > target.l3_bytes / 4
+    return c.streams and (points >= _PREFETCH_POINTS or huge)
+
+
+def _weight_bytes(c: Contraction) -> float:
+    return float(c.depth * c.channels[1] * c.groups * c.item_bytes)
 
 
 def ideal_cycles(c: Contraction, target: Target) -> float:
