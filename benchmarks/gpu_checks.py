@@ -46,7 +46,6 @@ def goal(text: str, met: bool) -> bool:
 
 def first(target: Target) -> bool:
     """Whether everything runs, and how fast each algorithm's default is, before any tuning."""
-    right = checked(target, samples=0)
     net, side = Network("first"), SIDE
     x, w = net.input("x", np.float32, (side, side)), net.weights((side, side), fan_in=side)
     target = target.with_precision("bf16")
@@ -55,6 +54,7 @@ def first(target: Target) -> bool:
         (task,) = partition(optimize(load_model(path)), attention=False).weights()
     rule = rule_for(task, target)
     with LocalRunner(target) as runner:
+        right = checked(runner, samples=0)
         for algorithm, config in defaults(rule, task, target).items():
             (result,) = runner.measure((request(rule, task, target, config, TIMING),))
             speed = f"{2e-12 * side**3 / result.median_s:.1f} TFLOP/s" if result.times_s else ""
@@ -76,17 +76,19 @@ def defaults(rule: Rule, task: Task, target: Target) -> dict[str, Config]:
 
 def correct(target: Target) -> bool:
     """Random configs of every rule for layers of networks."""
-    return checked(target, samples=SAMPLES)
+    with LocalRunner(target) as runner:
+        return checked(runner, samples=SAMPLES)
 
 
-def checked(target: Target, samples: int) -> bool:
+def checked(runner: LocalRunner, samples: int) -> bool:
     """Defaults and samples of every rule, in both precisions, against the reference."""
     tasks: dict[Task, None] = {}
     for model in MODELS:
         tasks |= dict.fromkeys(partition(optimize(load_model(model)), attention=False).weights())
     once = Timing(min_repeats=1, max_repeats=1, budget_s=0.01)
     wrong = count = 0
-    for wanted in (target, target.with_precision("bf16")):
+    for precision in ("float32", "bf16"):
+        wanted = runner.target.with_precision(precision)
         made: list[tuple[str, MeasureRequest]] = []
         for rule in RULES.parts():
             for task in (t for t in tasks if rule.matches(t, wanted)):
@@ -95,8 +97,7 @@ def checked(target: Target, samples: int) -> bool:
                 for config in (rule.default(task, wanted), *map(space.config, rows)):
                     asked = request(rule, task, wanted, config, once)
                     made.append((f"{rule.name} {task.key} {config}", asked))
-        with LocalRunner(wanted) as runner:
-            results = runner.measure(tuple(asked for _, asked in made))
+        results = runner.measure(tuple(asked for _, asked in made))
         count += len(results)
         for (name, _), result in zip(made, results, strict=True):
             if result.status != Status.OK:

@@ -28,6 +28,8 @@ from search_spaces.rules._builder import (
     output_name,
 )
 from search_spaces.rules._gpu import bind_rest, thread_choices
+from search_spaces.rules._gpu_rows_cost import peak_of
+from search_spaces.rules._gpu_window_cost import Windows, window_cycles
 from search_spaces.rules.window import Window, is_window, reduction_of, window_of
 from search_spaces.space import Constraint, Space
 
@@ -124,7 +126,6 @@ class GpuWindowRule:
         blocks = np.ceil(size / (held * number["threads"]))
         reduce = math.prod(e for _, e in w.reduce)
         flops = max(1, task_flops(task))
-        peak = 2.0 * 128 * target.multiprocessors if target.warp > 1 else 32.0 * target.cores
         return TileStructure(
             extents={"element": size, "window": reduce},
             reduce_axes=frozenset(("window",)),
@@ -144,29 +145,44 @@ class GpuWindowRule:
             vector_axis_waste=ones,
             parallel_chunks=blocks,
             unrolled=held * (reduce if w.unrolled else 1),
-            extra={**number, "expected": np.log2(_cycles(task, target, columns) * peak / flops)},
+            extra={
+                **number,
+                "expected": np.log2(_cycles(task, target, columns) * peak_of(target) / flops),
+            },
         )  # fmt: skip
 
 
 def _cycles(task: Task, target: Target, columns: Columns) -> Column:
-    """Cycles of the device: loads that threads have to make, in as many threads as there are."""
+    """Cycles of the device."""
     w = _window(task)
     v, tile_w, tile_h, threads = (
         columns[k].astype(np.float64) for k in ("vector", "tile_w", "tile_h", "threads")
     )
-    held = v * tile_w * tile_h
-    total = math.prod(e for _, e in w.axes) / held
     terms = math.prod(e for _, e in w.reduce)
     loads = _spans(task, tile_w, tile_h) if w.unrolled else terms * tile_w * tile_h
-    each = terms * held + 4 * loads * np.maximum(1.0, v / 2) + 2 * held + 20
-    width = float(target.warp if target.warp > 1 else target.lanes())
-    if target.warp == 1:
-        each = terms * held / np.minimum(v, width) + 2 * loads + held + 10
-        return np.asarray(np.ceil(total / threads) * threads * each / target.cores, np.float64)
-    held_threads = 2048.0 * target.multiprocessors
-    busy = np.minimum(1.0, total / held_threads)
-    tail = np.ceil(np.ceil(total / threads) / target.multiprocessors) * threads
-    return np.asarray(tail * each / 128.0 / np.maximum(busy, 0.05) ** 0.7 + 2000.0, np.float64)
+    if target.warp > 1:
+        return window_cycles(
+            _windows(task, w, terms), target, vector=v, tile_w=tile_w, tile_h=tile_h,
+            threads=threads, loads=loads,
+        )  # fmt: skip
+    held = v * tile_w * tile_h
+    total = math.prod(e for _, e in w.axes) / held
+    each = terms * held / np.minimum(v, float(target.lanes())) + 2 * loads + held + 10
+    return np.asarray(np.ceil(total / threads) * threads * each / target.cores, np.float64)
+
+
+def _windows(task: Task, w: Window, terms: int) -> Windows:
+    compute = reduction_of(task)
+    assert compute is not None
+    found = [v for v in value_loads(compute.body) if isinstance(v, Load)]
+    point = compute.axes[-2].name if len(compute.axes) > 1 else ""
+    factors = [t for v in found for i in v.indices for a, f in i.terms for t in _terms(a, f)]
+    return Windows(
+        elements=math.prod(e for _, e in w.axes), channels=w.channels[1], terms=terms,
+        stride=max((abs(c) for n, c in factors if n == point), default=1),
+        weighted=len({v.buffer for v in found}) > 1,
+        moved_bytes=float(sum(v.type.nbytes for v in task.params)),
+    )  # fmt: skip
 
 
 def _spans(task: Task, tile_w: Column, tile_h: Column) -> Column:

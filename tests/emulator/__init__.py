@@ -53,7 +53,7 @@ FAILURES = {
 
 
 @functools.cache
-def _emulator() -> ctypes.CDLL:
+def compiled() -> ctypes.CDLL:
     """The compiled emulator, also visible to code that is loaded later."""
     sources = [str(Path(__file__).with_name(name)) for name in ("emulator.c", "hopper.c")]
     with tempfile.TemporaryDirectory(prefix="autotune-emulator-") as folder:
@@ -94,7 +94,7 @@ def _caller(launch: Launch) -> str:
 @contextmanager
 def errors(share: float) -> Iterator[None]:
     """The GPU's approximate functions err by this share (-1 .. 1) of what NVIDIA promises."""
-    emulator = _emulator()
+    emulator = compiled()
     emulator.emulate_errors(ctypes.c_double(share))
     yield
     emulator.emulate_errors(ctypes.c_double(0.0))
@@ -114,7 +114,7 @@ class BankUse:
 def bank_use() -> BankUse:
     """What was counted since the last call."""
     counts = (ctypes.c_int64 * 4)()
-    _emulator().emulate_conflicts(counts)
+    compiled().emulate_conflicts(counts)
     return BankUse(*counts)
 
 
@@ -122,7 +122,7 @@ class Kernels:
     """Kernels of a program, loaded."""
 
     def __init__(self, text: str, launches: Sequence[Launch]) -> None:
-        self._emulator = _emulator()
+        self._emulator = compiled()
         self._library = load_text(host_text(text, launches), host_target())
 
     def launch(self, launch: Launch, addresses: Sequence[int], reverse: bool = False) -> None:

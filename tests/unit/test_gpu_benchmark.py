@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,27 +15,41 @@ import pytest
 from autotune.frontend import load_model
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
+from autotune.measure.execute import NativeExecutor
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.types import Timing
+from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Timing
 from autotune.target import Target, load_target
 from benchmarks import gpu, gpu_checks
 from search_spaces.rules import rule_for
 from tests.emulator.device import emulated_cuda
-from tests.unit.measure.hung_cuda import EMULATED
-from tests.unit.measure.test_hung_cuda import COMPILER
+from tests.unit.measure.hung_cuda import emulated_profile
 
 TARGET = load_target("sm_90a")
 
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """PyTorch whose every call takes 50 us; ours on the emulator, and small problems."""
-    original = LocalRunner.__init__
+    """PyTorch whose every call takes 50 us; ours on the emulator, in this process, and small
+    problems."""
+    executor = NativeExecutor()
 
-    def emulated(self: LocalRunner, target: Any, **options: Any) -> None:
-        original(self, target, **{**options, "executor": EMULATED, "sandbox": COMPILER})
+    def measured(
+        runner: LocalRunner, requests: Sequence[MeasureRequest], on_result: OnResult | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> tuple[MeasureResult, ...]:  # fmt: skip
+        results = []
+        for number, request in enumerate(requests):
+            if stop():
+                break
+            executor.prepare(request)
+            result = executor.check_and_time(request, executor.build(request))
+            results.append(dataclasses.replace(result, device=runner.target.name))
+            if on_result:
+                on_result(number, results[-1])
+        return tuple(results)
 
-    monkeypatch.setattr(LocalRunner, "__init__", emulated)
+    monkeypatch.setattr(LocalRunner, "measure", measured)
+    monkeypatch.setattr(LocalRunner, "profile", lambda runner: emulated_profile(runner.target))
     monkeypatch.setattr(gpu, "PRODUCTS", (64,))
     monkeypatch.setattr(gpu, "BERT", ((16, 64, 32),))
     monkeypatch.setattr(gpu, "ROWS", (8, 64))

@@ -10,8 +10,9 @@ from unittest import mock
 from autotune.measure.devices.cuda import CudaDriver
 from autotune.measure.devices.nvml import Nvml
 from autotune.measure.execute import NativeExecutor
-from autotune.measure.types import CacheLevel, DeviceProfile
+from autotune.measure.types import CacheLevel, DeviceProfile, MeasureRequest
 from autotune.target import Target
+from tests.emulator import compiled
 from tests.emulator.device import EmulatedDevice, emulated_cuda
 from tests.unit.measure.fake_nvml import FakeNvml
 
@@ -29,15 +30,23 @@ class EmulatedGpu(NativeExecutor):
         sensors = Nvml(FakeNvml(may_lock=False), 0)
         mock.patch.object(EmulatedDevice, "conditions", side_effect=sensors.conditions).start()
 
+    def prepare(self, request: MeasureRequest) -> None:
+        super().prepare(request)
+        compiled()  # not in the time that a kernel has
+
     def profile(self, target: Target) -> DeviceProfile:
-        """Made up: the emulator is too slow to be measured."""
-        level = CacheLevel(
-            name="memory", size_bytes=1 << 30, load_bytes_per_s=1e12, copy_bytes_per_s=5e11
-        )
-        return DeviceProfile(
-            device="emulator", target=target, peak_flops=1e13, levels=(level,),
-            parallel_region_s=5e-6,
-        )  # fmt: skip
+        return emulated_profile(target)
+
+
+def emulated_profile(target: Target) -> DeviceProfile:
+    """Made up: the emulator is too slow to be measured."""
+    level = CacheLevel(
+        name="memory", size_bytes=1 << 30, load_bytes_per_s=1e12, copy_bytes_per_s=5e11
+    )
+    return DeviceProfile(
+        device="emulator", target=target, peak_flops=1e13, levels=(level,),
+        parallel_region_s=5e-6,
+    )  # fmt: skip
 
 
 class GoneGpu(EmulatedGpu):

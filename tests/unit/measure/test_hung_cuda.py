@@ -20,7 +20,8 @@ from tests.unit.measure.hung_cuda import EMULATED, GONE
 
 TARGET = load_target("sm_90a")
 TASK = matmul(6, 8, 16)
-TIMING = Timing(min_repeats=2, max_repeats=2, min_repeat_s=1e-6, budget_s=0.01, run_timeout_s=3.0)
+TIMING = Timing(min_repeats=2, max_repeats=2, min_repeat_s=1e-6, budget_s=0.01)
+HUNG = dataclasses.replace(TIMING, run_timeout_s=1.0)
 COMPILER = Sandbox(programs=True)
 """The emulator is compiled when it is first needed."""
 SPIN = "entry:\n  br label %spin\nspin:\n  br label %spin\nrest:\n"
@@ -29,7 +30,8 @@ SPIN = "entry:\n  br label %spin\nspin:\n  br label %spin\nrest:\n"
 def request(endless: bool = False) -> MeasureRequest:
     rule = rule_for(TASK, TARGET)
     schedule = rule.schedule(TASK, TARGET, rule.default(TASK, TARGET))
-    made = MeasureRequest(task=TASK, schedule=schedule, target=TARGET, timing=TIMING)
+    timing = HUNG if endless else TIMING
+    made = MeasureRequest(task=TASK, schedule=schedule, target=TARGET, timing=timing)
     with emulated_cuda():
         built: Built = build(made)
     if not endless:

@@ -19,8 +19,11 @@ from autotune.graph.ir import Graph
 from autotune.graph.partition import partition
 from autotune.graph.prepare import prepare
 from autotune.runtime.executor import random_feeds
-from autotune.target import load_target
+from autotune.target import Target, load_target
+from autotune.types import Task
+from search_spaces.params import Config
 from search_spaces.rules import rule_for
+from search_spaces.rules.gpu_contraction import GpuContractionRule
 from tests.emulator.device import emulated_cuda
 
 
@@ -83,6 +86,37 @@ def test_a_part_of_a_row_is_read_without_vectors(tmp_path: Path) -> None:
     codes = [build_here(task, schedule, target, odd).code for odd in given]
     odd, even = (DeviceCode.decode(code).text.decode() for code in codes)
     assert ("ld.global.v4" in odd, "ld.global.v4" in even) == (False, True)
+
+
+def by_groups(rule: GpuContractionRule, task: Task, target: Target) -> Config:
+    """Products by groups of four warps, the least there are."""
+    space = rule.space(task, target)
+    given = {"algorithm": "wgmma", "depth": 64, "layout": "swizzled", "stages": 2}
+    config = Config(tuple((p.name, given.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    return config
+
+
+def test_fetches_find_tensors_in_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two layers by `wgmma`, whose operands the copy engine fetches, run twice: what kernels keep
+    in memory of their own is made anew."""
+    net = Network("layers")
+    x = net.input("x", np.float32, (100, 128))
+    hidden = net.op("Relu", net.dense(x, 128, 192))
+    path = tmp_path / "layers.onnx"
+    onnx.save(net.finish({"y": (net.dense(hidden, 192, 64), (100, 64))}), path)
+    monkeypatch.setattr(GpuContractionRule, "default", by_groups)
+    graph = load_model(str(path))
+    with emulated_cuda():
+        compiled = compile_graph(graph, load_target("sm_90a").with_precision("bf16"), processes=1)
+        assert compiled.notes == ()
+        for seed in (0, 1):
+            feeds = random_feeds(compiled.inputs, seed)
+            got, want = compiled.run(feeds)["y"], run_graph(graph, feeds)["y"]
+            assert np.max(np.abs(got - want)) <= 2e-2 * np.max(np.abs(want))
+    codes = [DeviceCode.decode(code) for code in compiled.image.objects if code]
+    assert len(codes) == 2
+    assert all(any(launch.maps for launch in code.launches) for code in codes)
 
 
 @pytest.mark.slow

@@ -9,6 +9,13 @@ from autotune.target import load_target
 from autotune.types import Task
 from search_spaces.rules import rule_for
 from search_spaces.rules._gpu_rows_cost import coalesced, held_blocks, stream_cycles, waves
+from search_spaces.rules._gpu_window_cost import (
+    Windows,
+    resident_blocks,
+    sectors_of,
+    window_cycles,
+)
+from tests.contracts.test_rules import conv
 from tests.unit.codegen.kernels import node, task, unary, value
 
 SM80 = load_target("sm_80")
@@ -70,3 +77,44 @@ def test_large_tensors_are_read_in_vectors_by_full_blocks() -> None:
     found = default(unary("gelu", (4096, 4096)), "gpu_nests")
     assert found["vector"] == 4
     assert found["threads"] >= 128  # type: ignore[operator]
+
+
+def depthwise(batch: int, side: int, channels: int) -> Task:
+    shape = (batch, side, side, channels)
+    return conv(shape, (3, 3, 1, channels), shape, 1, groups=channels)
+
+
+def windows(**given: float) -> Windows:
+    known = {"elements": 1 << 22, "channels": 64, "terms": 9, "stride": 1, "weighted": True}
+    return Windows(**{**known, "moved_bytes": 1.0, **given})  # type: ignore[arg-type]
+
+
+def test_threads_that_read_channels_of_points_apart_touch_more_sectors() -> None:
+    tile_w = columns(1, 4)
+    few, many = (sectors_of(windows(channels=c), SM80, columns(1, 1), tile_w) for c in (3, 64))
+    assert few[0] == many[0] == many[1] == 4
+    assert few[1] > 8
+
+
+def test_sums_that_fill_the_registers_leave_room_for_fewer_blocks() -> None:
+    blocks = resident_blocks(SM80, columns(256, 256, 256), columns(1, 32, 64))
+    assert blocks[0] == 8
+    assert blocks[0] > blocks[1] > blocks[2] >= 1
+
+
+def test_what_a_window_moves_counts_where_little_is_computed() -> None:
+    one, two = (
+        window_cycles(
+            windows(moved_bytes=nbytes), SM80, vector=columns(4), tile_w=columns(4),
+            tile_h=columns(1), threads=columns(256), loads=columns(18),
+        )[0]
+        for nbytes in (1e9, 2e9)
+    )  # fmt: skip
+    assert 1.8 < two / one < 2.1
+
+
+def test_few_points_get_a_thread_each_and_many_share_what_they_read() -> None:
+    few, many = (default(depthwise(*s), "gpu_window") for s in ((1, 7, 512), (16, 112, 32)))
+    assert (few["tile_h"], few["tile_w"]) == (1, 1)
+    assert many["tile_h"] * many["tile_w"] >= 4  # type: ignore[operator]
+    assert many["threads"] >= 64  # type: ignore[operator]
