@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -26,9 +27,12 @@ from autotune.frontend.onnx_inputs import resolve_shapes
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 
-OPSETS = range(7, 24)
+OPSETS = range(7, 27)
 MOVERS = frozenset(("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 """Operators whose results are elements of their first input, whatever these are."""
+UNSHAPED = frozenset(("Compress", "NonMaxSuppression", "Unique"))
+UNROLLED_NODES = 5_000
+"""Loops are unrolled up to this many nodes."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 for _info in pkgutil.iter_modules([str(Path(__file__).parent)]):
@@ -126,15 +130,11 @@ class _ModelImport:
                 self._check_known(value, where)
         plain = node.domain in ("", "ai.onnx")
         operator = node.op_type if plain else f"{node.domain}.{node.op_type}"
-        if operator == "If":
-            self._add_branch(node, where)
+        if operator in ("If", "Loop"):
+            (self._add_branch if operator == "If" else self._add_loop)(node, where)
             return
         if operator not in IMPORTERS:
-            domain = f" of domain {node.domain!r}" if node.domain else ""
-            raise UnsupportedOpError(
-                f"{where}{domain} is not supported; replace it before the export, or add an "
-                "importer in autotune/frontend"
-            )
+            raise UnsupportedOpError(_refusal(node, where))
         self.builder.label = name
         context = NodeContext(node, self.opset, self.builder, self.values)
         try:
@@ -159,13 +159,7 @@ class _ModelImport:
 
     def _add_branch(self, node: onnx.NodeProto, where: str) -> None:
         """The nodes of the branch that an If over a constant takes (names are unique)."""
-        condition = self.builder.constants.get(self.values[node.input[0]])
-        if condition is None:
-            raise UnsupportedOpError(
-                f"{where}: the condition must be a constant, but it is computed from the model's "
-                "inputs; export the model for one case"
-            )
-        taken = "then_branch" if condition.item() else "else_branch"
+        taken = "then_branch" if self._item(node.input[0], where) else "else_branch"
         branch = next(a.g for a in node.attribute if a.name == taken)
         self._add_initializers(branch)
         for inner in branch.node:
@@ -173,6 +167,53 @@ class _ModelImport:
         for output, value in zip(node.output, branch.output, strict=True):
             self._check_known(value.name, where)
             self.values[output] = self.values[value.name]
+
+    def _add_loop(self, node: onnx.NodeProto, where: str) -> None:
+        """The body once per trip, where constants say how often; scan outputs are joined."""
+        body = next(a.g for a in node.attribute if a.name == "body")
+        most, first = (self._item(v, where) if v else None for v in node.input[:2])
+        going = first is None or bool(first)
+        states = [self.values[v] for v in node.input[2:]]
+        scans: list[list[str]] = [[] for _ in body.output[1 + len(states) :]]
+        self._add_initializers(body)
+        trip = 0
+        while going and (most is None or trip < most):
+            if trip * len(body.node) > UNROLLED_NODES:
+                raise UnsupportedOpError(
+                    f"{where}: more than {trip} trips of {len(body.node)} nodes are too many to "
+                    "unroll; export the model without the loop"
+                )
+            given = (self._constant(trip), self._constant(True), *states)
+            self.values.update(zip((i.name for i in body.input), given, strict=True))
+            for inner in body.node:
+                self._add_node(inner)
+            for output in body.output:
+                self._check_known(output.name, where)
+            results = [self.values[o.name] for o in body.output]
+            going = bool(self._item(body.output[0].name, where))
+            states, made = results[1:][: len(states)], results[1 + len(states) :]
+            for scan, value in zip(scans, made, strict=True):
+                shape = self.builder.shape(value)
+                scan.append(self.builder.op("reshape", value, shape=(1, *shape)))
+            trip += 1
+        if scans and not trip:
+            raise UnsupportedOpError(f"{where}: its scan outputs are empty; leave the loop out")
+        joined = [self.builder.op("concat", *scan, axis=0) for scan in scans]
+        self.values.update(zip(node.output, (*states, *joined), strict=True))
+
+    def _constant(self, value: bool | int) -> str:
+        return self.builder.constant(np.asarray(value))
+
+    def _item(self, value: str, where: str) -> bool | int:
+        """A condition or a count."""
+        array = self.builder.constants.get(self.values[value])
+        if array is None:
+            raise UnsupportedOpError(
+                f"{where}: {value!r} must be a constant, but it is computed from the model's "
+                "inputs; export the model for one case"
+            )
+        item: bool | int = array.item()
+        return item
 
     def _check_known(self, value: str, where: str) -> None:
         if value in self.absent:
@@ -188,6 +229,20 @@ class _ModelImport:
         """An output must be made by a node: inputs and constants are copied."""
         given = value in self.builder.constants or value in self.inputs
         return self.builder.op("copy", value) if given else value
+
+
+def _refusal(node: onnx.NodeProto, where: str) -> str:
+    domain = f" of domain {node.domain!r}" if node.domain else ""
+    if node.op_type in UNSHAPED:
+        return (
+            f"{where}{domain} is not supported: how much it gives depends on the values it is "
+            "given, and shapes are static here; export the model up to its inputs, and run it on "
+            "the outputs"
+        )
+    return (
+        f"{where}{domain} is not supported; replace it before the export, or add an importer in "
+        "autotune/frontend"
+    )
 
 
 def _opset(model: onnx.ModelProto) -> int:

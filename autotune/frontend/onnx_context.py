@@ -223,7 +223,8 @@ def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise ModelError(f"{what}: the data lie in another file; import the model by its path")
     try:
-        return np.asarray(numpy_helper.to_array(tensor))
+        array = np.asarray(numpy_helper.to_array(tensor))
+        return array.astype(np.float32) if tensor.data_type in _WIDENED else array
     except (ValueError, TypeError) as error:
         raise ModelError(
             f"{what}: the tensor's data do not fit its shape {tuple(tensor.dims)} ({error}); "
@@ -232,17 +233,21 @@ def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
 
 
 def dtype_name(element_type: int, what: str) -> str:
-    """Our name of an ONNX element type."""
+    """Our name of an ONNX element type; float32 for the floats of 16 bits."""
+    if element_type in _WIDENED:
+        return "float32"
     known = {int(getattr(onnx.TensorProto, _ONNX_NAMES[d])): d for d in DTYPES}
     if element_type not in known:
         names = {v: k for k, v in onnx.TensorProto.DataType.items()}
         raise UnsupportedOpError(
             f"{what}: element type {names.get(element_type, element_type)} is not supported; "
-            f"supported are {', '.join(DTYPES)}: convert the model to float32"
+            f"supported are {', '.join(DTYPES)}, float16, bfloat16: convert the model to float32"
         )
     return known[element_type]
 
 
+_WIDENED = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+"""Types of tensors that are float32 here: every value of theirs is one, and nothing is rounded."""
 _ONNX_NAMES = {
     "float32": "FLOAT", "float64": "DOUBLE", "int64": "INT64", "int32": "INT32",
     "int8": "INT8", "uint8": "UINT8", "bool": "BOOL",

@@ -20,19 +20,36 @@ def positive_axis(axis: int, rank: int) -> int:
 
 
 @importer("BatchNormalization")
-def batch_normalization(n: NodeContext) -> str:
+def batch_normalization(n: NodeContext) -> str | tuple[str, ...]:
     """x * a + b with a and b per channel, constants where the parameters are."""
     n.ignore("momentum", "is_test")
-    if n.integer("training_mode", 0) or not n.integer("spatial", 1):
-        raise UnsupportedOpError(
-            "only inference over channels (training_mode=0, spatial=1) is supported; "
-            "export the model for inference"
-        )
+    if not n.integer("spatial", 1):
+        raise UnsupportedOpError("only normalisation over channels (spatial=1) is supported")
+    if n.integer("training_mode", 0):
+        return _by_the_batch(n)
     x, scale, bias, mean, variance = (n.input(i) for i in range(5))
     std = n.op("sqrt", n.op("add", variance, n.like(n.number("epsilon", 1e-5), variance)))
     a = n.op("div", scale, std)
     b = n.op("sub", bias, n.op("mul", mean, a))
     return _affine(n, x, a, b)
+
+
+def _by_the_batch(n: NodeContext) -> tuple[str, ...]:
+    """Normalised by its own mean and variance; and what of them is remembered."""
+    x = n.input(0)
+    axes = tuple(a for a in range(n.rank(x)) if a != 1)
+    y = _affine(n, _standardized(n, x, axes, n.number("epsilon", 1e-5)), n.input(1), n.input(2))
+    if not any(n.outputs[1:]):
+        return (y,)
+    momentum = n.number("momentum", 0.9)
+    mean = n.op("reduce_mean", x, axes=axes, keepdims=True)
+    centred = n.op("sub", x, mean)
+    variance = n.op("reduce_mean", n.op("mul", centred, centred), axes=axes, keepdims=True)
+    remembered = []
+    for old, new in ((n.input(3), mean), (n.input(4), variance)):
+        fresh = n.op("mul", n.reshape(new, n.shape(old)), n.like(1 - momentum, x))
+        remembered.append(n.op("add", n.op("mul", old, n.like(momentum, old)), fresh))
+    return y, *remembered
 
 
 def _affine(n: NodeContext, x: str, a: str, b: str) -> str:

@@ -18,21 +18,30 @@ output."""
 
 @importer("LSTM")
 def lstm(n: NodeContext) -> tuple[str, ...]:
-    """Gates in the order input, output, forget, cell."""
-    if n.optional(7) is not None or n.integer("input_forget", 0):
-        raise UnsupportedOpError("peepholes and input_forget are not supported")
+    """Gates in the order input, output, forget, cell; peepholes: input, output, forget."""
+    if n.integer("input_forget", 0):
+        raise UnsupportedOpError("input_forget is not supported")
     _plain(n, ("Sigmoid", "Tanh", "Tanh"))
 
     def step_of(direction: int) -> Step:
         recurrent = _direction(n, 2, direction)
+        holes = None if n.optional(7) is None else _direction(n, 7, direction)
+        size = n.shape(recurrent)[0] // 4
+
+        def seen(gate: str, cell: str, place: int) -> str:
+            if holes is None:
+                return gate
+            weights = _rows(n, holes, place * size, (place + 1) * size)
+            return n.op("add", gate, n.op("mul", cell, weights))
 
         def step(given: str, states: tuple[str, ...]) -> tuple[str, ...]:
             hidden, cell = states
             gates = n.op("add", _product(n, hidden, recurrent), given)
             i, o, f, c = _parts(n, gates, 4)
-            kept = n.op("mul", n.op("sigmoid", f), cell)
-            cell = n.op("add", kept, n.op("mul", n.op("sigmoid", i), n.op("tanh", c)))
-            return n.op("mul", n.op("sigmoid", o), n.op("tanh", cell)), cell
+            kept = n.op("mul", n.op("sigmoid", seen(f, cell, 2)), cell)
+            fresh = n.op("mul", n.op("sigmoid", seen(i, cell, 0)), n.op("tanh", c))
+            cell = n.op("add", kept, fresh)
+            return n.op("mul", n.op("sigmoid", seen(o, cell, 1)), n.op("tanh", cell)), cell
 
         return step
 
@@ -96,12 +105,13 @@ def rnn(n: NodeContext) -> tuple[str, ...]:
 def _layer(
     n: NodeContext, gates: int, states: int, step_of: Callable[[int], Step]
 ) -> tuple[str, ...]:
-    """Outputs Y [T, D, B, H] and the last states [D, B, H]."""
+    """Outputs Y [T, D, B, H] and the last states [D, B, H]; with layout=1, the batch is first."""
     n.ignore("hidden_size")
-    for name in ("clip", "activation_alpha", "activation_beta", "layout"):
+    for name in ("clip", "activation_alpha", "activation_beta"):
         if n.attribute(name):
             raise UnsupportedOpError(f"attribute {name} is not supported")
-    x = n.input(0)
+    by_batch = bool(n.integer("layout", 0))
+    x = n.transpose(n.input(0), (1, 0, 2)) if by_batch else n.input(0)
     length, batch, _ = n.shape(x)
     lengths = n.int_parameter(4)
     if lengths is not None and any(v != length for v in lengths):
@@ -113,17 +123,19 @@ def _layer(
     for direction, way in enumerate(ways):
         given = _input_part(n, x, direction, gates)
         size = n.shape(given)[-1] // gates
-        state = tuple(_initial(n, 5 + s, direction, batch, size) for s in range(states))
+        given_states = [n.optional(5 + s) for s in range(states)]
+        state = tuple(_initial(n, s, direction, (batch, size), by_batch) for s in given_states)
         step, results = step_of(direction), [""] * length
         for t in range(length)[::way]:
             state = step(_rows(n, given, t * batch, (t + 1) * batch), state)
             results[t] = n.reshape(state[0], (1, 1, batch, size))
         outputs.append(n.op("concat", *results, axis=0))
         last.append([n.reshape(s, (1, batch, size)) for s in state])
-    return (
-        _joined(n, outputs, 1),
-        *(_joined(n, [states[i] for states in last], 0) for i in range(states)),
-    )
+    y = _joined(n, outputs, 1)
+    final = [_joined(n, [states[i] for states in last], 0) for i in range(states)]
+    if by_batch:
+        return n.transpose(y, (2, 0, 1, 3)), *(n.transpose(s, (1, 0, 2)) for s in final)
+    return y, *final
 
 
 def _joined(n: NodeContext, values: list[str], axis: int) -> str:
@@ -156,16 +168,22 @@ def _recurrent_bias(n: NodeContext, direction: int) -> str | None:
     return _rows(n, bias, width, 2 * width)
 
 
-def _initial(n: NodeContext, position: int, direction: int, batch: int, size: int) -> str:
-    if n.optional(position) is not None:
-        return _direction(n, position, direction)
-    zero = n.constant(0, n.dtype(n.input(0)))
-    return n.op("expand", zero, shape=(batch, size))
+def _initial(
+    n: NodeContext, value: str | None, direction: int, shape: tuple[int, int], by_batch: bool
+) -> str:
+    """The state [B, H] that a direction begins with."""
+    if value is None:
+        return n.op("expand", n.constant(0, n.dtype(n.input(0))), shape=shape)
+    return _of_direction(n, n.transpose(value, (1, 0, 2)) if by_batch else value, direction)
 
 
 def _direction(n: NodeContext, position: int, direction: int) -> str:
-    """An operand of one direction: its first dimension is that of directions."""
-    value = n.input(position)
+    """An operand of one direction."""
+    return _of_direction(n, n.input(position), direction)
+
+
+def _of_direction(n: NodeContext, value: str, direction: int) -> str:
+    """The first dimension is that of directions."""
     part = _rows(n, value, direction, direction + 1)
     return n.reshape(part, n.shape(value)[1:])
 

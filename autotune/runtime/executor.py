@@ -260,6 +260,8 @@ def _check_array(port: Port, array: Array) -> Array:
             f"input {port.name}: expected shape {list(port.type.shape)}, got {list(array.shape)}; "
             "reshape it, or compile the model for that shape"
         )
+    if array.dtype == np.float16 and port.type.dtype == "float32":
+        array = array.astype(np.float32)  # what models of 16-bit floats are given
     if array.dtype != np.dtype(port.type.dtype):
         raise FeedError(
             f"input {port.name}: expected {port.type.dtype}, got {array.dtype}; "
