@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from autotune.frontend import onnx as onnx_import
 from tests.unit.frontend.onnx_models import check, floats, ints, nodes_model
 from tests.unit.frontend.test_onnx_errors import refused
 
@@ -64,8 +66,9 @@ def test_no_trip_gives_what_it_was_given() -> None:
     check(graph, FEEDS)
 
 
-def test_too_many_trips() -> None:
-    refused(model(1_000_000, scans=False), "loop.*trips of 5 nodes are too many to unroll")
+def test_too_many_trips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_import, "UNROLLED_NODES", 20)
+    refused(model(1_000_000), "loop.*more than 5 trips of 5 nodes are too many to unroll")
 
 
 def test_computed_count_of_trips() -> None:
