@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from autotune.errors import ModelError
 from autotune.ops import OPS
 from autotune.program.ir import FUNCTIONS
-from autotune.types import Attr, Layout, Task, TaskNode, TaskValue, TensorType, freeze_attrs
+from autotune.types import (
+    SHORT_FLOATS,
+    Attr,
+    Layout,
+    Task,
+    TaskNode,
+    TaskValue,
+    TensorType,
+    freeze_attrs,
+)
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -312,7 +321,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     **{name: softmax(name) for name in ("softmax", "log_softmax")},
     **{name: norm(name) for name in ("layer_norm", "rms_norm")},
     "lrn": lrn(),
-    **{name: function(name) for name in FUNCTIONS if name != "to_bfloat16"},
+    **{name: function(name) for name in FUNCTIONS if name.removeprefix("to_") not in SHORT_FLOATS},
     **{name: activation(name) for name in _ACTIVATIONS},
     "scalar": scalar(),
     "expand": expand(),
