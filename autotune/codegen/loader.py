@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
+
+import numpy as np
 
 from autotune.codegen import base
 from autotune.codegen.c_compiler import CLibrary
+from autotune.codegen.elf import read_elf
 from autotune.codegen.elf_loader import ElfLibrary
 from autotune.codegen.llvm_backend import compile_text, initialize
 from autotune.codegen.llvm_binding import binding, builds_here
 from autotune.codegen.llvm_team import END, end_with
 from autotune.errors import BuildError
 from autotune.target import Target
+from autotune.types import Array
 
 
 class Library:
@@ -49,3 +54,13 @@ def load(codes: Sequence[bytes], target: Target) -> base.Library:
 def load_text(text: str, target: Target) -> base.Library:
     """Compile LLVM IR text and load it: calibration and peak kernels."""
     return load([compile_text(text, target)], target)
+
+
+def code_in_memory(library: base.Library, code: bytes, symbol: str) -> Array:
+    """The bytes of the section that holds the function `symbol` of an object, where they lie in
+    this process. Valid while the library is referenced."""
+    item = read_elf(code)
+    found = next(s for s in item.symbols if s.name == symbol)
+    start = library.address(symbol) - found.value
+    size = item.sections[found.section].size
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(start))

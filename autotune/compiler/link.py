@@ -16,6 +16,7 @@ from autotune.compiler.build import Kernels
 from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
 from autotune.graph.plan import KernelCall, Partition, task_flops
+from autotune.memory import ALIGNMENT, Bytes, zeroed_block
 from autotune.program.ir import Pack
 from autotune.program.packing import apply_pack
 from autotune.runtime.image import (
@@ -28,8 +29,7 @@ from autotune.runtime.image import (
     ModelImage,
     Port,
 )
-from autotune.runtime.memory import Bytes, zeroed_block
-from autotune.runtime.memory_plan import ALIGNMENT, MemoryPlan
+from autotune.runtime.memory_plan import MemoryPlan
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Array, dense_strides
 

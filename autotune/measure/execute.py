@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from autotune.codegen import DEVICE_KINDS, backend_for
 from autotune.codegen.llvm_binding import builds_here
-from autotune.codegen.loader import load
+from autotune.codegen.loader import code_in_memory, load
 from autotune.measure.case import CHECKED_POINTS, Case, judge, make_case
 from autotune.measure.devices.bench import DeviceBench
 from autotune.measure.executor import Built
@@ -24,7 +24,7 @@ from autotune.measure.storage import GARBAGE, aligned_bytes, reset_output
 from autotune.measure.surroundings import Surroundings
 from autotune.measure.throttle import Throttling, available_cores
 from autotune.measure.timing import Sample, median, processor_clock, time_kernel
-from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status
+from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status, Timing
 from autotune.program.build import build_program
 from autotune.schedule.base import apply_schedule
 from autotune.target import Target
@@ -108,12 +108,12 @@ class NativeExecutor:
         """Samples and the calibration reading beside them; if the core was disturbed or throttled,
         the better of two."""
         calibration = self._calibration(request.target)
-        run, foreign_bytes = kernel.run, request.timing.foreign_bytes
+        run, timing = kernel.run, request.timing
         # What fits the innermost cache is too short to be timed call by call.
         own_bytes = sum(v.type.nbytes for v in request.task.params)
-        if foreign_bytes and own_bytes > request.target.l1_bytes:
+        if timing.foreign_bytes and own_bytes > request.target.l1_bytes:
             surroundings = self._surroundings_of(request.target)
-            run = lambda calls: kernel.run_among(surroundings, foreign_bytes, calls)  # noqa: E731
+            run = lambda calls: kernel.run_among(surroundings, timing, calls)  # noqa: E731
 
         def attempt() -> tuple[bool, float, tuple[float, ...]]:
             events, before_s = self._throttling.count(), calibration.read()
@@ -184,10 +184,8 @@ class Kernel:
         task = request.task
         self._storages = [case.inputs[v.name] for v in task.by_role("input")]
         inputs = [storage.block for storage in self._storages]
-        self._storages += [
-            case.constant(v.name, packs.get(v.name)) for v in task.by_role("constant")
-        ]
-        self._storages.append(case.output)
+        constants = [case.constant(v.name, packs.get(v.name)) for v in task.by_role("constant")]
+        self._storages += [*constants, case.output]
         self._workspace = aligned_bytes(built.workspace_bytes, GARBAGE)
         self._written, self._read = [self._workspace, case.output.block], inputs
         addresses = [s.address for s in self._storages] + [self._workspace.ctypes.data]
@@ -196,6 +194,9 @@ class Kernel:
         self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
             self._library.address(f"{built.symbol}_run")
         )
+        self._far = [storage.block for storage in constants]
+        if request.target.kind == "cpu":
+            self._far.append(code_in_memory(self._library, built.code, f"{built.symbol}_run"))
         self._threads = request.target.threads
         self._clock = clock
         self._cpu_clock = processor_clock(self._threads)
@@ -209,14 +210,16 @@ class Kernel:
         return Sample(wall_s, _share_stolen(wall_s, busy_s), running_s=self._alone(busy_s))
 
     def run_among(
-        self, surroundings: Surroundings | PlainSurroundings, foreign_bytes: int, calls: int
+        self, surroundings: Surroundings | PlainSurroundings, timing: Timing, calls: int
     ) -> Sample:
         """This many calls one by one, each as if other kernels had run before it. What starting a
         call takes is not part of it."""
         address, start = ctypes.addressof(self._arguments), self._clock()
         wall_s = busy_s = 0.0
         for _ in range(calls):
-            surroundings.between_calls(foreign_bytes, self._written, self._read)
+            surroundings.between_calls(
+                timing.foreign_bytes, self._written, self._read, self._far, timing.apart_s
+            )
             taken_s, busy = self._took(functools.partial(self._call, address, 1))
             wall_s += taken_s
             busy_s += busy

@@ -2,7 +2,7 @@
 
 In: a target. Out: LLVM IR text of `void peak(ptr data, i64 rounds)`,
 `void sweep(ptr data, i64 blocks, i64 passes)`, `void read_all(ptr data, i64 blocks)`,
-`void nothing(ptr data)`.
+`void nothing(ptr data)`, `void flush(ptr data, i64 lines)`.
 """
 
 from __future__ import annotations
@@ -210,6 +210,29 @@ def read_all_text(target: Target) -> str:
     }
     lines += [_by_all(name, *part, target) for name, part in parts.items()]
     return "\n".join([*lines, ""])
+
+
+def flush_text() -> str:
+    """Lines of 64 bytes out of every cache, on x86."""
+    return """
+declare void @llvm.x86.sse2.clflush(ptr)
+declare void @llvm.x86.sse2.mfence()
+define void @flush(ptr %data, i64 %lines) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %j, %loop ]
+  %at = mul i64 %i, 64
+  %line = getelementptr i8, ptr %data, i64 %at
+  call void @llvm.x86.sse2.clflush(ptr %line)
+  %j = add i64 %i, 1
+  %more = icmp ult i64 %j, %lines
+  br i1 %more, label %loop, label %done
+done:
+  call void @llvm.x86.sse2.mfence()
+  ret void
+}
+"""
 
 
 def _by_all(name: str, arguments: str, part: list[str], target: Target) -> str:

@@ -66,9 +66,14 @@ class PlainSurroundings:
         """What a call takes besides its work."""
 
     def between_calls(
-        self, foreign_bytes: int, written: Sequence[Array], read: Sequence[Array]
+        self,
+        foreign_bytes: int,
+        written: Sequence[Array],
+        read: Sequence[Array],
+        far: Sequence[Array] = (),  # noqa: ARG002 (numpy cannot take it out of a cache)
+        apart_s: float = 0.0,  # noqa: ARG002
     ) -> None:
-        """As that of `surroundings`."""
+        """As that of `surroundings`, with a last cache of one's own."""
         wanted = min(foreign_bytes, self._limit)
         if len(self._data) < wanted:
             self._data = aligned_bytes(wanted, 1)  # pages of zeros could all be one page

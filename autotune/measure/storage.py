@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autotune.memory import ALIGNMENT, HUGE_PAGE_BYTES, zeroed_block
 from autotune.types import ITEM_BYTES, Array, TaskValue
 
-ALIGNMENT = 64
 GUARD_BYTES = 1024
+PART_BYTES = 64 << 10
+"""Blocks from here on take huge pages of their own: smaller ones lie on too few to matter."""
 PATTERN = 0xA5
 GARBAGE = 0xFF
 """Bytes that read as NaN in floating point."""
@@ -30,7 +32,12 @@ class Storage:
 
 
 def aligned_bytes(count: int, fill: int) -> Array:
-    """A uint8 array of `count` elements at a multiple of ALIGNMENT."""
+    """A uint8 array of `count` elements at a multiple of ALIGNMENT; on huge pages where a model
+    has them: all but small blocks, because there they are parts of a large one."""
+    if count >= PART_BYTES:
+        out: Array = zeroed_block(max(count, HUGE_PAGE_BYTES))[:count]
+        out[...] = fill
+        return out
     raw = np.full(count + ALIGNMENT, fill, np.uint8)
     skip = -raw.ctypes.data % ALIGNMENT
     return raw[skip : skip + count]

@@ -44,6 +44,8 @@ class Timing:
     foreign_bytes: int = 0
     """Bytes of other data that pass through the caches before every timed call, as they do between
     two calls of a kernel in its model; 0: the kernel is called again and again."""
+    apart_s: float = 0.0
+    """Time between two such calls, in which others use the caches too; 0: they do not."""
     build_timeout_s: float = 10.0
     run_timeout_s: float = 10.0
 

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import ArtifactError
+from autotune.memory import Bytes, zeroed_block
 from autotune.runtime.executor import CompiledModel
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ModelImage
-from autotune.runtime.memory import Bytes, zeroed_block
 from autotune.target import Target
 
 FORMAT = "autotune-compiled-model"

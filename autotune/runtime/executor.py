@@ -19,9 +19,9 @@ import numpy as np
 from autotune.codegen.base import DEVICE_KINDS, Library
 from autotune.errors import FeedError
 from autotune.graph.feeds import random_feeds
+from autotune.memory import zeroed_block
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT, Kernel, ModelImage, Port
-from autotune.runtime.memory import zeroed_block
 from autotune.types import Array, TensorType
 
 if TYPE_CHECKING:

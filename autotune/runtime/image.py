@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.runtime.memory import Bytes
+from autotune.memory import Bytes
 from autotune.target import Target
 from autotune.types import Array, TensorType, dense_strides
 

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 from autotune.errors import VerifyError
 from autotune.graph.plan import KernelCall, Partition, Placement, Storage
+from autotune.memory import ALIGNMENT
 from autotune.ops.base import OPS
 from autotune.types import ITEM_BYTES, Task
-
-ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

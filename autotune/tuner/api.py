@@ -14,7 +14,7 @@ from autotune.db.types import Store
 from autotune.errors import ConfigError
 from autotune.graph.feeds import Samples
 from autotune.graph.ir import Graph
-from autotune.graph.plan import Partition
+from autotune.graph.plan import Partition, task_flops
 from autotune.measure.batch import plan_cores
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import DeviceProfile
@@ -146,6 +146,7 @@ def tune(
                 timing=dataclasses.replace(
                     settings.timing,
                     foreign_bytes=EVERYTHING if flush else moved_bytes(partition),
+                    apart_s=run_s(partition, runner.profile()),
                 ),
                 model=partition.graph.name,
                 versions=component_versions(),
@@ -224,6 +225,12 @@ def moved_bytes(partition: Partition) -> int:
         sum(v.type.nbytes for role in ("input", "output") for v in c.task.by_role(role))
         for c in partition.calls
     )
+
+
+def run_s(partition: Partition, profile: DeviceProfile) -> float:
+    """About how long a run of the model takes: its operations at the device's peak."""
+    flops = sum(task_flops(call.task) for call in partition.calls)
+    return flops / (profile.peak_flops * profile.target.threads)
 
 
 def component_versions() -> tuple[tuple[str, str], ...]:

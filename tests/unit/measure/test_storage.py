@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from autotune.measure.storage import (
+    PART_BYTES,
     PATTERN,
+    aligned_bytes,
     place,
     place_dense,
     place_input,
     reset_output,
     take_output,
 )
+from autotune.memory import HUGE_PAGE_BYTES
 from autotune.types import Layout
 from tests.unit.measure.tasks import value
 
@@ -74,3 +77,11 @@ def test_constants_are_aligned_and_dense() -> None:
 def test_a_scalar_has_a_place() -> None:
     storage = place_input(value("i0", "input", ()), np.asarray(2.5, np.float32))
     assert ctypes.cast(storage.address, ctypes.POINTER(ctypes.c_float))[0] == 2.5
+
+
+def test_larger_blocks_begin_at_a_huge_page() -> None:
+    """As a model's arena and weights do."""
+    block = aligned_bytes(PART_BYTES, 7)
+    assert block.nbytes == PART_BYTES
+    assert block.ctypes.data % HUGE_PAGE_BYTES == 0
+    assert (block == 7).all()

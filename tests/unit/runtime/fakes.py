@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from autotune.memory import zeroed_block
 from autotune.runtime.image import ARENA, CONSTANTS, WORKSPACE, Kernel, ModelImage, Port
-from autotune.runtime.memory import zeroed_block
 from autotune.target import Target, host_target
 from autotune.types import Array, TensorType, dense_strides
 

@@ -11,8 +11,8 @@ import pytest
 
 from autotune.errors import FeedError
 from autotune.graph.feeds import random_feeds
+from autotune.memory import HUGE_PAGE_BYTES, zeroed_block
 from autotune.runtime.executor import CompiledModel
-from autotune.runtime.memory import HUGE_PAGE_BYTES, zeroed_block
 from autotune.types import Array, TensorType
 from tests.unit.runtime import fakes
 

@@ -1,4 +1,7 @@
-"""Blocks of memory for arenas and weights. In: a size. Out: a zeroed, aligned array of bytes."""
+"""Blocks of memory for arenas, weights, and kernels timed alone. In: a size. Out: zeroed bytes.
+
+They are aligned, and large ones lie on huge pages.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ import mmap
 import numpy as np
 import numpy.typing as npt
 
-from autotune.runtime.memory_plan import ALIGNMENT
-
 Bytes = npt.NDArray[np.uint8]
+ALIGNMENT = 64
 HUGE_PAGE_BYTES = 2 << 20
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.runtime.memory import HUGE_PAGE_BYTES, zeroed_block
+from autotune.memory import HUGE_PAGE_BYTES, zeroed_block
 
 
 def test_large_blocks_are_private_memory() -> None:
