@@ -8,6 +8,7 @@ places of tensors, the order of copies.
 from __future__ import annotations
 
 import ctypes
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,14 @@ ALIGNMENT = 256
 
 
 class EmulatedDevice:
-    """Device memory is host memory; everything is done at once."""
+    """Device memory is host memory; everything is done at once. A capture keeps launches and
+    addresses, and does what it kept: nobody is asked again."""
+
+    def __init__(self) -> None:
+        self._kept: list[Callable[[], None]] | None = None
+        """Launches of the capture that is going on."""
+        self.replays: list[int] = []
+        """Launches of each graph that was run."""
 
     def describe(self) -> DeviceFacts:
         return DeviceFacts(
@@ -54,10 +62,24 @@ class EmulatedDevice:
         return Kernels(code.text.decode(), code.launches)
 
     def launch(self, module: Module, launch: Launch, args: Sequence[Place]) -> None:
-        module.launch(launch, [_address(place) for place in args])
+        start = functools.partial(module.launch, launch, [_address(place) for place in args])
+        if self._kept is None:
+            start()
+        else:
+            self._kept.append(start)
 
     def capture(self, run: Callable[[], None]) -> Callable[[], None]:
-        return run
+        kept: list[Callable[[], None]] = []
+        self._kept = kept
+        run()
+        self._kept = None
+
+        def replay() -> None:
+            self.replays.append(len(kept))
+            for start in kept:
+                start()
+
+        return replay
 
     def synchronize(self) -> None:
         pass

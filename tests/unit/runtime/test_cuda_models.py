@@ -98,8 +98,8 @@ def by_groups(rule: GpuContractionRule, task: Task, target: Target) -> Config:
 
 
 def test_fetches_find_tensors_in_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two layers by `wgmma`, whose operands the copy engine fetches, run twice: what kernels keep
-    in memory of their own is made anew."""
+    """Two layers by `wgmma`, whose operands the copy engine fetches, replayed twice: what kernels
+    keep in memory of their own is made anew."""
     net = Network("layers")
     x = net.input("x", np.float32, (100, 128))
     hidden = net.op("Relu", net.dense(x, 128, 192))
@@ -107,7 +107,7 @@ def test_fetches_find_tensors_in_the_pool(tmp_path: Path, monkeypatch: pytest.Mo
     onnx.save(net.finish({"y": (net.dense(hidden, 192, 64), (100, 64))}), path)
     monkeypatch.setattr(GpuContractionRule, "default", by_groups)
     graph = load_model(str(path))
-    with emulated_cuda():
+    with emulated_cuda() as device:
         compiled = compile_graph(graph, load_target("sm_90a").with_precision("bf16"), processes=1)
         assert compiled.notes == ()
         for seed in (0, 1):
@@ -116,6 +116,7 @@ def test_fetches_find_tensors_in_the_pool(tmp_path: Path, monkeypatch: pytest.Mo
             assert np.max(np.abs(got - want)) <= 2e-2 * np.max(np.abs(want))
     codes = [DeviceCode.decode(code) for code in compiled.image.objects if code]
     assert len(codes) == 2
+    assert device.replays == [sum(len(code.launches) for code in codes)] * 2
     assert all(any(launch.maps for launch in code.launches) for code in codes)
 
 
