@@ -298,7 +298,7 @@ def trilu(m: RandomModel, x: str, shape: Shape) -> Any:
 
 
 def lrn(m: RandomModel, x: str, shape: Shape) -> Any:
-    return ("LRN", [x], {"size": m.draw(1, 4), "alpha": 0.1}) if len(shape) == 4 else None
+    return ("LRN", [x], {"size": m.pick((1, 3, 5)), "alpha": 0.1}) if len(shape) == 4 else None
 
 
 EXACT: tuple[Action, ...] = (
