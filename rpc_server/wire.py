@@ -191,7 +191,7 @@ def decode_submit(data: bytes) -> Submit:
 def _request(
     entry: Mapping[str, Any], tasks: Sequence[Task], targets: Sequence[Target]
 ) -> MeasureRequest | MeasureResult:
-    timing = check_timing(Timing(**entry["timing"]))
+    timing = check_timing(Timing.from_json(entry["timing"]))
     steps = entry["schedule"]
     if not isinstance(steps, list) or len(steps) > MAX_SCHEDULE_STEPS:
         raise ValueError(f"a schedule is a list of at most {MAX_SCHEDULE_STEPS} steps")
@@ -322,11 +322,19 @@ def check_timing(timing: Timing) -> Timing:
     counts = (timing.min_repeats, timing.max_repeats)
     if any(type(n) is not int or not 1 <= n <= 10_000 for n in counts):
         raise ValueError(f"repeats must be between 1 and 10000, got {counts}")
-    numbers = (timing.min_repeat_s, timing.budget_s, timing.confidence, timing.give_up_ratio)
+    numbers = (
+        timing.min_repeat_s,
+        timing.budget_s,
+        timing.confidence,
+        timing.give_up_ratio,
+        timing.apart_s,
+    )
     if any(not isinstance(n, int | float) or not 0 <= n <= MAX_DEADLINE_S for n in numbers):
         raise ValueError(f"times and ratios must be numbers from 0, got {numbers}")
     if timing.best_s is not None and not isinstance(timing.best_s, int | float):
         raise ValueError(f"best_s must be a number or null, got {timing.best_s!r}")
+    if any(type(name) is not str for name in timing.old_inputs):
+        raise ValueError(f"old inputs must be names, got {timing.old_inputs!r}")
     return timing
 
 

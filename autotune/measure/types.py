@@ -46,8 +46,14 @@ class Timing:
     two calls of a kernel in its model; 0: the kernel is called again and again."""
     apart_s: float = 0.0
     """Time between two such calls, in which others use the caches too; 0: they do not."""
+    old_inputs: tuple[str, ...] = ()
+    """Inputs, as task key/name, that no kernel writes between two calls: the model's own."""
     build_timeout_s: float = 10.0
     run_timeout_s: float = 10.0
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Timing:
+        return Timing(**{**data, "old_inputs": tuple(data.get("old_inputs", ()))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +137,7 @@ class MeasureRequest:
             task=Task.from_json(data["task"]),
             schedule=schedule_from_json(data["schedule"]),
             target=Target.from_json(data["target"]),
-            timing=Timing(**data["timing"]),
+            timing=Timing.from_json(data["timing"]),
             seed=int(data["seed"]),
         )
 

@@ -147,6 +147,7 @@ def tune(
                     settings.timing,
                     foreign_bytes=EVERYTHING if flush else moved_bytes(partition),
                     apart_s=run_s(partition, runner.profile()),
+                    old_inputs=old_inputs(partition),
                 ),
                 model=partition.graph.name,
                 versions=component_versions(),
@@ -231,6 +232,18 @@ def run_s(partition: Partition, profile: DeviceProfile) -> float:
     """About how long a run of the model takes: its operations at the device's peak."""
     flops = sum(task_flops(call.task) for call in partition.calls)
     return flops / (profile.peak_flops * profile.target.threads)
+
+
+def old_inputs(partition: Partition) -> tuple[str, ...]:
+    """Inputs of tasks that lie in the caller's arrays, as `Timing` names them."""
+    found = {
+        f"{call.task.key}/{name}"
+        for call in partition.calls
+        for name, value in call.args
+        if value in partition.placements
+        and partition.storages[partition.placements[value].storage].kind == "input"
+    }
+    return tuple(sorted(found))
 
 
 def component_versions() -> tuple[tuple[str, str], ...]:

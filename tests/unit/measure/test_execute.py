@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import pytest
 
 from autotune.errors import AutotuneError
-from autotune.measure.execute import CHECKED_POINTS, NativeExecutor, make_case
+from autotune.measure.execute import CHECKED_POINTS, Kernel, NativeExecutor, make_case
 from autotune.measure.executor import Built
 from autotune.measure.throttle import Throttling
 from autotune.measure.types import MeasureRequest, Status, Timing
@@ -159,3 +160,17 @@ def test_calls_among_other_data_are_timed(executor: NativeExecutor, threads: int
     result = executor.check_and_time(asked, executor.build(asked))
     assert result.status is Status.OK
     assert len(result.times_s) >= QUICK.min_repeats
+
+
+def test_inputs_of_the_model_are_as_old_as_weights(executor: NativeExecutor) -> None:
+    asked = request(tasks.matmul())
+    name = asked.task.by_role("input")[0].name
+    timing = dataclasses.replace(
+        QUICK, foreign_bytes=1 << 20, apart_s=0.001, old_inputs=(f"{asked.task.key}/{name}",)
+    )
+    asked = dataclasses.replace(asked, timing=timing)
+    assert MeasureRequest.from_json(asked.to_json()) == asked
+    kernel = Kernel(asked, executor.build(asked), executor._case(asked), time.perf_counter)
+    block = executor._case(asked).inputs[name].block
+    assert any(old is block for old in kernel._far)
+    assert executor.check_and_time(asked, executor.build(asked)).status is Status.OK
