@@ -8,7 +8,7 @@ Everything here is pure: nothing is cached and all randomness comes from the gen
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,11 +74,7 @@ class Space:
 
     def columns(self, rows: Rows) -> dict[str, npt.NDArray[Any]]:
         """The chosen values, one array per param: float64 for numbers, object for strings."""
-        out: dict[str, npt.NDArray[Any]] = {}
-        for number, param in enumerate(self.params):
-            kind = object if isinstance(param.choices[0], str) else np.float64
-            out[param.name] = np.array(param.choices, dtype=kind)[rows[:, number]]
-        return out
+        return dict(_Columns(self.params, rows))
 
     def valid(self, rows: Rows) -> Mask:
         """Which rows satisfy every constraint."""
@@ -95,14 +91,14 @@ class Space:
     def _check(self, rows: Rows) -> tuple[Mask, dict[str, int]]:
         alive = np.arange(len(rows))
         counts: dict[str, int] = {}
-        columns = self.columns(rows)
+        columns = _Columns(self.params, rows)
         for constraint in self.constraints:
             good = np.broadcast_to(np.asarray(constraint.predicate(columns), bool), alive.shape)
             rejected = len(alive) - int(good.sum())
             counts[constraint.name] = counts.get(constraint.name, 0) + rejected
             if rejected:
                 alive = alive[good]
-                columns = {name: column[good] for name, column in columns.items()}
+                columns = _Columns(self.params, rows[alive])
         mask = np.zeros(len(rows), bool)
         mask[alive] = True
         return mask, counts
@@ -230,8 +226,32 @@ class Space:
     def _unflatten(self, flat: npt.NDArray[np.int64]) -> Rows:
         out = np.empty((len(flat), len(self.params)), np.int32)
         for number in range(len(self.params) - 1, -1, -1):
-            flat, out[:, number] = np.divmod(flat, len(self.params[number].choices))
+            count = len(self.params[number].choices)
+            rest = flat // count  # many times faster than divmod
+            flat, out[:, number] = rest, flat - rest * count
         return out
+
+
+class _Columns(Mapping[str, npt.NDArray[Any]]):
+    """The columns of some rows, each made when a constraint first asks for it."""
+
+    def __init__(self, params: Sequence[Param], rows: Rows) -> None:
+        self._params = {param.name: (number, param) for number, param in enumerate(params)}
+        self._rows = rows
+        self._made: dict[str, npt.NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self._made:
+            number, param = self._params[name]
+            kind = object if isinstance(param.choices[0], str) else np.float64
+            self._made[name] = np.array(param.choices, dtype=kind)[self._rows[:, number]]
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._params)
+
+    def __len__(self) -> int:
+        return len(self._params)
 
 
 def _place(param: Param, config: Config) -> int:

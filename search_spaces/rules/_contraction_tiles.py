@@ -27,7 +27,10 @@ DIRECT = ("direct", *TOGETHER)
 
 def together(algorithms: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Products that one instruction sums, per config."""
-    return np.asarray([TOGETHER.get(str(a), 1) for a in algorithms])
+    out = np.ones(len(algorithms), np.int64)
+    for name, count in TOGETHER.items():
+        out[algorithms == name] = count
+    return out
 
 
 def sizes(extent: int, most: int) -> tuple[int, ...]:
