@@ -224,7 +224,7 @@ class Space:
         return out
 
     def _unflatten(self, flat: npt.NDArray[np.int64]) -> Rows:
-        out = np.empty((len(flat), len(self.params)), np.int32)
+        out = np.empty((len(flat), len(self.params)), np.int32, order="F")
         for number in range(len(self.params) - 1, -1, -1):
             count = len(self.params[number].choices)
             rest = flat // count  # many times faster than divmod
