@@ -49,6 +49,10 @@ class Contraction:
     constant: bool
     strides: tuple[int, int]
     dilation: tuple[int, int]
+    plain: bool = False
+    """Whether vectors of the weights can be read where they lie, without a packed copy."""
+    weight_step: int = 1
+    """Elements from one row of the weights to the next, where they lie."""
     item_bytes: int = 4
     """Of the data and the weights: 1 for uint8 times int8."""
     winograd: tuple[int, ...] = ()
@@ -162,7 +166,9 @@ def contraction_of(task: Task) -> Contraction:
         )  # fmt: skip
     transposed = bool(attrs.get("transpose_b", False))
     batch = tuple(loop(f"b{i}", e) for i, e in enumerate(out[:-2]))
+    steps = task.value(weights).layout.strides[-2:]
     return Contraction(
+        plain=not constant and not transposed and steps[1] == 1, weight_step=steps[0],
         tensor=tensor, batch=batch, groups=1, rows=None, points=loop("m", out[-2]),
         channels=loop("n", out[-1]), reduce=(loop("k", a[-1]),), data=data, weights=weights,
         weight_rank=len(b), channel_dim=len(b) - (2 if transposed else 1), constant=constant,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.target import Target
+from autotune.types import Task
 from search_spaces.base import Column
 from search_spaces.params import Config
 from search_spaces.rules._contraction import Contraction
@@ -21,8 +22,25 @@ ORDERS = ("channels_first", "rows_first", "points_first")
 """Which outer loops come first: channel blocks (weights stay), rows (both), points (data stay)."""
 TOGETHER = {"bf16": 2, "int8": 4}
 """Products of neighbours along the reduction that one instruction sums, by algorithm."""
+PACKED, PLAIN = "packed", "plain"
+"""Weights that are activations: copied into the order of use first, or read where they lie."""
 DIRECT = ("direct", *TOGETHER)
 """Algorithms that compute every product."""
+
+
+def algorithms(task: Task, c: Contraction, target: Target) -> tuple[str, ...]:
+    """Those that can compute a contraction on the target, the plainest first."""
+    if c.item_bytes == 1:
+        return ("int8",)
+    out = ["direct"]
+    # The data is rounded in a copy, which must be of an input; pairs need an even depth.
+    even = c.reduce[-1][1] % 2 == 0
+    if target.precision == "bfloat16" and even and task.value(c.data).role == "input":
+        out.append("bf16")
+    if target.accuracy == "normal":
+        out += [f"winograd{side}" for side in c.winograd]
+        out += ["strassen"] if c.strassen else []
+    return tuple(out)
 
 
 def together(algorithms: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -31,6 +49,13 @@ def together(algorithms: npt.NDArray[Any]) -> npt.NDArray[Any]:
     for name, count in TOGETHER.items():
         out[algorithms == name] = count
     return out
+
+
+def plain(c: Contraction, columns: Columns) -> npt.NDArray[Any]:
+    """Which configs read weights where they lie; none of spaces from before that was a choice."""
+    chosen = columns.get("weights") if c.plain else None
+    count = len(columns["vectors"])
+    return np.zeros(count, bool) if chosen is None else np.asarray(chosen == PLAIN)
 
 
 def sizes(extent: int, most: int) -> tuple[int, ...]:

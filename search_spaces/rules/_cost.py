@@ -19,7 +19,7 @@ from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Column
 from search_spaces.rules._contraction import Contraction
-from search_spaces.rules._contraction_tiles import strassen_parts, together
+from search_spaces.rules._contraction_tiles import plain, strassen_parts, together
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _L2_BYTES_PER_CYCLE = 24.0
@@ -36,6 +36,10 @@ _HIDDEN = 0.85
 """Share of the shorter of arithmetic and a stream of weights that the longer one hides."""
 _PREFETCH_POINTS = 8
 """From which arithmetic takes so long that weights are late unless they are asked for."""
+_COPY_CYCLES = 8.0
+"""Per vector of weights that a kernel packs by itself."""
+_CONFLICT = 0.01
+"""Share that rows of weights which evict each other from the L1 cache add."""
 _TRANSFORM_CYCLES = 8.0
 """Per point of a Winograd tile and vector of channels."""
 _SUM_CYCLES = 14.0
@@ -139,7 +143,18 @@ def direct_cycles(task: Task, c: Contraction, target: Target, columns: Columns) 
     chunks = np.ceil(c.points[1] / columns["tile_w"]) * np.ceil(c.row_count / columns["tile_h"])
     chunks = chunks * np.ceil(c.channels[1] / (columns["vectors"] * columns["lanes"]))
     busy = ideal_cycles(c, target) * cost * imbalance(chunks * c.count * c.groups, target)
+    busy = busy + _operand_cycles(task, c, target, columns)
     return np.asarray(busy + _crossing(task, c, target, columns), np.float64)
+
+
+def _operand_cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
+    """Cycles for weights that are activations: copying them, or reading rows that lie apart."""
+    if not c.plain:
+        return np.zeros(len(columns["vectors"]))
+    copied = task.value(c.weights).type.size / target.lanes() * _COPY_CYCLES / target.threads
+    apart = c.depth > conflict_free(c.weight_step)
+    conflicts = ideal_cycles(c, target) / target.threads * (_CONFLICT if apart else 0.0)
+    return np.asarray(np.where(plain(c, columns), conflicts, copied))
 
 
 def _crossing(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:

@@ -7,7 +7,8 @@ convolution over tiles of M x M output points with fewer multiplications, `block
 `autotune.schedule.strassen`). The register tile is `tile_h` x `tile_w` points (with Winograd:
 `tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one outer
 product at a time. Weights are packed in the order of use; those that few points use are asked for
-a panel ahead (`prefetch`). The epilogue is computed on the tile before it is stored. Depthwise
+a panel ahead (`prefetch`); those that are activations are packed by the kernel, or read where they
+lie (`weights`). The epilogue is computed on the tile before it is stored. Depthwise
 convolutions have a rule of their own.
 """
 
@@ -44,10 +45,14 @@ from search_spaces.rules._contraction import (
 from search_spaces.rules._contraction_tiles import (
     DIRECT,
     ORDERS,
+    PACKED,
+    PLAIN,
     TOGETHER,
+    algorithms,
     copies,
     outer_loops,
     pack_plan,
+    plain,
     sizes,
     strassen_parts,
     together,
@@ -85,8 +90,9 @@ class ContractionRule:
         if c.strassen and target.accuracy == "normal":
             columns |= set(sizes(c.strassen_points // strassen_parts(c, target), 28))
         blocks = {1}.union(*(c.blocks(s) for s in sides))
+        read = (Param(name="weights", choices=(PACKED, PLAIN)),) if c.plain else ()
         params = (
-            Param(name="algorithm", choices=self._algorithms(task, c, target)),
+            Param(name="algorithm", choices=algorithms(task, c, target)),
             Param(name="lanes", choices=tuple(widths)),
             Param(name="vectors", choices=(1, 2, 3, 4, 5, 6, 8)),
             Param(name="tile_w", choices=tuple(sorted(columns))),
@@ -95,21 +101,9 @@ class ContractionRule:
             Param(name="unroll", choices=tuple(u for u in (1, 2, 3, 4, 8) if inner % u == 0)),
             Param(name="block", choices=tuple(sorted(blocks))),
             Param(name="prefetch", choices=("none", "panel") if c.streams else ("none",)),
+            *read,
         )
         return Space(params, self._constraints(c, target))
-
-    def _algorithms(self, task: Task, c: Contraction, target: Target) -> tuple[str, ...]:
-        if c.item_bytes == 1:
-            return ("int8",)
-        out = ["direct"]
-        # The data is rounded in a copy, which must be of an input; pairs need an even depth.
-        even = c.reduce[-1][1] % 2 == 0
-        if target.precision == "bfloat16" and even and task.value(c.data).role == "input":
-            out.append("bf16")
-        if target.accuracy == "normal":
-            out += [f"winograd{side}" for side in c.winograd]
-            out += ["strassen"] if c.strassen else []
-        return tuple(out)
 
     def _constraints(self, c: Contraction, target: Target) -> tuple[Constraint, ...]:
         registers = target.vector_registers
@@ -131,6 +125,7 @@ class ContractionRule:
             ok = direct & (columns["block"] == 1) & whole
             depth = c.reduce[-1][1] // together(columns["algorithm"])
             ok &= depth % columns["unroll"] == 0
+            ok &= (columns["algorithm"] == "direct") | ~plain(c, columns)
             several = c.channels[1] > columns["lanes"] * columns["vectors"]
             ok &= (several & (columns["algorithm"] == "direct")) | (columns["prefetch"] == "none")
             for side in c.winograd:
@@ -226,7 +221,8 @@ class ContractionRule:
         ):
             if extent % size:
                 builder.do("specialize", loop=loop, at=at)
-        whole = c.constant or self._cache_weights(task, builder, c, config, target)
+        as_it_is = c.constant or dict(config.items).get("weights") == PLAIN
+        whole = as_it_is or self._cache_weights(task, builder, c, config, target)
         schedule_copies(builder, target, {output_name(task)})
         share(builder, target, [*batch, *outer] if whole else batch, "shared")
 
@@ -391,6 +387,7 @@ class ContractionRule:
                 "algorithm": np.asarray(algorithm, np.float64),
                 "tail_w": c.points[1] % number["tile_w"],
                 "prefetch": (columns["prefetch"] == "panel").astype(np.float64),
+                "plain": plain(c, columns).astype(np.float64),
                 "expected": np.log2(expected),
             },
         )

@@ -1,0 +1,77 @@
+"""Products of two activations: the right operand is packed by the kernel, or read where it lies."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
+from autotune.program.inputs import random_inputs
+from autotune.schedule import apply_schedule
+from autotune.schedule.memory import CacheRead
+from autotune.target import Target, host_target
+from autotune.types import Task
+from search_spaces.params import Config
+from search_spaces.rules import rule_for
+from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value
+
+
+def product(batch: int, points: int, depth: int, channels: int, transposed: bool = False) -> Task:
+    right = (batch, channels, depth) if transposed else (batch, depth, channels)
+    return task(
+        [node("matmul", "i0 i1", "o0", transpose_b=transposed)],
+        value("i0", (batch, points, depth)),
+        value("i1", right),
+        value("o0", (batch, points, channels)),
+    )
+
+
+def host(threads: int = 1) -> Target:
+    sizes = {"l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
+    return dataclasses.replace(host_target(threads), **sizes)
+
+
+def packs(case: Task, config: Config) -> bool:
+    schedule = rule_for(case, host()).schedule(case, host(), config)
+    return any(isinstance(step, CacheRead) for step in schedule)
+
+
+def test_a_few_points_read_the_right_operand_where_it_lies() -> None:
+    case = product(4, 128, 64, 128)
+    default = rule_for(case, host()).default(case, host())
+    assert default["weights"] == "plain"
+    assert not packs(case, default)
+
+
+def test_many_points_copy_rows_that_would_evict_each_other() -> None:
+    case = product(1, 4096, 512, 1024)
+    assert rule_for(case, host()).default(case, host())["weights"] == "packed"
+
+
+def test_a_transposed_operand_is_always_packed() -> None:
+    case = product(2, 16, 32, 48, transposed=True)
+    default = rule_for(case, host()).default(case, host())
+    assert "weights" not in dict(default.items)
+    assert packs(case, default)
+
+
+def test_configs_from_before_the_choice_pack() -> None:
+    case = product(4, 128, 64, 128)
+    default = rule_for(case, host()).default(case, host())
+    assert packs(case, Config(items=tuple(i for i in default.items if i[0] != "weights")))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_plain_operands_with_tails_give_the_product(threads: int) -> None:
+    case, on = product(2, 13, 37, 45), host(threads)
+    rule, arrays = rule_for(case, on), random_inputs(case, 0)
+    space = rule.space(case, on)
+    rows = space.rows(5000, np.random.default_rng(0))
+    configs = [c for c in map(space.config, rows) if c["weights"] == "plain"]
+    for config in configs[:: len(configs) // 6]:
+        program = apply_schedule(build_program(case), rule.schedule(case, on, config))
+        result = run_kernel(case, program, on, arrays)
+        assert_close(result, evaluate_task(case, arrays), 1e-4)
