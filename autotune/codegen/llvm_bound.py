@@ -8,6 +8,7 @@ from autotune.codegen.llvm_element import Val
 from autotune.codegen.llvm_index import Linear
 from autotune.codegen.llvm_load import LoadWriter
 from autotune.codegen.llvm_text import type_text
+from autotune.program.analysis import interval
 from autotune.program.ir import Bound
 
 
@@ -48,12 +49,26 @@ class BoundWriter(LoadWriter):
         return self.pure(depth, f"icmp ult i64 {name}, {bound.hi - bound.lo}")
 
     def _lane_compare(self, linear: Linear, bound: Bound) -> list[str]:
-        base = self.splat(Val(self.scalar(linear)[0], "int64", 1), self.lanes).text
-        kind = type_text("int64", self.lanes)
-        steps = ", ".join(f"i64 {i * linear.lane - bound.lo}" for i in range(self.lanes))
-        value = self.text.emit(f"add {kind} {base}, <{steps}>")
-        limit = f"splat (i64 {bound.hi - bound.lo})"
+        # Lanes half as wide take half the instructions.
+        narrow = self._fits_32_bits(linear, bound)
+        base, depth = self.scalar(linear)
+        if narrow:
+            base = self.pure(depth, f"trunc i64 {base} to i32")
+        item, dtype = ("i32", "int32") if narrow else ("i64", "int64")
+        splat = self.splat(Val(base, dtype, 1), self.lanes).text
+        kind = type_text(dtype, self.lanes)
+        steps = ", ".join(f"{item} {i * linear.lane - bound.lo}" for i in range(self.lanes))
+        value = self.text.emit(f"add {kind} {splat}, <{steps}>")
+        limit = f"splat ({item} {bound.hi - bound.lo})"
         return [self.text.emit(f"icmp ult {kind} {value}, {limit}")]
+
+    def _fits_32_bits(self, linear: Linear, bound: Bound) -> bool:
+        low, high = interval(bound.index, self.ranges)
+        reach = abs(linear.lane) * self.lanes
+        return (
+            min(low, low - bound.lo) - reach > -(2**31)
+            and max(high, high - bound.lo, bound.hi - bound.lo) + reach < 2**31
+        )
 
     def _each_lane_compare(self, bound: Bound) -> str:
         """A mask for a bound on an index that divides the vector loop's variable."""

@@ -1,8 +1,9 @@
 """Element functions as LLVM IR text, for any number of lanes.
 
-exp, log, erf, tanh and sigmoid are polynomials, so that they vectorise and inline; the errors in
-the docstrings are against float64 over the whole float32 range (see the tests). What has no
-polynomial here goes to LLVM's intrinsics, which call the C library per lane.
+exp, log, erf, tanh and sigmoid are polynomials, so that they vectorise and inline; rsqrt starts
+from the machine's estimate, where it has one. The errors in the docstrings are against float64
+over the whole float32 range (see the tests). What has no code here goes to LLVM's intrinsics,
+which call the C library per lane.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ INTRINSICS = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs",
     "sin": "sin", "cos": "cos", "exp": "exp", "log": "log", "tanh": "tanh",
 }  # fmt: skip
-Ops = list[tuple[str, str]]
+ODD_FOR_ROOTS = 1 << 9 | 1 << 7 | 1 << 6 | 1 << 5
+"""LLVM's classes: positive infinity and denormals, zeros."""
 
 
 def float_text(value: float, dtype: str = "float32") -> str:
@@ -31,7 +33,7 @@ def float_text(value: float, dtype: str = "float32") -> str:
 class MathWriter:
     """Writes arithmetic on float32 values of `lanes` lanes into a function."""
 
-    own: ClassVar[tuple[str, ...]] = ("exp", "log", "tanh", "sigmoid", "erf")
+    own: ClassVar[tuple[str, ...]] = ("exp", "log", "tanh", "sigmoid", "erf", "rsqrt")
     """Functions of one float32 value that are methods here."""
     intrinsics: ClassVar[dict[str, str]] = INTRINSICS
     """Those that LLVM has code for: by name, LLVM's name."""
@@ -159,6 +161,27 @@ class MathWriter:
         decay = self._exp_inside(self.polynomial(limited, ERF_FAR))
         far = self.call("copysign", self.op("fsub", self.const(1.0), decay), x)
         return self.choose(self.compare("ult", a, self.const(0.92)), near, far)
+
+    def rsqrt(self, x: str) -> str:
+        """1 / sqrt(x), within 5 ulp; infinity at 0, where denormals count as 0."""
+        if self.lanes == 1:
+            return self.op("fdiv", self.const(1.0), self.call("sqrt", x))
+        # Permission to estimate: LLVM takes it where that is faster, and refines it; of 0, of
+        # infinity and of some machines' denormals that makes no number.
+        root = self.call("sqrt", x, flags="arcp contract ")
+        one = self.const(1.0)
+        near = self.text.emit(f"fdiv arcp contract {self.type} {one}, {root}")
+        # Infinity for 0, and 0 for infinity.
+        turned = self.text.emit(f"xor {self.int_type} {self._bits(x)}, {self.int_const(-1)}")
+        other = self.text.emit(f"and {self.int_type} {turned}, {self.int_const(0x7F800000)}")
+        return self.choose(self._is_class(x, ODD_FOR_ROOTS), self._from_bits(other), near)
+
+    def _is_class(self, x: str, classes: int) -> str:
+        """Whether x is of one of the classes of numbers, as LLVM's bits."""
+        symbol = f"llvm.is.fpclass.{suffix_text(self.dtype, self.lanes)}"
+        mask = type_text("bool", self.lanes)
+        self.text.declare(symbol, f"declare {mask} @{symbol}({self.type}, i32 immarg)")
+        return self.text.emit(f"call {mask} @{symbol}({self.type} {x}, i32 {classes})")
 
     def power(self, x: str, y: str, known: float) -> str:
         """x ** y where y is known: multiples of a quarter up to 4 by products and square roots."""

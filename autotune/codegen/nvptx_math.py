@@ -25,7 +25,7 @@ _EXACT = ("sqrt", "floor", "ceil", "round", "abs")
 class NvptxMath(MathWriter):
     """Writes arithmetic with NVPTX's instructions."""
 
-    own = (*MathWriter.own, "rsqrt", "sin", "cos")
+    own = (*MathWriter.own, "sin", "cos")
     intrinsics: ClassVar[dict[str, str]] = {name: MathWriter.intrinsics[name] for name in _EXACT}
 
     def op(self, name: str, a: str, b: str) -> str:

@@ -160,7 +160,7 @@ class Lrn:
         alpha, beta, bias = _lrn_numbers(attrs)
         scaled = fn("mul", Load(total.output, at(axes)), Const(alpha / size, dtype))
         base = fn("add", scaled, Const(bias, dtype))
-        body = fn("div", Load(name, at(axes)), _power(base, beta, dtype))
+        body = _over_power(Load(name, at(axes)), base, beta, dtype)
         return total, Compute(out, dtype, axes, body)
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
@@ -179,11 +179,15 @@ def _lrn_numbers(attrs: Attrs) -> tuple[float, float, float]:
     return number(attrs, "alpha", 1e-4), number(attrs, "beta", 0.75), number(attrs, "bias", 1.0)
 
 
-def _power(base: Value, exponent: float, dtype: str) -> Value:
-    """base ** exponent; the usual exponents by square roots, which are far cheaper than pow."""
-    root = fn("sqrt", base)
-    cheap = {1.0: base, 0.5: root, 0.75: fn("mul", root, fn("sqrt", root))}
-    return cheap.get(exponent, fn("pow", base, Const(exponent, dtype)))
+def _over_power(value: Value, base: Value, exponent: float, dtype: str) -> Value:
+    """value / base ** exponent; the usual exponents by reciprocal roots, far cheaper than pow."""
+    root = fn("rsqrt", base)
+    if exponent == 0.75:  # one root on each of the units that have them
+        return fn("mul", value, fn("mul", root, fn("sqrt", root)))
+    if exponent == 0.5:
+        return fn("mul", value, root)
+    below = base if exponent == 1.0 else fn("pow", base, Const(exponent, dtype))
+    return fn("div", value, below)
 
 
 for _op in (

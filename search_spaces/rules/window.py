@@ -17,7 +17,7 @@ import numpy.typing as npt
 from autotune.graph.plan import task_flops
 from autotune.ops import OPS
 from autotune.program.build import loop_var, node_computes
-from autotune.program.ir import Clamp, Compute, Index, Load
+from autotune.program.ir import Clamp, Compute, Index, Load, Select
 from autotune.program.rewrite import value_loads
 from autotune.schedule import Schedule
 from autotune.target import Target
@@ -42,6 +42,8 @@ ORDERS = ("rows_first", "channels_first")
 stay, and its data come from a few lines of the cache each."""
 _CHAINS = 8
 """Independent operations that keep the vector units busy."""
+_MASK_CYCLES, _MASK_REGISTERS = 2.0, 7
+"""Of a mask that is computed where it is used; how many are kept."""
 _IN_FLIGHT = 256
 """Instructions that the core has in flight: the chains of several tiles run side by side."""
 
@@ -270,8 +272,24 @@ def _cost(task: Task, w: Window, target: Target, columns: Columns) -> Column:
     crowded = np.maximum(2 * held + 1 - target.vector_registers, 0) / target.vector_registers
     terms = math.prod(e for _, e in w.reduce)
     chains = np.minimum(np.maximum(held, _IN_FLIGHT / terms) / _CHAINS, 1.0)
-    parts = (terms * (1 + 2 * crowded) / chains, loads + 6 / held, 2 + 2 * fetched)
+    masks = _masks(task, w, target, columns)
+    parts = (terms * (1 + 2 * crowded) / chains + masks, loads + 6 / held, 2 + 2 * fetched)
     return np.asarray(sum(part**4 for part in parts) ** 0.25, np.float64)
+
+
+def _masks(task: Task, w: Window, target: Target, columns: Columns) -> Column:
+    """Cycles per vector of results for masks, where the window runs along the channels: known
+    before the loops over points where these are inside, and few enough to stay in registers; and
+    before all loops where one block holds all channels."""
+    compute = reduction_of(task)
+    body = compute.body if compute else None
+    channel = compute.axes[-1].name if compute else ""
+    if not isinstance(body, Select) or all(channel not in b.index.vars() for b in body.bounds):
+        return np.zeros(len(columns["vectors"]))
+    terms = math.prod(e for _, e in w.reduce)
+    one = columns["vectors"] * lanes_of(task, target) >= w.channels[1]
+    held = (columns["order"] == "channels_first") & (columns["vectors"] * terms <= _MASK_REGISTERS)
+    return np.asarray(np.where(one | held, 0.0, _MASK_CYCLES * terms))
 
 
 def _fetched(
