@@ -1,12 +1,13 @@
 """What other layouts of activations could win, op by op, over channels last.
 
-    python benchmarks/layouts.py [--min-gain 0.02]
+    python benchmarks/layouts.py [--min-gain 0.02] [--only "1024 gap"]
 
 In: nothing. Out: a line per op and shape: its time in NHWC, in another layout, and what changing
 an operand's layout costs (its bytes at copy bandwidth). `blocked`: 64 channels of all points side
 by side, as NHWC with the blocks for a batch, for ops that treat channels apart; `padded`: points
-a cache line further apart than their channels need; `fourth`: a channel of zeros more, where there
-are three. Each with its default schedule; the fastest runs count.
+a cache line further apart than their channels need; `gap`: as much further as graphs move those
+under a window; `fourth`: a channel of zeros more, where there are three. Each with its default
+schedule; the fastest runs count.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from autotune.graph.gaps import GAP_BYTES
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
 from autotune.ops import OPS
@@ -24,8 +26,8 @@ from autotune.types import Attr, Layout, Task, TaskNode, TaskValue, TensorType, 
 from search_spaces.rules import rule_for
 
 TIMING = Timing(min_repeats=20, max_repeats=60, budget_s=0.3)
-BLOCK, LINE = 64, 16
-"""Channels of a block; floats of a cache line."""
+BLOCK, LINE, GAP = 64, 16, GAP_BYTES // 4
+"""Channels of a block; floats of a cache line, and of what graphs leave free after a point."""
 Shape = tuple[int, int, int, int]
 
 
@@ -41,16 +43,10 @@ class Choice:
 
 def task(op: str, x: Shape, weights: Sequence[int], gap: int = 0, **attrs: Attr) -> Task:
     """A task of one op; points of its input lie `gap` floats further apart than necessary."""
-    pixel = x[3] + gap
-    strides = (x[1] * x[2] * pixel, x[2] * pixel, pixel, 1)
     pads = attrs.get("pads", (0, 0, 0, 0))
     assert isinstance(pads, tuple)
-    halo = ((0, 0), (int(pads[0]), int(pads[2])), (int(pads[1]), int(pads[3])), (0, 0))
-    layout = (
-        Layout.haloed(x, halo)
-        if any(pads) and not gap
-        else Layout(strides=strides, halo=((0, 0),) * 4)
-    )
+    halo = ((0, 0), (int(pads[0]), int(pads[2])), (int(pads[1]), int(pads[3])), (0, gap))
+    layout = Layout.haloed(x, halo)
     values = [TaskValue(name="i0", type=_floats(x), role="input", layout=layout)]
     names = ["i0"]
     if weights:
@@ -87,11 +83,15 @@ def choices() -> Iterator[Choice]:
             for op in ("max_pool2d", "avg_pool2d"):
                 plain, other = task(op, x, (), **pool), task(op, blocked(x), (), **pool)
                 yield Choice(name=f"{op} {where}", layout="blocked", plain=plain, other=other)
+                other = task(op, x, (), GAP, **pool)
+                yield Choice(name=f"{op} {where}", layout="gap", plain=plain, other=other)
             attrs: dict[str, Attr] = {"pads": (1, 1, 1, 1), "strides": (1, 1), "groups": channels}
             each = attrs | {"groups": BLOCK}
             plain = task("conv2d", x, (3, 3, 1, channels), **attrs)
             other = task("conv2d", blocked(x), (3, 3, 1, BLOCK), **each)
             yield Choice(name=f"depthwise {where}", layout="blocked", plain=plain, other=other)
+            other = task("conv2d", x, (3, 3, 1, channels), GAP, **attrs)
+            yield Choice(name=f"depthwise {where}", layout="gap", plain=plain, other=other)
             weights = (1, 1, channels, 256)
             plain, other = (task("conv2d", x, weights, gap=gap) for gap in (0, LINE))
             yield Choice(name=f"1x1 {where}", layout="padded", plain=plain, other=other)
@@ -105,9 +105,11 @@ def choices() -> Iterator[Choice]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="what a line's name and layout must contain")
     parser.add_argument("--min-gain", type=float, default=0.02, help="share that is marked")
     options = parser.parse_args()
-    target, found = load_target("cpu"), list(choices())
+    target = load_target("cpu")
+    found = [c for c in choices() if options.only in f"{c.name} {c.layout}"]
     with LocalRunner(target) as runner:
         profile = runner.profile()
         for choice in found:

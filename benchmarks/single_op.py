@@ -7,13 +7,21 @@ else, with its share of the measured copy bandwidth of the smallest cache that h
 of the limit that its arithmetic sets. Fastest runs count, so that other work on the machine does
 not.
 
+That limit: vector instructions that the operator's definition asks for, at the measured rate of
+multiply-adds. Additions, maxima and minima count apart from the rest, as machines have units of
+their own for them, and the larger count is the limit. A product that is added on is one multiply-
+add; a reduction joins all elements but the first; EXTRA has functions of several instructions. So
+a 3x3 pool takes 8 an element, a depthwise 3x3 convolution 9. Loads, stores, masks, compares and
+integer arithmetic count for nothing, and divisions and roots, which take many cycles, for one.
+
 Usage: python benchmarks/single_op.py zoo:resnet18 net.onnx [--log tuning.db] [--accuracy strict]
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 from autotune.compiler.choose import Candidate, candidates
 from autotune.compiler.driver import open_log
@@ -25,10 +33,17 @@ from autotune.graph.pipeline import optimize
 from autotune.graph.plan import describe, task_flops
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status, Timing
+from autotune.program.build import node_computes
+from autotune.program.ir import Apply, Select, Value
+from autotune.program.rewrite import value_loads
 from autotune.target import Target, load_target
 from autotune.types import Task
 
 TIMING = Timing(min_repeats=20, max_repeats=60, budget_s=0.6)
+EXTRA = {"exp": 8, "log": 14, "sigmoid": 10, "tanh": 13, "erf": 20, "rsqrt": 4}
+"""Instructions beyond the first of functions that are code: the polynomials' multiply-adds and the
+reduction of their argument; of rsqrt, an estimate and its refinement."""
+ADDERS = ("add", "sub", "max", "min")
 Row = tuple[Task, Candidate, MeasureResult]
 
 
@@ -60,9 +75,44 @@ def copy_limit(task: Task, profile: DeviceProfile, target: Target) -> tuple[str,
 
 
 def arithmetic_limit(task: Task, profile: DeviceProfile, target: Target) -> float:
-    """Seconds of the task's operations; outside multiply-adds an instruction does one, not two."""
-    each = 1 if task.op == "conv2d" else 2
-    return each * task_flops(task) / profile.peak_flops / target.threads
+    """Seconds of the task's vector instructions, as the module counts them."""
+    each_s = 2 * target.lanes() / profile.peak_flops
+    return instructions(task) / target.lanes() * each_s / target.threads
+
+
+def instructions(task: Task) -> int:
+    """Instructions of all elements on the busier kind of unit, as if each were a vector's lane."""
+    total = {True: 0, False: 0}
+    for node in task.nodes:
+        for compute in node_computes(task, node):
+            results = math.prod(a.extent for a in compute.axes)
+            points = results * math.prod(a.extent for a in compute.reduce)
+            found = frozenset(_applied(compute.body))
+            fused = {a for v in found if v.fn in ADDERS for a in v.args if _is_product(a)}
+            fused |= {v for v in found if v.fn in ADDERS and not fused.isdisjoint(v.args)}
+            for value in found:
+                apart = value.fn in ADDERS and value not in fused
+                once = value.fn == "mul" and value in fused
+                total[apart] += 0 if once else points * (1 + EXTRA.get(value.fn, 0))
+            if compute.combine and not (compute.combine == "sum" and _is_product(compute.body)):
+                total[True] += points - results
+    return max(total.values())
+
+
+def _applied(value: Value) -> Iterator[Apply]:
+    """Functions of what is loaded; those of indices alone are the same for a whole vector."""
+    parts = (value.then, value.other) if isinstance(value, Select) else ()
+    if isinstance(value, Apply):
+        parts = value.args
+        if any(True for _ in value_loads(value)):
+            yield value
+    for part in parts:
+        yield from _applied(part)
+
+
+def _is_product(value: Value) -> bool:
+    value = value.then if isinstance(value, Select) else value
+    return isinstance(value, Apply) and value.fn == "mul"
 
 
 def print_heavy(rows: Sequence[Row], peak: float) -> None:

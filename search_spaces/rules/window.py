@@ -44,6 +44,8 @@ _CHAINS = 8
 """Independent operations that keep the vector units busy."""
 _MASK_CYCLES, _MASK_REGISTERS = 2.0, 7
 """Of a mask that is computed where it is used; how many are kept."""
+_STREAMS, _JUMP = 24, 0.02
+"""Lines of a tile that cost nothing more; what another one costs, as vectors fetched."""
 _IN_FLIGHT = 256
 """Instructions that the core has in flight: the chains of several tiles run side by side."""
 
@@ -310,7 +312,9 @@ def _fetched(
     stays = stays & (held <= conflict_free(step[0]))
     twice = np.maximum(down, rows / columns["tile_h"])
     often = np.where(held <= conflict_free(step[0]), twice, rows * points / columns["tile_w"])
-    return np.asarray(np.where(stays, down, often + np.where(first, 0.5, 0.0)) * across)
+    # Blocks of channels inside: a tile's lines lie apart, and no prefetcher follows so many.
+    jumps = _JUMP * np.maximum(rows * points - _STREAMS, 0)
+    return np.asarray(np.where(stays, down, often + np.where(first, 0.5, jumps)) * across)
 
 
 def _crowds(task: Task, w: Window, columns: Columns) -> npt.NDArray[Any]:
