@@ -1,4 +1,4 @@
-"""Products of two activations: the right operand is packed by the kernel, or read where it lies."""
+"""Products of two activations: the right operand is packed, or read where it lies."""
 
 from __future__ import annotations
 
