@@ -26,8 +26,6 @@ OVER_CACHE = 1.5
 """More foreign data than this times the last cache changes nothing: all of it is replaced."""
 BEFORE = 0.5
 """What the kernel before moved, of the second cache."""
-REPLACED = 2.0
-"""Of the second cache, what replaces all that is in it."""
 LONGEST_S = 0.02
 """What is still in a shared cache after this long stays for good."""
 PROBE = 0.25
@@ -51,7 +49,6 @@ class Surroundings:
         self._last = max(target.l2_bytes * target.threads, target.l3_bytes)
         self._limit = int(OVER_CACHE * self._last)
         self._before = int(BEFORE * target.l2_bytes * target.threads)
-        self._replaced = int(REPLACED * target.l2_bytes * target.threads)
         self._data: Array = aligned_bytes(0, 0)
         self._clock = clock
         self._lost: dict[tuple[int, float], float] = {}
@@ -109,8 +106,6 @@ class Surroundings:
         one writes and reads: what it read last; between them, the data of the kernel before. `far`
         was last used `apart_s` ago: what others took away of it comes from memory."""
         wanted, lost = min(foreign_bytes, self._limit), self.lost(foreign_bytes, apart_s)
-        if lost == 1.0:  # nothing of it is left to be pushed out
-            wanted = min(wanted, self._replaced)
         for block in far if lost else ():
             self._out(block, lost)
         if len(self._data) < wanted:
