@@ -1,8 +1,8 @@
 """How many trials a search needs, replayed on spaces that were measured once.
 
 `measure` fills `benchmarks/data` (about five minutes); `replay` searches it, with many seeds in
-seconds and the same figures every time, prints tables and draws the curves. Tasks that constants
-were chosen by, and fresh ones, are counted apart.
+seconds and the same figures every time, prints tables and draws the curves. Tasks that the
+prior was fitted to, and fresh ones, are counted apart.
 
 Usage: python benchmarks/search_efficiency.py replay [--seeds 100] [--out build/search]
        python benchmarks/search_efficiency.py measure [--limit 450] [TASK ...]
