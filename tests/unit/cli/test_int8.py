@@ -21,7 +21,7 @@ def test_a_model_is_tuned_compiled_and_run_on_bytes(
     assert execute(["tune", "zoo:tiny", "--trials", "10", *asked]) == 0
     assert execute(["compile", "zoo:tiny", "-o", "tiny.model", *asked]) == 0
     out = capsys.readouterr().out
-    assert "4 convolutions and matrix products on bytes" in out
+    assert "5 convolutions and matrix products on bytes" in out
     assert "cosine" in out
     assert "10 record" in out
     assert execute(["run", "tiny.model", "--random", "-o", "out.npz"]) == 0
