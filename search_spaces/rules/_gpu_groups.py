@@ -23,6 +23,7 @@ from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_
 from search_spaces.rules._contraction import Contraction
 from search_spaces.rules._gpu import bind_flat, bind_rest
 from search_spaces.rules._gpu_cost import GROUP_ROWS, GROUP_WIDTH, block_tile
+from search_spaces.rules._gpu_tensor import bind_matrices
 from search_spaces.rules._gpu_tiles import (
     Product,
     Tile,
@@ -40,7 +41,6 @@ _PIECES = 8
 """Of 64 x 32, whose sums a group holds in registers."""
 _COPIED = 8
 """Elements that a thread rounds."""
-_KINDS = ("", "_init", "_out")
 _OWN = ("m_i", "n_i", "m_f", "n_f")
 
 
@@ -92,7 +92,8 @@ def schedule_stream(builder: ScheduleBuilder, c: Contraction, config: Config, t:
         pads=(0, 0), dtype="",
     )  # fmt: skip
     bind_blocks(builder, outer, str(config["order"]))
-    _bind_groups(builder, c)
+    bind_matrices(builder, c, ("m_g", "n_g", "m_q"))
+    builder.do("warpgroup", loop="n_i")
     builder.do("stream", loop="k_o", stages=tile.stages)
     bind_rest(builder, t)
 
@@ -108,20 +109,3 @@ def _split(builder: ScheduleBuilder, c: Contraction, p: Product, tile: Tile) -> 
     builder.split("n_r", MATRIX[1], "n_i", "n_f")
     builder.do("reorder", loops=("m_b", "n_b", "m_g", "n_g", "m_q", *_OWN))
     return [*batch, "m_b", "n_b"]
-
-
-def _bind_groups(builder: ScheduleBuilder, c: Contraction) -> None:
-    """Groups of warps of the tile's nests, each keeping its own matrices; the products."""
-    kinds = [k.removeprefix("m_g") for k in builder.present([f"m_g{k}" for k in _KINDS])]
-    for kind in kinds:
-        builder.fuse([f"m_g{kind}", f"n_g{kind}", f"m_q{kind}"], f"w{kind}")
-        builder.do("bind", loop=f"w{kind}", axis="warp")
-        builder.do("unroll", loops=(f"m_i{kind}", f"n_i{kind}"))
-    builder.do("unroll", loops=("k_m",))
-    builder.do("private", buffer=f"{c.tensor}.reg")
-    others = [k for k in kinds if k]
-    builder.do(
-        "tensorize", buffer=f"{c.tensor}.reg", loops=("m_f", "n_f", "k_f"),
-        rows=tuple(f"m_f{k}" for k in others), columns=tuple(f"n_f{k}" for k in others),
-    )  # fmt: skip
-    builder.do("warpgroup", loop="n_i")

@@ -88,7 +88,7 @@ def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t:
     else:
         along = 1 if tile.asynchronous else vector_of(p.columns, MATRIX[1] * tile.columns)
         bind_copy(builder, weights, (1, 0), vector=along, tile=tile)
-    _bind_warps(builder, c)
+    bind_matrices(builder, c, ("m_w", "n_w"))
     if tile.stages > 1:
         builder.do("pipeline", loop="k_o", stages=tile.stages)
     bind_rest(builder, t)
@@ -107,11 +107,11 @@ def _split(builder: ScheduleBuilder, c: Contraction, p: Product, tile: Tile) -> 
     return [*batch, "m_b", "n_b"]
 
 
-def _bind_warps(builder: ScheduleBuilder, c: Contraction) -> None:
-    """Warps of the tile's nests, each keeping its own matrices; the products."""
-    kinds = [k.removeprefix("m_w") for k in builder.present([f"m_w{k}" for k in _KINDS])]
+def bind_matrices(builder: ScheduleBuilder, c: Contraction, loops: tuple[str, ...]) -> None:
+    """Warps of the tile's nests, `loops` in one, each keeping its own matrices; the products."""
+    kinds = [k.removeprefix(loops[0]) for k in builder.present([loops[0] + k for k in _KINDS])]
     for kind in kinds:
-        builder.do("fuse", outer=f"m_w{kind}", inner=f"n_w{kind}", fused=f"w{kind}")
+        builder.fuse([name + kind for name in loops], f"w{kind}")
         builder.do("bind", loop=f"w{kind}", axis="warp")
         builder.do("unroll", loops=(f"m_i{kind}", f"n_i{kind}"))
     builder.do("unroll", loops=("k_m",))
