@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 
 from autotune.errors import ScheduleError
 from autotune.program.analysis import Ranges, always, never, simplify
@@ -122,26 +122,31 @@ def keep_dims(
     def places(indices: tuple[Index, ...]) -> tuple[Index, ...]:
         return tuple(indices[d] - begins.get(d, Index()) for d in kept)
 
+    return map_buffers(body, {buffer}, places)
+
+
+def map_buffers(
+    body: Body, names: Set[str], f: Callable[[tuple[Index, ...]], tuple[Index, ...]]
+) -> Body:
+    """Rebuild statements with the indices of these buffers mapped, loaded or stored."""
+
     def load(value: Load) -> Load | None:
-        return Load(buffer, places(value.indices)) if value.buffer == buffer else None
+        return Load(value.buffer, f(value.indices)) if value.buffer in names else None
 
-    def place(value: Load) -> Load:
-        return load(value) or value
-
-    def store(stmts: Body) -> Body:
+    def rebuilt(stmts: Body) -> Body:
         out: list[Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, Store) and stmt.buffer == buffer:
-                out.append(dataclasses.replace(stmt, indices=places(stmt.indices)))
+            if isinstance(stmt, Store) and stmt.buffer in names:
+                out.append(dataclasses.replace(stmt, indices=f(stmt.indices)))
             elif isinstance(stmt, Group):
-                out.append(map_places(stmt, place))
+                out.append(map_places(stmt, lambda place: load(place) or place))
             elif isinstance(stmt, For | Alloc | If):
-                out.append(with_body(stmt, store(stmt.body)))
+                out.append(with_body(stmt, rebuilt(stmt.body)))
             else:
                 out.append(stmt)
         return tuple(out)
 
-    return store(map_loads(body, load))
+    return rebuilt(map_loads(body, load))
 
 
 def map_places(stmt: Group, f: Callable[[Load], Load]) -> Group:

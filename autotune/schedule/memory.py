@@ -38,9 +38,9 @@ from autotune.program.rewrite import (
     with_body,
     zero,
 )
+from autotune.schedule._weights import with_pack
 from autotune.schedule.base import register
 from autotune.schedule.loops import require_new
-from autotune.types import dense_strides
 
 
 @register
@@ -68,11 +68,6 @@ class PackConstant:
         pack = Pack(self.buffer, param.shape, self.splits, self.order, (), self.dtype)
         if before:
             pack = dataclasses.replace(before, splits=self.splits, order=self.order)
-        shape = packed_shape(pack)
-        new = Buffer(
-            param.name, self.dtype or param.dtype, shape, "param", dense_strides(shape),
-            ((0, 0),) * len(shape), constant=True,
-        )  # fmt: skip
         ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
 
         def load(value: Load) -> Value | None:
@@ -82,10 +77,7 @@ class PackConstant:
             packed = Load(self.buffer, indices)
             return fn("to_float32", packed) if self.dtype else packed
 
-        params = tuple(new if p is param else p for p in program.params)
-        body = map_loads(program.body, load)
-        others = tuple(p for p in program.packs if p is not before)
-        return dataclasses.replace(program, params=params, body=body, packs=(*others, pack))
+        return with_pack(dataclasses.replace(program, body=map_loads(program.body, load)), pack)
 
 
 def packed_index(

@@ -20,7 +20,6 @@ from autotune.program.ir import (
     Buffer,
     Const,
     For,
-    Group,
     If,
     Index,
     Load,
@@ -38,8 +37,7 @@ from autotune.program.rewrite import (
     Body,
     find_buffer,
     find_loop,
-    map_loads,
-    map_places,
+    map_buffers,
     renamed,
     replace,
     substitute,
@@ -223,24 +221,4 @@ def _staged(buffer: Buffer, stages: int) -> Buffer:
 
 def in_slot(body: Body, names: set[str], slot: Index) -> Body:
     """Use one of the copies of staged buffers."""
-
-    def place(load: Load) -> Load:
-        return Load(load.buffer, (slot, *load.indices)) if load.buffer in names else load
-
-    def load(value: Load) -> Value | None:
-        return place(value) if value.buffer in names else None
-
-    def rebuilt(stmts: Body) -> Body:
-        out: list[Stmt] = []
-        for stmt in stmts:
-            if isinstance(stmt, Store) and stmt.buffer in names:
-                out.append(dataclasses.replace(stmt, indices=(slot, *stmt.indices)))
-            elif isinstance(stmt, Group):
-                out.append(map_places(stmt, place))
-            elif isinstance(stmt, For | Alloc | If):
-                out.append(with_body(stmt, rebuilt(stmt.body)))
-            else:
-                out.append(stmt)
-        return tuple(out)
-
-    return rebuilt(map_loads(body, load))
+    return map_buffers(body, names, lambda indices: (slot, *indices))

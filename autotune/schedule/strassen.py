@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -27,12 +26,10 @@ from autotune.program.ir import (
     fn,
     index,
 )
-from autotune.program.packing import packed_shape
 from autotune.program.rewrite import (
     Body,
     drop_alloc,
     find_loop,
-    loads_of,
     map_loads,
     map_stmt_indices,
     replace,
@@ -40,10 +37,10 @@ from autotune.program.rewrite import (
 )
 from autotune.program.strassen import DATA, PRODUCTS, RESULT, terms
 from autotune.schedule._convolution import buffers_of
+from autotune.schedule._weights import free_weights, with_pack
 from autotune.schedule.base import register
 from autotune.schedule.loops import perfect_chain
 from autotune.schedule.winograd import hoist_allocs
-from autotune.types import dense_strides
 
 
 @register
@@ -157,21 +154,11 @@ def _find_product(program: Program, buffer: str, rows: str) -> _Product:
 
 
 def _combine_weights(program: Program, product: _Product) -> Program:
-    param = next((p for p in program.params if p.name == product.weights), None)
-    if param is None or not param.constant or any(p.buffer == param.name for p in program.packs):
-        raise ScheduleError(f"{product.weights} is not a constant param that is not packed yet")
     rank = product.weight_rank + 1
-    if any(v.buffer == param.name and len(v.indices) != rank for v in loads_of(program.body)):
-        raise ScheduleError(f"{product.weights} is used outside the product")
+    param = free_weights(program, product.weights, rank, "product")
     order = tuple(range(rank))
     pack = Pack(param.name, param.shape, splits=(), order=order, strassen=product.weight_dims)
-    shape = packed_shape(pack)
-    new = Buffer(
-        param.name, param.dtype, shape, "param", dense_strides(shape), ((0, 0),) * rank,
-        constant=True,
-    )  # fmt: skip
-    params = tuple(new if p is param else p for p in program.params)
-    return dataclasses.replace(program, params=params, packs=(*program.packs, pack))
+    return with_pack(program, pack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

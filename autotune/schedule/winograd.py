@@ -25,19 +25,17 @@ from autotune.program.ir import (
     fn,
     index,
 )
-from autotune.program.packing import packed_shape
 from autotune.program.rewrite import (
     Body,
     drop_alloc,
-    loads_of,
     map_loads,
     map_stmt_indices,
     replace,
 )
 from autotune.program.winograd import Matrix, points_of, transforms
 from autotune.schedule._convolution import Convolution, buffers_of, find_convolution
+from autotune.schedule._weights import free_weights, with_pack
 from autotune.schedule.base import register
-from autotune.types import dense_strides
 
 
 @register
@@ -127,11 +125,7 @@ def _check_halo(program: Program, conv: Convolution, plan: _Plan) -> None:
 
 
 def _transform_weights(program: Program, conv: Convolution, plan: _Plan) -> Program:
-    param = next((p for p in program.params if p.name == conv.weights), None)
-    if param is None or not param.constant or any(p.buffer == param.name for p in program.packs):
-        raise ScheduleError(f"{conv.weights} is not a constant param that is not packed yet")
-    if any(v.buffer == param.name and len(v.indices) != 4 for v in loads_of(program.body)):
-        raise ScheduleError(f"{conv.weights} is used outside the convolution")
+    param = free_weights(program, conv.weights, 4, "convolution")
     kh, kw = (loop.extent for loop in conv.reduce[:2])
     pack = Pack(
         param.name,
@@ -143,13 +137,7 @@ def _transform_weights(program: Program, conv: Convolution, plan: _Plan) -> Prog
             (1, plan.step.tile_w, kw, conv.strides[1]),
         ),
     )
-    shape = packed_shape(pack)
-    halo = ((0, 0),) * 4
-    new = Buffer(
-        param.name, param.dtype, shape, "param", dense_strides(shape), halo, constant=True
-    )
-    params = tuple(new if p is param else p for p in program.params)
-    return dataclasses.replace(program, params=params, packs=(*program.packs, pack))
+    return with_pack(program, pack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
