@@ -26,7 +26,7 @@ from autotune.measure.executor import DEFAULT_EXECUTOR  # noqa: E402
 from autotune.measure.runners.local import LocalRunner  # noqa: E402
 from autotune.measure.types import MeasureRequest, Runner  # noqa: E402
 from autotune.target import host_target  # noqa: E402
-from rpc_server.client import FarmOptions  # noqa: E402
+from rpc_server.runners import FarmOptions  # noqa: E402
 from search_spaces.rules import rule_for  # noqa: E402
 from tests.unit.measure import fakes  # noqa: E402
 from tests.unit.rpc_server.farms import running_farm  # noqa: E402

@@ -20,9 +20,9 @@ from typing import Any
 
 from autotune.errors import DeviceError
 from rpc_server import farm_wire
-from rpc_server.client import LinkLostError
 from rpc_server.farm_types import Beat, FarmError, Registered
 from rpc_server.gate import Gate
+from rpc_server.link import LinkLostError
 from rpc_server.tracker_link import Backoff, TrackerLink
 
 CALL_S = 10.0

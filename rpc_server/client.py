@@ -12,24 +12,18 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from autotune.errors import ConfigError, DeviceError
-from autotune.measure.builds import ExecutorBuilds
-from autotune.measure.runners import open_runner
 from autotune.measure.runners.local import with_threads
 from autotune.measure.types import (
     DeviceProfile,
     MeasureRequest,
     MeasureResult,
     OnResult,
-    Runner,
     Status,
 )
-from autotune.target import Target
 from rpc_server import wire
-from rpc_server.link import LINK_ERRORS, BytesConnection, connect
-from rpc_server.objects import HostBuilds
+from rpc_server.link import LINK_ERRORS, BytesConnection, LinkLostError, connect
 from rpc_server.server import parse_address
 from rpc_server.tls import Credentials
 from rpc_server.versions import compiler
@@ -57,63 +51,8 @@ class Deadlines:
     """For a board that stopped answering, before its requests go to another one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FarmOptions:
-    """How the boards of a farm are used: up to `boards` at a time, before clients of a lower
-    `priority`."""
-
-    boards: int = 1
-    priority: int = 0
-    deadlines: Deadlines = Deadlines()
-
-
 class BoardLostError(DeviceError):
     """A board that was there does not answer any more."""
-
-
-class LinkLostError(Exception):
-    """The connection broke; the board may come back."""
-
-
-def open_device(
-    device: str,
-    target: Target,
-    *,
-    cache_dir: Path | None = None,
-    certs: Path | None = None,
-    build: str = "board",
-    farm: FarmOptions | None = None,
-    builds: ExecutorBuilds | None = None,
-) -> Runner:
-    """The runner of 'local', 'rpc://HOST:PORT' or 'tracker://HOST:PORT/KEY'. `certs`: folder of
-    this client's certificate. `build`: 'board', or 'host' to build here and send object code.
-    `farm`: how a farm's boards are used. `builds`: where this host has its building done, if not
-    here. Raises DeviceError."""
-    if device.startswith("tracker://"):
-        from rpc_server.farm_runner import FarmRunner
-
-        farm = farm or FarmOptions()
-        many = FarmRunner(
-            device,
-            threads=target.threads,
-            boards=farm.boards,
-            priority=farm.priority,
-            deadlines=farm.deadlines,
-            credentials=Credentials(certs) if certs else None,
-            in_order=build == "host",
-        )
-        return HostBuilds(many, builds=builds, boards=farm.boards) if build == "host" else many
-    if build not in ("board", "host"):
-        raise ConfigError(f"build is 'board' or 'host', got {build!r}")
-    if device.startswith("rpc://"):
-        credentials = Credentials(certs) if certs else None
-        runner = RpcRunner(device, threads=target.threads, credentials=credentials)
-        return HostBuilds(runner, builds=builds) if build == "host" else runner
-    if device == "local":
-        return open_runner(device, target, cache_dir=cache_dir, builds=builds)
-    raise DeviceError(
-        f"expected the device local, rpc://HOST:PORT or tracker://HOST:PORT/KEY, got {device!r}"
-    )
 
 
 class RpcRunner:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from autotune.errors import DeviceError
 from rpc_server import farm_wire, wire
-from rpc_server.client import LinkLostError
 from rpc_server.farm_types import Asked, FarmError, Released
 from rpc_server.farm_wire import Grant, View
+from rpc_server.link import LinkLostError
 from rpc_server.tracker_link import Backoff, TrackerLink
 
 WATCH_S = 2.0

@@ -21,9 +21,9 @@ from typing import Any
 from autotune.errors import DeviceError
 from rpc_server import farm_wire, wire
 from rpc_server.audit import AuditLog
-from rpc_server.client import LinkLostError
 from rpc_server.farm_settings import load_farm_settings
 from rpc_server.farm_types import FarmError
+from rpc_server.link import LinkLostError
 from rpc_server.server import parse_address
 from rpc_server.state_store import StateStore
 from rpc_server.status import farm_text

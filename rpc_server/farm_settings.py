@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import ConfigError
-from rpc_server.client import Deadlines, FarmOptions
+from rpc_server.client import Deadlines
 from rpc_server.farm_types import Rules
+from rpc_server.runners import FarmOptions
 
 KINDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
 

@@ -43,6 +43,10 @@ CONFIG = {
 }
 
 
+class LinkLostError(Exception):
+    """The connection broke; the board may come back."""
+
+
 class CappedChannel(Channel):  # type: ignore[misc]  # rpyc has no types
     """A channel that reads no frame larger than its limit, compressed or not."""
 

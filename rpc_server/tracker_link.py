@@ -11,8 +11,7 @@ import random
 import threading
 
 from rpc_server.auth import AuthError, Role
-from rpc_server.client import LinkLostError
-from rpc_server.link import LINK_ERRORS, BytesConnection, connect
+from rpc_server.link import LINK_ERRORS, BytesConnection, LinkLostError, connect
 from rpc_server.tls import Credentials
 
 CONNECT_S = 3.0

@@ -172,7 +172,7 @@ def _verify(options: argparse.Namespace) -> None:
     from autotune.db.verify import verify, waiting
     from autotune.target import wanted_target
     from autotune.tuner.api import component_versions
-    from rpc_server.client import open_device
+    from rpc_server.runners import runner_for
 
     keys = selecting.task_keys(options.models, (), options) if options.models else None
     target = wanted_target(
@@ -183,7 +183,7 @@ def _verify(options: argparse.Namespace) -> None:
     )
     with TuningLog(options.log).must_exist() as log:
         with contextlib.closing(
-            open_device(options.device, target, cache_dir=opt.cache_dir())
+            runner_for(options.device, target, cache_dir=opt.cache_dir())
         ) as runner:
             if options.device != "local" and options.target == "cpu":
                 board = runner.profile().target.with_threads(options.threads)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rpc_server.client import FarmOptions
+    from rpc_server.runners import FarmOptions
 
 DEFAULT_LOG = "tuning.db"
 Shapes = dict[str, tuple[int, ...]]

@@ -31,7 +31,7 @@ from cost_model.models import Train, fit_here
 from cost_model.pretrained import Pretrained
 
 if TYPE_CHECKING:
-    from rpc_server.client import FarmOptions
+    from rpc_server.runners import FarmOptions
 
 BATCH_PER_BOARD = 8
 """Candidates per round and board, so that no board waits long for the others."""
@@ -106,11 +106,11 @@ def tune(
         min_gain=settings.min_gain if until_gain is None else until_gain,
     )
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
-    from rpc_server.client import open_device
+    from rpc_server.runners import runner_for
 
     spare = plan_cores(available_cores(), wanted.threads).builders if device == "local" else ()
     with _opened(log, read_only=dry_run) as store, opened(executor, spare) as engine:
-        runner = open_device(
+        runner = runner_for(
             device,
             wanted,
             cache_dir=cache_dir,

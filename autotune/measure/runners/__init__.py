@@ -19,7 +19,7 @@ def open_runner(
     builds: ExecutorBuilds | None = None,
 ) -> Runner:
     """The runner of this machine, 'local'; `builds`: where it builds, if not here. Boards are
-    opened by `rpc_server.client.open_device`, which knows both. Raises DeviceError."""
+    opened by `rpc_server.runners.runner_for`, which knows both. Raises DeviceError."""
     if device != "local":
         raise DeviceError(f"expected the device 'local', got {device!r}")
     return LocalRunner(target, cache_dir=cache_dir, builds=builds)

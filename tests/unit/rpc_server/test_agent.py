@@ -11,9 +11,9 @@ import pytest
 
 from rpc_server import farm_wire, wire
 from rpc_server.agent import Agent, Post, check_post, temperature_c
-from rpc_server.client import LinkLostError
 from rpc_server.farm_types import FarmError
 from rpc_server.gate import Gate
+from rpc_server.link import LinkLostError
 from rpc_server.tracker_link import Backoff, TrackerLink
 
 

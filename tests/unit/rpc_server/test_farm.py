@@ -17,9 +17,10 @@ from autotune.errors import DeviceError
 from autotune.measure.types import MeasureResult, Status
 from autotune.target import host_target
 from rpc_server.__main__ import main
-from rpc_server.client import Deadlines, RpcRunner, open_device
+from rpc_server.client import Deadlines, RpcRunner
 from rpc_server.farm_runner import FarmAddress
 from rpc_server.farm_types import FarmError
+from rpc_server.runners import runner_for
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.farms import LEASE_S, ROOT, FarmProcesses, running_farm
 
@@ -230,12 +231,12 @@ def test_a_tracker_that_stays_away_names_the_deadline(farm: FarmProcesses) -> No
 
 def test_an_unknown_key_names_those_there_are(farm: FarmProcesses) -> None:
     with pytest.raises(DeviceError, match="keys there are: k;"):
-        open_device(f"tracker://{farm.address}/rpi9", host_target())
+        runner_for(f"tracker://{farm.address}/rpi9", host_target())
 
 
 def test_no_tracker_at_the_address_is_one_clear_line() -> None:
     with pytest.raises(FarmError, match=r"session: cannot reach the tracker 127.0.0.1:1: .*start"):
-        open_device("tracker://127.0.0.1:1/k", host_target())
+        runner_for("tracker://127.0.0.1:1/k", host_target())
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.types import MeasureRequest, Status
 from autotune.target import host_target
 from benchmarks.aarch64_board import prepare, serve_command
-from rpc_server.client import Deadlines, FarmOptions, RpcRunner, open_device
+from rpc_server.client import Deadlines, RpcRunner
 from rpc_server.farm_types import FarmError
 from rpc_server.objects import HostBuilds
+from rpc_server.runners import FarmOptions, runner_for
 from tests.unit.measure import fakes, tasks
 from tests.unit.rpc_server.boards import BoardProcess
 from tests.unit.rpc_server.farms import ROOT, ServerProcess, running_farm
@@ -45,7 +46,7 @@ def requests(count: int) -> tuple[MeasureRequest, ...]:
 def test_boards_of_a_farm_run_what_the_host_built(tmp_path: Path) -> None:
     seen: list[int] = []
     with running_farm(tmp_path, 2, FIXED, ("--accept-objects",)) as farm:
-        runner = open_device(
+        runner = runner_for(
             farm.url, host_target(), build="host", farm=FarmOptions(boards=2, deadlines=QUICK)
         )
         assert isinstance(runner, HostBuilds)
@@ -60,7 +61,7 @@ def test_boards_of_a_farm_run_what_the_host_built(tmp_path: Path) -> None:
 def test_boards_that_take_no_objects_say_what_to_do(tmp_path: Path) -> None:
     with running_farm(tmp_path, 1, FIXED) as farm:
         options = FarmOptions(deadlines=QUICK)
-        runner = open_device(farm.url, host_target(), build="host", farm=options)
+        runner = runner_for(farm.url, host_target(), build="host", farm=options)
         assert isinstance(runner, HostBuilds)
         with runner, pytest.raises(FarmError, match=r"refuses: .*tune with --build board"):
             runner.measure(requests(1))

@@ -17,7 +17,8 @@ from autotune.measure.types import MeasureResult, Status
 from autotune.target import host_target
 from rpc_server import wire
 from rpc_server.__main__ import main
-from rpc_server.client import RpcRunner, open_device
+from rpc_server.client import RpcRunner
+from rpc_server.runners import runner_for
 from rpc_server.serve_command import parse_cores, size
 from rpc_server.server import check_loopback, parse_address
 from tests.unit.measure import fakes
@@ -128,7 +129,7 @@ def test_somebody_else_at_the_address_is_an_error_too() -> None:
 )
 def test_a_malformed_device_is_an_error(device: str) -> None:
     with pytest.raises(DeviceError, match="expected"):
-        open_device(device, host_target())
+        runner_for(device, host_target())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.9"])
