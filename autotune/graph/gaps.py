@@ -18,8 +18,9 @@ from autotune.types import ITEM_BYTES, TensorType
 GAP_BYTES = 128
 _PERIOD_BYTES, _LINE_BYTES, _WAYS = 4096, 64, 8
 """Of an inner cache: addresses so far apart share a set, which holds a few lines."""
-_MOST_SETS = 2
-"""Points that meet in more sets are measured to be no slower."""
+_FEW_SETS, _MOST_SETS = 2, 4
+"""Points that meet in more than a few sets are slower only where twice as many lie in a window as
+the sets hold; in more than most of them they are measured to be no slower."""
 
 
 def useful_gap(value: str, readers: Sequence[Node], types: Mapping[str, TensorType]) -> int:
@@ -31,7 +32,8 @@ def useful_gap(value: str, readers: Sequence[Node], types: Mapping[str, TensorTy
     item = ITEM_BYTES[type_.dtype]
     sets = _PERIOD_BYTES // math.gcd(channels * item, _PERIOD_BYTES)
     windows = [w for n in readers if (w := _window(n, value, types)) > 1]
-    lost = [w for w in windows if min(w, rows) * width > sets * _WAYS]
+    held = sets * _WAYS * (1 if sets <= _FEW_SETS else 2)
+    lost = [w for w in windows if min(w, rows) * width > held]
     if sets > _MOST_SETS or not lost:
         return 0
     again = type_.nbytes * sum(w - 1 for w in lost)

@@ -30,7 +30,8 @@ from search_spaces.rules._builder import (
 from search_spaces.rules._gpu import bind_rest, thread_choices
 from search_spaces.rules._gpu_rows_cost import peak_of
 from search_spaces.rules._gpu_window_cost import Windows, window_cycles
-from search_spaces.rules.window import Window, is_window, reduction_of, window_of
+from search_spaces.rules._window import Window, reduction_of, window_of
+from search_spaces.rules.window import is_window
 from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]

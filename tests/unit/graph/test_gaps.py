@@ -15,11 +15,12 @@ from autotune.target import host_target
 from tests.unit.graph.nets import Net, random_feeds
 
 
-def net(channels: int) -> Graph:
+def net(channels: int, window: int = 3) -> Graph:
     """A value that a depthwise convolution and a sum read."""
     net = Net()
     x = net.op("relu", net.conv(net.feed("x", 1, 4, 9, 9), channels, k=1))
-    return net.graph(net.conv(net.op("add", net.conv(x, channels, groups=channels), x), 8, k=1))
+    y = net.op("add", net.conv(x, channels, k=window, groups=channels), x)
+    return net.graph(net.conv(y, 8, k=1))
 
 
 def pixel_step(graph: Graph) -> int:
@@ -32,9 +33,15 @@ def pixel_step(graph: Graph) -> int:
     )
 
 
-@pytest.mark.parametrize(("channels", "gap"), [(512, GAP_BYTES // 4), (480, 0), (64, 0)])
-def test_points_a_power_of_two_apart_are_moved(channels: int, gap: int) -> None:
-    assert pixel_step(optimize(net(channels))) == channels + gap
+MOVED = GAP_BYTES // 4
+
+
+@pytest.mark.parametrize(
+    ("channels", "window", "gap"),
+    [(512, 3, MOVED), (480, 3, 0), (64, 3, 0), (768, 3, 0), (768, 9, MOVED)],
+)
+def test_points_a_power_of_two_apart_are_moved(channels: int, window: int, gap: int) -> None:
+    assert pixel_step(optimize(net(channels, window))) == channels + gap
 
 
 def test_outputs_are_the_same() -> None:

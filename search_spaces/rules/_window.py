@@ -1,0 +1,111 @@
+"""A reduction over a window: its loops, and what it reads. In: a task. Out: `Window`, accesses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autotune.program.build import loop_var, node_computes
+from autotune.program.ir import Clamp, Compute, Index, Load
+from autotune.program.rewrite import value_loads
+from autotune.types import Task
+from search_spaces.base import Access
+
+_WRITTEN_OUT = 32
+"""Terms of a window that are code; more of them are loops around its innermost axes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The reduction of a task: its loops, outermost first, as (name, extent)."""
+
+    tensor: str
+    axes: tuple[tuple[str, int], ...]
+    reduce: tuple[tuple[str, int], ...]
+    inner: tuple[tuple[str, int], ...]
+    """The innermost of these that are few enough together to be written out."""
+
+    @property
+    def unrolled(self) -> bool:
+        """Whether all of the window is written out."""
+        return self.inner == self.reduce
+
+    @property
+    def body(self) -> int:
+        """Terms that are written out."""
+        return math.prod(e for _, e in self.inner)
+
+    @property
+    def around(self) -> dict[str, int]:
+        """Names in structures of what stays loops, and their extents."""
+        outer = self.reduce[: len(self.reduce) - len(self.inner)]
+        return {f"k{i}": e for i, (_, e) in enumerate(outer)}
+
+    @property
+    def points(self) -> tuple[str, int]:
+        return self.axes[-2] if len(self.axes) > 1 else ("", 1)
+
+    @property
+    def rows(self) -> tuple[str, int]:
+        return self.axes[-3] if len(self.axes) > 2 else ("", 1)
+
+    @property
+    def channels(self) -> tuple[str, int]:
+        return self.axes[-1]
+
+
+def reduction_of(task: Task) -> Compute | None:
+    """The anchor's only reduction; None where it has none or several."""
+    found = [c for c in node_computes(task, task.nodes[task.anchor]) if c.combine]
+    return found[0] if len(found) == 1 else None
+
+
+def window_of(compute: Compute) -> Window:
+    """The loops of a reduction."""
+    reduce = tuple((loop_var(compute.output, a.name), a.extent) for a in compute.reduce)
+    inner = next(
+        reduce[n:]
+        for n in range(len(reduce) + 1)
+        if math.prod(e for _, e in reduce[n:]) <= _WRITTEN_OUT
+    )
+    return Window(
+        tensor=compute.output,
+        axes=tuple((loop_var(compute.output, a.name), a.extent) for a in compute.axes),
+        reduce=reduce,
+        inner=inner,
+    )
+
+
+def accesses(task: Task, w: Window, extents: Mapping[str, int]) -> tuple[Access, ...]:
+    """What the reduction reads and writes, in the axes of the structure."""
+    compute = reduction_of(task)
+    if compute is None:
+        raise ValueError(f"task {task.key} has no single reduction")
+    named = [a.name for a in compute.axes]
+    axes = dict.fromkeys(named[:-3], "batch")
+    axes |= dict(zip(named[-3:], ("row", "point", "channel")[-len(named) :], strict=True))
+    axes |= {a.name: f"k{number}" for number, a in enumerate(compute.reduce)}
+    out = []
+    for load in value_loads(compute.body):
+        if isinstance(load, Load):
+            shape = task.value(load.buffer).type.shape
+            dims = tuple(_dim(index, axes) for index in load.indices)
+            out.append(Access(buffer=load.buffer, item_bytes=4, shape=shape, dims=dims))
+    order = [a for a in ("batch", "row", "point", "channel") if a in extents]
+    written = Access(
+        buffer=w.tensor, item_bytes=4, shape=tuple(extents[a] for a in order), written=True,
+        dims=tuple(((a, 1),) for a in order),
+    )  # fmt: skip
+    return (*out, written)
+
+
+def _dim(index: Index, axes: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """The (axis, coefficient) pairs of an index; a clamped one as if it were not."""
+    out: list[tuple[str, int]] = []
+    for atom, coefficient in index.terms:
+        if isinstance(atom, str):
+            out.append((axes[atom], coefficient))
+        elif isinstance(atom, Clamp):
+            out += _dim(atom.index, axes)
+    return tuple(out)
