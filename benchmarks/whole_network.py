@@ -1,25 +1,31 @@
-"""How good a short tuning of whole networks is.
+"""How good a short tuning of whole networks is, from nothing and with a log of other networks.
 
-In: models, the time of a short and of a long tuning. Out: per model what the short one took and
-reached, how far that is from what the long one reached, and how well the log's task times predict
-the latency. Logs are temporary files; both compiled models are timed in turns.
+In: models, the time of a short and of a long tuning, a folder for the logs. Out: per model what a
+short tuning took and reached, the same in half the time with what the short ones of the other
+models left in their logs, what the long one reached, and how well the log's task times predict the
+latency. The compiled models are timed in turns. A tuning whose log is in the folder already is not
+repeated, so that a run can be stopped and continued; the long ones go on from the short ones.
 
-Usage: python benchmarks/whole_network.py zoo:resnet18 zoo:mobilenetv2 [--short 180] [--long 600]
+Usage: python benchmarks/whole_network.py zoo:resnet18 zoo:mobilenetv2 [--short 180] [--long 3600]
+       [--threads 2] [--out build/whole_network]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import statistics
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import autotune
+from autotune.db.exchange import import_items, log_items
+from autotune.db.selection import Selection
+from autotune.db.store import TuningLog
 from autotune.errors import AutotuneError
 from autotune.settings import load_settings
-from autotune.tuner.report import TuneReport
 
 TURNS = 5
 RUNS = 20
@@ -31,36 +37,56 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="+", help="zoo:NAME or .onnx files")
     parser.add_argument("--short", type=float, default=180.0, help="seconds at most")
-    parser.add_argument("--long", type=float, default=600.0, help="seconds more for comparison")
+    parser.add_argument("--long", type=float, default=600.0, help="seconds more, to compare with")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("build/whole_network"))
     options = parser.parse_args()
-    print("model  untuned ms  short ms  long ms  short/long  trials  seconds  tasks/latency")
+    options.out.mkdir(parents=True, exist_ok=True)
+    until = load_settings().min_gain
     for model in options.models:
-        with tempfile.TemporaryDirectory() as folder:
-            print(line(model, Path(folder), options), flush=True)
-
-
-def line(model: str, folder: Path, options: argparse.Namespace) -> str:
-    """A row of the table."""
-    short_log, long_log = folder / "short.db", folder / "long.db"
-    short = tune(model, short_log, options, options.short, load_settings().min_gain)
-    shutil.copy(short_log, long_log)
-    tune(model, long_log, options, options.long, THOROUGH)
-    logs = (None, short_log, long_log)
-    models = [autotune.compile(model, log=log, threads=options.threads) for log in logs]
-    before_s, short_s, long_s = in_turns(models, options.threads)
-    predicted = short.after_s / short_s if short.after_s else float("nan")
-    return (
-        f"{model}  {before_s * 1e3:.2f}  {short_s * 1e3:.2f}  {long_s * 1e3:.2f}  "
-        f"{short_s / long_s:.3f}  {short.measured}  {short.elapsed_s:.0f}  {predicted:.3f}"
+        tuned(model, "short", options, options.short, until)
+    if len(options.models) > 1:
+        for model in options.models:
+            others = [log_of(m, "short", options) for m in options.models if m != model]
+            tuned(model, "warm", options, options.short / 2, until, others)
+    print(
+        "model  untuned ms  short ms (trials, s, tasks/latency)  with others' log ms (trials, s)  "
+        "long ms (trials, s)  short/long  with others'/long"
     )
+    for model in options.models:
+        first = [log_of(model, "short", options)]
+        tuned(model, "long", options, options.long, THOROUGH, first)
+        print(row(model, options), flush=True)
 
 
-def tune(
-    model: str, log: Path, options: argparse.Namespace, time_s: float, until_gain: float
-) -> TuneReport:
-    return autotune.tune(
+def log_of(model: str, kind: str, options: argparse.Namespace) -> Path:
+    """The file of a model's log of a kind: short, warm or long."""
+    name = model.removeprefix("zoo:").rsplit("/", 1)[-1].removesuffix(".onnx")
+    folder: Path = options.out
+    return folder / f"{name}.{options.threads}.{kind}.db"
+
+
+def tuned(
+    model: str,
+    kind: str,
+    options: argparse.Namespace,
+    time_s: float,
+    until_gain: float,
+    known: Sequence[Path] = (),
+) -> None:
+    """Tune a model into its log, unless it was; `known`: logs whose records it begins with."""
+    log, facts = log_of(model, kind, options), facts_of(model, kind, options)
+    if facts.exists():
+        return
+    log.unlink(missing_ok=True)
+    if kind == "long":
+        shutil.copy(known[0], log)
+    for other in known if kind == "warm" else ():
+        with TuningLog(other, read_only=True) as source, TuningLog(log) as whole:
+            items = ((f"record {n}", item) for n, item in enumerate(log_items(source, Selection())))
+            import_items(whole, items, other.name, trust=True)
+    report = autotune.tune(
         model,
         log=log,
         time_s=time_s,
@@ -68,6 +94,31 @@ def tune(
         threads=options.threads,
         seed=options.seed,
     )
+    found = {"trials": report.measured, "s": report.elapsed_s, "tasks_s": report.after_s}
+    facts.write_text(json.dumps(found), encoding="utf-8")
+
+
+def facts_of(model: str, kind: str, options: argparse.Namespace) -> Path:
+    """The file with what a tuning took; it is there when the tuning has ended."""
+    return log_of(model, kind, options).with_suffix(".json")
+
+
+def row(model: str, options: argparse.Namespace) -> str:
+    """A model's line of the table."""
+    kinds = [k for k in ("short", "warm", "long") if facts_of(model, k, options).exists()]
+    logs = [None, *(log_of(model, kind, options) for kind in kinds)]
+    compiled = [autotune.compile(model, log=log, threads=options.threads) for log in logs]
+    untuned_s, *latencies = in_turns(compiled, options.threads)
+    reached = dict(zip(kinds, latencies, strict=True))
+    cells = [model, f"{untuned_s * 1e3:.2f}"]
+    for kind in kinds:
+        found = json.loads(facts_of(model, kind, options).read_text(encoding="utf-8"))
+        ratio = (found["tasks_s"] or float("nan")) / reached[kind]
+        spent = f"{found['trials']}, {found['s']:.0f}"
+        spent += f", {ratio:.3f}" if kind == "short" else ""
+        cells.append(f"{reached[kind] * 1e3:.2f} ({spent})")
+    cells += [f"{reached[kind] / reached['long']:.3f}" for kind in kinds if kind != "long"]
+    return "  ".join(cells)
 
 
 def in_turns(models: list[autotune.CompiledModel], threads: int) -> list[float]:

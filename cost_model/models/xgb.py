@@ -76,11 +76,13 @@ class XgbModel:
         self._booster, self._trust = None, 0.0
         if len(data.time_s) < _MINIMUM or not np.isfinite(data.time_s).any():
             return
+        self._used = self._columns(data)
+        if self._used is not None and not len(self._used):
+            return  # a candidate of each task: nothing to compare
         import xgboost  # takes a second to import: not before there is something to learn
 
         order = np.argsort(data.group, kind="stable")
         group = data.group[order]
-        self._used = self._columns(data)
         matrix = xgboost.DMatrix(
             self._seen(data.values[order]), label=grades(data)[order], nthread=1
         )

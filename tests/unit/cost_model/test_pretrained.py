@@ -50,6 +50,13 @@ def test_a_handful_of_samples_makes_no_model() -> None:
     assert len(pretrain([few], 0)) == 0
 
 
+def test_one_candidate_of_each_task_teaches_nothing() -> None:
+    single = join([part((64 + 8 * n, 64, 64), n, count=1) for n in range(LEAST)])
+    np.testing.assert_array_equal(
+        pretrain([single], 0).improve(FEATURES).prior_s, FEATURES.prior_s
+    )
+
+
 def test_a_file_predicts_the_same(tmp_path: Path) -> None:
     model = pretrain([DATA], 3, about="four tasks")
     model.save(tmp_path / "model.json")
