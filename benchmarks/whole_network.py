@@ -22,7 +22,6 @@ from pathlib import Path
 
 import autotune
 from autotune.db.exchange import import_items, log_items
-from autotune.db.selection import Selection
 from autotune.db.store import TuningLog
 from autotune.errors import AutotuneError
 from autotune.settings import load_settings
@@ -45,18 +44,18 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     until = load_settings().min_gain
     for model in options.models:
-        tuned(model, "short", options, options.short, until)
+        tuned(model, "short", options, until)
     if len(options.models) > 1:
         for model in options.models:
             others = [log_of(m, "short", options) for m in options.models if m != model]
-            tuned(model, "warm", options, options.short / 2, until, others)
+            tuned(model, "warm", options, until, others)
     print(
         "model  untuned ms  short ms (trials, s, tasks/latency)  with others' log ms (trials, s)  "
         "long ms (trials, s)  short/long  with others'/long"
     )
     for model in options.models:
         first = [log_of(model, "short", options)]
-        tuned(model, "long", options, options.long, THOROUGH, first)
+        tuned(model, "long", options, THOROUGH, first)
         print(row(model, options), flush=True)
 
 
@@ -71,7 +70,6 @@ def tuned(
     model: str,
     kind: str,
     options: argparse.Namespace,
-    time_s: float,
     until_gain: float,
     known: Sequence[Path] = (),
 ) -> None:
@@ -84,12 +82,13 @@ def tuned(
         shutil.copy(known[0], log)
     for other in known if kind == "warm" else ():
         with TuningLog(other, read_only=True) as source, TuningLog(log) as whole:
-            items = ((f"record {n}", item) for n, item in enumerate(log_items(source, Selection())))
+            items = ((f"record {n}", item) for n, item in enumerate(log_items(source)))
             import_items(whole, items, other.name, trust=True)
+    limits_s = {"short": options.short, "warm": options.short / 2, "long": options.long}
     report = autotune.tune(
         model,
         log=log,
-        time_s=time_s,
+        time_s=limits_s[kind],
         until_gain=until_gain,
         threads=options.threads,
         seed=options.seed,
