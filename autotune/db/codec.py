@@ -20,9 +20,12 @@ from search_spaces.params import Config
 Values = dict[str, Any]
 
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+
+
 def to_text(value: Any) -> str:
     """Compact JSON, keys in the order given: the order of a config's params matters."""
-    return json.dumps(value, separators=(",", ":"))
+    return _COMPACT.encode(value)
 
 
 @functools.lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ A step checks its own legality and raises ScheduleError. As JSON a step is
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -53,7 +54,12 @@ def schedule_to_json(schedule: Schedule) -> list[dict[str, Any]]:
 def _fields(step: Step) -> dict[str, Any]:
     """Fields are plain values: nothing has to be copied, as `asdict` would at several times the
     cost."""
-    return {f.name: getattr(step, f.name) for f in dataclasses.fields(step)}  # type: ignore[arg-type]
+    return {name: getattr(step, name) for name in _names(type(step))}
+
+
+@functools.cache
+def _names(kind: type[Step]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
 
 
 def schedule_from_json(data: Sequence[Mapping[str, Any]]) -> Schedule:
