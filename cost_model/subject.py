@@ -43,9 +43,10 @@ class Subject:
         columns = self.space.columns(rows)
         return features(self.rule.structure(self.task, self.target, columns), self.profile)
 
-    def known(self, configs: Sequence[Config]) -> list[int]:
-        """Positions of the configs that the space still contains."""
-        return [n for n, config in enumerate(configs) if self.space.contains(config)]
+    def known(self, configs: Sequence[Config]) -> dict[int, Config]:
+        """Position and present form of the configs that the space still contains."""
+        today = ((n, self.space.as_of_today(config)) for n, config in enumerate(configs))
+        return {n: config for n, config in today if config is not None}
 
     def rows(self, configs: Sequence[Config]) -> Rows:
         """The configs as rows of the space."""

@@ -7,7 +7,8 @@ today's space no longer knows are left out: their schedule still runs, but has n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,10 @@ from autotune.types import Task
 from cost_model.models.base import Dataset
 from cost_model.subject import Subject
 from search_spaces.rules import RULES
+
+Profiles = Mapping[tuple[str, str], DeviceProfile]
+"""(device, target key) -> what that device measured about itself."""
+NONE: Profiles = MappingProxyType({})
 
 
 class Origin(NamedTuple):
@@ -39,32 +44,40 @@ def by_origin(records: Iterable[Record]) -> dict[Origin, list[Record]]:
     return found
 
 
-def datasets(records: Iterable[Record], profile: DeviceProfile) -> tuple[Dataset, ...]:
+def datasets(
+    records: Iterable[Record], profile: DeviceProfile, profiles: Profiles = NONE
+) -> tuple[Dataset, ...]:
     """Training data of all records: one set per layout of features (that is, per rule). Groups are
-    numbered as `by_origin` orders them. Records of other devices are described by this profile
-    with their own target."""
+    numbered as `by_origin` orders them. Records are described by what their own device is capable
+    of, where `profiles` tells: what is learnt of them is then how a device differs from what its
+    profile lets expect, and not how it differs from this one. Without, by `profile`."""
     parts: dict[tuple[str, ...], list[Dataset]] = {}
     for number, (origin, found) in enumerate(by_origin(records).items()):
         if origin.rule in RULES:
-            own = dataclasses.replace(profile, target=origin.target)
-            subject = Subject.of(origin.task, origin.target, own, RULES.get(origin.rule))
-            part = dataset(subject, found, group=number)
+            part = dataset(subject_of(origin, profile, profiles), found, group=number)
             if len(part.time_s):
                 parts.setdefault(part.names, []).append(part)
     return tuple(join(same) for same in parts.values())
 
 
+def subject_of(origin: Origin, profile: DeviceProfile, profiles: Profiles) -> Subject:
+    """The task as its device saw it: by its own profile, or by this one with its target."""
+    own = profiles.get((origin.device, origin.target.key), profile)
+    own = dataclasses.replace(own, target=origin.target)
+    return Subject.of(origin.task, origin.target, own, RULES.get(origin.rule))
+
+
 def dataset(subject: Subject, records: Sequence[Record], *, group: int) -> Dataset:
     """Training data of one task's records."""
     judged = [r for r in records if r.result.status is not Status.DEVICE_LOST]
-    known = [judged[n] for n in subject.known([r.config for r in judged])]
-    described = subject.describe(subject.rows([r.config for r in known]))
+    configs = subject.known([r.config for r in judged])
+    described = subject.describe(subject.rows(list(configs.values())))
     return Dataset(
         names=described.names,
         values=described.values,
         prior_s=described.prior_s,
-        time_s=np.array([measured_s(r) for r in known], np.float64),
-        group=np.full(len(known), group, np.int64),
+        time_s=np.array([measured_s(judged[n]) for n in configs], np.float64),
+        group=np.full(len(configs), group, np.int64),
     )
 
 

@@ -206,6 +206,15 @@ class Space:
             return False
         return bool(self.valid(row[None])[0])
 
+    def as_of_today(self, config: Config) -> Config | None:
+        """A config of this space as it was before it got more params: the first choice of each is
+        what was done before there was one. None where the space does not contain the outcome."""
+        values = dict(config.items)
+        choices = tuple((p.name, values.get(p.name, p.choices[0])) for p in self.params)
+        full = Config(choices)
+        known = values.keys() <= dict(choices).keys()
+        return full if known and self.contains(full) else None
+
     def closest(self, config: Config) -> Config | None:
         """A config of another space in this one: per param the same choice, or the nearest number
         by ratio, or the first; None where the outcome is not valid here."""

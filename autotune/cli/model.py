@@ -16,6 +16,7 @@ from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
     from autotune.db.types import Record
+    from autotune.measure.types import DeviceProfile
     from cost_model.models import Dataset, Train
     from cost_model.train import Origin
 
@@ -37,6 +38,7 @@ def arguments(parser: opt.Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from autotune.db.profiles import kept_profiles
     from autotune.db.store import TuningLog
     from autotune.measure.runners.local import LocalRunner
     from autotune.target import load_target
@@ -48,14 +50,16 @@ def run(options: argparse.Namespace) -> None:
 
     logs = options.log or [opt.DEFAULT_LOG]
     records: list[Record] = []
+    profiles: dict[tuple[str, str], DeviceProfile] = {}
     for name in logs:
         with TuningLog(name, read_only=True) as log:
             records += samples(log)
+            profiles |= kept_profiles(log)
     records = list({_measurement(r): r for r in records}.values())
     target = load_target(options.target, options.threads)
     with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
         profile = runner.profile()
-    sets, origins = datasets(records, profile), tuple(by_origin(records))
+    sets, origins = datasets(records, profile, profiles), tuple(by_origin(records))
     about = f"{len(records)} records of {', '.join(logs)}"
     if options.executor != "local":
         logging.disable(logging.ERROR)  # what a cluster has to say, we say in one line

@@ -45,9 +45,8 @@ def _nearest(rule: Rule, task: Task, target: Target, log: Store) -> Iterator[Can
     if not found:
         return
     space = rule.space(task, target)
-    for config in dict.fromkeys(r.config for r in found):
-        if not space.contains(config):
-            continue
+    today = (space.as_of_today(r.config) for r in found)
+    for config in dict.fromkeys(c for c in today if c is not None):
         try:
             schedule = rule.schedule(task, target, config)
         except ScheduleError:

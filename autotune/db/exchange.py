@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, select, text
 
 from autotune.db import codec
 from autotune.db.items import Decoder, Item, record_item
+from autotune.db.profiles import Key, file_profiles, latest, profile_item
 from autotune.db.schema import RECORDS
 from autotune.db.selection import ALL, Selection, conditions, resolve
 from autotune.db.store import TuningLog, executor, record_rows
@@ -42,13 +43,19 @@ def log_items(
         statement = record_rows().where(text(where)).order_by(RECORDS.c.id)
         if numbers is not None:
             statement = statement.where(RECORDS.c.id.in_(numbers))
+        profiles = latest(connection)
         rows = connection.execution_options(yield_per=1000).execute(statement, params)
-        yield from _defined(rows)
+        yield from _defined(rows, profiles)
 
 
-def _defined(rows: Iterable[Any]) -> Iterator[Item]:
-    seen: set[str] = set()
+def _defined(rows: Iterable[Any], profiles: Mapping[Key, str]) -> Iterator[Item]:
+    """The records with what they name, each definition before its first use."""
+    seen: set[object] = set()
     for row in rows:
+        measured_on = row.device, row.target_key
+        if measured_on in profiles and measured_on not in seen:
+            seen.add(measured_on)
+            yield profile_item(*measured_on, json.loads(profiles[measured_on]))
         if row.task_key not in seen:
             seen.add(row.task_key)
             task = json.loads(row.task_json)
@@ -85,6 +92,8 @@ def import_items(
     while batch := list(itertools.islice(pending, _BATCH)):
         records = [r for r in batch if r is not None]
         with log.writing() as connection:
+            file_profiles(connection, decoder.profiles)
+            decoder.profiles.clear()
             new = _new(connection, records)
             if new:
                 log.insert(connection, new)

@@ -135,10 +135,10 @@ class FrozenLog:
         return sorted(found, key=lambda r: r.created)
 
     def nearest(
-        self, task: Task, target: Target, count: int, *, imported: bool = False
+        self, task: Task, target: Target, count: int, *, imported: bool = False, each: int = 1
     ) -> Sequence[Record]:
-        """As TuningLog's; a frozen log has no imported records, so `imported` changes nothing."""
-        del imported
+        """As TuningLog's; a frozen log has no imported records, and one record of each pair."""
+        del imported, each
         near = []
         for (key, target_key), records in self._by_key.items():
             first = records[0]

@@ -2,7 +2,8 @@
 
 The items of an exported log, one a line, each a JSON object:
 
-    {"format": "autotune-log", "version": 1, "created": "..."}     first
+    {"format": "autotune-log", "version": 2, "created": "..."}     first
+    {"kind": "profile", "device": ..., "target": KEY, "profile": {...}}
     {"kind": "task", "key": ..., "flops": ..., "task": {...}}      before the first record of it
     {"kind": "target", "digest": ..., "target": {...}}
     {"kind": "record", "task": KEY, "target": DIGEST, "config": {...}, "schedule": [...], ...}
@@ -19,14 +20,15 @@ from autotune.db import codec
 from autotune.db.selection import moment
 from autotune.db.types import Mark, Record
 from autotune.errors import LogError
-from autotune.measure.types import MeasureResult, Status
+from autotune.measure.types import DeviceProfile, MeasureResult, Status
 from autotune.schedule import schedule_from_json
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.params import Config
 
 FORMAT = "autotune-log"
-VERSION = 1
+VERSION = 2
+"""Version 1 had no profiles."""
 
 Item = Mapping[str, Any]
 
@@ -69,6 +71,8 @@ class Decoder:
         self._source = source
         self._tasks: dict[str, tuple[Task, int]] = {}
         self._targets: dict[str, Target] = {}
+        self.profiles: list[Item] = []
+        """Of the items so far, as they came."""
 
     def decode(self, item: Item, place: str) -> Record | None:
         """The item's Record, None for a definition. Raises LogError for an item that cannot be
@@ -95,10 +99,20 @@ class Decoder:
             _text(target.key + target.name)
             self._targets[_text(item["digest"])] = target
             return None
+        if kind == "profile":
+            _check_profile(item)
+            self.profiles.append(item)
+            return None
         if kind != "record":
-            raise ValueError(f"unknown kind {kind!r}; known: task, target, record")
+            raise ValueError(f"unknown kind {kind!r}; known: task, target, profile, record")
         task, flops = self._tasks[item["task"]]
         return _record(item, task, self._targets[item["target"]], flops)
+
+
+def _check_profile(item: Item) -> None:
+    profile = DeviceProfile.from_json(item["profile"])
+    if (_text(profile.device), _text(profile.target.key)) != (item["device"], item["target"]):
+        raise ValueError(f"a profile of {profile.device} filed under {item['device']!r}")
 
 
 def _record(item: Item, task: Task, target: Target, flops: int) -> Record:

@@ -94,6 +94,16 @@ RANKINGS = Table(
     Column("created", Text, nullable=False),
     Index("rankings_task", "task_key", "target_key"),
 )
+PROFILES = Table(
+    "profiles",
+    METADATA,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("device", Text, nullable=False),
+    Column("target_key", Text, nullable=False),
+    Column("json", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    Index("profiles_device", "device", "target_key"),
+)
 
 _UPGRADING = 0x6175746F74756E65
 """Advisory lock of a PostgreSQL database whose tables are being made or changed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -212,11 +213,11 @@ class TuningLog:
         return self._read(_RECORD.where(wanted & own).order_by(RECORDS.c.id))
 
     def nearest(
-        self, task: Task, target: Target, count: int, *, imported: bool = False
+        self, task: Task, target: Target, count: int, *, imported: bool = False, each: int = 1
     ) -> Sequence[Record]:
-        """Best OK records of tasks of the same op on targets of the same family, most similar
-        shapes first, this very target before its relatives, records measured here before the
-        imported ones, which only come with `imported`."""
+        """The `each` fastest OK records of `count` pairs of a task of the same op and a target of
+        the same family: most similar shapes first, this very target before its relatives, records
+        measured here before the imported ones, which only come with `imported`."""
         marks = (Mark.OWN, Mark.IMPORTED) if imported else (Mark.OWN,)
         with self.reading() as connection:
             if connection is None:
@@ -226,15 +227,14 @@ class TuningLog:
             keys = sorted(connection.execute(family).scalars(), key=lambda k: (k != target.key, k))
             others = [self._parsed.task(row.json) for row in tasks]
             near = sorted((codec.distance(task, o), o.key) for o in others)
-            found: list[Record] = []
+            found: list[tuple[Record, ...]] = []
             for far, key in near:
                 if len(found) >= count or far == float("inf"):
                     break
-                for target_key in keys:
-                    for mark in marks:
-                        rows = connection.execute(*_fastest(key, target_key, 1, mark))
-                        found += [self.record(row) for row in rows]
-            return tuple(found[:count])
+                for target_key, mark in itertools.product(keys, marks):
+                    rows = connection.execute(*_fastest(key, target_key, each, mark)).all()
+                    found += [tuple(map(self.record, rows))] if rows else []
+            return tuple(itertools.chain.from_iterable(found[:count]))
 
     def query(
         self, selection: Selection = ALL, *, top: int = 1, history: bool = False

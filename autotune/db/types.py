@@ -68,10 +68,11 @@ class Store(Protocol):
     def top(self, task_key: str, target: Target, count: int) -> Sequence[Record]: ...
 
     def nearest(
-        self, task: Task, target: Target, count: int, *, imported: bool = False
+        self, task: Task, target: Target, count: int, *, imported: bool = False, each: int = 1
     ) -> Sequence[Record]:
         """Best OK records of tasks of the same op on targets of the same family, most similar
-        shapes first. `imported`: those not verified here too, for who measures them himself."""
+        shapes first: the `each` fastest of `count` pairs of a task and a target. `imported`: those
+        not verified here too, for who measures them himself."""
         ...
 
     def records(self, task_key: str, target: Target) -> Sequence[Record]:

@@ -29,6 +29,7 @@ from autotune.tuner.report import TuneReport
 from cost_model.features import FEATURE_VERSION
 from cost_model.models import Train, fit_here
 from cost_model.pretrained import Pretrained
+from cost_model.train import NONE, Profiles
 
 if TYPE_CHECKING:
     from rpc_server.runners import FarmOptions
@@ -127,6 +128,8 @@ def tune(
                 )
             if wanted.is_gpu:
                 wanted = wanted.within(runner.profile().target)
+            here = dataclasses.replace(runner.profile(), target=wanted)
+            profiles = _profiles(store, here, keep=not dry_run)
             options = TuneOptions(
                 target=wanted,
                 limits=limits,
@@ -137,9 +140,11 @@ def tune(
                     store=store,
                     partition=partition,
                     seed=seed,
-                    profile=dataclasses.replace(runner.profile(), target=wanted),
+                    profile=here,
+                    profiles=profiles,
                     train=engine.train if engine else fit_here,
                 ),
+                profiles=profiles,
                 seed=seed,
                 dry_run=dry_run,
                 batch=max(settings.batch, BATCH_PER_BOARD * (farm.boards if farm else 1)),
@@ -190,6 +195,7 @@ def _pretrained(
     partition: Partition,
     seed: int,
     profile: DeviceProfile,
+    profiles: Profiles,
     train: Train,
 ) -> Pretrained | None:
     """What is known before the run: a trained file, or else the log's records of other tasks."""
@@ -200,7 +206,20 @@ def _pretrained(
 
     if not isinstance(store, TuningLog):
         return None
-    return from_log(store, profile, [t.key for t in partition.weights()], seed, train)
+    own = [task.key for task in partition.weights()]
+    return from_log(store, profile, own, seed=seed, train=train, profiles=profiles)
+
+
+def _profiles(store: Store, here: DeviceProfile, *, keep: bool) -> Profiles:
+    """What the log's devices said of themselves, and this one says now; `keep`: in the log too."""
+    from autotune.db.profiles import keep_profile, kept_profiles
+    from autotune.db.store import TuningLog
+
+    if not isinstance(store, TuningLog):
+        return NONE
+    if keep:
+        keep_profile(store, here)
+    return {**kept_profiles(store), (here.device, here.target.key): here}
 
 
 @contextlib.contextmanager

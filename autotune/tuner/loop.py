@@ -39,6 +39,7 @@ from autotune.tuner.forecast import forecast
 from autotune.tuner.learner import Learner
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TaskReport, TuneReport
+from autotune.tuner.seeds import seeds
 from autotune.tuner.settle import combined, doubtful, in_turns, settling_s
 from autotune.tuner.strategies import STRATEGIES
 from autotune.tuner.task_run import TaskRun
@@ -90,14 +91,11 @@ def tune_partition(
     learner = Learner(model, options.seed, options.pretrained, train)
     factory = STRATEGIES.get(options.strategy)
     for number, run in enumerate(runs):
+        elsewhere = seeds(run.subject, store, options.profiles)
         run.start(
-            factory,
-            learner,
-            store,
-            group=number,
-            seed=options.seed,
-            versions=options.versions,
-        )
+            factory, learner, store, group=number, seed=options.seed, versions=options.versions,
+            elsewhere=elsewhere,
+        )  # fmt: skip
     names = {call.task: call.name for call in reversed(partition.calls)}
     session = _Session(
         runs=runs,

@@ -8,6 +8,7 @@ from autotune.measure.types import Timing
 from autotune.target import Target
 from autotune.tuner.budget import Limits
 from cost_model.pretrained import Pretrained
+from cost_model.train import Profiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,5 +28,7 @@ class TuneOptions:
     versions: tuple[tuple[str, str], ...] = ()
     dry_run: bool = False
     """Measure nothing: say what a run would do."""
+    profiles: Profiles = field(default_factory=dict)
+    """What other devices, whose records the log has, are capable of."""
     pretrained: Pretrained | None = None
     """What was learnt before this run, in place of the analytical prior."""

@@ -23,8 +23,6 @@ from cost_model.subject import Subject
 from cost_model.train import measured_s
 from search_spaces.params import Config
 
-_NEAREST = 1
-"""Records of other shapes and devices whose configs are tried early."""
 _REMEMBERED = 64
 """Trials whose times the budget looks at."""
 _ASKS = 8
@@ -70,14 +68,14 @@ class TaskRun:
         group: int,
         seed: int,
         versions: tuple[tuple[str, str], ...] = (),
+        elsewhere: Sequence[Config] = (),
     ) -> None:
         """Give the task its strategy, and both what the log already knows. What failed under other
-        versions of the compiler may work under these: it is not held against a candidate."""
-        near = store.nearest(self.task, self.target, _NEAREST, imported=True)
-        adapted = (self.subject.space.closest(r.config) for r in near)
-        seeds = tuple(dict.fromkeys((self.default, *(c for c in adapted if c is not None))))
+        versions of the compiler may work under these: it is not held against a candidate.
+        `elsewhere`: configs that did well there, tried right after the default."""
+        early = tuple(dict.fromkeys((self.default, *elsewhere)))
         self._strategy = factory(
-            Setting(subject=self.subject, seeds=seeds, learner=learner, group=group, seed=seed)
+            Setting(subject=self.subject, seeds=early, learner=learner, group=group, seed=seed)
         )
         logged = [
             record
@@ -139,17 +137,18 @@ class TaskRun:
     def tell(self, records: Sequence[Record]) -> None:
         """Let the strategy learn from counted records, a batch at a time."""
         judged = [r for r in records if r.result.status is not Status.DEVICE_LOST]
-        known = [judged[n] for n in self.subject.known([r.config for r in judged])]
-        self._judge(known)
-        self.strategy.tell([Outcome(config=r.config, time_s=measured_s(r)) for r in known])
+        known = self.subject.known([r.config for r in judged])
+        told = [Outcome(config=c, time_s=measured_s(judged[n])) for n, c in known.items()]
+        self._judge(told)
+        self.strategy.tell(told)
 
-    def _judge(self, records: Sequence[Record]) -> None:
-        """Keep what was predicted of records that nothing has learnt from yet."""
-        if self._learner is None or not records:
+    def _judge(self, outcomes: Sequence[Outcome]) -> None:
+        """Keep what was predicted of outcomes that nothing has learnt from yet."""
+        if self._learner is None or not outcomes:
             return
-        described = self.subject.describe(self.subject.rows([r.config for r in records]))
+        described = self.subject.describe(self.subject.rows([o.config for o in outcomes]))
         self._predicted_s += self._learner.predict(described).tolist()
-        self._measured_s += [measured_s(r) for r in records]
+        self._measured_s += [o.time_s for o in outcomes]
 
     def ranking(self, number: int) -> TaskRanking | None:
         """How good the predictions have been so far; None with less than two."""

@@ -16,7 +16,7 @@ from autotune.db.types import Record
 from autotune.measure.types import DeviceProfile
 from cost_model.models import Train, fit_here
 from cost_model.pretrained import Pretrained, pretrain
-from cost_model.train import datasets
+from cost_model.train import NONE, Profiles, datasets
 
 PER_TASK = 128
 """Records of a task on a target at most."""
@@ -69,12 +69,14 @@ def from_log(
     log: TuningLog,
     profile: DeviceProfile,
     own_tasks: Sequence[str],
+    *,
     seed: int,
     train: Train = fit_here,
+    profiles: Profiles = NONE,
 ) -> Pretrained:
     """Learnt from the records of other tasks than `own_tasks` on devices of the same family."""
     family = profile.target.family
     records = list(samples(log, family=family, without=own_tasks, most=MOST))
     tasks = len({r.task.key for r in records})
     about = f"{len(records)} records of {tasks} other tasks in {log.name}"
-    return pretrain(datasets(records, profile), seed, about, train=train)
+    return pretrain(datasets(records, profile, profiles), seed, about, train=train)

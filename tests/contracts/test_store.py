@@ -143,6 +143,8 @@ def test_nearest_prefers_similar_shapes_of_the_same_op_and_family(fill: Fill) ->
     )
     found = store.nearest(matmul(m=8), target(cpu="skylake"), 5)
     assert [r.config["tile"] for r in found] == [3, 2]
+    several = store.nearest(matmul(m=8), target(cpu="skylake"), 1, each=2)
+    assert [r.config["tile"] for r in several] == [3]
     store.close()
 
 

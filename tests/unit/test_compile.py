@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from autotune.schedule import schedule_from_json
 from autotune.schedule.base import Schedule
 from autotune.target import host_target, load_target
 from autotune.types import Task
+from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.unit.compiler.graphs import mlp
 
@@ -53,6 +55,14 @@ def records(tasks: Sequence[Task], schedule: Schedule | None = None) -> list[Rec
 
 def tasks_of(width: int) -> tuple[Task, ...]:
     return tuple(partition(optimize(mlp(2, width))).weights())
+
+
+def older(record: Record) -> Record:
+    """As it was before the space got the param whose first choice it has."""
+    params = rule_for(record.task, TARGET).space(record.task, TARGET).params
+    later = next(p.name for p in reversed(params) if record.config[p.name] == p.choices[0])
+    items = tuple(item for item in record.config.items if item[0] != later)
+    return dataclasses.replace(record, config=Config(items))
 
 
 @pytest.fixture
@@ -125,6 +135,13 @@ def test_the_tasks_own_record_is_used(tmp_path: Path) -> None:
 def test_a_similar_tasks_record_is_used(tmp_path: Path) -> None:
     with TuningLog(tmp_path / "log.db") as log:
         log.append(records(tasks_of(width=32)))
+        model = compile_graph(mlp(2, 64), TARGET, log)
+    assert {k.source for k in model.image.kernels} == {"nearest"}
+
+
+def test_a_similar_tasks_record_from_before_a_param_came_is_used(tmp_path: Path) -> None:
+    with TuningLog(tmp_path / "log.db") as log:
+        log.append(older(r) for r in records(tasks_of(width=32)))
         model = compile_graph(mlp(2, 64), TARGET, log)
     assert {k.source for k in model.image.kernels} == {"nearest"}
 

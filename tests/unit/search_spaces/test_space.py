@@ -64,6 +64,19 @@ def test_closest_takes_the_nearest_number_by_ratio() -> None:
     assert Space((TILE, ORDER)).closest(config) == Config((("tile", 8), ("order", "mn")))
 
 
+def test_configs_from_before_a_param_came_have_its_first_choice() -> None:
+    space = Space((TILE, ORDER))
+    today = space.as_of_today(Config((("tile", 8),)))
+    assert today == Config((("tile", 8), ("order", ORDER.choices[0])))
+    assert space.as_of_today(today) == today
+
+
+def test_configs_with_a_param_or_choice_that_went_are_not_of_today() -> None:
+    space = Space((TILE,))
+    assert space.as_of_today(Config((("tile", 8), ("order", "mn")))) is None
+    assert space.as_of_today(Config((("tile", 7),))) is None
+
+
 def test_closest_is_none_where_it_would_not_be_valid() -> None:
     space = Space((TILE,), (Constraint("small", lambda c: c["tile"] < 8),))
     assert space.closest(Config((("tile", 64),))) is None

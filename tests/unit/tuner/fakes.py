@@ -88,9 +88,9 @@ class MemoryStore:
         return sorted(found, key=lambda r: r.result.median_s)[:count]
 
     def nearest(
-        self, task: Task, target: Target, count: int, *, imported: bool = False
+        self, task: Task, target: Target, count: int, *, imported: bool = False, each: int = 1
     ) -> Sequence[Record]:
-        del imported
+        del imported, each
         found = [
             r
             for r in self.kept
