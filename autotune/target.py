@@ -70,6 +70,12 @@ class Target:
         return not self.is_gpu and self.precision != "bfloat16"
 
     @property
+    def short_tensors(self) -> str:
+        """Element type of tensors between kernels that compute in float32; empty: float32."""
+        short = self.kind == "cuda" and self.precision in ("bfloat16", "float16")
+        return self.precision if short else ""
+
+    @property
     def family(self) -> str:
         """kind-arch-vector width: records of one family are worth trying on another member."""
         if self.is_gpu:

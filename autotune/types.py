@@ -23,9 +23,20 @@ Attrs = Mapping[str, Attr]
 
 DTYPES = ("float32", "float64", "int64", "int32", "int8", "uint8", "bool")
 SHORT_FLOATS = ("bfloat16", "float16")
-"""Types of buffers inside programs, not of tensors."""
+"""Types that tensors between kernels, and buffers inside them, may have; nothing is computed in
+them. Arrays hold the float32 values that they stand for; see `program.packing.stored`."""
 ITEM_BYTES = {name: np.dtype(name).itemsize for name in DTYPES} | dict.fromkeys(SHORT_FLOATS, 2)
 """Bytes of an element."""
+
+
+def is_real(dtype: str) -> bool:
+    """Whether elements of the type are floating-point numbers, however short."""
+    return dtype.startswith("float") or dtype in SHORT_FLOATS
+
+
+def held_as(dtype: str) -> str:
+    """numpy's type for arrays of such values: numpy has no bfloat16."""
+    return "float32" if dtype == "bfloat16" else dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +47,8 @@ class TensorType:
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if self.dtype not in ITEM_BYTES:
+            raise ValueError(f"dtype must be one of {', '.join(ITEM_BYTES)}, got {self.dtype!r}")
         if any(not isinstance(e, int) or e < 0 for e in self.shape):
             raise ValueError(f"shape must be non-negative integers, got {self.shape}")
 

@@ -23,7 +23,9 @@ def load_partition(
     from autotune.graph.partition import partition
     from autotune.graph.prepare import prepare
 
-    prepared = prepare(load_model(model, shapes), target.precision, calibration)
+    prepared = prepare(
+        load_model(model, shapes), target.precision, calibration, short=target.short_tensors
+    )
     return partition(prepared.graph, attention=target.joins_attention)
 
 

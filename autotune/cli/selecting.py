@@ -10,6 +10,7 @@ from autotune.cli import options as opt
 from autotune.db.selection import Selection, moment, parse_shape
 from autotune.errors import ConfigError, LogError
 from autotune.target import precision_named
+from autotune.types import SHORT_FLOATS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,20 +72,25 @@ def task_keys(
 
 def task_forms(
     models: Sequence[str], shapes: Sequence[str], options: argparse.Namespace
-) -> tuple[list[str], list[str]]:
-    """Keys of the models' tasks: where attention is one of them, and where it is three."""
+) -> tuple[list[str], ...]:
+    """Keys of the models' tasks: where attention is one of them, and where it is three; then where
+    tensors between kernels are short too."""
     from autotune.frontend import load_model  # needs onnx
     from autotune.graph.partition import partition
     from autotune.graph.prepare import prepare
 
     fixed, precision = opt.parse_shapes(shapes), options.precision or "float32"
     loaded = [load_model(model, fixed) for model in models]
-    graphs = [prepare(graph, precision, options.calibration).graph for graph in loaded]
-    joined, apart = (
-        [t.key for g in graphs for t in partition(g, attention=joins).weights()]
-        for joins in (True, False)
+    shorts = ("", precision) if precision in SHORT_FLOATS else ("",)
+    plain, *short = (
+        [prepare(graph, precision, options.calibration, short=s).graph for graph in loaded]
+        for s in shorts
     )
-    return joined, apart
+    forms = [(plain, True), (plain, False), *((graphs, False) for graphs in short)]
+    return tuple(
+        [t.key for g in graphs for t in partition(g, attention=joins).weights()]
+        for graphs, joins in forms
+    )
 
 
 def _date(*, end: bool) -> Callable[[str], str]:

@@ -16,7 +16,7 @@ _WAIT = (
     r"{\0A.reg .pred done;\0Aagain:\0A"
     r"mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\0A@!done bra again;\0A}"
 )
-_SUMS = {"bfloat16": "f32.bf16.bf16"}
+_SUMS = {"bfloat16": "f32.bf16.bf16", "float16": "f32.f16.f16"}
 """Element type of operands -> types as `wgmma` names them."""
 _WIDTH = 8
 _HELD = 4

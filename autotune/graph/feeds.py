@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from autotune.errors import FeedError
-from autotune.types import Array, TensorType
+from autotune.types import Array, TensorType, held_as, is_real
 
 Feeds = Mapping[str, Array]
 Samples = str | Path | Feeds | Sequence[Feeds]
@@ -24,8 +24,8 @@ def random_feeds(inputs: Types, seed: int) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
     out: dict[str, Array] = {}
     for name, kind in inputs.items():
-        if kind.dtype.startswith("float"):
-            out[name] = rng.standard_normal(kind.shape).astype(kind.dtype)
+        if is_real(kind.dtype):
+            out[name] = rng.standard_normal(kind.shape).astype(held_as(kind.dtype))
         else:
             out[name] = rng.integers(0, 2, kind.shape).astype(kind.dtype)
     return out
@@ -81,10 +81,10 @@ def _split(inputs: Types, arrays: Feeds, what: str) -> list[Feeds]:
 
 def _parts(name: str, kind: TensorType, array: Array, what: str) -> list[Array]:
     array = np.asarray(array)
-    floats = kind.dtype.startswith("float") and array.dtype.kind == "f"
+    floats = is_real(kind.dtype) and array.dtype.kind == "f"
     if not floats and array.dtype.name != kind.dtype:
         raise FeedError(f"{what}: {name} must be {kind}, got elements of {array.dtype.name}")
-    array = array.astype(kind.dtype, copy=False)
+    array = array.astype(held_as(kind.dtype), copy=False)
     shape = tuple(array.shape)
     if shape == kind.shape:
         return [array]

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
+from autotune.types import SHORT_FLOATS
 
 EPILOGUE_ANCHORS = ("contraction", "pool", "gather", "row")
 _FEW_ROWS, _FEW_KEYS = 16, 96
 """Queries and keys below which scores in memory cost less than rows in small blocks."""
-CONVERTED = frozenset({"float32", "int32", "int8", "uint8"})
+_NARROW = frozenset({"int8", "uint8", *SHORT_FLOATS})
+CONVERTED = _NARROW | {"float32", "int32"}
 """Types that an epilogue may convert between."""
 
 
@@ -200,9 +202,10 @@ class _Fusion:
         return not any(self.ancestors[s] & mask for s in outside)
 
     def _widens(self, index: int, source: int) -> bool:
-        """Whether bytes that are computed become floats again: it is the bytes that are stored."""
+        """Whether bytes, or short floats, that are computed become floats again: it is the short
+        ones that are stored."""
         kinds = [self.graph.types[self.graph.nodes[i].output].dtype for i in (source, index)]
-        return kinds[0] in ("int8", "uint8") and kinds[1] not in ("int8", "uint8")
+        return kinds[0] in _NARROW and kinds[1] not in _NARROW
 
     def _same_form(self, index: int, anchor: int) -> bool:
         """Of one shape and type, or of one shape and types that are converted on the way."""

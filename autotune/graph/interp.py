@@ -11,7 +11,7 @@ import numpy as np
 from autotune.errors import FeedError
 from autotune.graph.ir import Graph
 from autotune.ops import OPS
-from autotune.types import Array
+from autotune.types import Array, is_real
 
 
 def run_graph(
@@ -53,7 +53,7 @@ def check_feeds(graph: Graph, feeds: Mapping[str, Array]) -> None:
         raise FeedError(f"expected inputs {wanted}, got {sorted(feeds)}")
     for name, type_ in graph.inputs:
         array = feeds[name]
-        floats = type_.dtype.startswith("float") and array.dtype.kind == "f"
+        floats = is_real(type_.dtype) and array.dtype.kind == "f"
         if tuple(array.shape) != type_.shape or not (floats or array.dtype.name == type_.dtype):
             got = f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
             raise FeedError(f"input {name!r} must be {type_}, got {got}")

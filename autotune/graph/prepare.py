@@ -12,6 +12,7 @@ from autotune.graph.int8.own import by_own_steps, has_own_steps
 from autotune.graph.int8.quantize import Quantized, quantize
 from autotune.graph.ir import Graph
 from autotune.graph.passes.band_rows import BandRows
+from autotune.graph.passes.short_tensors import ShortTensors
 from autotune.graph.pipeline import PIPELINE, optimize
 
 RANDOM_SAMPLES = 4
@@ -26,14 +27,17 @@ class Prepared:
     quantized: Quantized | None = None
 
 
-def prepare(graph: Graph, precision: str, calibration: Samples | None = None) -> Prepared:
-    """`calibration`: samples for int8, as `sample_feeds` takes them; None: random ones."""
+def prepare(
+    graph: Graph, precision: str, calibration: Samples | None = None, *, short: str = ""
+) -> Prepared:
+    """`calibration`: samples for int8, as `sample_feeds` takes them; None: random ones. `short`:
+    what tensors between kernels are rounded to."""
     # Bands keep results in the cache; as bytes these are small.
     whole = tuple(p for p in PIPELINE if not isinstance(p, BandRows))
     quantised = has_own_steps(graph)
     ready = by_own_steps(optimize(graph, whole if quantised or precision == "int8" else PIPELINE))
     if precision != "int8":
-        return Prepared(graph=ready)
+        return Prepared(graph=ShortTensors(dtype=short).run(ready) if short else ready)
     count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES
     samples = sample_feeds(dict(graph.inputs), calibration, count)
     quantized = quantize(ready, samples)

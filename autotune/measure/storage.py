@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.memory import ALIGNMENT, HUGE_PAGE_BYTES, zeroed_block
+from autotune.program.packing import stored, stored_as, widen_bfloat16
 from autotune.types import ITEM_BYTES, Array, TaskValue
 
 GUARD_BYTES = 1024
@@ -23,12 +24,14 @@ GARBAGE = 0xFF
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """`block`: all its bytes, guards included. `view`: the tensor's elements in it (bool as
-    uint8). `address`: of element 0,0,..."""
+    """`block`: all its bytes, guards included. `view`: the tensor's elements in it as they lie
+    there. `address`: of element 0,0,..."""
 
     block: Array
     view: Array
     address: int
+    dtype: str = ""
+    """Of the tensor; empty: that of the view."""
 
 
 def aligned_bytes(count: int, fill: int) -> Array:
@@ -50,10 +53,10 @@ def place(value: TaskValue, fill: int) -> Storage:
     before, after = layout.span(shape)
     block = aligned_bytes(2 * GUARD_BYTES + (before + after) * item, fill)
     first = GUARD_BYTES + before * item
-    dtype = np.dtype("uint8" if value.type.dtype == "bool" else value.type.dtype)
+    dtype = np.dtype("uint8" if value.type.dtype == "bool" else stored_as(value.type.dtype))
     strides = tuple(s * item for s in layout.strides)
     view = np.ndarray(shape, dtype, buffer=block.data, offset=first, strides=strides)
-    return Storage(block, view, block.ctypes.data + first)
+    return Storage(block, view, block.ctypes.data + first, value.type.dtype)
 
 
 def place_input(value: TaskValue, array: Array) -> Storage:
@@ -71,7 +74,7 @@ def place_input(value: TaskValue, array: Array) -> Storage:
             strides=storage.view.strides,
         )
         padded[...] = 0
-        storage.view[...] = array
+        storage.view[...] = stored(array, value.type.dtype)
     return storage
 
 
@@ -86,14 +89,20 @@ def place_dense(array: Array) -> Storage:
 def reset_output(storage: Storage) -> None:
     """Pattern around the elements, garbage in them."""
     storage.block[...] = PATTERN
-    storage.view[...] = np.nan if storage.view.dtype.kind == "f" else _pattern(storage.view.dtype)
+    unset = np.nan if storage.view.dtype.kind == "f" else _pattern(storage.view.dtype)
+    storage.view[...] = stored(np.asarray(np.nan), "bfloat16") if _short(storage) else unset
 
 
 def take_output(storage: Storage) -> tuple[Array, int]:
     """(a dense copy of the elements, how many bytes outside of them were overwritten)."""
-    out = storage.view.copy()
+    out = widen_bfloat16(storage.view) if _short(storage) else storage.view.copy()
     storage.view[...] = _pattern(storage.view.dtype)
     return out, int(np.count_nonzero(storage.block != PATTERN))
+
+
+def _short(storage: Storage) -> bool:
+    """Whether the elements are bits of bfloat16."""
+    return storage.dtype == "bfloat16"
 
 
 def _pattern(dtype: np.dtype[np.generic]) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.errors import ModelError
 from autotune.program.ir import Axis, Const, Index, Load, Value, fn, index
-from autotune.types import Attrs, TensorType
+from autotune.types import SHORT_FLOATS, Attrs, TensorType
 
 Inputs = Sequence[tuple[str, TensorType]]
 Output = tuple[str, TensorType]
@@ -100,7 +100,8 @@ def broadcast_shape(op: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ..
 
 
 def is_float(dtype: str) -> bool:
-    return dtype.startswith("float")
+    """Whether values of the type can be computed with as floating-point numbers."""
+    return dtype in ("float32", "float64")
 
 
 def const(value: float, dtype: str) -> Const:
@@ -128,8 +129,12 @@ def same_dtype(op: str, types: Sequence[TensorType]) -> str:
 
 
 def product_dtype(op: str, types: Sequence[TensorType]) -> str:
-    """Element type of a sum of products: the one dtype of both, int32 for uint8 times int8."""
-    return "int32" if multiplies_bytes(types) else same_dtype(op, types)
+    """Element type of a sum of products: the one dtype of both, int32 for uint8 times int8,
+    float32 where factors are short floats."""
+    if multiplies_bytes(types):
+        return "int32"
+    wide = [TensorType(dtype=computed_dtype(t.dtype), shape=t.shape) for t in types]
+    return same_dtype(op, wide)
 
 
 def multiplies_bytes(types: Sequence[TensorType]) -> bool:
@@ -141,7 +146,17 @@ def product(a: Load, b: Load, types: Sequence[TensorType]) -> Value:
     """a * b in the element type of their sum."""
     if multiplies_bytes(types):
         return fn("mul", fn("to_int32", a), fn("to_int32", b))
-    return fn("mul", a, b)
+    return fn("mul", *(widened(load, t) for load, t in zip((a, b), types, strict=True)))
+
+
+def widened(load: Load, type_: TensorType) -> Value:
+    """An element as it is computed with."""
+    return fn("to_float32", load) if type_.dtype in SHORT_FLOATS else load
+
+
+def computed_dtype(dtype: str) -> str:
+    """What elements of a type are computed in."""
+    return "float32" if dtype in SHORT_FLOATS else dtype
 
 
 def float_dtype(op: str, types: Sequence[TensorType]) -> str:

@@ -1,6 +1,6 @@
 """conv2d(x [N,H,W,C], w [KH,KW,C/groups,O]; strides, pads, dilations, groups) -> [N,OH,OW,O].
 
-Floats, or uint8 data and int8 weights, which give int32 sums."""
+Floats, or uint8 data and int8 weights, which give int32 sums; short floats give float32 ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from autotune.ops._common import (
     Inputs,
     Output,
     arity,
-    float_dtype,
     integer,
     integers,
+    is_float,
     multiplies_bytes,
     product,
+    product_dtype,
     require,
 )
 from autotune.ops._window import Window
@@ -34,7 +35,9 @@ class Conv2d:
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 2)
-        dtype = "int32" if multiplies_bytes(types) else float_dtype(self.name, types)
+        dtype = product_dtype(self.name, types)
+        known = is_float(dtype) or multiplies_bytes(types)
+        require(known, f"conv2d: inputs must be floating point, got {types[0]}")
         x, w = types
         require(len(x.shape) == 4, f"conv2d: x must be [N,H,W,C], got {x}")
         require(len(w.shape) == 4, f"conv2d: w must be [KH,KW,C/groups,O], got {w}")

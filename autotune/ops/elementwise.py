@@ -29,7 +29,7 @@ from autotune.ops._common import (
 from autotune.ops.base import OPS
 from autotune.program.functions import apply_function
 from autotune.program.ir import COMPARISONS, FUNCTIONS, Compute, Const, Value, fn
-from autotune.types import DTYPES, SHORT_FLOATS, Array, Attrs, TensorType
+from autotune.types import DTYPES, Array, Attrs, TensorType
 
 _LOGICAL = ("and", "or", "not")
 _FLOATS = (
@@ -254,8 +254,7 @@ class Expand:
         return np.ascontiguousarray(np.broadcast_to(arrays[0], shape))
 
 
-# These are types of buffers inside kernels only.
-for _name in FUNCTIONS.keys() - {f"to_{dtype}" for dtype in SHORT_FLOATS}:
+for _name in FUNCTIONS:
     OPS.add(_name, Function(_name))
 for _op in (
     Activation("relu", _relu, lambda x, _: np.maximum(x, 0), floats_only=False),

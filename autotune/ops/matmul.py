@@ -1,6 +1,6 @@
 """matmul(a [...,M,K], b [...,K,N]; transpose_b) -> [...,M,N], batch dimensions broadcast.
 
-With transpose_b, b is [...,N,K]. uint8 a and int8 b give int32 sums.
+With transpose_b, b is [...,N,K]. uint8 a and int8 b give int32 sums, short floats float32 ones.
 """
 
 from __future__ import annotations

@@ -14,12 +14,14 @@ from autotune.ops._common import (
     Inputs,
     Output,
     arity,
+    computed_dtype,
     const,
-    float_dtype,
     integer,
     integers,
+    is_float,
     lowest,
     require,
+    widened,
 )
 from autotune.ops._window import Window
 from autotune.ops.base import OPS
@@ -69,7 +71,7 @@ def _infer(name: str, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
     good = rows.positions > 0 and columns.positions > 0
     require(good, f"{name}: the kernel {attrs['kernel']} is larger than padded {x}")
     shape = (x.shape[0], rows.positions, columns.positions, x.shape[3])
-    return TensorType(dtype=x.dtype, shape=shape)
+    return TensorType(dtype=computed_dtype(x.dtype), shape=shape)
 
 
 def _axes(shape: tuple[int, ...]) -> tuple[Axis, ...]:
@@ -96,7 +98,7 @@ class MaxPool2d:
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
         name, type_ = inputs[0]
-        dtype = type_.dtype
+        dtype = output[1].dtype
         at: list[Index] = []
         bounds: list[Bound] = []
         for w, outer, inner in zip(windows(type_, attrs), ("oh", "ow"), ("kh", "kw"), strict=True):
@@ -109,7 +111,7 @@ class MaxPool2d:
             else:
                 at.append(position)
                 bounds.append(Bound(position, 0, w.extent))
-        body: Value = Load(name, (index("n"), *at, index("c")))
+        body: Value = widened(Load(name, (index("n"), *at, index("c"))), type_)
         if bounds:
             body = Select(tuple(bounds), body, const(lowest(dtype), dtype))
         kernel = integers(attrs, "kernel", None, 2)
@@ -138,8 +140,9 @@ class AvgPool2d:
     kind = "pool"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
-        float_dtype(self.name, types)
-        return _infer(self.name, types, attrs)
+        out = _infer(self.name, types, attrs)
+        require(is_float(out.dtype), f"{self.name}: input must be floating point, got {types[0]}")
+        return out
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
         name, type_ = inputs[0]
@@ -151,7 +154,7 @@ class AvgPool2d:
             output=f"{output[0]}.sum",
             dtype=dtype,
             axes=axes,
-            body=Load(name, at),
+            body=widened(Load(name, at), type_),
             reduce=(Axis("kh", rows.kernel), Axis("kw", columns.kernel)),
             combine="sum",
             pads=((name, needs),) if any(any(p) for p in needs) else (),

@@ -32,9 +32,10 @@ from autotune.program.ir import (
     Store,
     Value,
     clamp,
+    fn,
     index,
 )
-from autotune.types import Layout, Task, TaskNode, TaskValue
+from autotune.types import SHORT_FLOATS, Layout, Task, TaskNode, TaskValue, is_real
 
 Pads = tuple[tuple[int, int], ...]
 Body = tuple[Stmt, ...]
@@ -132,8 +133,11 @@ def _pad_nest(source: Buffer, target: Buffer) -> Body:
         point.append(index(var) - before)
         if before or after:
             bounds.append(Bound(point[-1], 0, extent))
-    zero = Const(0.0 if source.dtype.startswith("float") else 0, source.dtype)
-    copied = Select(tuple(bounds), Load(source.name, tuple(point)), zero)
+    short = source.dtype in SHORT_FLOATS  # which have no literals
+    zero = Const(0.0) if short else Const(0.0 if is_real(source.dtype) else 0, source.dtype)
+    value: Value = Load(source.name, tuple(point))
+    copied: Value = Select(tuple(bounds), fn("to_float32", value) if short else value, zero)
+    copied = fn(f"to_{source.dtype}", copied) if short else copied
     return _loops(loops, (Store(target.name, tuple(point), copied),))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from autotune.ops import OPS
 from autotune.program.build import node_computes
+from autotune.program.functions import apply_function
 from autotune.program.ir import (
     Apply,
     Compute,
@@ -20,7 +21,7 @@ from autotune.program.ir import (
     Select,
     Value,
 )
-from autotune.types import Array, Task, TaskValue
+from autotune.types import SHORT_FLOATS, Array, Task, TaskValue
 
 # Ops that are undefined or ill-conditioned for some inputs: which input must be positive.
 _POSITIVE_INPUTS = {"sqrt": 0, "rsqrt": 0, "log": 0, "pow": 0, "reciprocal": 0, "div": 1, "mod": 1}
@@ -77,6 +78,9 @@ def _random(value: TaskValue, count: int, rng: np.random.Generator, limit: int |
     dtype = value.type.dtype
     if dtype == "bool":
         return rng.random(count) < 0.5
+    if dtype in SHORT_FLOATS:
+        drawn = rng.standard_normal(count, np.float32)
+        return apply_function(f"to_{dtype}", [drawn]).astype(np.float32)
     if dtype.startswith("float"):
         return rng.standard_normal(count, np.float32).astype(dtype, copy=False)
     if limit is not None:

@@ -76,7 +76,10 @@ def run(program: Program, arrays: Mapping[str, Array]) -> Array:
                 packed = packed.view(np.float16)
             memory[buffer.name] = given(buffer.name, packed, ((0, 0),) * packed.ndim)
         else:
-            memory[buffer.name] = given(buffer.name, np.asarray(arrays[buffer.name]), buffer.halo)
+            array = np.asarray(arrays[buffer.name]).reshape(buffer.shape)
+            if buffer.dtype == "float16":
+                array = array.astype(np.float16)
+            memory[buffer.name] = given(buffer.name, array, buffer.halo)
     with np.errstate(all="ignore"):
         machine = _Machine(memory)
         for action in machine.body(program.body):

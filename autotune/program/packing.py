@@ -54,6 +54,19 @@ def bfloat16_bits(array: Array) -> Array:
     return np.where(np.isnan(array), quiet, rounded).astype(np.uint16)
 
 
+def stored_as(dtype: str) -> str:
+    """numpy's type for elements of that type as they lie in memory: bfloat16 is its bits."""
+    return "uint16" if dtype == "bfloat16" else dtype
+
+
+def stored(array: Array, dtype: str) -> Array:
+    """What lies in memory for a tensor of that type with these values."""
+    if dtype == "bfloat16" and array.dtype.kind == "f":
+        return bfloat16_bits(array)
+    with np.errstate(over="ignore"):
+        return array.astype(stored_as(dtype), copy=False)
+
+
 def widen_bfloat16(bits: Array) -> Array:
     """The float32 values of bfloat16 bits."""
     return np.asarray((bits.astype(np.uint32) << 16).view(np.float32))

@@ -129,6 +129,8 @@ def check_fetch(stmt: Fetch, to: Buffer, source: Buffer) -> str:
         return "a fetch does not change the type of elements"
     if len(to.shape) != 3 or to.shape[1] % 8 or to.shape[2] * item != FETCH_BYTES:
         return f"{to.name} is not made of rows of {FETCH_BYTES} bytes, eight by eight"
+    if source.odd:
+        return f"{source.name} may begin anywhere"
     if len(source.shape) not in FETCH_DIMS or len(stmt.box) != len(source.shape):
         return f"a box has as many dimensions as its tensor, {min(FETCH_DIMS)} to 5"
     if source.strides[-1] != 1 or any(s * item % 16 for s in source.strides[:-1]):

@@ -20,9 +20,10 @@ from autotune.codegen.base import DEVICE_KINDS, Library
 from autotune.errors import FeedError
 from autotune.graph.feeds import random_feeds
 from autotune.memory import zeroed_block
+from autotune.program.packing import stored, stored_as
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT, Kernel, ModelImage, Port
-from autotune.types import Array, TensorType
+from autotune.types import SHORT_FLOATS, Array, TensorType
 
 if TYPE_CHECKING:
     from autotune.graph.int8.accuracy import Quantization
@@ -90,7 +91,9 @@ class CompiledModel:
         self.quantization: Quantization | None = None
         """How far a model compiled for int8 is from float32; the compiler sets it."""
         self._lock = threading.Lock()
-        self._wanted = {p.name: (p, p.type.shape, np.dtype(p.type.dtype)) for p in image.inputs}
+        self._wanted = {
+            p.name: (p, p.type.shape, np.dtype(stored_as(p.type.dtype))) for p in image.inputs
+        }
         self._names = [p.name for p in image.outputs]
 
     @property
@@ -239,7 +242,7 @@ def _buffer_of(ports: Sequence[Port], base: int, nbytes: int) -> _Buffer:
     """Shape and type of an output buffer, and the port that it is the array of; bytes without."""
     for port in ports:
         if port.base == base and port.fills(nbytes):
-            return port.type.shape, np.dtype(port.type.dtype), port
+            return port.type.shape, np.dtype(stored_as(port.type.dtype)), port
     return (nbytes,), np.dtype(np.uint8), None
 
 
@@ -260,11 +263,27 @@ def _check_array(port: Port, array: Array) -> Array:
             f"input {port.name}: expected shape {list(port.type.shape)}, got {list(array.shape)}; "
             "reshape it, or compile the model for that shape"
         )
-    if array.dtype == np.float16 and port.type.dtype == "float32":
+    if array.dtype == np.float16 and port.type.dtype in ("float32", "bfloat16"):
         array = array.astype(np.float32)  # what models of 16-bit floats are given
+    if port.type.dtype in SHORT_FLOATS:
+        return _short_array(port, array)
     if array.dtype != np.dtype(port.type.dtype):
         raise FeedError(
             f"input {port.name}: expected {port.type.dtype}, got {array.dtype}; "
             f"convert it with .astype('{port.type.dtype}')"
         )
     return np.require(array, requirements=["C", "A"])
+
+
+def _short_array(port: Port, array: Array) -> Array:
+    """What lies in memory: float32 values are rounded, bfloat16 (which other packages bring to
+    numpy) and its bits in uint16 are taken as they are."""
+    kind = port.type.dtype
+    if kind == "bfloat16" and array.dtype.itemsize == 2 and array.dtype.kind not in "if":
+        array = array.view(np.uint16)
+    elif array.dtype.name not in ("float32", kind):
+        raise FeedError(
+            f"input {port.name}: expected {kind} or float32, got {array.dtype}; "
+            "convert it with .astype('float32')"
+        )
+    return np.require(stored(array, kind), requirements=["C", "A"])

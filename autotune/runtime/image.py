@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from autotune.memory import Bytes
+from autotune.program.packing import stored_as
 from autotune.target import Target
 from autotune.types import Array, TensorType, dense_strides
 
@@ -32,10 +33,10 @@ class Port:
     strides: tuple[int, ...]
 
     def view(self, block: Bytes) -> Array:
-        """The port's elements in the bytes of its buffer."""
+        """The port's elements in the bytes of its buffer, bfloat16 as its bits."""
         if self.type.size == 0:
-            return np.empty(self.type.shape, self.type.dtype)
-        item = np.dtype(self.type.dtype)
+            return np.empty(self.type.shape, stored_as(self.type.dtype))
+        item = np.dtype(stored_as(self.type.dtype))
         strides = tuple(s * item.itemsize for s in self.strides)
         return np.ndarray(self.type.shape, item, block, self.offset_bytes, strides)
 

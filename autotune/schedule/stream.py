@@ -1,4 +1,4 @@
-"""Steps for GPUs whose copy engine fetches tiles and whose warps multiply by fours: matrix,
+"""Steps for GPUs whose copy engine fetches tiles and whose warps multiply by fours: matrix, flat,
 warpgroup, stream.
 """
 
@@ -34,19 +34,19 @@ from autotune.program.ir import (
     walk,
 )
 from autotune.program.packing import packed_shape
-from autotune.program.rewrite import Body, find_buffer, find_loop, loop_path, replace
+from autotune.program.rewrite import Body, find_buffer, find_loop, loop_path, map_loads, replace
 from autotune.program.stream import check_fetch, check_group
 from autotune.schedule.base import register
 from autotune.schedule.loops import perfect_chain, require_new
 from autotune.schedule.narrow import in_sums, with_first
 from autotune.schedule.pipeline import chosen_of, in_slot, shared_of
-from autotune.types import dense_strides
+from autotune.types import SHORT_FLOATS, Layout, dense_strides
 
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """Copy a float32 param to bfloat16 at the start, as a matrix of its last dimension's runs.
+    """Copy a float32 param to short floats at the start, as a matrix of its last dimension's runs.
 
     for b: for i: for k: t += x[b, i, k] * w[k]   ->
     alloc x.rows: { for p: for q: x.rows[p, q] = to_bfloat16(x[p // 9, p % 9, q])
@@ -58,15 +58,17 @@ class Matrix:
     step: ClassVar[str] = "matrix"
     buffer: str
     tensor: str
+    dtype: str = "bfloat16"
 
     def apply(self, program: Program) -> Program:
         source = next((p for p in program.params if p.name == self.buffer), None)
         if source is None or source.dtype != "float32" or source.constant or source.written:
             raise ScheduleError(f"{self.buffer} is not a float32 input")
+        if self.dtype not in SHORT_FLOATS:
+            raise ScheduleError(f"{self.dtype} is not one of {', '.join(SHORT_FLOATS)}")
         *outer, run = source.shape
-        steps = dense_strides(tuple(outer))
         rows = math.prod(outer)
-        local = Buffer.dense(f"{self.buffer}.rows", "bfloat16", (rows, run), "scratch")
+        local = Buffer.dense(f"{self.buffer}.rows", self.dtype, (rows, run), "scratch")
         ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
         found = [0]
 
@@ -74,11 +76,7 @@ class Matrix:
             if value.buffer != self.buffer:
                 return None
             found[0] += 1
-            row = Index()
-            for at, step in zip(value.indices, steps, strict=False):
-                row = row + at * step
-            place = (recombine(simplify(row, ranges)), value.indices[-1])
-            return fn("to_float32", Load(local.name, place))
+            return fn("to_float32", Load(local.name, _in_rows(value.indices, source, ranges)))
 
         body = in_sums(program.body, self.tensor, load)
         if not found[0]:
@@ -95,11 +93,68 @@ class Matrix:
             at.append(row // step % extent)
         ranges = dict(zip(names, local.shape, strict=True))
         place = (*(simplify(i, ranges) for i in at), column)
-        value = fn("to_bfloat16", Load(source.name, place))
+        value = fn(f"to_{self.dtype}", Load(source.name, place))
         stmt: Stmt = Store(local.name, (row, column), value)
         for name, extent in reversed(ranges.items()):
             stmt = For(name, extent, "serial", (stmt,))
         return stmt
+
+
+def _in_rows(indices: tuple[Index, ...], source: Buffer, ranges: Ranges) -> tuple[Index, ...]:
+    """An element's row and column in the matrix of a buffer's runs."""
+    row = Index()
+    for at, step in zip(indices, dense_strides(source.shape[:-1]), strict=False):
+        row = row + at * step
+    return recombine(simplify(row, ranges)), indices[-1]
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flat:
+    """Read a param as the matrix of its last dimension's runs, which lie equally far apart.
+
+    for b in 2: for i in 9: for k: t += x[b, i, k]   ->
+    for b in 2: for i in 9: for k: t += x[9*b + i, k]
+    """
+
+    step: ClassVar[str] = "flat"
+    buffer: str
+
+    def apply(self, program: Program) -> Program:
+        source = next((p for p in program.params if p.name == self.buffer), None)
+        if source is None or source.constant or source.written:
+            raise ScheduleError(f"{self.buffer} is not an input")
+        apart = rows_apart(source.shape, source.layout)
+        if not apart:
+            raise ScheduleError(f"runs of {self.buffer} do not lie equally far apart")
+        ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        rows = (math.prod(source.shape[:-1]), source.shape[-1])
+        matrix = dataclasses.replace(
+            source, shape=rows, strides=(apart, 1), halo=((0, 0), (0, 0))
+        )
+
+        def load(value: Load) -> Value | None:
+            if value.buffer != self.buffer:
+                return None
+            return Load(self.buffer, _in_rows(value.indices, source, ranges))
+
+        params = tuple(matrix if p is source else p for p in program.params)
+        body = map_loads(program.body, load)
+        return dataclasses.replace(program, params=params, body=body)
+
+
+def rows_apart(shape: tuple[int, ...], layout: Layout) -> int:
+    """Elements from each run of the last dimension to the next; 0 where they differ, or where
+    something lies around the tensor."""
+    if any(before or after for before, after in layout.halo) or layout.strides[-1] != 1:
+        return 0
+    apart, count = 0, 1
+    for extent, stride in reversed(list(zip(shape[:-1], layout.strides[:-1], strict=True))):
+        apart = apart or (stride if extent > 1 else 0)
+        if extent > 1 and stride != apart * count:
+            return 0
+        count *= extent
+    return apart or shape[-1]
 
 
 @register
@@ -121,8 +176,8 @@ class Warpgroup:
         mma = loop.body[0]
         if len(loop.body) != 1 or not isinstance(mma, Mma):
             raise ScheduleError(f"loop {self.loop} is not one of products of matrices alone")
-        if find_buffer(program, mma.a.buffer).dtype != "bfloat16":
-            raise ScheduleError("four warps multiply matrices of bfloat16")
+        if find_buffer(program, mma.a.buffer).dtype not in SHORT_FLOATS:
+            raise ScheduleError(f"four warps multiply matrices of {' or '.join(SHORT_FLOATS)}")
         self._check(mma)
         first = {self.loop: Index()}
         total, a, b = (

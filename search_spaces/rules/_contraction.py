@@ -54,7 +54,8 @@ class Contraction:
     weight_step: int = 1
     """Elements from one row of the weights to the next, where they lie."""
     item_bytes: int = 4
-    """Of the data and the weights: 1 for uint8 times int8."""
+    """Of the data and the weights: 1 for uint8 times int8, 2 for short floats, whose weights may
+    be float32 if they are constant."""
     winograd: tuple[int, ...] = ()
     """Output tile sides for which Winograd's algorithm can compute this."""
     strassen: bool = False
@@ -152,7 +153,7 @@ def contraction_of(task: Task) -> Contraction:
     constant = task.value(weights).role == "constant"
     halves = _strassen_halves(task)
     halved = loop_var(tensor, halves) if halves else ""
-    item_bytes = 1 if task.value(data).type.dtype == "uint8" else 4
+    item_bytes = min(4, ITEM_BYTES[task.value(data).type.dtype])
     if node.op == "conv2d":
         groups = attrs.get("groups", 1)
         return Contraction(

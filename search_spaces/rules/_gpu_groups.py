@@ -2,7 +2,8 @@
 
 In: a product and a tile. Out: steps. A block has `threads_m` x
 `threads_n` groups; each adds up `tile_m` x `tile_n` pieces of 64 x 32 with one warp more that
-fetches, `stages` steps of 64 terms ahead. Data of float32 are rounded by a launch before.
+fetches, `stages` steps of 64 terms ahead. Data of float32 are rounded by a launch before; short
+floats are taken where they lie, of two activations too if both lie along the reduction.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autotune.program.ir import MATRIX
-from autotune.program.stream import FETCH_LIMIT, depth_of
+from autotune.codegen.nvptx_access import ALIGN_BYTES, first_alignment
+from autotune.program.ir import MATRIX, Buffer
+from autotune.program.stream import FETCH_DIMS, FETCH_LIMIT, depth_of
+from autotune.schedule.stream import rows_apart
 from autotune.target import Target
-from autotune.types import Task
+from autotune.types import ITEM_BYTES, SHORT_FLOATS, Task, TaskValue
 from search_spaces.params import Config
 from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_name
 from search_spaces.rules._contraction import Contraction
@@ -45,14 +48,39 @@ _OWN = ("m_i", "n_i", "m_f", "n_f")
 
 
 def streams(task: Task, c: Contraction, target: Target) -> bool:
-    """Whether the product can be computed so: data a matrix, weights constant, whole steps."""
-    data = task.value(c.data)
-    return (
-        target.kind == "cuda" and target.arch == "sm_90a" and target.precision == "bfloat16"
-        and c.constant and c.groups == 1 and c.rows is None and len(c.reduce) == 1
-        and c.weight_rank == 2 and data.type.dtype == "float32" and c.depth % DEPTH == 0
-        and not any(before or after for before, after in data.layout.halo)
-    )  # fmt: skip
+    """Whether the product can be computed so: by whole steps of short floats, which lie as the
+    copy engine takes them or come to by a launch before."""
+    operands = [task.value(v) for v in (c.data, c.weights)]
+    plain = target.kind == "cuda" and target.arch == "sm_90a" and c.groups == 1 and c.rows is None
+    if not plain or c.depth % DEPTH or dtype_of(task, c, target) not in SHORT_FLOATS:
+        return False
+    if any(before or after for v in operands for before, after in v.layout.halo):
+        return False
+    if c.constant:
+        rounded = c.item_bytes == 4
+        return c.weight_rank == 2 and (rounded or fetchable(operands[0], rows=True))
+    same = {v.type.dtype for v in operands} == {dtype_of(task, c, target)}
+    side_by_side = product_of(task, c).transposed
+    flat = c.weight_rank == 2
+    return same and side_by_side and all(
+        fetchable(v, rows=flat and v is operands[0]) for v in operands
+    )
+
+
+def dtype_of(task: Task, c: Contraction, target: Target) -> str:
+    """Element type that operands have in shared memory."""
+    return task.value(c.data).type.dtype if c.item_bytes == 2 else target.precision
+
+
+def fetchable(value: TaskValue, *, rows: bool) -> bool:
+    """Whether the copy engine can take boxes of a tensor, or of the matrix of its rows."""
+    shape, layout = value.type.shape, value.layout
+    buffer = Buffer(value.name, value.type.dtype, shape, "param", layout.strides, layout.halo)
+    if first_alignment(buffer) < ALIGN_BYTES or layout.strides[-1] != 1:
+        return False
+    steps = (rows_apart(shape, layout),) if rows else layout.strides[:-1]
+    even = all(s and s * ITEM_BYTES[buffer.dtype] % ALIGN_BYTES == 0 for s in steps)
+    return even and (rows or len(shape) in FETCH_DIMS)
 
 
 def fits(columns: Columns) -> npt.NDArray[Any]:
@@ -72,15 +100,20 @@ def schedule_stream(builder: ScheduleBuilder, c: Contraction, config: Config, t:
     if output != c.tensor:
         builder.do("compute_at", buffer=output, at=c.channels[0])
     order = tuple(range(c.weight_rank)) if p.transposed else swapped(c.weight_rank)
-    builder.do("pack", buffer=c.weights, splits=(), order=order, dtype="bfloat16")
-    builder.do("matrix", buffer=c.data, tensor=c.tensor)
-    rounded = [f"{c.data}_n0", f"{c.data}_n1"]
-    bind_flat(builder, rounded, min(256, t.max_threads), _COPIED)
-    builder.do("vectorize", loops=builder.present([f"{c.data}_n0_v"]))
-    p = dataclasses.replace(p, transposed=True)
+    dtype = dtype_of(task, c, t)
+    if c.constant:
+        builder.do("pack", buffer=c.weights, splits=(), order=order, dtype=dtype)
+        p = dataclasses.replace(p, transposed=True)
+    if c.item_bytes == 4:
+        builder.do("matrix", buffer=c.data, tensor=c.tensor, dtype=dtype)
+        rounded = [f"{c.data}_n0", f"{c.data}_n1"]
+        bind_flat(builder, rounded, min(256, t.max_threads), _COPIED)
+        builder.do("vectorize", loops=builder.present([f"{c.data}_n0_v"]))
+    elif p.flat and len(task.value(c.data).type.shape) > 2:
+        builder.do("flat", buffer=c.data)
     c = split_reduction(builder, c, tile)
     outer = _split(builder, c, p, tile)
-    builder.split("k_i", depth_of("bfloat16"), "k_m", "k_f")
+    builder.split("k_i", depth_of(dtype), "k_m", "k_f")
     own = ("m_g", "n_g", "m_q")
     builder.do("cache_write", buffer=c.tensor, loops=(*own, *_OWN))
     builder.do("reorder", loops=(*own, "k_m", *_OWN, "k_f"))

@@ -34,7 +34,7 @@ from search_spaces.rules._gpu_cost import (
     threads_of,
 )
 from search_spaces.rules._gpu_groups import fits, schedule_stream, streams
-from search_spaces.rules._gpu_tensor import ALLOWED, LAYOUTS, schedule_tensor, step_depth
+from search_spaces.rules._gpu_tensor import ALLOWED, LAYOUTS, ROUNDED, schedule_tensor, step_depth
 from search_spaces.rules._gpu_tiles import ITEM, Product, product_of, schedule_tiles
 from search_spaces.rules._gpu_winograd import (
     SIDES,
@@ -149,9 +149,11 @@ def _tensor_algorithms(task: Task, target: Target) -> tuple[str, ...]:
     """On tensor cores, as far as operands may be rounded."""
     if generation(target) < 80:
         return ()
-    if contraction_of(task).item_bytes == 1:
+    c = contraction_of(task)
+    if c.item_bytes == 1:
         return ("int8",)
-    return ALLOWED.get(target.precision, ())
+    short = {dtype: (name,) for name, dtype in ROUNDED.items()}
+    return short.get(task.value(c.data).type.dtype, ALLOWED.get(target.precision, ()))
 
 
 def _accesses(p: Product) -> tuple[Access, ...]:

@@ -25,7 +25,7 @@ from autotune.program.rewrite import find_buffer, find_loop, stores_of, value_lo
 from autotune.schedule import Schedule
 from autotune.schedule.scope import StoreAt
 from autotune.target import Target
-from autotune.types import ITEM_BYTES, Task
+from autotune.types import ITEM_BYTES, SHORT_FLOATS, Task
 from search_spaces.base import RULES, Access, Column, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import (
@@ -179,7 +179,7 @@ def _inputs(task: Task) -> int:
     return sum(v.type.size == size for v in task.by_role("input"))
 
 
-_FLOATS = ("float32", "float64")
+_FLOATS = ("float32", "float64", *SHORT_FLOATS)
 
 
 class _Rows:

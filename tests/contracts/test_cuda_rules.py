@@ -5,6 +5,8 @@ Defaults of layers of real networks keep everything in registers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,15 @@ GROUPED = (
 """Params of products by groups of warps; the others are the least there are."""
 
 
+def grouped(made: Task, target: Target, given: Mapping[str, str | int]) -> Config:
+    """A config of products by groups of warps."""
+    space = rule_for(made, target).space(made, target)
+    values = {"algorithm": "wgmma", "depth": 64, "layout": "swizzled", **given}
+    config = Config(tuple((p.name, values.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    return config
+
+
 @pytest.mark.parametrize("given", GROUPED, ids=str)
 @pytest.mark.parametrize("shape", [(256, 256, 128), (100, 256, 200)], ids=str)
 def test_groups_of_warps_multiply_matrices(
@@ -111,10 +122,7 @@ def test_groups_of_warps_multiply_matrices(
     """On Hopper, where tiles do and do not divide the product."""
     made, wanted = matmul(*shape), SM90.with_precision("bfloat16")
     (arrays, want), rule = arrays_of(made), rule_for(made, wanted)
-    space = rule.space(made, wanted)
-    values = {"algorithm": "wgmma", "depth": 64, "layout": "swizzled", **given}
-    config = Config(tuple((p.name, values.get(p.name, p.choices[0])) for p in space.params))
-    assert space.contains(config)
+    config = grouped(made, wanted, given)
     program = scheduled(rule, made, wanted, config)
     assert_close(run_emulated(program, wanted, arrays), want, 2e-2)
     assert all(r.spill_bytes == 0 for r in assembled(program, wanted).values())

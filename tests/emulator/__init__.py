@@ -171,7 +171,8 @@ def run_emulated(program: Program, target: Target, arrays: Mapping[str, Array]) 
                 packed = packed.view(np.uint8)
             blocks[param.name] = place_dense(packed)
         else:
-            blocks[param.name] = place_input(_value(param), arrays[param.name])
+            array = np.asarray(arrays[param.name]).reshape(param.shape)
+            blocks[param.name] = place_input(_value(param), array)
     workspace = aligned_bytes(made.workspace_bytes, 0xFF)
     addresses = {name: block.address for name, block in blocks.items()}
     addresses |= {name: workspace.ctypes.data + offset for name, offset in made.scratch}

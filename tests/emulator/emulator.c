@@ -236,7 +236,7 @@ struct factors { uint32_t *a, *b; void *sum; };
 enum kind { S8, U8, BF16, F16, TF32 };
 static const int sizes[] = {1, 1, 2, 2, 4};
 
-static double half(uint16_t bits) {
+double half(uint16_t bits) {
     int exponent = bits >> 10 & 31, rest = bits & 1023;
     double size = exponent == 31 ? (rest ? NAN : INFINITY)
                 : exponent ? ldexp(1024 + rest, exponent - 25) : ldexp(rest, -24);

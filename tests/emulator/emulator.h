@@ -37,6 +37,9 @@ void wait_as(enum state state);
 /* All threads of a warp (AT_WARP) or group of four (AT_GROUP) do something, in order of threads. */
 void together(enum state where, collective what, void *operands);
 
+/* The value of float16's bits. */
+double half(uint16_t bits);
+
 /* hopper.c: before a block; whether a thread ends too early; whether its phase is over; whether
  * there was a fetch that has arrived now. */
 void hopper_begin(int early);

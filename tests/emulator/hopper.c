@@ -166,12 +166,14 @@ static uint64_t both(const struct product *product) {
     return fingerprint(product->a, 64) * 3 + fingerprint(product->b, product->columns);
 }
 
-static void unpack(float to[][DEPTH], uint64_t descriptor, int rows) {
+/* bfloat16, or float16. */
+static void unpack(float to[][DEPTH], uint64_t descriptor, int rows, int halves) {
     for (int row = 0; row < rows; row++)
         for (int k = 0; k < DEPTH; k++) {
             const uint8_t *at = operand(descriptor, row, k);
             uint32_t word = (uint32_t)at[0] << 16 | (uint32_t)at[1] << 24;
-            memcpy(&to[row][k], &word, 4);
+            if (halves) to[row][k] = (float)half((uint16_t)(word >> 16));
+            else memcpy(&to[row][k], &word, 4);
         }
 }
 
@@ -184,7 +186,7 @@ static int token_of(float value) {
     return (word & TOKEN) == TOKEN && word - TOKEN < MAX_SUMS ? (int)(word - TOKEN) : -1;
 }
 
-struct request { struct thread *thread; float *sums; uint64_t a, b; int columns; };
+struct request { struct thread *thread; float *sums; uint64_t a, b; int columns, halves; };
 
 static void multiply(void **lanes) {
     static float left[64][DEPTH], right[MAX_COLUMNS][DEPTH];
@@ -193,8 +195,8 @@ static void multiply(void **lanes) {
     struct product product = {first->a, first->b, 0, first->columns, group->batches};
     if (!group->fenced) failure = UNFENCED;
     if (group->count == MAX_PRODUCTS) failure = TOO_MANY_COPIES;
-    unpack(left, first->a, 64);
-    unpack(right, first->b, first->columns);
+    unpack(left, first->a, 64, first->halves);
+    unpack(right, first->b, first->columns, first->halves);
     for (int t = 0; t < GROUP && !failure; t++) {
         struct request *mine = lanes[t];
         if (mine->a != first->a || mine->b != first->b) failure = DIVERGED;
@@ -217,8 +219,8 @@ static void multiply(void **lanes) {
     if (!failure) group->products[group->count++] = product;
 }
 
-void emulate_wgmma(float *sums, uint64_t a, uint64_t b, int columns) {
-    struct request mine = {now, sums, a, b, columns};
+void emulate_wgmma(float *sums, uint64_t a, uint64_t b, int columns, int halves) {
+    struct request mine = {now, sums, a, b, columns, halves};
     together(AT_GROUP, multiply, &mine);
 }
 
@@ -240,7 +242,7 @@ static void finish(void **lanes) {
 }
 
 static void ask(collective what, int number) {
-    struct request mine = {now, 0, 0, 0, number};
+    struct request mine = {now, 0, 0, 0, number, 0};
     together(AT_GROUP, what, &mine);
 }
 

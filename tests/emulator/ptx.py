@@ -29,7 +29,7 @@ _FETCH = re.compile(
 )
 _PRODUCT = re.compile(
     r"\{\\0A\.reg \.pred add;\\0Asetp\.ne\.b32 add, 1, 0;\\0Awgmma\.mma_async\.sync\.aligned\."
-    r"m64n(?P<columns>\d+)k16\.f32\.bf16\.bf16 \{(?P<sums>[^}]*)\}, "
+    r"m64n(?P<columns>\d+)k16\.f32\.(?P<kind>bf16\.bf16|f16\.f16) \{(?P<sums>[^}]*)\}, "
     r"\$(?P<a>\d+), \$(?P<b>\d+), add, 1, 1, 0, 0;\\0A\}$"
 )
 _WAIT = re.compile(r"wgmma\.wait_group\.sync\.aligned (\d);$")
@@ -40,7 +40,7 @@ declare void @emulate_wait(i32, i32)
 declare void @emulate_fence_init()
 declare void @emulate_prepare(ptr)
 declare void @emulate_fetch(i32, ptr, i32, i32, i32, i32, i32, i32, i32)
-declare void @emulate_wgmma(ptr, i64, i64, i32)
+declare void @emulate_wgmma(ptr, i64, i64, i32, i32)
 declare void @emulate_wgmma_fence()
 declare void @emulate_wgmma_commit()
 declare void @emulate_wgmma_wait(i32)
@@ -79,8 +79,11 @@ def _call(found: re.Match[str], made: dict[str, str]) -> str:
     name = f"emulated_{'product' if product else 'settle'}_{count}"
     if product:
         _check(product, count)
+        half = int(product["kind"] == "f16.f16")
+        name += f"_{half}"
         made[name] = _changing(name, count, "wgmma(ptr %s, i64 %x, i64 %y, i32 "
-                               f"{product['columns']})", ["i64 %x", "i64 %y"])  # fmt: skip
+                               f"{product['columns']}, i32 {half})",
+                               ["i64 %x", "i64 %y"])  # fmt: skip
     else:
         made[name] = _changing(name, count, f"settle(ptr %s, i32 {count})", [])
     return f"call {found['result']} @{name}({', '.join(operands)})"

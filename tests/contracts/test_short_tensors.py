@@ -1,0 +1,98 @@
+"""Kernels between which tensors are short floats, on an emulated GPU; ptxas takes their PTX."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.program.build import build_program
+from autotune.program.inputs import random_inputs
+from autotune.program.interp import run
+from autotune.program.launch import launches
+from autotune.program.evaluate import evaluate_task
+from autotune.target import Target, load_target
+from autotune.types import Task
+from tests.contracts.test_cuda_rules import LAYERS, assembled, grouped, scheduled
+from tests.contracts.test_rules import TASKS, batched
+from search_spaces.params import Config
+from search_spaces.rules import rule_for
+from tests.emulator import run_emulated
+from tests.short_tasks import short
+from tests.unit.codegen.kernels import assert_close, matmul, node, task, value
+
+SM80 = load_target("sm_80").with_precision("bfloat16")
+SM90 = load_target("sm_90a").with_precision("bfloat16")
+FLOATS = [n for n, t in TASKS.items() if all(v.type.dtype == "float32" for v in t.values)]
+LIMIT = {"bfloat16": 2e-2, "float16": 4e-3}
+
+
+@pytest.mark.parametrize("dtype", LIMIT)
+@pytest.mark.parametrize("name", FLOATS)
+def test_the_default_is_correct(name: str, dtype: str) -> None:
+    made = short(TASKS[name], dtype)
+    target, arrays = SM80.with_precision(dtype), random_inputs(made, 1)
+    rule, want = rule_for(made, target), evaluate_task(made, arrays)
+    program = scheduled(rule, made, target, rule.default(made, target))
+    assert_close(run_emulated(program, target, arrays), want, LIMIT[dtype])
+
+
+@pytest.mark.parametrize("name", ["matmul", "conv 3x3 residual", "layer_norm"])
+def test_the_interpreter_agrees(name: str) -> None:
+    made = short(TASKS[name])
+    arrays = random_inputs(made, 1)
+    assert_close(run(build_program(made), arrays), evaluate_task(made, arrays), 2e-2)
+
+
+@pytest.mark.parametrize("layout", ["padded", "swizzled"])
+@pytest.mark.parametrize("name", ["conv 3x3 residual", "conv 1x1", "matmul", "matmul of inputs"])
+def test_tensor_cores_take_them_as_they_are(name: str, layout: str) -> None:
+    made = short(TASKS[name])
+    arrays, rule = random_inputs(made, 1), rule_for(made, SM80)
+    space = rule.space(made, SM80)
+    wanted = {"algorithm": "bf16", "tile_n": 2, "depth": 16, "layout": layout}
+    config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    program = scheduled(rule, made, SM80, config)
+    assert_close(run_emulated(program, SM80, arrays), evaluate_task(made, arrays), 2e-2)
+
+
+def rows_of_a_batch() -> Task:
+    """Rows of several matrices are those of one."""
+    return task(
+        [node("matmul", "i0 c0", "o0")],
+        value("i0", (3, 40, 128)),
+        value("c0", (128, 96)),
+        value("o0", (3, 40, 96)),
+    )
+
+
+GROUPED = {
+    "matrix": (matmul(200, 128, 96), {"tile_m": 2, "stages": 2}),
+    "rows of a batch": (rows_of_a_batch(), {"threads_m": 2, "tile_n": 2, "stages": 2}),
+    "two inputs": (batched(72, 128, 40), {"tile_n": 2, "stages": 2}),
+}
+
+
+@pytest.mark.parametrize("dtype", LIMIT)
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_of_warps_fetch_them(name: str, dtype: str) -> None:
+    """By one launch: nothing is rounded before."""
+    plain, given = GROUPED[name]
+    made, target = short(plain, dtype), SM90.with_precision(dtype)
+    arrays, rule = random_inputs(made, 1), rule_for(made, target)
+    program = scheduled(rule, made, target, grouped(made, target, given))
+    want = evaluate_task(made, arrays)
+    assert len(launches(program)) == 1
+    assert_close(run_emulated(program, target, arrays), want, LIMIT[dtype])
+    assert_close(run(program, arrays), want, LIMIT[dtype])
+    assert all(r.spill_bytes == 0 for r in assembled(program, target).values())
+
+
+@pytest.mark.parametrize("target", [SM80, SM90], ids=lambda t: t.name)
+@pytest.mark.parametrize("name", LAYERS)
+def test_defaults_of_layers_do_not_spill(name: str, target: Target) -> None:
+    made = short(LAYERS[name])
+    rule = rule_for(made, target)
+    program = scheduled(rule, made, target, rule.default(made, target))
+    for kernel, report in assembled(program, target).items():
+        assert report.spill_bytes == report.stack_bytes == 0, f"{kernel}: {report}"
+        assert not report.remarks, f"{kernel}: {report}"
