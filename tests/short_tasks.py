@@ -21,11 +21,11 @@ def short(task: Task, dtype: str = "bfloat16", output: bool = True) -> Task:
         for name in node.inputs:
             reads = OPS.get(node.op).kind in ("contraction", "pool")
             if name in names and not reads:
-                wide = f"{name}.wide{number}"
-                nodes.append(TaskNode(op="to_float32", inputs=(name,), outputs=(wide,)))
-                values.append(_local(task.value(name), wide))
-                name = wide
-            inputs.append(name)
+                inputs.append(f"{name}.wide{number}")
+                nodes.append(TaskNode(op="to_float32", inputs=(name,), outputs=(inputs[-1],)))
+                values.append(_local(task.value(name), inputs[-1]))
+            else:
+                inputs.append(name)
         if number == task.anchor:
             anchor = len(nodes)
         nodes.append(dataclasses.replace(node, inputs=tuple(inputs)))
@@ -46,9 +46,7 @@ def _short_output(task: Task, dtype: str) -> Task:
     ]
     nodes.append(TaskNode(op=f"to_{dtype}", inputs=(last,), outputs=(out.name,)))
     values = [_typed(v, dtype) if v is out else v for v in task.values]
-    return Task(
-        nodes=tuple(nodes), values=(*values, _local(out, last)), anchor=task.anchor
-    )
+    return Task(nodes=tuple(nodes), values=(*values, _local(out, last)), anchor=task.anchor)
 
 
 def _typed(value: TaskValue, dtype: str) -> TaskValue:

@@ -10,7 +10,6 @@ from autotune.cli import options as opt
 from autotune.db.selection import Selection, moment, parse_shape
 from autotune.errors import ConfigError, LogError
 from autotune.target import precision_named
-from autotune.types import SHORT_FLOATS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +77,7 @@ def task_forms(
     from autotune.frontend import load_model  # needs onnx
     from autotune.graph.partition import partition
     from autotune.graph.prepare import prepare
+    from autotune.types import SHORT_FLOATS
 
     fixed, precision = opt.parse_shapes(shapes), options.precision or "float32"
     loaded = [load_model(model, fixed) for model in models]

@@ -52,9 +52,7 @@ def compile_graph(
 ) -> CompiledModel:
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
     there are cores)."""
-    prepared = prepare(
-        graph, target.precision, calibration, short=target.short_tensors
-    )
+    prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
     parts = partition(prepared.graph, attention=target.joins_attention)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     kernels = build_kernels(

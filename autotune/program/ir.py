@@ -227,7 +227,8 @@ class WarpgroupMma:
     count what `mma total[.., p+c, m, n], a[.., row, k], b[.., column+8*c, k]` does.
 
     The warps' rows of `a` follow each other, `b` is the same for all four, and both are bfloat16
-    or float16 in shared memory that only fetches write. `total` is used once the stream loop is done."""
+    or float16 in shared memory that only fetches write. `total` is used once the stream loop is
+    done."""
 
     total: Load
     a: Load

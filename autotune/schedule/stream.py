@@ -129,9 +129,7 @@ class Flat:
             raise ScheduleError(f"runs of {self.buffer} do not lie equally far apart")
         ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
         rows = (math.prod(source.shape[:-1]), source.shape[-1])
-        matrix = dataclasses.replace(
-            source, shape=rows, strides=(apart, 1), halo=((0, 0), (0, 0))
-        )
+        matrix = dataclasses.replace(source, shape=rows, strides=(apart, 1), halo=((0, 0), (0, 0)))
 
         def load(value: Load) -> Value | None:
             if value.buffer != self.buffer:

@@ -184,9 +184,7 @@ def _partitioned(
     from autotune.graph.prepare import prepare
 
     graph = model if isinstance(model, Graph) else load_model(str(model), shapes)
-    prepared = prepare(
-        graph, target.precision, calibration, short=target.short_tensors
-    )
+    prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
     return partition(prepared.graph, attention=target.joins_attention)
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from autotune.ops.conv import tiled_reach
 from autotune.program.build import loop_var
 from autotune.program.winograd import points_of
-from autotune.types import ITEM_BYTES, Task
+from autotune.types import ITEM_BYTES, SHORT_FLOATS, Task
 from search_spaces.base import Access, Column
 
 WINOGRAD_SIDES = (2, 4)
@@ -123,8 +123,9 @@ class Contraction:
         return points_of(h, kh, self.strides[0]) * points_of(w, kw, self.strides[1])
 
 
-def is_contraction(task: Task) -> bool:
-    """Whether the anchor is a float32 convolution or product, not depthwise, of given operands."""
+def is_contraction(task: Task, *, short: bool = True) -> bool:
+    """Whether the anchor is a float32 convolution or product, not depthwise, of given operands;
+    `short`: these may be short floats."""
     node = task.nodes[task.anchor]
     made_here = any(task.value(v).role == "local" for v in node.inputs)
     if made_here or node.op not in ("matmul", "conv2d"):
@@ -132,7 +133,8 @@ def is_contraction(task: Task) -> bool:
     c = contraction_of(task)
     if c.item_bytes == 1:
         return c.constant and c.reduce[-1][1] % 4 == 0
-    if task.value(node.outputs[0]).type.dtype != "float32":
+    narrow = {task.value(v).type.dtype for v in node.inputs} & set(SHORT_FLOATS)
+    if task.value(node.outputs[0]).type.dtype != "float32" or (narrow and not short):
         return False
     if node.op == "matmul":
         return True

@@ -62,8 +62,10 @@ def streams(task: Task, c: Contraction, target: Target) -> bool:
     same = {v.type.dtype for v in operands} == {dtype_of(task, c, target)}
     side_by_side = product_of(task, c).transposed
     flat = c.weight_rank == 2
-    return same and side_by_side and all(
-        fetchable(v, rows=flat and v is operands[0]) for v in operands
+    return (
+        same
+        and side_by_side
+        and all(fetchable(v, rows=flat and v is operands[0]) for v in operands)
     )
 
 

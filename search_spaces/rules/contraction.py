@@ -75,7 +75,7 @@ class ContractionRule:
     priority = 10
 
     def matches(self, task: Task, target: Target) -> bool:
-        return not target.is_gpu and is_contraction(task)
+        return not target.is_gpu and is_contraction(task, short=False)
 
     # --------------------------------------------------------------------------------------- space
 

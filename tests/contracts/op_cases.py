@@ -12,7 +12,6 @@ from autotune.errors import ModelError
 from autotune.ops import OPS
 from autotune.program.ir import FUNCTIONS
 from autotune.types import (
-    SHORT_FLOATS,
     Attr,
     Layout,
     Task,
@@ -77,7 +76,8 @@ def conv2d(draw: Draw) -> Case:
         st.sampled_from([(1, 3, 4), (1, 1, 1), (1, 1, 3), (2, 2, 3), (3, 1, 2), (4, 1, 1)])
     )
     kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
-    left, right = draw(st.sampled_from([("float32", "float32"), ("uint8", "int8")]))
+    kinds = [("float32", "float32"), ("uint8", "int8"), ("bfloat16", "float32")]
+    left, right = draw(st.sampled_from(kinds))
     shape = (draw(st.integers(1, 3)), draw(extent), draw(extent), groups * per_group)
     weights = tensor(*kernel, per_group, groups * out, dtype=right)
     return Case(
@@ -102,7 +102,9 @@ def matmul(draw: Draw) -> Case:
     batches = [((), ()), ((2,), ()), ((), (3,)), ((2, 1), (3,)), ((4,), (4,)), ((1, 2), (3, 1))]
     left, right = draw(st.sampled_from(batches))
     transposed = draw(st.booleans())
-    dtypes = [("float32", "float32"), ("int32", "int32"), ("uint8", "int8")]
+    dtypes = [
+        ("float32", "float32"), ("int32", "int32"), ("uint8", "int8"), ("bfloat16", "bfloat16"),
+    ]  # fmt: skip
     one, other = draw(st.sampled_from(dtypes))
     b = (*right, n, k) if transposed else (*right, k, n)
     return Case(
@@ -119,7 +121,8 @@ def pool(draw: Draw, name: str) -> Case:
     if name == "avg_pool2d" and draw(st.booleans()):
         attrs["count_include_pad"] = True
         attrs["valid_pads"] = tuple(draw(st.integers(0, p)) for p in attrs["pads"])  # type: ignore[union-attr]
-    x = tensor(draw(st.integers(1, 3)), draw(extent), draw(extent), draw(st.integers(1, 3)))
+    shape = (draw(st.integers(1, 3)), draw(extent), draw(extent), draw(st.integers(1, 3)))
+    x = tensor(*shape, dtype=draw(st.sampled_from(["float32", "bfloat16"])))
     return Case(op=name, types=(x,), attrs=freeze_attrs(attrs))
 
 
@@ -321,7 +324,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     **{name: softmax(name) for name in ("softmax", "log_softmax")},
     **{name: norm(name) for name in ("layer_norm", "rms_norm")},
     "lrn": lrn(),
-    **{name: function(name) for name in FUNCTIONS if name.removeprefix("to_") not in SHORT_FLOATS},
+    **{name: function(name) for name in FUNCTIONS},
     **{name: activation(name) for name in _ACTIVATIONS},
     "scalar": scalar(),
     "expand": expand(),

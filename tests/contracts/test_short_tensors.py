@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
 from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
 from autotune.program.launch import launches
-from autotune.program.evaluate import evaluate_task
 from autotune.target import Target, load_target
 from autotune.types import Task
-from tests.contracts.test_cuda_rules import LAYERS, assembled, grouped, scheduled
-from tests.contracts.test_rules import TASKS, batched
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
+from tests.contracts.test_cuda_rules import LAYERS, assembled, grouped, scheduled
+from tests.contracts.test_rules import TASKS, batched
 from tests.emulator import run_emulated
 from tests.short_tasks import short
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, value

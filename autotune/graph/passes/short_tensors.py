@@ -55,6 +55,7 @@ class _Shortened:
 
     def __init__(self, graph: Graph, chosen: frozenset[str], dtype: str) -> None:
         self._chosen, self._dtype = chosen, dtype
+        self._public = {value for _, value in graph.outputs}
         self._short: dict[str, str] = {}
         self._roots: dict[str, frozenset[str]] = {}
         inputs = tuple((name, self._input(name, kind)) for name, kind in graph.inputs)
@@ -82,7 +83,8 @@ class _Shortened:
 
     def _add(self, node: Node) -> None:
         kind, new = kind_of(node.op), self._new
-        if kind == "view" and node.inputs and all(i in self._short for i in node.inputs):
+        inner = kind == "view" and node.output not in self._public
+        if inner and node.inputs and all(i in self._short for i in node.inputs):
             inputs = [self._short[i] for i in node.inputs]
             output = new.emit(node.op, inputs, node, **node.attributes)
             roots = frozenset[str]().union(*(self._roots[i] for i in inputs))

@@ -18,6 +18,7 @@ from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.partition import partition
 from autotune.graph.prepare import prepare
+from autotune.program.packing import stored
 from autotune.runtime.executor import random_feeds
 from autotune.target import Target, load_target
 from autotune.types import Task
@@ -124,3 +125,22 @@ def test_fetches_find_tensors_in_the_pool(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
 def test_networks(name: str) -> None:
     assert_right(f"zoo:{name}", "sm_80")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_tensors_between_kernels_are_short(precision: str) -> None:
+    """The input as well: arrays of float32, of float16 or of the bits are taken."""
+    graph, target = load_model("zoo:tiny"), load_target("sm_80").with_precision(precision)
+    limit = {"bf16": 2e-2, "f16": 2e-3}[precision]
+    with emulated_cuda():
+        compiled = compile_graph(graph, target, processes=1)
+        feeds = random_feeds(compiled.inputs, 0)
+        ((name, kind),) = compiled.inputs.items()
+        given = [feeds[name], feeds[name].astype(np.float16), stored(feeds[name], kind.dtype)]
+        got = [compiled.run({name: array})["y"] for array in given]
+    assert compiled.notes == ()
+    assert kind.dtype == target.precision
+    want = run_graph(graph, feeds)["y"]
+    for array in got:
+        assert array.dtype == np.float32
+        assert np.max(np.abs(array - want)) <= limit * np.max(np.abs(want))
