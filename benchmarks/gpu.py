@@ -42,7 +42,7 @@ from autotune.frontend.zoo.base import Network
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.measure.devices import open_device
-from autotune.measure.devices.nvml import open_nvml
+from autotune.measure.devices.cuda import locked_clocks
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
 from autotune.target import Target, load_target
@@ -318,14 +318,12 @@ def main() -> int:
         return 2
     import torch
 
-    sensors = open_nvml(0)
-    if options.lock_clocks and (sensors is None or not sensors.lock_clocks()):
-        print("clocks cannot be locked here", file=sys.stderr)
-    try:
+    if not options.lock_clocks:
         return run(options, target, torch)
-    finally:
-        if sensors:
-            sensors.close()
+    with locked_clocks(target) as why:
+        if why:
+            print(f"clocks are not locked: {why}", file=sys.stderr)
+        return run(options, target, torch)
 
 
 def run(options: argparse.Namespace, target: Target, torch: Any) -> int:

@@ -47,6 +47,7 @@ class BoardSettings:
     threads: int
     cores: str
     accept_objects: bool
+    lock_clocks: bool
     memory_mib: int
     audit: str
 

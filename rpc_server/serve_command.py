@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import ConfigError
+from autotune.measure.devices.cuda import locked_clocks
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.profile import profile_lines
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import DeviceProfile
-from autotune.target import load_target
+from autotune.target import Target, load_target
 from rpc_server.agent import Agent, Post, check_post
 from rpc_server.audit import AuditLog
 from rpc_server.auth import check_loopback, is_loopback
@@ -70,6 +71,9 @@ def add_serve_command(commands: Any) -> None:
         help="run object code built by clients",
     )
     parser.add_argument(
+        "--lock-clocks", action="store_const", const=True, help="of an NVIDIA GPU, meanwhile"
+    )
+    parser.add_argument(
         "--memory-mib", type=int, help="of a candidate; default: 3/4 of the machine's"
     )
     parser.add_argument("--audit", metavar="FILE", help="append who did what")
@@ -104,7 +108,7 @@ def serve(options: argparse.Namespace) -> None:
             memory_bytes=settings.memory_mib << 20 if settings.memory_mib else -1,
         ),
     )
-    with contextlib.closing(device):
+    with contextlib.closing(device), _clocks(target, settings.lock_clocks) as clocks:
         board = Board(
             device,
             version=version(),
@@ -122,7 +126,7 @@ def serve(options: argparse.Namespace) -> None:
         threads = [threading.Thread(target=f, daemon=True) for f in (board.run, server.serve)]
         for thread in threads:
             thread.start()
-        print(describe(board.profile, cores))
+        print(describe(board.profile, cores) + clocks)
         print("\n".join(describe_sandbox(device.sandbox)))
         print(f"listening on {host}:{server.port}", flush=True)
         post = _post(settings, board, device, gate, server.port) if gate else None
@@ -133,6 +137,19 @@ def serve(options: argparse.Namespace) -> None:
         for thread in threads:
             thread.join(timeout=5.0)
     print("stopped", flush=True)
+
+
+@contextlib.contextmanager
+def _clocks(target: Target, wanted: bool) -> Iterator[str]:
+    """Locked clocks, if they are wanted and may be locked: a line that says so. Raises ConfigError
+    for what has none, DeviceError where there is no GPU."""
+    if not wanted:
+        yield ""
+        return
+    if target.kind != "cuda":
+        raise ConfigError(f"--lock-clocks is for NVIDIA GPUs, target {target.name} is none")
+    with locked_clocks(target) as why:
+        yield f"\nclocks  not locked: {why}" if why else "\nclocks  locked"
 
 
 def _settings(options: argparse.Namespace) -> BoardSettings:

@@ -55,7 +55,8 @@ class Sandbox:
     write_temporary_only: bool = True
     """Files are changed in the temporary directory only (Landlock)."""
     devices: tuple[str, ...] = ()
-    """Files of devices that may be written to besides."""
+    """Files of devices that may be written to besides; their drivers make sockets of the machine,
+    which nobody answers in a network of one's own."""
     read_system_only: bool = False
     """Files are read only where programs lie, not in home directories (Landlock)."""
 
@@ -102,7 +103,11 @@ def confine(sandbox: Sandbox, folder: str) -> Report:
         sandbox.write_temporary_only,
         lambda: landlock.restrict(libc, [folder, *sandbox.devices], readable(sandbox, folder)),
     )
-    measure("calls", sandbox.filter_calls, lambda: seccomp.install(libc, sandbox.programs))
+    measure(
+        "calls",
+        sandbox.filter_calls,
+        lambda: seccomp.install(libc, sandbox.programs, bool(sandbox.devices)),
+    )
     return report
 
 

@@ -53,6 +53,7 @@ _MACHINES = {
     "aarch64": (0xC00000B7, _GENERIC),
     "riscv64": (0xC00000F3, _GENERIC),
 }
+_AF_UNIX = 1
 _CONDITIONAL = ("clone", "kill", "tgkill", "prlimit64")
 _PROGRAMS = ("clone", "fork", "vfork", "execve", "execveat")
 
@@ -61,11 +62,11 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def install(libc: ctypes.CDLL, programs: bool = False) -> None:
+def install(libc: ctypes.CDLL, programs: bool = False, local_sockets: bool = False) -> None:
     """Filter the calls of this process, which has no_new_privs set. With `programs` it may start
     others, which have the same filter. Raises OSError, and NotImplementedError on machines whose
     calls are not in the tables above."""
-    code = program(platform.machine().lower(), os.getpid(), programs)
+    code = program(platform.machine().lower(), os.getpid(), programs, local_sockets)
     buffer = ctypes.create_string_buffer(code, len(code))
     filters = _Program(len(code) // _INSTRUCTION.size, ctypes.addressof(buffer))
     if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(filters), 0, 0) != 0:
@@ -73,7 +74,7 @@ def install(libc: ctypes.CDLL, programs: bool = False) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def program(machine: str, pid: int, programs: bool = False) -> bytes:
+def program(machine: str, pid: int, programs: bool = False, local_sockets: bool = False) -> bytes:
     """The filter's instructions. Raises NotImplementedError."""
     if machine not in _MACHINES:
         raise NotImplementedError(f"no table of system calls for {machine}")
@@ -87,7 +88,8 @@ def program(machine: str, pid: int, programs: bool = False) -> bytes:
     # glibc falls back to clone, whose flags a filter can see
     out += [_op(_JUMP_EQUAL, _CLONE3, 0, 1), _op(_RETURN, _REFUSE | errno.ENOSYS)]
     for name, call in {**calls, **_COMMON}.items():
-        if name not in _CONDITIONAL and not (programs and name in _PROGRAMS):
+        local = local_sockets and name == "socket"
+        if name not in _CONDITIONAL and not local and not (programs and name in _PROGRAMS):
             out += [_op(_JUMP_EQUAL, call, 0, 1), refuse]
     tests = {
         "clone": [_op(_JUMP_SET, _CLONE_THREAD, 0, 1), allow],
@@ -97,6 +99,8 @@ def program(machine: str, pid: int, programs: bool = False) -> bytes:
     }
     if programs:
         del tests["clone"]
+    if local_sockets:
+        tests["socket"] = [_op(_JUMP_EQUAL, _AF_UNIX, 0, 1), allow]
     for name, test in tests.items():
         block = [_op(_LOAD, _FIRST), *test, refuse]
         out += [_op(_JUMP_EQUAL, calls[name], 0, len(block)), *block]

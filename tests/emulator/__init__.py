@@ -125,6 +125,10 @@ class Kernels:
         self._emulator = compiled()
         self._library = load_text(host_text(text, launches), host_target())
 
+    def address(self, kernel: str) -> int:
+        """Of a function that takes the kernel's arguments as an array."""
+        return self._library.address(f"{kernel}_emulated")
+
     def launch(self, launch: Launch, addresses: Sequence[int], reverse: bool = False) -> None:
         """Run all blocks. AssertionError where the kernel does what no GPU may."""
         plain = len(addresses) - len(launch.maps)
@@ -132,7 +136,7 @@ class Kernels:
         given = [*addresses[:plain], *map(ctypes.addressof, maps)]
         args = (ctypes.c_void_p * len(given))(*given)
         grid, block = ((ctypes.c_uint32 * 3)(*e) for e in (launch.grid, launch.block))
-        kernel = ctypes.c_void_p(self._library.address(f"{launch.kernel}_emulated"))
+        kernel = ctypes.c_void_p(self.address(launch.kernel))
         status = self._emulator.emulate(kernel, args, grid, block, ctypes.c_int(reverse))
         assert status == 0, f"{launch.kernel}: {FAILURES[status]}"
 

@@ -6,9 +6,11 @@ After a wild access every call of the process fails: only a new one can use the 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from autotune.target import Target
 from autotune.types import Array
 
 LOG_BYTES = 8192
+BUS_LENGTH = 32
 FLUSH_FACTOR = 2
 """A flush writes this many times the last-level cache."""
 _REFUSED = (
@@ -49,13 +52,32 @@ class Api:
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
+        self._context: Any = None
+        self._thread = 0
+
+    def enter(self, context: Any) -> None:
+        """What is called from now on, in any thread, means this context."""
+        self._context, self._thread = context, 0
 
     def call(self, name: str, *args: Any) -> Any:
         """The function's result. Raises BuildError (the code is to blame) or DeviceError."""
+        self._enter_here()
         status, *values = getattr(self.driver, name)(*args)
         if int(status):
             raise self._error(name, status)
         return values[0] if len(values) == 1 else tuple(values)
+
+    def give_back(self, name: str, what: Any) -> None:
+        """As `call`, for what nothing refers to any more: maybe in another thread, or while the
+        process is on its way out, where errors say nothing new."""
+        self._enter_here()
+        getattr(self.driver, name)(what)
+
+    def _enter_here(self) -> None:
+        here = threading.get_ident()
+        if self._context is not None and self._thread != here:  # every thread has its own
+            self._thread = here
+            self.driver.cuCtxSetCurrent(self._context)
 
     def _error(self, name: str, status: Any) -> Exception:
         _, text = self.driver.cuGetErrorName(status)
@@ -74,12 +96,14 @@ def _started() -> Api:
     api = Api(_package())
     try:
         api.call("cuInit", 0)
+        if api.call("cuDeviceGetCount"):
+            return api
     except (DeviceError, RuntimeError) as error:  # the package raises its own where none is found
         first = str(error).strip().splitlines()[0]
-        raise DeviceError(f"no NVIDIA driver answers here ({first}); install it first") from None
-    if not api.call("cuDeviceGetCount"):
-        raise DeviceError("the NVIDIA driver finds no GPU; see nvidia-smi")
-    return api
+        if not first.endswith("NO_DEVICE to cuInit"):
+            why = "install it first, or see nvidia-smi"
+            raise DeviceError(f"no NVIDIA driver answers here ({first}); {why}") from None
+    raise DeviceError("the NVIDIA driver finds no GPU; see nvidia-smi")
 
 
 class _Block:
@@ -90,8 +114,8 @@ class _Block:
         self.address = int(api.call("cuMemAlloc", max(nbytes, 128)))
 
     def __del__(self) -> None:
-        if hasattr(self, "address"):  # the process may be on its way out: errors say nothing new
-            self._api.driver.cuMemFree(self.address)
+        if hasattr(self, "address"):
+            self._api.give_back("cuMemFree", self.address)
 
 
 class CudaDevice:
@@ -100,8 +124,7 @@ class CudaDevice:
     def __init__(self, api: Api, number: int, nvml: Nvml | None) -> None:
         self._api, self._nvml = api, nvml
         self._device = api.call("cuDeviceGet", number)
-        self._context = api.call("cuDevicePrimaryCtxRetain", self._device)
-        api.call("cuCtxSetCurrent", self._context)
+        api.enter(api.call("cuDevicePrimaryCtxRetain", self._device))
         flags = api.driver.CUstream_flags.CU_STREAM_NON_BLOCKING
         self._stream = api.call("cuStreamCreate", int(flags))
         self._flush: _Block | None = None
@@ -227,7 +250,7 @@ class _Module:
         return self._maps[key]
 
     def __del__(self) -> None:
-        self._api.driver.cuModuleUnload(self._module)
+        self._api.give_back("cuModuleUnload", self._module)
 
 
 class _Graph:
@@ -240,7 +263,7 @@ class _Graph:
         self._api.call("cuGraphLaunch", self._graph, stream)
 
     def __del__(self) -> None:
-        self._api.driver.cuGraphExecDestroy(self._graph)
+        self._api.give_back("cuGraphExecDestroy", self._graph)
 
 
 class _Event:
@@ -248,7 +271,7 @@ class _Event:
         self._api, self.event = api, event
 
     def __del__(self) -> None:
-        self._api.driver.cuEventDestroy(self.event)
+        self._api.give_back("cuEventDestroy", self.event)
 
 
 def _address(place: Place) -> int:
@@ -279,22 +302,48 @@ def _facts(api: Api, device: Any) -> DeviceFacts:
     )
 
 
+def _chosen(target: Target) -> tuple[Api, int]:
+    """The first GPU that runs the target's code. Raises DeviceError."""
+    api = _started()
+    found: list[str] = []
+    for number in range(api.call("cuDeviceGetCount")):
+        facts = _facts(api, api.call("cuDeviceGet", number))
+        if runs(facts.arch, target.arch):
+            return api, number
+        found.append(f"{facts.name} ({facts.arch})")
+    raise DeviceError(
+        f"code for {target.arch} runs on none of {', '.join(found)}; "
+        "choose the target of the GPU that is here (`autotune targets`)"
+    )
+
+
+def _sensors(api: Api, number: int) -> Nvml | None:
+    """Those of the same GPU: NVML has numbers of its own."""
+    bus = api.call("cuDeviceGetPCIBusId", BUS_LENGTH, api.call("cuDeviceGet", number))
+    return open_nvml(bus.split(b"\0")[0].decode())
+
+
+@contextlib.contextmanager
+def locked_clocks(target: Target) -> Iterator[str]:
+    """Hold the clocks of the GPU for the target while this lasts; gives nothing, or why they are
+    not held. Raises DeviceError where there is no such GPU."""
+    sensors = _sensors(*_chosen(target))
+    if sensors is None:
+        yield "NVML is not here: pip install nvidia-ml-py"
+        return
+    try:
+        yield sensors.lock_clocks()
+    finally:
+        sensors.close()
+
+
 class CudaDriver:
     """What the NVIDIA driver finds."""
 
     def open(self, target: Target) -> CudaDevice:
         """The first GPU that runs the target's code. Raises DeviceError."""
-        api = _started()
-        found: list[str] = []
-        for number in range(api.call("cuDeviceGetCount")):
-            facts = _facts(api, api.call("cuDeviceGet", number))
-            if runs(facts.arch, target.arch):
-                return CudaDevice(api, number, open_nvml(number))
-            found.append(f"{facts.name} ({facts.arch})")
-        raise DeviceError(
-            f"code for {target.arch} runs on none of {', '.join(found)}; "
-            "choose the target of the GPU that is here (`autotune targets`)"
-        )
+        api, number = _chosen(target)
+        return CudaDevice(api, number, _sensors(api, number))
 
     def find(self) -> tuple[DeviceFacts, ...]:
         try:

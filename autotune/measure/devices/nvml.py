@@ -1,6 +1,6 @@
-"""Clocks, temperature and power of an NVIDIA GPU through NVML, where it is there.
+"""Clocks, temperature and power of an NVIDIA GPU through NVML (nvidia-ml-py), where it is there.
 
-In: a GPU's number. Out: readings; locked clocks where the user may lock them.
+In: a GPU's place on the bus. Out: readings; locked clocks where the user may lock them.
 """
 
 from __future__ import annotations
@@ -24,56 +24,55 @@ class Reading:
 
 
 class Nvml:
-    """One GPU's sensors. `api`: `cuda.bindings.nvml`."""
+    """One GPU's sensors. `api`: the module `pynvml`. Raises its errors."""
 
-    def __init__(self, api: Any, number: int) -> None:
+    def __init__(self, api: Any, bus: str) -> None:
         self._api = api
-        self._handle = api.device_get_handle_by_index_v2(number)
+        self._handle = api.nvmlDeviceGetHandleByPciBusId(bus)
         self._locked = False
 
     def read(self) -> Reading:
         api, handle = self._api, self._handle
-        clock, sensor = api.ClockType, api.TemperatureSensors
         return Reading(
-            sm_hz=api.device_get_clock_info(handle, clock.CLOCK_SM) * 1e6,
-            memory_hz=api.device_get_clock_info(handle, clock.CLOCK_MEM) * 1e6,
-            temperature_c=int(api.device_get_temperature_v(handle, sensor.TEMPERATURE_GPU)),
-            power_w=api.device_get_power_usage(handle) * 1e-3,
+            sm_hz=api.nvmlDeviceGetClockInfo(handle, api.NVML_CLOCK_SM) * 1e6,
+            memory_hz=api.nvmlDeviceGetClockInfo(handle, api.NVML_CLOCK_MEM) * 1e6,
+            temperature_c=int(api.nvmlDeviceGetTemperature(handle, api.NVML_TEMPERATURE_GPU)),
+            power_w=api.nvmlDeviceGetPowerUsage(handle) * 1e-3,
         )
 
     def conditions(self) -> str:
         """A reading as text; empty where the GPU does not give one."""
         try:
             return str(self.read())
-        except self._api.NvmlError:
+        except self._api.NVMLError:
             return ""
 
-    def lock_clocks(self) -> bool:
-        """Hold the graphics clock where it is sustained; False where that is not allowed."""
+    def lock_clocks(self) -> str:
+        """Hold the graphics clock at its highest; empty, or why that cannot be."""
         api, handle = self._api, self._handle
         try:
-            top = api.device_get_max_clock_info(handle, api.ClockType.CLOCK_SM)
-            api.device_set_gpu_locked_clocks(handle, top, top)
-        except api.NvmlError:
-            return False
+            top = api.nvmlDeviceGetMaxClockInfo(handle, api.NVML_CLOCK_SM)
+            api.nvmlDeviceSetGpuLockedClocks(handle, top, top)
+        except api.NVMLError as error:
+            return str(error) or "NVML gives no reason"
         self._locked = True
-        return True
+        return ""
 
     def close(self) -> None:
         """Unlock what was locked."""
         if self._locked:
-            self._api.device_reset_gpu_locked_clocks(self._handle)
+            self._api.nvmlDeviceResetGpuLockedClocks(self._handle)
             self._locked = False
 
 
-def open_nvml(number: int) -> Nvml | None:
+def open_nvml(bus: str) -> Nvml | None:
     """The sensors of a GPU, or None: the package, NVML or the right to read is missing."""
     try:
-        from cuda.bindings import nvml
+        import pynvml
     except ImportError:
         return None
     try:
-        nvml.init_v2()
-        return Nvml(nvml, number)
-    except (nvml.NvmlError, RuntimeError):  # the latter where there is no library
+        pynvml.nvmlInit()
+        return Nvml(pynvml, bus)
+    except pynvml.NVMLError:
         return None

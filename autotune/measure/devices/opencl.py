@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 _NOTHING = "kernel void nothing(global float *o) { o[get_global_id(0)] = 0; }"
 FLUSH_BYTES = 64 << 20
 _FEATURES = {
-    "cl_khr_fp64": "fp64", "cl_khr_fp16": "fp16", "cl_khr_subgroups": "subgroups",
+    "cl_khr_fp64": "fp64", "cl_khr_fp16": "fp16", "cl_khr_subgroup_shuffle": "subgroups",
     "cl_khr_int64_base_atomics": "int64 atomics", "cl_khr_command_buffer": "command buffers",
 }  # fmt: skip
 
@@ -107,7 +108,9 @@ class OpenClDevice:
         """Kernels by name."""
         cl = self._cl
         try:
-            program = cl.Program(self._context, code.text.decode()).build(list(OPTIONS))
+            with warnings.catch_warnings():  # some compilers say that they were here
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                program = cl.Program(self._context, code.text.decode()).build(list(OPTIONS))
             kernels = {
                 n: cl.Kernel(program, n) for n in dict.fromkeys(x.kernel for x in code.launches)
             }

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class FakeNvml:
-    """NVML of one GPU, which may refuse to lock clocks."""
+    """In the place of `pynvml`: one GPU, which may refuse to lock clocks."""
 
-    from cuda.bindings.nvml import ClockType, TemperatureSensors
+    from pynvml import NVML_CLOCK_MEM, NVML_CLOCK_SM, NVML_TEMPERATURE_GPU
 
-    class NvmlError(Exception):
+    class NVMLError(Exception):
         """The real one asks the library for its words."""
 
     def __init__(self, may_lock: bool) -> None:
         self.may_lock, self.locked = may_lock, (0, 0)
 
-    def device_get_handle_by_index_v2(self, number: int) -> int:
-        return number
+    def nvmlDeviceGetHandleByPciBusId(self, bus: str) -> str:  # noqa: N802
+        return bus
 
-    def device_get_clock_info(self, _: int, kind: Any) -> int:
-        return {self.ClockType.CLOCK_SM: 1980, self.ClockType.CLOCK_MEM: 3201}[kind]
+    def nvmlDeviceGetClockInfo(self, _: str, kind: int) -> int:  # noqa: N802
+        return {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 3201}[kind]
 
-    def device_get_max_clock_info(self, *_: Any) -> int:
+    def nvmlDeviceGetMaxClockInfo(self, *_: object) -> int:  # noqa: N802
         return 1980
 
-    def device_get_temperature_v(self, *_: Any) -> int:
+    def nvmlDeviceGetTemperature(self, *_: object) -> int:  # noqa: N802
         return 41
 
-    def device_get_power_usage(self, _: int) -> int:
+    def nvmlDeviceGetPowerUsage(self, _: str) -> int:  # noqa: N802
         return 120_500
 
-    def device_set_gpu_locked_clocks(self, _: int, low: int, high: int) -> None:
+    def nvmlDeviceSetGpuLockedClocks(self, _: str, low: int, high: int) -> None:  # noqa: N802
         if not self.may_lock:
-            raise self.NvmlError("no permission")
+            raise self.NVMLError("no permission")
         self.locked = (low, high)
 
-    def device_reset_gpu_locked_clocks(self, _: int) -> None:
+    def nvmlDeviceResetGpuLockedClocks(self, _: str) -> None:  # noqa: N802
         self.locked = (0, 0)

@@ -27,7 +27,7 @@ class EmulatedGpu(NativeExecutor):
         super().__init__(**settings)
         self._patches = contextlib.ExitStack()
         self._patches.enter_context(emulated_cuda())
-        sensors = Nvml(FakeNvml(may_lock=False), 0)
+        sensors = Nvml(FakeNvml(may_lock=False), "0:19:0")
         mock.patch.object(EmulatedDevice, "conditions", side_effect=sensors.conditions).start()
 
     def prepare(self, request: MeasureRequest) -> None:

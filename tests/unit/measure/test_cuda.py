@@ -241,24 +241,24 @@ def test_a_machine_without_the_package_names_the_extra(monkeypatch: pytest.Monke
 
 
 def test_sensors_read_in_units_of_the_name() -> None:
-    reading = Nvml(FakeNvml(True), 0).read()
+    reading = Nvml(FakeNvml(True), "0:19:0").read()
     assert (reading.sm_hz, reading.memory_hz) == (1.98e9, 3.201e9)
     assert str(reading) == "1980/3201 MHz 41 C 120 W"
 
 
 def test_clocks_are_locked_where_that_is_allowed_and_unlocked_again() -> None:
     api = FakeNvml(True)
-    nvml = Nvml(api, 0)
-    assert nvml.lock_clocks()
+    nvml = Nvml(api, "0:19:0")
+    assert nvml.lock_clocks() == ""
     assert api.locked == (1980, 1980)
     nvml.close()
     assert api.locked == (0, 0)
-    assert not Nvml(FakeNvml(False), 0).lock_clocks()
+    assert Nvml(FakeNvml(False), "0:19:0").lock_clocks() == "no permission"
 
 
 def test_a_device_tells_the_conditions_where_it_has_sensors() -> None:
     driver = FakeCuda()
-    with_sensors = CudaDevice(Api(driver), 0, Nvml(FakeNvml(False), 0))
+    with_sensors = CudaDevice(Api(driver), 0, Nvml(FakeNvml(False), "0:19:0"))
     assert with_sensors.conditions() == "1980/3201 MHz 41 C 120 W"
     assert CudaDevice(Api(driver), 0, None).conditions() == ""
 

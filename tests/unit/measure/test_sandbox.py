@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -221,6 +222,16 @@ def test_a_filter_may_let_compilers_be_started_and_nothing_else(name: str) -> No
     }
     assert changed == {"clone", "fork", "vfork", "execve", "execveat"} & calls.keys()
     assert run_filter(wide, machine, calls["kill"], 78) == seccomp._REFUSE | errno.EPERM
+
+
+@pytest.mark.parametrize("name", ["x86_64", "aarch64", "riscv64"])
+def test_a_filter_may_let_drivers_make_sockets_of_the_machine(name: str) -> None:
+    machine, calls = seccomp._MACHINES[name]
+    code = seccomp.program(name, 77, local_sockets=True)
+    assert run_filter(code, machine, calls["socket"], socket.AF_UNIX) == seccomp._ALLOW
+    for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
+        found = run_filter(code, machine, calls["socket"], family)
+        assert found == seccomp._REFUSE | errno.EPERM
 
 
 def test_other_machines_have_no_filter() -> None:

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 
 class BoardProcess:
     """`python -m rpc_server serve` on loopback; restartable on the same port.
-    `first`: folders whose modules take the place of others."""
+    `first`: folders whose modules take the place of others; `machine`: its environment."""
 
     def __init__(
         self,
@@ -22,10 +23,12 @@ class BoardProcess:
         port: int = 0,
         options: tuple[str, ...] = (),
         first: tuple[Path, ...] = (),
+        machine: Mapping[str, str] | None = None,
     ) -> None:
         self._executor = executor
         self._options = options
-        self._path = os.pathsep.join(map(str, (*first, Path(__file__).parents[3])))
+        path = os.pathsep.join(map(str, (*first, Path(__file__).parents[3])))
+        self._machine = machine or {**os.environ, "PYTHONPATH": path}
         self.port = port
         self.greeting: list[str] = []
         self._process: subprocess.Popen[str] | None = None
@@ -54,7 +57,7 @@ class BoardProcess:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
-            env={**os.environ, "PYTHONPATH": self._path},
+            env=self._machine,
         )  # fmt: skip
         assert self._process.stdout is not None
         self.greeting = []

@@ -1,7 +1,8 @@
-"""A board that serves an OpenCL device, through a tuner's whole path: records in a log."""
+"""Boards that serve a GPU or an OpenCL device, through a tuner's whole path: records in a log."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import autotune
 from autotune.db.opening import open_log
 from autotune.measure.execute import NativeExecutor
 from autotune.target import load_target
+from tests.emulator.device import emulated_cuda
+from tests.emulator.driver import break_down, emulated_machine
 from tests.unit.rpc_server.boards import BoardProcess
 
 EXECUTOR = f"{NativeExecutor.__module__}:{NativeExecutor.__name__}"
@@ -26,3 +29,32 @@ def test_a_model_is_tuned_on_an_opencl_board(tmp_path: Path) -> None:
     records = [store.best(kernel.task_key, target) for kernel in model.image.kernels]
     store.close()
     assert all(record is not None and record.result.times_s for record in records)
+
+
+@pytest.mark.slow
+def test_a_model_is_tuned_on_a_gpu_and_compiled_elsewhere(tmp_path: Path) -> None:
+    """The GPU and its driver are emulated, in the board's processes only."""
+    machine, log = emulated_machine(tmp_path), tmp_path / "tuning.db"
+    options = ("--target", "sm_90a", "--lock-clocks")
+    board = BoardProcess(executor=EXECUTOR, options=options, machine=machine)
+    board.start()
+    assert "clocks  locked" in board.greeting
+    autotune.tune("zoo:tiny", target="sm_90a", device=board.url, log=log, trials=10)
+    board.stop(signal.SIGTERM)
+    assert (tmp_path / "clock").read_text() == ""  # unlocked again
+    with emulated_cuda():
+        model = autotune.compile("zoo:tiny", target="sm_90a", log=log)
+    assert {kernel.source for kernel in model.image.kernels} == {"record"}
+    store = open_log(log)
+    records = [store.best(k.task_key, load_target("sm_90a")) for k in model.image.kernels]
+    store.close()
+    read = {record.result.conditions for record in records if record}
+    assert read == {"1980/3201 MHz 41 C 120 W"}, "the clocks of the card, locked by the board"
+
+
+def test_a_board_that_may_not_lock_clocks_serves_all_the_same(tmp_path: Path) -> None:
+    machine = emulated_machine(tmp_path)
+    break_down(tmp_path, "clocks")
+    options = ("--target", "sm_90a", "--lock-clocks")
+    with BoardProcess(executor=EXECUTOR, options=options, machine=machine) as board:
+        assert "clocks  not locked: Insufficient Permissions" in board.greeting
