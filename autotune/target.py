@@ -36,6 +36,9 @@ class Target:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    l1_ways: int = 8
+    """Lines that a set of the inner cache holds."""
+    line_bytes: int = 64
     threads: int = 1
     """Threads a kernel runs on. Part of the key: records of other thread counts do not mix."""
     accuracy: str = "normal"
@@ -144,6 +147,8 @@ _SIZES = (
     "l1_bytes",
     "l2_bytes",
     "l3_bytes",
+    "l1_ways",
+    "line_bytes",
     "threads",
     "warp",
     "shared_bytes",
@@ -272,6 +277,8 @@ def host_target(threads: int = 1) -> Target:
         l1_bytes=caches.get(1, 32 << 10),
         l2_bytes=caches.get(2, 512 << 10),
         l3_bytes=caches.get(3, 0 if caches else 8 << 20),
+        l1_ways=read_inner_cache(_CACHE_ROOT, "ways_of_associativity", 8),
+        line_bytes=read_inner_cache(_CACHE_ROOT, "coherency_line_size", 64),
         threads=threads,
     )
 
@@ -307,3 +314,15 @@ def read_caches(root: Path) -> dict[int, int]:
         if kind != "Instruction":
             sizes[level] = number
     return sizes
+
+
+def read_inner_cache(root: Path, name: str, default: int) -> int:
+    """A figure of the first-level data cache from a sysfs `cache` directory."""
+    for entry in sorted(root.glob("index*")):
+        try:
+            level, kind = ((entry / part).read_text().strip() for part in ("level", "type"))
+            if level == "1" and kind != "Instruction":
+                return int((entry / name).read_text()) or default
+        except (OSError, ValueError):
+            continue
+    return default

@@ -16,7 +16,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from autotune.graph.gaps import GAP_BYTES
+from autotune.graph.gaps import gap_of
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
 from autotune.ops import OPS
@@ -26,7 +26,7 @@ from autotune.types import Attr, Layout, Task, TaskNode, TaskValue, TensorType, 
 from search_spaces.rules import rule_for
 
 TIMING = Timing(min_repeats=20, max_repeats=60, budget_s=0.3)
-BLOCK, LINE, GAP = 64, 16, GAP_BYTES // 4
+BLOCK, LINE, GAP = 64, 16, gap_of("float32", load_target("x86-64-v3"))
 """Channels of a block; floats of a cache line, and of what graphs leave free after a point."""
 Shape = tuple[int, int, int, int]
 
@@ -73,7 +73,7 @@ def blocked(x: Shape) -> Shape:
 
 def choices() -> Iterator[Choice]:
     """Ops and shapes of image networks, and larger batches of them."""
-    for n in (1, 4):
+    for n in (1, 4, 16):
         for side, channels in ((56, 64), (56, 256), (28, 512), (14, 1024), (7, 1024), (7, 2048)):
             x = (n, side, side, channels)
             where = "x".join(map(str, x))

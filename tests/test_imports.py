@@ -20,7 +20,7 @@ LAYERS = (
      "autotune.measure.types"),
     ("search_spaces", "cost_model", "autotune.frontend", "autotune.codegen", "autotune.db.types",
      "autotune.db.selection"),
-    ("autotune.measure", "autotune.db", "autotune.settings"),
+    ("autotune.measure", "autotune.db", "autotune.settings", "autotune.layouts"),
     ("rpc_server", "autotune.tuner"),
     ("autotune.compiler", "autotune.runtime"),
     ("autotune.compile", "autotune.report"),

@@ -225,7 +225,7 @@ def _freeze(options: argparse.Namespace) -> None:
         missing = set(wanted.task_keys or ()) - {r["task_key"] for r in log.query(wanted)}
         if missing:
             fixed = [text for text in options.shape if "=" in text]
-            forms = selecting.task_forms(options.models, fixed, options)
+            forms = selecting.task_forms(options.models, fixed, options, log)
             missing = min((missing.intersection(keys) for keys in forms), key=len)
         count = freeze(log, wanted, path, utc_now())
     print(f"{path}: {count} records, {path.stat().st_size / 1e3:.0f} kB")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+    from autotune.db.types import Store
     from autotune.graph.plan import Partition
     from autotune.runtime.executor import CompiledModel
     from autotune.target import Target
@@ -16,17 +17,21 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def load_partition(
-    model: str, shapes: Shapes, target: Target, calibration: str | None = None
+    model: str,
+    shapes: Shapes,
+    target: Target,
+    calibration: str | None = None,
+    log: Store | None = None,
 ) -> Partition:
-    """The model's kernel calls, as tuning and compiling see them."""
+    """The model's kernel calls, as tuning and compiling see them with that log."""
     from autotune.frontend import load_model
-    from autotune.graph.partition import partition
     from autotune.graph.prepare import prepare
+    from autotune.layouts.choose import arranged
 
     prepared = prepare(
         load_model(model, shapes), target.precision, calibration, short=target.short_tensors
     )
-    return partition(prepared.graph, attention=target.joins_attention)
+    return arranged(prepared.graph, target, log)
 
 
 def compiled(options: argparse.Namespace) -> CompiledModel:

@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> None:
         precision=options.precision,
     )
     shapes = opt.parse_shapes(options.shape)
-    partition = models.load_partition(options.model, shapes, target, options.calibration)
     with TuningLog(options.log, read_only=True) as log:
+        partition = models.load_partition(options.model, shapes, target, options.calibration, log)
         with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
             profile = dataclasses.replace(runner.profile(), target=target)
         keys = [task.key for task in partition.weights()]

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from autotune.cli import options as opt
 from autotune.db.selection import Selection, moment, parse_shape
 from autotune.errors import ConfigError, LogError
 from autotune.target import precision_named
+
+if TYPE_CHECKING:
+    from autotune.db.types import Store
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,13 +74,20 @@ def task_keys(
 
 
 def task_forms(
-    models: Sequence[str], shapes: Sequence[str], options: argparse.Namespace
+    models: Sequence[str],
+    shapes: Sequence[str],
+    options: argparse.Namespace,
+    log: Store | None = None,
 ) -> tuple[list[str], ...]:
-    """Keys of the models' tasks: where attention is one of them, and where it is three; then where
-    tensors between kernels are short too."""
+    """Keys of the models' tasks: where attention is one of them, and where it is three; where
+    tensors between kernels are short too; in the layouts that the log would give values here; in
+    each that it could."""
     from autotune.frontend import load_model  # needs onnx
     from autotune.graph.partition import partition
     from autotune.graph.prepare import prepare
+    from autotune.layouts.choose import apply, choose
+    from autotune.layouts.problem import problem_of
+    from autotune.target import load_target
     from autotune.types import SHORT_FLOATS
 
     fixed, precision = opt.parse_shapes(shapes), options.precision or "float32"
@@ -86,11 +97,19 @@ def task_forms(
         [prepare(graph, precision, options.calibration, short=s).graph for graph in loaded]
         for s in shorts
     )
-    forms = [(plain, True), (plain, False), *((graphs, False) for graphs in short)]
-    return tuple(
-        [t.key for g in graphs for t in partition(g, attention=joins).weights()]
-        for graphs, joins in forms
-    )
+    here = load_target("cpu")
+    problems = [problem_of(graph, here) for graph in plain]
+    apart = [
+        [t.key for g in graphs for t in partition(g, attention=False).weights()]
+        for graphs in (plain, *short)
+    ]
+    joined = [t.key for p in problems for t in p.dense.weights()]
+    chosen = [
+        t.key
+        for p, g in zip(problems, plain, strict=True)
+        for t in apply(p, g, here, choose(p, here, log).layouts).weights()
+    ]
+    return joined, *apart, chosen, [t.key for p in problems for t in p.tasks()] + joined
 
 
 def _date(*, end: bool) -> Callable[[str], str]:

@@ -60,6 +60,8 @@ def _explain(options: argparse.Namespace) -> None:
     ]
     header = ("task", "what", "calls", "best", "trials", "next", "why")
     print(tables.table(header, rows, right=(2, 3, 4, 5)))
+    for line in report.layouts:
+        print(f"layout {line}")
     print(expectation(report.forecast))
 
 
@@ -76,15 +78,12 @@ def _list(options: argparse.Namespace) -> None:
         accuracy=options.accuracy,
         precision=options.precision,
     )
-    parts = models.load_partition(
-        options.model,
-        opt.parse_shapes(options.shape),
-        target,
-        options.calibration,
-    )
-    weights = parts.weights()
     rows, known_s, missing = [], 0.0, 0
+    shapes = opt.parse_shapes(options.shape)
     with contextlib.closing(open_log(options.log, missing_ok=True)) as log:
+        weights = models.load_partition(
+            options.model, shapes, target, options.calibration, log
+        ).weights()
         for task, weight in weights.items():
             best = log.best(task.key, target)
             time_s = best.result.median_s if best else None

@@ -18,8 +18,8 @@ from autotune.frontend import load_model
 from autotune.graph.feeds import Feeds, Samples
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.partition import partition
 from autotune.graph.prepare import prepare
+from autotune.layouts.choose import arranged
 from autotune.runtime.executor import CompiledModel
 from autotune.runtime.host import check_host
 from autotune.runtime.memory_plan import plan_memory
@@ -53,7 +53,7 @@ def compile_graph(
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
     there are cores)."""
     prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
-    parts = partition(prepared.graph, attention=target.joins_attention)
+    parts = arranged(prepared.graph, target, log)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     kernels = build_kernels(
         tuple(parts.weights()), target, log, processes or cores or 1, odd_params(parts, target)

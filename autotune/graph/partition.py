@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from autotune.graph.fusion import Group, fuse
 from autotune.graph.halos import read_halo, useful_halo
 from autotune.graph.ir import Graph, Node
+from autotune.graph.layouts import Layouts, rearrange
 from autotune.graph.passes._rewrite import COMMUTATIVE
 from autotune.graph.passes.canonical_operands import CanonicalOperands
 from autotune.graph.placement import place
@@ -17,9 +19,13 @@ from autotune.graph.views import canonical_layout
 from autotune.types import Layout, Task, TaskNode, TaskValue, freeze_attrs
 
 
-def partition(graph: Graph, *, attention: bool = True) -> Partition:
-    """Cut the graph into tasks and place its values. `attention`: whether it may be one task."""
-    placed = place(CanonicalOperands().run(graph))
+def partition(
+    graph: Graph, *, attention: bool = True, layouts: Layouts = MappingProxyType({})
+) -> Partition:
+    """Cut the graph into tasks and place its values. `attention`: whether it may be one task;
+    `layouts`: of values that are not dense (`autotune.layouts` chooses them)."""
+    rearranged = rearrange(CanonicalOperands().run(graph), layouts)
+    placed = place(rearranged.graph, rearranged.gaps)
     graph = placed.graph
     groups = fuse(graph, placed.kernels, attention=attention)
     calls = tuple(_call(graph, group, placed.placements) for group in groups)
@@ -33,6 +39,8 @@ def partition(graph: Graph, *, attention: bool = True) -> Partition:
         calls=calls,
         placements=placements,
         storages={n: s for n, s in placed.storages.items() if n in used},
+        layouts=layouts,
+        origins=rearranged.origins,
     )
 
 

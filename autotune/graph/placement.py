@@ -14,9 +14,9 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from autotune.errors import VerifyError
-from autotune.graph.gaps import useful_gap
 from autotune.graph.halos import Halo, larger, read_halo, useful_halo
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._rewrite import ints
@@ -37,9 +37,10 @@ class Placed:
     storages: Mapping[str, Storage]
 
 
-def place(graph: Graph) -> Placed:
-    """Decide all placements. Every value of `graph.outputs` ends dense in an array of its own."""
-    placing = _Placing(_with_own_outputs(graph))
+def place(graph: Graph, gaps: Mapping[str, int] = MappingProxyType({})) -> Placed:
+    """Decide all placements. Every value of `graph.outputs` ends dense in an array of its own.
+    `gaps`: elements to leave free after the channels of a value's points."""
+    placing = _Placing(_with_own_outputs(graph), gaps)
     placing.place_outputs()
     placing.place_concats()
     placing.place_views()
@@ -74,7 +75,7 @@ class _Placing:
     """Links between values: `hosts[v] = (w, position)` where v lies inside w, the output of a view
     node that reads v at that position. A view's output without a host lies in its operand."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, gaps: Mapping[str, int]) -> None:
         self.graph = graph
         self.types = dict(graph.types)
         self.order = [node.output for node in graph.nodes]
@@ -95,11 +96,9 @@ class _Placing:
                 halo = larger(halo, useful_halo(node, self.types, value))
                 if any(map(any, halo)):
                     self.needs[value] = larger(self.needs.get(value, halo), halo)
-        for value, names in self.readers.items():
-            gap = useful_gap(value, [self.nodes[name] for name in names], self.types)
-            if gap:
-                apart: Halo = ((0, 0), (0, 0), (0, 0), (0, gap))
-                self.needs[value] = larger(self.needs.get(value, apart), apart)
+        for value, gap in gaps.items():
+            apart: Halo = ((0, 0), (0, 0), (0, 0), (0, gap))
+            self.needs[value] = larger(self.needs.get(value, apart), apart)
         self.halo: dict[str, Halo] = {}
 
     # ---------------------------------------------------------------------------------- the state

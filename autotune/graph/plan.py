@@ -7,9 +7,10 @@ of another value. What compile and the tuner need, and nothing more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.graph.ir import Graph
+from autotune.graph.layouts import Layouts
 from autotune.ops import OPS, compute_flops
 from autotune.types import Layout, Task, TaskNode, TensorType
 
@@ -59,6 +60,10 @@ class Partition:
     calls: tuple[KernelCall, ...]
     placements: Mapping[str, Placement]
     storages: Mapping[str, Storage]
+    layouts: Layouts = field(default_factory=dict)
+    """Of values that are not dense."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Values made for these layouts -> those they stand for."""
 
     def weights(self) -> dict[Task, int]:
         """Unique tasks in order of first use, and how often each is called per run."""

@@ -15,6 +15,8 @@ from autotune.errors import ConfigError
 from autotune.graph.feeds import Samples
 from autotune.graph.ir import Graph
 from autotune.graph.plan import Partition, task_flops
+from autotune.layouts.choose import apply, choose, explain
+from autotune.layouts.problem import problem_of
 from autotune.measure.batch import plan_cores
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import DeviceProfile
@@ -23,6 +25,7 @@ from autotune.target import Target, wanted_target
 from autotune.tuner.budget import Limits
 from autotune.tuner.engine import on_cores, opened
 from autotune.tuner.events import OnEvent
+from autotune.tuner.layouts import measured_choice
 from autotune.tuner.loop import tune_partition
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
@@ -96,16 +99,10 @@ def tune(
         raise ConfigError(f"seed must be at least 0, got {seed}")
     settings = settings or load_settings()
     wanted = wanted_target(target, threads=threads, accuracy=accuracy, precision=precision)
-    partition = _partitioned(model, shapes, wanted, calibration)
+    graph = _prepared(model, shapes, wanted, calibration)
     if until_gain is not None and not 0 < until_gain < 1:
         raise ConfigError(f"until_gain is a share between 0 and 1, got {until_gain}")
-    if trials is None and time_s is None and until_gain is None:
-        trials = settings.trials_per_task * len(partition.weights())
-    limits = Limits(
-        trials=trials,
-        time_s=time_s,
-        min_gain=settings.min_gain if until_gain is None else until_gain,
-    )
+    endless = trials is None and time_s is None and until_gain is None
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
     from rpc_server.runners import runner_for
 
@@ -130,9 +127,17 @@ def tune(
                 wanted = wanted.within(runner.profile().target)
             here = dataclasses.replace(runner.profile(), target=wanted)
             profiles = _profiles(store, here, keep=not dry_run)
+            problem = problem_of(graph, wanted)
+            partition = apply(problem, graph, wanted, choose(problem, wanted, store).layouts)
+            if endless:
+                trials = settings.trials_per_task * len(partition.weights())
             options = TuneOptions(
                 target=wanted,
-                limits=limits,
+                limits=Limits(
+                    trials=trials,
+                    time_s=time_s,
+                    min_gain=settings.min_gain if until_gain is None else until_gain,
+                ),
                 strategy=strategy,
                 cost_model=cost_model,
                 pretrained=_pretrained(
@@ -152,15 +157,18 @@ def tune(
                     settings.timing,
                     foreign_bytes=EVERYTHING if flush else moved_bytes(partition),
                     apart_s=run_s(partition, runner.profile()),
-                    old_inputs=old_inputs(partition),
+                    old_inputs=old_inputs(partition, *problem.parts),
                 ),
-                model=partition.graph.name,
+                model=graph.name,
                 versions=component_versions(),
             )
             # the cost model's work too stays off the cores that time candidates
             listener = _listener(store, options, on_event)
             with on_cores(getattr(runner, "spare_cores", ())):
-                return tune_partition(partition, runner, store, options, listener, engine=engine)
+                choice = measured_choice(problem, runner, store, options)
+                partition = apply(problem, graph, wanted, choice.layouts)
+                report = tune_partition(partition, runner, store, options, listener, engine=engine)
+            return dataclasses.replace(report, layouts=explain(choice))
 
 
 def _listener(store: Store, options: TuneOptions, on_event: OnEvent | None) -> OnEvent | None:
@@ -173,19 +181,17 @@ def _listener(store: Store, options: TuneOptions, on_event: OnEvent | None) -> O
     return keeping(store, options.model, options.target.key, on_event)
 
 
-def _partitioned(
+def _prepared(
     model: str | Path | Graph,
     shapes: Mapping[str, tuple[int, ...]] | None,
     target: Target,
     calibration: Samples | None,
-) -> Partition:
+) -> Graph:
     from autotune.frontend import load_model
-    from autotune.graph.partition import partition
     from autotune.graph.prepare import prepare
 
     graph = model if isinstance(model, Graph) else load_model(str(model), shapes)
-    prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
-    return partition(prepared.graph, attention=target.joins_attention)
+    return prepare(graph, target.precision, calibration, short=target.short_tensors).graph
 
 
 def _pretrained(
@@ -253,10 +259,11 @@ def run_s(partition: Partition, profile: DeviceProfile) -> float:
     return flops / (profile.peak_flops * profile.target.threads)
 
 
-def old_inputs(partition: Partition) -> tuple[str, ...]:
+def old_inputs(*partitions: Partition) -> tuple[str, ...]:
     """Inputs of tasks that lie in the caller's arrays, as `Timing` names them."""
     found = {
         f"{call.task.key}/{name}"
+        for partition in partitions
         for call in partition.calls
         for name, value in call.args
         if value in partition.placements

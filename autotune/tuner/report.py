@@ -36,3 +36,5 @@ class TuneReport:
     tasks: tuple[TaskReport, ...] = field(repr=False)
     forecast: Forecast | None = None
     """Of a dry run; its trials are in the order of `tasks`."""
+    layouts: tuple[str, ...] = ()
+    """Lines about values that are not dense."""

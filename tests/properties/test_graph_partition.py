@@ -8,15 +8,22 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.graph.gaps import rows_together
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
+from autotune.graph.layouts import DENSE, ValueLayout, takes_zeros
 from autotune.graph.partition import partition
 from autotune.graph.passes.band_rows import BandRows
 from autotune.graph.pipeline import PIPELINE, optimize
 from autotune.graph.verify import verify_graph
+from autotune.layouts.problem import problem_of
+from autotune.target import load_target
 from autotune.types import Array
 from tests.properties.graph_strategies import feeds_for, graphs
 from tests.unit.graph.oracle import run_partition
+
+CROWDED = dataclasses.replace(load_target("x86-64-v4"), l1_bytes=8, l1_ways=1, line_bytes=4)
+"""A cache in which the rows of any small image evict each other."""
 
 
 def assert_close(got: dict[str, Array], expected: dict[str, Array]) -> None:
@@ -87,3 +94,36 @@ def renamed(graph: Graph) -> Graph:
         constants={names[n]: a for n, a in graph.constants.items()},
         types={names[n]: t for n, t in graph.types.items()},
     )
+
+
+@settings(max_examples=80, deadline=None)
+@given(graphs(), st.data())
+def test_values_may_lie_in_any_layout(graph: Graph, data: st.DataObject) -> None:
+    graph = optimize(graph)
+    layouts = {}
+    for value in [n.output for n in graph.nodes if len(graph.types[n.output].shape) == 4]:
+        options = [DENSE, ValueLayout(gap=1), ValueLayout(gap=3)]
+        if any(rows_together(n, value, graph.types) > 1 for n in graph.nodes):
+            options += [ValueLayout(copied=True), ValueLayout(copied=True, gap=2)]
+        if takes_zeros(graph, value):
+            options.append(ValueLayout(zeros=2))
+        layouts[value] = data.draw(st.sampled_from(options))
+    feeds = feeds_for(graph)
+    part = partition(graph, layouts={v: x for v, x in layouts.items() if x != DENSE})
+    verify_graph(part.graph)
+    assert_close(run_partition(part, feeds), run_graph(graph, feeds))
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.data())
+def test_the_tasks_that_layouts_are_judged_by_are_those_of_the_model(
+    graph: Graph, data: st.DataObject
+) -> None:
+    graph = optimize(graph)
+    problem = problem_of(graph, CROWDED)
+    chosen = {v: data.draw(st.integers(0, len(o) - 1)) for v, o in problem.options.items()}
+    tasks = partition(graph, layouts=problem.layouts(chosen)).weights()
+    for kernel in problem.kernels:
+        combination = tuple(chosen[v] for v in kernel.values)
+        if combination in kernel.variants:
+            assert set(kernel.variants[combination]) <= tasks.keys()

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from autotune.compiler.driver import compile_graph
-from autotune.graph.gaps import GAP_BYTES
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
-from autotune.target import host_target
+from autotune.layouts.choose import arranged
+from autotune.target import host_target, load_target
 from tests.unit.graph.nets import Net, random_feeds
+
+X86 = load_target("x86-64-v3")
 
 
 def net(channels: int, window: int = 3) -> Graph:
@@ -25,7 +26,7 @@ def net(channels: int, window: int = 3) -> Graph:
 
 def pixel_step(graph: Graph) -> int:
     """Elements from point to point of what the depthwise convolution reads."""
-    tasks = [c.task for c in partition(graph).calls if "groups" in dict(c.task.nodes[0].attrs)]
+    tasks = [c.task for c in arranged(graph, X86).calls if "groups" in dict(c.task.nodes[0].attrs)]
     return next(
         t.value(t.nodes[0].inputs[0]).layout.strides[2]
         for t in tasks
@@ -33,7 +34,7 @@ def pixel_step(graph: Graph) -> int:
     )
 
 
-MOVED = GAP_BYTES // 4
+MOVED = 32
 
 
 @pytest.mark.parametrize(

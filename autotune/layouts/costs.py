@@ -1,0 +1,111 @@
+"""What a task costs in its layouts. In: a task, a target, a tuning log. Out: seconds.
+
+A kernel's variants are compared like with like: by what was measured where the log knows them; a
+variant that it does not know, by one that it knows and how much the prior says they differ; all of
+them by the prior where it knows none. The prior is the least time that arithmetic and data allow,
+on a core of the target's width, and what windows read again where rows evict each other.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+
+from autotune.db.types import Store
+from autotune.graph.gaps import read_again_bytes, rows_together
+from autotune.graph.plan import task_flops
+from autotune.layouts.problem import Combination
+from autotune.target import Target
+from autotune.types import ITEM_BYTES, Task
+from search_spaces.rules import rule_for
+
+_CLOCK_HZ, _OUTER_BYTES_PER_CYCLE = 3e9, 10.0
+"""Of a core; only ratios matter, and the same ones to whoever tunes and who compiles."""
+_WORK = {"winograd2": 0.7, "winograd4": 0.5}
+"""Time of algorithms over few channels, as a share of direct code's."""
+
+Measured = Callable[[Task], float | None]
+
+
+def measured_in(log: Store | None, target: Target) -> Measured:
+    """The fastest time that a log has of a task for the target."""
+    known: dict[Task, float | None] = {}
+
+    def look_up(task: Task) -> float | None:
+        if task not in known:
+            record = log.best(task.key, target) if log is not None else None
+            known[task] = record.result.median_s if record is not None else None
+        return known[task]
+
+    return look_up
+
+
+def variant_costs(
+    variants: Mapping[Combination, tuple[Task, ...]], target: Target, measured: Measured
+) -> dict[Combination, float]:
+    """Seconds of every variant of a kernel."""
+    times = {c: _total(tasks, measured) for c, tasks in variants.items()}
+    weights = [
+        tuple(v.type for t in tasks for v in t.by_role("constant")) for tasks in variants.values()
+    ]
+    algorithms = len(set(weights)) > 1
+    points = _points(variants)
+    priors = {
+        c: math.fsum(_prior_s(t, target, points, algorithms) for t in tasks)
+        for c, tasks in variants.items()
+    }
+    known = {c: time_s for c, time_s in times.items() if time_s is not None and priors[c] > 0}
+    ratios = [time_s / priors[c] for c, time_s in known.items()]
+    scale = math.fsum(ratios) / len(ratios) if ratios else 1.0
+    out = {}
+    for combination, time_s in times.items():
+        out[combination] = scale * priors[combination] if time_s is None else time_s
+    return out
+
+
+def _total(tasks: tuple[Task, ...], measured: Measured) -> float | None:
+    """Seconds of all of them; None where one was not measured."""
+    times = [measured(task) for task in tasks]
+    known = [t for t in times if t is not None]
+    return math.fsum(known) if len(known) == len(times) else None
+
+
+def _points(variants: Mapping[Combination, tuple[Task, ...]]) -> Mapping[str, int]:
+    """How close the points of every operand of the kernel lie in some variant."""
+    out: dict[str, int] = {}
+    for tasks in variants.values():
+        for value in (v for t in tasks for v in t.params if len(v.type.shape) == 4):
+            name = f"{value.name} {value.type}"
+            out[name] = min(out.get(name, value.layout.strides[2]), value.layout.strides[2])
+    return out
+
+
+def _prior_s(task: Task, target: Target, points: Mapping[str, int], algorithms: bool) -> float:
+    """Seconds of a task on one core; `algorithms`: whether its variants may differ in them."""
+    flops = float(task_flops(task))
+    if algorithms and task.op == "conv2d":
+        flops *= _WORK.get(str(_algorithm(task, target)), 1.0)
+    moved = math.fsum(v.type.nbytes for v in task.params)
+    types = {v.name: v.type for v in task.values}
+    extra = 0.0
+    for value in task.by_role("input") + task.by_role("output"):
+        if len(value.type.shape) != 4:
+            continue
+        step = value.layout.strides[2]
+        nearest = points.get(f"{value.name} {value.type}", step)
+        item = ITEM_BYTES[value.type.dtype]
+        extra += (step - nearest) * item * math.prod(value.type.shape[:3])
+        for node in task.nodes:
+            rows = rows_together(node, value.name, types)
+            if rows > 1:
+                extra += read_again_bytes(value.type, value.layout.strides, rows, target)
+    peak = 4.0 * target.lanes() * _CLOCK_HZ
+    rate = _OUTER_BYTES_PER_CYCLE * _CLOCK_HZ
+    return max(flops / peak, moved / rate) + extra / rate
+
+
+@functools.lru_cache(maxsize=1024)
+def _algorithm(task: Task, target: Target) -> object:
+    """The algorithm of the task's default schedule, if it names one."""
+    return dict(rule_for(task, target).default(task, target).items).get("algorithm")
