@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +31,14 @@ FOLDS = 5
 LEAST = 16
 """Samples below which a layout is not worth a model."""
 _DOUBTED = 8
-"""Tasks of which half of what they teach is believed of another one. Measured by leaving tasks
-out: believed whole, full surveys of a dozen tasks make the worst of the others worse."""
+"""Tasks of which half of what they teach is believed of another one at most. Measured by leaving
+tasks out: believed whole, full surveys of a dozen tasks make the worst of the others worse."""
+_BELIEFS = (0.0, 0.125, 0.25, 0.5, 1.0)
+"""Shares of what was learnt that are tried on tasks that were left out."""
+_TRIED_ON = 3
+"""Folds for that."""
+_FEWEST = (1, 2, 4)
+"""Numbers of candidates, predicted to be fastest, of which the best should be near the fastest."""
 
 
 class Pretrained:
@@ -41,10 +48,11 @@ class Pretrained:
         self,
         models: Mapping[tuple[str, ...], CostModel],
         about: str = "",
-        tasks: Mapping[tuple[str, ...], int] | None = None,
+        beliefs: Mapping[tuple[str, ...], float] | None = None,
     ) -> None:
         self._models = dict(models)
-        self._tasks = dict(tasks or {})
+        self.beliefs = dict(beliefs or {})
+        """Shares of what was learnt that count, by layout."""
         self.about = about
         """What it was trained on, in words."""
 
@@ -52,14 +60,13 @@ class Pretrained:
         return len(self._models)
 
     def improve(self, candidates: Features) -> Features:
-        """The candidates with what was learnt in place of the analytical prior: the more of it,
-        the more tasks taught it."""
+        """The candidates with what was learnt in place of the analytical prior: as much of it as
+        helped with tasks that were left out."""
         model = self._models.get(candidates.names)
         if model is None:
             return candidates
-        tasks = self._tasks.get(candidates.names, 1)
         factor = model.predict(candidates) / candidates.prior_s
-        believed = candidates.prior_s * factor ** (tasks / (tasks + _DOUBTED))
+        believed = candidates.prior_s * factor ** self.beliefs.get(candidates.names, _most(1))
         return dataclasses.replace(candidates, prior_s=believed)
 
     def save(self, path: Path) -> None:
@@ -68,7 +75,7 @@ class Pretrained:
             {
                 "model": m.name,
                 "names": list(names),
-                "tasks": self._tasks.get(names, 1),
+                "belief": self.beliefs.get(names, _most(1)),
                 "state": m.state(),
             }
             for names, m in self._models.items()
@@ -88,7 +95,10 @@ class Pretrained:
                 raise ValueError(f"it is {data['kind']!r}")
             version = data["features"]
             entries = [(tuple(e["names"]), e["model"], e["state"]) for e in data["models"]]
-            tasks = {tuple(e["names"]): int(e.get("tasks", 1)) for e in data["models"]}
+            beliefs = {
+                tuple(e["names"]): float(e.get("belief", _most(e.get("tasks", 1))))
+                for e in data["models"]
+            }
         except OSError as error:
             raise ConfigError(f"cannot read cost model {path}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -104,7 +114,7 @@ class Pretrained:
         for names, name, state in entries:
             models[names] = COST_MODELS.get(name)(0)
             models[names].restore(state)
-        return Pretrained(models, str(data.get("about", "")), tasks)
+        return Pretrained(models, str(data.get("about", "")), beliefs)
 
 
 def pretrain(
@@ -115,12 +125,51 @@ def pretrain(
     train: Train = fit_here,
 ) -> Pretrained:
     """A model for every layout with enough samples."""
-    models = {}
+    models, beliefs = {}, {}
     for data in sets:
         if len(data.time_s) >= LEAST:
-            models[data.names] = COST_MODELS.get(name)(seed)
-            train(models[data.names], seed, data)
-    return Pretrained(models, about, {d.names: len(np.unique(d.group)) for d in sets})
+            models[data.names] = _trained(data, seed, name, train)
+            beliefs[data.names] = _belief(data, seed, name, train)
+    return Pretrained(models, about, beliefs)
+
+
+def _trained(data: Dataset, seed: int, name: str, train: Train) -> CostModel:
+    model = COST_MODELS.get(name)(seed)
+    train(model, seed, data)
+    return model
+
+
+def _most(tasks: int) -> float:
+    return tasks / (tasks + _DOUBTED)
+
+
+def _belief(data: Dataset, seed: int, name: str, train: Train) -> float:
+    """The share of what these tasks teach that helps most with those of them that were left out;
+    the smaller one in doubt. Too few tasks to leave some out are believed by their number."""
+    parts = np.unique(data.group)
+    most = _most(len(parts))
+    if len(parts) < _TRIED_ON:
+        return most
+    factor = np.ones(len(data.prior_s))
+    folds = np.random.default_rng(seed).permutation(len(parts)) % _TRIED_ON
+    for fold in range(_TRIED_ON):
+        out = np.isin(data.group, parts[folds == fold])
+        model = _trained(_rows(data, ~out), seed, name, train)
+        factor[out] = model.predict(_described(data, out)) / data.prior_s[out]
+    lost = [_lost(data.prior_s * factor ** (share * most), data) for share in _BELIEFS]
+    return most * _BELIEFS[int(np.argmin(lost))]
+
+
+def _lost(predicted: Column, data: Dataset) -> float:
+    """How much slower than the fastest the first candidates are by these predictions: the mean of
+    log-ratios over tasks."""
+    found = []
+    for number in np.unique(data.group):
+        rows = (data.group == number) & np.isfinite(data.time_s)
+        guess, measured = predicted[rows], data.time_s[rows]
+        if len(measured):
+            found += [math.log1p(regret(guess, measured, k)) for k in _FEWEST]
+    return sum(found) / max(1, len(found))
 
 
 # ------------------------------------------------------------------------------- cross-validation
@@ -171,11 +220,13 @@ def left_out(data: Dataset, part: npt.NDArray[Any], seed: int, train: Train = fi
     predicted = data.prior_s.copy()
     for fold in np.unique(folds):
         out = np.isin(part, parts[folds == fold])
-        described = Features(names=data.names, values=data.values[out], prior_s=data.prior_s[out])
-        predicted[out] = (
-            pretrain([_rows(data, ~out)], seed, train=train).improve(described).prior_s
-        )
+        taught = pretrain([_rows(data, ~out)], seed, train=train)
+        predicted[out] = taught.improve(_described(data, out)).prior_s
     return predicted
+
+
+def _described(data: Dataset, chosen: Mask) -> Features:
+    return Features(names=data.names, values=data.values[chosen], prior_s=data.prior_s[chosen])
 
 
 def _rows(data: Dataset, chosen: Mask) -> Dataset:

@@ -135,17 +135,18 @@ def search(
     enough_s: float = 0.0,
 ) -> tuple[Outcome, ...]:
     """Up to `trials` outcomes in order; ends early where one is at most `enough_s`."""
-    seeds = [subject.default] if searcher.informed and subject.default else []
-    pretrained = None
-    if known is not None:
-        pretrained = known.pretrained
-        near = (subject.space.closest(config) for config in known.configs)
-        seeds += [config for config in near if config is not None]
-    learner = Learner(COST_MODELS.get(searcher.cost_model), seed, pretrained)
-    kept = tuple(c for c in dict.fromkeys(seeds) if subject.space.contains(c))
-    strategy = STRATEGIES.get(searcher.strategy)(
-        Setting(subject=subject, seeds=kept, learner=learner, group=0, seed=seed)
+    seeds = (subject.default,) if searcher.informed and subject.default else ()
+    near = () if known is None else map(subject.space.closest, known.configs)
+    pretrained = None if known is None else known.pretrained
+    setting = Setting(
+        subject=subject,
+        seeds=seeds,
+        hints=tuple(config for config in near if config is not None),
+        learner=Learner(COST_MODELS.get(searcher.cost_model), seed, pretrained),
+        group=0,
+        seed=seed,
     )
+    strategy = STRATEGIES.get(searcher.strategy)(setting)
     done: list[Outcome] = []
     while len(done) < trials:
         configs = strategy.propose(min(BATCHES[bool(done)], trials - len(done)))

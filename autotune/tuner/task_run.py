@@ -72,11 +72,12 @@ class TaskRun:
     ) -> None:
         """Give the task its strategy, and both what the log already knows. What failed under other
         versions of the compiler may work under these: it is not held against a candidate.
-        `elsewhere`: configs that did well there, tried right after the default."""
-        early = tuple(dict.fromkeys((self.default, *elsewhere)))
-        self._strategy = factory(
-            Setting(subject=self.subject, seeds=early, learner=learner, group=group, seed=seed)
-        )
+        `elsewhere`: configs that did well there."""
+        setting = Setting(
+            subject=self.subject, seeds=(self.default,), hints=tuple(elsewhere), learner=learner,
+            group=group, seed=seed,
+        )  # fmt: skip
+        self._strategy = factory(setting)
         logged = [
             record
             for record in store.records(self.task.key, self.target)

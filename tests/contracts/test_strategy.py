@@ -17,12 +17,13 @@ NAMES = tuple(STRATEGIES)
 SUBJECT = subject()
 
 
-def make(name: str, seed: int = 0, pool: int = 50_000) -> Strategy:
+def make(name: str, seed: int = 0, pool: int = 50_000, hints: tuple[Config, ...] = ()) -> Strategy:
     seeds = (SUBJECT.rule.default(SUBJECT.task, SUBJECT.target),)
     learner = Learner(COST_MODELS.get("xgb"), seed)
-    return STRATEGIES.get(name)(
-        Setting(subject=SUBJECT, seeds=seeds, learner=learner, group=0, seed=seed, pool=pool)
+    setting = Setting(
+        subject=SUBJECT, seeds=seeds, hints=hints, learner=learner, group=0, seed=seed, pool=pool
     )
+    return STRATEGIES.get(name)(setting)
 
 
 def search(strategy: Strategy, trials: int, batch: int = 8) -> Iterator[tuple[Config, float]]:
@@ -48,6 +49,21 @@ def test_proposes_valid_configs_without_repeats(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_starts_with_its_seeds(name: str) -> None:
     assert make(name).propose(1) == (SUBJECT.rule.default(SUBJECT.task, SUBJECT.target),)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hints_that_nothing_speaks_against_come_right_after_the_seeds(name: str) -> None:
+    rows = SUBJECT.space.rows(10**6, np.random.default_rng(0))
+    prior_s = SUBJECT.describe(rows).prior_s
+    fast = SUBJECT.space.config(rows[np.argsort(prior_s)[3]])
+    found = make(name, hints=(fast,)).propose(2)
+    assert found == (SUBJECT.rule.default(SUBJECT.task, SUBJECT.target), fast)
+
+
+def test_the_model_does_not_try_a_hint_that_it_predicts_to_be_slow() -> None:
+    rows = SUBJECT.space.rows(10**6, np.random.default_rng(0))
+    slow = SUBJECT.space.config(rows[np.argmax(SUBJECT.describe(rows).prior_s)])
+    assert slow not in make("model", hints=(slow,)).propose(8)
 
 
 @pytest.mark.parametrize("name", NAMES)

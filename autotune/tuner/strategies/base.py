@@ -32,11 +32,14 @@ class Setting:
 
     subject: Subject
     seeds: tuple[Config, ...]
-    """Proposed first, in order: the default, then what did well elsewhere. All in the space."""
+    """Proposed first, in order. All in the space."""
     learner: Learner
     group: int
     """The task's number among those that share the learner."""
     seed: int
+    hints: tuple[Config, ...] = ()
+    """Did well elsewhere: proposed right after the seeds by a strategy that has no reason against
+    it. All in the space."""
     pool: int = 50_000
     """Configs considered at most; smaller spaces are considered whole."""
 

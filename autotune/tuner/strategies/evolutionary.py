@@ -27,7 +27,7 @@ class EvolutionaryStrategy:
         self._pool: Rows | None = None
 
     def propose(self, n: int) -> tuple[Config, ...]:
-        out = take_seeds(self._setting.seeds, self._space, self._tried, n)
+        out = take_seeds((*self._setting.seeds, *self._setting.hints), self._space, self._tried, n)
         while len(out) < n:
             row = self._child()
             if row is None:

@@ -22,7 +22,7 @@ class RandomStrategy:
         self._order: Rows | None = None
 
     def propose(self, n: int) -> tuple[Config, ...]:
-        out = take_seeds(self._setting.seeds, self._space, self._tried, n)
+        out = take_seeds((*self._setting.seeds, *self._setting.hints), self._space, self._tried, n)
         if len(out) < n:
             order = self._shuffled()
             rows = order[np.flatnonzero(self._tried.untried(order))[: n - len(out)]]

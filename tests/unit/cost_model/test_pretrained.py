@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -108,3 +110,23 @@ def test_tasks_with_few_successes_do_not_count() -> None:
         group=DATA.group,
     )
     assert quality(DATA.prior_s, data).tasks == len(SHAPES) - 1
+
+
+def test_what_does_not_help_with_tasks_left_out_is_not_believed() -> None:
+    noise = np.random.default_rng(0).uniform(1, 1.5, len(DATA.time_s))
+    least = [DATA.prior_s[DATA.group == g].min() for g in DATA.group]
+    best = DATA.prior_s == least
+    as_expected = dataclasses.replace(DATA, time_s=DATA.prior_s * np.where(best, 1, noise))
+    improved = pretrain([as_expected], 0).improve(FEATURES)
+    np.testing.assert_array_equal(improved.prior_s, NEW.prior_s)
+
+
+def test_a_file_from_before_beliefs_were_kept_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    pretrain([DATA], 0).save(file)
+    data = json.loads(file.read_text())
+    for entry in data["models"]:
+        del entry["belief"]
+        entry["tasks"] = 8
+    file.write_text(json.dumps(data))
+    assert Pretrained.load(file).beliefs == {DATA.names: 0.5}
