@@ -124,16 +124,16 @@ class Chart:
         )
 
 
-def bars(rows: Sequence[tuple[str, float, str]], *, kind: str = "s0", width: int = 720) -> str:
+def bars(rows: Sequence[tuple[str, float, str]], *, kind: str = "s0", width: int = 860) -> str:
     """Horizontal bars of (name, value, text), in the order given."""
     most = max((value for _, value, _ in rows), default=1.0) or 1.0
-    height, name_width, text_width = 22, 300, 130
+    height, name_width, text_width = 22, 400, 130
     space = width - name_width - text_width
     parts = []
     for place, (name, value, text) in enumerate(rows):
         top = place * height
         length = max(1.0, space * value / most)
-        parts.append(_label(name_width - 8, top + 15, "end", _short(name, 46)))
+        parts.append(_label(name_width - 8, top + 15, "end", _short(name, 52)))
         parts.append(
             f'<rect class="bar {kind}" x="{name_width}" y="{top + 4}" width="{length:.1f}" '
             f'height="{height - 8}">{_title(f"{name}: {text}")}</rect>'
@@ -151,7 +151,8 @@ def _svg(width: int, height: int, parts: Sequence[str]) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """The text without what is too much of its middle: how often comes last."""
+    return text if len(text) <= most else f"{text[: most - 7]}…{text[-6:]}"
 
 
 def _label(x: float, y: float, anchor: str, text: str, kind: str = "tick") -> str:

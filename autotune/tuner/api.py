@@ -277,4 +277,5 @@ def component_versions() -> tuple[tuple[str, str], ...]:
     return (
         ("autotune", importlib.metadata.version("autotune-compiler")),
         ("features", str(FEATURE_VERSION)),
+        ("llvmlite", importlib.metadata.version("llvmlite")),
     )

@@ -108,3 +108,23 @@ def test_a_browser_reads_every_section(tmp_path: Path) -> None:
     assert re.findall("<h2>(.*?)</h2>", read.stdout) == list(SECTIONS)
     assert read.stdout.count("<svg") == TEXT.count("<svg")
     assert read.stdout.count("<circle") == TEXT.count("<circle") > 0
+
+
+_OUTSIDE = """<script>
+document.title = [...document.querySelectorAll("svg text, svg rect, svg circle")].filter(e => {
+  const own = e.getBoundingClientRect(), all = e.closest("svg").getBoundingClientRect();
+  return own.left < all.left - 1 || own.right > all.right + 1;
+}).map(e => e.textContent).join(" | ") + "#" + (document.body.scrollWidth > innerWidth)
+</script>"""
+
+
+@pytest.mark.slow
+def test_nothing_is_cut_off_in_a_browser(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(TEXT + _OUTSIDE, encoding="utf-8")
+    read = chromium(
+        f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1040,2400", "--dump-dom",
+        file.as_uri(),
+    )  # fmt: skip
+    assert read.returncode == 0, read.stderr
+    assert re.findall("<title>([^<]*#[^<]*)</title>", read.stdout) == ["#false"]

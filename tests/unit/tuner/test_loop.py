@@ -108,6 +108,16 @@ def test_a_killed_run_continues_without_repeating_a_trial(killed_after: int) -> 
     assert max(trials_of(store).values()) == 1
 
 
+def test_runs_that_continue_from_the_same_records_measure_the_same() -> None:
+    store = MemoryStore()
+    tune(FakeRunner(), store, trials=17)
+    first, second = MemoryStore(list(store.kept)), MemoryStore(list(store.kept))
+    for continued in (first, second):
+        tune(FakeRunner(), continued, trials=50)
+    assert [r.config for r in first.kept] == [r.config for r in second.kept]
+    assert len(first.kept) == 50
+
+
 def test_a_finished_run_measures_nothing_more() -> None:
     store, runner = MemoryStore(), FakeRunner()
     tune(FakeRunner(), store, trials=20)
