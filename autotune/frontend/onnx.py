@@ -206,7 +206,7 @@ class _ModelImport:
 
     def _item(self, value: str, where: str) -> bool | int:
         """A condition or a count."""
-        array = self.builder.constants.get(self.values[value])
+        array = self.builder.evaluated(self.values[value])
         if array is None:
             raise UnsupportedOpError(
                 f"{where}: {value!r} must be a constant, but it is computed from the model's "

@@ -83,12 +83,17 @@ class NodeContext:
         """The array of a value that is constant, else None."""
         return self.builder.constants.get(value)
 
+    def evaluated(self, value: str) -> Array | None:
+        """As `known`, also of what is too large to be folded; slower."""
+        array = self.known(value)
+        return self.builder.evaluated(value) if array is None else array
+
     def parameter(self, position: int) -> Array | None:
         """The array of an optional input that must be constant; None where it is left out."""
         value = self.optional(position)
         if value is None:
             return None
-        array = self.known(value)
+        array = self.evaluated(value)
         if array is None:
             raise UnsupportedOpError(
                 f"input {position} ({self.inputs[position]!r}) must be a constant, but it is "

@@ -1,4 +1,4 @@
-"""ONNX importers: elements picked and put by computed places, sorting, running sums.
+"""ONNX importers: elements picked by computed places, sorting, running sums.
 
 Places of several dimensions become places in the flat tensor, so that all of them are gathers.
 """
@@ -27,19 +27,19 @@ def elements(n: NodeContext, x: str, indices: str, axis: int) -> str:
     extents = n.shape(x)
     if n.rank(indices) != len(extents):
         raise ModelError(f"indices have shape {n.shape(indices)}, expected the rank of {extents}")
-    flat = _flat_places(n, indices, extents, axis)
+    flat = flat_places(n, indices, extents, axis)
     return n.op("gather", n.reshape(x, (math.prod(extents),)), flat, axis=0)
 
 
-def _flat_places(n: NodeContext, indices: str, extents: Sequence[int], axis: int) -> str:
+def flat_places(n: NodeContext, indices: str, extents: Sequence[int], axis: int) -> str:
     strides = dense_strides(tuple(extents))
     grid = np.indices(n.shape(indices), dtype=np.int64)
     others = sum((grid[d] * s for d, s in enumerate(strides) if d != axis), np.int64(0))
-    along = n.op("mul", _positive(n, indices, extents[axis]), n.constant(strides[axis], "int64"))
+    along = n.op("mul", positive(n, indices, extents[axis]), n.constant(strides[axis], "int64"))
     return n.op("add", along, n.constant(np.broadcast_to(others, grid.shape[1:]), "int64"))
 
 
-def _positive(n: NodeContext, indices: str, extent: int | Array) -> str:
+def positive(n: NodeContext, indices: str, extent: int | Array) -> str:
     """Indices counted from the front, as int64."""
     wide = n.cast(indices, "int64")
     negative = n.op("lt", wide, n.like(0, wide))
@@ -52,12 +52,12 @@ def gather_nd(n: NodeContext) -> str:
     shape, places = n.shape(x), n.shape(indices)
     if n.integer("batch_dims", 0):
         raise UnsupportedOpError("batch_dims other than 0 is not supported")
-    rows, depth = _rows(n, x, places)
-    picked = n.op("gather", rows, _row_places(n, indices, shape[:depth]), axis=0)
+    table, depth = rows(n, x, places)
+    picked = n.op("gather", table, row_places(n, indices, shape[:depth]), axis=0)
     return n.reshape(picked, (*places[:-1], *shape[depth:]))
 
 
-def _rows(n: NodeContext, x: str, places: Sequence[int]) -> tuple[str, int]:
+def rows(n: NodeContext, x: str, places: Sequence[int]) -> tuple[str, int]:
     """(x as rows that a place names, how many dimensions a place has)."""
     shape, depth = n.shape(x), places[-1] if places else 0
     if not 1 <= depth <= len(shape):
@@ -65,54 +65,12 @@ def _rows(n: NodeContext, x: str, places: Sequence[int]) -> tuple[str, int]:
     return n.reshape(x, (math.prod(shape[:depth]), math.prod(shape[depth:]))), depth
 
 
-def _row_places(n: NodeContext, indices: str, extents: Sequence[int]) -> str:
+def row_places(n: NodeContext, indices: str, extents: Sequence[int]) -> str:
     """Places of several coordinates (the last dimension) as rows, flat."""
     steps = n.constant(dense_strides(tuple(extents)), "int64")
-    whole = n.op("mul", _positive(n, indices, np.array(extents)), steps)
+    whole = n.op("mul", positive(n, indices, np.array(extents)), steps)
     rows = n.op("reduce_sum", whole, axes=(n.rank(whole) - 1,), keepdims=False)
     return n.reshape(rows, (math.prod(n.shape(rows)),))
-
-
-@importer("ScatterND")
-def scatter_nd(n: NodeContext) -> str:
-    x, indices, updates = n.input(0), n.input(1), n.input(2)
-    shape = n.shape(x)
-    rows, depth = _rows(n, x, n.shape(indices))
-    places = _known(n, _row_places(n, indices, shape[:depth]))
-    return n.reshape(_put(n, rows, places, updates), shape)
-
-
-@importer("ScatterElements", "Scatter")
-def scatter_elements(n: NodeContext) -> str:
-    x, indices, updates = n.input(0), n.input(1), n.input(2)
-    shape = n.shape(x)
-    axis = positive_axis(n.integer("axis", 0), len(shape))
-    places = _known(n, _flat_places(n, indices, shape, axis)).ravel()
-    rows = n.reshape(x, (math.prod(shape), 1))
-    return n.reshape(_put(n, rows, places, updates), shape)
-
-
-def _known(n: NodeContext, places: str) -> Array:
-    array = n.known(places)
-    if array is None:
-        raise UnsupportedOpError("the indices must be constant; export with fixed positions")
-    return array
-
-
-def _put(n: NodeContext, rows: str, places: Array, updates: str) -> str:
-    """Rows with those at constant `places` replaced: picked from the rows and the updates."""
-    if n.text("reduction", "none") != "none":
-        raise UnsupportedOpError("only reduction='none' is supported")
-    count, width = n.shape(rows)
-    if places.size and not 0 <= places.min() <= places.max() < count:
-        raise ModelError(f"indices reach outside {count} places")
-    source = np.arange(count)
-    source[places] = count + np.arange(places.size)  # of equal places the last one stays
-    updates = n.reshape(updates, (places.size, width))
-    if np.array_equal(source, count + np.arange(count)):
-        return updates
-    both = n.op("concat", rows, updates, axis=0)
-    return n.op("gather", both, n.constant(source, "int64"), axis=0)
 
 
 @importer("NonZero")

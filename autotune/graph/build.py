@@ -72,6 +72,22 @@ class GraphBuilder:
     def dtype(self, value: str) -> str:
         return self.types[value].dtype
 
+    def evaluated(self, value: str) -> Array | None:
+        """The array of a value that no input has a part in, else None."""
+        needed, cone = {value}, []
+        for node in reversed(self._nodes):
+            if node.output in needed:
+                cone.append(node)
+                needed.update(node.inputs)
+        if any(name in needed for name, _ in self._inputs):
+            return None
+        arrays = {name: self.constants[name] for name in needed if name in self.constants}
+        for node in reversed(cone):
+            given = [arrays[i] for i in node.inputs]
+            made = np.asarray(OPS.get(node.op).reference(given, node.attributes))
+            arrays[node.output] = made.astype(self.types[node.output].dtype, copy=False)
+        return arrays[value]
+
     def finish(self, outputs: Sequence[tuple[str, str]]) -> Graph:
         """The graph of what `outputs` need: pairs of (public name, value). The rest is dropped."""
         needed = {value for _, value in outputs}

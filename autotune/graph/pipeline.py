@@ -14,6 +14,7 @@ from autotune.graph.passes.canonical_operands import CanonicalOperands
 from autotune.graph.passes.canonical_weights import CanonicalWeights
 from autotune.graph.passes.common_subexpressions import ShareCommonSubexpressions
 from autotune.graph.passes.concats import NestConcats, SplitOverConcat
+from autotune.graph.passes.cut_taps import CutTaps
 from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
@@ -45,6 +46,7 @@ PIPELINE: tuple[Pass, ...] = (
     RemoveIdentities(),
     FoldConstants(),
     CanonicalWeights(),
+    CutTaps(),
     FoldFlatten(),
     FoldAffine(),
     PushShuffles(),

@@ -25,7 +25,7 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
     "Range": (0, 1, 2), "ConstantOfShape": (0,), "OneHot": (1, 2), "Trilu": (1,), "Dropout": (2,),
     "MatMulInteger": (1, 3), "ConvInteger": (1, 2, 3), "QLinearConv": (1, 2, 3, 4, 5, 6, 7, 8),
     "QLinearMatMul": (1, 2, 3, 4, 5, 6, 7), "CumSum": (1,), "TopK": (1,), "NonZero": (0,),
-    "LSTM": (4,), "ScatterND": (1,), "ScatterElements": (1,), "Scatter": (1,),
+    "LSTM": (4,),
 }  # fmt: skip
 
 # Variants that are refused, by words in the case's name.
@@ -34,7 +34,6 @@ REFUSED = (
     "with_argmax", "dropout_default_mask", "batch_diagonal", "bool_inputs", "spacetodepth_dcr",
     "spacetodepth_crd", "_blocked", "qlinearconv", "qlinearmatmul", "nonpad",
     "padded_kv", "local_window", "bidirectional_window", "batch_dim1",
-    "reduction", "duplicate_indices", "scatternd_a", "scatternd_m",
 )  # fmt: skip
 # Here the cases divide by a fractional size; onnxruntime and we by the size of the output.
 FRACTIONAL = (

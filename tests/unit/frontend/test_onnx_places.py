@@ -58,10 +58,50 @@ def test_scatter_elements() -> None:
     check(node_model("ScatterElements", FEEDS, [places, floats(1, 1, 5)], axis=2), FEEDS)
 
 
-def test_places_to_put_must_be_constant() -> None:
-    feeds = FEEDS | {"indices": ints(0).reshape(1, 1), "updates": floats(1, 4, 5)}
-    with pytest.raises(UnsupportedOpError, match="the indices must be constant"):
+REDUCTIONS = ("none", "add", "mul", "max", "min")
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_rows_are_put_at_computed_places(reduction: str) -> None:
+    places = np.array([[0, 1], [2, -1], [1, 1]])
+    feeds = FEEDS | {"indices": places, "updates": floats(3, 5, seed=1)}
+    check(node_model("ScatterND", feeds, reduction=reduction), feeds)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_elements_are_put_at_computed_places(axis: int, reduction: str) -> None:
+    # Of one place updated twice, onnxruntime takes either where nothing joins them.
+    places = np.argsort(floats(3, 4, 5, seed=2), axis=axis) if reduction == "none" else PLACES
+    feeds = FEEDS | {"indices": places, "updates": floats(3, 4, 5, seed=1)}
+    check(node_model("ScatterElements", feeds, axis=axis, reduction=reduction), feeds)
+
+
+def test_repeated_constant_places_add_up() -> None:
+    places = np.array([[[0, 1, 1, 3, -1]]] * 3).repeat(4, axis=1)
+    updates = floats(3, 4, 5, seed=1)
+    check(node_model("ScatterElements", FEEDS, [places, updates], axis=2, reduction="add"), FEEDS)
+
+
+def test_many_updates_at_computed_places_are_refused() -> None:
+    feeds = {"x": floats(1 << 15, 1), "indices": ints(*range(1 << 14)).reshape(-1, 1)}
+    feeds["updates"] = floats(1 << 14, 1)
+    with pytest.raises(UnsupportedOpError, match="too many comparisons"):
         import_model(node_model("ScatterND", feeds), {})
+
+
+def test_places_computed_from_large_constants_are_constant() -> None:
+    """Too large to be folded on the way; the first column is put again."""
+    x = {"x": floats(300, 300)}
+    nodes = [
+        helper.make_node("Expand", ["ones", "shape"], ["wide"]),
+        helper.make_node("Sub", ["wide", "wide"], ["indices"]),
+        helper.make_node("ScatterElements", ["x", "indices", "x"], ["y"], axis=1),
+    ]
+    constants = {"ones": np.ones((1, 1), np.int64), "shape": ints(300, 300)}
+    tensors = [numpy_helper.from_array(a, name) for name, a in constants.items()]
+    graph = import_model(nodes_model(nodes, x, tensors, ["y"]), {})
+    assert not any(n.op == "reduce_max" for n in graph.nodes)
 
 
 @pytest.mark.parametrize("condition", [True, False])

@@ -1,0 +1,72 @@
+"""Convolutions without the parts of their windows that never meet the image.
+
+In: a graph with constant weights. Out: the same results from smaller windows, and less padding. A
+dilation larger than the image leaves only the middle of a window inside, and so does any padding
+around an image of one point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.graph.ir import Graph, Node
+from autotune.graph.passes._rewrite import Rewriter
+from autotune.ops._window import Window
+from autotune.ops.conv import windows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutTaps:
+    """conv2d(x, W; pads, dilations) -> conv2d(x, rows and columns of W that meet x; less pads)."""
+
+    def run(self, graph: Graph) -> Graph:
+        new = Rewriter(graph)
+        for node in graph.nodes:
+            if node.op != "conv2d" or node.inputs[1] not in graph.constants or not _cut(new, node):
+                new.keep(node)
+        return new.finish()
+
+
+def _cut(new: Rewriter, node: Node) -> bool:
+    """Emit the smaller convolution; False where every part of the window meets the image."""
+    x, w = new.inputs(node)
+    axes = windows(new.types[x], new.types[w], node.attributes)
+    kept = tuple(_meets(axis) for axis in axes)
+    if all(len(taps) == axis.kernel for taps, axis in zip(kept, axes, strict=True)):
+        return False
+    before = [a.before - a.dilation * taps.start for taps, a in zip(kept, axes, strict=True)]
+    after = [
+        a.after - a.dilation * (a.kernel - taps.stop) for taps, a in zip(kept, axes, strict=True)
+    ]
+    rows, columns = (slice(taps.start, taps.stop) for taps in kept)
+    weights = new.constant(np.ascontiguousarray(new.constants[w][rows, columns]), w)
+    attrs = node.attributes | {
+        "pads": (*before, *after),
+        # Of a single row or column no distance is left.
+        "dilations": tuple(
+            a.dilation if len(taps) > 1 else 1 for taps, a in zip(kept, axes, strict=True)
+        ),
+    }
+    new.replace(node.output, new.emit("conv2d", [x, weights], node, **attrs))
+    return True
+
+
+def _meets(axis: Window) -> range:
+    """The taps from the first to the last that read the image anywhere; all of them where what is
+    left would need negative padding."""
+    met = [
+        tap
+        for tap in range(axis.kernel)
+        if any(
+            0 <= p * axis.stride - axis.before + tap * axis.dilation < axis.extent
+            for p in range(axis.positions)
+        )
+    ]
+    if not met:
+        return range(axis.kernel)
+    first, last = met[0], met[-1]
+    fits = axis.before >= axis.dilation * first
+    fits = fits and axis.after >= axis.dilation * (axis.kernel - 1 - last)
+    return range(first, last + 1) if fits else range(axis.kernel)
