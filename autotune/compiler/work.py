@@ -57,7 +57,9 @@ def _algorithm(schedule: Schedule) -> str:
     """The name of the algorithm, as the parameter of that name calls it."""
     for step in schedule:
         if isinstance(step, Winograd):
-            return f"winograd{max(step.tile_h, step.tile_w)}"
+            oblong = min(step.tile_h, step.tile_w) > 1 and step.tile_h != step.tile_w
+            shape = f"{step.tile_h}x{step.tile_w}" if oblong else max(step.tile_h, step.tile_w)
+            return f"winograd{shape}"
         if isinstance(step, Strassen):
             return "strassen"
         if isinstance(step, Attend):

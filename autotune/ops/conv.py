@@ -132,7 +132,9 @@ TILE = 4
 """Output points per side of the largest Winograd tile."""
 
 
-def tiled_reach(x: TensorType, w: TensorType, attrs: Attrs) -> tuple[tuple[int, int], ...]:
+def tiled_reach(
+    x: TensorType, w: TensorType, attrs: Attrs, tile: tuple[int, int] = (TILE, TILE)
+) -> tuple[tuple[int, int], ...]:
     """Zeros around x, per dimension, that computing whole output tiles of TILE x TILE reads: more
     than the padding where the last tiles stick out. What no tiled algorithm makes needs none."""
     rows, columns = windows(x, w, attrs)
@@ -143,8 +145,8 @@ def tiled_reach(x: TensorType, w: TensorType, attrs: Attrs) -> tuple[tuple[int, 
     if any(v.stride > 2 or v.dilation != 1 for v in (rows, columns)):
         return none
     reach = []
-    for v in (rows, columns):
-        whole = -(-v.positions // TILE) * TILE if v.kernel > 1 else v.positions
+    for v, side in zip((rows, columns), tile, strict=True):
+        whole = -(-v.positions // side) * side if v.kernel > 1 else v.positions
         last = (whole - 1) * v.stride + v.kernel - 1 - v.before
         reach.append((v.before, max(v.after, last + 1 - v.extent)))
     return ((0, 0), *reach, (0, 0))

@@ -36,6 +36,8 @@ from autotune.program.winograd import Matrix, points_of, transforms
 from autotune.schedule._convolution import Convolution, buffers_of, find_convolution
 from autotune.schedule._weights import free_weights, with_pack
 from autotune.schedule.base import register
+from autotune.schedule.prefetch import LINE_BYTES
+from autotune.types import ITEM_BYTES
 
 
 @register
@@ -190,12 +192,21 @@ class _Plan:
         return f"{self.conv.buffer.name}.m"
 
     def scratch(self) -> tuple[Buffer, Buffer]:
-        points = (self.height, self.width, self.tiles)
-        dtype, channels = self.conv.buffer.dtype, self.conv.channels
         return (
-            Buffer.dense(self.m_name, dtype, (*points, self.conv.extents[3]), "scratch"),
-            Buffer.dense(self.v_name, dtype, (*points, channels), "scratch"),
+            self._scratch(self.m_name, self.conv.extents[3]),
+            self._scratch(self.v_name, self.conv.channels),
         )
+
+    def _scratch(self, name: str, channels: int) -> Buffer:
+        """Channels of tiles, point by point: an odd number of cache lines apart, so that those of
+        one tile do not evict each other."""
+        dtype, point = self.conv.buffer.dtype, self.tiles * channels
+        line = LINE_BYTES // ITEM_BYTES[dtype]
+        if not self.step.together and point % (2 * line) == 0:
+            point += line
+        shape = (self.height, self.width, self.tiles, channels)
+        strides = (self.width * point, point, channels, 1)
+        return Buffer(name, dtype, shape, "scratch", strides, ((0, 0),) * 4)
 
     def _registers(self, name: str, *shape: int) -> Buffer:
         return Buffer.dense(
@@ -266,7 +277,7 @@ class _Plan:
             Load(full.name, (index("vin_i"), index("vin_j"), lane)),
         )
         body = (
-            _unrolled((("vin_a", self.height), ("vin_q", self.width)), first),
+            _unrolled((("vin_q", self.width), ("vin_a", self.height)), first),
             _unrolled((("vin_i", self.height), ("vin_j", self.width)), (*second, keep)),
         )
         return self._tiles_nest("vin", self.conv.channels, body, [half, full])
@@ -311,7 +322,7 @@ class _Plan:
             Load(half.name, (index("vout_y"), index("vout_s"), lane)),
         )  # fmt: skip
         body = (
-            _unrolled((("vout_a", self.step.tile_h), ("vout_q", self.width)), first),
+            _unrolled((("vout_q", self.width), ("vout_a", self.step.tile_h)), first),
             _unrolled(
                 (("vout_y", self.step.tile_h), ("vout_x", self.step.tile_w)),
                 (*second, *self._epilogue(full.name, cell, channel)),

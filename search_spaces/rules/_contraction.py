@@ -19,9 +19,12 @@ from autotune.program.winograd import points_of
 from autotune.types import ITEM_BYTES, SHORT_FLOATS, Task
 from search_spaces.base import Access, Column
 
-WINOGRAD_SIDES = (2, 4)
-_POINTS, _POINTS_1D = 6, 8
+WINOGRAD = {"winograd2": (2, 2), "winograd4": (4, 4), "winograd4x2": (4, 2)}
+"""Algorithm -> height and width of its tiles of output points."""
+_POINTS = 8
 """At which Winograd's algorithm evaluates along a side: more lose too many digits."""
+_SIDE = 11
+"""Inputs that a tile reads along a side: more do not stay in registers."""
 _FEW_POINTS = 16
 _LEAST = 16
 """Channels of a group, where there are several: with fewer, the transforms cost more than they
@@ -56,8 +59,8 @@ class Contraction:
     item_bytes: int = 4
     """Of the data and the weights: 1 for uint8 times int8, 2 for short floats, whose weights may
     be float32 if they are constant."""
-    winograd: tuple[int, ...] = ()
-    """Output tile sides for which Winograd's algorithm can compute this."""
+    winograd: tuple[str, ...] = ()
+    """Forms of Winograd's algorithm that can compute this."""
     strassen: bool = False
     """Whether Strassen's algorithm can compute this."""
     halved: str = ""
@@ -89,27 +92,27 @@ class Contraction:
     def row_count(self) -> int:
         return self.rows[1] if self.rows else 1
 
-    def tile_rows(self, side: int) -> int:
-        """Rows of Winograd tiles of that side."""
-        return -(-self.row_count // self.tile_sides(side)[0])
+    def tile_rows(self, form: str) -> int:
+        """Rows of Winograd tiles of that form."""
+        return -(-self.row_count // self.tile_sides(form)[0])
 
-    def tile_columns(self, side: int) -> int:
-        return -(-self.points[1] // self.tile_sides(side)[1])
+    def tile_columns(self, form: str) -> int:
+        return -(-self.points[1] // self.tile_sides(form)[1])
 
-    def tile_sides(self, side: int) -> tuple[int, int]:
+    def tile_sides(self, form: str) -> tuple[int, int]:
         """Height and width of a tile: 1 along a dimension that the kernel does not span."""
-        kh, kw = (e for _, e in self.reduce[:2])
-        return (side if kh > 1 else 1, side if kw > 1 else 1)
+        (kh, kw), (height, width) = (e for _, e in self.reduce[:2]), WINOGRAD[form]
+        return (height if kh > 1 else 1, width if kw > 1 else 1)
 
-    def blocks(self, side: int) -> tuple[int, ...]:
+    def blocks(self, form: str) -> tuple[int, ...]:
         """Sizes of blocks of tiles: whole rows of them, or parts of one row."""
-        rows, columns = self.tile_rows(side), self.tile_columns(side)
+        rows, columns = self.tile_rows(form), self.tile_columns(form)
         parts = [d for d in range(4, columns) if columns % d == 0]
         return (*parts, *(columns * d for d in range(1, rows + 1) if rows % d == 0))
 
-    def block_shape(self, side: int, block: int) -> tuple[int, int]:
+    def block_shape(self, form: str, block: int) -> tuple[int, int]:
         """Rows and columns of tiles of a block of that size."""
-        columns = self.tile_columns(side)
+        columns = self.tile_columns(form)
         return (1, block) if block < columns else (block // columns, columns)
 
     @property
@@ -117,9 +120,9 @@ class Contraction:
         """Rows of each of Strassen's seven products."""
         return -(-self.count * self.row_count * self.points[1] // 2)
 
-    def tile_points(self, side: int) -> int:
+    def tile_points(self, form: str) -> int:
         """Multiplications of a tile per channel pair."""
-        (kh, kw), (h, w) = (e for _, e in self.reduce[:2]), self.tile_sides(side)
+        (kh, kw), (h, w) = (e for _, e in self.reduce[:2]), self.tile_sides(form)
         return points_of(h, kh, self.strides[0]) * points_of(w, kw, self.strides[1])
 
 
@@ -164,7 +167,7 @@ def contraction_of(task: Task) -> Contraction:
             reduce=(loop("kh", b[0]), loop("kw", b[1]), loop("ic", b[2])),
             data=data, weights=weights, weight_rank=4, channel_dim=3, constant=constant,
             strides=attrs.get("strides", (1, 1)), dilation=attrs.get("dilations", (1, 1)),
-            winograd=_winograd_sides(task) if item_bytes == 4 else (), item_bytes=item_bytes,
+            winograd=_winograd_forms(task) if item_bytes == 4 else (), item_bytes=item_bytes,
             strassen=halves is not None, halved=halved,
         )  # fmt: skip
     transposed = bool(attrs.get("transpose_b", False))
@@ -205,31 +208,37 @@ def _strassen_halves(task: Task) -> str | None:
     return next((a for a, extent in zip(axes, points, strict=True) if extent % 2 == 0), "")
 
 
-def _winograd_sides(task: Task) -> tuple[int, ...]:
-    """Tile sides whose reads the data's halo covers."""
+def _winograd_forms(task: Task) -> tuple[str, ...]:
+    """Those whose tiles the data's halo covers."""
     node = task.nodes[task.anchor]
     data, weights = (task.value(v) for v in node.inputs[:2])
-    reach = tiled_reach(data.type, weights.type, dict(node.attrs))
     kernel = weights.type.shape[:2]
     attrs: dict[str, Any] = dict(node.attrs)
     strides = attrs.get("strides", (1, 1))
     if weights.role != "constant" or max(kernel) < 2:
         return ()
-    covered = all(
-        b <= x and a <= y for (b, a), (x, y) in zip(reach, data.layout.halo, strict=True)
-    )
     out = task.value(node.outputs[0]).type.shape
     narrow = weights.type.shape[2] < _LEAST or out[3] // attrs.get("groups", 1) < _LEAST
     if attrs.get("groups", 1) > 1 and narrow:
         return ()
-    if not covered or max(strides) > 2 or attrs.get("dilations", (1, 1)) != (1, 1):
+    if max(strides) > 2 or attrs.get("dilations", (1, 1)) != (1, 1):
         return ()
-    taps = max(-(-k // s) for k, s in zip(kernel, strides, strict=True))
-    spread = all(k == 1 or k >= s for k, s in zip(kernel, strides, strict=True))
-    most = _POINTS if min(kernel) > 1 else _POINTS_1D
-    return tuple(
-        s for s in WINOGRAD_SIDES if spread and max(out[1:3]) >= s and s + taps - 1 <= most
-    )
+    if any(1 < k < s for k, s in zip(kernel, strides, strict=True)):
+        return ()
+
+    def fits(form: str) -> bool:
+        tile = WINOGRAD[form]
+        reach = tiled_reach(data.type, weights.type, attrs, tile)
+        covered = all(
+            b <= x and a <= y for (b, a), (x, y) in zip(reach, data.layout.halo, strict=True)
+        )
+        sides = [(m, k, s) for m, k, s in zip(tile, kernel, strides, strict=True) if k > 1]
+        exact = all(m + -(-k // s) - 1 <= _POINTS for m, k, s in sides)
+        small = all(points_of(m, k, s) <= _SIDE for m, k, s in sides)
+        oblong = tile[0] != tile[1] and (len(sides) < 2 or max(strides) > 1)
+        return covered and exact and small and not oblong and max(out[1:3]) >= max(tile)
+
+    return tuple(form for form in WINOGRAD if fits(form))
 
 
 def accesses_of(task: Task, c: Contraction) -> tuple[Access, ...]:

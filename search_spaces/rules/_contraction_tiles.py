@@ -38,7 +38,7 @@ def algorithms(task: Task, c: Contraction, target: Target) -> tuple[str, ...]:
     if target.precision == "bfloat16" and even and task.value(c.data).role == "input":
         out.append("bf16")
     if target.accuracy == "normal":
-        out += [f"winograd{side}" for side in c.winograd]
+        out += c.winograd
         out += ["strassen"] if c.strassen else []
     return tuple(out)
 

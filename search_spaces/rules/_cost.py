@@ -50,10 +50,10 @@ def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Colu
     """Cycles of the whole contraction per config."""
     total = direct_cycles(task, c, target, columns)
     total = total / together(columns["algorithm"])
-    for side in c.winograd:
-        chosen = columns["algorithm"] == f"winograd{side}"
+    for form in c.winograd:
+        chosen = columns["algorithm"] == form
         if chosen.any():
-            total = np.where(chosen, winograd_cycles(c, target, columns, side), total)
+            total = np.where(chosen, winograd_cycles(c, target, columns, form), total)
     chosen = columns["algorithm"] == "strassen"
     if chosen.any():
         total = np.where(chosen, strassen_cycles(c, target, columns), total)
@@ -200,11 +200,11 @@ def imbalance(chunks: Column, target: Target) -> Column:
     return np.asarray(np.ceil(chunks / target.threads) / np.maximum(chunks, 1), np.float64)
 
 
-def winograd_cycles(c: Contraction, target: Target, columns: Columns, side: int) -> Column:
+def winograd_cycles(c: Contraction, target: Target, columns: Columns, form: str) -> Column:
     """Products of all points, transforms of both ends, and streams that miss the L2 cache."""
     lanes = float(target.lanes())
-    area, ic, oc = c.tile_points(side), c.reduce[2][1], c.channels[1] * c.groups
-    tiles = c.count * c.tile_rows(side) * c.tile_columns(side)
+    area, ic, oc = c.tile_points(form), c.reduce[2][1], c.channels[1] * c.groups
+    tiles = c.count * c.tile_rows(form) * c.tile_columns(form)
     block = columns["block"].astype(np.float64)
     blocks = tiles / block
     points = columns["tile_w"].astype(np.float64)

@@ -23,8 +23,9 @@ from search_spaces.rules._gpu import bind_rest
 from search_spaces.rules._gpu_tiles import Product, Tile, product_of, tile_product, vector_of
 
 Columns = Mapping[str, npt.NDArray[Any]]
-SIDES = {"winograd2": 2, "winograd4": 4}
-"""Algorithm -> side of the tiles of output points."""
+FORMS = ("winograd2", "winograd4")
+_POINTS = 36
+"""Of a tile, which a thread holds in registers."""
 _CACHED_BYTES = 40.0
 _LAUNCH = 3000.0
 
@@ -44,15 +45,15 @@ def winograd_algorithms(task: Task, target: Target) -> tuple[str, ...]:
     c = contraction_of(task)
     if target.accuracy != "normal" or c.groups > 1:
         return ()
-    return tuple(name for name, side in SIDES.items() if side in c.winograd)
+    return tuple(f for f in FORMS if f in c.winograd and c.tile_points(f) <= _POINTS)
 
 
-def _product(c: Contraction, side: int) -> Product:
+def _product(c: Contraction, form: str) -> Product:
     """A product for each point of a tile: tiles by the channels that are summed up."""
-    rows = c.count * c.tile_rows(side) * c.tile_columns(side)
+    rows = c.count * c.tile_rows(form) * c.tile_columns(form)
     depth = c.reduce[-1][1]
     return Product(
-        count=c.tile_points(side), rows=rows, columns=c.channels[1], depth=depth, run=depth,
+        count=c.tile_points(form), rows=rows, columns=c.channels[1], depth=depth, run=depth,
         flat=False, transposed=False,
     )  # fmt: skip
 
@@ -62,11 +63,11 @@ def sizes_of(task: Task, columns: Columns) -> Sizes:
     c = contraction_of(task)
     p, algorithm = product_of(task, c), columns["algorithm"]
     out = {name: np.full(len(algorithm), float(getattr(p, name))) for name in _FIELDS}
-    for name, side in SIDES.items():
-        if side in c.winograd:
-            chosen = np.asarray(algorithm == name)
+    for form in FORMS:
+        if form in c.winograd:
+            chosen = np.asarray(algorithm == form)
             for field in _FIELDS:
-                out[field][chosen] = getattr(_product(c, side), field)
+                out[field][chosen] = getattr(_product(c, form), field)
     return Sizes(**out)
 
 
@@ -78,14 +79,14 @@ def transform_cycles(task: Task, target: Target, columns: Columns) -> Column:
     c, algorithm = contraction_of(task), columns["algorithm"]
     out = np.zeros(len(algorithm))
     points = c.count * c.row_count * c.points[1]
-    for name, side in SIDES.items():
-        if side not in c.winograd:
+    for form in FORMS:
+        if form not in c.winograd:
             continue
-        p = _product(c, side)
+        p = _product(c, form)
         moved = 4.0 * (p.count * p.rows * (2 * p.depth + 2 * p.columns))
         moved += 4.0 * points * (c.strides[0] * c.strides[1] * p.depth + p.columns)
         speed = _CACHED_BYTES * target.multiprocessors if target.warp > 1 else 4.0 * target.cores
-        out[np.asarray(algorithm == name)] = moved / speed + 2 * _LAUNCH
+        out[np.asarray(algorithm == form)] = moved / speed + 2 * _LAUNCH
     return out
 
 
@@ -95,13 +96,13 @@ def schedule_winograd(builder: ScheduleBuilder, c: Contraction, config: Config, 
     inline_locals(builder, keep=frozenset((output, c.tensor)))
     if output != c.tensor:
         builder.do("compute_at", buffer=output, at=c.channels[0])
-    side = SIDES[str(config["algorithm"])]
-    height, width = c.tile_sides(side)
+    form = str(config["algorithm"])
+    height, width = c.tile_sides(form)
     builder.do(
-        "winograd", buffer=c.tensor, tile_h=height, tile_w=width, block_h=c.tile_rows(side),
-        block_w=c.tile_columns(side), lanes=1, together=1,
+        "winograd", buffer=c.tensor, tile_h=height, tile_w=width, block_h=c.tile_rows(form),
+        block_w=c.tile_columns(form), lanes=1, together=1,
     )  # fmt: skip
-    p = _product(c, side)
+    p = _product(c, form)
     extents = {"wino_i": builder.extent("wino_i"), "wino_j": builder.extent("wino_j")}
     products = dataclasses.replace(
         c, tensor=f"{c.tensor}.m", batch=tuple(extents.items()), rows=None,

@@ -1,9 +1,9 @@
 """Convolutions and matrix products: a register tile over output points and channels.
 
 `algorithm` says how: `direct`; `bf16`, the same with operands rounded to bfloat16, two products an
-instruction; `int8`, four products of uint8 data and int8 weights an instruction; `winogradM`, a
-convolution over tiles of M x M output points with fewer multiplications, `block` tiles at a time
-(see `autotune.schedule.winograd`); or `strassen`, seven products of halves (see
+instruction; `int8`, four products of uint8 data and int8 weights an instruction; `winogradM` and
+`winogradMxN`, a convolution over tiles of M x M or M x N output points with fewer multiplications,
+`block` tiles at a time (see `autotune.schedule.winograd`); or `strassen`, seven products of halves (see
 `autotune.schedule.strassen`). The register tile is `tile_h` x `tile_w` points (with Winograd:
 `tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one outer
 product at a time. Weights are packed in the order of use; those that few points use are asked for
@@ -63,7 +63,10 @@ from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
 Mask = npt.NDArray[Any]
-_CODES = {"direct": 0, "bf16": 1, "int8": 3, "winograd2": 2, "winograd4": 4, "strassen": 5}
+_CODES = {
+    "direct": 0, "bf16": 1, "int8": 3, "winograd2": 2, "winograd4": 4, "strassen": 5,
+    "winograd4x2": 6,
+}  # fmt: skip
 _UNROLLED = 480
 """Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""
 
@@ -82,14 +85,14 @@ class ContractionRule:
     def space(self, task: Task, target: Target) -> Space:
         c = contraction_of(task)
         lanes, inner = target.lanes(), c.reduce[-1][1]
-        sides = c.winograd if target.accuracy == "normal" else ()
+        forms = c.winograd if target.accuracy == "normal" else ()
         widths = [lanes]
         if c.channels[1] % lanes and lanes > 4:
             widths.append(lanes // 2)
-        columns = set(sizes(c.points[1], 28)) | set(range(1, 17) if sides else ())
+        columns = set(sizes(c.points[1], 28)) | set(range(1, 17) if forms else ())
         if c.strassen and target.accuracy == "normal":
             columns |= set(sizes(c.strassen_points // strassen_parts(c, target), 28))
-        blocks = {1}.union(*(c.blocks(s) for s in sides))
+        blocks = {1}.union(*(c.blocks(f) for f in forms))
         read = (Param(name="weights", choices=(PACKED, PLAIN)),) if c.plain else ()
         params = (
             Param(name="algorithm", choices=algorithms(task, c, target)),
@@ -128,10 +131,8 @@ class ContractionRule:
             ok &= (columns["algorithm"] == "direct") | ~plain(c, columns)
             several = c.channels[1] > columns["lanes"] * columns["vectors"]
             ok &= (several & (columns["algorithm"] == "direct")) | (columns["prefetch"] == "none")
-            for side in c.winograd:
-                ok |= (columns["algorithm"] == f"winograd{side}") & self._winograd(
-                    c, columns, side
-                )
+            for form in c.winograd:
+                ok |= (columns["algorithm"] == form) & self._winograd(c, columns, form)
             if c.strassen:
                 ok |= (columns["algorithm"] == "strassen") & self._halves(c, columns, target)
             return np.asarray(ok)
@@ -143,12 +144,12 @@ class ContractionRule:
             Constraint("algorithm", algorithm),
         )
 
-    def _winograd(self, c: Contraction, columns: Columns, side: int) -> Mask:
+    def _winograd(self, c: Contraction, columns: Columns, form: str) -> Mask:
         """Params that mean nothing to Winograd have their first value; blocks are whole."""
         tiles = columns["block"]
         ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0])
         ok &= columns["prefetch"] == "none"
-        ok &= np.isin(tiles, c.blocks(side)) & (columns["tile_w"] <= tiles)
+        ok &= np.isin(tiles, c.blocks(form)) & (columns["tile_w"] <= tiles)
         tail = (-tiles) % columns["tile_w"]
         return np.asarray(ok & (tail / (tiles + tail) <= 0.2))
 
@@ -229,10 +230,9 @@ class ContractionRule:
     def _tiled(
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
-        side = int(str(config["algorithm"]).removeprefix("winograd"))
-        height, width = c.tile_sides(side)
-        block = config.number("block")
-        block_h, block_w = c.block_shape(side, block)
+        form, block = str(config["algorithm"]), config.number("block")
+        height, width = c.tile_sides(form)
+        block_h, block_w = c.block_shape(form, block)
         builder.do(
             "winograd", buffer=c.tensor, tile_h=height, tile_w=width, block_h=block_h,
             block_w=block_w, lanes=target.lanes(),
@@ -259,7 +259,7 @@ class ContractionRule:
         if block % config.number("tile_w"):
             builder.do("specialize", loop="points", at=f"{products}.reg")
         schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
-        if c.count * c.tile_rows(side) * c.tile_columns(side) > block:
+        if c.count * c.tile_rows(form) * c.tile_columns(form) > block:
             share(builder, target, [c.batch[0][0], "wino_tb", "wino_cb"], "shared")
             return
         share(builder, target, ["vin_tr", "vin_tc", "vin_c"], "vin_shared")

@@ -20,7 +20,7 @@ from autotune.types import Task
 from search_spaces.base import RULES, Access, Column, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import ScheduleBuilder
-from search_spaces.rules._contraction import contraction_of, is_contraction
+from search_spaces.rules._contraction import WINOGRAD, contraction_of, is_contraction
 from search_spaces.rules._gpu import generation
 from search_spaces.rules._gpu_cost import (
     GROUPED,
@@ -37,7 +37,7 @@ from search_spaces.rules._gpu_groups import fits, schedule_stream, streams
 from search_spaces.rules._gpu_tensor import ALLOWED, LAYOUTS, ROUNDED, schedule_tensor, step_depth
 from search_spaces.rules._gpu_tiles import ITEM, Product, product_of, schedule_tiles
 from search_spaces.rules._gpu_winograd import (
-    SIDES,
+    FORMS,
     schedule_winograd,
     sizes_of,
     transform_cycles,
@@ -93,7 +93,7 @@ class GpuContractionRule:
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         builder = ScheduleBuilder(task)
         chosen = {"direct": schedule_tiles, GROUPED: schedule_stream}
-        chosen |= dict.fromkeys(SIDES, schedule_winograd)
+        chosen |= dict.fromkeys(FORMS, schedule_winograd)
         schedule = chosen.get(str(config["algorithm"]), schedule_tensor)
         schedule(builder, contraction_of(task), config, target)
         return builder.schedule
@@ -138,7 +138,7 @@ class GpuContractionRule:
                 "waves": blocks / (resident * target.multiprocessors),
                 "swizzled": (columns["layout"] == "swizzled").astype(np.float64),
                 "winograd": sum(
-                    (columns["algorithm"] == name) * float(side) for name, side in SIDES.items()
+                    (columns["algorithm"] == name) * float(WINOGRAD[name][0]) for name in FORMS
                 ),
                 "columns_first": (columns["order"] == "columns_first").astype(np.float64),
             },
@@ -217,7 +217,7 @@ def _constraints(task: Task, target: Target) -> tuple[Constraint, ...]:
             steps = columns["depth"] % step_depth(name) == 0
             ok |= (columns["algorithm"] == name) & steps & (columns["unroll"] == 1)
         ok |= groups_of(columns) & fits(columns)
-        for name in SIDES:
+        for name in FORMS:
             plain = (columns["layout"] == "padded") & (columns["split"] == 1)
             ok |= (columns["algorithm"] == name) & plain & (columns["depth"] <= 32)
         return np.asarray(ok)

@@ -45,6 +45,13 @@ def test_winograd_does_fewer_operations_with_more_weights() -> None:
     assert found.weight_bytes == (36 * 64 * 64 + 64) * 4
 
 
+def test_oblong_tiles_are_named_by_both_sides() -> None:
+    case = conv(8, 8, channels=16, filters=16)
+    found = work(case, algorithm="winograd4x2", vectors=1, lanes=TARGET.lanes())
+    assert found.algorithm == "winograd4x2"
+    assert found.weight_bytes == (24 * 16 * 16 + 16) * 4
+
+
 def test_a_gather_reads_the_rows_it_takes() -> None:
     table, ids, out = (50_000, 16), (1, 8), (1, 8, 16)
     case = task(

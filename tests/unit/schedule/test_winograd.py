@@ -11,7 +11,7 @@ from autotune.program.build import build_program
 from autotune.program.evaluate import evaluate_task
 from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
-from autotune.program.ir import Program
+from autotune.program.ir import Alloc, Program, walk
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.program.winograd import points_of, transforms
@@ -114,14 +114,19 @@ def test_equals_the_naive_loops(case: Task, step: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("algorithm", ["winograd2", "winograd4"])
 @pytest.mark.parametrize(
-    "case",
+    ("case", "algorithm"),
     [
-        conv(8, 8, channels=20, filters=37),
-        conv(13, 13, channels=20, filters=37),
-        conv(16, 16, channels=20, filters=37, stride=2),
-        conv(9, 8, channels=40, filters=74, groups=2),
+        (conv(8, 8, channels=20, filters=37), "winograd2"),
+        (conv(8, 8, channels=20, filters=37), "winograd4"),
+        (conv(13, 13, channels=20, filters=37), "winograd2"),
+        (conv(13, 13, channels=20, filters=37), "winograd4"),
+        (conv(7, 7, channels=32, filters=37), "winograd4x2"),
+        (conv(16, 16, channels=20, filters=37, stride=2), "winograd2"),
+        (conv(16, 16, channels=20, filters=37, stride=2), "winograd4"),
+        (conv(9, 8, channels=40, filters=74, groups=2), "winograd2"),
+        (conv(9, 8, channels=40, filters=74, groups=2), "winograd4"),
+        (conv(9, 9, channels=16, filters=20, kernel=(5, 5), pad=2), "winograd4"),
     ],
 )
 def test_scheduled_machine_code(threads: int, algorithm: str, case: Task) -> None:
@@ -137,6 +142,43 @@ def test_scheduled_machine_code(threads: int, algorithm: str, case: Task) -> Non
         got = run_kernel(case, program, target, arrays)
         assert np.abs(got - wanted).max() < 1e-4 * np.abs(wanted).max(), config
     assert configs
+
+
+@pytest.mark.parametrize(("m", "r"), [(2, 3), (4, 3), (2, 5), (4, 5)])
+@pytest.mark.parametrize("depth", [3, 64, 512])
+def test_all_tiles_are_accurate(m: int, r: int, depth: int) -> None:
+    """Far inside the budget of 1e-3 of the largest value, however deep the sums are."""
+    outputs, filters, inputs = (np.asarray(t, np.float32) for t in transforms(m, r))
+    rng = np.random.default_rng(depth)
+    data = np.maximum(rng.standard_normal((12, m + r - 1, m + r - 1, depth)), 0).astype("f4")
+    taps = rng.standard_normal((r, r, depth, 8)).astype("f4")
+    wide = np.lib.stride_tricks.sliding_window_view(data.astype("f8"), (r, r), (1, 2))
+    wanted = np.einsum("tyxcab,abco->tyxo", wide, taps)
+    both = np.einsum("ia,jb,abco->ijco", filters, filters, taps)
+    tiles = np.einsum("ia,jb,tabc->ijtc", inputs, inputs, data)
+    got = np.einsum("yi,xj,ijto->tyxo", outputs, outputs, tiles @ both)
+    assert np.abs(got - wanted).max() < 3e-5 * np.abs(wanted).max()
+
+
+def test_oblong_tiles_are_for_stride_1() -> None:
+    for stride, offered in ((1, True), (2, False)):
+        case = conv(16, 16, channels=16, filters=16, stride=stride)
+        algorithm = rule_for(case, host_target()).space(case, host_target()).params[0]
+        assert ("winograd4x2" in algorithm.choices) == offered
+
+
+def test_few_tiles_of_many_channels_take_few_weights() -> None:
+    """Four tiles of 4 x 4 would wait for 36 matrices of weights; eight of 4 x 2 need 24."""
+    case, target = conv(7, 7, channels=512, filters=512), host_target()
+    assert rule_for(case, target).default(case, target)["algorithm"] == "winograd4x2"
+
+
+def test_points_of_a_tile_lie_in_different_cache_sets() -> None:
+    program = apply(conv(8, 8, channels=32, filters=32), block_h=2, block_w=2)
+    scratch = [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
+    steps = [b.strides[1] * 4 for b in scratch if b.scope == "scratch"]
+    assert len(steps) == 2
+    assert all(step % 128 == 64 for step in steps)
 
 
 def test_strict_targets_are_offered_direct_code_only() -> None:
