@@ -21,46 +21,82 @@ from search_spaces.rules._cost import conflict_free
 from search_spaces.rules._window import Window, accesses, reduction_of
 
 Columns = Mapping[str, npt.NDArray[Any]]
-_CHAINS = 8
-"""Independent operations that keep the vector units busy."""
 _MASK_CYCLES, _MASK_REGISTERS = 2.0, 7
 """Of a mask that is computed where it is used; how many are kept."""
-_STREAMS, _JUMP = 24, 0.02
+_STREAMS, _JUMP = 16, 0.02
 """Lines of a tile that cost nothing more; what another one costs, as vectors fetched."""
-_IN_FLIGHT = 256
-"""Instructions that the core has in flight: the chains of several tiles run side by side."""
+_CROWDED = 0.7
+"""What each accumulator beyond half of the registers adds to the arithmetic, as a share of all."""
+_STORED, _TILE = 0.3, 0.7
+"""Cycles per vector of results to store it; of each tile, and of each pass over one."""
+_FETCHED, _WRITTEN = 1.2, 4.5
+"""Cycles per vector that comes from the outer cache; of a vector of results on its way there."""
+_KEPT = 1.2
+"""Of the innermost cache: what rows may take that the next tiles read again."""
+_TURN, _ALONE, _SPLIT = 0.4, 0.85, 0.4
+"""Vectors fetched more where blocks of channels are outermost: as rows begin; for each vector that
+the block is short of; share of those whose points do not begin with a line."""
 
 
 def cycles(task: Task, w: Window, target: Target, columns: Columns) -> Column:
     """Cycles per vector of results of a window that is written out, or rows of which are, about:
-    the arithmetic, slower with too few or too many accumulators; the loads; the data from the
-    outer cache."""
+    the arithmetic, slower with too many accumulators; the loads; the data from the outer cache."""
     size = {"channel": "vectors", "point": "tile_w", "row": "tile_h"}
     tile = {axis: columns[param].astype(np.float64) for axis, param in size.items()}
+    extents = {"channel": np.inf, "point": w.points[1], "row": w.rows[1]}
     held = math.prod(tile.values(), start=np.ones(1))
-    ones = np.ones(len(held))
-    tile |= {"batch": ones} | {f"k{i}": e * ones for i, (_, e) in enumerate(w.reduce)}
+    often, terms = math.prod(w.around.values()), math.prod(e for _, e in w.reduce)
+    first = columns["order"] == "channels_first"
+    weights = tile["channel"] * terms
+    stay = first & w.unrolled & (weights + held <= target.vector_registers)
     *reads, _ = accesses(task, w, dict.fromkeys(("batch", *size), 1))
-    loads, fetched = 0 * ones, 0 * ones
-    often = math.prod(w.around.values())
+    loads, fetched = np.zeros(len(held)), np.zeros(len(held))
+    window = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)}
+    once = window | dict.fromkeys(w.around, 1.0)
     for access in reads:
-        spans = [
-            1 + sum((abs(c) * (tile[axis] - 1) for axis, c in dim), 0 * ones)
-            for dim in access.dims
-        ]
-        at_once = [
-            1 + sum((abs(c) * (tile[a] - 1) for a, c in dim if a not in w.around), 0 * ones)
-            for dim in access.dims
-        ]
-        loads = loads + often * math.prod(at_once, start=ones) / held
+        taken = often * _spans(access, tile, extents, once)
         if any("row" in dict(dim) for dim in access.dims):
-            fetched = fetched + _fetched(task, access, target, columns, spans)
+            loads = loads + taken
+            fetched = fetched + _fetched(task, access, target, columns, (tile, extents, window))
+        else:
+            loads = loads + np.where(stay, 0.0, taken)
+    tiles = often * _spans(None, tile, extents, once)
     crowded = np.maximum(2 * held + 1 - target.vector_registers, 0) / target.vector_registers
-    terms = math.prod(e for _, e in w.reduce)
-    chains = np.minimum(np.maximum(held, _IN_FLIGHT / terms) / _CHAINS, 1.0)
-    masks = _masks(task, w, target, columns)
-    parts = (terms * (1 + 2 * crowded) / chains + masks, loads + 6 * often / held, 2 + 2 * fetched)
-    return np.asarray(sum(part**4 for part in parts) ** 0.25, np.float64)
+    arithmetic = terms * (1 + _CROWDED * crowded) + _masks(task, w, target, columns)
+    parts = (arithmetic, loads + _STORED + _TILE * tiles, _WRITTEN + _FETCHED * fetched)
+    return np.asarray(sum(part**2.5 for part in parts) ** 0.4, np.float64)
+
+
+def _spans(
+    access: Access | None,
+    tile: Mapping[str, Column],
+    extents: Mapping[str, float],
+    window: Mapping[str, float],
+) -> Column:
+    """Vectors that tiles read per vector of results, the tiles at the ends being smaller; without
+    an access, tiles."""
+    out, left = np.ones(1), dict(tile)
+    for dim in access.dims if access else ():
+        steps = {axis: abs(c) for axis, c in dim}
+        reach = sum(c * (window[axis] - 1) for axis, c in steps.items() if axis in window)
+        moved = next((axis for axis in steps if axis in tile), "")
+        if moved:
+            size = left.pop(moved)
+            out = out * _mean_span(size, extents[moved], steps[moved], reach)
+        else:
+            out = out * (1 + reach)
+    for axis, size in left.items():
+        out = out * _mean_span(size, extents[axis], 0, 0.0)
+    return out
+
+
+def _mean_span(size: Column, extent: float, step: int, reach: float) -> Column:
+    """Elements that all tiles along an axis read, per element of it."""
+    if extent == np.inf:
+        return np.asarray((1 + reach + step * (size - 1)) / size)
+    whole, rest = extent // size, extent % size
+    last = np.where(rest > 0, 1 + reach + step * (rest - 1), 0.0)
+    return np.asarray((whole * (1 + reach + step * (size - 1)) + last) / extent)
 
 
 def _masks(task: Task, w: Window, target: Target, columns: Columns) -> Column:
@@ -79,26 +115,52 @@ def _masks(task: Task, w: Window, target: Target, columns: Columns) -> Column:
 
 
 def _fetched(
-    task: Task, access: Access, target: Target, columns: Columns, spans: list[Column]
+    task: Task,
+    access: Access,
+    target: Target,
+    columns: Columns,
+    spans: tuple[Mapping[str, Column], Mapping[str, float], Mapping[str, float]],
 ) -> Column:
     """Vectors of data per vector of results that come from the outer cache: rows that neighbouring
     tiles share twice, unless all points of a block of channels stay from one row to the next."""
-    steps = {axis: abs(c) for dim in access.dims for axis, c in dim}
-    across, down = steps.get("point", 1), steps.get("row", 1)
-    *_, rows, points, _ = (np.ones(1), np.ones(1), *spans)
+    tile, extents, window = spans
+    (across, wide, over), (down, high, deep) = (
+        _along(access, axis, tile, extents, window) for axis in ("point", "row")
+    )
     first = columns["order"] == "channels_first"
     width = access.shape[-2] if len(access.shape) > 1 else 1
-    plane = math.prod(access.shape[:-1]) * access.item_bytes * target.lanes()
-    stays = first & (plane * columns["vectors"] <= 1.5 * target.l1_bytes)
+    line = access.item_bytes * target.lanes()
+    reused = (high + down) * width * line * tile["channel"]
     # Points a power of two apart share few sets of the cache.
-    step = task.value(access.buffer).layout.strides[-2:-1] or (1,)
-    held = rows * np.where(first, width, points)
-    stays = stays & (held <= conflict_free(step[0]))
-    twice = np.maximum(down, rows / columns["tile_h"])
-    often = np.where(held <= conflict_free(step[0]), twice, rows * points / columns["tile_w"])
+    step = (task.value(access.buffer).layout.strides[-2:-1] or (1,))[0]
+    kept = high * np.where(first, width, wide) <= conflict_free(step)
+    stays = first & kept & (reused <= _KEPT * target.l1_bytes)
+    often = np.where(kept, np.maximum(down, deep) * across, over * deep)
     # Blocks of channels inside: a tile's lines lie apart, and no prefetcher follows so many.
-    jumps = _JUMP * np.maximum(rows * points - _STREAMS, 0)
-    return np.asarray(np.where(stays, down, often + np.where(first, 0.5, jumps)) * across)
+    jumps = _JUMP * np.maximum(high * wide - _STREAMS, 0)
+    turns = np.where(stays, 0.0, np.where(first, _TURN, jumps))
+    fetched = np.where(stays, down * across, often) + turns * across
+    split = _SPLIT if step % target.lanes() else 0.0
+    apart = _ALONE / tile["channel"] + fetched * split / tile["channel"]
+    return np.asarray(fetched + np.where(first, apart, 0.0))
+
+
+def _along(
+    access: Access,
+    axis: str,
+    tile: Mapping[str, Column],
+    extents: Mapping[str, float],
+    window: Mapping[str, float],
+) -> tuple[int, Column, Column]:
+    """Of the data along an axis: its step, what a tile spans, what tiles read per result."""
+    for dim in access.dims:
+        steps = {name: abs(c) for name, c in dim}
+        if axis in steps:
+            reach = sum(c * (window[k] - 1) for k, c in steps.items() if k in window)
+            size, step = tile[axis], steps[axis]
+            span = 1 + reach + step * (size - 1)
+            return step, span, _mean_span(size, extents[axis], step, reach)
+    return 1, np.ones(1), np.ones(1)
 
 
 def crowds(task: Task, w: Window, columns: Columns) -> npt.NDArray[Any]:
