@@ -333,8 +333,9 @@ def check_timing(timing: Timing) -> Timing:
         raise ValueError(f"times and ratios must be numbers from 0, got {numbers}")
     if timing.best_s is not None and not isinstance(timing.best_s, int | float):
         raise ValueError(f"best_s must be a number or null, got {timing.best_s!r}")
-    if any(type(name) is not str for name in timing.old_inputs):
-        raise ValueError(f"old inputs must be names, got {timing.old_inputs!r}")
+    kinds = [str, int, float, float]
+    if any(list(map(type, age)) != kinds or min(age[1:]) < 0 for age in timing.ages):
+        raise ValueError(f"ages must be of name, bytes, seconds and share, got {timing.ages!r}")
     return timing
 
 

@@ -18,11 +18,11 @@ from autotune.frontend import load_model
 from autotune.graph.feeds import Feeds, Samples
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
+from autotune.graph.memory_plan import plan_memory
 from autotune.graph.prepare import prepare
 from autotune.layouts.choose import arranged
 from autotune.runtime.executor import CompiledModel
 from autotune.runtime.host import check_host
-from autotune.runtime.memory_plan import plan_memory
 from autotune.target import Target
 
 _LOGGER = logging.getLogger("autotune.compile")

@@ -15,6 +15,7 @@ from autotune.codegen.base import EntryCall
 from autotune.compiler.build import Kernels
 from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
+from autotune.graph.memory_plan import MemoryPlan
 from autotune.graph.plan import KernelCall, Partition, task_flops
 from autotune.memory import ALIGNMENT, Bytes, zeroed_block
 from autotune.program.ir import Pack
@@ -29,7 +30,6 @@ from autotune.runtime.image import (
     ModelImage,
     Port,
 )
-from autotune.runtime.memory_plan import MemoryPlan
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Array, dense_strides
 

@@ -18,6 +18,7 @@ from autotune.codegen.loader import code_in_memory, load
 from autotune.measure.case import CHECKED_POINTS, Case, judge, make_case
 from autotune.measure.devices.bench import DeviceBench
 from autotune.measure.executor import Built
+from autotune.measure.pieces import pieces_of
 from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_profile
 from autotune.measure.profile import Calibration, measure_profile
 from autotune.measure.storage import GARBAGE, aligned_bytes, reset_output
@@ -25,7 +26,6 @@ from autotune.measure.surroundings import Surroundings
 from autotune.measure.throttle import Throttling, available_cores
 from autotune.measure.timing import Sample, median, processor_clock, time_kernel
 from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status, Timing
-from autotune.memory import ALIGNMENT
 from autotune.program.build import build_program
 from autotune.schedule.base import apply_schedule
 from autotune.target import Target
@@ -184,26 +184,28 @@ class Kernel:
         packs = {p.buffer: p for p in built.packs}
         task = request.task
         self._storages = [case.inputs[v.name] for v in task.by_role("input")]
-        old = {name for name in case.inputs if f"{task.key}/{name}" in request.timing.old_inputs}
-        inputs = [case.inputs[v.name].block for v in task.by_role("input") if v.name not in old]
-        constants = [case.constant(v.name, packs.get(v.name)) for v in task.by_role("constant")]
-        self._storages += [*constants, case.output]
+        constants = {
+            v.name: case.constant(v.name, packs.get(v.name)) for v in task.by_role("constant")
+        }
+        self._storages += [*constants.values(), case.output]
         self._workspace = aligned_bytes(built.workspace_bytes, GARBAGE)
-        self._written, self._read = [self._workspace], inputs
         addresses = [s.address for s in self._storages] + [self._workspace.ctypes.data]
         self._arguments = (ctypes.c_void_p * len(addresses))(*addresses)
+        symbol = f"{built.symbol}_run"
         self._library = load([built.code], request.target)
         self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
-            self._library.address(f"{built.symbol}_run")
+            self._library.address(symbol)
         )
-        self._far = [s.block for s in (*constants, *(case.inputs[name] for name in old))]
-        # What outgrows the second cache lies where other values were half a run ago.
-        output, near_bytes = case.output.block, request.target.l2_bytes * request.target.threads
-        old_bytes = output.nbytes // 2 if output.nbytes > near_bytes else 0
-        self._far.append(output[:old_bytes])
-        self._written.append(output[old_bytes // ALIGNMENT * ALIGNMENT :])
-        if request.target.kind == "cpu":
-            self._far.append(code_in_memory(self._library, built.code, f"{built.symbol}_run"))
+        known = request.target.kind == "cpu"
+        self.pieces = pieces_of(
+            request.timing,
+            request.target,
+            inputs=case.inputs,
+            constants=constants,
+            output=(task.by_role("output")[0].name, case.output),
+            workspace=self._workspace,
+            code=code_in_memory(self._library, built.code, symbol) if known else None,
+        )
         self._threads = request.target.threads
         self._clock = clock
         self._cpu_clock = processor_clock(self._threads)
@@ -224,9 +226,7 @@ class Kernel:
         address, start = ctypes.addressof(self._arguments), self._clock()
         wall_s = busy_s = 0.0
         for _ in range(calls):
-            surroundings.between_calls(
-                timing.foreign_bytes, self._written, self._read, self._far, timing.apart_s
-            )
+            surroundings.between_calls(self.pieces, timing)
             taken_s, busy = self._took(functools.partial(self._call, address, 1))
             wall_s += taken_s
             busy_s += busy

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from autotune.measure.pieces import Piece, moved
 from autotune.measure.storage import aligned_bytes
-from autotune.measure.types import CacheLevel, DeviceProfile
+from autotune.measure.types import CacheLevel, DeviceProfile, Timing
 from autotune.target import Target
 from autotune.types import Array
 
 OVER_CACHE = 1.5
-BEFORE = 0.5
 REGION_S = 5e-6
 """Cost of a parallel region, which numpy cannot tell: a usual one."""
 _CELLS = 4096
@@ -56,7 +56,6 @@ class PlainSurroundings:
 
     def __init__(self, target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
         self._limit = int(OVER_CACHE * max(target.l2_bytes * target.threads, target.l3_bytes))
-        self._before = int(BEFORE * target.l2_bytes * target.threads)
         self._data: Array = aligned_bytes(0, 0)
         nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
             ("labs", ctypes.CDLL(None))  # takes a number and has no effect
@@ -65,20 +64,14 @@ class PlainSurroundings:
         self.overhead_s = min(_seconds(empty, clock) for _ in range(_EMPTY_CALLS))
         """What a call takes besides its work."""
 
-    def between_calls(
-        self,
-        foreign_bytes: int,
-        written: Sequence[Array],
-        read: Sequence[Array],
-        far: Sequence[Array] = (),  # noqa: ARG002 (numpy cannot take it out of a cache)
-        apart_s: float = 0.0,  # noqa: ARG002
-    ) -> None:
-        """As that of `surroundings`, with a last cache of one's own."""
-        wanted = min(foreign_bytes, self._limit)
+    def between_calls(self, pieces: Sequence[Piece], timing: Timing) -> None:
+        """As that of `surroundings`, with a last cache of one's own: numpy can take nothing out of
+        it."""
+        wanted = min(timing.foreign_bytes, self._limit)
         if len(self._data) < wanted:
             self._data = aligned_bytes(wanted, 1)  # pages of zeros could all be one page
-        before = self._data[: min(wanted, self._before)]
-        for block in (self._data[:wanted], *written, before, *read):
+        for step in moved(pieces, wanted):
+            block = self._data[:step] if isinstance(step, int) else step.touched
             block.max(initial=0)
 
 

@@ -1,10 +1,9 @@
 """What a kernel finds in the caches when its model calls it, made before every timed call.
 
-In: a target, how much other data the model moves between two calls. Out: caches in that state.
-The weights and the code were last used a whole run of the model ago: the data of the other
-kernels has passed through the caches since, and where others share the last cache (cores, other
-machines of the same host), theirs. The inputs were just written, and what the kernel writes takes
-the place of values that were used shortly before.
+In: a target, the pieces of memory that the kernel touches, and when its model touched them last.
+Out: caches in that state. What is used goes through the caches in the model's order, with as much
+other data between as the model moves meanwhile. Where others share the last cache (cores, other
+machines of the same host), a share of what is old is in memory again: it is flushed.
 """
 
 from __future__ import annotations
@@ -17,19 +16,17 @@ from collections.abc import Callable, Sequence
 
 from autotune.codegen.loader import load_text
 from autotune.measure.kernels import SWEEP_VECTORS, flush_text, read_all_text
+from autotune.measure.pieces import Piece, moved
 from autotune.measure.storage import aligned_bytes
+from autotune.measure.types import Timing
 from autotune.target import Target
 from autotune.types import Array
 
 _EMPTY_CALLS = 200
 OVER_CACHE = 1.5
 """More foreign data than this times the last cache changes nothing: all of it is replaced."""
-BEFORE = 0.5
-"""What the kernel before moved, of the second cache."""
 LONGEST_S = 0.02
 """What is still in a shared cache after this long stays for good."""
-PROBE = 0.25
-"""Of the last cache, what is left there to see how much of it stays."""
 _PROBES = 5
 _LINE_BYTES = 64
 
@@ -46,10 +43,11 @@ class Surroundings:
         self._nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._library.address("nothing"))
         self._threads = target.threads
         self._block = SWEEP_VECTORS * target.vector_bytes
-        self._last = max(target.l2_bytes * target.threads, target.l3_bytes)
+        self._near = target.l2_bytes * target.threads
+        self._last = max(self._near, target.l3_bytes)
         self._limit = int(OVER_CACHE * self._last)
-        self._before = int(BEFORE * target.l2_bytes * target.threads)
         self._data: Array = aligned_bytes(0, 0)
+        self._at = 0
         self._clock = clock
         self._lost: dict[tuple[int, float], float] = {}
         self.overhead_s = min(self._empty_call_s(clock) for _ in range(_EMPTY_CALLS))
@@ -61,66 +59,82 @@ class Surroundings:
         call()
         return clock() - start
 
-    def lost(self, foreign_bytes: int, apart_s: float) -> float:
-        """Share of what a kernel used that others have taken out of the last cache when it is
-        called again, `apart_s` later: measured once, 0 where nothing can be flushed."""
-        key = foreign_bytes, apart_s
-        if self._flush is None or not apart_s:
+    def lost(self, piece: Piece, timing: Timing) -> float:
+        """Share of a piece that is in memory again: measured once for each age; 0 where nothing
+        can be flushed, and of what fits the cores' own caches."""
+        if self._flush is None or not timing.apart_s or piece.age_bytes <= self._near:
             return 0.0
+        key = min(piece.age_bytes, timing.foreign_bytes), min(piece.age_s, LONGEST_S)
         if key not in self._lost:
-            self._lost[key] = self._measure_lost(foreign_bytes, min(apart_s, LONGEST_S))
+            self._lost[key] = self._measure_lost(*key)
         return self._lost[key]
 
-    def _measure_lost(self, foreign_bytes: int, apart_s: float) -> float:
+    def _measure_lost(self, between_bytes: int, age_s: float) -> float:
         """If the model fills the cache by itself, nothing stays."""
-        if foreign_bytes >= self._last:
+        if between_bytes >= self._last:
             return 1.0
-        block = aligned_bytes(int(PROBE * self._last), 1)
+        block = aligned_bytes(between_bytes // 2, 1)
+        self._provide(between_bytes - block.nbytes)
 
-        def reading_s(wait_s: float) -> float:
-            until_s = self._clock() + wait_s
-            while self._clock() < until_s:
-                continue
+        def reading_s() -> float:
             start = self._clock()
-            self._through(block, block.nbytes)
+            self._through(block)
             return self._clock() - start
 
         def flushed_s() -> float:
             self._out(block, 1.0)
-            return reading_s(0.0)
+            return reading_s()
+
+        def later_s() -> float:
+            until_s = self._clock() + age_s
+            self._pass(between_bytes - block.nbytes)
+            while self._clock() < until_s:
+                continue
+            return reading_s()
 
         flushed = statistics.median(flushed_s() for _ in range(_PROBES))
-        cached = statistics.median(reading_s(0.0) for _ in range(_PROBES))
-        waited = statistics.median(reading_s(apart_s) for _ in range(_PROBES))
-        return min(1.0, max(0.0, (waited - cached) / max(flushed - cached, 1e-9)))
+        cached = statistics.median(reading_s() for _ in range(_PROBES))
+        later = statistics.median(later_s() for _ in range(_PROBES))
+        return min(1.0, max(0.0, (later - cached) / max(flushed - cached, 1e-9)))
 
-    def between_calls(
-        self,
-        foreign_bytes: int,
-        written: Sequence[Array],
-        read: Sequence[Array],
-        far: Sequence[Array] = (),
-        apart_s: float = 0.0,
-    ) -> None:
-        """Move the data of other kernels through the caches, and the blocks of bytes that the next
-        one writes and reads: what it read last; between them, the data of the kernel before. `far`
-        was last used `apart_s` ago: what others took away of it comes from memory."""
-        wanted, lost = min(foreign_bytes, self._limit), self.lost(foreign_bytes, apart_s)
-        for block in far if lost else ():
-            self._out(block, lost)
+    def between_calls(self, pieces: Sequence[Piece], timing: Timing) -> None:
+        """Move the pieces, oldest first, through the caches, and the data of other kernels between
+        them: what others took away meanwhile is then in memory."""
+        wanted = min(timing.foreign_bytes, self._limit)
+        self._provide(wanted)
+        for step in moved(pieces, wanted):
+            if isinstance(step, int):
+                self._pass(step)
+                continue
+            lost = self.lost(step, timing)
+            if lost < 1.0:
+                self._touch(step)
+            if lost:
+                self._out(step.block, lost)
+
+    def _touch(self, piece: Piece) -> None:
+        if piece.sparse is None:
+            self._through(piece.block)
+        else:
+            piece.sparse.max(initial=0)
+
+    def _provide(self, wanted: int) -> None:
         if len(self._data) < wanted:
             self._data = aligned_bytes(wanted, 1)  # pages of zeros could all be one page
-        self._through(self._data, wanted)
-        for block in written:
-            self._through(block, block.nbytes)
-        self._through(self._data, min(wanted, self._before))
-        for block in read:
-            self._through(block, block.nbytes)
 
-    def _through(self, data: Array, count: int) -> None:
-        blocks = count // self._block
+    def _pass(self, nbytes: int) -> None:
+        """So many bytes of other data, each time those that were moved least recently."""
+        while nbytes > 0:
+            part = self._data[self._at : self._at + nbytes]
+            self._through(part)
+            nbytes -= len(part)
+            self._at = (self._at + len(part)) % len(self._data)
+
+    def _through(self, data: Array) -> None:
+        skipped = -data.ctypes.data % _LINE_BYTES
+        blocks = (data.nbytes - skipped) // self._block
         if blocks >= self._threads:
-            self._read(data.ctypes.data, blocks)
+            self._read(data.ctypes.data + skipped, blocks)
 
     def _out(self, data: Array, share: float) -> None:
         """The first share of it out of the caches, in whole lines."""

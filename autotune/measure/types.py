@@ -26,6 +26,13 @@ class Status(enum.StrEnum):
     DEVICE_LOST = "DEVICE_LOST"
 
 
+Age = tuple[str, int, float, float]
+"""Of a part of a task's value, or of `CODE`: its name, bytes of memory and seconds that were used
+since the part was, what share of the value it is (0-1)."""
+CODE = ""
+"""In place of a value's name: the kernel's code."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """How long and how often a candidate is built and timed. Seconds unless said."""
@@ -46,14 +53,14 @@ class Timing:
     two calls of a kernel in its model; 0: the kernel is called again and again."""
     apart_s: float = 0.0
     """Time between two such calls, in which others use the caches too; 0: they do not."""
-    old_inputs: tuple[str, ...] = ()
-    """Inputs, as task key/name, that no kernel writes between two calls: the model's own."""
+    ages: tuple[Age, ...] = ()
+    """How long ago the task's values, and the memory that they are written to, were used last."""
     build_timeout_s: float = 10.0
     run_timeout_s: float = 10.0
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Timing:
-        return Timing(**{**data, "old_inputs": tuple(data.get("old_inputs", ()))})
+        return Timing(**{**data, "ages": tuple((*age,) for age in data.get("ages", ()))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.db.types import Store
 from autotune.errors import ConfigError
+from autotune.graph.ages import ages_of
 from autotune.graph.feeds import Samples
 from autotune.graph.ir import Graph
 from autotune.graph.plan import Partition, task_flops
@@ -19,7 +21,7 @@ from autotune.layouts.choose import apply, choose, explain
 from autotune.layouts.problem import problem_of
 from autotune.measure.batch import plan_cores
 from autotune.measure.throttle import available_cores
-from autotune.measure.types import DeviceProfile
+from autotune.measure.types import Age, DeviceProfile
 from autotune.settings import TuneSettings, load_settings
 from autotune.target import Target, wanted_target
 from autotune.tuner.budget import Limits
@@ -156,9 +158,9 @@ def tune(
                 timing=dataclasses.replace(
                     settings.timing,
                     foreign_bytes=EVERYTHING if flush else moved_bytes(partition),
-                    apart_s=run_s(partition, runner.profile()),
-                    old_inputs=old_inputs(partition, *problem.parts),
+                    apart_s=math.fsum(calls_s(partition, here)),
                 ),
+                ages=all_ages((*problem.parts, partition), here),
                 model=graph.name,
                 versions=component_versions(),
             )
@@ -253,23 +255,28 @@ def moved_bytes(partition: Partition) -> int:
     )
 
 
-def run_s(partition: Partition, profile: DeviceProfile) -> float:
-    """About how long a run of the model takes: its operations at the device's peak."""
-    flops = sum(task_flops(call.task) for call in partition.calls)
-    return flops / (profile.peak_flops * profile.target.threads)
-
-
-def old_inputs(*partitions: Partition) -> tuple[str, ...]:
-    """Inputs of tasks that lie in the caller's arrays, as `Timing` names them."""
-    found = {
-        f"{call.task.key}/{name}"
-        for partition in partitions
+def calls_s(partition: Partition, profile: DeviceProfile) -> list[float]:
+    """About how long the calls of a run take: their operations at the device's peak, their bytes
+    from its last cache."""
+    caches = profile.levels[:-1] or profile.levels
+    return [
+        max(
+            task_flops(call.task) / profile.peak_flops,
+            sum(v.type.nbytes for v in call.task.params) / caches[-1].load_bytes_per_s,
+        )
+        / profile.target.threads
         for call in partition.calls
-        for name, value in call.args
-        if value in partition.placements
-        and partition.storages[partition.placements[value].storage].kind == "input"
-    }
-    return tuple(sorted(found))
+    ]
+
+
+def all_ages(
+    partitions: Sequence[Partition], profile: DeviceProfile
+) -> dict[str, tuple[Age, ...]]:
+    """Of the tasks of several partitions of a model; what the last one says counts most."""
+    found: dict[str, tuple[Age, ...]] = {}
+    for partition in partitions:
+        found |= ages_of(partition, calls_s(partition, profile))
+    return found
 
 
 def component_versions() -> tuple[tuple[str, str], ...]:

@@ -234,7 +234,7 @@ class _Session:
             task=run.task,
             schedule=schedule,
             target=self.options.target,
-            timing=dataclasses.replace(self.options.timing, best_s=run.best_s),
+            timing=self.options.timing_of(run.task, run.best_s),
             seed=self.options.seed,
         )
 
@@ -285,9 +285,9 @@ class _Session:
 
     def _measure_again(self, some: dict[int, tuple[Record, ...]]) -> None:
         asked = [(n, r) for n, found in some.items() for r in in_turns(found)]
-        careful = dataclasses.replace(self.options.timing, give_up_ratio=2.0)
+        known = {n: self.options.timing_of(self.runs[n].task, None) for n in some}
         requests = tuple(
-            dataclasses.replace(self._request(n, r.schedule), timing=careful) for n, r in asked
+            dataclasses.replace(self._request(n, r.schedule), timing=known[n]) for n, r in asked
         )
         results = self.runner.measure(requests)
         for n, found in some.items():

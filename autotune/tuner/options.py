@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from autotune.measure.types import Timing
+from autotune.measure.types import Age, Timing
 from autotune.target import Target
 from autotune.tuner.budget import Limits
+from autotune.types import Task
 from cost_model.pretrained import Pretrained
 from cost_model.train import Profiles
 
@@ -23,6 +26,8 @@ class TuneOptions:
     batch: int = 12
     """Candidates measured between two looks at the model."""
     timing: Timing = field(default_factory=Timing)
+    ages: Mapping[str, tuple[Age, ...]] = field(default_factory=dict)
+    """By task key, when the model uses the task's values: part of the timing of its candidates."""
     model: str = ""
     """Name kept in the records."""
     versions: tuple[tuple[str, str], ...] = ()
@@ -32,3 +37,8 @@ class TuneOptions:
     """What other devices, whose records the log has, are capable of."""
     pretrained: Pretrained | None = None
     """What was learnt before this run, in place of the analytical prior."""
+
+    def timing_of(self, task: Task, best_s: float | None) -> Timing:
+        """Of a candidate of a task whose best time so far is `best_s`."""
+        ages = self.ages.get(task.key, ())
+        return dataclasses.replace(self.timing, best_s=best_s, ages=ages)

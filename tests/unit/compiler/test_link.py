@@ -13,11 +13,11 @@ from autotune.compiler.link import ConstantBlock, link
 from autotune.graph.feeds import random_feeds
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
+from autotune.graph.memory_plan import plan_memory
 from autotune.graph.partition import partition
 from autotune.program.ir import Pack
 from autotune.runtime.executor import CompiledModel
 from autotune.runtime.image import ModelImage
-from autotune.runtime.memory_plan import plan_memory
 from autotune.target import host_target
 from tests.unit.compiler.graphs import mlp
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 
+import numpy as np
 import pytest
 
 from autotune.errors import AutotuneError
@@ -162,15 +164,16 @@ def test_calls_among_other_data_are_timed(executor: NativeExecutor, threads: int
     assert len(result.times_s) >= QUICK.min_repeats
 
 
-def test_inputs_of_the_model_are_as_old_as_weights(executor: NativeExecutor) -> None:
+def test_values_are_as_old_as_the_timing_says(executor: NativeExecutor) -> None:
     asked = request(tasks.matmul())
-    name = asked.task.by_role("input")[0].name
+    name, far = asked.task.by_role("input")[0].name, 8 << 20
     timing = dataclasses.replace(
-        QUICK, foreign_bytes=1 << 20, apart_s=0.001, old_inputs=(f"{asked.task.key}/{name}",)
+        QUICK, foreign_bytes=1 << 20, apart_s=0.001, ages=((name, far, 0.001, 1.0),)
     )
     asked = dataclasses.replace(asked, timing=timing)
-    assert MeasureRequest.from_json(asked.to_json()) == asked
+    assert MeasureRequest.from_json(json.loads(json.dumps(asked.to_json()))) == asked
     kernel = Kernel(asked, executor.build(asked), executor._case(asked), time.perf_counter)
     block = executor._case(asked).inputs[name].block
-    assert any(old is block for old in kernel._far)
+    ages = [p.age_bytes for p in kernel.pieces if np.shares_memory(p.block, block)]
+    assert ages == [far]
     assert executor.check_and_time(asked, executor.build(asked)).status is Status.OK

@@ -7,7 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
+from autotune.measure.pieces import Piece
 from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_profile
+from autotune.measure.types import Timing
 from autotune.target import host_target, load_target
 
 
@@ -40,6 +42,7 @@ def test_blocks_are_read_and_not_changed() -> None:
     near = np.arange(4096, dtype=np.uint8)
     before = near.copy()
     surroundings = PlainSurroundings(host_target())
-    surroundings.between_calls(1 << 20, [near], [np.zeros(0, np.uint8), near])
+    pieces = (Piece(block=near, age_bytes=512, age_s=0.0, sparse=near[::4]),)
+    surroundings.between_calls(pieces, Timing(foreign_bytes=1 << 20))
     assert surroundings.overhead_s > 0
     np.testing.assert_array_equal(near, before)

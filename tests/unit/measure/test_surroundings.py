@@ -8,31 +8,49 @@ import pytest
 from autotune.codegen.llvm_backend import compile_text
 from autotune.codegen.loader import code_in_memory, load
 from autotune.measure.kernels import flush_text
+from autotune.measure.pieces import Piece
 from autotune.measure.storage import aligned_bytes
 from autotune.measure.surroundings import Surroundings
+from autotune.measure.types import Timing
 from autotune.target import host_target
+from autotune.types import Array
 
 TARGET = host_target()
+
+
+def piece(block: Array, age_bytes: int, sparse: Array | None = None) -> Piece:
+    return Piece(block=block, age_bytes=age_bytes, age_s=0.0005, sparse=sparse)
+
+
+OLD = 64 << 20
 
 
 @pytest.mark.parametrize("apart_s", [0.0, 0.001])
 def test_nothing_that_is_moved_changes(apart_s: float) -> None:
     near, far = aligned_bytes(5000, 3), aligned_bytes(5000, 3)[1:]
-    surroundings = Surroundings(TARGET)
-    surroundings.between_calls(1 << 20, [near], [near], [far, far[:0]], apart_s)
+    pieces = (piece(far, OLD), piece(far[:0], OLD), piece(near, 0, near[::8]), piece(near, 0))
+    timing = Timing(foreign_bytes=1 << 20, apart_s=apart_s)
+    Surroundings(TARGET).between_calls(pieces, timing)
     assert (near == 3).all()
     assert (far == 3).all()
 
 
 def test_what_others_take_away_is_a_share() -> None:
     surroundings = Surroundings(TARGET)
-    share = surroundings.lost(1 << 20, 0.001)
+    old, timing = piece(aligned_bytes(64, 0), OLD), Timing(foreign_bytes=1 << 20, apart_s=0.001)
+    share = surroundings.lost(old, timing)
     assert 0.0 <= share <= 1.0
-    assert surroundings.lost(1 << 20, 0.001) == share
+    assert surroundings.lost(old, timing) == share
 
 
 def test_without_a_model_around_it_nothing_is_taken_away() -> None:
-    assert Surroundings(TARGET).lost(1 << 20, 0.0) == 0.0
+    old = piece(aligned_bytes(64, 0), OLD)
+    assert Surroundings(TARGET).lost(old, Timing(foreign_bytes=1 << 20)) == 0.0
+
+
+def test_what_fits_the_cores_own_caches_is_not_taken_away() -> None:
+    young = piece(aligned_bytes(64, 0), TARGET.l2_bytes)
+    assert Surroundings(TARGET).lost(young, Timing(foreign_bytes=1 << 20, apart_s=0.001)) == 0.0
 
 
 def test_the_code_of_a_function_is_found_where_it_lies() -> None:

@@ -90,7 +90,7 @@ DAMAGES: list[tuple[tuple[Any, ...], Any, str]] = [
     (("requests", 0, "timing", "run_timeout_s"), 1e9, "deadlines"),
     (("requests", 0, "timing", "run_timeout_s"), "long", "deadlines"),
     (("requests", 0, "timing", "apart_s"), "long", "times and ratios"),
-    (("requests", 0, "timing", "old_inputs"), [7], "old inputs"),
+    (("requests", 0, "timing", "ages"), [["i0", "old", 0.0, 1.0]], "ages must be"),
     (("requests", 0, "timing", "max_repeats"), 1 << 40, "repeats"),
     (("requests", 0, "timing", "best_s"), "fast", "best_s"),
     (("requests", 0, "timing", "color"), 1, "color"),

@@ -9,10 +9,7 @@ import pytest
 from autotune.db.selection import Selection
 from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, DeviceError, LogError, TargetError
-from autotune.frontend import load_model
-from autotune.graph.partition import partition
-from autotune.graph.prepare import prepare
-from autotune.tuner.api import old_inputs, tune
+from autotune.tuner.api import tune
 from autotune.tuner.report import TuneReport
 
 
@@ -64,11 +61,3 @@ def test_a_log_that_is_no_database_is_refused(tmp_path: Path, cache: Path) -> No
     log.write_text("these are not the tables you are looking for" * 100)
     with pytest.raises(LogError):
         tiny(log, cache, trials=5)
-
-
-def test_what_reads_the_models_input_is_told() -> None:
-    """Its first kernel alone; what later ones read was just written."""
-    parts = partition(prepare(load_model("zoo:tiny"), "float32").graph)
-    found = old_inputs(parts)
-    assert found
-    assert {name.split("/")[0] for name in found} < {call.task.key for call in parts.calls}

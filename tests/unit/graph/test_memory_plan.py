@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import VerifyError
-from autotune.graph.plan import Partition
-from autotune.runtime.memory_plan import (
+from autotune.graph.memory_plan import (
     ALIGNMENT,
     MemoryPlan,
     find_in_place,
@@ -19,6 +18,7 @@ from autotune.runtime.memory_plan import (
     plan_memory,
     storage_bytes,
 )
+from autotune.graph.plan import Partition
 from tests.unit.runtime.partitions import partition_of
 
 SHAPES = ((4, 5), (3, 7), (40, 2), (1, 1))

@@ -1,0 +1,108 @@
+"""When the memory that a kernel gets was used last. In: a partition, seconds per call. Out: ages,
+per task.
+
+A run of the model touches its values one after the other, again and again; a kernel goes through
+each of its values from the beginning to the end. What was used long ago is in no cache any more:
+a weight, the model's input, and also the place of an output, if nothing else lay there meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.graph.memory_plan import plan_memory, storage_bytes
+from autotune.graph.plan import KernelCall, Partition
+from autotune.measure.types import CODE, Age
+from autotune.types import ITEM_BYTES
+
+_GRAIN_BYTES = 4096
+_LEAST_BYTES = 64 << 10
+_LEAST_S = 1e-5
+"""Younger than these is as good as new."""
+
+Times = npt.NDArray[np.float64]
+"""Seconds at which each part of a block was touched."""
+
+
+def ages_of(partition: Partition, call_s: Sequence[float]) -> dict[str, tuple[Age, ...]]:
+    """By task key, the ages of its values and its code, on the average of the task's calls, which
+    take about `call_s`. The memory is laid out as a compiled model's."""
+    memory = _Memory(partition)
+    found: dict[str, dict[tuple[str, int, float], float]] = defaultdict(lambda: defaultdict(float))
+    for run in range(2):  # the first one only tells when things were touched
+        for call, seconds in zip(partition.calls, call_s, strict=True):
+            for name, age_bytes, age_s, share in memory.ages(call) if run else ():
+                found[call.task.key][name, age_bytes, age_s] += share
+            memory.touch(call, seconds)
+    calls = {task.key: count for task, count in partition.weights().items()}
+    return {
+        key: tuple((*age, share / calls[key]) for age, share in ages.items())
+        for key, ages in found.items()
+    }
+
+
+class _Memory:
+    """When each part of every storage was touched last."""
+
+    def __init__(self, partition: Partition) -> None:
+        plan = plan_memory(partition)
+        self._partition = partition
+        self._offsets = plan.offsets
+        sizes = {
+            name: storage_bytes(storage)
+            for name, storage in partition.storages.items()
+            if name not in plan.offsets
+        }
+        self._blocks = {"": _never(plan.arena_bytes), **{n: _never(b) for n, b in sizes.items()}}
+        self._code = {task.key: _never(1) for task in partition.weights()}
+        self._now_s = 0.0
+
+    def ages(self, call: KernelCall) -> Iterator[Age]:
+        """Of all that the call uses."""
+        last = np.sort(np.concatenate(list(self._blocks.values())))
+        for name, times in self._touched(call):
+            since = (len(last) - np.searchsorted(last, times, side="right")) * _GRAIN_BYTES
+            for age_bytes, which in _similar(since):
+                age_s = float(np.mean(self._now_s - times[which]))
+                yield name, age_bytes, _rounded(age_s), float(np.mean(which))
+
+    def touch(self, call: KernelCall, seconds: float) -> None:
+        for _, times in self._touched(call):
+            times[:] = self._now_s + np.linspace(0, seconds, len(times), endpoint=False)
+        self._now_s += seconds
+
+    def _touched(self, call: KernelCall) -> list[tuple[str, Times]]:
+        """(name of the task's value, times of its parts) of all that the call uses."""
+        out = [(CODE, self._code[call.task.key])]
+        for name, value in call.args:
+            placement = self._partition.placements[value]
+            before, after = placement.layout.span(self._partition.graph.types[value].shape)
+            item = ITEM_BYTES[self._partition.storages[placement.storage].dtype]
+            first = self._offsets.get(placement.storage, 0) + (placement.offset - before) * item
+            last = first + (before + after) * item
+            block = placement.storage if placement.storage in self._blocks else ""
+            parts = slice(first // _GRAIN_BYTES, -(-last // _GRAIN_BYTES))
+            out.append((name, self._blocks[block][parts]))
+        return out
+
+
+def _never(nbytes: int) -> Times:
+    return np.zeros(-(-nbytes // _GRAIN_BYTES))
+
+
+def _similar(ages: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+    """(age, which have it), ages rounded to powers of two."""
+    powers = np.rint(np.log2(np.maximum(ages, 1))).astype(np.int64)
+    rounded = np.where(ages < _LEAST_BYTES, 0, 1 << powers)
+    for age in np.unique(rounded):
+        yield int(age), rounded == age
+
+
+def _rounded(seconds: float) -> float:
+    """To powers of two: there is one measurement for all that are similar."""
+    return 2.0 ** round(math.log2(max(seconds, _LEAST_S)))
