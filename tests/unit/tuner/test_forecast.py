@@ -25,6 +25,12 @@ def test_a_run_is_expected_to_end_and_to_gain() -> None:
     assert guess.time_s == sum(guess.trials) * 0.5
 
 
+def test_a_fresh_task_takes_more_trials_than_one_that_was_searched() -> None:
+    searched = TaskState(weight=1, trials=64, best_s=2e-3, history=(2e-3,) * 64)
+    guess = expect(TaskState(weight=1), searched)
+    assert guess.trials[0] > guess.trials[1]
+
+
 def test_limits_hold() -> None:
     assert sum(expect(FRESH, KNOWN, limits=Limits(trials=10)).trials) == 10 - KNOWN.trials
     assert expect(FRESH, KNOWN, limits=Limits(time_s=5.0)).time_s <= 5.0 + 8 * 0.5
