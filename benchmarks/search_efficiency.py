@@ -4,7 +4,7 @@
 seconds and the same figures every time, prints tables and draws the curves. Tasks that the
 prior was fitted to, and fresh ones, are counted apart.
 
-Usage: python benchmarks/search_efficiency.py replay [--seeds 100] [--out build/search]
+Usage: python benchmarks/search_efficiency.py replay [--seeds 100] [--out build/search] [TASK ...]
        python benchmarks/search_efficiency.py measure [--limit 450] [TASK ...]
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 import search_surveys
 from search_tasks import fresh, tasks
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, ConfigError
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.runners.replay import save_survey
 from autotune.target import load_target
@@ -80,9 +80,13 @@ def measure(names: Sequence[str], limit: int) -> None:
             print(f"{name}: {len(found.seconds)} configs, {failed} failed, {spent:.0f} s")
 
 
-def replay(seeds: int, trials: int, jobs: int) -> list[Curves]:
-    """Every searcher on every task, with every seed, on `jobs` processes."""
-    names = sorted(_subjects())
+def replay(wanted: Sequence[str], seeds: int, trials: int, jobs: int) -> list[Curves]:
+    """Every searcher on every task, or the wanted ones, with every seed, on `jobs` processes."""
+    known = sorted(_subjects())
+    unknown = sorted(set(wanted).difference(known))
+    if unknown:
+        raise ConfigError(f"no survey of {', '.join(unknown)}; known: {', '.join(known)}")
+    names = [name for name in known if not wanted or name in wanted]
     work = [(searcher, name, seeds, trials) for name in names for searcher in SEARCHERS]
     with ProcessPoolExecutor(jobs) as pool:
         return list(pool.map(_replay_one, *zip(*work, strict=True)))
@@ -124,6 +128,8 @@ def print_trials(found: Sequence[Curves], near: float) -> None:
     old = [c for c in found if c.task not in new]
     parts = {"tasks of the constants": old, "fresh tasks": [c for c in found if c.task in new]}
     for part, curves in {**parts, "all tasks": found}.items():
+        if not curves:
+            continue
         by = {(c.task, c.searcher): c.trials(near) for c in curves}
         names = list(dict.fromkeys(c.task for c in curves))
         print(f"{part}: {len(names)}")
@@ -185,11 +191,12 @@ def draw(found: Sequence[Curves], folder: Path) -> None:
     mpl.use("svg")
     import matplotlib.pyplot as plt
 
-    mpl.rcParams["svg.hashsalt"] = "search"
+    mpl.rcParams |= {"svg.hashsalt": "search", "svg.fonttype": "none"}
     names = ["all tasks", *dict.fromkeys(c.task for c in found)]
-    across = 4
+    across = 3 if len(names) <= 9 else 4
+    down = -(-len(names) // across)
     figure, axes = plt.subplots(
-        -(-len(names) // across), across, figsize=(18, 30), sharex=True, squeeze=False
+        down, across, figsize=(4.5 * across, 2.7 * down), sharex=True, squeeze=False
     )
     for name, axis in zip(names, axes.flat, strict=False):
         for searcher in SEARCHERS:
@@ -197,7 +204,8 @@ def draw(found: Sequence[Curves], folder: Path) -> None:
             if name != "all tasks":
                 chosen = [c.ratio for c in found if (c.task, c.searcher) == (name, searcher.label)]
             ratio = np.concatenate(chosen)
-            trial = np.arange(1, ratio.shape[1] + 1)
+            trial = np.unique(np.geomspace(1, ratio.shape[1], 40).astype(int))
+            ratio = ratio[:, trial - 1]
             low, high = np.percentile(ratio, [5, 95], axis=0)
             (line,) = axis.plot(trial, ratio.mean(axis=0), label=searcher.label)
             axis.fill_between(trial, low, high, color=line.get_color(), alpha=0.12, linewidth=0)
@@ -224,6 +232,7 @@ def main() -> None:
     measuring.add_argument("tasks", nargs="*", metavar="TASK", help="only these")
     measuring.add_argument("--limit", type=int, default=450, help="configs of a task at most")
     replaying = commands.add_parser("replay", help="search what was measured")
+    replaying.add_argument("tasks", nargs="*", metavar="TASK", help="only these")
     replaying.add_argument("--seeds", type=int, default=100)
     replaying.add_argument("--trials", type=int, default=TRIALS)
     replaying.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
@@ -233,7 +242,7 @@ def main() -> None:
         measure(options.tasks, options.limit)
         return
     start = time.perf_counter()
-    found = replay(options.seeds, options.trials, options.jobs)
+    found = replay(options.tasks, options.seeds, options.trials, options.jobs)
     print(f"{options.seeds} seeds, {time.perf_counter() - start:.0f} s")
     for near in NEAR:
         print_trials(found, near)
