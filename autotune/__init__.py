@@ -38,7 +38,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
     if name == "__version__":
-        value: Any = importlib.import_module("importlib.metadata").version("autotune-compiler")
+        value: Any = importlib.import_module("autotune.release").release()
     elif name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
     else:

@@ -5,19 +5,28 @@ The first parts of `benchmarks/gpu.py`, which need nothing but the device.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import math
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import onnx
 
+from autotune.errors import DeviceError
 from autotune.frontend import load_model
 from autotune.frontend.zoo.base import Network
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
+from autotune.measure.profile import profile_lines
+from autotune.measure.runners import local
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.types import MeasureRequest, Status, Timing
+from autotune.measure.sandbox import OPEN, Sandbox
+from autotune.measure.types import DeviceProfile, MeasureRequest, Status, Timing
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.params import Config
@@ -31,6 +40,41 @@ LOOKED_AT = 50_000
 """Configs of a space that the prior chooses from."""
 MODELS = ("zoo:resnet18", "zoo:bert_small", "zoo:mobilenetv2")
 TIMING = Timing(min_repeats=20, max_repeats=60, budget_s=0.6)
+
+
+BOUNDS = ("own_network", "drop_privileges", "filter_calls", "write_temporary_only")
+AT_ONCE = 64
+"""Configs that are measured before the clock is looked at."""
+
+
+@contextlib.contextmanager
+def reachable(target: Target) -> Iterator[None]:
+    """Prints what the device measures of itself. Where its bounds keep a worker from the device:
+    which one, and none while this lasts. Raises DeviceError where nothing helps."""
+    sandbox = allowing(target)
+    print("\n".join(profile_lines(profile_of(target, sandbox))), flush=True)
+    with mock.patch.object(local, "Sandbox", return_value=sandbox):
+        yield
+
+
+def allowing(target: Target) -> Sandbox:
+    """Bounds within which workers reach the device: the usual ones if they do."""
+    try:
+        profile_of(target, Sandbox())
+        return Sandbox()
+    except DeviceError as error:
+        print(f"a worker does not reach the device: {error}", flush=True)
+    for bound in BOUNDS:
+        with contextlib.suppress(DeviceError):
+            profile_of(target, dataclasses.replace(Sandbox(), **{bound: False}))
+            print(f"it does without {bound}", flush=True)
+    print("measured without bounds from here on", flush=True)
+    return OPEN
+
+
+def profile_of(target: Target, sandbox: Sandbox) -> DeviceProfile:
+    with LocalRunner(target, sandbox=sandbox) as runner:
+        return runner.profile()
 
 
 def saved(net: Network, value: str, shape: Sequence[int], folder: str) -> str:
@@ -52,15 +96,15 @@ def first(target: Target) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         path = saved(net, net.op("MatMul", x, w), (side, side), folder)
         (task,) = partition(optimize(load_model(path)), attention=False).weights()
-    rule = rule_for(task, target)
+    rule, right = rule_for(task, target), True
     with LocalRunner(target) as runner:
-        right = checked(runner, samples=0)
         for algorithm, config in defaults(rule, task, target).items():
             (result,) = runner.measure((request(rule, task, target, config, TIMING),))
             speed = f"{2e-12 * side**3 / result.median_s:.1f} TFLOP/s" if result.times_s else ""
             said = " ".join(filter(None, (speed, result.error, result.conditions)))
             print(f"{algorithm:8} {side}: {said}", flush=True)
             right &= result.status is Status.OK
+        right &= checked(runner, samples=0)
     return goal("every algorithm's default runs", right)
 
 
@@ -74,36 +118,50 @@ def defaults(rule: Rule, task: Task, target: Target) -> dict[str, Config]:
     return {str(config["algorithm"]): config for config in order}
 
 
-def correct(target: Target) -> bool:
-    """Random configs of every rule for layers of networks."""
+def correct(target: Target, left_s: float | None = None) -> bool:
+    """Random configs of every rule for layers of networks, until time is up."""
+    until_s = math.inf if left_s is None else time.monotonic() + left_s
     with LocalRunner(target) as runner:
-        return checked(runner, samples=SAMPLES)
+        return checked(runner, samples=SAMPLES, until_s=until_s)
 
 
-def checked(runner: LocalRunner, samples: int) -> bool:
+def checked(runner: LocalRunner, samples: int, until_s: float = math.inf) -> bool:
     """Defaults and samples of every rule, in both precisions, against the reference."""
-    tasks: dict[Task, None] = {}
-    for model in MODELS:
-        tasks |= dict.fromkeys(partition(optimize(load_model(model)), attention=False).weights())
-    once = Timing(min_repeats=1, max_repeats=1, budget_s=0.01)
+    asked = [
+        one for precision in ("float32", "bf16")
+        for one in configs(runner.target.with_precision(precision), samples)
+    ]  # fmt: skip
+    order = np.random.default_rng(0).permutation(len(asked))
     wrong = count = 0
-    for precision in ("float32", "bf16"):
-        wanted = runner.target.with_precision(precision)
-        made: list[tuple[str, MeasureRequest]] = []
-        for rule in RULES.parts():
-            for task in (t for t in tasks if rule.matches(t, wanted)):
-                space = rule.space(task, wanted)
-                rows = space.sample(np.random.default_rng(0), samples) if samples else ()
-                for config in (rule.default(task, wanted), *map(space.config, rows)):
-                    asked = request(rule, task, wanted, config, once)
-                    made.append((f"{rule.name} {task.key} {config}", asked))
-        results = runner.measure(tuple(asked for _, asked in made))
+    for start in range(0, len(asked), AT_ONCE):
+        if time.monotonic() > until_s:
+            print(f"time is up: {len(asked) - count} configs are left", flush=True)
+            break
+        part = [asked[i] for i in order[start : start + AT_ONCE]]
+        results = runner.measure(tuple(request for _, request in part))
         count += len(results)
-        for (name, _), result in zip(made, results, strict=True):
+        for (name, _), result in zip(part, results, strict=True):
             if result.status != Status.OK:
                 wrong += 1
                 print(f"{name}: {result.status}: {result.error}", flush=True)
     return goal(f"{count - wrong} of {count} configs are correct", wrong == 0)
+
+
+def configs(target: Target, samples: int) -> list[tuple[str, MeasureRequest]]:
+    """Of every rule, for every layer of the networks: the default and samples."""
+    tasks: dict[Task, None] = {}
+    for model in MODELS:
+        tasks |= dict.fromkeys(partition(optimize(load_model(model)), attention=False).weights())
+    once = Timing(min_repeats=1, max_repeats=1, budget_s=0.01)
+    made = []
+    for rule in RULES.parts():
+        for task in (t for t in tasks if rule.matches(t, target)):
+            space = rule.space(task, target)
+            rows = space.sample(np.random.default_rng(0), samples) if samples else ()
+            for config in (rule.default(task, target), *map(space.config, rows)):
+                name = f"{rule.name} {target.precision} {task.key} {config}"
+                made.append((name, request(rule, task, target, config, once)))
+    return made
 
 
 def request(

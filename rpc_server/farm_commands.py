@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import DeviceError
+from autotune.release import release
 from rpc_server import farm_wire, wire
 from rpc_server.audit import AuditLog
 from rpc_server.farm_settings import load_farm_settings
@@ -30,7 +31,6 @@ from rpc_server.status import farm_text
 from rpc_server.tls import Credentials
 from rpc_server.tracker import Tracker, tracker_door
 from rpc_server.tracker_link import TrackerLink
-from rpc_server.versions import version
 
 CALL_S = 10.0
 WATCH_S = 1.0
@@ -80,7 +80,7 @@ def _track(options: argparse.Namespace) -> None:
         signal.signal(number, lambda *_: stopping.set())
     store = StateStore(Path(options.state or settings.state))
     with contextlib.closing(store):
-        tracker = Tracker(settings.rules, store, version=version(), audit=audit)
+        tracker = Tracker(settings.rules, store, version=release(), audit=audit)
         door = tracker_door(tracker, host, port, credentials=credentials, audit=audit)
         threads = [threading.Thread(target=f, daemon=True) for f in (tracker.run, door.serve)]
         for thread in threads:

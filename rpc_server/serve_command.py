@@ -29,6 +29,7 @@ from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import DeviceProfile
+from autotune.release import release
 from autotune.target import Target, load_target
 from rpc_server.agent import Agent, Post, check_post
 from rpc_server.audit import AuditLog
@@ -39,7 +40,7 @@ from rpc_server.gate import Gate
 from rpc_server.server import BoardServer, parse_address
 from rpc_server.tls import Credentials
 from rpc_server.tracker_link import TrackerLink
-from rpc_server.versions import compiler, version
+from rpc_server.versions import compiler
 
 SETTINGS = tuple(f.name for f in dataclasses.fields(BoardSettings))
 
@@ -111,7 +112,7 @@ def serve(options: argparse.Namespace) -> None:
     with contextlib.closing(device), _clocks(target, settings.lock_clocks) as clocks:
         board = Board(
             device,
-            version=version(),
+            version=release(),
             compiler=built_by,
             can_build=bool(built_by),
             cores=len(cores),
@@ -221,7 +222,7 @@ def board_info(board: Board, device: LocalRunner) -> Mapping[str, Any]:
     return {
         "profile": board.profile.to_json(),
         "device": board.profile.device,
-        "version": version(),
+        "version": release(),
         "compiler": compiler(),
         "cores": list(device.cores),
         "sandbox": dict(device.sandbox.items()),

@@ -1,18 +1,8 @@
-"""Which release and which compiler this is, as peers are told."""
+"""Which compiler this is, as peers are told."""
 
 from __future__ import annotations
 
-from importlib import metadata
-
 from autotune.codegen.llvm_binding import binding, builds_here
-
-
-def version() -> str:
-    """The installed version, 'unknown' when run from a bare tree."""
-    try:
-        return metadata.version("autotune-compiler")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def compiler() -> str:

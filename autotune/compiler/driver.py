@@ -21,6 +21,7 @@ from autotune.graph.ir import Graph
 from autotune.graph.memory_plan import plan_memory
 from autotune.graph.prepare import prepare
 from autotune.layouts.choose import arranged
+from autotune.release import release
 from autotune.runtime.executor import CompiledModel
 from autotune.runtime.host import check_host
 from autotune.target import Target
@@ -92,4 +93,4 @@ def open_log(log: str | Path | Store | None) -> Iterator[Store | None]:
 
 
 def _versions() -> tuple[tuple[str, str], ...]:
-    return tuple((name, metadata.version(name)) for name in ("autotune-compiler", "llvmlite"))
+    return ("autotune-compiler", release()), ("llvmlite", metadata.version("llvmlite"))

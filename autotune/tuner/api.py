@@ -22,6 +22,7 @@ from autotune.layouts.problem import problem_of
 from autotune.measure.batch import plan_cores
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import Age, DeviceProfile
+from autotune.release import release
 from autotune.settings import TuneSettings, load_settings
 from autotune.target import Target, wanted_target
 from autotune.tuner.budget import Limits
@@ -282,7 +283,7 @@ def all_ages(
 def component_versions() -> tuple[tuple[str, str], ...]:
     """What records say they were made by."""
     return (
-        ("autotune", importlib.metadata.version("autotune-compiler")),
+        ("autotune", release()),
         ("features", str(FEATURE_VERSION)),
         ("llvmlite", importlib.metadata.version("llvmlite")),
     )

@@ -100,10 +100,10 @@ def _find(module: int, name: bytes, out: Any) -> int:
     ir, kernels = _loaded[module]
     for found, params, block in _KERNEL.findall(ir):
         if found == name.decode():
-            given = re.findall(r"(byval)?[^%]*%\w+", params)
+            given = params.split("%")[:-1]  # what is said of each
             out[0].code = kernels.address(found)
             out[0].args = len(given)
-            out[0].maps = sum(1 << i for i, by_value in enumerate(given) if by_value)
+            out[0].maps = sum(1 << i for i, kind in enumerate(given) if "byval" in kind)
             out[0].block[:] = [int(n) for n in block.split(",")]
             return 0
     return 1
