@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
+import io
+import itertools
 import math
+import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +17,19 @@ from unittest import mock
 
 import pytest
 
+from autotune.compiler.driver import compile_graph
+from autotune.errors import DeviceError
 from autotune.frontend import load_model
+from autotune.frontend.zoo import export_onnx
+from autotune.graph.interp import run_graph
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.measure.execute import NativeExecutor
+from autotune.measure.runners import local
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Timing
+from autotune.measure.sandbox import OPEN, Sandbox
+from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, OnResult, Timing
+from autotune.runtime.executor import CompiledModel, random_feeds
 from autotune.target import Target, load_target
 from benchmarks import gpu, gpu_checks
 from search_spaces.rules import rule_for
@@ -57,6 +69,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     once = Timing(min_repeats=1, max_repeats=1, min_repeat_s=1e-6, budget_s=0.01)
     monkeypatch.setattr(gpu, "TIMING", once)
     monkeypatch.setattr(gpu, "ROUNDS", 1)
+    monkeypatch.setattr(gpu, "RUNS", 1)
     monkeypatch.setattr(gpu_checks, "TIMING", once)
     monkeypatch.setattr(gpu_checks, "SIDE", 128)
     monkeypatch.setattr(gpu_checks, "MODELS", ("zoo:tiny",))
@@ -124,14 +137,103 @@ def test_a_part_that_lacks_a_package_does_not_end_the_others(
         seen.append(setting.left_s())
         return True
 
-    monkeypatch.setitem(gpu.PARTS, "models", fails)
+    monkeypatch.setitem(gpu.PARTS, "resnet18", fails)
     monkeypatch.setitem(gpu.PARTS, "board", notes)
-    status = gpu.run(options(tmp_path, "models", "board", minutes=2.0), TARGET, torch)
+    status = gpu.run(options(tmp_path, "resnet18", "board", minutes=2.0), TARGET, torch)
     assert status == 1
-    assert "MISSED: models: ImportError: no module named torchvision" in capsys.readouterr().out
+    assert "MISSED: resnet18: ImportError: no module named torchvision" in capsys.readouterr().out
     (left_s,) = seen
     assert left_s is not None
     assert 100 < left_s <= 120
+
+
+def network(torch: Any) -> Any:
+    """What PyTorch makes of the tiny network; its export is that network."""
+    torch.onnx.export.side_effect = lambda *given, **_: export_onnx("tiny", given[2])
+    graph = load_model("zoo:tiny")
+    feeds = random_feeds(dict(graph.inputs), 0)
+    for make in (torch.randn, torch.randint):
+        make.return_value.cpu.return_value.numpy.return_value = feeds["x"]
+    made = mock.MagicMock()
+    made.eval.return_value.return_value.numpy.return_value = run_graph(graph, feeds)["y"]
+    return made
+
+
+def compiled_here(path: str, *, target: Target, log: str) -> CompiledModel:
+    """In this process, which has the emulator."""
+    assert Path(log).name == "gpu.db"
+    return compile_graph(load_model(path), target, processes=1)
+
+
+def test_a_whole_network_is_right_and_set_against_its_own(
+    torch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = network(torch)
+    monkeypatch.setitem(sys.modules, "torchvision", mock.MagicMock())
+    sys.modules["torchvision"].models.resnet18.return_value = made
+    monkeypatch.setattr(gpu.autotune, "compile", compiled_here)
+    given = options(tmp_path, "resnet18", minutes=0.0)
+    assert gpu.run(given, TARGET, torch) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"met: resnet18 within \de-\d\d of PyTorch, wanted 1e-3", out), out
+    assert "MISSED: 0." in out
+    assert "x torch.compile, wanted 1.00x" in out
+    torch.compile.assert_called_once_with(made.eval().cuda(), mode="max-autotune")
+
+
+def test_configs_are_checked_until_time_is_up(
+    torch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = gpu_checks.configs
+    few = functools.cache(lambda target, samples: real(target, samples)[:3])
+    monkeypatch.setattr(gpu_checks, "configs", few)
+    assert gpu.run(options(tmp_path, "correct", minutes=0.0), TARGET, torch) == 0
+    assert "time is up: 6 configs are left" in capsys.readouterr().out
+    monkeypatch.setattr(gpu_checks, "AT_ONCE", 4)
+    clock = itertools.count()
+    monkeypatch.setattr(gpu_checks.time, "monotonic", lambda: next(clock))
+    with LocalRunner(TARGET) as runner:
+        assert gpu_checks.checked(runner, samples=1, until_s=0.5)
+    assert "met: 4 of 4 configs are correct" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_board_that_does_not_start_is_told(
+    torch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, good: bool,
+) -> None:  # fmt: skip
+    served, tune, made = mock.Mock(), mock.Mock(), mock.Mock()
+    said = "listening on 127.0.0.1:7\n" if good else "error: no GPU\n"
+    served.stdout = io.StringIO(said)
+    made.return_value.image.kernels = [mock.Mock(source="record")]
+    monkeypatch.setattr(gpu.subprocess, "Popen", mock.Mock(return_value=served))
+    monkeypatch.setattr(gpu.autotune, "tune", tune)
+    monkeypatch.setattr(gpu.autotune, "compile", made)
+    assert gpu.run(options(tmp_path, "board"), TARGET, torch) == (0 if good else 1)
+    out = capsys.readouterr().out
+    if good:
+        assert tune.call_args.kwargs["device"] == "rpc://127.0.0.1:7"
+        assert "met: kernels come from records of the board" in out
+    else:
+        assert "MISSED: the board did not start: error: no GPU" in out
+    served.terminate.assert_called_once()
+
+
+def test_the_bound_that_keeps_workers_from_the_device_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def profile_of(target: Target, sandbox: Sandbox) -> DeviceProfile:
+        if sandbox.filter_calls:
+            raise DeviceError("cuInit: OPERATING_SYSTEM")
+        return emulated_profile(target)
+
+    monkeypatch.setattr(gpu_checks, "profile_of", profile_of)
+    with gpu_checks.reachable(TARGET):
+        assert local.Sandbox() is OPEN
+    assert local.Sandbox is Sandbox
+    out = capsys.readouterr().out
+    assert "a worker does not reach the device: cuInit: OPERATING_SYSTEM" in out
+    assert re.findall("it does without (.*)", out) == ["filter_calls"]
 
 
 def test_without_time_nothing_is_tuned(
