@@ -10,6 +10,7 @@ import dataclasses
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -65,8 +66,7 @@ def data() -> None:
     device.download(Place(memory=memory), back)
     print(back.tolist())
     print(device.conditions())
-    beyond = Place(memory=memory, offset_bytes=112)
-    print(said(lambda: device.upload(beyond, array)))
+    print(said(partial(device.upload, Place(memory=memory, offset_bytes=112), array)))
     print(said(lambda: device.allocate(1 << 40)))
     code = dataclasses.replace(DeviceCode.decode(build(request()).code), text=b"nothing")
     print(said(lambda: device.load(code)))
