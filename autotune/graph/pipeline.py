@@ -10,6 +10,7 @@ from typing import Protocol
 
 from autotune.graph.ir import Graph
 from autotune.graph.passes.band_rows import BandRows
+from autotune.graph.passes.band_taps import BandTaps
 from autotune.graph.passes.canonical_operands import CanonicalOperands
 from autotune.graph.passes.canonical_weights import CanonicalWeights
 from autotune.graph.passes.common_subexpressions import ShareCommonSubexpressions
@@ -58,6 +59,10 @@ PIPELINE: tuple[Pass, ...] = (
     RecognizeNorms(),
     RecognizeCausal(),
     NestConcats(),
+    SplitOverConcat(),
+    BandTaps(axis=1),
+    SplitOverConcat(),
+    BandTaps(axis=2),
     SplitOverConcat(),
     BandRows(),
     DropDeadNodes(),

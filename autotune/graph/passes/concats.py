@@ -37,7 +37,8 @@ class NestConcats:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitOverConcat:
     """relu(concat(a, b)) -> concat(relu(a), relu(b)), where a and b are computed for this alone:
-    each relu then runs inside the kernel that computes its operand."""
+    each relu then runs inside the kernel that computes its operand. So does adding what is the
+    same for all of the joined axis."""
 
     def run(self, graph: Graph) -> Graph:
         new = Rewriter(graph)
@@ -60,8 +61,14 @@ def _split(new: Rewriter, node: Node, uses: Counter[str]) -> str | None:
         return None
     if node.op == "expand" or not new.used_once(concat.output):
         return None
-    scalars = all(new.shape(i) == () for p, i in enumerate(inputs) if p != position)
-    if not scalars or not all(_fusible(new, i, uses) for i in concat.inputs):
+    rank = len(new.shape(concat.output))
+    places = rank - int(str(concat.attributes["axis"])) % rank
+    alike = all(
+        len(new.shape(i)) < places or new.shape(i)[-places] == 1
+        for p, i in enumerate(inputs)
+        if p != position
+    )
+    if not alike or not all(_fusible(new, i, uses) for i in concat.inputs):
         return None
     parts = [
         new.emit(
