@@ -112,7 +112,7 @@ class FragmentWriter(AccessWriter, ABC):
 
     def mma(self, stmt: Mma) -> None:
         dtype = self.buffers[stmt.a.buffer].dtype
-        a, b = self._words(stmt.a, rows=16), self._words(stmt.b, rows=8)
+        a, b = self._words(stmt.a, rows=16), self._words(stmt.b, rows=8, across=stmt.across)
         total = self.buffers[stmt.total.buffer]
         item = scalar = type_text(total.dtype, 1)
         word = "<2 x half>" if dtype == "float16" else "i32"
@@ -134,8 +134,9 @@ class FragmentWriter(AccessWriter, ABC):
             one = self.text.emit(f"extractvalue {result} {new}, {number}")
             self.text.line(f"store {item} {one}, ptr {place}")
 
-    def _words(self, place: Load, rows: int) -> list[str]:
-        """The thread's part of `rows` x 32 bytes, in words of 32 bits."""
+    def _words(self, place: Load, rows: int, across: bool = False) -> list[str]:
+        """The thread's part of `rows` x 32 bytes, in words of 32 bits. `across`: of 16 rows of 16
+        bytes, which the load turns."""
         buffer = self.buffers[place.buffer]
         item = ITEM_BYTES[buffer.dtype]
         if buffer.strides[-1] != 1 or buffer.strides[-2] * item % _CHUNK:
@@ -143,18 +144,16 @@ class FragmentWriter(AccessWriter, ABC):
         offset = self.linear(self.flat(buffer, place.indices))
         if self.alignment(buffer, offset, _CHUNK // item) < _CHUNK:
             raise BuildError(f"{buffer.name} is read at odd places by tensor cores")
-        # Threads name the rows of the first 16 bytes, then those of the next 16.
-        row = self._lane("and", rows - 1)
+        # Threads name the rows of the first 16 bytes, then those of the next 16; turned, all rows.
+        row = self._lane("and", 2 * rows - 1 if across else rows - 1)
         both = self._lane("and", 2 * rows - 1)
         chunk = self.pure(0, f"lshr i64 {both}, {rows.bit_length() - 1}")
-        terms = (
-            (Var(row, 0), buffer.strides[-2]),
-            (Var(chunk, 0), MATRIX_BYTES // 2 // item),
-            *offset.terms,
-        )
+        along = () if across else ((Var(chunk, 0), MATRIX_BYTES // 2 // item),)
+        terms = ((Var(row, 0), buffer.strides[-2]), *along, *offset.terms)
         pointer = self._in_shared(self.address(buffer, dataclasses.replace(offset, terms=terms)))
         count = rows // 4
-        symbol = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}.b16.p3"
+        turned = ".trans" if across else ""
+        symbol = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{turned}.b16.p3"
         result = f"{{{', '.join(['i32'] * count)}}}"
         self.text.declare(symbol, f"declare {result} @{symbol}(ptr addrspace(3))")
         load = f"call {result} @{symbol}(ptr addrspace(3) {pointer})"

@@ -7,6 +7,7 @@ launch asks for. A program made for CPUs runs too: its parallel loop is the grid
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -49,6 +50,8 @@ _WORKSPACE_ALIGN = 64
 _SHARED_ALIGN = 128
 _SWIZZLE_ALIGN = 1024
 """Eight rows that the copy engine swizzles."""
+_BESIDE_SUMS = 64
+"""Registers of a thread for operands and addresses."""
 _MAP = f'ptr byval([{MAP_BYTES} x i8]) align 64 "nvvm.grid_constant"'
 _BARRIER = "llvm.nvvm.barrier.cta.sync.aligned.all"
 
@@ -76,7 +79,7 @@ def write_kernels(program: Program, target: Target, symbol: str) -> DeviceText:
     made: list[Launch] = []
     for number, launch in enumerate(found):
         _check(launch, target)
-        writer = _KernelWriter(launch, everything, f"{symbol}_{number}")
+        writer = _KernelWriter(launch, everything, f"{symbol}_{number}", _resident(launch, target))
         functions.append(writer.write())
         declared |= writer.text.declared
         made.append(writer.launch())
@@ -120,11 +123,26 @@ def _check(launch: KernelLaunch, target: Target) -> None:
         raise BuildError(f"a grid of {launch.grid} blocks; the limits are {GRID_LIMITS}")
 
 
+def _resident(launch: KernelLaunch, target: Target) -> int:
+    """Of blocks that hold matrices: as many as their registers allow. Left alone, ptxas would
+    rather spill some than be one register above what lets another block in."""
+    allocs = [s.buffer for s in walk(launch.body) if isinstance(s, Alloc)]
+    sums = sum(math.prod(b.shape) // WARP for b in allocs if b.scope == "fragment")
+    if not sums or not target.registers:
+        return 0
+    # Registers are given to four warps at a time.
+    fours = target.registers // (4 * WARP * (sums + _BESIDE_SUMS))
+    return max(1, 4 * fours // (-(-launch.threads // WARP)))
+
+
 class _KernelWriter(StreamWriter):
     """One launch as one function."""
 
-    def __init__(self, launch: KernelLaunch, everything: dict[str, Buffer], name: str) -> None:
-        self.kernel, self.name = launch, name
+    def __init__(
+        self, launch: KernelLaunch, everything: dict[str, Buffer], name: str, resident: int
+    ) -> None:
+        """`resident`: blocks that a multiprocessor should hold at a time; 0: as ptxas likes."""
+        self.kernel, self.name, self.resident = launch, name, resident
         self.grid, self.body = _grid(launch)
         super().__init__(FunctionText(""), launch.stream)
         self.written = {s.buffer for s in stores_of(launch.body)} | {
@@ -157,8 +175,9 @@ class _KernelWriter(StreamWriter):
         given = [self._argument(self.everything[n]) for n in self.used]
         arguments = ", ".join([*given, *(f"{_MAP} %map{i}" for i in range(len(self.maps)))])
         size = ",".join(map(str, self.kernel.block))
-        head = f'define ptx_kernel void @{self.name}({arguments}) "nvvm.reqntid"="{size}" nounwind'
-        return head + body
+        head = f'define ptx_kernel void @{self.name}({arguments}) "nvvm.reqntid"="{size}"'
+        least = f' "nvvm.minctasm"="{self.resident}"' if self.resident else ""
+        return f"{head}{least} nounwind{body}"
 
     def launch(self) -> Launch:
         """How the function written is called."""

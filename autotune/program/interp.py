@@ -139,7 +139,9 @@ class _Machine:
             dtype = self._dtypes[stmt.a.buffer]
             rows, columns, depth = *MATRIX, MATRIX_BYTES // ITEM_BYTES[dtype]
             left = self._matrix(stmt.a.buffer, [i(env) for i in a], rows, depth)
-            right = self._matrix(stmt.b.buffer, [i(env) for i in b], columns, depth)
+            sizes = (depth, columns) if stmt.across else (columns, depth)
+            right = self._matrix(stmt.b.buffer, [i(env) for i in b], *sizes)
+            right = right.T if stmt.across else right
             place = _window([i(env) for i in total], rows, columns)
             add_product(self._lookup(stmt.total.buffer).data[place], left, right, dtype)
 

@@ -186,6 +186,8 @@ class Mma:
     total: Load
     a: Load
     b: Load
+    across: bool = False
+    """Whether `b` lies the other way, b[.., k, n+j]: of bfloat16 or float16."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,10 @@ def _collective(word: str, tokens: Tokens) -> Stmt:
         return Load(tokens.name(), tokens.indices())
 
     if word == "mma":
-        return Mma(place(""), place(","), place(","))
+        first = tokens.name()
+        across = first == "across" and tokens.next_is_name()
+        total = Load(tokens.name() if across else first, tokens.indices())
+        return Mma(total, place(","), place(","), across)
     if word == "wgmma":
         count = tokens.integer()
         return WarpgroupMma(place(""), place(","), place(","), count)

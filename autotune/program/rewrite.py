@@ -152,7 +152,7 @@ def map_buffers(
 def map_places(stmt: Group, f: Callable[[Load], Load]) -> Group:
     """Rebuild what threads do together with every place mapped."""
     if isinstance(stmt, Mma):
-        return Mma(f(stmt.total), f(stmt.a), f(stmt.b))
+        return Mma(f(stmt.total), f(stmt.a), f(stmt.b), stmt.across)
     if isinstance(stmt, AsyncCopy):
         return AsyncCopy(f(stmt.to), f(stmt.source), stmt.count)
     if isinstance(stmt, WarpgroupMma):

@@ -92,7 +92,8 @@ def print_stmt(stmt: Stmt, indent: str = "") -> str:
 
 def _collective(stmt: Group) -> str:
     if isinstance(stmt, Mma | WarpgroupMma):
-        word = "mma" if isinstance(stmt, Mma) else f"wgmma {stmt.count}"
+        word = f"wgmma {stmt.count}" if isinstance(stmt, WarpgroupMma) else "mma"
+        word += " across" * (isinstance(stmt, Mma) and stmt.across)
         return f"{word} {', '.join(map(print_value, (stmt.total, stmt.a, stmt.b)))}"
     if isinstance(stmt, Fetch):
         places = f"{print_value(stmt.to)} from {print_value(stmt.source)}"

@@ -54,7 +54,7 @@ from autotune.program.launch import is_gpu, launches
 from autotune.program.packing import packed_shape
 from autotune.program.stream import check_fetch, matrices_of
 from autotune.program.text import print_stmt
-from autotune.types import ITEM_BYTES
+from autotune.types import ITEM_BYTES, SHORT_FLOATS
 
 KINDS = (
     "serial", "parallel", "unroll", "vector", "dot", *BLOCK_KINDS, *THREAD_KINDS, "warp",
@@ -207,7 +207,10 @@ def _mma(stmt: Mma, scope: _Scope) -> None:
         raise scope.fail("mma takes a fragment and two operands in shared memory")
     rows, columns = MATRIX
     depth = MATRIX_BYTES // ITEM_BYTES[a.dtype]
-    sizes = ((stmt.total, rows, columns), (stmt.a, rows, depth), (stmt.b, columns, depth))
+    if stmt.across and a.dtype not in SHORT_FLOATS:
+        raise scope.fail(f"no operand of {a.dtype} lies across")
+    second = (depth, columns) if stmt.across else (columns, depth)
+    sizes = ((stmt.total, rows, columns), (stmt.a, rows, depth), (stmt.b, *second))
     for place, height, width in sizes:
         *outer, row, column = place.indices
         for indices in ((*outer, row, column), (*outer, row + height - 1, column + width - 1)):

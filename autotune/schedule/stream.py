@@ -172,7 +172,7 @@ class Warpgroup:
     def apply(self, program: Program) -> Program:
         loop = find_loop(program, self.loop)
         mma = loop.body[0]
-        if len(loop.body) != 1 or not isinstance(mma, Mma):
+        if len(loop.body) != 1 or not isinstance(mma, Mma) or mma.across:
             raise ScheduleError(f"loop {self.loop} is not one of products of matrices alone")
         if find_buffer(program, mma.a.buffer).dtype not in SHORT_FLOATS:
             raise ScheduleError(f"four warps multiply matrices of {' or '.join(SHORT_FLOATS)}")

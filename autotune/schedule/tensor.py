@@ -28,7 +28,7 @@ from autotune.program.ir import (
 from autotune.program.rewrite import find_buffer, find_loop, loads_of, replace, stores_of
 from autotune.schedule.base import register
 from autotune.schedule.loops import annotate, perfect_chain
-from autotune.types import ITEM_BYTES
+from autotune.types import ITEM_BYTES, SHORT_FLOATS
 
 
 @register
@@ -41,6 +41,7 @@ class Tensorize:
 
     `loops`: (m, n, k). `t` becomes a fragment, and so do the loops in `rows` and `columns` that
     set it and use it. The operands are of two bytes (then 16 of k), float32 (8), or bytes (32).
+    Of two bytes, `b.shared` may lie the other way, [k, n] (mma across).
     """
 
     step: ClassVar[str] = "tensorize"
@@ -80,7 +81,8 @@ class Tensorize:
             raise ScheduleError("what is added is not a product")
         total = self._place(Load(self.buffer, store.indices), m, n)
         first, second = (_loaded(v) for v in value.args)
-        a, b = self._place(first, m, k), self._place(second, n, k)
+        a, across = self._place(first, m, k), second.indices[-1].coefficient(n) == 1
+        b = self._place(second, k, n) if across else self._place(second, n, k)
         dtype = find_buffer(program, a.buffer).dtype
         depth = MATRIX_BYTES // ITEM_BYTES[dtype]
         extents = {c.var: c.extent for c in chain}
@@ -92,7 +94,9 @@ class Tensorize:
             or MATRIX_SUMS.get(dtype) != find_buffer(program, self.buffer).dtype
         ):
             raise ScheduleError(f"no tensor core adds products of {dtype} to {self.buffer}")
-        return replace(program, top, (Mma(total, a, b),))
+        if across and dtype not in SHORT_FLOATS:
+            raise ScheduleError(f"columns of {dtype} lie side by side along the reduction only")
+        return replace(program, top, (Mma(total, a, b, across),))
 
     def _place(self, load: Load, row: str, column: str) -> Load:
         """The first element of a matrix whose rows and columns are those loops."""

@@ -39,6 +39,7 @@ _GLOBAL_BYTES = 12.0
 """That one multiprocessor gets from global memory in a cycle, when all ask."""
 _CACHED_BYTES = 40.0
 """The same from the second-level cache."""
+_FLOAT_BYTES = 4
 _GROUP_ADDS = 2048.0
 """By tensor cores when groups of four warps ask them."""
 _FILL = 2500.0
@@ -126,6 +127,35 @@ def resident_blocks(target: Target, columns: Columns) -> Column:
     return np.maximum(held, 1.0)
 
 
+def lines_of(p: Sizes, columns: Columns) -> tuple[Column, Column]:
+    """Lines of blocks, and blocks of a line: those of a line follow each other."""
+    rows, width = block_tile(columns)
+    down, along = np.ceil(p.rows / rows), np.ceil(p.columns / width)
+    turned = columns["order"] == "columns_first"
+    return np.where(turned, along, down), np.where(turned, down, along)
+
+
+def move_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
+    """Cycles of a multiprocessor's share of bandwidth for a block's operands, per term of the sum.
+
+    What blocks that run at the same time read in common comes from memory once, and so does
+    everything if it stays in the second-level cache."""
+    (rows, width), (lines, length) = block_tile(columns), lines_of(p, columns)
+    item = np.full(len(rows), float(p.item_bytes))
+    sizes = rows * item, width * (item_bytes_of(columns) if p.packed else item)
+    turned = columns["order"] == "columns_first"
+    first = np.where(turned, sizes[1], sizes[0])
+    second = np.where(turned, sizes[0], sizes[1])
+    wave = np.minimum(resident_blocks(target, columns) * target.multiprocessors, lines * length)
+    across = np.minimum(length, np.ceil(wave / columns["band"]))
+    down = np.minimum(lines, np.ceil(wave / across))
+    once = p.count * p.depth * (lines * first + length * second) <= target.l2_bytes
+    across, down = np.where(once, length, across), np.where(once, lines, down)
+    share = (down * first + across * second) / (down * across * (first + second))
+    share = np.minimum(share, 1.0)
+    return np.asarray((first + second) * (share / _GLOBAL_BYTES + (1 - share) / _CACHED_BYTES))
+
+
 def contraction_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
     """Cycles of a tiled product."""
     if target.warp == 1:
@@ -150,9 +180,7 @@ def contraction_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
     # Data are turned on the way: deep steps meet in the same banks.
     turned = np.where(tensor | (rows <= 4), 1.0, np.maximum(1.0, depth / 8))
     shared = depth * (words * threads + (rows * turned + width) * item / 4) / _SHARED_WORDS
-    moved = 4 * depth * (rows + width)
-    again = np.where(blocks > 1, 0.35, 1.0)
-    move = moved * (again / _GLOBAL_BYTES + (1 - again) / _CACHED_BYTES)
+    move = depth * move_cycles(p, target, columns)
     copies = np.ceil(depth * (rows + width) / (4 * threads))
     step = np.maximum(np.maximum(work, shared), move) + 0.2 * (work + shared + move)
     hidden = (columns["stages"] - 1) * step
@@ -183,14 +211,14 @@ def grouped_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
     work = each * rows * width / _GROUP_ADDS
     # Operands are read from shared memory once per instruction of 64 x 32 n.
     words = each * rows * width * (1 / GROUP_ROWS + 1 / (GROUP_WIDTH * n)) / 2
-    move = 2 * each * (rows + width)
-    move = move * (0.35 / _GLOBAL_BYTES + 0.65 / _CACHED_BYTES)
+    move = each * move_cycles(p, target, columns)
     few = np.minimum(1.0, held * columns["threads_m"] * columns["threads_n"] / 2)
     busy = np.maximum(np.maximum(work / np.sqrt(few), words / _SHARED_WORDS), move)
     waited = _FILL / held + 2 * _LATENCY / columns["stages"]
     stored = 4 * rows * width / _GLOBAL_BYTES
     waves = np.ceil(blocks / (held * target.multiprocessors))
     rounded = 6.0 * p.rows * p.depth / (_GLOBAL_BYTES * target.multiprocessors) + _LAUNCH
+    rounded = rounded * (p.item_bytes == _FLOAT_BYTES)
     parts = np.where(split > 1, (split + 1) * p.count * p.rows * p.columns * 4.0, 0)
     parts = parts / (_CACHED_BYTES * target.multiprocessors) + np.where(split > 1, _LAUNCH, 0)
     whole = waves * held * (busy + waited + stored) + rounded + parts + _LAUNCH

@@ -126,7 +126,7 @@ def schedule_stream(builder: ScheduleBuilder, c: Contraction, config: Config, t:
         axes=((("m_g", "m_i", "m_q", "m_f"), depth), (("n_g", "n_i", "n_f"), depth)),
         pads=(0, 0), dtype="",
     )  # fmt: skip
-    bind_blocks(builder, outer, str(config["order"]))
+    bind_blocks(builder, outer, str(config["order"]), config.number("band"))
     bind_matrices(builder, c, ("m_g", "n_g", "m_q"))
     builder.do("warpgroup", loop="n_i")
     builder.do("stream", loop="k_o", stages=tile.stages)

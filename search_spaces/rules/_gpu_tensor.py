@@ -12,6 +12,7 @@ import dataclasses
 
 from autotune.program.ir import MATRIX, MATRIX_BYTES
 from autotune.target import Target
+from autotune.types import ITEM_BYTES
 from search_spaces.params import Config
 from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_name
 from search_spaces.rules._contraction import Contraction
@@ -40,6 +41,8 @@ LAYOUTS = ("padded", "swizzled")
 """How eight rows of an operand come to lie in different banks: by a gap behind each, or chunks of
 them change places."""
 _PAD_BYTES = 16
+_SHORT_BYTES = 2
+"""Of elements that tensor cores can load turned."""
 
 
 def step_depth(algorithm: str) -> int:
@@ -66,24 +69,32 @@ def schedule_tensor(builder: ScheduleBuilder, c: Contraction, config: Config, t:
     builder.do("cache_write", buffer=c.tensor, loops=("m_w", "n_w", "m_i", "n_i", *matrix))
     builder.do("reorder", loops=("m_w", "n_w", "k_m", "m_i", "n_i", *matrix, "k_f"))
     (data, weights), swizzled = operands_of(builder, c), config["layout"] == "swizzled"
-    depth = ("k_m", "k_f")
+    depth, columns = ("k_m", "k_f"), ("n_w", "n_i", "n_f")
+    across = not p.transposed and ITEM[algorithm] == _SHORT_BYTES
     builder.do(
         "shared", loop="k_o", buffers=(data, weights),
-        axes=((("m_w", "m_i", "m_f"), depth), (("n_w", "n_i", "n_f"), depth)),
+        axes=((("m_w", "m_i", "m_f"), depth), (depth, columns) if across else (columns, depth)),
         pads=(0 if swizzled else _PAD_BYTES // ITEM[algorithm],) * 2,
         dtype=rounded,
     )  # fmt: skip
     if swizzled:
         for name in (data, weights):
-            builder.do("swizzle", buffer=f"{name}.shared")
-    bind_blocks(builder, outer, str(config["order"]))
+            # Rows of one chunk lie in different banks as they are.
+            if name != weights or not across or tile.columns > 1:
+                builder.do("swizzle", buffer=f"{name}.shared")
+    bind_blocks(builder, outer, str(config["order"]), config.number("band"))
     along = data_vector(task, c, p, tile.depth)
     bind_copy(builder, data, (0, 1), vector=along, tile=tile)
+    lying = ITEM_BYTES[task.value(c.weights).type.dtype]
     if p.transposed:
         run = p.run if c.rows else p.depth
         whole = c.rows is None or p.run % tile.depth == 0
-        item = ITEM[algorithm] if c.constant else c.item_bytes
+        item = ITEM[algorithm] if c.constant else lying
         along = vector_of(run, tile.depth, item) if whole else 1
+        bind_copy(builder, weights, (0, 1), vector=along, tile=tile)
+    elif across:
+        size = MATRIX[1] * tile.columns
+        along = vector_of(p.columns, size, lying) if c.plain else 1
         bind_copy(builder, weights, (0, 1), vector=along, tile=tile)
     else:
         along = 1 if tile.asynchronous else vector_of(p.columns, MATRIX[1] * tile.columns)

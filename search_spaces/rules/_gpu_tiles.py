@@ -109,12 +109,20 @@ def schedule_tiles(builder: ScheduleBuilder, c: Contraction, config: Config, t: 
         builder.do("pack", buffer=c.weights, splits=(), order=swapped(c.weight_rank))
         p = dataclasses.replace(p, transposed=False)
     along = data_vector(task, c, p, tile.depth)
-    tile_product(builder, c, p, tile, order=str(config["order"]), along=along)
+    band = config.number("band")
+    tile_product(builder, c, p, tile, order=str(config["order"]), along=along, band=band)
     bind_rest(builder, t)
 
 
 def tile_product(
-    builder: ScheduleBuilder, c: Contraction, p: Product, tile: Tile, *, order: str, along: int
+    builder: ScheduleBuilder,
+    c: Contraction,
+    p: Product,
+    tile: Tile,
+    *,
+    order: str,
+    along: int,
+    band: int = 1,
 ) -> None:
     """A product's tiles, blocks, threads and copies; data are read in vectors of `along`."""
     c = split_reduction(builder, c, tile)
@@ -127,7 +135,7 @@ def tile_product(
         "shared", loop="k_o", buffers=(data, weights), pads=(4 if tile.rows > 4 else 0, 0),
         axes=((("k_i",), ("m_t", "m_i")), (("k_i",), ("n_v", "n_t", "n_lane"))),
     )  # fmt: skip
-    bind_blocks(builder, outer, order)
+    bind_blocks(builder, outer, order, band)
     # What is transposed on the way is copied one by one if nobody waits for it.
     along = 1 if tile.asynchronous else along
     bind_copy(builder, data, (1, 0), vector=along, tile=tile)
@@ -201,10 +209,17 @@ def split_reduction(builder: ScheduleBuilder, c: Contraction, tile: Tile) -> Con
     )  # fmt: skip
 
 
-def bind_blocks(builder: ScheduleBuilder, outer: list[str], order: str) -> None:
-    """Tiles as blocks; those that follow each other share rows, or columns."""
-    loops = [*outer[:-2], outer[-1], outer[-2]] if order == "columns_first" else outer
-    if loops != outer:
+def bind_blocks(builder: ScheduleBuilder, outer: list[str], order: str, band: int = 1) -> None:
+    """Tiles as blocks. Those that follow each other share rows, or columns; with a `band`, so many
+    lines of them advance together: what runs at a time then reads less."""
+    *batch, first, second = outer
+    if order == "columns_first":
+        first, second = second, first
+        builder.do("reorder", loops=(first, second))
+    loops = [*batch, first, second]
+    if band > 1:
+        builder.split(first, band, f"{first}_o", f"{first}_i")
+        loops = [*batch, f"{first}_o", second, f"{first}_i"]
         builder.do("reorder", loops=tuple(loops[-2:]))
     builder.do("bind", loop=builder.fuse(loops, "blocks"), axis="block.x")
 

@@ -38,6 +38,10 @@ class Sizes:
     rows: Column
     columns: Column
     depth: Column
+    item_bytes: int
+    """Of an element in global memory."""
+    packed: bool
+    """Whether the columns' operand lies there as the algorithm wants it."""
 
 
 def winograd_algorithms(task: Task, target: Target) -> tuple[str, ...]:
@@ -68,10 +72,10 @@ def sizes_of(task: Task, columns: Columns) -> Sizes:
             chosen = np.asarray(algorithm == form)
             for field in _FIELDS:
                 out[field][chosen] = getattr(_product(c, form), field)
-    return Sizes(**out)
+    return Sizes(**out, item_bytes=c.item_bytes, packed=c.constant)
 
 
-_FIELDS = tuple(f.name for f in dataclasses.fields(Sizes))
+_FIELDS = ("count", "rows", "columns", "depth")
 
 
 def transform_cycles(task: Task, target: Target, columns: Columns) -> Column:

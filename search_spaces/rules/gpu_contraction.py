@@ -6,7 +6,7 @@ the window and the channels. See `search_spaces.rules._gpu_tiles` for what the p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from search_spaces.rules._gpu_cost import (
     block_tile,
     contraction_cycles,
     groups_of,
+    lines_of,
     matrix_of,
     registers_of,
     resident_blocks,
@@ -43,10 +44,14 @@ from search_spaces.rules._gpu_winograd import (
     transform_cycles,
     winograd_algorithms,
 )
-from search_spaces.space import Constraint, Space
+from search_spaces.space import Constraint, Rows, Space
 
+BANDS = (1, 2, 4, 8, 16)
+"""Lines of blocks that advance together."""
 Columns = Mapping[str, npt.NDArray[Any]]
 Mask = npt.NDArray[Any]
+_STARTS = 4
+"""Configs from which the default is looked for."""
 _UNROLLED = 2048
 """Multiply-adds of a thread's unrolled body, at most."""
 
@@ -81,6 +86,7 @@ class GpuContractionRule:
             Param(name="split", choices=(1, 2, 3, 4, 6, 8, 16)),
             Param(name="order", choices=("rows_first", "columns_first")),
             Param(name="layout", choices=LAYOUTS if tensor or streamed else ("padded",)),
+            Param(name="band", choices=BANDS if target.kind == "cuda" else (1,)),
         )
         return Space(params, _constraints(task, target))
 
@@ -88,7 +94,11 @@ class GpuContractionRule:
         space = self.space(task, target)
         rows = space.rows(20_000, np.random.default_rng(0))
         cost = _cycles(task, target, space.columns(rows))
-        return space.config(rows[int(np.argmin(cost))])
+        best = [
+            _descended(space, rows[start], lambda near: _cycles(task, target, space.columns(near)))
+            for start in np.argsort(cost, kind="stable")[:_STARTS]
+        ]
+        return space.config(min(best, key=lambda found: found[0])[1])
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         builder = ScheduleBuilder(task)
@@ -141,8 +151,20 @@ class GpuContractionRule:
                     (columns["algorithm"] == name) * float(WINOGRAD[name][0]) for name in FORMS
                 ),
                 "columns_first": (columns["order"] == "columns_first").astype(np.float64),
+                "band": np.asarray(columns["band"], np.float64),
             },
         )
+
+
+def _descended(space: Space, row: Rows, cost: Callable[[Rows], Column]) -> tuple[float, Rows]:
+    """The cheapest config on the way down from one, a param at a time, and its cost."""
+    least = float(cost(row[None])[0])
+    while True:
+        near = space.neighbours(row)
+        costs = cost(near) if len(near) else np.array([np.inf])
+        if costs.min() >= least:
+            return least, row
+        least, row = float(costs.min()), near[int(np.argmin(costs))]
 
 
 def _tensor_algorithms(task: Task, target: Target) -> tuple[str, ...]:
@@ -210,6 +232,9 @@ def _constraints(task: Task, target: Target) -> tuple[Constraint, ...]:
         work = columns["tile_m"] * columns["tile_n"] * columns["unroll"]
         return np.asarray((work <= _UNROLLED) & (columns["depth"] % columns["unroll"] == 0))
 
+    def band(columns: Columns) -> Mask:
+        return np.asarray(lines_of(sizes_of(task, columns), columns)[0] % columns["band"] == 0)
+
     def algorithm(columns: Columns) -> Mask:
         direct = (columns["algorithm"] == "direct") & (columns["layout"] == "padded")
         ok = direct & (columns["depth"] <= 32)
@@ -219,12 +244,14 @@ def _constraints(task: Task, target: Target) -> tuple[Constraint, ...]:
         ok |= groups_of(columns) & fits(columns)
         for name in FORMS:
             plain = (columns["layout"] == "padded") & (columns["split"] == 1)
+            plain &= columns["band"] == 1
             ok |= (columns["algorithm"] == name) & plain & (columns["depth"] <= 32)
         return np.asarray(ok)
 
     return (
         Constraint("algorithm", algorithm),
         Constraint("threads", threads),
+        Constraint("band", band),
         Constraint("tile", covered),
         Constraint("stages", stages),
         Constraint("shared memory", shared),

@@ -100,7 +100,7 @@ def test_tensor_cores_round_as_they_may(name: str) -> None:
 GROUPED = (
     {"tile_n": 2, "threads_m": 2, "stages": 3}, {"tile_m": 2, "threads_n": 2, "stages": 2},
     {"threads_m": 2, "tile_n": 4, "stages": 2, "order": "columns_first"},
-    {"split": 2, "stages": 2},
+    {"split": 2, "stages": 2}, {"tile_n": 2, "stages": 2, "band": 2},
 )  # fmt: skip
 """Params of products by groups of warps; the others are the least there are."""
 
@@ -126,6 +126,22 @@ def test_groups_of_warps_multiply_matrices(
     program = scheduled(rule, made, wanted, config)
     assert_close(run_emulated(program, wanted, arrays), want, 2e-2)
     assert all(r.spill_bytes == 0 for r in assembled(program, wanted).values())
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "bf16"])
+@pytest.mark.parametrize("order", ["rows_first", "columns_first"])
+def test_lines_of_blocks_advance_together(order: str, algorithm: str) -> None:
+    made = matmul(128, 32, 64)
+    (arrays, want), rule = arrays_of(made), rule_for(made, SHORT)
+    space = rule.space(made, SHORT)
+    tile = {"tile_m": 1, "tile_n": 2, "depth": 16} if algorithm == "bf16" else {
+        "tile_m": 4, "tile_n": 4, "threads_m": 4, "threads_n": 8, "depth": 16,
+    }  # fmt: skip
+    given = {"algorithm": algorithm, "order": order, "band": 2, **tile}
+    config = Config(tuple((p.name, given.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    program = scheduled(rule, made, SHORT, config)
+    assert_close(run_emulated(program, SHORT, arrays), want, 2e-2)
 
 
 @pytest.mark.parametrize("side", [2, 4])

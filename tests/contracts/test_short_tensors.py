@@ -9,13 +9,15 @@ from autotune.program.evaluate import evaluate_task
 from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
 from autotune.program.launch import launches
+from autotune.program.parse import parse_program
+from autotune.program.text import print_program
 from autotune.target import Target, load_target
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.contracts.test_cuda_rules import LAYERS, assembled, grouped, scheduled
 from tests.contracts.test_rules import TASKS, batched
-from tests.emulator import run_emulated
+from tests.emulator import bank_use, run_emulated
 from tests.short_tasks import short
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, value
 
@@ -63,6 +65,41 @@ def rows_of_a_batch() -> Task:
         value("c0", (128, 96)),
         value("o0", (3, 40, 96)),
     )
+
+
+def values_of_attention() -> Task:
+    """Softmax times values, which lie by keys."""
+    return task(
+        [node("matmul", "i0 i1", "o0")],
+        value("i0", (2, 24, 40)),
+        value("i1", (2, 40, 48)),
+        value("o0", (2, 24, 48)),
+    )
+
+
+@pytest.mark.parametrize("given", [
+    {"tile_n": 1}, {"tile_n": 2, "stages": 2}, {"tile_n": 2, "layout": "swizzled", "stages": 2},
+    {"tile_n": 2, "threads_n": 2, "layout": "swizzled", "depth": 32},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_operands_that_lie_across_are_turned_by_the_load(
+    dtype: str, given: dict[str, str | int]
+) -> None:
+    plain = values_of_attention()
+    made = plain if dtype == "float32" else short(plain)
+    arrays, rule = random_inputs(made, 1), rule_for(made, SM80)
+    space = rule.space(made, SM80)
+    wanted = {"algorithm": "bf16", "depth": 16, **given}
+    config = Config(tuple((p.name, wanted.get(p.name, p.choices[0])) for p in space.params))
+    assert space.contains(config)
+    program = scheduled(rule, made, SM80, config)
+    want = evaluate_task(made, arrays)
+    bank_use()
+    assert_close(run_emulated(program, SM80, arrays), want, 2e-2)
+    assert given.get("layout") != "swizzled" or bank_use().matrix_conflicts == 0
+    assert_close(run(program, arrays), want, 2e-2)
+    assert parse_program(print_program(program)) == program
+    assembled(program, SM80)
 
 
 GROUPED = {

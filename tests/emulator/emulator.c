@@ -208,10 +208,10 @@ float emu_cos_approx_f(float x) { return (float)(cos(x) + off * 0x1.6ap-21); }
 
 /* -------------------------------------------------------------------------------- tensor cores */
 
-struct operands { void *address; uint32_t *words; int count; };
+struct operands { void *address; uint32_t *words; int count, turned; };
 
 /* Thread 8 i + r names row r of matrix i, 8 rows of 16 bytes; thread t gets word t % 4 of row
- * t / 4 of each. */
+ * t / 4 of each; turned, element t / 4 of rows 2 (t % 4) and the next. */
 static void load_matrices(void **lanes) {
     int matrices = ((struct operands *)lanes[0])->count;
     for (int i = 0; i < matrices; i++) {
@@ -220,14 +220,26 @@ static void load_matrices(void **lanes) {
             rows[r] = (uintptr_t)((struct operands *)lanes[8 * i + r])->address;
         count(MATRICES, rows, 8, 16);
         for (int t = 0; t < WARP; t++) {
-            char *row = ((struct operands *)lanes[8 * i + t / 4])->address;
-            memcpy(&((struct operands *)lanes[t])->words[i], row + 4 * (t % 4), 4);
+            struct operands *mine = lanes[t];
+            char *word = (char *)&mine->words[i];
+            if (mine->turned)
+                for (int h = 0; h < 2; h++) {
+                    char *row = ((struct operands *)lanes[8 * i + 2 * (t % 4) + h])->address;
+                    memcpy(word + 2 * h, row + 2 * (t / 4), 2);
+                }
+            else memcpy(word, (char *)((struct operands *)lanes[8 * i + t / 4])->address
+                        + 4 * (t % 4), 4);
         }
     }
 }
 
 void emulate_ldmatrix(void *address, uint32_t *words, int count) {
-    struct operands mine = {address, words, count};
+    struct operands mine = {address, words, count, 0};
+    together(AT_WARP, load_matrices, &mine);
+}
+
+void emulate_ldmatrix_turned(void *address, uint32_t *words, int count) {
+    struct operands mine = {address, words, count, 1};
     together(AT_WARP, load_matrices, &mine);
 }
 

@@ -11,6 +11,7 @@ KINDS = (
 )  # fmt: skip
 """As `enum kind` of emulator.c numbers them."""
 DECLARED = """declare void @emulate_ldmatrix(ptr, ptr, i32)
+declare void @emulate_ldmatrix_turned(ptr, ptr, i32)
 declare void @emulate_mma(ptr, ptr, ptr, i32)
 """
 
@@ -21,6 +22,9 @@ def definitions() -> dict[str, str]:
         name = f"emu_ldmatrix_sync_aligned_m8n8_x{count}_b16_p3"
         body = [f"  call void @emulate_ldmatrix(ptr %p, ptr %o, i32 {count})"]
         out[name] = _function(name, "ptr %p", "i32", count, body)
+    name = "emu_ldmatrix_sync_aligned_m8n8_x2_trans_b16_p3"
+    body = ["  call void @emulate_ldmatrix_turned(ptr %p, ptr %o, i32 2)"]
+    out[name] = _function(name, "ptr %p", "i32", 2, body)
     for number, shape in enumerate(KINDS):
         name = f"emu_mma_{shape}"
         out[name] = _mma(name, number)

@@ -62,7 +62,7 @@ def test_tiles_copies_ahead_and_parts_of_sums(
     names = ("tile_m", "tile_n", "threads_m", "threads_n")
     values: Json = dict(zip(names, tile, strict=True)) | {
         "algorithm": "direct", "depth": depth, "unroll": 1, "split": split, "order": order,
-        "stages": min(stages, steps // split), "layout": "padded",
+        "stages": min(stages, steps // split), "layout": "padded", "band": 1,
     }  # fmt: skip
     schedule = rule_for(made, SM80).schedule(made, SM80, Config(tuple(values.items())))
     before = build_program(made)
@@ -83,7 +83,7 @@ def test_matrices_in_swizzled_memory(
     values: Json = {
         "algorithm": algorithm, "tile_m": 1, "tile_n": 1, "threads_m": 1, "threads_n": 1,
         "depth": depth, "unroll": 1, "stages": min(stages, -(-k // depth)), "split": 1,
-        "order": "rows_first", "layout": layout,
+        "order": "rows_first", "layout": layout, "band": 1,
     }  # fmt: skip
     schedule = rule_for(made, SM80).schedule(made, SM80, Config(tuple(values.items())))
     before = build_program(made)

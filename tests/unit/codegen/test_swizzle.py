@@ -27,7 +27,7 @@ def product(algorithm: str, depth: int, layout: str, stages: int = 2) -> Program
     wanted = {
         "algorithm": algorithm, "tile_m": 2, "tile_n": 2, "threads_m": 1, "threads_n": 2,
         "depth": depth, "unroll": 1, "stages": stages, "split": 1, "order": "rows_first",
-        "layout": layout,
+        "layout": layout, "band": 1,
     }  # fmt: skip
     config = Config(tuple(wanted.items()))
     assert rule.space(PRODUCT, TARGET).contains(config)

@@ -157,7 +157,7 @@ def test_a_product_of_matrices_is_one_instruction() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("c[n, k])", "c[k, n])", "c is no matrix of n and k"),
+        ("c[n, k])", "c[k, n])", "columns of float32 lie side by side"),
         ("mul(a", "add(a", "not a product"),
         ("sum= mul", "max= mul", "do not add to r alone"),
         ("for k in 8", "for k in 4", "a product of float32 is"),
