@@ -1,8 +1,10 @@
 """Whole models on a device: is every output ONNX Runtime's, and how long does a run take?
 
     python benchmarks/device_models.py MODEL.onnx ... [--target opencl] [--log tuning.db]
+    python benchmarks/device_models.py MODEL.onnx ... --target sm_90a --emulated
 
-Needs onnxruntime (extra [bench]) and what the target needs (extra [opencl] or [cuda], a driver). A
+Needs onnxruntime (extra [bench]) and what the target needs (extra [opencl] or [cuda], a driver);
+with `--emulated` the tests' driver, which runs kernels for GPUs on the processor, slowly. A
 model is right where every output lies within 1e-4 of ONNX Runtime's largest value. Prints a table
 in Markdown: kernels, seconds to compile and to load, the median run with the data on the device,
 the largest error; ends with status 1 where a model is wrong.
@@ -11,12 +13,16 @@ the largest error; ends with status 1 where a model is wrong.
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import autotune
 from autotune.runtime.executor import random_feeds
@@ -69,13 +75,27 @@ def relative_error(got: Array, want: Array) -> float:
     return float(np.abs(got.astype(np.float64) - want).max()) / largest
 
 
+def emulated(command: list[str]) -> int:
+    """The command again, where there is an emulated GPU."""
+    from tests.emulator.driver import emulated_machine
+
+    with tempfile.TemporaryDirectory() as folder:
+        machine = emulated_machine(Path(folder))
+        return subprocess.run([sys.executable, *command], env=machine, check=False).returncode
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--target", default="opencl")
     parser.add_argument("--log")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--emulated", action="store_true", help="an NVIDIA GPU, by the tests' driver"
+    )
     options = parser.parse_args()
+    if options.emulated:
+        return emulated([a for a in sys.argv if a != "--emulated"])
     print("| model | kernels | compile s | load s | run ms | error | |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     wrong = 0

@@ -43,6 +43,7 @@ void emulated_queue(int64_t *launched, int64_t *replayed) {
 
 int idle(const struct stream *stream) {
     USABLE;
+    if (fault("lost")) return UNKNOWN;
     if (!stream) return INVALID_HANDLE;
     return stream->capture ? CAPTURING : SUCCESS;
 }

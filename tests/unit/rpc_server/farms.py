@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,16 @@ DEADLINES = Deadlines(queue_s=60.0, session_s=60.0, reconnect_s=1.0)
 
 class ServerProcess:
     """`python -m rpc_server ARGUMENTS`, which prints `listening on HOST:PORT`. `{port}` in an
-    argument is the port it had before, 0 at first. `command`: all of it, of another Python."""
+    argument is the port it had before, 0 at first. `command`: all of it, of another Python.
+    `machine`: its environment."""
 
-    def __init__(self, *arguments: str, command: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        command: Sequence[str] = (),
+        machine: Mapping[str, str] | None = None,
+    ) -> None:
+        self._machine = machine or {**os.environ, "PYTHONPATH": str(ROOT)}
         self._command = command or (sys.executable, "-m", "rpc_server", *arguments)
         self.port = 0
         self._process: subprocess.Popen[str] | None = None
@@ -57,7 +64,7 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=self._machine,
         )
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -90,7 +97,12 @@ class FarmProcesses:
     """A tracker and boards named b0, b1, ... of key k."""
 
     def __init__(
-        self, folder: Path, boards: int, executor: str = fakes.FAKE, options: Sequence[str] = ()
+        self,
+        folder: Path,
+        boards: int,
+        executor: str = fakes.FAKE,
+        options: Sequence[str] = (),
+        machine: Mapping[str, str] | None = None,
     ) -> None:
         config = folder / "farm.toml"
         config.write_text(QUICK, encoding="utf-8")
@@ -103,6 +115,7 @@ class FarmProcesses:
             ServerProcess(
                 "serve", "--tracker", self.address, "--key", "k", "--name", f"b{n}",
                 "--listen", "127.0.0.1:{port}", "--executor", executor, *options,
+                machine=machine,
             )
             for n in range(boards)
         ]  # fmt: skip
@@ -148,9 +161,13 @@ class FarmProcesses:
 
 @contextlib.contextmanager
 def running_farm(
-    folder: Path, boards: int, executor: str = fakes.FAKE, options: Sequence[str] = ()
+    folder: Path,
+    boards: int,
+    executor: str = fakes.FAKE,
+    options: Sequence[str] = (),
+    machine: Mapping[str, str] | None = None,
 ) -> Iterator[FarmProcesses]:
-    farm = FarmProcesses(folder, boards, executor, options)
+    farm = FarmProcesses(folder, boards, executor, options, machine)
     try:
         yield farm
     finally:

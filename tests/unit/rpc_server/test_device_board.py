@@ -10,10 +10,13 @@ import pytest
 import autotune
 from autotune.db.opening import open_log
 from autotune.measure.execute import NativeExecutor
+from autotune.measure.types import Status
 from autotune.target import load_target
 from tests.emulator.device import emulated_cuda
 from tests.emulator.driver import break_down, emulated_machine
+from tests.unit.measure.driver_scripts import request
 from tests.unit.rpc_server.boards import BoardProcess
+from tests.unit.rpc_server.farms import running_farm
 
 EXECUTOR = f"{NativeExecutor.__module__}:{NativeExecutor.__name__}"
 
@@ -58,3 +61,20 @@ def test_a_board_that_may_not_lock_clocks_serves_all_the_same(tmp_path: Path) ->
     options = ("--target", "sm_90a", "--lock-clocks")
     with BoardProcess(executor=EXECUTOR, options=options, machine=machine) as board:
         assert "clocks  not locked: Insufficient Permissions" in board.greeting
+
+
+@pytest.mark.slow
+def test_a_lost_gpu_is_quarantined_and_serves_again_when_it_is_back(tmp_path: Path) -> None:
+    machine = emulated_machine(tmp_path)
+    options = ("--target", "sm_90a")
+    with running_farm(tmp_path, 1, EXECUTOR, options, machine) as farm:
+        with farm.runner() as runner:
+            break_down(tmp_path, "lost")
+            lost = runner.measure((request(),) * 3)
+        assert (lost[0].status, lost[-1].status) == (Status.RUN_CRASH, Status.DEVICE_LOST)
+        assert "no NVIDIA driver answers here" in lost[-1].error
+        assert farm.states()["b0"] in ("quarantined", "probation")
+        break_down(tmp_path, "")
+        with farm.runner() as runner:
+            (good,) = runner.measure((request(),))
+        assert (good.status, good.error) == (Status.OK, "")
