@@ -19,8 +19,13 @@ from autotune.program.winograd import points_of
 from autotune.types import ITEM_BYTES, SHORT_FLOATS, Task
 from search_spaces.base import Access, Column
 
-WINOGRAD = {"winograd2": (2, 2), "winograd4": (4, 4), "winograd4x2": (4, 2)}
-"""Algorithm -> height and width of its tiles of output points."""
+WINOGRAD = {
+    "winograd2": (2, 2), "winograd4": (4, 4), "winograd4x2": (4, 2), "winograd5": (5, 5),
+    "winograd6": (6, 6),
+}  # fmt: skip
+"""Algorithm -> height and width of its tiles of output points: those that divide an image best
+multiply least."""
+_STRIDED = ("winograd2", "winograd4")
 _POINTS = 8
 """At which Winograd's algorithm evaluates along a side: more lose too many digits."""
 _SIDE = 11
@@ -235,8 +240,8 @@ def _winograd_forms(task: Task) -> tuple[str, ...]:
         sides = [(m, k, s) for m, k, s in zip(tile, kernel, strides, strict=True) if k > 1]
         exact = all(m + -(-k // s) - 1 <= _POINTS for m, k, s in sides)
         small = all(points_of(m, k, s) <= _SIDE for m, k, s in sides)
-        oblong = tile[0] != tile[1] and (len(sides) < 2 or max(strides) > 1)
-        return covered and exact and small and not oblong and max(out[1:3]) >= max(tile)
+        known = form in _STRIDED or (len(sides) == 2 and max(strides) == 1)
+        return covered and exact and small and known and max(out[1:3]) >= max(tile)
 
     return tuple(form for form in WINOGRAD if fits(form))
 

@@ -42,6 +42,8 @@ _CONFLICT = 0.01
 """Share that rows of weights which evict each other from the L1 cache add."""
 _TRANSFORM_CYCLES = 8.0
 """Per point of a Winograd tile and vector of channels."""
+_HELD_POINTS, _SPILLED = 49, 1.75
+"""Points of a tile that stay in registers; transforms of more take so many times as long."""
 _SUM_CYCLES = 14.0
 """Per vector of each of the four quarters that Strassen's algorithm combines."""
 
@@ -222,10 +224,14 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, form: str)
     spill = np.where(held + min(weights, 1e5) > target.l2_bytes, 1.0, 0.0)
     moved = area * tiles * (ic * c.groups + oc) * 4.0 * (1.5 / _L3_BYTES_PER_CYCLE)
     vectors = math.ceil(ic * c.groups / lanes) + math.ceil(oc / lanes)
-    ends = _TRANSFORM_CYCLES * area * tiles * vectors
+    ends = _TRANSFORM_CYCLES * area * tiles * vectors * (1 if area <= _HELD_POINTS else _SPILLED)
+    # Weights come in while the first tile of points meets them; the others find them in a cache.
+    first = product / np.ceil(block / points)
     work = (
-        np.maximum(product, stream)
-        + (1 - _HIDDEN) * np.minimum(product, stream)
+        product
+        - first
+        + np.maximum(first, stream)
+        + (1 - _HIDDEN) * np.minimum(first, stream)
         + ends
         + spill * moved
     )

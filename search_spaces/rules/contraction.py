@@ -65,7 +65,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 Mask = npt.NDArray[Any]
 _CODES = {
     "direct": 0, "bf16": 1, "int8": 3, "winograd2": 2, "winograd4": 4, "strassen": 5,
-    "winograd4x2": 6,
+    "winograd4x2": 6, "winograd5": 7, "winograd6": 8,
 }  # fmt: skip
 _UNROLLED = 480
 """Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""

@@ -122,6 +122,8 @@ def test_equals_the_naive_loops(case: Task, step: dict[str, int]) -> None:
         (conv(13, 13, channels=20, filters=37), "winograd2"),
         (conv(13, 13, channels=20, filters=37), "winograd4"),
         (conv(7, 7, channels=32, filters=37), "winograd4x2"),
+        (conv(10, 13, channels=20, filters=37), "winograd5"),
+        (conv(12, 11, channels=20, filters=37), "winograd6"),
         (conv(16, 16, channels=20, filters=37, stride=2), "winograd2"),
         (conv(16, 16, channels=20, filters=37, stride=2), "winograd4"),
         (conv(9, 8, channels=40, filters=74, groups=2), "winograd2"),
@@ -144,7 +146,7 @@ def test_scheduled_machine_code(threads: int, algorithm: str, case: Task) -> Non
     assert configs
 
 
-@pytest.mark.parametrize(("m", "r"), [(2, 3), (4, 3), (2, 5), (4, 5)])
+@pytest.mark.parametrize(("m", "r"), [(2, 3), (4, 3), (5, 3), (6, 3), (2, 5), (4, 5)])
 @pytest.mark.parametrize("depth", [3, 64, 512])
 def test_all_tiles_are_accurate(m: int, r: int, depth: int) -> None:
     """Far inside the budget of 1e-3 of the largest value, however deep the sums are."""
@@ -160,11 +162,26 @@ def test_all_tiles_are_accurate(m: int, r: int, depth: int) -> None:
     assert np.abs(got - wanted).max() < 3e-5 * np.abs(wanted).max()
 
 
-def test_oblong_tiles_are_for_stride_1() -> None:
-    for stride, offered in ((1, True), (2, False)):
-        case = conv(16, 16, channels=16, filters=16, stride=stride)
-        algorithm = rule_for(case, host_target()).space(case, host_target()).params[0]
-        assert ("winograd4x2" in algorithm.choices) == offered
+def offered(case: Task) -> list[str]:
+    algorithm = rule_for(case, host_target()).space(case, host_target()).params[0]
+    return [str(c) for c in algorithm.choices if str(c).startswith("winograd")]
+
+
+def test_tiles_of_other_shapes_are_for_stride_1() -> None:
+    case = conv(24, 24, channels=16, filters=16, stride=2)
+    assert offered(case) == ["winograd2", "winograd4"]
+
+
+def test_tiles_are_offered_as_far_as_the_data_has_zeros() -> None:
+    """The halo reaches as far as tiles of 4 x 4: to 8 rows here, where 5 x 5 would take 10."""
+    assert "winograd5" not in offered(conv(7, 7, channels=16, filters=16))
+    assert "winograd5" in offered(conv(14, 14, channels=16, filters=16))
+
+
+@pytest.mark.parametrize(("side", "algorithm"), [(14, "winograd5"), (24, "winograd6")])
+def test_tiles_that_divide_an_image_are_the_default(side: int, algorithm: str) -> None:
+    case, target = conv(side, side, channels=128, filters=128), host_target()
+    assert rule_for(case, target).default(case, target)["algorithm"] == algorithm
 
 
 def test_few_tiles_of_many_channels_take_few_weights() -> None:
