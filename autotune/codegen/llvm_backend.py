@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
 from autotune.codegen.llvm_binding import binding, optimize
 from autotune.codegen.llvm_entry import entry_text, run_text, support_text
-from autotune.codegen.llvm_kernel import write_kernel
+from autotune.codegen.llvm_kernel import KernelText, write_kernel
 from autotune.errors import BuildError
 from autotune.program.ir import Program
 from autotune.target import Target
@@ -55,22 +55,26 @@ def compile_text(text: str, target: Target) -> bytes:
         raise BuildError(f"LLVM refused the program: {str(error).strip()[:300]}") from None
 
 
+def _source(kernel: KernelText, program: Program, target: Target, symbol: str) -> str:
+    """A written kernel, and what it is called with."""
+    driver = run_text(symbol, len(program.params), target)
+    parts = [support_text(target), *kernel.declarations, kernel.function, driver, ""]
+    return "\n".join(parts[0 if parts[0] else 1 :])
+
+
 class LlvmBackend:
     """CPU code through LLVM."""
 
     name = "llvm"
 
     def source(self, program: Program, target: Target, symbol: str) -> str:
-        kernel = write_kernel(program, target, symbol)
-        driver = run_text(symbol, len(program.params), target)
-        parts = [support_text(target), *kernel.declarations, kernel.function, driver, ""]
-        return "\n".join(parts[0 if parts[0] else 1 :])
+        return _source(write_kernel(program, target, symbol), program, target, symbol)
 
     def build(self, program: Program, target: Target, symbol: str) -> ObjectCode:
         kernel = write_kernel(program, target, symbol)
         return ObjectCode(
             symbol=symbol,
-            code=compile_text(self.source(program, target, symbol), target),
+            code=compile_text(_source(kernel, program, target, symbol), target),
             workspace_bytes=kernel.workspace_bytes,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import queue
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -37,6 +37,8 @@ MAX_BUILDERS = 4
 BUILD_AHEAD = 12
 PREPARE_TIMEOUT_S = 60.0
 PROFILE_TIMEOUT_S = 60.0
+MAX_KEPT = 256
+"""Built candidates kept for when they are measured again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,7 @@ class BatchExecutor:
         self._builders: list[WorkerProcess] = []
         self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         self._threads: ThreadPoolExecutor | None = None
+        self._kept: OrderedDict[MeasureRequest, Built] = OrderedDict()
         self._prepared: set[tuple[int | None, str, int]] = set()
         self._aborting = False
         self._closed = False
@@ -137,7 +140,9 @@ class BatchExecutor:
                     submitted = last
                 if disturbing:
                     wait(pending)
-                result = self._finish(runner, request, self._outcome(pending.popleft()))
+                built = self._outcome(pending.popleft())
+                self._keep(request, built)
+                result = self._finish(runner, request, built)
                 if self._closed:
                     break
                 results.append(result)
@@ -221,8 +226,18 @@ class BatchExecutor:
         long it is timed is no matter."""
         key = dataclasses.replace(request, timing=Timing())
         if key not in shared:
-            shared[key] = self._submit(request)
+            kept = self._kept.get(key)
+            shared[key] = self._submit(
+                dataclasses.replace(request, built=kept) if kept else request
+            )
         return shared[key]
+
+    def _keep(self, request: MeasureRequest, built: Built | MeasureResult) -> None:
+        """The fastest are measured again at the end of a task: without being built again."""
+        if isinstance(built, Built):
+            self._kept[dataclasses.replace(request, timing=Timing())] = built
+            while len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
 
     def _build(self, request: MeasureRequest) -> Built | MeasureResult:
         worker = self._idle.get()

@@ -108,7 +108,22 @@ class AlwaysKilledExecutor(FakeExecutor):
         return super().check_and_time(request, built)
 
 
+class CountingExecutor(FakeExecutor):
+    """The time of a candidate is how many the process that built it had built by then."""
+
+    def __init__(self) -> None:
+        self._builds = 0
+
+    def build(self, request: MeasureRequest) -> Built:  # noqa: ARG002
+        self._builds += 1
+        return Built(symbol="kernel", code=b"\0code", workspace_bytes=self._builds)
+
+    def check_and_time(self, request: MeasureRequest, built: Built) -> MeasureResult:  # noqa: ARG002
+        return MeasureResult(status=Status.OK, times_s=(float(built.workspace_bytes),))
+
+
 FAKE = "tests.unit.measure.fakes:FakeExecutor"
+COUNTING = "tests.unit.measure.fakes:CountingExecutor"
 ALWAYS_KILLED = "tests.unit.measure.fakes:AlwaysKilledExecutor"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from autotune.errors import DeviceError
@@ -78,3 +80,13 @@ def test_a_closed_executor_refuses() -> None:
     batch.close()
     with pytest.raises(DeviceError, match="closed"):
         batch.measure([fakes.request(fakes.GOOD)])
+
+
+def test_what_is_measured_again_is_not_built_again() -> None:
+    """However long it is timed. The executor's times are numbers of builds."""
+    batch = BatchExecutor(device="here", executor=fakes.COUNTING)
+    (first,) = batch.measure([fakes.request(fakes.GOOD)])
+    longer = fakes.request(fakes.GOOD, timing=dataclasses.replace(fakes.PATIENT, max_repeats=9))
+    again, other = batch.measure([longer, fakes.request(fakes.SLOW)])
+    batch.close()
+    assert [r.times_s for r in (first, again, other)] == [(1.0,), (1.0,), (2.0,)]
