@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -222,7 +223,14 @@ def draw(found: Sequence[Curves], folder: Path) -> None:
         figure.savefig(folder / f"search_efficiency.{kind}", metadata={"Date": None}
                        if kind == "svg" else None, dpi=80)  # fmt: skip
     plt.close(figure)
+    _slim(folder / "search_efficiency.svg")
     print(f"\nplots: {folder}/search_efficiency.svg, .png")
+
+
+def _slim(picture: Path) -> None:
+    """Leave out digits that nobody sees."""
+    whole = picture.read_text(encoding="utf-8")
+    picture.write_text(re.sub(r"(-?\d+\.\d)\d+", r"\1", whole), encoding="utf-8")
 
 
 def main() -> None:
