@@ -26,11 +26,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from autotune.compiler.choose import Candidate, candidates
 from autotune.compiler.driver import open_log
 from autotune.compiler.work import work_of
+from autotune.db.types import Store
 from autotune.errors import AutotuneError
 from autotune.frontend import load_model
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.graph.plan import describe, task_flops
+from autotune.layouts.choose import arranged
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status, Timing
 from autotune.program.build import node_computes
@@ -47,11 +48,12 @@ ADDERS = ("add", "sub", "max", "min")
 Row = tuple[Task, Candidate, MeasureResult]
 
 
-def unique_tasks(models: Iterable[str]) -> list[Task]:
-    """Unique tasks in order of first use."""
+def unique_tasks(models: Iterable[str], target: Target, log: Store | None = None) -> list[Task]:
+    """Unique tasks in order of first use, in the layouts that a compilation chooses."""
     found: dict[Task, None] = {}
     for model in models:
-        found |= dict.fromkeys(partition(optimize(load_model(model))).weights())
+        parts = arranged(optimize(load_model(model)), target, log)
+        found |= dict.fromkeys(parts.weights())
     return list(found)
 
 
@@ -155,7 +157,8 @@ def main() -> None:
     parser.add_argument("--only", choices=("heavy", "light"), help="one of the tables")
     options = parser.parse_args()
     target = load_target("cpu", options.threads).with_accuracy(options.accuracy)
-    found = unique_tasks(options.models)
+    with open_log(options.log) as log:
+        found = unique_tasks(options.models, target, log)
     heavy = [t for t in found if is_heavy(t) and task_flops(t) >= options.min_mflop * 1e6]
     light = [t for t in found if not is_heavy(t) and nbytes(t) >= options.min_kib * 1024]
     tasks = {"heavy": heavy, "light": light}.get(options.only, [*heavy, *light])

@@ -12,6 +12,7 @@ from autotune.program.rewrite import value_loads
 from autotune.types import Task
 from search_spaces.base import Access
 
+_ALONG = ("row", "point")
 _WRITTEN_OUT = 32
 """Terms of a window that are code; more of them are loops around its innermost axes."""
 
@@ -75,6 +76,19 @@ def window_of(compute: Compute) -> Window:
         reduce=reduce,
         inner=inner,
     )
+
+
+def joins(task: Task, w: Window) -> bool:
+    """Whether windows overlap, and the terms of their rows or columns can be combined first: in a
+    pool."""
+    compute = reduction_of(task)
+    if compute is None or not isinstance(compute.body, Load) or compute.dtype != "float32":
+        return False
+    if task.value(compute.body.buffer).type.dtype != "float32" or not w.unrolled:
+        return False
+    sides = [e for _, e in w.reduce]
+    steps = [abs(c) for dim in accesses(task, w, {})[0].dims for a, c in dim if a in _ALONG]
+    return len(sides) == len(steps) == 2 and any(k > s for k, s in zip(sides, steps, strict=True))
 
 
 def accesses(task: Task, w: Window, extents: Mapping[str, int]) -> tuple[Access, ...]:

@@ -62,9 +62,27 @@ def cycles(task: Task, w: Window, target: Target, columns: Columns) -> Column:
             loads = loads + np.where(stay, 0.0, taken)
     tiles = often * _spans(None, tile, extents, once)
     crowded = np.maximum(2 * held + 1 - target.vector_registers, 0) / target.vector_registers
-    arithmetic = terms * (1 + _CROWDED * crowded) + _masks(task, w, target, columns)
+    arithmetic = operations(task, w, columns) * (1 + _CROWDED * crowded)
+    arithmetic = arithmetic + _masks(task, w, target, columns)
     parts = (arithmetic, loads + _STORED + _TILE * tiles, _WRITTEN + _FETCHED * fetched)
     return np.asarray(sum(part**2.5 for part in parts) ** 0.4, np.float64)
+
+
+def operations(task: Task, w: Window, columns: Columns) -> Column:
+    """Operations per vector of results: the window's terms; fewer where those of its rows or
+    columns are combined first, which overlapping windows of a tile share."""
+    terms = math.prod(e for _, e in w.reduce) * np.ones(len(columns["tile_w"]))
+    if "join" not in columns:
+        return terms
+    data = accesses(task, w, dict.fromkeys(("batch", "row", "point", "channel"), 1))[0]
+    window = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)}
+    tile = {"point": columns["tile_w"], "row": columns["tile_h"]}
+    extents = {"point": w.points[1], "row": w.rows[1]}
+    across, down = (_along(data, axis, tile, extents, window)[2] for axis in ("point", "row"))
+    (_, high), (_, wide) = w.reduce
+    joined = columns["join"]
+    terms = np.where(joined == "rows", wide + (high - 1) * across, terms)
+    return np.asarray(np.where(joined == "columns", high + (wide - 1) * down, terms), np.float64)
 
 
 def _spans(

@@ -31,14 +31,16 @@ from search_spaces.rules._builder import (
     schedule_copies,
     share,
 )
-from search_spaces.rules._window import Window, accesses, reduction_of, window_of
-from search_spaces.rules._window_cost import crowds, cycles
+from search_spaces.rules._window import Window, accesses, joins, reduction_of, window_of
+from search_spaces.rules._window_cost import crowds, cycles, operations
 from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
 ORDERS = ("rows_first", "channels_first")
 """Whether the loop over blocks of channels is innermost, or outermost: then a block's weights
 stay, and its data come from a few lines of the cache each."""
+JOINS = ("none", "rows", "columns")
+"""Which terms of a window are combined first, so that windows that overlap share them."""
 
 
 def _reads_once(task: Task) -> bool:
@@ -83,6 +85,7 @@ class WindowRule:
             Param(name="tile_w", choices=_sizes(w.points[1], 14)),
             Param(name="tile_h", choices=_sizes(w.rows[1], 4)),
             Param(name="order", choices=ORDERS if blocks > 1 and w.rows[0] else ORDERS[:1]),
+            *((Param(name="join", choices=JOINS),) if joins(task, w) else ()),
         )
 
         def fits(columns: Columns) -> npt.NDArray[Any]:
@@ -137,6 +140,9 @@ class WindowRule:
             outer = [*outer[1:], "block"]
         builder.do("reorder", loops=(*batch, *outer, *tile))
         builder.do("cache_write", buffer=w.tensor, loops=tuple(tile))
+        joined = dict(config.items).get("join", "none")
+        if joined != "none":
+            builder.do("join", loop=w.reduce[0 if joined == "rows" else 1][0])
         self._annotate(builder, w, tile)
         at = f"{w.tensor}.reg"
         for around, (_, extent), size in (
@@ -196,6 +202,7 @@ class WindowRule:
             extra={
                 **{p: columns[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
                 "channels_first": first.astype(np.float64),
+                "operations": operations(task, w, columns),
             },
             flops_per_lane=2 if task.op.startswith("conv") else 1,
         )

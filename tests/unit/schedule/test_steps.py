@@ -185,6 +185,16 @@ def test_rfactor_of_two_loops_leaves_one_vector_to_reduce() -> None:
     ]
 
 
+def test_join_combines_the_terms_of_a_loop_in_one_store() -> None:
+    split = made("split", loop="k", factor=2, outer="ko", inner="ki")
+    program = apply_schedule(parse_program(SUMS), (split, made("join", loop="ki")))
+    verify(program)
+    assert lines(program)[-2:] == [
+        "for ko in 3 serial:",
+        "y[i] sum= add(x[i, 2*ko], x[i, 2*ko + 1])",
+    ]
+
+
 def test_specialize_writes_the_last_iteration_apart() -> None:
     steps = schedule_from_json([
         {"step": "split", "loop": "i", "factor": 3, "outer": "io", "inner": "ii"},
@@ -314,6 +324,9 @@ def test_store_at_drops_the_dimensions_that_are_fixed() -> None:
         (SUMS, "rfactor", {"buffer": "y", "top": "i", "loops": ("k",)}, "not a reduction into y"),
         (SUMS, "rfactor", {"buffer": "y", "top": "k", "loops": ("i",)},
          "are not loops inside k"),
+        (SUMS, "join", {"loop": "i"}, "holds more than one reduction"),
+        (SUMS, "join", {"loop": "k"}, "is all of a reduction"),
+        (COPY, "join", {"loop": "j"}, "holds more than one reduction"),
         (SUMS, "specialize", {"loop": "i", "at": "y.reg"}, "no buffer y.reg inside loop i"),
         (COPY, "pack", {"buffer": "x", "splits": (), "order": (1, 0)},
          "x is not a constant param"),
