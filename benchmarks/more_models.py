@@ -59,6 +59,21 @@ def volume() -> Any:
     return video.r3d_18(weights=None)
 
 
+def segmentation() -> Any:
+    from torch import nn
+    from torchvision.models.segmentation import deeplabv3_resnet50
+
+    class Out(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = deeplabv3_resnet50(weights=None, weights_backbone=None)
+
+        def forward(self, x: Any) -> Any:
+            return self.layers(x)["out"]
+
+    return Out()
+
+
 def perceptron() -> Any:
     from torch import nn
 
@@ -84,6 +99,7 @@ OTHERS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "autoencoder": (autoencoder, (4, 3, 64, 64)), "audio": (audio, (2, 1, 8000)),
     "super_resolution": (super_resolution, (1, 1, 97, 97)), "lstm": (lstm, (1, 50, 64)),
     "volume": (volume, (1, 3, 8, 64, 64)), "perceptron": (perceptron, (32, 784)),
+    "segmentation": (segmentation, (1, 3, 129, 129)),
 }  # fmt: skip
 
 
