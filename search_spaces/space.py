@@ -21,6 +21,7 @@ from search_spaces.params import Choice, Config, Param
 Rows = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 Columns = Mapping[str, npt.NDArray[Any]]
+Cost = Callable[[Columns], npt.NDArray[np.float64]]
 """One array per param: float64 for numbers, object for strings; one entry per config."""
 
 ENUMERABLE = 200_000
@@ -184,6 +185,16 @@ class Space:
             return np.empty((0, len(self.params)), np.int32)
         rows: Rows = np.array(out, np.int32)
         return rows[self.valid(rows)]
+
+    def descend(self, row: Rows, cost: Cost) -> Rows:
+        """From `row` to the cheapest neighbour, as long as there is a cheaper one."""
+        least = cost(self.columns(row[None]))[0]
+        while len(near := self.neighbours(row)):
+            costs = cost(self.columns(near))
+            if costs.min() >= least:
+                break
+            row, least = near[int(np.argmin(costs))], costs.min()
+        return row
 
     # ----------------------------------------------------------------------------- one config
 

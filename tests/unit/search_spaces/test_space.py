@@ -101,3 +101,21 @@ def test_a_config_of_another_space_is_refused(items: tuple[tuple[str, int | str]
 def test_param_names_must_differ() -> None:
     with pytest.raises(ValueError, match="differ"):
         Space((TILE, TILE))
+
+
+def test_descent_ends_where_no_single_change_is_cheaper() -> None:
+    params = (Param(name="a", choices=tuple(range(9))), Param(name="b", choices=tuple(range(9))))
+    space = Space(params)
+    found = space.descend(
+        space.row(Config((("a", 8), ("b", 0)))),
+        lambda columns: (columns["a"] - 3) ** 2 + (columns["b"] - 6) ** 2,
+    )
+    assert space.config(found) == Config((("a", 3), ("b", 6)))
+
+
+def test_descent_keeps_to_valid_configs() -> None:
+    params = (Param(name="a", choices=tuple(range(9))),)
+    even = Constraint("even", lambda columns: np.asarray(columns["a"] % 2 == 0))
+    space = Space(params, (even,))
+    found = space.descend(space.row(Config((("a", 8),))), lambda columns: abs(columns["a"] - 3.1))
+    assert space.config(found) == Config((("a", 4),))
