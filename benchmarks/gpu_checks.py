@@ -10,18 +10,19 @@ import dataclasses
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import onnx
 
+from autotune.db.types import Store
 from autotune.errors import DeviceError
 from autotune.frontend import load_model
 from autotune.frontend.zoo.base import Network
-from autotune.graph.partition import partition
-from autotune.graph.pipeline import optimize
+from autotune.graph.prepare import prepare
+from autotune.layouts.choose import arranged
 from autotune.measure.profile import profile_lines
 from autotune.measure.runners import local
 from autotune.measure.runners.local import LocalRunner
@@ -77,6 +78,12 @@ def profile_of(target: Target, sandbox: Sandbox) -> DeviceProfile:
         return runner.profile()
 
 
+def tasks_of(model: str, target: Target, log: Store | None = None) -> Mapping[Task, int]:
+    """The kernels that a compilation of the model would have, and how often."""
+    graph = prepare(load_model(model), target.precision, short=target.short_tensors).graph
+    return arranged(graph, target, log).weights()
+
+
 def saved(net: Network, value: str, shape: Sequence[int], folder: str) -> str:
     path = Path(folder) / f"{net.name}.onnx"
     onnx.save(net.finish({"y": (value, shape)}), path)
@@ -95,7 +102,7 @@ def first(target: Target) -> bool:
     target = target.with_precision("bf16")
     with tempfile.TemporaryDirectory() as folder:
         path = saved(net, net.op("MatMul", x, w), (side, side), folder)
-        (task,) = partition(optimize(load_model(path)), attention=False).weights()
+        (task,) = tasks_of(path, target)
     rule, right = rule_for(task, target), True
     with LocalRunner(target) as runner:
         for algorithm, config in defaults(rule, task, target).items():
@@ -151,7 +158,7 @@ def configs(target: Target, samples: int) -> list[tuple[str, MeasureRequest]]:
     """Of every rule, for every layer of the networks: the default and samples."""
     tasks: dict[Task, None] = {}
     for model in MODELS:
-        tasks |= dict.fromkeys(partition(optimize(load_model(model)), attention=False).weights())
+        tasks |= dict.fromkeys(tasks_of(model, target))
     once = Timing(min_repeats=1, max_repeats=1, budget_s=0.01)
     made = []
     for rule in RULES.parts():
