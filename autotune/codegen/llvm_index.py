@@ -67,10 +67,10 @@ class IndexWriter(ElementWriter, ABC):
                 lane += c
             else:
                 terms[now] = terms.get(now, 0) + c
-        ordered = tuple(
-            sorted(terms.items(), key=lambda t: (t[0].depth < 0, t[0].depth, t[0].name))
-        )
-        return Linear(tuple(t for t in ordered if t[1]), const, lane)
+        found = [t for t in terms.items() if t[1]]
+        if len(found) > 1:
+            found.sort(key=lambda t: (t[0].depth < 0, t[0].depth, t[0].name))
+        return Linear(tuple(found), const, lane)
 
     def _atom(self, atom: FloorDiv | Mod | Clamp | LoadIndex) -> int | Var:
         if isinstance(atom, LoadIndex):
