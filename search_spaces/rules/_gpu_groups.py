@@ -51,14 +51,21 @@ def streams(task: Task, c: Contraction, target: Target) -> bool:
     """Whether the product can be computed so: by whole steps of short floats, which lie as the
     copy engine takes them or come to by a launch before."""
     operands = [task.value(v) for v in (c.data, c.weights)]
-    plain = target.kind == "cuda" and target.arch == "sm_90a" and c.groups == 1 and c.rows is None
-    if not plain or c.depth % DEPTH or dtype_of(task, c, target) not in SHORT_FLOATS:
+    shapes = [task.value(v).type.shape[:-1] for v in (c.data, c.tensor)]
+    pointwise = c.rows is None or (c.depth == c.reduce[-1][1] and shapes[0] == shapes[1])
+    hopper = target.kind == "cuda" and target.arch == "sm_90a"
+    if (
+        not (hopper and pointwise and c.groups == 1)
+        or c.depth % DEPTH
+        or dtype_of(task, c, target) not in SHORT_FLOATS
+    ):
         return False
     if any(before or after for v in operands for before, after in v.layout.halo):
         return False
     if c.constant:
         rounded = c.item_bytes == 4
-        return c.weight_rank == 2 and (rounded or fetchable(operands[0], rows=True))
+        shared = product_of(task, c).flat
+        return shared and (rounded or fetchable(operands[0], rows=True))
     same = {v.type.dtype for v in operands} == {dtype_of(task, c, target)}
     side_by_side = product_of(task, c).transposed
     flat = c.weight_rank == 2

@@ -128,6 +128,19 @@ def test_groups_of_warps_multiply_matrices(
     assert all(r.spill_bytes == 0 for r in assembled(program, wanted).values())
 
 
+def test_groups_of_warps_multiply_points() -> None:
+    """A 1x1 convolution; one of other points than there are is none of theirs."""
+    made, wanted = (
+        conv((2, 6, 7, 128), (1, 1, 128, 40), (2, 6, 7, 40)),
+        SM90.with_precision("bf16"),
+    )
+    (arrays, want), rule = arrays_of(made), rule_for(made, wanted)
+    program = scheduled(rule, made, wanted, grouped(made, wanted, {"stages": 2}))
+    assert_close(run_emulated(program, wanted, arrays), want, 2e-2)
+    other = conv((2, 6, 7, 128), (1, 1, 128, 40), (2, 8, 9, 40), pad=1)
+    assert "wgmma" not in rule.space(other, wanted).params[0].choices
+
+
 @pytest.mark.parametrize("algorithm", ["direct", "bf16"])
 @pytest.mark.parametrize("order", ["rows_first", "columns_first"])
 def test_lines_of_blocks_advance_together(order: str, algorithm: str) -> None:
