@@ -21,8 +21,8 @@ from autotune.ops.conv import windows
 
 _MOST_USED = 0.8
 """Share of the taps that may meet the image: more, and there is too little to gain."""
-_FEW = 4
-"""Outputs of a band that are too few for a tile."""
+_FEW = 2
+"""A band of fewer outputs has too little work for a kernel."""
 Band = tuple[range, range]
 
 
