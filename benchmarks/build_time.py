@@ -19,9 +19,9 @@ import numpy as np
 from autotune.compiler.build import build_here
 from autotune.errors import AutotuneError, BuildError, ScheduleError
 from autotune.frontend import load_model
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.graph.plan import describe
+from autotune.layouts.choose import arranged
 from autotune.target import Target, load_target
 from autotune.types import Task
 from search_spaces.params import Config
@@ -42,11 +42,11 @@ class Built:
     error: str
 
 
-def tasks_of(models: Iterable[str]) -> list[Task]:
+def tasks_of(models: Iterable[str], target: Target) -> list[Task]:
     """Unique tasks in order of first use."""
     found: dict[Task, None] = {}
     for model in models:
-        found |= dict.fromkeys(partition(optimize(load_model(model))).weights())
+        found |= dict.fromkeys(arranged(optimize(load_model(model)), target).weights())
     return list(found)
 
 
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=8, help="of the slowest")
     options = parser.parse_args()
     target = load_target("cpu", options.threads).with_precision(options.precision)
-    tasks = tasks_of(options.models)
+    tasks = tasks_of(options.models, target)
     build("", tasks[0], target, rule_for(tasks[0], target).default(tasks[0], target))  # warm
     rows = list(sampled(tasks, target, options.samples, np.random.default_rng(options.seed)))
     for name in dict.fromkeys(row.rule for row in rows):

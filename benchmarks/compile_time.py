@@ -19,8 +19,8 @@ import autotune
 from autotune.db.types import Record
 from autotune.errors import AutotuneError
 from autotune.frontend import load_model
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
+from autotune.layouts.choose import arranged
 from autotune.measure.types import MeasureResult, Status
 from autotune.target import Target, load_target
 from autotune.types import Task
@@ -43,7 +43,7 @@ def default_record(task: Task, target: Target) -> Record:
 
 def fill(log: Path, model: str, target: Target) -> None:
     """Write a record of every task of the model."""
-    tasks = partition(optimize(load_model(model))).weights()
+    tasks = arranged(optimize(load_model(model)), target).weights()
     with autotune.TuningLog(log) as store:
         store.append([default_record(task, target) for task in tasks])
 

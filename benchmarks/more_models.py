@@ -10,6 +10,7 @@ Weights are random under a seed; what batch norms remember too. Prints the table
 from __future__ import annotations
 
 import argparse
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,9 +96,27 @@ def lstm() -> Any:
     return Last()
 
 
+def mobilenet_v1() -> Any:
+    """Depthwise and 1x1 convolutions of up to 1024 channels."""
+    from torch import nn
+
+    def block(i: int, o: int, k: int, stride: int, groups: int = 1) -> list[Any]:
+        conv = nn.Conv2d(i, o, k, stride, k // 2, groups=groups, bias=False)
+        return [conv, nn.BatchNorm2d(o), nn.ReLU()]
+
+    layers = block(3, 32, 3, 2)
+    sizes = (32, 64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
+    for number, (i, o) in enumerate(itertools.pairwise(sizes)):
+        layers += block(i, i, 3, 2 if number in (1, 3, 5, 11) else 1, i) + block(i, o, 1, 1)
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1024, 1000)]
+    return nn.Sequential(*layers, *head)
+
+
 OTHERS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "autoencoder": (autoencoder, (4, 3, 64, 64)), "audio": (audio, (2, 1, 8000)),
     "super_resolution": (super_resolution, (1, 1, 97, 97)), "lstm": (lstm, (1, 50, 64)),
+    "mobilenet_v1": (mobilenet_v1, (1, 3, 224, 224)),
+    "mobilenet_v1_batch8": (mobilenet_v1, (8, 3, 224, 224)),
     "volume": (volume, (1, 3, 8, 64, 64)), "perceptron": (perceptron, (32, 784)),
     "segmentation": (segmentation, (1, 3, 129, 129)),
 }  # fmt: skip

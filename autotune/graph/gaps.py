@@ -44,15 +44,26 @@ def rows_together(node: Node | TaskNode, value: str, types: Mapping[str, TensorT
     return int(size[0]) if int(size[0]) > int(steps[0]) else 1
 
 
-def read_again_bytes(type_: TensorType, strides: Sequence[int], rows: int, target: Target) -> int:
-    """What a window over so many rows has to fetch again, of points so far apart: 0 where the
+def read_again_bytes(
+    node: Node | TaskNode,
+    value: str,
+    types: Mapping[str, TensorType],
+    strides: Sequence[int],
+    target: Target,
+) -> int:
+    """What a node's window over `value`, with points so far apart, has to fetch again: 0 where the
     rows stay in the inner cache until the window has moved on."""
+    rows, type_ = rows_together(node, value, types), types[value]
+    if rows == 1 or type_.size == 0:
+        return 0
     _, height, width, _ = type_.shape
+    output = node.output if isinstance(node, Node) else node.outputs[0]
+    again = max(0.0, rows * types[output].shape[1] / height - 1)
     way = max(target.line_bytes, target.l1_bytes // target.l1_ways)
     sets = way // math.gcd(strides[2] * ITEM_BYTES[type_.dtype], way)
     held = sets * target.l1_ways * (1 if sets <= _FEW_SETS else 2)
     lost = sets <= _MOST_SETS and min(rows, height) * width > held
-    return type_.nbytes * (rows - 1) if lost else 0
+    return int(type_.nbytes * again) if lost else 0
 
 
 def keeps_points(op: str) -> bool:

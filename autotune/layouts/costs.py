@@ -13,17 +13,18 @@ import math
 from collections.abc import Callable, Mapping
 
 from autotune.db.types import Store
-from autotune.graph.gaps import read_again_bytes, rows_together
+from autotune.graph.gaps import read_again_bytes
 from autotune.graph.plan import task_flops
 from autotune.layouts.problem import Combination
+from autotune.ops import OPS
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task
 from search_spaces.rules import rule_for
 
 _CLOCK_HZ, _OUTER_BYTES_PER_CYCLE = 3e9, 10.0
 """Of a core; only ratios matter, and the same ones to whoever tunes and who compiles."""
-_WORK = {"winograd2": 0.7, "winograd4": 0.5}
-"""Time of algorithms over few channels, as a share of direct code's."""
+_WINOGRAD = 0.6
+"""Its time over few channels, as a share of direct code's."""
 
 Measured = Callable[[Task], float | None]
 
@@ -85,8 +86,10 @@ def _prior_s(task: Task, target: Target, points: Mapping[str, int], algorithms: 
     """Seconds of a task on one core; `algorithms`: whether its variants may differ in them."""
     flops = float(task_flops(task))
     if algorithms and task.op == "conv2d":
-        flops *= _WORK.get(str(_algorithm(task, target)), 1.0)
+        flops *= _WINOGRAD if str(_algorithm(task, target)).startswith("winograd") else 1.0
     moved = math.fsum(v.type.nbytes for v in task.params)
+    if OPS.get(task.op).kind in ("view", "data"):  # of a slice's operand, only that slice
+        moved = 2 * task.by_role("output")[0].type.nbytes
     types = {v.name: v.type for v in task.values}
     extra = 0.0
     for value in task.by_role("input") + task.by_role("output"):
@@ -97,12 +100,11 @@ def _prior_s(task: Task, target: Target, points: Mapping[str, int], algorithms: 
         item = ITEM_BYTES[value.type.dtype]
         extra += (step - nearest) * item * math.prod(value.type.shape[:3])
         for node in task.nodes:
-            rows = rows_together(node, value.name, types)
-            if rows > 1:
-                extra += read_again_bytes(value.type, value.layout.strides, rows, target)
+            extra += read_again_bytes(node, value.name, types, value.layout.strides, target)
     peak = 4.0 * target.lanes() * _CLOCK_HZ
     rate = _OUTER_BYTES_PER_CYCLE * _CLOCK_HZ
-    return max(flops / peak, moved / rate) + extra / rate
+    often = 2 if task.op == "copy" else 1  # what is copied is fetched once more by its reader
+    return often * max(flops / peak, moved / rate) + extra / rate
 
 
 @functools.lru_cache(maxsize=1024)

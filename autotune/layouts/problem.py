@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune.graph.gaps import gap_of, keeps_points, read_again_bytes, rows_together
+from autotune.graph.gaps import gap_of, keeps_points, read_again_bytes
 from autotune.graph.ir import Graph, Node
 from autotune.graph.layouts import DENSE, Layouts, ValueLayout, takes_zeros
 from autotune.graph.partition import partition
@@ -92,8 +92,7 @@ def _options(graph: Graph, dense: Partition, target: Target) -> dict[str, tuple[
         if value not in dense.placements:
             continue
         type_, place = graph.types[value], dense.placements[value]
-        rows = rows_together(node, value, graph.types)
-        if rows > 1 and read_again_bytes(type_, place.layout.strides, rows, target):
+        if read_again_bytes(node, value, graph.types, place.layout.strides, target):
             gap = ValueLayout(gap=gap_of(type_.dtype, target))
             copied = dataclasses.replace(gap, copied=True)
             if place.storage in rigid or place.storage not in graph.types:

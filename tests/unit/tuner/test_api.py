@@ -9,8 +9,13 @@ import pytest
 from autotune.db.selection import Selection
 from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, DeviceError, LogError, TargetError
+from autotune.graph.prepare import prepare
+from autotune.layouts.choose import arranged, choose, explain
+from autotune.layouts.problem import problem_of
+from autotune.target import host_target
 from autotune.tuner.api import tune
 from autotune.tuner.report import TuneReport
+from tests.unit.layouts.test_choose import depthwise_net
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +59,18 @@ def test_bad_options_are_refused_before_anything_is_measured(tmp_path: Path, cac
         tiny(log, cache, device="elsewhere")
     with pytest.raises(ConfigError, match="unknown strategy"):
         tiny(log, cache, strategy="no-such-strategy")
+
+
+def test_a_run_and_whoever_compiles_choose_the_same_layouts(tmp_path: Path, cache: Path) -> None:
+    log, graph = tmp_path / "tuning.db", depthwise_net()
+    report = tune(graph, log=log, cache_dir=cache, until_gain=0.9)
+    target = host_target()
+    with TuningLog(log, read_only=True) as store:
+        problem = problem_of(prepare(graph, "float32").graph, target)
+        assert all(store.records(task.key, target) for task in problem.tasks())
+        assert report.layouts == explain(choose(problem, target, store))
+        parts = arranged(graph, target, store)
+    assert parts.weights().keys() == {task.task for task in report.tasks}
 
 
 def test_a_log_that_is_no_database_is_refused(tmp_path: Path, cache: Path) -> None:
