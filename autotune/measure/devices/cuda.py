@@ -53,11 +53,11 @@ class Api:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
         self._context: Any = None
-        self._thread = 0
+        self._thread = threading.local()
 
     def enter(self, context: Any) -> None:
         """What is called from now on, in any thread, means this context."""
-        self._context, self._thread = context, 0
+        self._context, self._thread = context, threading.local()
 
     def call(self, name: str, *args: Any) -> Any:
         """The function's result. Raises BuildError (the code is to blame) or DeviceError."""
@@ -74,9 +74,8 @@ class Api:
         getattr(self.driver, name)(what)
 
     def _enter_here(self) -> None:
-        here = threading.get_ident()
-        if self._context is not None and self._thread != here:  # every thread has its own
-            self._thread = here
+        if self._context is not None and not hasattr(self._thread, "entered"):
+            self._thread.entered = True  # every thread has a context of its own
             self.driver.cuCtxSetCurrent(self._context)
 
     def _error(self, name: str, status: Any) -> Exception:
