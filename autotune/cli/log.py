@@ -170,17 +170,11 @@ def _verify(options: argparse.Namespace) -> None:
     from autotune.db.store import TuningLog
     from autotune.db.upkeep import stats
     from autotune.db.verify import verify, waiting
-    from autotune.target import wanted_target
     from autotune.tuner.api import component_versions
     from rpc_server.runners import runner_for
 
     keys = selecting.task_keys(options.models, (), options) if options.models else None
-    target = wanted_target(
-        options.target,
-        threads=options.threads,
-        accuracy=options.accuracy,
-        precision=options.precision,
-    )
+    target = opt.wanted_target(options)
     with TuningLog(options.log).must_exist() as log:
         with contextlib.closing(
             runner_for(options.device, target, cache_dir=opt.cache_dir())

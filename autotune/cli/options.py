@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
+    from autotune.target import Target
     from rpc_server.runners import FarmOptions
 
 DEFAULT_LOG = "tuning.db"
@@ -181,6 +182,18 @@ def parse_shapes(texts: Sequence[str]) -> Shapes:
             raise ConfigError(f"--shape of {name} is given twice; give it once")
         shapes[name] = tuple(map(int, numbers))
     return shapes
+
+
+def wanted_target(options: argparse.Namespace) -> Target:
+    """The target that --target, --threads, --accuracy and --precision name. Raises TargetError."""
+    from autotune.target import wanted_target as named
+
+    return named(
+        options.target,
+        threads=options.threads,
+        accuracy=options.accuracy,
+        precision=options.precision,
+    )
 
 
 def cache_dir() -> Path:

@@ -25,14 +25,8 @@ def run(options: argparse.Namespace) -> None:
     from autotune.measure.runners.local import LocalRunner
     from autotune.report.facts import collect
     from autotune.report.page import page
-    from autotune.target import wanted_target
 
-    target = wanted_target(
-        options.target,
-        threads=options.threads,
-        accuracy=options.accuracy,
-        precision=options.precision,
-    )
+    target = opt.wanted_target(options)
     shapes = opt.parse_shapes(options.shape)
     with TuningLog(options.log, read_only=True) as log:
         partition = models.load_partition(options.model, shapes, target, options.calibration, log)

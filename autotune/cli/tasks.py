@@ -69,15 +69,9 @@ def _list(options: argparse.Namespace) -> None:
     from autotune.db.opening import open_log
     from autotune.db.query import describe
     from autotune.graph.plan import task_flops
-    from autotune.target import wanted_target
     from search_spaces.rules import rule_for
 
-    target = wanted_target(
-        options.target,
-        threads=options.threads,
-        accuracy=options.accuracy,
-        precision=options.precision,
-    )
+    target = opt.wanted_target(options)
     rows, known_s, missing = [], 0.0, 0
     shapes = opt.parse_shapes(options.shape)
     with contextlib.closing(open_log(options.log, missing_ok=True)) as log:
