@@ -27,6 +27,7 @@ h1 { font-size: 1.6rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin-top:
 table { border-collapse: collapse; font-size: .88rem; width: 100%; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; } .right { text-align: right; } td.right { white-space: nowrap; }
+  td:last-child { overflow-wrap: anywhere; }
 .curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 1rem; }
 figure { margin: 0; } figcaption { font-size: .8rem; overflow-wrap: anywhere; }
 svg { max-width: 100%; height: auto; } .grid { stroke: var(--line); stroke-width: .6; }

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -28,7 +29,7 @@ from autotune.target import Target, wanted_target
 from autotune.tuner.budget import Limits
 from autotune.tuner.engine import on_cores, opened
 from autotune.tuner.events import OnEvent
-from autotune.tuner.layouts import measured_choice
+from autotune.tuner.layouts import after_layouts, measure_layouts
 from autotune.tuner.loop import tune_partition
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
@@ -168,10 +169,16 @@ def tune(
             # the cost model's work too stays off the cores that time candidates
             listener = _listener(store, options, on_event)
             with on_cores(getattr(runner, "spare_cores", ())):
-                choice = measured_choice(problem, runner, store, options)
+                started_s = time.monotonic()
+                tried = measure_layouts(problem, runner, store, options)
+                choice = choose(problem, wanted, store)
                 partition = apply(problem, graph, wanted, choice.layouts)
+                used_s = time.monotonic() - started_s
+                options = after_layouts(problem, partition, store, options, used_s)
                 report = tune_partition(partition, runner, store, options, listener, engine=engine)
-            return dataclasses.replace(report, layouts=explain(choice))
+            return dataclasses.replace(
+                report, measured=report.measured + tried, layouts=explain(choice)
+            )
 
 
 def _listener(store: Store, options: TuneOptions, on_event: OnEvent | None) -> OnEvent | None:

@@ -4,11 +4,12 @@ log. Out: records of default schedules, from which layouts are chosen before the
 
 from __future__ import annotations
 
+import dataclasses
+
 from autotune.db.types import Record, Store
-from autotune.graph.plan import task_flops
-from autotune.layouts.choose import Choice, choose
+from autotune.graph.plan import Partition, task_flops
 from autotune.layouts.problem import LayoutProblem
-from autotune.measure.types import MeasureRequest, Runner, Status
+from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status
 from autotune.tuner.budget import Limits
 from autotune.tuner.options import TuneOptions
 from search_spaces.rules import rule_for
@@ -18,20 +19,13 @@ _SHARE = 4
 _TRIAL_S = 0.5
 
 
-def measured_choice(
-    problem: LayoutProblem, runner: Runner, store: Store, options: TuneOptions
-) -> Choice:
-    """The problem's layouts, by times where the run is long enough to measure them."""
-    if not options.dry_run:
-        measure_layouts(problem, runner, store, options)
-    return choose(problem, options.target, store)
-
-
 def measure_layouts(
     problem: LayoutProblem, runner: Runner, store: Store, options: TuneOptions
 ) -> int:
     """Measure and log the default schedule of every task of the problem without a record, if all
     of them are a small part of the run: times of some say little. Returns how many there were."""
+    if options.dry_run:
+        return 0
     target = options.target
     fresh = [t for t in problem.tasks() if not store.records(t.key, target)]
     if not fresh or len(fresh) > _affordable(options.limits):
@@ -48,24 +42,39 @@ def measure_layouts(
         )
         for task, rule, config in zip(fresh, rules, configs, strict=True)
     )
-    results = runner.measure(requests)
-    store.append(
-        Record(
-            task=request.task,
-            target=target,
-            rule=rule.name,
-            config=config,
-            schedule=request.schedule,
-            result=result,
-            seed=options.seed,
-            flops=task_flops(request.task),
-            model=options.model,
-            versions=options.versions,
-        )
-        for request, rule, config, result in zip(requests, rules, configs, results, strict=True)
-        if result.status is not Status.DEVICE_LOST
-    )
+
+    def on_result(place: int, result: MeasureResult) -> None:
+        if result.status is not Status.DEVICE_LOST:
+            request = requests[place]
+            record = Record(
+                task=request.task,
+                target=target,
+                rule=rules[place].name,
+                config=configs[place],
+                schedule=request.schedule,
+                result=result,
+                seed=options.seed,
+                flops=task_flops(request.task),
+                model=options.model,
+                versions=options.versions,
+            )
+            store.append([record])
+
+    runner.measure(requests, on_result)
     return len(requests)
+
+
+def after_layouts(
+    problem: LayoutProblem, partition: Partition, store: Store, options: TuneOptions, used_s: float
+) -> TuneOptions:
+    """The options of the run that is left for the partition's tasks, after layouts took `used_s`
+    seconds. What the log has of layouts that were not chosen counts as trials of this model."""
+    others = {t.key for t in problem.tasks()} - {t.key for t in partition.weights()}
+    apart = sum(len(store.records(key, options.target)) for key in sorted(others))
+    time_s = options.limits.time_s
+    left_s = None if time_s is None else max(time_s - used_s, 0.0)
+    limits = dataclasses.replace(options.limits, time_s=left_s)
+    return dataclasses.replace(options, apart=apart, limits=limits)
 
 
 def _affordable(limits: Limits) -> float:

@@ -9,11 +9,12 @@ import pytest
 
 from autotune.db.store import TuningLog
 from autotune.graph.layouts import ValueLayout
+from autotune.layouts.choose import apply, choose
 from autotune.layouts.problem import LayoutProblem, problem_of
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
 from autotune.target import load_target
 from autotune.tuner.budget import Limits
-from autotune.tuner.layouts import measure_layouts, measured_choice
+from autotune.tuner.layouts import after_layouts, measure_layouts
 from autotune.tuner.options import TuneOptions
 from tests.unit.layouts.test_choose import apart, depthwise_net
 
@@ -28,13 +29,14 @@ class Stopwatch:
         self._gap_s, self._status = gap_s, status
 
     def measure(
-        self,
-        requests: tuple[MeasureRequest, ...],
-        on_result: OnResult | None = None,  # noqa: ARG002
+        self, requests: tuple[MeasureRequest, ...], on_result: OnResult | None = None
     ) -> tuple[MeasureResult, ...]:
         self.asked += requests
         times = [self._gap_s if apart(request.task) else 1e-4 for request in requests]
-        return tuple(MeasureResult(status=self._status, times_s=(t,)) for t in times)
+        results = tuple(MeasureResult(status=self._status, times_s=(t,)) for t in times)
+        for place, result in enumerate(results if on_result else ()):
+            on_result(place, result)
+        return results
 
 
 def options(**limits: float | None) -> TuneOptions:
@@ -52,10 +54,25 @@ def test_measured_times_decide(
 ) -> None:
     runner = Stopwatch(gap_s)
     with TuningLog(tmp_path / "tuning.db") as log:
-        choice = measured_choice(problem, runner, log, options())
+        measure_layouts(problem, runner, log, options())
+        choice = choose(problem, TARGET, log)
         assert set(choice.layouts.values()) == layouts
         assert {r.task for r in runner.asked} == set(problem.tasks())
         assert measure_layouts(problem, runner, log, options()) == 0
+
+
+def test_layouts_that_were_not_chosen_are_trials_of_the_run(
+    tmp_path: Path, problem: LayoutProblem
+) -> None:
+    with TuningLog(tmp_path / "tuning.db") as log:
+        asked = options(trials=100, time_s=60.0)
+        measure_layouts(problem, Stopwatch(5e-5), log, asked)
+        choice = choose(problem, TARGET, log)
+        chosen = apply(problem, depthwise_net(), TARGET, choice.layouts)
+        left = after_layouts(problem, chosen, log, asked, 2.5)
+        rejected = set(problem.tasks()) - set(chosen.weights())
+        assert left.apart == len(rejected) > 0
+        assert left.own_limits == Limits(trials=100 - len(rejected), time_s=57.5)
 
 
 @pytest.mark.parametrize("limits", [{"trials": 8}, {"time_s": 2.0}])
