@@ -226,7 +226,8 @@ def winograd_cycles(c: Contraction, target: Target, columns: Columns, form: str)
     vectors = math.ceil(ic * c.groups / lanes) + math.ceil(oc / lanes)
     ends = _TRANSFORM_CYCLES * area * tiles * vectors * (1 if area <= _HELD_POINTS else _SPILLED)
     # Weights come in while the first tile of points meets them; the others find them in a cache.
-    first = product / np.ceil(block / points)
+    # Several cores are each at another place: what one waits for, another one has asked for.
+    first = product / (np.ceil(block / points) if target.threads == 1 else 1.0)
     work = (
         product
         - first
