@@ -185,7 +185,9 @@ def _call(site: Site, name: str, method: str, payload: bytes) -> bytes:
 
 
 def wrong_version(site: Site) -> bytes:
-    return _call(site, "alice", site.service.method, good(site, site.rng.choice([0, 2, 99])))
+    return _call(
+        site, "alice", site.service.method, good(site, site.rng.choice([0, wire.PROTOCOL + 1, 99]))
+    )
 
 
 def wrong_schema(site: Site) -> bytes:

@@ -42,10 +42,13 @@ def test_a_model_becomes_tasks_with_spaces() -> None:
 
 def test_tuning_logs_every_trial(tuned: tuple[Path, TuneReport]) -> None:
     log, report = tuned
-    assert sum(task.trials for task in report.tasks) == 24
+    assert report.trials == 24
     with autotune.TuningLog(log, read_only=True) as store:
-        logged = [store.records(task.task.key, host_target()) for task in report.tasks]
-    assert sum(map(len, logged)) == 24
+        logged = store.query(top=24)
+        of_tasks = [store.records(task.task.key, host_target()) for task in report.tasks]
+    assert len(logged) == 24
+    # The others are of layouts that were not chosen.
+    assert sum(map(len, of_tasks)) == sum(task.trials for task in report.tasks) <= 24
 
 
 def test_the_best_record_of_each_task_is_compiled(tuned: tuple[Path, TuneReport]) -> None:

@@ -65,6 +65,8 @@ class Limits:
     time_s: float | None = None
     min_gain: float = 0.005
     near: float = NEAR
+    used: int = 0
+    """Trials that count, though no task of the model had them: of layouts not chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +144,7 @@ def plan(
 ) -> Plan:
     """The next up to `batch` trials, or why the run ends."""
     states = tuple(dataclasses.replace(s, near=limits.near) for s in states)
-    used = sum(s.trials for s in states)
+    used = limits.used + sum(s.trials for s in states)
     if limits.time_s is not None and elapsed_s >= limits.time_s:
         return Plan(reason=f"time is up ({limits.time_s:.0f} s)")
     room = batch if limits.trials is None else min(batch, limits.trials - used)

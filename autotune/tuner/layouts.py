@@ -70,11 +70,11 @@ def after_layouts(
     """The options of the run that is left for the partition's tasks, after layouts took `used_s`
     seconds. What the log has of layouts that were not chosen counts as trials of this model."""
     others = {t.key for t in problem.tasks()} - {t.key for t in partition.weights()}
-    apart = sum(len(store.records(key, options.target)) for key in sorted(others))
+    used = sum(len(store.records(key, options.target)) for key in sorted(others))
     time_s = options.limits.time_s
     left_s = None if time_s is None else max(time_s - used_s, 0.0)
-    limits = dataclasses.replace(options.limits, time_s=left_s)
-    return dataclasses.replace(options, apart=apart, limits=limits)
+    limits = dataclasses.replace(options.limits, time_s=left_s, used=used)
+    return dataclasses.replace(options, limits=limits)
 
 
 def _affordable(limits: Limits) -> float:

@@ -148,7 +148,7 @@ class _Session:
         while True:
             states = tuple(run.state() for run in self.runs)
             elapsed_s = self.clock() - self.started_s + self._settling_s()
-            decision = plan(states, options.own_limits, batch=options.batch, elapsed_s=elapsed_s)
+            decision = plan(states, options.limits, batch=options.batch, elapsed_s=elapsed_s)
             if not decision.shares:
                 self._settle(number + 1)
                 self.on_event(Finished(reason=decision.reason, progress=self._progress()))
@@ -170,7 +170,7 @@ class _Session:
         guess = forecast(
             tuple(run.state() for run in self.runs),
             tuple(run.guess_s for run in self.runs),
-            self.options.own_limits,
+            self.options.limits,
             batch=self.options.batch,
             trial_s=statistics.median(costs) if costs else TRIAL_S,
         )
@@ -316,7 +316,7 @@ class _Session:
     def _progress(self) -> Progress:
         runs, limits = self.runs, self.options.limits
         elapsed_s = self.clock() - self.started_s
-        trials = self.options.apart + sum(run.trials for run in runs)
+        trials = limits.used + sum(run.trials for run in runs)
         before = [run.default_s if run.default_s is not None else run.first_s for run in runs]
         return Progress(
             trials=trials,

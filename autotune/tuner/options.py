@@ -31,21 +31,12 @@ class TuneOptions:
     model: str = ""
     """Name kept in the records."""
     versions: tuple[tuple[str, str], ...] = ()
-    apart: int = 0
-    """Trials of layouts that were not chosen: they count, though no task of the model had them."""
     dry_run: bool = False
     """Measure nothing: say what a run would do."""
     profiles: Profiles = field(default_factory=dict)
     """What other devices, whose records the log has, are capable of."""
     pretrained: Pretrained | None = None
     """What was learnt before this run, in place of the analytical prior."""
-
-    @property
-    def own_limits(self) -> Limits:
-        """What is left for the tasks of the model."""
-        trials = self.limits.trials
-        left = None if trials is None else max(trials - self.apart, 0)
-        return dataclasses.replace(self.limits, trials=left)
 
     def timing_of(self, task: Task, best_s: float | None) -> Timing:
         """Of a candidate of a task whose best time so far is `best_s`."""

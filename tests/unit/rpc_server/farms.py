@@ -93,6 +93,13 @@ class ServerProcess:
         os.kill(self.pid, number)
 
 
+def farm_status(port: int, certs: Path | None = None) -> dict[str, Any]:
+    """What the tracker at a port of this machine says of its farm."""
+    credentials = Credentials(certs) if certs else None
+    with contextlib.closing(TrackerLink("127.0.0.1", port, credentials)) as link:
+        return wire.decode("farm", link.call("status", wire.encode("status", {}), 30.0))
+
+
 class FarmProcesses:
     """A tracker and boards named b0, b1, ... of key k."""
 
@@ -139,10 +146,7 @@ class FarmProcesses:
         return FarmRunner(self.url, boards=boards, **{"deadlines": DEADLINES, **options})
 
     def status(self, certs: Path | None = None) -> dict[str, Any]:
-        credentials = Credentials(certs) if certs else None
-        link = TrackerLink("127.0.0.1", self.tracker.port, credentials)
-        with contextlib.closing(link):
-            return wire.decode("farm", link.call("status", wire.encode("status", {}), 30.0))
+        return farm_status(self.tracker.port, certs)
 
     def states(self) -> dict[str, str]:
         return {b["name"]: b["state"] for b in self.status()["boards"]}

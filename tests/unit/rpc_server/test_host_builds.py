@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from rpc_server.objects import HostBuilds
 from rpc_server.runners import FarmOptions, runner_for
 from tests.unit.measure import fakes, tasks
 from tests.unit.rpc_server.boards import BoardProcess
-from tests.unit.rpc_server.farms import ROOT, ServerProcess, running_farm
+from tests.unit.rpc_server.farms import ROOT, ServerProcess, farm_status, running_farm
 from tests.unit.rpc_server.fixed import FIXED
 
 QUICK = Deadlines(queue_s=60.0, session_s=60.0, reconnect_s=1.0)
@@ -124,6 +125,10 @@ def test_a_whole_aarch64_board_tunes_a_model(
     board = ServerProcess(command=serve_command(program, options))
     try:
         board.start()
+        until_s = time.monotonic() + 60.0
+        while not farm_status(tracker.port)["boards"]:  # an emulated one takes its time to join
+            assert time.monotonic() < until_s
+            time.sleep(0.05)
         status = execute(
             ["tune", "zoo:tiny", "--target", "cortex-a72", "--device", f"tracker://{address}/arm",
              "--build", "host", "--trials", "9", "--log", str(tmp_path / "tuning.db")]
