@@ -66,7 +66,10 @@ def rows(n: NodeContext, x: str, places: Sequence[int]) -> tuple[str, int]:
 
 
 def row_places(n: NodeContext, indices: str, extents: Sequence[int]) -> str:
-    """Places of several coordinates (the last dimension) as rows, flat."""
+    """Places of several coordinates (the last dimension) as rows, flat; those of one coordinate
+    as they are, negative ones too."""
+    if len(extents) == 1:
+        return n.reshape(indices, (math.prod(n.shape(indices)),))
     steps = n.constant(dense_strides(tuple(extents)), "int64")
     whole = n.op("mul", positive(n, indices, np.array(extents)), steps)
     rows = n.op("reduce_sum", whole, axes=(n.rank(whole) - 1,), keepdims=False)

@@ -72,6 +72,10 @@ class GraphBuilder:
     def dtype(self, value: str) -> str:
         return self.types[value].dtype
 
+    def maker(self, value: str) -> Node | None:
+        """The node whose output a value is; None of inputs and constants."""
+        return next((node for node in reversed(self._nodes) if node.output == value), None)
+
     def evaluated(self, value: str) -> Array | None:
         """The array of a value that no input has a part in, else None."""
         needed, cone = {value}, []

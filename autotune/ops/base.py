@@ -23,7 +23,8 @@ class Op(Protocol):
 
     @property
     def kind(self) -> str:
-        """contraction | pool | row | elementwise | data (moves elements) | view (moves none)."""
+        """contraction | pool | row | elementwise | scatter | data (moves elements) | view (moves
+        none)."""
         ...
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -53,4 +54,5 @@ def compute_flops(compute: Compute) -> int:
     """Floating-point operations by the field's convention: 2 per multiply-add of a contraction,
     1 per point of anything else."""
     points = math.prod(compute.shape) * math.prod(a.extent for a in compute.reduce)
-    return points * (2 if compute.combine == "sum" else 1)
+    joined = math.prod(a.extent for a in compute.updates.axes) if compute.updates else 0
+    return points * (2 if compute.combine == "sum" else 1) + joined

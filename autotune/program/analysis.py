@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from autotune.program.ir import Atom, Bound, Clamp, FloorDiv, Index, LoadIndex, Mod, clamp
 
@@ -71,6 +71,32 @@ def _split_multiple(value: Index, divisor: int) -> tuple[Index, Index]:
         else:
             rest = rest + term * c
     return multiple, rest
+
+
+def own_vars(indices: Sequence[Index], guards: Sequence[Bound] = ()) -> frozenset[str]:
+    """Loop variables of an element's indices that tell elements apart. Those inside places read
+    from memory do not, since places repeat; but a guard that takes only places of a range of its
+    own, 0 <= place - n*e < n, tells those of e apart."""
+    out: set[str] = set()
+    for i in indices:
+        if not reads_memory(i):
+            out |= i.vars()
+            continue
+        for guard in guards:
+            first = i - guard.index
+            width = guard.hi - guard.lo
+            begins = (first.const + guard.lo, *(c for _, c in first.terms))
+            if not reads_memory(first) and all(b % width == 0 for b in begins):
+                out |= first.vars()
+    return frozenset(out)
+
+
+def reads_memory(value: Index) -> bool:
+    """Whether a place read from memory is part of an index."""
+    return any(
+        isinstance(atom, LoadIndex) or (not isinstance(atom, str) and reads_memory(atom.index))
+        for atom, _ in value.terms
+    )
 
 
 def always(bound: Bound, ranges: Ranges) -> bool:

@@ -158,7 +158,20 @@ def compute_nest(
         start = compute.init if compute.dtype.startswith("float") else int(compute.init)
         init = Store(compute.output, point, Const(start, compute.dtype))
         body = (init, *_loops(inner, body))
-    return _loops([(loop_var(compute.output, a.name), a.extent) for a in compute.axes], body)
+    loops = [(loop_var(compute.output, a.name), a.extent) for a in compute.axes]
+    return _loops(loops, body) + _updates_nest(compute, scalars)
+
+
+def _updates_nest(compute: Compute, scalars: Mapping[str, Const]) -> Body:
+    """The loop nest of what joins a tensor afterwards."""
+    updates = compute.updates
+    if updates is None:
+        return ()
+    env = {a.name: index(loop_var(compute.output, a.name)) for a in updates.axes}
+    place = tuple(_bind_index(i, env, scalars) for i in updates.place)
+    value = _bind(updates.value, env, {}, scalars)
+    loops = [(loop_var(compute.output, a.name), a.extent) for a in updates.axes]
+    return _loops(loops, (Store(compute.output, place, value, updates.combine),))
 
 
 def _loops(loops: list[tuple[str, int]], body: Body) -> Body:

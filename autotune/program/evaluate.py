@@ -131,7 +131,7 @@ class _Evaluator:
             return _widened(np.asarray(self._arrays[name][where]))
         compute = self._computes[name]
         wanted = math.prod(np.broadcast_shapes(*(i.shape for i in where)))
-        if wanted >= math.prod(compute.shape):
+        if wanted >= math.prod(compute.shape) or compute.updates is not None:
             return np.asarray(self.whole(name)[where])
         key = (name, *((i.shape, i.tobytes()) for i in where if i.size <= 4096))
         if len(key) <= len(where):

@@ -153,10 +153,17 @@ def _index_limits(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict[
     params = {v.name for v in task.params}
     out: dict[str, int] = {}
     for compute in itertools.chain.from_iterable(computes.values()):
-        for atom in _gathers(compute.body):
+        for atom in _places(compute):
             names = [atom.buffer] if atom.buffer in params else params
             out |= {n: min(atom.extent, out.get(n, atom.extent)) for n in names}
     return out
+
+
+def _places(compute: Compute) -> Iterator[LoadIndex]:
+    yield from _gathers(compute.body)
+    if compute.updates is not None:
+        yield from _gathers(compute.updates.value)
+        yield from _gathers(Load(compute.output, compute.updates.place))
 
 
 def _gathers(value: Value) -> Iterator[LoadIndex]:

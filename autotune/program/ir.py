@@ -309,6 +309,17 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
+class Updates:
+    """Elements that join a tensor where indices read from memory say, one after the other in the
+    order of the axes: tensor[place] = value, or with `combine` = combine(tensor[place], value)."""
+
+    axes: tuple[Axis, ...]
+    place: tuple[Index, ...]
+    value: Value
+    combine: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Compute:
     """One tensor by index expression: output[axes] = combine over `reduce` of body.
 
@@ -326,6 +337,8 @@ class Compute:
     init: float = 0.0
     pads: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
     """(tensor name, ((before, after) per dimension)): zero padding that the body reads."""
+    updates: Updates | None = None
+    """What joins the tensor once all of it is computed."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.analysis import interval
+from autotune.program.analysis import interval, own_vars, reads_memory
 from autotune.program.ir import Alloc, Bound, For, If, Index, Program, Stmt, Store, index, walk
 from autotune.program.rewrite import (
     Body,
@@ -111,7 +111,7 @@ class Reorder:
         if {c.var for c in chain} != set(self.loops):
             raise ScheduleError(f"{self.loops} are not directly nested in each other")
         body = chain[-1].body
-        _check_independent({c.var for c in chain}, body)
+        _check_independent([c.var for c in chain], self.loops, body)
         extents = {c.var: c for c in chain}
         for var in reversed(self.loops):
             body = (with_body(extents[var], body),)
@@ -129,14 +129,16 @@ def perfect_chain(top: For, count: int) -> list[For]:
     return chain
 
 
-def _check_independent(loops: set[str], body: Body) -> None:
-    """Iterations may run in any order: every store goes to an element of its own, or only adds."""
+def _check_independent(old: Sequence[str], new: Sequence[str], body: Body) -> None:
+    """Iterations may run in the new order: every store goes to an element of its own, or the only
+    one adds, or those that may meet at an element stay in order."""
     local = {s.buffer.name for s in walk(body) if isinstance(s, Alloc)}
     stores = [s for s in stores_of(body) if s.buffer not in local]
     for store in stores:
-        used = frozenset[str]().union(*(i.vars() for i in store.indices))
-        if not loops <= used and not (store.combine and len(stores) == 1):
-            raise ScheduleError(f"{store.buffer} is written by several iterations of {loops}")
+        own = own_vars(store.indices)
+        before, after = ([v for v in order if v not in own] for order in (old, new))
+        if before and not (len(stores) == 1 and (store.combine or before == after)):
+            raise ScheduleError(f"{store.buffer} is written by several iterations of {before}")
 
 
 @register
@@ -166,6 +168,9 @@ class Vectorize:
                 raise ScheduleError(f"loop {var} holds a vector or parallel loop")
             if any(isinstance(s, Alloc) for s in walk(find_loop(program, var).body)):
                 raise ScheduleError(f"loop {var} holds a local buffer")
+            for store in stores_of(find_loop(program, var).body):
+                if any(reads_memory(i) and var in i.vars() for i in store.indices):
+                    raise ScheduleError(f"lanes of {var} may meet at an element: {store.buffer}")
         return annotate(program, self.loops, "vector")
 
 
@@ -190,8 +195,7 @@ def check_apart(program: Program, loop: For) -> None:
     local = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
     ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
     for store, guards in _guarded_stores(loop.body, ()):
-        used = frozenset[str]().union(*(i.vars() for i in store.indices))
-        if store.buffer in local or loop.var in used:
+        if store.buffer in local or loop.var in own_vars(store.indices, guards):
             continue
         if sum(_may_hold(guards, loop, at, ranges) for at in range(loop.extent)) > 1:
             raise ScheduleError(f"iterations of {loop.var} write the same {store.buffer}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 
 from autotune.errors import ScheduleError
+from autotune.program.analysis import own_vars
 from autotune.program.ir import Alloc, For, walk
 from autotune.program.rewrite import stores_of
 from autotune.schedule.compute import root_body
@@ -33,9 +34,7 @@ def own_loops(nest: For) -> list[str]:
     chain = nest_loops(nest)
     local = {s.buffer.name for s in walk((nest,)) if isinstance(s, Alloc)}
     written = [
-        frozenset[str]().union(*(i.vars() for i in store.indices))
-        for store in stores_of((nest,))
-        if store.buffer not in local
+        own_vars(store.indices) for store in stores_of((nest,)) if store.buffer not in local
     ]
     return [
         loop.var

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from autotune.errors import ScheduleError
 from autotune.graph.plan import task_flops
+from autotune.program.analysis import own_vars
 from autotune.program.build import node_computes
 from autotune.program.ir import Alloc, For, If, Index, Load, Program, Stmt, Store, walk
 from autotune.program.rewrite import find_loop, stores_of
@@ -207,9 +208,7 @@ def _independent(chain: list[For]) -> list[str]:
     """The outer loops of a nest whose iterations write elements of their own: no reductions."""
     local = {s.buffer.name for s in walk((chain[0],)) if isinstance(s, Alloc)}
     written = [
-        frozenset[str]().union(*(i.vars() for i in store.indices))
-        for store in stores_of((chain[0],))
-        if store.buffer not in local
+        own_vars(store.indices) for store in stores_of((chain[0],)) if store.buffer not in local
     ]
     return [
         loop.var

@@ -228,6 +228,22 @@ def gather(draw: Draw) -> Case:
 
 
 @st.composite
+def scatter(draw: Draw) -> Case:
+    shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    axis = draw(st.integers(0, len(shape) - 1))
+    updates = [draw(st.integers(1, 6)) if d == axis else e for d, e in enumerate(shape)]
+    places = [draw(st.sampled_from([e, 1])) for e in updates]
+    dtype, of = (
+        draw(st.sampled_from(["float32", "int64"])),
+        draw(st.sampled_from(["int32", "int64"])),
+    )
+    attrs = {"axis": axis - draw(st.sampled_from([0, len(shape)]))}
+    attrs["reduction"] = draw(st.sampled_from(["none", "add", "mul", "max", "min"]))
+    types = (tensor(*shape, dtype=dtype), tensor(*places, dtype=of), tensor(*updates, dtype=dtype))
+    return Case(op="scatter", types=types, attrs=freeze_attrs(attrs))
+
+
+@st.composite
 def pad(draw: Draw) -> Case:
     shape = draw(shapes)
     pads = tuple(draw(st.integers(-1, 2)) for _ in range(2 * len(shape)))
@@ -330,6 +346,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     "expand": expand(),
     "causal": causal(),
     "gather": gather(),
+    "scatter": scatter(),
     "pad": pad().filter(fits),
     "resize": resize(),
     "copy": copy(),

@@ -87,6 +87,30 @@ def mean_of_affine() -> Task:
     return dataclasses.replace(made, anchor=2)
 
 
+def scatter(
+    x: Shape,
+    places: Shape,
+    updates: Shape,
+    reduction: str = "add",
+    scaled: bool = False,
+    **a: Attr,
+) -> Task:
+    """Updates, or those by a factor each, that join x at computed places."""
+    first = [node("mul", "i2 i3", "t0")] if scaled else []
+    made = task(
+        [
+            *first,
+            node("scatter", f"i0 i1 {'t0' if scaled else 'i2'}", "o0", reduction=reduction, **a),
+        ],
+        value("i0", x),
+        value("i1", places, "int64"),
+        value("i2", updates),
+        *([value("i3", (*updates[:-1], 1)), value("t0", updates)] if scaled else []),
+        value("o0", x),
+    )
+    return dataclasses.replace(made, anchor=len(first))
+
+
 TASKS: dict[str, Task] = {
     "conv 3x3": conv((1, 6, 7, 5), (3, 3, 5, 19), (1, 6, 7, 19), pad=1),
     "conv 3x3 residual": conv((1, 8, 8, 8), (3, 3, 8, 16), (1, 8, 8, 16), pad=1, residual=True),
@@ -110,6 +134,12 @@ TASKS: dict[str, Task] = {
     "gelu": unary("gelu", (3, 41)),
     "ints": unary("neg", (37,), "int64"),
     "bools": unary("not", (3, 19), "bool"),
+    "scatter": scatter((9, 37), (40, 1), (40, 37)),
+    "scatter of rows": scatter((9, 64), (40, 1), (40, 64), "max", scaled=True),
+    "scatter that replaces": scatter((9, 37), (20, 1), (20, 37), "none"),
+    "scatter of elements": scatter((3, 5, 18), (3, 11, 18), (3, 11, 18), "min", axis=1),
+    "scatter of numbers": scatter((19,), (40,), (40,), "mul"),
+    "scatter along the last": scatter((4, 19), (4, 23), (4, 23), axis=-1),
 }
 HOST = host_target(1)
 CPU_TASKS = TASKS | {"attention": attention((1, 2), 18, 40, 8, 19, mask=(1, 1, 1, 40))}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autotune.errors import UnsupportedOpError
+from autotune.errors import ModelError
 from autotune.frontend.onnx import import_model
 from tests.unit.frontend.onnx_models import check, floats, ints, node_model, nodes_model
 
@@ -83,11 +83,36 @@ def test_repeated_constant_places_add_up() -> None:
     check(node_model("ScatterElements", FEEDS, [places, updates], axis=2, reduction="add"), FEEDS)
 
 
-def test_many_updates_at_computed_places_are_refused() -> None:
-    feeds = {"x": floats(1 << 15, 1), "indices": ints(*range(1 << 14)).reshape(-1, 1)}
-    feeds["updates"] = floats(1 << 14, 1)
-    with pytest.raises(UnsupportedOpError, match="too many comparisons"):
-        import_model(node_model("ScatterND", feeds), {})
+def test_some_columns_alone_are_put_at_computed_places() -> None:
+    places = np.array([[[0, 2]], [[-1, 1]]])
+    feeds = FEEDS | {"indices": places, "updates": floats(2, 1, 2, seed=1)}
+    check(node_model("ScatterElements", feeds, axis=1, reduction="add"), feeds)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_repeated_places_are_one_column(constant: bool) -> None:
+    """As PyTorch writes index_add and scatter_add of rows."""
+    nodes = [
+        helper.make_node("Expand", ["column", "shape"], ["indices"]),
+        helper.make_node("ScatterElements", ["x", "indices", "u"], ["y"], reduction="add"),
+    ]
+    feeds = {"x": floats(4, 6), "u": floats(9, 6, seed=1)}
+    column = np.array([0, 3, -1, 2, 2, 0, 1, -4, 3]).reshape(9, 1)
+    tensors = [numpy_helper.from_array(ints(9, 6), "shape")]
+    if constant:
+        tensors.append(numpy_helper.from_array(column, "column"))
+    else:
+        feeds["column"] = column
+    graph = check(nodes_model(nodes, feeds, tensors, ["y"]), feeds)
+    (scatter,) = (node for node in graph.nodes if node.op == "scatter")
+    assert graph.types[scatter.inputs[1]].shape == (9, 1)
+
+
+def test_places_outside_are_an_error_where_they_are_known() -> None:
+    feeds = {"x": floats(4, 6), "u": floats(1, 6)}
+    model = node_model("ScatterND", {"x": feeds["x"]}, [np.array([[4]]), feeds["u"]])
+    with pytest.raises(ModelError, match="outside"):
+        import_model(model, {})
 
 
 def test_places_computed_from_large_constants_are_constant() -> None:
