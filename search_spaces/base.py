@@ -99,6 +99,6 @@ RULES: Registry[Rule] = Registry("rule")
 
 def rule_for(task: Task, target: Target) -> Rule:
     """The rule that schedules a task for a target. Every task has one: the fallback rules, of CPUs
-    and of GPUs, match anything."""
+    and of GPUs, and that of scatters, match anything."""
     rules = sorted(RULES.parts(), key=lambda r: -r.priority)
     return next(r for r in rules if r.matches(task, target))

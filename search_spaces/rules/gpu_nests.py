@@ -2,7 +2,7 @@
 
 Elementwise tensors are inlined into their readers; what follows a reduction is computed by the
 threads that made it. A reduction is a serial loop of its thread, its sum kept in a register. This
-rule matches every task.
+rule matches every task but scatters, whose order counts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.graph.plan import task_flops
+from autotune.ops import OPS
 from autotune.program.build import build_program
 from autotune.program.ir import Buffer, For, Index, Program
 from autotune.program.rewrite import stores_of, value_loads
@@ -45,8 +46,8 @@ class GpuNestsRule:
     name = "gpu_nests"
     priority = 0
 
-    def matches(self, task: Task, target: Target) -> bool:  # noqa: ARG002
-        return target.is_gpu
+    def matches(self, task: Task, target: Target) -> bool:
+        return target.is_gpu and OPS.get(task.op).kind != "scatter"
 
     def space(self, task: Task, target: Target) -> Space:  # noqa: ARG002
         return Space(

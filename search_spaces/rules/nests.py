@@ -4,7 +4,8 @@ Elementwise tensors are inlined into their readers. Nests that share their outer
 so that a row stays in the L1 cache from its first pass to its last; `rows` of them take each pass
 together, since a row alone leaves the core waiting at the end of a pass. In each nest the
 innermost loop runs in vectors; a reduction along it keeps `unroll` partial vectors. What is left
-of a row that is no multiple of those has code of its own. This rule matches every task.
+of a row that is no multiple of those has code of its own. This rule matches every task
+but scatters, whose order counts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from autotune.errors import ScheduleError
 from autotune.graph.plan import task_flops
+from autotune.ops import OPS
 from autotune.program.analysis import own_vars
 from autotune.program.build import node_computes
 from autotune.program.ir import Alloc, For, If, Index, Load, Program, Stmt, Store, walk
@@ -56,8 +58,8 @@ class NestsRule:
     name = "nests"
     priority = 0
 
-    def matches(self, task: Task, target: Target) -> bool:  # noqa: ARG002
-        return not target.is_gpu
+    def matches(self, task: Task, target: Target) -> bool:
+        return not target.is_gpu and OPS.get(task.op).kind != "scatter"
 
     def space(self, task: Task, target: Target) -> Space:  # noqa: ARG002
         together = tuple(r for r in (1, 2, 4, 8) if r <= _last_rows(task))

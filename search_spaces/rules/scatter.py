@@ -2,7 +2,7 @@
 
 On CPUs the columns of an update are vectors. Threads take columns of their own, or places of their
 own (each looks at all updates and leaves out the others'), or one of them does it all: that is
-what is cheapest depends on how wide updates are. On GPUs a thread computes elements of its own,
+what is cheapest depends on their width. On GPUs a thread computes elements of its own,
 going through all updates: a column of them, or those of a single place.
 """
 
@@ -162,13 +162,13 @@ def _schedule_updates(
         builder.split(last, block, f"{last}_c", f"{last}_i")
         builder.do("reorder", loops=(f"{last}_c", *loops[:-1]))
         outer, last = [f"{last}_c"], f"{last}_i"
-    if size.last > 1:
-        vectorize_loop(builder, last, lanes, unroll)
     if by == _PLACES:
         part = -(-size.places // target.threads)
         builder.do("claim", loop=first, size=part, part=f"{first}_r")
         builder.do("parallel", loop=f"{first}_r")
-    elif by == _COLUMNS:
+    if size.last > 1:
+        vectorize_loop(builder, last, lanes, unroll)
+    if by == _COLUMNS:
         share(builder, target, outer, f"{first}_p")
 
 
