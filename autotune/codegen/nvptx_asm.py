@@ -1,6 +1,7 @@
 """Hopper's instructions as inline PTX, which LLVM's intrinsics lack. In: LLVM values. Out: calls.
 
-Addresses of shared memory are i32, in its own window; so are barriers, 8 bytes each.
+Addresses of shared memory are i32, in its own window; so are barriers, 8 bytes each. Calls are
+convergent: LLVM must not put them where only some threads of a warp come.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Asm:
     def _do(self, words: str, constraints: str = "", *operands: str) -> None:
         constraints = f"{constraints},~{{memory}}" if constraints else "~{memory}"
         given = ", ".join(operands)
-        self.text.line(f'call void asm sideeffect "{words}", "{constraints}"({given})')
+        self.text.line(f'call void asm sideeffect "{words}", "{constraints}"({given}) convergent')
 
     # ------------------------------------------------------------------------- barriers in memory
 
@@ -111,6 +112,7 @@ class Asm:
         ties = ",".join([*["=f"] * count, *map(str, range(count))])
         given = ", ".join([*(f"float {s}" for s in sums), *operands])
         whole = self.text.emit(
-            f'call {kind} asm sideeffect "{words}", "{ties}{constraints},~{{memory}}"({given})'
+            f'call {kind} asm sideeffect "{words}", "{ties}{constraints},~{{memory}}"({given}) '
+            "convergent"
         )
         return [self.text.emit(f"extractvalue {kind} {whole}, {i}") for i in range(count)]

@@ -129,7 +129,7 @@ class FragmentWriter(AccessWriter, ABC):
         types = ", ".join([word] * 6 + [scalar] * 4)
         self.text.declare(symbol, f"declare {result} @{symbol}({types})")
         given = ", ".join([*(f"{word} {v}" for v in (*a, *b)), *(f"{scalar} {v}" for v in old)])
-        new = self.text.emit(f"call {result} @{symbol}({given})")
+        new = self.text.emit(f"call {result} @{symbol}({given}) convergent")
         for number, place in enumerate(places):
             one = self.text.emit(f"extractvalue {result} {new}, {number}")
             self.text.line(f"store {item} {one}, ptr {place}")

@@ -49,6 +49,7 @@ FAILURES = {
     6: "operands of a product changed before it was done",
     7: "a product is not behind a fence",
     8: "a fetch or a barrier is at an odd place",
+    9: "an address is less aligned than its instruction needs",
 }
 
 
@@ -64,8 +65,20 @@ def compiled() -> ctypes.CDLL:
         return ctypes.CDLL(library)
 
 
+_ACCESS = re.compile(r"^ .*\b(?:load|store) .*, ptr (\S+), align (\d+)$", re.MULTILINE)
+_CHECKED = "declare void @emulate_aligned(ptr, i32)\n"
+
+
+def _checked(access: re.Match[str]) -> str:
+    """A load or store, after a look at its address."""
+    if access[2] == "1":
+        return access[0]
+    return f"  call void @emulate_aligned(ptr {access[1]}, i32 {access[2]})\n{access[0]}"
+
+
 def host_text(text: str, launches: Sequence[Launch]) -> str:
     """The kernels' text for this machine: NAME_emulated(args) per launch."""
+    text = _CHECKED + _ACCESS.sub(_checked, text)
     text = host_asm(text).replace("ptx_kernel ", "")
     text = text.replace("addrspacecast (ptr addrspace(3) @shared_memory to ptr)", "@shared_memory")
     text = text.replace("external addrspace(3) global", "external global")

@@ -2,8 +2,9 @@
  *
  * A block's threads are contexts that take turns: each runs until it waits for the others of its
  * warp or its block. Shared memory starts as garbage in every block, and asynchronous copies
- * arrive as late as they may. `reversed` runs threads and blocks last to first: code whose result
- * depends on the order has a race. Bank conflicts of `ldmatrix` and of asynchronous copies are
+ * arrive as late as they may. `reversed` runs threads and blocks last to first, and copies arrive
+ * at once: code whose result depends on the order has a race. Addresses must be as aligned as the
+ * instruction needs, which faults on a GPU. Bank conflicts of `ldmatrix` and of asynchronous copies are
  * counted: how often more than once the memory is asked, for what it could give at once. */
 #include "emulator.h"
 
@@ -13,7 +14,7 @@
 
 uint8_t shared_memory[SHARED] __attribute__((aligned(1024)));
 struct thread *now;
-int failure;
+int failure, early;
 
 static struct thread threads[MAX_THREADS];
 static char *stacks;
@@ -40,6 +41,12 @@ void together(enum state where, collective what, void *operands) {
     now->wants = what;
     now->operands = operands;
     wait_as(where);
+}
+
+void emulate_aligned(const void *address, uint32_t bytes) {
+    if ((uintptr_t)address % bytes == 0) return;
+    failure = MISALIGNED;
+    wait_as(FINISHED); /* never resumed */
 }
 
 static void resume(struct thread *thread) {
@@ -146,7 +153,8 @@ static void run_block(int count, int reversed) {
         threads[i].pending = threads[i].groups = threads[i].accessed = threads[i].held = 0;
         makecontext(&threads[i].context, start, 0);
     }
-    hopper_begin(reversed);
+    early = reversed;
+    hopper_begin();
     for (int finished = 0; finished < count && !failure;) {
         int warps = (count + WARP - 1) / WARP, ran = 0;
         for (int w = 0; w < warps && !failure; w++) {
@@ -235,11 +243,13 @@ static void load_matrices(void **lanes) {
 
 void emulate_ldmatrix(void *address, uint32_t *words, int count) {
     struct operands mine = {address, words, count, 0};
+    emulate_aligned(address, 16);
     together(AT_WARP, load_matrices, &mine);
 }
 
 void emulate_ldmatrix_turned(void *address, uint32_t *words, int count) {
     struct operands mine = {address, words, count, 1};
+    emulate_aligned(address, 16);
     together(AT_WARP, load_matrices, &mine);
 }
 
@@ -321,13 +331,16 @@ int32_t emu_shfl_sync_bfly_i32(int32_t members, int32_t value, int32_t distance,
 /* ------------------------------------------------------------------------- asynchronous copies */
 
 static void copy(void *to, const void *from, int32_t bytes, const void *site) {
+    emulate_aligned(to, (uint32_t)bytes);
+    emulate_aligned(from, (uint32_t)bytes);
     if (now->pending == MAX_COPIES) {
         failure = TOO_MANY_COPIES;
         return;
     }
     if (now->accessed < MAX_COPIES)
         now->accesses[now->accessed++] = (struct access){site, (uintptr_t)to, bytes};
-    now->copies[now->pending++] = (struct copy){to, from, bytes, now->groups};
+    if (early) memcpy(to, from, (size_t)bytes);
+    else now->copies[now->pending++] = (struct copy){to, from, bytes, now->groups};
 }
 
 void emu_cp_async_commit_group(void) { now->groups++; }

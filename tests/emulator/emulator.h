@@ -8,7 +8,8 @@ enum {
 };
 enum state { READY, AT_BARRIER, AT_WARP, AT_GROUP, AT_PHASE, FINISHED };
 enum {
-    OK, DIVERGED, TOO_MANY_THREADS, COPIES_LEFT, TOO_MANY_COPIES, NEVER, CHANGED, UNFENCED, ODD
+    OK, DIVERGED, TOO_MANY_THREADS, COPIES_LEFT, TOO_MANY_COPIES, NEVER, CHANGED, UNFENCED, ODD,
+    MISALIGNED
 };
 
 typedef void (*collective)(void **lanes);
@@ -32,6 +33,7 @@ struct thread {
 extern uint8_t shared_memory[SHARED];
 extern struct thread *now;
 extern int failure;
+extern int early; /* whether asynchronous copies and fetches arrive at once */
 
 void wait_as(enum state state);
 /* All threads of a warp (AT_WARP) or group of four (AT_GROUP) do something, in order of threads. */
@@ -42,7 +44,7 @@ double half(uint16_t bits);
 
 /* hopper.c: before a block; whether a thread ends too early; whether its phase is over; whether
  * there was a fetch that has arrived now. */
-void hopper_begin(int early);
+void hopper_begin(void);
 int hopper_left(struct thread *thread);
 int phase_is_over(struct thread *thread);
 int fetch_arrives(void);

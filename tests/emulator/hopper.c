@@ -73,7 +73,7 @@ struct map {
 };
 struct fetch { uint32_t to, barrier; const struct map *map; int32_t first[DIMS]; };
 static struct fetch fetches[MAX_FETCHES];
-static int under_way, early;
+static int under_way;
 
 /* 16 bytes at place c of row r lie at place c ^ r % 8. */
 static uint32_t swizzled(uint32_t place, int bits) {
@@ -129,10 +129,9 @@ static struct group groups[MAX_THREADS / GROUP];
 
 static struct group *group_of(struct thread *thread) { return &groups[thread->tid[0] / GROUP]; }
 
-void hopper_begin(int at_once) {
+void hopper_begin(void) {
     memset(groups, 0, sizeof groups);
     under_way = 0;
-    early = at_once;
 }
 
 int hopper_left(struct thread *thread) {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 _CALL = re.compile(r'call (?P<result>void|\{[^}]*\}) asm sideeffect "(?P<words>[^"]*)", '
-                   r'"[^"]*"\((?P<operands>.*)\)$', re.MULTILINE)  # fmt: skip
+                   r'"[^"]*"\((?P<operands>.*)\) convergent$', re.MULTILINE)  # fmt: skip
 _MAP = re.compile(r'ptr byval\([^)]*\) align 64 "nvvm\.grid_constant"')
 _PLAIN = {
     "mbarrier.init.shared::cta.b64 [$0], $1;": "barrier_init",

@@ -96,7 +96,8 @@ def test_a_copy_that_is_not_waited_for_is_seen() -> None:
     program = parse_program(text)
     arrays = inputs(program)
     assert not np.all(np.isfinite(run(program, arrays)))
-    assert not np.all(np.isfinite(run_emulated(program, SM80, arrays)))
+    with pytest.raises(AssertionError, match="a race"):  # copies that are early are there
+        run_emulated(program, SM80, arrays)
 
 
 def copy(count: int, place: str) -> str:
