@@ -88,27 +88,40 @@ def replay(wanted: Sequence[str], seeds: int, trials: int, jobs: int) -> list[Cu
     if unknown:
         raise ConfigError(f"no survey of {', '.join(unknown)}; known: {', '.join(known)}")
     names = [name for name in known if not wanted or name in wanted]
-    work = [(searcher, name, seeds, trials) for name in names for searcher in SEARCHERS]
     with ProcessPoolExecutor(jobs) as pool:
+        history = dict(zip(known, pool.map(_history, known), strict=True))
+        work = (
+            (searcher, name, seeds, trials, history if searcher.transfer else {})
+            for name in names
+            for searcher in SEARCHERS
+        )
         return list(pool.map(_replay_one, *zip(*work, strict=True)))
 
 
 @functools.cache
 def _subjects() -> dict[str, Recorded]:
+    """Surveys are read once per process."""
     found = search_surveys.surveys() | search_surveys.surveys(search_surveys.FRESH)
     return {n: Recorded.from_survey(s) for n, s in found.items()}
 
 
-@functools.cache
-def _history() -> dict[str, tuple[Outcome, ...]]:
-    return histories(_subjects(), HISTORY)
+def _history(name: str) -> tuple[Outcome, ...]:
+    return histories({name: _subjects()[name]}, HISTORY)[name]
 
 
-def _replay_one(searcher: Searcher, name: str, seeds: int, trials: int) -> Curves:
-    """One searcher on one task. Surveys are read once per process."""
-    subject = _subjects()[name]
-    known = knowledge(_subjects(), _history(), name) if searcher.transfer else None
+def _replay_one(
+    searcher: Searcher,
+    name: str,
+    seeds: int,
+    trials: int,
+    history: Mapping[str, Sequence[Outcome]],
+) -> Curves:
+    """One searcher on one task; `history` of every task, where it learns from others."""
+    subject, known = _subjects()[name], None
     best_s = float(subject.survey.seconds.min())
+    if searcher.transfer:
+        known = knowledge(_subjects(), history, name)
+        subject = known.taught(subject)
     rows = [
         curve(search(subject, searcher, seed, trials, known, enough_s=best_s * ENOUGH), trials)
         for seed in range(seeds)

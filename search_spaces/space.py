@@ -238,10 +238,9 @@ class Space:
         return self._flatten(rows)
 
     def _flatten(self, rows: Rows) -> npt.NDArray[np.int64]:
-        out = np.zeros(len(rows), np.int64)
-        for number, param in enumerate(self.params):
-            out = out * len(param.choices) + rows[:, number]
-        return out
+        counts = [len(param.choices) for param in self.params]
+        strides = [math.prod(counts[number + 1 :]) for number in range(len(counts))]
+        return np.asarray(rows @ np.array(strides, np.int64), np.int64)
 
     def _unflatten(self, flat: npt.NDArray[np.int64]) -> Rows:
         out = np.empty((len(flat), len(self.params)), np.int32, order="F")

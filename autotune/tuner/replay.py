@@ -124,6 +124,12 @@ class Knowledge:
     configs: tuple[Config, ...]
     """The best of each other task, the most similar task first."""
 
+    def taught(self, subject: Recorded) -> Recorded:
+        """The subject with what was learnt in place of its prior: what a learner would ask the
+        trained models for at every look is the same in every search of the subject."""
+        described = self.pretrained.improve(subject.described)
+        return dataclasses.replace(subject, described=described)
+
 
 def search(
     subject: Recorded,
@@ -134,15 +140,15 @@ def search(
     *,
     enough_s: float = 0.0,
 ) -> tuple[Outcome, ...]:
-    """Up to `trials` outcomes in order; ends early where one is at most `enough_s`."""
+    """Up to `trials` outcomes in order; ends early where one is at most `enough_s`. With what is
+    `known`, the subject is one that was `taught`."""
     seeds = (subject.default,) if searcher.informed and subject.default else ()
     near = () if known is None else map(subject.space.closest, known.configs)
-    pretrained = None if known is None else known.pretrained
     setting = Setting(
         subject=subject,
         seeds=seeds,
         hints=tuple(config for config in near if config is not None),
-        learner=Learner(COST_MODELS.get(searcher.cost_model), seed, pretrained),
+        learner=Learner(COST_MODELS.get(searcher.cost_model), seed),
         group=0,
         seed=seed,
     )

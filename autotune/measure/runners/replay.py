@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -57,32 +56,33 @@ class Survey:
 
     def space(self) -> RecordedSpace:
         """The space as it was then, and of it only what was measured."""
-        return RecordedSpace(
-            self.params, known=tuple(sorted(Space(self.params).keys(self.rows).tolist()))
-        )
+        return RecordedSpace(self.params, known=np.sort(Space(self.params).keys(self.rows)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RecordedSpace(Space):
     """A space that holds exactly the configs with the `known` keys, in ascending order."""
 
-    known: tuple[int, ...] = ()
+    known: npt.NDArray[np.int64] = dataclasses.field(kw_only=True)
 
     @property
     def raw_size(self) -> int:
-        return len(self.known) or math.prod(len(p.choices) for p in self.params)
+        return len(self.known)
 
     @property
     def size(self) -> int:
         return len(self.known)
 
     def valid(self, rows: Rows) -> Mask:
-        return np.isin(self.keys(rows), np.array(self.known, np.int64))
+        keys = self.keys(rows)
+        places = np.searchsorted(self.known, keys)
+        found: Mask = self.known[np.minimum(places, len(self.known) - 1)] == keys
+        return found
 
     def rows(self, limit: int, rng: np.random.Generator) -> Rows:
         """All configs, whatever the limit: there are few."""
         del limit, rng
-        return self._unflatten(np.array(self.known, np.int64))
+        return self._unflatten(self.known)
 
 
 def schedule_hash(schedule: Schedule) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from autotune.measure.runners.replay import ReplayRunner, load_survey
 from autotune.tuner.budget import Limits
+from autotune.tuner.learner import Learner
 from autotune.tuner.loop import tune_partition
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.replay import (
@@ -24,6 +26,9 @@ from autotune.tuner.replay import (
     search,
     trials_to,
 )
+from autotune.tuner.strategies import STRATEGIES, Setting
+from cost_model.models import COST_MODELS
+from cost_model.subject import Subject
 from search_spaces.rules import RULES
 from tests.unit.measure.test_replay import OF, survey
 from tests.unit.tuner.fakes import MemoryStore, partition_of, synthetic_rules
@@ -55,8 +60,36 @@ def test_same_seed_same_proposals(searcher, subjects: Mapping[str, Recorded]) ->
     for _ in range(2):
         few = {n: subjects[n] for n in (name, "conv3x3_28x64")}
         known = knowledge(few, histories(few, 12), name) if searcher.transfer else None
-        runs.append(search(subjects[name], searcher, 7, 24, known))
+        subject = known.taught(subjects[name]) if known else subjects[name]
+        runs.append(search(subject, searcher, 7, 24, known))
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("searcher", SEARCHERS, ids=lambda s: s.label)
+def test_shortcuts_of_a_replay_change_no_proposal(searcher, subjects) -> None:  # type: ignore[no-untyped-def]
+    """As the tuner itself searches: features are made whenever they are asked for, and what was
+    learnt before improves the prior at every look."""
+    name = "conv3x3_28x64"
+    few = {n: subjects[n] for n in (name, "conv3x3_14x128")}
+    known = knowledge(few, histories(few, 12), name) if searcher.transfer else None
+    recorded = few[name]
+    plain = Subject(**{f.name: getattr(recorded, f.name) for f in dataclasses.fields(Subject)})
+    hints = () if known is None else map(plain.space.closest, known.configs)
+    strategy = STRATEGIES.get(searcher.strategy)(
+        Setting(
+            subject=plain,
+            seeds=(recorded.default,) if searcher.informed else (),
+            hints=tuple(config for config in hints if config is not None),
+            learner=Learner(COST_MODELS.get(searcher.cost_model), 5, known and known.pretrained),
+            group=0,
+            seed=5,
+        )
+    )
+    subject = known.taught(recorded) if known else recorded
+    found = search(subject, searcher, 5, 21, known)
+    for start, end in ((0, 1), *((n, n + 4) for n in range(1, 21, 4))):
+        assert strategy.propose(end - start) == tuple(o.config for o in found[start:end])
+        strategy.tell(found[start:end])
 
 
 def proposals(seed: int) -> list[object]:
@@ -98,9 +131,10 @@ def trials(subjects: Mapping[str, Recorded], *, warm: bool) -> dict[str, list[fl
     found = {}
     for name, subject in subjects.items():
         known = knowledge(subjects, history, name) if warm else None
+        taught = known.taught(subject) if known else subject
         near_s = float(subject.survey.seconds.min()) * 1.05
         runs = (
-            search(subject, WARM if warm else COLD, seed, 64, known, enough_s=near_s)
+            search(taught, WARM if warm else COLD, seed, 64, known, enough_s=near_s)
             for seed in range(SEEDS)
         )
         found[name] = [trials_to(curve(run, 64), near_s) for run in runs]
