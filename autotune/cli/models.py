@@ -42,7 +42,10 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
     if is_artifact(options.model):
         return load(options.model)
     import autotune
+    from autotune.cli.options import absent_log
 
+    if absent := absent_log(options):
+        print(f"note: {absent}; every kernel gets its default schedule", file=sys.stderr)
     model = autotune.compile(
         options.model,
         target=options.target,
@@ -60,7 +63,10 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
 
 def pinned(options: argparse.Namespace, model: CompiledModel) -> None:
     """Keep the model's threads on the cores that `options` name, if any."""
-    if options.pin:
-        from autotune.runtime.host import pin
+    from autotune.runtime.host import crowded, pin
 
-        pin(options.pin, model.image.target.threads)
+    threads = model.image.target.threads
+    if options.pin:
+        pin(options.pin, threads)
+    elif note := crowded(threads):
+        print(f"note: {note}", file=sys.stderr)

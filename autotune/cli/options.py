@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from autotune.db import files
 from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,6 +46,15 @@ def log(parser: Parser) -> None:
         metavar="FILE|URL",
         help=f"tuning log (default {DEFAULT_LOG})",
     )
+
+
+def absent_log(options: argparse.Namespace) -> str:
+    """What to say of a log that was named and is not there (a slip, probably); else nothing. The
+    default log is absent until the first tuning, which is nothing to speak of."""
+    log: str = options.log
+    if log == DEFAULT_LOG or files.is_url(log) or files.exists(Path(log)):
+        return ""
+    return f"there is no tuning log {log}"
 
 
 def target(parser: Parser) -> None:

@@ -39,7 +39,8 @@ def run(options: argparse.Namespace) -> None:
     models = [options.model] if options.model else []
     found = _find(options.log, selecting.selection(options, models), options)
     if not found:
-        print(f"nothing found in {files.shown(options.log)}", file=sys.stderr)
+        nothing = opt.absent_log(options) or f"nothing found in {files.shown(options.log)}"
+        print(nothing, file=sys.stderr)
     if options.format == "json":
         print(json.dumps(found, indent=1))
     elif options.format == "csv":

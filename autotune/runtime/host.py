@@ -46,3 +46,14 @@ def pin(cores: Sequence[int], threads: int = 1) -> None:
     if len(wanted) < threads:
         raise ConfigError(f"{threads} threads need as many cores, got {len(wanted)}; name more")
     os.sched_setaffinity(0, wanted)
+
+
+def crowded(threads: int) -> str:
+    """A line for people where threads outnumber the cores they may use; else nothing."""
+    if not hasattr(os, "sched_getaffinity"):
+        return ""
+    cores = len(os.sched_getaffinity(0))
+    if threads <= cores:
+        return ""
+    few = "1 core" if cores == 1 else f"{cores} cores"
+    return f"{threads} threads share {few} and wait for each other"

@@ -35,3 +35,14 @@ def test_the_profile_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert 0 < data["limit_s"] == pytest.approx(sum(k["limit_s"] for k in data["kernels"]))
     assert {k["bound"] for k in data["kernels"]} <= {"compute", "weights", "activations"}
     assert all(k["input_bytes"] > 0 and k["output_bytes"] > 0 for k in data["kernels"])
+
+
+def test_a_named_log_that_is_not_there_is_mentioned(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "none.db"
+    with pytest.raises(SystemExit):
+        main(["bench", "zoo:tiny", "--repeats", "2", "--log", str(log)])
+    note = f"note: there is no tuning log {log}; every kernel gets its default schedule"
+    assert note in capsys.readouterr().err
+    assert not log.exists()

@@ -72,8 +72,11 @@ def test_nothing_found_is_empty_and_a_line_on_stderr(
 
 
 def test_a_missing_log_has_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["query", "--log", str(tmp_path / "none.db"), "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+    log = str(tmp_path / "none.db")
+    assert execute(["query", "--log", log, "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == []
+    assert err == f"there is no tuning log {log}\n"
 
 
 def test_a_url_answers_like_a_path(log: str, capsys: pytest.CaptureFixture[str]) -> None:

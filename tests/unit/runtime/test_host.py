@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from autotune.errors import ConfigError
-from autotune.runtime.host import pin
+from autotune.runtime.host import crowded, pin
 
 
 def apart(action: Callable[[], object]) -> list[object]:
@@ -49,3 +49,9 @@ def test_more_threads_than_cores_are_refused() -> None:
     core = max(os.sched_getaffinity(0))
     (message,) = apart(lambda: pin([core], threads=2))
     assert "2 threads need as many cores, got 1" in str(message)
+
+
+def test_more_threads_than_cores_are_mentioned() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert crowded(cores) == ""
+    assert crowded(cores + 1).startswith(f"{cores + 1} threads share {cores} core")
