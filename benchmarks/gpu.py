@@ -158,26 +158,36 @@ def row(name: str, ours_s: float, theirs_s: float) -> float:
 # ------------------------------------------------------------------------------------------- parts
 
 
+def convolution(name: str, batch: int, layer: Sequence[int], folder: str) -> str:
+    """A model of one layer, channels last at both ends as inside of a network: cuDNN is given the
+    order that it likes best, so neither side has to turn anything."""
+    size, channels, filters, kernel, stride = layer
+    net, out = Network(name), -(-size // stride)
+    x = net.input("x", np.float32, (batch, size, size, channels))
+    w = net.weights((filters, channels, kernel, kernel), fan_in=channels * kernel**2)
+    x = net.op("Transpose", x, perm=[0, 3, 1, 2])
+    y = net.op("Conv", x, w, strides=[stride] * 2, pads=[kernel // 2] * 4)
+    y = net.op("Transpose", y, perm=[0, 2, 3, 1])
+    return saved(net, y, (batch, out, out, filters), folder)
+
+
 def convolutions(setting: Setting) -> bool:
     torch, met = setting.torch, True
     torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, False
     for batch in (1, 16):
         faster = 0
-        for size, channels, filters, kernel, stride in CONVOLUTIONS:
+        for layer in CONVOLUTIONS:
+            size, channels, filters, kernel, stride = layer
             name = f"conv{kernel}x{kernel}s{stride}_{size}x{channels}x{filters}_b{batch}"
-            net, out = Network(name), -(-size // stride)
-            x = net.input("x", np.float32, (batch, channels, size, size))
-            w = net.weights((filters, channels, kernel, kernel), fan_in=channels * kernel**2)
-            y = net.op("Conv", x, w, strides=[stride] * 2, pads=[kernel // 2] * 4)
             with tempfile.TemporaryDirectory() as folder:
-                ours = tuned_s(saved(net, y, (batch, filters, out, out), folder),
-                               setting.target, setting)  # fmt: skip
+                path = convolution(name, batch, layer, folder)
+                ours = tuned_s(path, setting.target, setting)
             data = torch.randn(batch, channels, size, size, device="cuda")
-            layer = torch.nn.Conv2d(channels, filters, kernel, stride, kernel // 2, bias=False)
+            theirs = torch.nn.Conv2d(channels, filters, kernel, stride, kernel // 2, bias=False)
             best = float("inf")
             for memory in (torch.contiguous_format, torch.channels_last):
                 given = data.contiguous(memory_format=memory)
-                placed = layer.cuda().to(memory_format=memory)
+                placed = theirs.cuda().to(memory_format=memory)
                 with torch.no_grad():
                     best = min(best, torch_s(torch, lambda p=placed, g=given: p(g)))
             faster += row(name, ours, best) > 1
@@ -190,7 +200,8 @@ def convolutions(setting: Setting) -> bool:
 
 
 def product(setting: Setting, m: int, k: int, n: int, gelu: bool) -> float:
-    """Speed-up of a bfloat16 product over cuBLAS. Its result is bfloat16, ours is float32."""
+    """Speed-up of a bfloat16 product over cuBLAS. Its result is bfloat16, ours is float32. With a
+    bias and GELU, over the faster of single kernels and cuBLAS's own, whose GELU is by tanh."""
     torch, name = setting.torch, f"matmul_{m}x{k}x{n}{'_gelu' if gelu else ''}"
     net = Network(name)
     x = net.input("x", np.float32, (m, k))
@@ -202,13 +213,15 @@ def product(setting: Setting, m: int, k: int, n: int, gelu: bool) -> float:
     a, b = (torch.randn(*s, device="cuda", dtype=torch.bfloat16) for s in ((m, k), (k, n)))
     bias = torch.randn(n, device="cuda", dtype=torch.bfloat16)
 
-    def theirs() -> Any:
-        if not gelu:
-            return a @ b
+    def singly() -> Any:
         y = torch.addmm(bias, a, b)
         return y * torch.sigmoid(1.702 * y)
 
-    return row(name, ours, torch_s(torch, theirs))
+    def fused() -> Any:
+        return torch._addmm_activation(bias, a, b, use_gelu=True)
+
+    calls = (singly, fused) if gelu else (lambda: a @ b,)
+    return row(name, ours, min(torch_s(torch, call) for call in calls))
 
 
 def matmuls(setting: Setting) -> bool:
@@ -224,10 +237,14 @@ def bert(setting: Setting) -> bool:
 
 
 def rows(setting: Setting) -> bool:
-    """Softmax and layer norm of 256 MB, several times the cache: read once, written once."""
-    shape, shares = ROWS, []
+    """Softmax and layer norm of 256 MB, several times the cache: read once, written once; against
+    the faster of our copy and PyTorch's."""
+    torch, shape, shares = setting.torch, ROWS, []
     with LocalRunner(setting.target) as runner:
         copy = runner.profile().levels[-1].copy_bytes_per_s
+    if torch is not None:
+        to, source = (torch.empty(shape, device="cuda") for _ in range(2))
+        copy = max(copy, 4 * shape[0] * shape[1] / torch_s(torch, lambda: to.copy_(source)))
     for op in ("Softmax", "LayerNormalization"):
         net = Network(op.lower())
         x = net.input("x", np.float32, shape)
@@ -266,6 +283,7 @@ def bert_base(setting: Setting) -> bool:
 def whole(setting: Setting, name: str, network: Any, data: Any) -> bool:
     """A network, its data on the device; inference in float32, TF32 off."""
     torch = setting.torch
+    torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     network = network.eval()
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():

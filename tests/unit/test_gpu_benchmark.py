@@ -124,6 +124,13 @@ def test_every_other_kernel_is_set_against_its_own(
     assert "Error" not in out
 
 
+def test_a_layer_is_timed_without_turning_its_image(tmp_path: Path) -> None:
+    """cuDNN is given its image as it likes it; so are we."""
+    path = gpu.convolution("layer", 2, (6, 3, 8, 3, 2), str(tmp_path))
+    (task,) = gpu.tasks_of(path, TARGET)
+    assert [node.op for node in task.nodes] == ["conv2d"]
+
+
 def test_a_part_that_lacks_a_package_does_not_end_the_others(
     torch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +185,8 @@ def test_a_whole_network_is_right_and_set_against_its_own(
     assert "MISSED: 0." in out
     assert "x torch.compile, wanted 1.00x" in out
     torch.compile.assert_called_once_with(made.eval().cuda(), mode="max-autotune")
+    assert torch.backends.cudnn.benchmark is True
+    assert torch.backends.cudnn.allow_tf32 is torch.backends.cuda.matmul.allow_tf32 is False
 
 
 def test_configs_are_checked_until_time_is_up(
