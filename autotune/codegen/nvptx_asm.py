@@ -87,6 +87,11 @@ class Asm:
         """Until at most so many batches are not done."""
         self._do(f"wgmma.wait_group.sync.aligned {pending};")
 
+    def kept(self, sums: Sequence[str]) -> list[str]:
+        """The sums, in registers from here on: LLVM would put constants there only right before a
+        product, behind the fence that is meant for them."""
+        return self._through("", "", sums, ())
+
     def settled(self, sums: Sequence[str]) -> list[str]:
         """The sums once every batch is done."""
         return self._through("wgmma.wait_group.sync.aligned 0;", "", sums, ())

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 from autotune.codegen.base import TensorMap
 from autotune.codegen.llvm_index import Var
@@ -134,6 +135,7 @@ class StreamWriter(FragmentWriter, ABC):
         assert self.stream is not None
         lane = self.pure(0, f"and i64 {self.thread()}, {WARP - 1}")
         leads = self.pure(0, f"icmp eq i64 {lane}, 0")
+        self._change_sums(self.asm.kept)
         with self.text.loop("0", str(loop.extent)) as name:
             self.env[loop.var] = Var(name, self.text.scope.depth)
             full, parity = self._turn(name)
@@ -147,10 +149,9 @@ class StreamWriter(FragmentWriter, ABC):
             with self.text.when(self.text.emit(f"and i1 {later}, {leads}")):
                 done, _ = self._turn(self.text.emit(f"sub i64 {name}, 1"))
                 self.asm.arrive(self._free(done))
-        self._settle()
+        self._change_sums(self.asm.settled)  # they may be read now
 
-    def _settle(self) -> None:
-        """Wait for all products; their sums may be read now."""
+    def _change_sums(self, change: Callable[[Sequence[str]], list[str]]) -> None:
         assert self.stream is not None
         names = {s.total.buffer for s in walk(self.stream.rest) if isinstance(s, WarpgroupMma)}
         for name in sorted(names):
@@ -159,7 +160,7 @@ class StreamWriter(FragmentWriter, ABC):
                 text = f"getelementptr float, ptr {self.pointers[name]}, i64 {i}"
                 places.append(self.text.emit(text))
             sums = [self.text.emit(f"load float, ptr {place}") for place in places]
-            for place, one in zip(places, self.asm.settled(sums), strict=True):
+            for place, one in zip(places, change(sums), strict=True):
                 self.text.line(f"store float {one}, ptr {place}")
 
     def group_mma(self, stmt: WarpgroupMma) -> None:

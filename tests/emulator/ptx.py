@@ -45,6 +45,7 @@ declare void @emulate_wgmma_fence()
 declare void @emulate_wgmma_commit()
 declare void @emulate_wgmma_wait(i32)
 declare void @emulate_settle(ptr, i32)
+declare void @emulate_keep(ptr)
 """
 _DIMS = 5
 
@@ -74,9 +75,9 @@ def _call(found: re.Match[str], made: dict[str, str]) -> str:
     product, waited = _PRODUCT.match(words), _WAIT.match(words)
     if waited and found["result"] == "void":
         return f"call void @emulate_wgmma_wait(i32 {waited[1]})"
-    assert product or (waited and waited[1] == "0"), f"no meaning of {words}"
+    assert not words or product or (waited and waited[1] == "0"), f"no meaning of {words}"
     count = found["result"].count("float")
-    name = f"emulated_{'product' if product else 'settle'}_{count}"
+    name = f"emulated_{'product' if product else 'settle' if words else 'keep'}_{count}"
     if product:
         _check(product, count)
         half = int(product["kind"] == "f16.f16")
@@ -85,7 +86,8 @@ def _call(found: re.Match[str], made: dict[str, str]) -> str:
                                f"{product['columns']}, i32 {half})",
                                ["i64 %x", "i64 %y"])  # fmt: skip
     else:
-        made[name] = _changing(name, count, f"settle(ptr %s, i32 {count})", [])
+        call = f"settle(ptr %s, i32 {count})" if words else "keep(ptr %s)"
+        made[name] = _changing(name, count, call, [])
     return f"call {found['result']} @{name}({', '.join(operands)})"
 
 

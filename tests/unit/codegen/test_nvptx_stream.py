@@ -74,6 +74,16 @@ def test_ptxas_leaves_products_in_flight(count: int) -> None:
     assert report.registers * 288 <= 65536
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_sums_are_in_registers_before_the_fence(steps: int) -> None:
+    """ptxas would say that it adds a fence of its own."""
+    program = stream_matmul(depth=64 * steps)
+    (report,) = assemble(backend_for(SM90).source(program, SM90, "k"), "sm_90a").values()
+    assert not report.remarks
+    got = run_emulated(program, SM90, inputs(program))
+    np.testing.assert_allclose(got, expected(program), rtol=1e-5, atol=1e-5)
+
+
 def test_products_without_a_fence_are_seen_by_ptxas() -> None:
     """So that the test above can fail."""
     text = backend_for(SM90).source(SMALL, SM90, "k").replace("wgmma.fence.sync.aligned;", "")
