@@ -68,6 +68,12 @@ class Target:
         return self.kind in GPU_KINDS
 
     @property
+    def plain(self) -> Target:
+        """The same without what just this architecture ("sm_90a") has: its copy engine's boxes
+        must begin at multiples of 16 bytes, kernels without them take what lies anywhere."""
+        return dataclasses.replace(self, arch=self.arch.removesuffix("a"))
+
+    @property
     def joins_attention(self) -> bool:
         """Whether there is a kernel for products with a softmax between them."""
         return not self.is_gpu and self.precision != "bfloat16"

@@ -54,10 +54,9 @@ def build_here(
     """Build one kernel in this process; `odd` params may begin anywhere. Raises ScheduleError or
     BuildError."""
     symbol = kernel_symbol(task)
-    program = apply_schedule(build_program(task), schedule)
-    if odd:
-        params = tuple(dataclasses.replace(p, odd=p.name in odd) for p in program.params)
-        program = dataclasses.replace(program, params=params)
+    naive = build_program(task)
+    params = tuple(dataclasses.replace(p, odd=p.name in odd) for p in naive.params)
+    program = apply_schedule(dataclasses.replace(naive, params=params), schedule)
     code = backend_for(target).build(program, target, symbol)
     return Built(
         symbol=symbol,

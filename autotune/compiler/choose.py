@@ -1,5 +1,6 @@
 """Which schedules to try for a task. In: a task, a target and a tuning log. Out: candidates, best
-first: the best record of exactly this task, records of similar tasks, the rule's default.
+first: the best record of exactly this task, records of similar tasks, the rule's default, and the
+plain default: it asks nothing of where a graph's values begin.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NEIGHBOURS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A schedule worth building. source: record, nearest or default."""
+    """A schedule worth building. source: record, nearest, default or plain."""
 
     schedule: Schedule
     source: str
@@ -37,6 +38,9 @@ def candidates(task: Task, target: Target, log: Store | None) -> Iterator[Candid
         yield from _nearest(rule, task, target, log)
     config = rule.default(task, target)
     yield Candidate(schedule=rule.schedule(task, target, config), source="default")
+    if target.plain != target:
+        config = rule.default(task, target.plain)
+        yield Candidate(schedule=rule.schedule(task, target.plain, config), source="plain")
 
 
 def _nearest(rule: Rule, task: Task, target: Target, log: Store) -> Iterator[Candidate]:
