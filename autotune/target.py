@@ -61,6 +61,8 @@ class Target:
     registers: int = 0
     """32-bit registers of a multiprocessor; 0: not known, and no limit."""
     multiprocessors: int = 1
+    device: int = 0
+    """Which one of a machine's devices that can run the code, from 0. Not part of the key."""
 
     @property
     def is_gpu(self) -> bool:
@@ -100,7 +102,7 @@ class Target:
         return f"{self.family}-{device}{strict}{narrow}"
 
     def within(self, device: Target) -> Target:
-        """The same with the limits of blocks that a device of this kind has; CPUs have none."""
+        """The same for a device of this kind, with its limits of blocks; CPUs have none."""
         if not self.is_gpu or device.kind != self.kind:
             return self
         limits = (
@@ -110,6 +112,7 @@ class Target:
             "multiprocessors",
             "cores",
             "vector_bytes",
+            "device",
         )
         return dataclasses.replace(self, **{name: getattr(device, name) for name in limits})
 
@@ -161,8 +164,9 @@ _SIZES = (
     "max_threads",
     "registers",
     "multiprocessors",
+    "device",
 )
-_MAY_BE_ZERO = ("l3_bytes", "shared_bytes", "registers")
+_MAY_BE_ZERO = ("l3_bytes", "shared_bytes", "registers", "device")
 _REQUIRED = frozenset(
     f.name for f in dataclasses.fields(Target) if f.default is dataclasses.MISSING
 )
@@ -226,10 +230,16 @@ def wanted_target(
 
 def load_target(name_or_path: str, threads: int = 1) -> Target:
     """'cpu' is this host; other names are shipped descriptions; anything with a path separator or
-    ending in .toml is a file. `threads` is how many a kernel runs on. Raises TargetError
-    listing what exists."""
+    ending in .toml is a file; ":1" after a GPU's is the second device. `threads` is how many a
+    kernel runs on. Raises TargetError listing what exists."""
     if threads < 1:
         raise TargetError(f"threads must be at least 1, got {threads}")
+    name, colon, number = name_or_path.rpartition(":")
+    if colon and number.isdecimal():
+        found = load_target(name, threads)
+        if not found.is_gpu:
+            raise TargetError(f"{name} has no devices to choose from; leave out :{number}")
+        return dataclasses.replace(found, device=int(number))
     if name_or_path == "cpu":
         return host_target(threads)
     if name_or_path.endswith(".toml") or os.sep in name_or_path:

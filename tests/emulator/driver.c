@@ -1,4 +1,5 @@
-/* libcuda.so.1 and libnvidia-ml.so.1 of a machine with one H200, whose kernels the emulator runs.
+/* libcuda.so.1 and libnvidia-ml.so.1 of a machine with one H200, whose kernels the emulator runs;
+ * or with the GPUs of a file `gpus` beside the library: capability, MiB, name in a line for each.
  *
  * So the real packages make the real calls, and what the driver would refuse is refused: handles and
  * addresses it never gave, calls without a context, blocks and shared memory beyond the limits,
@@ -12,21 +13,23 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { GUARD = 256 };
-#define MEMORY (143771ull << 20)
+enum { GUARD = 256, GPUS = 2 };
 #define PATH_LENGTH 4096
+
+struct gpu { int major, minor; size_t memory; char name[64]; int retained; };
 
 struct block { uint8_t *first; size_t bytes; struct block *next; };
 
 int sticky;
-static int started, retained;
-static __thread int current;
+static struct gpu gpus[GPUS] = {{9, 0, 143771ull << 20, "NVIDIA H200", 0}};
+static int started, gpu_count = 1;
+static __thread struct gpu *current;
 static struct block *blocks;
 
 /* Launches, replays, bytes that are allocated, contexts that are held. */
 void emulated_counts(int64_t *out) {
     emulated_queue(out, out + 1);
-    out[2] = 0, out[3] = retained;
+    out[2] = 0, out[3] = gpus[0].retained + gpus[1].retained;
     for (struct block *b = blocks; b; b = b->next) out[2] += (int64_t)b->bytes;
 }
 
@@ -55,63 +58,78 @@ int usable(void) {
 }
 /* ---------------------------------------------------------------------------------------- device */
 
+static void read_gpus(void) {
+    FILE *file = beside("gpus", "r");
+    if (!file) return;
+    for (gpu_count = 0; gpu_count < GPUS; gpu_count++) {
+        struct gpu *gpu = &gpus[gpu_count];
+        if (fscanf(file, "%d.%d %zu %63[^\n]", &gpu->major, &gpu->minor, &gpu->memory, gpu->name) < 4)
+            break;
+        gpu->memory <<= 20;
+    }
+    fclose(file);
+}
+
 static int init(unsigned flags) {
     if (flags) return INVALID_VALUE;
     while (fault("hung")) sleep(1);
     if (fault("lost")) return UNKNOWN;
     if (fault("none")) return NO_DEVICE;
+    if (!started) read_gpus();
     started = 1;
     return SUCCESS;
 }
 
-static int driver_version(int *out) { return *out = 13000, SUCCESS; }
-static int device_count(int *out) { return *out = 1, started ? SUCCESS : NOT_INITIALIZED; }
+static int driver_version(int *out) { return *out = fault("old") ? 10020 : 13000, SUCCESS; }
+static int device_count(int *out) { return *out = gpu_count, started ? SUCCESS : NOT_INITIALIZED; }
+static int is_gpu(int number) { return started && number >= 0 && number < gpu_count; }
 
 static int device_get(int *out, int number) {
     if (!started) return NOT_INITIALIZED;
-    return *out = number, number ? INVALID_VALUE : SUCCESS;
+    return *out = number, is_gpu(number) ? SUCCESS : INVALID_VALUE;
 }
 
 static int device_attribute(int *out, int key, int device) {
-    static const int known[][2] = {
-        {1, 1024}, {8, 49152}, {10, 32}, {13, 1980000}, {16, 132}, {38, 62914560}, {75, 9}, {76, 0},
-        {97, 232448}};
-    if (device) return INVALID_VALUE;
+    if (!is_gpu(device)) return INVALID_VALUE;
+    const int known[][2] = {
+        {1, 1024}, {8, 49152}, {10, 32}, {13, 1980000}, {16, 132}, {38, 62914560},
+        {75, gpus[device].major}, {76, gpus[device].minor}, {97, 232448}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i][0] == key) return *out = known[i][1], SUCCESS;
     return INVALID_VALUE;
 }
 
 static int device_name(char *out, int length, int device) {
-    snprintf(out, (size_t)length, "%s", "NVIDIA H200");
-    return device ? INVALID_VALUE : SUCCESS;
+    if (!is_gpu(device)) return INVALID_VALUE;
+    return snprintf(out, (size_t)length, "%s", gpus[device].name), SUCCESS;
 }
 
 static int device_bus(char *out, int length, int device) {
-    snprintf(out, (size_t)length, "%s", BUS);
-    return device ? INVALID_VALUE : SUCCESS;
+    if (!is_gpu(device)) return INVALID_VALUE;
+    return snprintf(out, (size_t)length, BUS, device), SUCCESS;
 }
 
 static int device_memory(size_t *out, int device) {
-    return *out = MEMORY, device ? INVALID_VALUE : SUCCESS;
+    if (!is_gpu(device)) return INVALID_VALUE;
+    return *out = gpus[device].memory, SUCCESS;
 }
 
 static int context_retain(void **out, int device) {
-    if (!started || device) return started ? INVALID_VALUE : NOT_INITIALIZED;
-    retained++;
-    return *out = &retained, SUCCESS;
+    if (!is_gpu(device)) return started ? INVALID_VALUE : NOT_INITIALIZED;
+    gpus[device].retained++;
+    return *out = &gpus[device], SUCCESS;
 }
 
 static int context_release(int device) {
-    if (device || !retained) return INVALID_CONTEXT;
-    retained--;
+    if (!is_gpu(device) || !gpus[device].retained) return INVALID_CONTEXT;
+    gpus[device].retained--;
     return SUCCESS;
 }
 
 static int context_set(void *context) {
-    if (context && (context != &retained || !retained)) return INVALID_CONTEXT;
-    current = context != NULL;
-    return SUCCESS;
+    struct gpu *gpu = context;
+    if (gpu && ((gpu != &gpus[0] && gpu != &gpus[1]) || !gpu->retained)) return INVALID_CONTEXT;
+    return current = gpu, SUCCESS;
 }
 
 /* ---------------------------------------------------------------------------------------- memory */
@@ -127,11 +145,22 @@ static struct block *block_of(uintptr_t at, size_t bytes) {
 
 int is_memory(uintptr_t at, size_t bytes) { return block_of(at, bytes) != NULL; }
 
+static size_t free_bytes(void) {
+    size_t used = fault("full") ? current->memory : 0;
+    for (struct block *b = blocks; b; b = b->next) used += b->bytes;
+    return current->memory - used;
+}
+
+static int memory_info(size_t *left, size_t *whole) {
+    USABLE;
+    return *left = free_bytes(), *whole = current->memory, SUCCESS;
+}
+
 static int allocate(uintptr_t *out, size_t bytes) {
     USABLE;
     if (!bytes) return INVALID_VALUE;
     struct block *block = malloc(sizeof *block);
-    uint8_t *memory = bytes > MEMORY ? NULL : aligned_alloc(GUARD, (bytes + 3 * GUARD) / GUARD * GUARD);
+    uint8_t *memory = bytes > free_bytes() ? NULL : aligned_alloc(GUARD, (bytes + 3 * GUARD) / GUARD * GUARD);
     if (!memory) return free(block), OUT_OF_MEMORY;
     memset(memory, 0xFF, bytes + 2 * GUARD);
     *block = (struct block){memory + GUARD, bytes, blocks};
@@ -205,7 +234,7 @@ static const struct call calls[] = {
     {"cuDeviceGetName", device_name}, {"cuDeviceGetPCIBusId", device_bus},
     {"cuDeviceTotalMem", device_memory}, {"cuDevicePrimaryCtxRetain", context_retain},
     {"cuDevicePrimaryCtxRelease", context_release}, {"cuCtxSetCurrent", context_set},
-    {"cuMemAlloc", allocate}, {"cuMemFree", give_back}, {"cuMemcpyHtoDAsync", upload},
+    {"cuMemGetInfo", memory_info}, {"cuMemAlloc", allocate}, {"cuMemFree", give_back}, {"cuMemcpyHtoDAsync", upload},
     {"cuMemcpyDtoHAsync", download}, {"cuMemsetD8Async", fill}, {"cuGetErrorName", error_name},
     {"cuGetProcAddress", cuGetProcAddress_v2},
     {NULL, NULL}};

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define BUS "0000:19:00.0"
+#define BUS "0000:19:%02d.0" /* of a GPU's number */
 enum {
     SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100,
     INVALID_CONTEXT = 201, INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500,

@@ -33,3 +33,9 @@ def emulated_machine(folder: Path) -> Mapping[str, str]:
 def break_down(folder: Path, fault: str) -> None:
     """From now on the GPU has a fault of `driver.c`; empty: it is well."""
     (folder / "fault").write_text(fault)
+
+
+def put_in(folder: Path, *gpus: str) -> None:
+    """Processes that start from now on have these GPUs: "8.0 81920 NVIDIA A100" (capability, MiB
+    of memory, name)."""
+    (folder / "gpus").write_text("\n".join(gpus))

@@ -5,10 +5,15 @@
 
 enum { NOT_SUPPORTED = 3, NO_PERMISSION = 4, UNKNOWN_BUS = 6, CLOCK_SM = 1 };
 
-/* The clock in MHz at which the card is locked, or idles. */
-static unsigned clock_now(void) {
+/* The file that holds the clock in MHz at which the card is locked. */
+static FILE *clock_of(const char *gpu, const char *mode) {
+    return beside(*gpu == '1' ? "clock1" : "clock", mode);
+}
+
+/* At which it is locked, or idles. */
+static unsigned clock_now(const char *gpu) {
     unsigned locked = 0;
-    FILE *file = beside("clock", "r");
+    FILE *file = clock_of(gpu, "r");
     if (!file) return 345;
     int found = fscanf(file, "%u", &locked);
     fclose(file);
@@ -21,13 +26,16 @@ int nvmlShutdown(void) { return SUCCESS; }
 const char *nvmlErrorString(int status) { return status == NO_PERMISSION ? "Insufficient Permissions" : "?"; }
 
 int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **out) {
-    *out = (void *)bus;
-    return strcmp(bus, BUS) ? UNKNOWN_BUS : SUCCESS;
+    char known[16];
+    for (int number = 0; number < 2; number++) {
+        snprintf(known, sizeof known, BUS, number);
+        if (!strcmp(bus, known)) return *out = number ? "1" : "0", SUCCESS;
+    }
+    return UNKNOWN_BUS;
 }
 
 int nvmlDeviceGetClockInfo(void *gpu, unsigned kind, unsigned *out) {
-    (void)gpu;
-    *out = kind == CLOCK_SM ? clock_now() : 3201;
+    *out = kind == CLOCK_SM ? clock_now(gpu) : 3201;
     return SUCCESS;
 }
 
@@ -47,16 +55,15 @@ int nvmlDeviceGetPowerUsage(void *gpu, unsigned *out) {
 }
 
 int nvmlDeviceSetGpuLockedClocks(void *gpu, unsigned low, unsigned high) {
-    (void)gpu, (void)low;
+    (void)low;
     if (fault("clocks")) return NO_PERMISSION;
-    FILE *file = beside("clock", "w");
+    FILE *file = clock_of(gpu, "w");
     fprintf(file, "%u", high);
     fclose(file);
     return SUCCESS;
 }
 
 int nvmlDeviceResetGpuLockedClocks(void *gpu) {
-    (void)gpu;
-    fclose(beside("clock", "w"));
+    fclose(clock_of(gpu, "w"));
     return SUCCESS;
 }

@@ -105,3 +105,12 @@ def test_caches_are_read_from_sysfs(tmp_path: Path) -> None:
             (folder / name).write_text(text + "\n")
     assert read_caches(tmp_path) == {1: 48 << 10, 2: 2 << 20}
     assert read_caches(tmp_path / "nothing") == {}
+
+
+def test_a_number_after_a_gpu_tells_which_one() -> None:
+    second, first = load_target("sm_80:1"), load_target("sm_80")
+    assert (second.device, first.device) == (1, 0)
+    assert second.key == first.key
+    assert first.within(second) == second, "what a board serves, its clients need not know"
+    with pytest.raises(TargetError, match="x86-64-v3 has no devices to choose from"):
+        load_target("x86-64-v3:0")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from autotune.codegen.base import DeviceCode, Launch
-from autotune.errors import BuildError
+from autotune.errors import BuildError, DeviceError
 from autotune.registry import Registry
 from autotune.target import Target
 from autotune.types import Array
@@ -112,7 +112,12 @@ class Driver(Protocol):
     """A way to devices: one per kind of target."""
 
     def open(self, target: Target) -> Device:
-        """The first device. Raises DeviceError: the package, the driver or a device is missing."""
+        """The first device, or the one that the target tells. Raises DeviceError: the package, the
+        driver or the device is missing, or cannot run the target's code."""
+        ...
+
+    def choose(self, target: Target) -> DeviceFacts:
+        """What `open` would open. Raises as it does."""
         ...
 
     def find(self) -> tuple[DeviceFacts, ...]:
@@ -130,3 +135,12 @@ def open_device(target: Target) -> Device:
         known = ", ".join(DEVICES)
         raise BuildError(f"targets of kind {target.kind!r} have no device driver; known: {known}")
     return DEVICES.get(target.kind).open(target)
+
+
+def check_number(target: Target, names: Sequence[str]) -> None:
+    """Raises DeviceError where the target's device is none of those that can run its code."""
+    if target.device >= len(names):
+        here = ", ".join(f"{number}: {name}" for number, name in enumerate(names))
+        raise DeviceError(
+            f"there is no device {target.device} for {target.name} here; choose one of {here}"
+        )

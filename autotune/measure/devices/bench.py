@@ -23,19 +23,20 @@ from autotune.target import Target
 
 
 class DeviceBench:
-    """The devices of one worker process, one per kind of target."""
+    """The devices of one worker process, by kind and number."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._devices: dict[str, Device] = {}
+        self._devices: dict[tuple[str, int], Device] = {}
 
     def open(self, target: Target) -> Device:
         """The device, which has computed something right before. Raises DeviceError."""
-        if target.kind not in self._devices:
+        key = target.kind, target.device
+        if key not in self._devices:
             device = open_device(target)
             try_device(device, target)
-            self._devices[target.kind] = device
-        return self._devices[target.kind]
+            self._devices[key] = device
+        return self._devices[key]
 
     def profile(self, target: Target) -> DeviceProfile:
         return measure_device(self.open(target), target)
@@ -73,7 +74,7 @@ class DeviceBench:
         except BuildError as error:
             return result(Status.BUILD_ERROR, f"build: {error}")
         except DeviceError as error:
-            self._devices.pop(request.target.kind, None)
+            self._devices.pop((request.target.kind, request.target.device), None)
             return result(Status.RUN_CRASH, f"run: {error}")
 
 

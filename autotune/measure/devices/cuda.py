@@ -6,18 +6,28 @@ After a wild access every call of the process fails: only a new one can use the 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import re
 import threading
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from autotune.codegen.base import DeviceCode, Launch, TensorMap
 from autotune.errors import BuildError, DeviceError
-from autotune.measure.devices.base import DEVICES, DeviceFacts, Event, Memory, Module, Place
+from autotune.measure.devices.base import (
+    DEVICES,
+    DeviceFacts,
+    Event,
+    Memory,
+    Module,
+    Place,
+    check_number,
+)
+from autotune.measure.devices.clocks import held_clocks
 from autotune.measure.devices.nvml import Nvml, open_nvml
 from autotune.measure.devices.tensor_map import EncodedMap
 from autotune.target import Target
@@ -110,7 +120,16 @@ class _Block:
 
     def __init__(self, api: Api, nbytes: int) -> None:
         self._api = api
-        self.address = int(api.call("cuMemAlloc", max(nbytes, 128)))
+        try:
+            self.address = int(api.call("cuMemAlloc", max(nbytes, 128)))
+        except DeviceError as error:
+            if "OUT_OF_MEMORY" not in str(error):
+                raise
+            free, whole = api.call("cuMemGetInfo")
+            raise DeviceError(
+                f"the GPU has no {nbytes / 1e6:.1f} MB left: {free / 1e6:.1f} of "
+                f"{whole / 1e6:.1f} MB are free; end what else uses it, or take a smaller batch"
+            ) from None
 
     def __del__(self) -> None:
         if hasattr(self, "address"):
@@ -281,7 +300,7 @@ def _facts(api: Api, device: Any) -> DeviceFacts:
     major = api.attribute(device, "COMPUTE_CAPABILITY_MAJOR")
     minor = api.attribute(device, "COMPUTE_CAPABILITY_MINOR")
     number = 10 * major + minor
-    version = int(api.call("cuDriverGetVersion"))
+    version = _version(api)
     features = {
         "fp64": 13, "fp16": 53, "int8": 61, "tensor cores": 70, "bf16": 80, "async copy": 80,
         "wgmma": 90,
@@ -290,7 +309,7 @@ def _facts(api: Api, device: Any) -> DeviceFacts:
         kind="cuda",
         name=api.call("cuDeviceGetName", 128, device).split(b"\0")[0].decode(),
         arch=f"sm_{number}" + ("a" if number >= 90 else ""),
-        driver=f"CUDA {version // 1000}.{version % 1000 // 10}",
+        driver=f"CUDA {version[0]}.{version[1]}",
         memory_bytes=int(api.call("cuDeviceTotalMem", device)),
         multiprocessors=api.attribute(device, "MULTIPROCESSOR_COUNT"),
         max_threads=api.attribute(device, "MAX_THREADS_PER_BLOCK"),
@@ -302,47 +321,63 @@ def _facts(api: Api, device: Any) -> DeviceFacts:
 
 
 def _chosen(target: Target) -> tuple[Api, int]:
-    """The first GPU that runs the target's code. Raises DeviceError."""
+    """The GPU that runs the target's code: the first of those that can, or the one that the target
+    tells. Raises DeviceError."""
     api = _started()
-    found: list[str] = []
-    for number in range(api.call("cuDeviceGetCount")):
-        facts = _facts(api, api.call("cuDeviceGet", number))
-        if runs(facts.arch, target.arch):
-            return api, number
-        found.append(f"{facts.name} ({facts.arch})")
-    raise DeviceError(
-        f"code for {target.arch} runs on none of {', '.join(found)}; "
-        "choose the target of the GPU that is here (`autotune targets`)"
-    )
+    every = [_facts(api, api.call("cuDeviceGet", n)) for n in range(api.call("cuDeviceGetCount"))]
+    good = [number for number, facts in enumerate(every) if runs(facts.arch, target.arch)]
+    if not good:
+        here = ", ".join(f"{facts.name} ({facts.arch})" for facts in every)
+        raise DeviceError(
+            f"code for {target.arch} runs on none of {here}; choose another target, if there is "
+            "one for it (`autotune targets`), or compile only"
+        )
+    check_number(target, [every[number].name for number in good])
+    _check_driver(api, target)
+    return api, good[target.device]
 
 
-def _sensors(api: Api, number: int) -> Nvml | None:
-    """Those of the same GPU: NVML has numbers of its own."""
-    bus = api.call("cuDeviceGetPCIBusId", BUS_LENGTH, api.call("cuDeviceGet", number))
-    return open_nvml(bus.split(b"\0")[0].decode())
-
-
-@contextlib.contextmanager
-def locked_clocks(target: Target) -> Iterator[str]:
-    """Hold the clocks of the GPU for the target while this lasts; gives nothing, or why they are
-    not held. Raises DeviceError where there is no such GPU."""
-    sensors = _sensors(*_chosen(target))
-    if sensors is None:
-        yield "NVML is not here: pip install nvidia-ml-py"
+def _check_driver(api: Api, target: Target) -> None:
+    """Raises DeviceError where the driver is older than the PTX that it would get."""
+    version = re.search(r"\+ptx(\d+)(\d)", target.features)
+    if version is None:
         return
-    try:
-        yield sensors.lock_clocks()
-    finally:
-        sensors.close()
+    needed, here = (int(version[1]) + 4, int(version[2])), _version(api)
+    if here < needed:
+        raise DeviceError(
+            f"the NVIDIA driver is of CUDA {here[0]}.{here[1]}, code for {target.name} needs one "
+            f"of CUDA {needed[0]}.{needed[1]} or newer; update the driver"
+        )
+
+
+def _version(api: Api) -> tuple[int, int]:
+    """Of CUDA, that the driver is for."""
+    number = int(api.call("cuDriverGetVersion"))
+    return number // 1000, number % 1000 // 10
+
+
+def _bus(api: Api, number: int) -> str:
+    """A GPU's place there, for NVML has numbers of its own."""
+    bus = api.call("cuDeviceGetPCIBusId", BUS_LENGTH, api.call("cuDeviceGet", number))
+    return str(bus.split(b"\0")[0].decode())
+
+
+def locked_clocks(target: Target) -> AbstractContextManager[str]:
+    """Holds the clocks of the GPU for the target; gives nothing, or why they are not held. Raises
+    DeviceError where there is no such GPU."""
+    return held_clocks(_bus(*_chosen(target)))
 
 
 class CudaDriver:
     """What the NVIDIA driver finds."""
 
     def open(self, target: Target) -> CudaDevice:
-        """The first GPU that runs the target's code. Raises DeviceError."""
         api, number = _chosen(target)
-        return CudaDevice(api, number, _sensors(api, number))
+        return CudaDevice(api, number, open_nvml(_bus(api, number)))
+
+    def choose(self, target: Target) -> DeviceFacts:
+        api, number = _chosen(target)
+        return _facts(api, api.call("cuDeviceGet", number))
 
     def find(self) -> tuple[DeviceFacts, ...]:
         try:

@@ -22,6 +22,7 @@ from autotune.measure.devices.base import (
     Memory,
     Module,
     Place,
+    check_number,
 )
 from autotune.target import Target
 from autotune.types import Array
@@ -211,15 +212,24 @@ def _warp(cl: types.ModuleType, device: Any) -> int:
         return 0
 
 
+def _chosen(target: Target) -> tuple[types.ModuleType, Any]:
+    """OpenCL code runs on any device."""
+    cl = _package()
+    found = _devices(cl)
+    if not found:
+        raise DeviceError("no OpenCL device here; install a driver (Debian: pocl-opencl-icd)")
+    check_number(target, [device.name.strip() for device in found])
+    return cl, found[target.device]
+
+
 class OpenClDriver:
     """What pyopencl finds."""
 
-    def open(self, target: Target) -> OpenClDevice:  # noqa: ARG002 (OpenCL code runs on any device)
-        cl = _package()
-        found = _devices(cl)
-        if not found:
-            raise DeviceError("no OpenCL device here; install a driver (Debian: pocl-opencl-icd)")
-        return OpenClDevice(cl, found[0])
+    def open(self, target: Target) -> OpenClDevice:
+        return OpenClDevice(*_chosen(target))
+
+    def choose(self, target: Target) -> DeviceFacts:
+        return _facts(*_chosen(target))
 
     def find(self) -> tuple[DeviceFacts, ...]:
         try:

@@ -5,6 +5,7 @@ In: a target whose code this machine can run. Out: a Runner.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -18,7 +19,7 @@ from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
 from autotune.measure.batch import BatchExecutor, plan_cores
 from autotune.measure.builds import ExecutorBuilds
-from autotune.measure.devices import DEVICES, DeviceFacts, open_device
+from autotune.measure.devices import DEVICES, DeviceFacts
 from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.sandbox import Report, Sandbox
@@ -165,21 +166,23 @@ class LocalRunner:
 
 def device_name(target: Target) -> str:
     """Stable name of what runs the target's code here: host, and CPU or device."""
-    found = found_devices(target.kind) if target.kind in DEVICE_KINDS else ()
-    return f"{platform.node() or 'local'}/{found[0].name if found else target.cpu}"
+    name = target.cpu
+    if target.kind in DEVICE_KINDS:
+        with contextlib.suppress(DeviceError):
+            name = chosen_device(target).name
+    return f"{platform.node() or 'local'}/{name}"
 
 
 @functools.lru_cache(maxsize=8)
-def found_devices(kind: str) -> tuple[DeviceFacts, ...]:
-    """Devices here of a kind of target, asked for once."""
-    return DEVICES.get(kind).find() if kind in DEVICES else ()
+def chosen_device(target: Target) -> DeviceFacts:
+    """The device here for a target, asked for once. Raises DeviceError where there is none."""
+    return DEVICES.get(target.kind).choose(target)
 
 
 def check_target(target: Target, cores: int) -> None:
     """Raises DeviceError where this machine cannot run the target's code."""
     if target.kind in DEVICE_KINDS:
-        if not found_devices(target.kind):
-            open_device(target).close()  # says what is missing
+        chosen_device(target)
         return
     here = {"amd64": "x86_64", "arm64": "aarch64"}.get(
         platform.machine().lower(), platform.machine().lower()

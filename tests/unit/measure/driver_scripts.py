@@ -22,11 +22,12 @@ from autotune.frontend import load_model
 from autotune.graph.interp import run_graph
 from autotune.measure import batch
 from autotune.measure.devices import Place, open_device
+from autotune.measure.devices.cuda import locked_clocks
 from autotune.measure.execute import build
-from autotune.measure.runners.local import LocalRunner
+from autotune.measure.runners.local import LocalRunner, device_name
 from autotune.measure.types import MeasureRequest, Timing
 from autotune.runtime.executor import random_feeds
-from autotune.target import load_target
+from autotune.target import Target, load_target
 from search_spaces.rules import rule_for
 from tests.emulator.driver import break_down
 from tests.unit.codegen.kernels import matmul
@@ -36,10 +37,10 @@ TASK = matmul(6, 8, 16)
 ONCE = Timing(min_repeats=2, max_repeats=2, min_repeat_s=1e-6, budget_s=0.01, run_timeout_s=3.0)
 
 
-def request() -> MeasureRequest:
-    rule = rule_for(TASK, TARGET)
-    schedule = rule.schedule(TASK, TARGET, rule.default(TASK, TARGET))
-    return MeasureRequest(task=TASK, schedule=schedule, target=TARGET, timing=ONCE)
+def request(target: Target = TARGET) -> MeasureRequest:
+    rule = rule_for(TASK, target)
+    schedule = rule.schedule(TASK, target, rule.default(TASK, target))
+    return MeasureRequest(task=TASK, schedule=schedule, target=target, timing=ONCE)
 
 
 def counts() -> list[int]:
@@ -94,6 +95,27 @@ def threads() -> None:
     print(errors, counts()[2])
 
 
+def opened(name: str) -> None:
+    """A device that is not there, or has no memory."""
+    print(said(lambda: open_device(load_target(name)).allocate(1 << 20)))
+
+
+def chosen(name: str) -> None:
+    """A candidate on a machine with several GPUs."""
+    target = load_target(name)
+    print(device_name(target).partition("/")[2])
+    with LocalRunner(target) as runner, locked_clocks(target):
+        (result,) = runner.measure((request(target),))
+    print(result.error or result.conditions)
+
+
+def locked(name: str) -> None:
+    """Holds clocks until it is killed."""
+    with locked_clocks(load_target(name)) as why:
+        print(why, flush=True)
+        sys.stdin.read()
+
+
 def model() -> None:
     """A network through compiling, the pool, graphs; replayed."""
     graph = load_model("zoo:tiny")
@@ -118,4 +140,6 @@ def faults(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (data, threads, model, faults)}[sys.argv[1]](*sys.argv[2:])
+    {f.__name__: f for f in (data, threads, model, faults, opened, chosen, locked)}[sys.argv[1]](
+        *sys.argv[2:]
+    )

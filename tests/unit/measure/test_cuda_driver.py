@@ -43,7 +43,10 @@ def test_data_goes_there_and_back_and_what_cannot_be_is_one_line(
     assert back == str([0.0] * 8 + [float(i) for i in range(8)])
     assert conditions == "345/3201 MHz 41 C 120 W"
     assert beyond == "DeviceError: the GPU's driver answers INVALID_VALUE to cuMemcpyHtoDAsync"
-    assert much == "DeviceError: the GPU's driver answers OUT_OF_MEMORY to cuMemAlloc"
+    assert much == (
+        "DeviceError: the GPU has no 1099511.6 MB left: 150754.8 of 150754.8 MB are free; end "
+        "what else uses it, or take a smaller batch"
+    )
     assert text == (
         "BuildError: the GPU's driver refused the kernel: INVALID_PTX (cuModuleLoadDataEx); "
         "ptxas fatal: not a kernel"
