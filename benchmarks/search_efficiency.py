@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import search_surveys
+from search_surveys import Surveyor
 from search_tasks import fresh, tasks
 
 from autotune.errors import AutotuneError, ConfigError
@@ -42,6 +43,7 @@ from autotune.tuner.strategies import Outcome
 from cost_model.metrics import rank_correlation, regret, top_k_recall
 from search_spaces.base import Column
 
+WORK = Path("build/surveys")
 HISTORY = 32
 """Trials of each other task that transfer starts with."""
 TRIALS = 100
@@ -66,27 +68,42 @@ class Curves:
         return np.array([trials_to(row, near) for row in self.ratio])
 
 
-def measure(names: Sequence[str], limit: int) -> None:
-    """Survey the tasks on this machine, one thread, and write their files."""
+def measure(names: Sequence[str], limit: int, seconds: float, work: Path, build: bool) -> None:
+    """Survey the tasks on this machine, one thread, and write their files; what is not finished
+    after that many seconds goes on from where it was. With `build`, only the objects are made."""
     new = fresh()
-    wanted = {n: t for n, t in {**tasks(), **new}.items() if not names or n in names}
-    with LocalRunner(load_target("cpu")) as runner:
-        for name, task in wanted.items():
+    every = {**tasks(), **new}
+    _check(names, sorted(every))
+    stop = search_surveys.deadline(seconds)
+    with LocalRunner(load_target("cpu"), cache_dir=work) as runner:
+        for name in names or every:
             start = time.perf_counter()
-            found = search_surveys.survey(name, task, runner, limit)
-            folder = search_surveys.FRESH if name in new else search_surveys.FOLDER
-            save_survey(found, folder / f"{name}.npz")
-            failed = int(np.isinf(found.seconds).sum())
-            spent = time.perf_counter() - start
-            print(f"{name}: {len(found.seconds)} configs, {failed} failed, {spent:.0f} s")
+            surveyor = Surveyor(name, every[name], runner.profile(), work)
+            draft = surveyor.draft(limit)
+            done = surveyor.measure(draft, runner, stop, build_only=build)
+            if done:
+                folder = search_surveys.FRESH if name in new else search_surveys.FOLDER
+                save_survey(surveyor.survey(draft), folder / f"{name}.npz")
+            failed = int((np.isinf(draft.least_s) & (draft.passes > 0)).sum())
+            print(
+                f"{name}: {len(draft.rows)} configs, {failed} failed, "
+                f"{len(draft.unsettled())} not settled, {time.perf_counter() - start:.0f} s"
+                f"{'' if done or build else '; run the same command again'}"
+            )
+            if stop():
+                return
+
+
+def _check(names: Sequence[str], known: Sequence[str]) -> None:
+    unknown = sorted(set(names).difference(known))
+    if unknown:
+        raise ConfigError(f"no survey of {', '.join(unknown)}; known: {', '.join(known)}")
 
 
 def replay(wanted: Sequence[str], seeds: int, trials: int, jobs: int) -> list[Curves]:
     """Every searcher on every task, or the wanted ones, with every seed, on `jobs` processes."""
     known = sorted(_subjects())
-    unknown = sorted(set(wanted).difference(known))
-    if unknown:
-        raise ConfigError(f"no survey of {', '.join(unknown)}; known: {', '.join(known)}")
+    _check(wanted, known)
     names = [name for name in known if not wanted or name in wanted]
     with ProcessPoolExecutor(jobs) as pool:
         history = dict(zip(known, pool.map(_history, known), strict=True))
@@ -251,7 +268,10 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     measuring = commands.add_parser("measure", help="measure the spaces on this machine")
     measuring.add_argument("tasks", nargs="*", metavar="TASK", help="only these")
-    measuring.add_argument("--limit", type=int, default=450, help="configs of a task at most")
+    measuring.add_argument("--limit", type=int, default=450, help="configs drawn of a task")
+    measuring.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
+    measuring.add_argument("--build", action="store_true", help="make the objects, time nothing")
+    measuring.add_argument("--work", type=Path, default=WORK, help="folder of what is unfinished")
     replaying = commands.add_parser("replay", help="search what was measured")
     replaying.add_argument("tasks", nargs="*", metavar="TASK", help="only these")
     replaying.add_argument("--seeds", type=int, default=100)
@@ -260,7 +280,7 @@ def main() -> None:
     replaying.add_argument("--out", type=Path, help="folder for plots (needs matplotlib)")
     options = parser.parse_args()
     if options.command == "measure":
-        measure(options.tasks, options.limit)
+        measure(options.tasks, options.limit, options.seconds, options.work, options.build)
         return
     start = time.perf_counter()
     found = replay(options.tasks, options.seeds, options.trials, options.jobs)

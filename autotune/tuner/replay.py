@@ -96,18 +96,21 @@ def as_of_today(survey: Survey, space: Space) -> Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searcher:
-    """A way to search. `informed`: it starts with the rule's default config."""
+    """A way to search. `informed`: it starts with the rule's default config. `drawn`: it searches
+    configs that were drawn evenly from the space, without those that a survey took for what they
+    promised."""
 
     label: str
     strategy: str
     cost_model: str = "prior"
     informed: bool = True
+    drawn: bool = False
     transfer: bool = False
     """Whether it has records of the other tasks."""
 
 
 SEARCHERS = (
-    Searcher(label="random", strategy="random", informed=False),
+    Searcher(label="random", strategy="random", informed=False, drawn=True),
     Searcher(label="evolutionary", strategy="evolutionary", informed=False),
     Searcher(label="XGBoost alone", strategy="model", cost_model="xgb-only", informed=False),
     Searcher(label="prior alone", strategy="model", cost_model="prior"),
@@ -142,6 +145,8 @@ def search(
 ) -> tuple[Outcome, ...]:
     """Up to `trials` outcomes in order; ends early where one is at most `enough_s`. With what is
     `known`, the subject is one that was `taught`."""
+    if searcher.drawn:
+        subject = dataclasses.replace(subject, space=subject.survey.space(drawn=True))
     seeds = (subject.default,) if searcher.informed and subject.default else ()
     near = () if known is None else map(subject.space.closest, known.configs)
     setting = Setting(

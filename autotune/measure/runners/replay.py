@@ -30,7 +30,8 @@ from autotune.types import Task
 from search_spaces.params import Param
 from search_spaces.space import Mask, Rows, Space
 
-FORMAT = 1
+FORMAT = 2
+"""1: every config was drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,15 +49,19 @@ class Survey:
     """Per row; infinity where the candidate failed."""
     schedules: npt.NDArray[np.uint64]
     """Per row, `schedule_hash` of the schedule that was measured."""
+    drawn: Mask | None = None
+    """Per row, whether it was drawn evenly from the space, rather than taken for what it promised;
+    None: every one was."""
 
     def __post_init__(self) -> None:
         shape = (len(self.seconds), len(self.params))
         if self.rows.shape != shape or len(self.schedules) != len(self.seconds):
             raise ValueError(f"survey {self.name}: expected rows of shape {shape}")
 
-    def space(self) -> RecordedSpace:
-        """The space as it was then, and of it only what was measured."""
-        return RecordedSpace(self.params, known=np.sort(Space(self.params).keys(self.rows)))
+    def space(self, *, drawn: bool = False) -> RecordedSpace:
+        """The space as it was then, and of it only what was measured, or what was `drawn`."""
+        rows = self.rows[self.drawn] if drawn and self.drawn is not None else self.rows
+        return RecordedSpace(self.params, known=np.sort(Space(self.params).keys(rows)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +116,7 @@ def save_survey(survey: Survey, path: Path) -> None:
         rows=survey.rows[order].astype(np.uint8).T,
         seconds=survey.seconds[order].astype(np.float32),
         schedules=survey.schedules[order],
+        drawn=np.ones(len(order), bool) if survey.drawn is None else survey.drawn[order],
     )
 
 
@@ -122,8 +128,9 @@ def load_survey(path: Path) -> Survey:
             rows = arrays["rows"].T.astype(np.int32)
             seconds = arrays["seconds"].astype(np.float64)
             schedules = arrays["schedules"]
-        if header["format"] != FORMAT:
-            raise ValueError(f"expected format {FORMAT}, got {header['format']}")
+            drawn = arrays["drawn"] if header["format"] > 1 else None
+        if header["format"] not in range(1, FORMAT + 1):
+            raise ValueError(f"expected a format up to {FORMAT}, got {header['format']}")
         return Survey(
             name=header["name"],
             task=Task.from_json(header["task"]),
@@ -133,6 +140,7 @@ def load_survey(path: Path) -> Survey:
             rows=rows,
             seconds=seconds,
             schedules=schedules,
+            drawn=drawn,
         )
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise ConfigError(f"{path} is not a survey ({error}); measure it anew") from None

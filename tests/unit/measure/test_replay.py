@@ -55,6 +55,27 @@ def test_a_file_gives_the_survey_back(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.seconds[sorted_], kept.seconds[order], rtol=1e-6)
 
 
+def test_a_file_tells_what_was_drawn(tmp_path: Path) -> None:
+    every = survey()
+    kept = dataclasses.replace(every, drawn=every.seconds > np.median(every.seconds))
+    save_survey(kept, tmp_path / "small.npz")
+    found = load_survey(tmp_path / "small.npz")
+    assert found.space(drawn=True).size == 10
+    assert found.space().size == every.space(drawn=True).size == 20
+    assert kept.drawn is not None
+    drawn = kept.rows[kept.drawn]
+    assert found.space(drawn=True).valid(drawn).all()
+
+
+def test_files_from_before_that_still_load(tmp_path: Path) -> None:
+    save_survey(survey(), tmp_path / "small.npz")
+    with np.load(tmp_path / "small.npz") as arrays:
+        kept = {name: arrays[name] for name in arrays.files if name != "drawn"}
+    header = kept["header"].tobytes().replace(b'"format": 2', b'"format": 1')
+    np.savez(tmp_path / "old.npz", **{**kept, "header": np.frombuffer(header, np.uint8)})
+    assert load_survey(tmp_path / "old.npz").drawn is None
+
+
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x05\x06" + bytes(18)])
 def test_a_file_that_is_no_survey_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.npz").write_bytes(content)

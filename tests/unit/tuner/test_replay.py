@@ -92,6 +92,15 @@ def test_shortcuts_of_a_replay_change_no_proposal(searcher, subjects) -> None:  
         strategy.tell(found[start:end])
 
 
+def test_random_search_tries_only_what_was_drawn(subjects: Mapping[str, Recorded]) -> None:
+    subject = subjects["softmax_512x384"]
+    drawn = subject.survey.seconds > np.median(subject.survey.seconds)
+    some = dataclasses.replace(subject, survey=dataclasses.replace(subject.survey, drawn=drawn))
+    random = next(s for s in SEARCHERS if s.label == "random")
+    tried = search(some, random, 0, len(drawn))
+    assert sorted(o.time_s for o in tried) == sorted(subject.survey.seconds[drawn])
+
+
 def proposals(seed: int) -> list[object]:
     """What the whole tuner tries on a recorded space, and what it is told."""
     store = MemoryStore()
