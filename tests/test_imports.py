@@ -23,7 +23,7 @@ LAYERS = (
     ("autotune.measure", "autotune.db", "autotune.settings", "autotune.layouts"),
     ("rpc_server", "autotune.tuner"),
     ("autotune.compiler", "autotune.runtime"),
-    ("autotune.compile", "autotune.report"),
+    ("autotune.compile", "autotune.report", "autotune.tuner.api", "autotune.tuner.whole"),
     ("autotune", "autotune.cli", "autotune.__main__"),
 )  # fmt: skip
 

@@ -20,6 +20,7 @@ def arguments(parser: opt.Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from autotune.db import latencies
     from autotune.db.rankings import kept
     from autotune.db.store import TuningLog
     from autotune.measure.runners.local import LocalRunner
@@ -34,7 +35,8 @@ def run(options: argparse.Namespace) -> None:
             profile = dataclasses.replace(runner.profile(), target=target)
         keys = [task.key for task in partition.weights()]
         rankings = kept(log, keys, target.key)
-        facts = collect(partition, log, profile, options.log, kept=rankings)
+        measured = latencies.kept(log, latencies.model_key(partition.graph), target.key)
+        facts = collect(partition, log, profile, options.log, kept=rankings, latencies=measured)
     with whole_file(options.output) as out:
         out.write(page(facts))
     known = sum(t.best_s is not None for t in facts.tasks)

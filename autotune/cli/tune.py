@@ -12,6 +12,7 @@ from autotune.cli import tables
 
 if TYPE_CHECKING:
     from autotune.tuner.forecast import Forecast
+    from autotune.tuner.report import TuneReport
 
 
 def arguments(parser: opt.Parser) -> None:
@@ -116,7 +117,20 @@ def run(options: argparse.Namespace) -> None:
         print(expectation(report.forecast))
         print(f"results would go to {options.log}")
     else:
+        print(gained(report))
         print(f"measured results are in {options.log}")
+
+
+def gained(report: TuneReport) -> str:
+    """What the model gained, in one line."""
+    sums = f"{tables.seconds(report.before_s)} -> {tables.seconds(report.after_s)}"
+    latency = report.latency
+    if latency is None:
+        return f"kernels' sum {sums}; the whole model was not run: {report.no_latency}"
+    return (
+        f"latency {tables.seconds(latency.before_s)} -> {tables.seconds(latency.after_s)} "
+        f"measured; kernels' sum {sums}"
+    )
 
 
 def expectation(guess: Forecast) -> str:

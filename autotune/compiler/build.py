@@ -18,7 +18,7 @@ from autotune.compiler.odd import OddParams
 from autotune.db.types import Store
 from autotune.errors import AutotuneError, BuildError, ScheduleError
 from autotune.measure.devices.sandbox import sandbox_for
-from autotune.measure.executor import Built
+from autotune.measure.executor import Built, kernel_symbol
 from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
 from autotune.measure.sandbox import Sandbox
 from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult
@@ -31,7 +31,8 @@ SERIAL_BELOW = 8
 """With fewer kernels, starting worker processes takes longer than building here."""
 BUILD_TIMEOUT_S = 120.0
 
-Builder = Callable[[Task, Schedule], Built]
+Known = Callable[[Task, Schedule], Built | None]
+"""Kernels that are built already; None for the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +42,6 @@ class Kernels:
     built: dict[Task, Built]
     chosen: dict[Task, Candidate]
     notes: tuple[str, ...]
-
-
-def kernel_symbol(task: Task) -> str:
-    """The kernel's name: unique within a model, because a task is built once."""
-    return "k_" + task.key.replace("-", "_").replace(".", "_")
 
 
 def build_here(
@@ -71,21 +67,27 @@ def build_kernels(
     target: Target,
     log: Store | None,
     processes: int,
+    *,
     odd: OddParams | None = None,
+    known: Known | None = None,
 ) -> Kernels:
-    """Build every task. Raises BuildError where even a task's default schedule fails."""
+    """Build every task that is not `known`. Raises BuildError where even a task's default schedule
+    fails."""
+    odd = odd or {}
     waiting = {task: candidates(task, target, log) for task in tasks}
     first = {task: next(found) for task, found in waiting.items()}
-    with _Pool(target, processes if len(tasks) >= SERIAL_BELOW else 1, odd or {}) as pool:
-        outcomes = pool.build_all([(task, c.schedule) for task, c in first.items()])
+    there = {t: known(t, c.schedule) for t, c in first.items() if known and t not in odd}
+    missing = [task for task in first if there.get(task) is None]
+    with _Pool(target, processes if len(missing) >= SERIAL_BELOW else 1, odd) as pool:
+        made = iter(pool.build_all([(task, first[task].schedule) for task in missing]))
         built, chosen, notes = {}, {}, []
-        for task, outcome in zip(first, outcomes, strict=True):
-            choice = first[task]
+        for task, best in first.items():
+            choice, outcome = best, there.get(task) or next(made)
             while isinstance(outcome, str):
                 note = f"{task.key}: the {choice.source} schedule fails ({outcome})"
                 choice = _next(waiting[task], note)
                 notes.append(f"{note}; using the {choice.source} schedule")
-                outcome = pool.build_all([(task, choice.schedule)])[0]  # noqa: PLW2901
+                outcome = pool.build_all([(task, choice.schedule)])[0]
             built[task], chosen[task] = outcome, choice
     return Kernels(built=built, chosen=chosen, notes=tuple(notes))
 

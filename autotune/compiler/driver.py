@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
-from autotune.compiler.build import build_kernels
+from autotune.compiler.build import Known, build_kernels
 from autotune.compiler.link import link
 from autotune.compiler.odd import odd_params
 from autotune.db.types import Store
@@ -24,6 +24,7 @@ from autotune.layouts.choose import arranged
 from autotune.release import release
 from autotune.runtime.executor import CompiledModel
 from autotune.runtime.host import check_host
+from autotune.runtime.image import ModelImage
 from autotune.target import Target
 
 _LOGGER = logging.getLogger("autotune.compile")
@@ -54,18 +55,29 @@ def compile_graph(
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
     there are cores)."""
     prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
-    parts = arranged(prepared.graph, target, log)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    kernels = build_kernels(
-        tuple(parts.weights()), target, log, processes or cores or 1, odd_params(parts, target)
-    )
-    for note in kernels.notes:
+    image, notes = compile_prepared(prepared.graph, target, log, processes)
+    for note in notes:
         _LOGGER.warning(note)
-    image = link(parts, plan_memory(parts), kernels, target, _versions())
-    model = CompiledModel(image, notes=kernels.notes)
+    model = CompiledModel(image, notes=notes)
     if prepared.quantized is not None:
         model.quantization = prepared.quantized.judged(_runner(model, prepared.graph))
     return model
+
+
+def compile_prepared(
+    graph: Graph,
+    target: Target,
+    log: Store | None = None,
+    processes: int | None = None,
+    known: Known | None = None,
+) -> tuple[ModelImage, tuple[str, ...]]:
+    """The image of a graph that is prepared for the target, and what the compiler has to say about
+    it; `known`: kernels that need not be built."""
+    parts = arranged(graph, target, log)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    tasks, odd = tuple(parts.weights()), odd_params(parts, target)
+    kernels = build_kernels(tasks, target, log, processes or cores or 1, odd=odd, known=known)
+    return link(parts, plan_memory(parts), kernels, target, _versions()), kernels.notes
 
 
 def _runner(model: CompiledModel, graph: Graph) -> Callable[[Feeds], Feeds]:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, select, text
 
 from autotune.db import codec
 from autotune.db.items import Decoder, Item, record_item
+from autotune.db.latencies import Latency, file_latencies, latency_items
 from autotune.db.profiles import Key, file_profiles, latest, profile_item
 from autotune.db.schema import RECORDS
 from autotune.db.selection import ALL, Selection, conditions, resolve
@@ -43,19 +44,28 @@ def log_items(
         statement = record_rows().where(text(where)).order_by(RECORDS.c.id)
         if numbers is not None:
             statement = statement.where(RECORDS.c.id.in_(numbers))
-        profiles = latest(connection)
+        profiles, latencies = latest(connection), latency_items(connection)
         rows = connection.execution_options(yield_per=1000).execute(statement, params)
-        yield from _defined(rows, profiles)
+        yield from _defined(rows, profiles, latencies)
 
 
-def _defined(rows: Iterable[Any], profiles: Mapping[Key, str]) -> Iterator[Item]:
-    """The records with what they name, each definition before its first use."""
+def _defined(
+    rows: Iterable[Any],
+    profiles: Mapping[Key, str],
+    latencies: Mapping[tuple[str, str, str], Sequence[Item]],
+) -> Iterator[Item]:
+    """The records with what they name, each definition before its first use, and the latencies of
+    their models."""
     seen: set[object] = set()
     for row in rows:
         measured_on = row.device, row.target_key
         if measured_on in profiles and measured_on not in seen:
             seen.add(measured_on)
             yield profile_item(*measured_on, json.loads(profiles[measured_on]))
+        tuned = *measured_on, row.model
+        if tuned not in seen:
+            seen.add(tuned)
+            yield from latencies.get(tuned, ())
         if row.task_key not in seen:
             seen.add(row.task_key)
             task = json.loads(row.task_json)
@@ -94,6 +104,8 @@ def import_items(
         with log.writing() as connection:
             file_profiles(connection, decoder.profiles)
             decoder.profiles.clear()
+            file_latencies(connection, [_from(source, one) for one in decoder.latencies])
+            decoder.latencies.clear()
             new = _new(connection, records)
             if new:
                 log.insert(connection, new)
@@ -118,6 +130,10 @@ def _decoded(
         if record is not None:
             mark = record.mark if trust else Mark.IMPORTED
             yield dataclasses.replace(record, origin=record.origin or source, mark=mark)
+
+
+def _from(source: str, latency: Latency) -> Latency:
+    return dataclasses.replace(latency, origin=latency.origin or source)
 
 
 def _new(connection: Connection, records: Iterable[Record]) -> list[Record]:

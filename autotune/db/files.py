@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from autotune.errors import LogError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_S = 10.0
 

@@ -2,8 +2,9 @@
 
 The items of an exported log, one a line, each a JSON object:
 
-    {"format": "autotune-log", "version": 2, "created": "..."}     first
+    {"format": "autotune-log", "version": 3, "created": "..."}     first
     {"kind": "profile", "device": ..., "target": KEY, "profile": {...}}
+    {"kind": "latency", "model_key": ..., "target": KEY, "device": ..., "before_s": [...], ...}
     {"kind": "task", "key": ..., "flops": ..., "task": {...}}      before the first record of it
     {"kind": "target", "digest": ..., "target": {...}}
     {"kind": "record", "task": KEY, "target": DIGEST, "config": {...}, "schedule": [...], ...}
@@ -11,12 +12,14 @@ The items of an exported log, one a line, each a JSON object:
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from autotune.db import codec
+from autotune.db.latencies import Latency, latency_of
 from autotune.db.selection import moment
 from autotune.db.types import Mark, Record
 from autotune.errors import LogError
@@ -27,8 +30,8 @@ from autotune.types import Task
 from search_spaces.params import Config
 
 FORMAT = "autotune-log"
-VERSION = 2
-"""Version 1 had no profiles."""
+VERSION = 3
+"""Version 1 had no profiles, version 2 no latencies."""
 
 Item = Mapping[str, Any]
 
@@ -73,6 +76,7 @@ class Decoder:
         self._targets: dict[str, Target] = {}
         self.profiles: list[Item] = []
         """Of the items so far, as they came."""
+        self.latencies: list[Latency] = []
 
     def decode(self, item: Item, place: str) -> Record | None:
         """The item's Record, None for a definition. Raises LogError for an item that cannot be
@@ -103,8 +107,13 @@ class Decoder:
             _check_profile(item)
             self.profiles.append(item)
             return None
+        if kind == "latency":
+            self.latencies.append(_latency(item))
+            return None
         if kind != "record":
-            raise ValueError(f"unknown kind {kind!r}; known: task, target, profile, record")
+            raise ValueError(
+                f"unknown kind {kind!r}; known: task, target, profile, latency, record"
+            )
         task, flops = self._tasks[item["task"]]
         return _record(item, task, self._targets[item["target"]], flops)
 
@@ -113,6 +122,15 @@ def _check_profile(item: Item) -> None:
     profile = DeviceProfile.from_json(item["profile"])
     if (_text(profile.device), _text(profile.target.key)) != (item["device"], item["target"]):
         raise ValueError(f"a profile of {profile.device} filed under {item['device']!r}")
+
+
+def _latency(item: Item) -> Latency:
+    latency = latency_of(item)
+    for text in (latency.model_key, latency.model, latency.target_key, latency.device):
+        _text(text)
+    return dataclasses.replace(
+        latency, created=_moment(latency.created), origin=_text(latency.origin)
+    )
 
 
 def _record(item: Item, task: Task, target: Target, flops: int) -> Record:

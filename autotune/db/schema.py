@@ -104,6 +104,22 @@ PROFILES = Table(
     Column("created", Text, nullable=False),
     Index("profiles_device", "device", "target_key"),
 )
+LATENCIES = Table(
+    "latencies",
+    METADATA,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("model_key", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("target_key", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("before", Text, nullable=False),
+    Column("after", Text, nullable=False),
+    Column("kernels_before_s", Float),
+    Column("kernels_after_s", Float),
+    Column("created", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Index("latencies_model", "model_key", "target_key"),
+)
 
 _UPGRADING = 0x6175746F74756E65
 """Advisory lock of a PostgreSQL database whose tables are being made or changed."""

@@ -37,8 +37,8 @@ MAX_BUILDERS = 4
 BUILD_AHEAD = 12
 PREPARE_TIMEOUT_S = 60.0
 PROFILE_TIMEOUT_S = 60.0
-MAX_KEPT = 256
-"""Built candidates kept for when they are measured again."""
+MAX_KEPT = 1024
+"""Built candidates kept for when they are measured again, or linked to a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +238,10 @@ class BatchExecutor:
             self._kept[dataclasses.replace(request, timing=Timing())] = built
             while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
+
+    def built(self, request: MeasureRequest) -> Built | None:
+        """The candidate as it was built for a measurement, if it is kept."""
+        return self._kept.get(dataclasses.replace(request, timing=Timing()))
 
     def _build(self, request: MeasureRequest) -> Built | MeasureResult:
         worker = self._idle.get()

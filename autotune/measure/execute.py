@@ -17,7 +17,7 @@ from autotune.codegen.llvm_binding import builds_here
 from autotune.codegen.loader import code_in_memory, load
 from autotune.measure.case import CHECKED_POINTS, Case, judge, make_case
 from autotune.measure.devices.bench import DeviceBench
-from autotune.measure.executor import Built
+from autotune.measure.executor import Built, kernel_symbol
 from autotune.measure.pieces import pieces_of
 from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_profile
 from autotune.measure.profile import Calibration, measure_profile
@@ -32,7 +32,6 @@ from autotune.target import Target
 
 __all__ = ["CHECKED_POINTS", "Case", "NativeExecutor", "build", "judge", "make_case"]
 
-SYMBOL = "kernel"
 MAX_CASES = 16
 SLICE_S = 0.0002
 """Shorter times are not interrupted, and too short for the clock of processor time."""
@@ -166,7 +165,8 @@ def _has_llvm(target: Target) -> bool:
 def build(request: MeasureRequest) -> Built:
     """Object code of a candidate. Raises AutotuneError where it cannot be built."""
     program = apply_schedule(build_program(request.task), request.schedule)
-    built = backend_for(request.target).build(program, request.target, SYMBOL)
+    symbol = kernel_symbol(request.task)
+    built = backend_for(request.target).build(program, request.target, symbol)
     return Built(
         symbol=built.symbol,
         code=built.code,

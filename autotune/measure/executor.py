@@ -12,8 +12,9 @@ from typing import Protocol
 from autotune.errors import ConfigError
 from autotune.measure.types import Built, DeviceProfile, MeasureRequest, MeasureResult
 from autotune.target import Target
+from autotune.types import Task
 
-__all__ = ["DEFAULT_EXECUTOR", "Built", "Executor", "load_executor"]
+__all__ = ["DEFAULT_EXECUTOR", "Built", "Executor", "kernel_symbol", "load_executor"]
 
 
 class Executor(Protocol):
@@ -31,6 +32,11 @@ class Executor(Protocol):
     def check_and_time(self, request: MeasureRequest, built: Built) -> MeasureResult: ...
 
     def profile(self, target: Target) -> DeviceProfile: ...
+
+
+def kernel_symbol(task: Task) -> str:
+    """The kernel's name: unique within a model, because a task is built once."""
+    return "k_" + task.key.replace("-", "_").replace(".", "_")
 
 
 DEFAULT_EXECUTOR = "autotune.measure.execute:NativeExecutor"

@@ -111,6 +111,11 @@ def confine(sandbox: Sandbox, folder: str) -> Report:
     return report
 
 
+def end_with_parent() -> None:
+    """This process is killed when the one that started it ends. Raises OSError."""
+    _prctl(ctypes.CDLL(None, use_errno=True), _PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
 def readable(sandbox: Sandbox, folder: str) -> list[str] | None:
     """Directories a worker may read; None for all."""
     if not sandbox.read_system_only:

@@ -74,6 +74,7 @@ class Surroundings:
         if between_bytes >= self._last:
             return 1.0
         block = aligned_bytes(between_bytes // 2, 1)
+        busy = aligned_bytes(self._near // 4, 1)
         self._provide(between_bytes - block.nbytes)
 
         def reading_s() -> float:
@@ -88,8 +89,8 @@ class Surroundings:
         def later_s() -> float:
             until_s = self._clock() + age_s
             self._pass(between_bytes - block.nbytes)
-            while self._clock() < until_s:
-                continue
+            while self._clock() < until_s:  # at work: after a rest memory is slow for a while
+                self._through(busy)
             return reading_s()
 
         flushed = statistics.median(flushed_s() for _ in range(_PROBES))

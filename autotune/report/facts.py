@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autotune.db.latencies import Latency
 from autotune.db.rankings import KeptRanking
 from autotune.db.types import Record, Store
 from autotune.graph.plan import Partition, describe, task_flops
@@ -83,6 +84,14 @@ class Facts:
     rankings: tuple[Ranking, ...]
     rounds: tuple[RoundFacts, ...]
     environment: tuple[tuple[str, str], ...]
+    latencies: tuple[Latency, ...] = ()
+    """Of the whole model as measured, in the order of the log."""
+
+    @property
+    def latency(self) -> Latency | None:
+        """The latest of this device, or else of any."""
+        here = [v for v in self.latencies if v.device == self.profile.device]
+        return next(reversed(here or self.latencies), None)
 
     @property
     def before_s(self) -> float | None:
@@ -107,8 +116,10 @@ def collect(
     *,
     seed: int = 0,
     kept: Sequence[KeptRanking] = (),
+    latencies: Sequence[Latency] = (),
 ) -> Facts:
-    """Facts about the model on the profile's target; `kept`: the log's rankings of its tasks."""
+    """Facts about the model on the profile's target; `kept` and `latencies`: the log's rankings of
+    its tasks, and measurements of the whole model."""
     target = profile.target
     names = {call.task: call.name for call in reversed(partition.calls)}
     every: list[Record] = []
@@ -132,6 +143,7 @@ def collect(
         rankings=_rankings(every, profile, seed),
         rounds=rounds(kept),
         environment=_environment(every),
+        latencies=tuple(latencies),
     )
 
 

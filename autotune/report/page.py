@@ -38,7 +38,7 @@ svg { max-width: 100%; height: auto; } .grid { stroke: var(--line); stroke-width
 .dot.s0, .bar.s0 { fill: var(--c0); } .dot.s1, .bar.s1 { fill: var(--c1); }
 .dot.s2, .bar.s2 { fill: var(--c2); }
 """
-ROUNDS = 40
+ROUNDS, RUNS = 40, 20
 """The latest ones are shown."""
 
 
@@ -50,6 +50,7 @@ def page(facts: Facts) -> str:
         f'<p class="sub">{html.escape(facts.profile.device)}, target '
         f"{html.escape(facts.target.key)}, log {html.escape(facts.log)}</p>",
         _summary(facts),
+        _section("End to end", _whole(facts)),
         _section("Time per kernel", _kernels(facts)),
         _section("Roofline", _roofline(facts)),
         _section("Search", _curves(facts)),
@@ -94,13 +95,14 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence
 
 
 def _summary(facts: Facts) -> str:
-    before, after = facts.before_s, facts.after_s
-    gain = f"{before / after:.2f}×" if before and after else "–"
+    before, after, how = facts.before_s, facts.after_s, "kernels' sum"
+    if facts.latency is not None:
+        before, after, how = facts.latency.before_s, facts.latency.after_s, "end to end"
     missing = sum(t.best_s is None for t in facts.tasks)
     cards = [
-        ("end to end before", seconds(before)),
-        ("end to end after", seconds(after)),
-        ("faster", gain),
+        (f"{how} before", seconds(before)),
+        (f"{how} after", seconds(after)),
+        ("faster", _gain(before, after)),
         ("trials", str(sum(t.trials for t in facts.tasks))),
         ("tasks", str(len(facts.tasks))),
     ]
@@ -108,10 +110,47 @@ def _summary(facts: Facts) -> str:
         f'<div class="card"><b>{html.escape(value)}</b>{html.escape(name)}</div>'
         for name, value in cards
     )
-    note = "Kernels only: every task's time times its calls. Before: default schedules."
-    if missing:
-        note += f" {missing} tasks have no record yet, so there is no sum."
+    note = "Before: default schedules."
+    if facts.latency is None:
+        note += (
+            " The whole model was not measured: a sum of kernels instead, every task's time times "
+            "its calls. Runs of `tune` on this machine measure it, unless they are short."
+        )
+        if missing:
+            note += f" {missing} tasks have no record yet, so there is no sum."
     return f'<div class="cards">{body}</div>{_note(note)}'
+
+
+def _gain(before_s: float | None, after_s: float | None) -> str:
+    return f"{before_s / after_s:.2f}×" if before_s and after_s else "–"
+
+
+def _whole(facts: Facts) -> str:
+    if not facts.latencies:
+        return _note("The log has no run of the whole model.")
+    rows = [
+        (
+            v.created[:16].replace("T", " "),
+            v.device,
+            seconds(v.before_s),
+            seconds(v.after_s),
+            _gain(v.before_s, v.after_s),
+            f"{seconds(min(v.after))} to {seconds(max(v.after))}",
+            seconds(v.kernels_before_s),
+            seconds(v.kernels_after_s),
+        )
+        for v in facts.latencies[-RUNS:]
+    ]
+    header = (
+        "measured", "device", "before", "after", "gain", "spread of after", "kernels before",
+        "kernels after",
+    )  # fmt: skip
+    note = (
+        "Medians of whole runs, measured in turns at the end of a tuning run: compiled with default "
+        "schedules, and with the best of the log. Beside them the sums of the kernels' times, each "
+        "measured by itself."
+    )
+    return _table(header, rows, right=(2, 3, 4, 5, 6, 7)) + _note(note)
 
 
 def _heaviest(tasks: Sequence[TaskFacts]) -> list[TaskFacts]:

@@ -13,7 +13,7 @@ import os
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -35,7 +35,6 @@ _ZIP_HEADER_BYTES = 30
 def save(image: ModelImage, path: str | Path) -> None:
     """Write the artifact in one step. Raises ArtifactError where the file cannot be written."""
     path = Path(path)
-    manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, **image.manifest()}
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
@@ -44,18 +43,25 @@ def save(image: ModelImage, path: str | Path) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
-            for number, code in enumerate(image.objects):
-                archive.writestr(_object_name(number), code)
-            with archive.open(_CONSTANTS, "w", force_zip64=True) as block:
-                block.write(image.constants.data)
+        with os.fdopen(handle, "wb") as file:
+            write_image(image, file)
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
         raise ArtifactError(f"cannot write {path}: {error.strerror}; {_remedy(error)}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_image(image: ModelImage, file: IO[bytes]) -> None:
+    """The artifact, into a file that can be sought in."""
+    manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, **image.manifest()}
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
+        for number, code in enumerate(image.objects):
+            archive.writestr(_object_name(number), code)
+        with archive.open(_CONSTANTS, "w", force_zip64=True) as block:
+            block.write(image.constants.data)
 
 
 def _remedy(error: OSError) -> str:

@@ -33,6 +33,7 @@ from autotune.tuner.layouts import after_layouts, measure_layouts
 from autotune.tuner.loop import tune_partition
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
+from autotune.tuner.whole import whole_model
 from cost_model.features import FEATURE_VERSION
 from cost_model.models import Train, fit_here
 from cost_model.pretrained import Pretrained
@@ -175,10 +176,14 @@ def tune(
                 partition = apply(problem, graph, wanted, choice.layouts)
                 used_s = time.monotonic() - started_s
                 options = after_layouts(problem, partition, store, options, used_s)
-                report = tune_partition(partition, runner, store, options, listener, engine=engine)
-            return dataclasses.replace(
+                whole = whole_model(graph, partition, runner, store, options)
+                report = tune_partition(
+                    partition, runner, store, whole.left(), listener, engine=engine
+                )
+            report = dataclasses.replace(
                 report, measured=report.measured + tried, layouts=explain(choice)
             )
+            return whole.timed(report)
 
 
 def _listener(store: Store, options: TuneOptions, on_event: OnEvent | None) -> OnEvent | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from autotune.db.latencies import Latency
 from autotune.tuner.forecast import Forecast
 from autotune.types import Task
 
@@ -38,3 +39,7 @@ class TuneReport:
     """Of a dry run; its trials are in the order of `tasks`."""
     layouts: tuple[str, ...] = ()
     """Lines about values that are not dense."""
+    latency: Latency | None = None
+    """Of the whole model, measured before and after."""
+    no_latency: str = ""
+    """Why there is none."""

@@ -25,6 +25,7 @@ from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import (
+    Built,
     DeviceProfile,
     MeasureRequest,
     MeasureResult,
@@ -89,6 +90,11 @@ class LocalRunner:
         return plan.builders
 
     @property
+    def timing_cores(self) -> tuple[int, ...]:
+        """Cores that candidates are timed on."""
+        return plan_cores(self._cores, self.target.threads).runner
+
+    @property
     def sandbox(self) -> Report:
         """Which bounds of the workers hold, and why others do not: empty text where one holds."""
         return self._batch.sandbox
@@ -125,6 +131,10 @@ class LocalRunner:
         finally:
             if any(r.built is not None for r in requests):
                 self._batch.renew()
+
+    def built(self, request: MeasureRequest) -> Built | None:
+        """A candidate of an earlier batch as it was built, if it is kept."""
+        return self._batch.built(request)
 
     def interrupt(self) -> None:
         """End a batch in progress at once, from any thread. The runner is closed after it."""

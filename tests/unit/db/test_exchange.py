@@ -142,7 +142,7 @@ def changed(log: TuningLog, number: int, **fields: object) -> str:
 @pytest.mark.parametrize(
     ("number", "fields", "words"),
     [
-        (0, {"version": 3}, "newer release"),
+        (0, {"version": 4}, "newer release"),
         (0, {"format": "recipe"}, "'autotune-log', got 'recipe'"),
         (1, {"key": "matmul-0"}, "line 2.*key"),
         (1, {"kind": "tusk"}, "line 2.*unknown kind 'tusk'"),

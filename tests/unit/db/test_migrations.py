@@ -154,6 +154,7 @@ def test_an_old_postgresql_log_is_upgraded_too(new_database: NewDatabase) -> Non
                 "ALTER TABLE records DROP COLUMN conditions",
                 "DROP TABLE rankings",
                 "DROP TABLE profiles",
+                "DROP TABLE latencies",
                 "CREATE INDEX records_best ON records (task_key, target_key, status, median_s)",
                 "UPDATE schema SET version = 1",
             ):

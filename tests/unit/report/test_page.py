@@ -16,7 +16,8 @@ from tests.unit.tuner.fakes import MemoryStore
 
 TEXT = page(facts())
 SECTIONS = (
-    "Time per kernel", "Roofline", "Search", "Failures by reason", "Cost model", "Environment",
+    "End to end", "Time per kernel", "Roofline", "Search", "Failures by reason", "Cost model",
+    "Environment",
 )  # fmt: skip
 VOID = {"meta", "link", "br"}
 

@@ -1,0 +1,131 @@
+"""What a run gained, end to end. In: a run's model, device and log. Out: measured latencies.
+
+The model is compiled twice, with default schedules and with the best ones, mostly of kernels that
+the run has built, and both are run in turns. Where that would take too much of a run, or goes
+wrong, there is a reason instead: the run's results do not depend on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from autotune.compiler.driver import compile_prepared
+from autotune.db.latencies import Latency, keep, model_key
+from autotune.db.store import TuningLog
+from autotune.db.types import Store
+from autotune.errors import AutotuneError
+from autotune.graph.ir import Graph
+from autotune.graph.plan import Partition
+from autotune.measure.runners.local import LocalRunner
+from autotune.measure.types import Built, MeasureRequest, Runner
+from autotune.runtime.image import ModelImage
+from autotune.runtime.latency import TURN_S, TURNS, Latencies, latencies
+from autotune.schedule.base import Schedule
+from autotune.tuner.options import TuneOptions
+from autotune.tuner.report import TuneReport
+from autotune.types import Task
+
+SHARE = 0.02
+"""Of a run that is limited in time, for the whole model."""
+FEW_TRIALS = 32
+"""A run of fewer is over in seconds."""
+_START_S = 0.7
+"""What the process that runs the models takes until it does."""
+_LOADED_BYTES_PER_S = 150e6
+"""Packed, handed over and read."""
+_BUILD_S = 0.1
+"""Of a kernel that the run will not have built."""
+
+Timer = Callable[[Sequence[ModelImage], Sequence[int]], Latencies]
+"""Images and cores to seconds of whole runs of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeModel:
+    """A run's model, `graph` prepared; what its runs take is in the log once they are timed."""
+
+    graph: Graph
+    runner: Runner
+    store: Store
+    options: TuneOptions
+    cost_s: float
+    """About what timing it takes."""
+
+    def left(self) -> TuneOptions:
+        """The options of the run that is left before it."""
+        limits = self.options.limits
+        if limits.time_s is None or self._refused():
+            return self.options
+        limits = dataclasses.replace(limits, time_s=limits.time_s - self.cost_s)
+        return dataclasses.replace(self.options, limits=limits)
+
+    def timed(self, report: TuneReport, timer: Timer = latencies) -> TuneReport:
+        """The report with the latencies, or with why there are none."""
+        why_not = self._refused() or self._refused_after(report)
+        if why_not:
+            return dataclasses.replace(report, no_latency=why_not)
+        assert isinstance(self.runner, LocalRunner)
+        try:
+            before, after = self._times(self.runner, timer)
+        except AutotuneError as error:
+            return dataclasses.replace(report, no_latency=str(error))
+        latency = Latency(
+            model_key=model_key(self.graph),
+            model=self.options.model,
+            target_key=self.options.target.key,
+            device=self.runner.profile().device,
+            before=before,
+            after=after,
+            kernels_before_s=report.before_s,
+            kernels_after_s=report.after_s,
+        )
+        if isinstance(self.store, TuningLog):
+            keep(self.store, latency)
+        return dataclasses.replace(report, latency=latency)
+
+    def _refused(self) -> str:
+        """Why it is not timed, as far as that is known before the run; empty where it is."""
+        limit_s = self.options.limits.time_s
+        if self.options.dry_run:
+            return "nothing is measured"
+        if not isinstance(self.runner, LocalRunner):
+            return "boards run kernels, not whole models"
+        if limit_s is not None and self.cost_s > SHARE * limit_s:
+            return f"that takes about {self.cost_s:.1f} s, much of a run of {limit_s:.0f} s"
+        return ""
+
+    def _refused_after(self, report: TuneReport) -> str:
+        if self.options.limits.time_s is None and report.measured < FEW_TRIALS:
+            return f"fewer than {FEW_TRIALS} trials in this run"
+        return "" if report.after_s else "there are tasks without a record"
+
+    def _times(self, runner: LocalRunner, timer: Timer) -> Latencies:
+        """Seconds of runs with default schedules, and with the best ones."""
+        target, seed = self.options.target, self.options.seed
+
+        def known(task: Task, schedule: Schedule) -> Built | None:
+            return runner.built(
+                MeasureRequest(task=task, schedule=schedule, target=target, seed=seed)
+            )
+
+        logs = (None, self.store)
+        images = [compile_prepared(self.graph, target, log, known=known)[0] for log in logs]
+        return timer(images, runner.timing_cores)
+
+
+def whole_model(
+    graph: Graph, partition: Partition, runner: Runner, store: Store, options: TuneOptions
+) -> WholeModel:
+    """The model of a run that is about to begin, cut as `partition`."""
+    weights = sum(v.type.nbytes for c in partition.calls for v in c.task.by_role("constant"))
+    unbuilt = sum(bool(store.records(key.key, options.target)) for key in partition.weights())
+    run_s = 2 * options.timing.apart_s
+    cost_s = (
+        _START_S
+        + 2 * weights / _LOADED_BYTES_PER_S
+        + 2 * unbuilt * _BUILD_S
+        + 2 * TURNS * (TURN_S + 2 * run_s)
+    )
+    return WholeModel(graph=graph, runner=runner, store=store, options=options, cost_s=cost_s)
