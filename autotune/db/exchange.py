@@ -17,12 +17,12 @@ from sqlalchemy import Connection, select, text
 
 from autotune.db import codec
 from autotune.db.items import Decoder, Item, record_item
-from autotune.db.latencies import Latency, file_latencies, latency_items
+from autotune.db.latencies import file_latencies, latency_items
 from autotune.db.profiles import Key, file_profiles, latest, profile_item
 from autotune.db.schema import RECORDS
 from autotune.db.selection import ALL, Selection, conditions, resolve
 from autotune.db.store import TuningLog, executor, record_rows
-from autotune.db.types import Mark, Record
+from autotune.db.types import Latency, Mark, Record
 from autotune.errors import ScheduleError
 
 _BATCH = 1000

@@ -12,16 +12,14 @@ The items of an exported log, one a line, each a JSON object:
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from autotune.db import codec
-from autotune.db.latencies import Latency, latency_of
 from autotune.db.selection import moment
-from autotune.db.types import Mark, Record
+from autotune.db.types import Latency, Mark, Record
 from autotune.errors import LogError
 from autotune.measure.types import DeviceProfile, MeasureResult, Status
 from autotune.schedule import schedule_from_json
@@ -64,6 +62,22 @@ def record_item(row: Any) -> dict[str, Any]:
         "origin": row.origin,
         "mark": row.mark,
         "conditions": row.conditions,
+    }
+
+
+def latency_item(latency: Latency) -> dict[str, Any]:
+    return {
+        "kind": "latency",
+        "model_key": latency.model_key,
+        "model": latency.model,
+        "target": latency.target_key,
+        "device": latency.device,
+        "before_s": list(latency.before),
+        "after_s": list(latency.after),
+        "kernels_before_s": latency.kernels_before_s,
+        "kernels_after_s": latency.kernels_after_s,
+        "created": latency.created,
+        "origin": latency.origin,
     }
 
 
@@ -125,12 +139,27 @@ def _check_profile(item: Item) -> None:
 
 
 def _latency(item: Item) -> Latency:
-    latency = latency_of(item)
-    for text in (latency.model_key, latency.model, latency.target_key, latency.device):
-        _text(text)
-    return dataclasses.replace(
-        latency, created=_moment(latency.created), origin=_text(latency.origin)
+    sums = (item["kernels_before_s"], item["kernels_after_s"])
+    before_s, after_s = (None if s is None else _times([s])[0] for s in sums)
+    return Latency(
+        model_key=_text(item["model_key"]),
+        model=_text(item["model"]),
+        target_key=_text(item["target"]),
+        device=_text(item["device"]),
+        before=_times(item["before_s"]),
+        after=_times(item["after_s"]),
+        kernels_before_s=before_s,
+        kernels_after_s=after_s,
+        created=_moment(item["created"]),
+        origin=_text(item["origin"]),
     )
+
+
+def _times(values: Iterable[Any]) -> tuple[float, ...]:
+    times = tuple(map(float, values))
+    if not times or not all(0 < t < math.inf for t in times):
+        raise ValueError(f"a latency with the times {list(times)}")
+    return times
 
 
 def _record(item: Item, task: Task, target: Target, flops: int) -> Record:

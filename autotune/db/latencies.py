@@ -8,50 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from autotune.db import codec
+from autotune.db.items import Item, latency_item
 from autotune.db.schema import LATENCIES
 from autotune.db.store import TuningLog, utc_now
+from autotune.db.types import Latency
 from autotune.graph.ir import Graph
 from autotune.graph.text import graph_text
 
 Key = tuple[str, str, str]
 """(device, target key, model name): what a log for exchange has latencies with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """Whole runs of a model on a device, at the end of a tuning run. Seconds."""
-
-    model_key: str
-    model: str
-    target_key: str
-    device: str
-    before: tuple[float, ...]
-    """Of runs with default schedules."""
-    after: tuple[float, ...]
-    """Of runs with the best schedules."""
-    kernels_before_s: float | None
-    """The sum of the kernels' times, each measured by itself."""
-    kernels_after_s: float | None
-    created: str = ""
-    origin: str = ""
-    """The log or file that it was first imported from."""
-
-    @property
-    def before_s(self) -> float:
-        return statistics.median(self.before)
-
-    @property
-    def after_s(self) -> float:
-        return statistics.median(self.after)
 
 
 def model_key(graph: Graph) -> str:
@@ -73,16 +44,22 @@ def kept(log: TuningLog, key: str, target_key: str) -> list[Latency]:
         if connection is None:
             return []
         rows = connection.execute(select(LATENCIES).where(wanted).order_by(LATENCIES.c.id)).all()
-    return [
-        Latency(
-            **{
-                **{name: value for name, value in row._mapping.items() if name != "id"},
-                "before": tuple(json.loads(row.before)),
-                "after": tuple(json.loads(row.after)),
-            }
-        )
-        for row in rows
-    ]
+    return [_latency(row) for row in rows]
+
+
+def _latency(row: Any) -> Latency:
+    return Latency(
+        model_key=row.model_key,
+        model=row.model,
+        target_key=row.target_key,
+        device=row.device,
+        before=tuple(json.loads(row.before)),
+        after=tuple(json.loads(row.after)),
+        kernels_before_s=row.kernels_before_s,
+        kernels_after_s=row.kernels_after_s,
+        created=row.created,
+        origin=row.origin,
+    )
 
 
 def _row(latency: Latency) -> dict[str, Any]:
@@ -103,54 +80,13 @@ def _row(latency: Latency) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------- for exchange
 
 
-def latency_items(connection: Connection) -> dict[Key, list[dict[str, Any]]]:
+def latency_items(connection: Connection) -> dict[Key, list[Item]]:
     """All of a log, as items of an exported one."""
-    found: dict[Key, list[dict[str, Any]]] = {}
+    found: dict[Key, list[Item]] = {}
     for row in connection.execute(select(LATENCIES).order_by(LATENCIES.c.id)):
-        item = {
-            "kind": "latency",
-            "model_key": row.model_key,
-            "model": row.model,
-            "target": row.target_key,
-            "device": row.device,
-            "before_s": json.loads(row.before),
-            "after_s": json.loads(row.after),
-            "kernels_before_s": row.kernels_before_s,
-            "kernels_after_s": row.kernels_after_s,
-            "created": row.created,
-            "origin": row.origin,
-        }
-        found.setdefault((row.device, row.target_key, row.model), []).append(item)
+        key = row.device, row.target_key, row.model
+        found.setdefault(key, []).append(latency_item(_latency(row)))
     return found
-
-
-def latency_of(item: Mapping[str, Any]) -> Latency:
-    """The latency of an item. Raises KeyError, TypeError or ValueError where it cannot be one."""
-    return Latency(
-        model_key=str(item["model_key"]),
-        model=str(item["model"]),
-        target_key=str(item["target"]),
-        device=str(item["device"]),
-        before=_times(item["before_s"]),
-        after=_times(item["after_s"]),
-        kernels_before_s=_sum(item["kernels_before_s"]),
-        kernels_after_s=_sum(item["kernels_after_s"]),
-        created=str(item["created"]),
-        origin=str(item["origin"]),
-    )
-
-
-def _times(values: Any) -> tuple[float, ...]:
-    times = tuple(map(float, values))
-    if not times or not all(0 < t < math.inf for t in times):
-        raise ValueError(f"a latency with the times {list(times)}")
-    return times
-
-
-def _sum(value: Any) -> float | None:
-    if value is None:
-        return None
-    return _times([value])[0]
 
 
 def file_latencies(connection: Connection, latencies: Sequence[Latency]) -> None:

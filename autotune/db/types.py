@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -49,6 +50,34 @@ class Record:
     """The log or file that it, or the record it verifies, was first imported from."""
     mark: Mark = Mark.OWN
     id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Whole runs of a model on a device, at the end of a tuning run. Seconds."""
+
+    model_key: str
+    model: str
+    target_key: str
+    device: str
+    before: tuple[float, ...]
+    """Of runs with default schedules."""
+    after: tuple[float, ...]
+    """Of runs with the best schedules."""
+    kernels_before_s: float | None
+    """The sum of the kernels' times, each measured by itself."""
+    kernels_after_s: float | None
+    created: str = ""
+    origin: str = ""
+    """The log or file that it was first imported from."""
+
+    @property
+    def before_s(self) -> float:
+        return statistics.median(self.before)
+
+    @property
+    def after_s(self) -> float:
+        return statistics.median(self.after)
 
 
 class Store(Protocol):

@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.db.latencies import Latency
 from autotune.db.rankings import KeptRanking
-from autotune.db.types import Record, Store
+from autotune.db.types import Latency, Record, Store
 from autotune.graph.plan import Partition, describe, task_flops
 from autotune.measure.types import DeviceProfile, Status
 from autotune.target import Target

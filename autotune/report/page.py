@@ -146,9 +146,9 @@ def _whole(facts: Facts) -> str:
         "kernels after",
     )  # fmt: skip
     note = (
-        "Medians of whole runs, measured in turns at the end of a tuning run: compiled with default "
-        "schedules, and with the best of the log. Beside them the sums of the kernels' times, each "
-        "measured by itself."
+        "Medians of whole runs, in turns at the end of a tuning run: compiled with default "
+        "schedules, and with the best of the log. Beside them the sums of the kernels' times, "
+        "each measured by itself."
     )
     return _table(header, rows, right=(2, 3, 4, 5, 6, 7)) + _note(note)
 

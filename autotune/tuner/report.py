@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from autotune.db.latencies import Latency
+from autotune.db.types import Latency
 from autotune.tuner.forecast import Forecast
 from autotune.types import Task
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.compiler.driver import compile_prepared
-from autotune.db.latencies import Latency, keep, model_key
+from autotune.db.latencies import keep, model_key
 from autotune.db.store import TuningLog
-from autotune.db.types import Store
+from autotune.db.types import Latency, Store
 from autotune.errors import AutotuneError
 from autotune.graph.ir import Graph
 from autotune.graph.plan import Partition

@@ -78,7 +78,7 @@ def test_a_reader_makes_no_tables(new_database: NewDatabase) -> None:
         with reader.reading() as connection:
             assert connection is not None
             assert set(inspect(connection).get_table_names()) == {
-                "profiles", "rankings", "records", "schema", "targets", "tasks",
+                "latencies", "profiles", "rankings", "records", "schema", "targets", "tasks",
             }  # fmt: skip
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from autotune.db.types import Record
+from autotune.db.types import Latency, Record
 from autotune.frontend import load_model
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
@@ -52,6 +54,22 @@ def filled(parts: Partition, count: int = 40, target: Target = TARGET) -> Memory
     return store
 
 
-def facts(store: MemoryStore | None = None) -> Facts:
+def latency(device: str = PROFILE.device, after_s: float = 8.6e-3) -> Latency:
+    """Of the tiny network, before and after."""
+    return Latency(
+        model_key="0123456789abcdef",
+        model="tiny",
+        target_key=TARGET.key,
+        device=device,
+        before=(11.1e-3,) * 3,
+        after=(after_s / 2, after_s, after_s * 2),
+        kernels_before_s=11e-3,
+        kernels_after_s=None,
+        created="2026-01-01T00:00:00+00:00",
+    )
+
+
+def facts(store: MemoryStore | None = None, latencies: Sequence[Latency] = ()) -> Facts:
     parts = tiny()
-    return collect(parts, filled(parts) if store is None else store, PROFILE, "log <1>.db")
+    store = filled(parts) if store is None else store
+    return collect(parts, store, PROFILE, "log <1>.db", latencies=latencies)

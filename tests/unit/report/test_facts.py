@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.unit.report.samples import facts, filled, tiny
+from tests.unit.report.samples import facts, filled, latency, tiny
 from tests.unit.tuner.fakes import MemoryStore
 
 FOUND = facts()
@@ -22,6 +22,13 @@ def test_before_is_the_default_and_after_the_best() -> None:
         assert task.best_s == min(task.curve)
     assert FOUND.before_s == pytest.approx(1e-3 * sum(t.calls for t in FOUND.tasks))
     assert FOUND.after_s == pytest.approx(math.fsum(t.calls * min(t.curve) for t in FOUND.tasks))
+
+
+def test_the_latest_latency_of_this_device_counts() -> None:
+    here, later, elsewhere = latency(), latency(after_s=7e-3), latency("another", 1e-3)
+    assert FOUND.latency is None
+    assert facts(latencies=[here, later, elsewhere]).latency == later
+    assert facts(latencies=[elsewhere]).latency == elsewhere
 
 
 def test_curves_never_rise() -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from autotune.report.page import page, seconds
-from tests.unit.report.samples import ERROR, facts
+from tests.unit.report.samples import ERROR, facts, latency
 from tests.unit.tuner.fakes import MemoryStore
 
-TEXT = page(facts())
+UNTIMED = page(facts())
+TEXT = page(facts(latencies=[latency()]))
 SECTIONS = (
     "End to end", "Time per kernel", "Roofline", "Search", "Failures by reason", "Cost model",
     "Environment",
@@ -41,12 +42,26 @@ class Balance(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("text", [TEXT, page(facts(MemoryStore()))], ids=["full", "empty"])
+@pytest.mark.parametrize(
+    "text", [TEXT, UNTIMED, page(facts(MemoryStore()))], ids=["full", "untimed", "empty"]
+)
 def test_elements_are_closed_in_order_and_sections_there(text: str) -> None:
     reader = Balance()
     reader.feed(text)
     assert reader.open == []
     assert re.findall("<h2>(.*?)</h2>", text) == list(SECTIONS)
+
+
+def test_measured_latencies_come_first_where_there_are_any() -> None:
+    assert re.search("<b>11.1 ms</b>end to end before.*<b>8.6 ms</b>end to end after", TEXT)
+    assert "4.3 ms to 17.2 ms" in TEXT
+    assert "The whole model was not measured" not in TEXT
+
+
+def test_sums_of_kernels_are_called_that() -> None:
+    assert "kernels&#x27; sum before" in UNTIMED
+    assert "The whole model was not measured" in UNTIMED
+    assert "end to end before" not in UNTIMED
 
 
 def test_nothing_is_fetched_and_nothing_runs() -> None:
