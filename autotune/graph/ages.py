@@ -4,6 +4,7 @@ per task.
 A run of the model touches its values one after the other, again and again; a kernel goes through
 each of its values from the beginning to the end. What was used long ago is in no cache any more:
 a weight, the model's input, and also the place of an output, if nothing else lay there meanwhile.
+An output that is written over an input finds there what was just read.
 """
 
 from __future__ import annotations
@@ -65,7 +66,13 @@ class _Memory:
     def ages(self, call: KernelCall) -> Iterator[Age]:
         """Of all that the call uses."""
         last = np.sort(np.concatenate(list(self._blocks.values())))
-        for name, times in self._touched(call):
+        touched = self._touched(call)
+        outputs = {v.name for v in call.task.by_role("output")}
+        inputs = {_place(times) for name, times in touched if name not in outputs}
+        for name, times in touched:
+            if name in outputs and _place(times) in inputs:
+                yield name, 0, _LEAST_S, 1.0
+                continue
             since = (len(last) - np.searchsorted(last, times, side="right")) * _GRAIN_BYTES
             for age_bytes, which in _similar(since):
                 age_s = float(np.mean(self._now_s - times[which]))
@@ -89,6 +96,10 @@ class _Memory:
             parts = slice(first // _GRAIN_BYTES, -(-last // _GRAIN_BYTES))
             out.append((name, self._blocks[block][parts]))
         return out
+
+
+def _place(times: Times) -> tuple[int, int]:
+    return times.ctypes.data, len(times)
 
 
 def _never(nbytes: int) -> Times:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import numpy as np
+
 from autotune.frontend import load_model
 from autotune.graph.ages import ages_of
+from autotune.graph.build import GraphBuilder
+from autotune.graph.memory_plan import plan_memory
 from autotune.graph.partition import partition
 from autotune.graph.plan import Partition
 from autotune.graph.prepare import prepare
 from autotune.measure.types import CODE, Age
+from autotune.types import TensorType
 
 CALL_S = 0.25
 
@@ -30,6 +35,25 @@ def test_every_value_and_the_code_have_ages_that_make_a_whole() -> None:
             shares[name] += share
         assert set(shares) == {v.name for v in task.params} | {CODE}
         assert all(abs(total - 1) < 1e-6 for total in shares.values())
+
+
+def test_an_output_over_an_input_finds_what_was_just_read() -> None:
+    b = GraphBuilder("residual")
+    weights = b.constant(np.ones((1, 1, 64, 64), np.float32))
+    x = b.input("x", TensorType(dtype="float32", shape=(1, 64, 64, 64)))
+    first = b.op("conv2d", x, weights)
+    second = b.op("conv2d", first, weights)
+    third = b.op("add", b.op("conv2d", second, weights), first)
+    graph = b.finish([("y", b.op("conv2d", third, weights))])
+    parts = partition(prepare(graph, "float32").graph)
+    assert len(plan_memory(parts).in_place) == 1
+    found = ages_of(parts, [CALL_S] * len(parts.calls))
+    plain, over = (
+        [age[1] for age in found[call.task.key] if age[0] == call.task.by_role("output")[0].name]
+        for call in (parts.calls[0], parts.calls[2])
+    )
+    assert max(plain) > 0
+    assert over == [0]
 
 
 def test_weights_were_used_a_run_ago_and_inputs_by_the_call_before() -> None:
