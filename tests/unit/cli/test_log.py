@@ -118,7 +118,7 @@ def test_prune_needs_to_be_told_what(log: str, capsys: Captured) -> None:
 def test_an_old_log_is_upgraded(tmp_path: Path, capsys: Captured) -> None:
     old = str(shutil.copy(FIXTURES / "log_v1.db", tmp_path / "old.db"))
     assert "autotune log upgrade" in out_of(capsys, "stats", "--log", old, status=2)
-    assert out_of(capsys, "upgrade", "--log", old) == f"{old}: schema 4\n"
+    assert out_of(capsys, "upgrade", "--log", old) == f"{old}: schema 5\n"
     assert "5 records" in out_of(capsys, "stats", "--log", old)
 
 
