@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from autotune.codegen.llvm_index import Linear, Var
 from autotune.codegen.llvm_phase import CLAIM, FINISH, phase_text
 from autotune.codegen.llvm_statement import StatementWriter
+from autotune.codegen.llvm_tables import math_of
 from autotune.codegen.llvm_text import FunctionText
 from autotune.errors import BuildError
 from autotune.program.analysis import interval
@@ -67,6 +68,7 @@ class _KernelWriter(StatementWriter):
         self.written = {s.buffer for s in stores_of(program.body)}
         self.features = frozenset(target.features.split(","))
         self.bfloat16 = "+avx512bf16" in self.features
+        self.math = math_of(self.features)
         self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
         self.workspace = 0
         self.changed: list[frozenset[str]] = []

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from autotune.codegen.llvm_math import MathWriter, unary
+from autotune.codegen.llvm_tables import WIDTH, erf_tables, math_of
 from autotune.codegen.llvm_text import FunctionText, type_text
 from autotune.codegen.loader import load_text
 from autotune.target import Target, host_target
@@ -51,12 +52,18 @@ def samples() -> Array:
     return np.concatenate([every, *dense, special])
 
 
-def apply(fn: str, x: Array, lanes: int = 16, target: Target = HOST) -> Array:
-    return apply_code(lambda writer, given: unary(writer, fn, given), x, lanes, target)
+def apply(
+    fn: str, x: Array, lanes: int = 16, target: Target = HOST, math: type[MathWriter] = MathWriter
+) -> Array:
+    return apply_code(lambda writer, given: unary(writer, fn, given), x, lanes, target, math)
 
 
 def apply_code(
-    code: Callable[[MathWriter, str], str], x: Array, lanes: int = 16, target: Target = HOST
+    code: Callable[[MathWriter, str], str],
+    x: Array,
+    lanes: int = 16,
+    target: Target = HOST,
+    math: type[MathWriter] = MathWriter,
 ) -> Array:
     """Code for a vector of lanes, called over an array."""
     text = FunctionText("define void @f(ptr %x, ptr %y, i64 %n)")
@@ -65,7 +72,7 @@ def apply_code(
         step = text.emit(f"mul i64 {i}, {lanes}")
         source = text.emit(f"getelementptr float, ptr %x, i64 {step}")
         given = text.emit(f"load {kind}, ptr {source}, align 4")
-        result = code(MathWriter(text, lanes), given)
+        result = code(math(text, lanes), given)
         place = text.emit(f"getelementptr float, ptr %y, i64 {step}")
         text.line(f"store {kind} {result}, ptr {place}, align 4")
     text.line("ret void")
@@ -77,13 +84,17 @@ def apply_code(
     return out[: len(x)]
 
 
+MATHS = [("plain", MathWriter), ("host's", math_of(frozenset(HOST.features.split(","))))]
+
+
 @pytest.mark.parametrize("fn", sorted(REFERENCE))
-def test_errors_are_those_of_the_docstrings(fn: str) -> None:
+@pytest.mark.parametrize("math", [m for _, m in MATHS], ids=[n for n, _ in MATHS])
+def test_errors_are_those_of_the_docstrings(fn: str, math: type[MathWriter]) -> None:
     x = samples()
     with np.errstate(all="ignore"):
         want = REFERENCE[fn](x.astype(np.float64))
         nearest = want.astype(np.float32)
-    got = apply(fn, x)
+    got = apply(fn, x, math=math)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     np.testing.assert_array_equal(np.isinf(got), np.isinf(nearest))
     finite = np.isfinite(nearest)
@@ -109,6 +120,38 @@ def test_reciprocal_roots_of_few_lanes_are_as_exact(lanes: int) -> None:
     with np.errstate(all="ignore"):
         want = 1 / np.sqrt(x.astype(np.float64))
     np.testing.assert_allclose(apply("rsqrt", x, lanes=lanes), want, rtol=5 * 2.0**-23)
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 8])
+def test_few_lanes_give_what_sixteen_do_with_tables(lanes: int) -> None:
+    x, (_, math) = samples()[::97], MATHS[1]
+    np.testing.assert_array_equal(
+        apply("erf", x, lanes=lanes, math=math), apply("erf", x, math=math)
+    )
+
+
+@pytest.mark.parametrize("math", [m for _, m in MATHS], ids=[n for n, _ in MATHS])
+def test_erf_is_odd_and_ends_in_one(math: type[MathWriter]) -> None:
+    x = np.array([3.95, 4.0, 7.5, 1e30, np.inf, 0.0], np.float32)
+    got, mirrored = apply("erf", x, math=math), apply("erf", -x, math=math)
+    assert got.tolist() == [1, 1, 1, 1, 1, 0]
+    np.testing.assert_array_equal(np.signbit(mirrored), True)
+    np.testing.assert_array_equal(-mirrored, got)
+
+
+def test_tables_of_erf_are_exact_to_half_a_unit_of_float32() -> None:
+    x = np.linspace(-WIDTH / 2, WIDTH / 2, 201)
+    for number, row in enumerate(zip(*erf_tables(), strict=True)):
+        want = np.vectorize(math.erf)(WIDTH * number + x)
+        error = np.abs(np.polyval(row, x) - want)
+        assert np.max(error[want != 0] / np.abs(want[want != 0])) < 2.0**-24
+
+
+@pytest.mark.parametrize(("feature", "picks"), [("+avx512f", True), ("+avx2", False)])
+def test_tables_are_used_where_one_instruction_picks(feature: str, picks: bool) -> None:
+    text = FunctionText("define void @f()")
+    unary(math_of({feature})(text, 16), "erf", "zeroinitializer")
+    assert ("permvar" in text.text()) == picks
 
 
 def test_exp_ends_in_zero_and_infinity() -> None:
