@@ -40,6 +40,22 @@ _COPY_CYCLES = 8.0
 """Per vector of weights that a kernel packs by itself."""
 _CONFLICT = 0.01
 """Share that rows of weights which evict each other from the L1 cache add."""
+_STREAM, _FEW_STREAMS = 0.004, 6
+"""Share that each point of a tile beyond a few adds, where its data come from beyond the L2 cache:
+so many places are read in turns, a line of each at a time, while weights are one stream."""
+_WEIGHTS, _FAR_WEIGHTS = 0.08, 3
+"""Share that weights add which only one point uses, and so many times more if a block of them does
+not stay in the L2 cache; several points share it."""
+_TALL = 0.002
+"""Share that each further row of a tile adds: rows are more places than points side by side."""
+_RAGGED = 0.03
+"""Share of a full tile's points that a shorter last one takes for each that it lacks."""
+_SPARSE = 0.03
+"""Share that data of which a strided kernel skips points add, where they are read in turns with
+others: what is fetched ahead is not what is needed."""
+_STRIDED_LINE = {"channels_first": 4.0, "rows_first": 3.0, "points_first": 0.0}
+"""Cycles per line of results, or of what is added to them, that a tile of one vector of channels
+takes where they lie beyond the L2 cache; wider tiles take whole runs of lines."""
 _TRANSFORM_CYCLES = 8.0
 """Per point of a Winograd tile and vector of channels."""
 _HELD_POINTS, _SPILLED = 49, 1.75
@@ -104,9 +120,10 @@ def _tail_waste(extent: int, size: Column) -> Column:
 
 
 def _tile_efficiency(
-    c: Contraction, target: Target, columns: Columns, points: Column, depth: int
+    c: Contraction, target: Target, columns: Columns, points: Column, depth: int, over: int = 0
 ) -> tuple[Column, Column]:
-    """(cycles per multiply-add of full width, small preferences) for a reduction depth."""
+    """(cycles per multiply-add of full width, small preferences) for a reduction depth; `over`:
+    registers more than there are that cost nothing yet."""
     vectors = columns["vectors"].astype(np.float64)
     total = np.ceil(c.channels[1] / columns["lanes"])
     blocks = np.ceil(total / vectors)
@@ -116,7 +133,7 @@ def _tile_efficiency(
     held = points * vectors
     # Steps of an unrolled reduction overlap: the weights of two are in registers at once.
     weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
-    taste = np.where(held + weights + 1 > target.vector_registers, 1.0, 0.0)
+    taste = np.where(held + weights + 1 > target.vector_registers + over, 1.0, 0.0)
     taste = taste + np.where((vectors == 1) & (total > 1), 0.02, 0.0)
     return rate, taste + np.where(columns["unroll"] > 4, 0.05, 0.0)
 
@@ -137,15 +154,20 @@ def tile_rate(
 def direct_cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
     """Direct code: tile efficiency, tails, conflicts, loop order."""
     points = (columns["tile_w"] * columns["tile_h"]).astype(np.float64)
+    wide = columns["vectors"] >= 4
     rate, taste = _tile_efficiency(c, target, columns, points, c.depth)
+    rate_4, taste_4 = _tile_efficiency(c, target, columns, points, c.depth, over=1)
+    rate, taste = np.where(wide, rate_4, rate), np.where(wide, taste_4, taste)
     cost = waste(c, columns) * rate + taste
     strides = task.value(c.data).layout.strides
     cost = cost + np.where(points > conflict_free(strides[-2] * c.strides[1]), 0.5, 0.0)
     cost = cost + _order_cost(task, target, c, columns)
+    cost = cost + _data_cost(task, target, c, columns, points)
     chunks = np.ceil(c.points[1] / columns["tile_w"]) * np.ceil(c.row_count / columns["tile_h"])
     chunks = chunks * np.ceil(c.channels[1] / (columns["vectors"] * columns["lanes"]))
     busy = ideal_cycles(c, target) * cost * imbalance(chunks * c.count * c.groups, target)
     busy = busy + _operand_cycles(task, c, target, columns)
+    busy = busy + _result_cycles(task, c, target, columns)
     return np.asarray(busy + _crossing(task, c, target, columns), np.float64)
 
 
@@ -190,11 +212,44 @@ def _order_cost(task: Task, target: Target, c: Contraction, columns: Columns) ->
     weights, data = (task.value(v).type.nbytes for v in (c.weights, c.data))
     row = data // c.row_count
     costs = {
-        "channels_first": 0.0 if data < target.l2_bytes // 2 else 0.03,
-        "rows_first": 0.01 if row + weights < target.l2_bytes or c.rows else 0.03,
-        "points_first": 0.02 if weights < target.l2_bytes // 2 else 0.1,
+        "channels_first": 0.0 if data < target.l2_bytes // 2 else 0.01,
+        "rows_first": 0.005 if row + weights < target.l2_bytes else 0.01 if c.rows else 0.03,
+        "points_first": 0.005 if weights < target.l2_bytes // 2 else 0.02,
     }
     return np.asarray([costs[str(o)] for o in columns["order"]], np.float64)
+
+
+def _data_cost(
+    task: Task, target: Target, c: Contraction, columns: Columns, points: Column
+) -> Column:
+    """Data are read at as many places as a tile has points, again for every block of channels;
+    those of a tile that stay in the L1 cache meanwhile are not."""
+    far = task.value(c.data).type.nbytes > target.l2_bytes / 2
+    inside = columns["order"] == "points_first"
+    stay = inside & (points * c.depth * c.item_bytes < target.l1_bytes / 2)
+    share = _STREAM * np.maximum(points - _FEW_STREAMS, 0) * (1.0 if far else 0.3)
+    panel = columns["vectors"] * columns["lanes"] * (c.depth * c.item_bytes)
+    alone = 1 / points - 1 / _FEW_STREAMS
+    late = _WEIGHTS * np.where(
+        panel > 0.75 * target.l2_bytes, _FAR_WEIGHTS * alone, np.maximum(alone, 0)
+    )
+    cost = np.where(stay, 0.3, 1.0) * share + late
+    sparse = far and c.rows is not None and c.strides[1] > c.reduce[1][1]
+    cost = cost + np.where(inside, 0.0, _SPARSE if sparse else 0.0)
+    for extent, size in ((c.points[1], columns["tile_w"]), (c.row_count, columns["tile_h"])):
+        cost = cost + _RAGGED * (-extent % size) / extent
+    return np.asarray(cost + _TALL * (columns["tile_h"] - 1))
+
+
+def _result_cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
+    """Cycles for results, and what is added to them, that lie beyond the L2 cache."""
+    out = task.value(c.tensor).type
+    alike = [v for v in task.by_role("input") if v.type == out and v.name != c.data]
+    nbytes = out.nbytes * (1 + len(alike))
+    if nbytes <= target.l2_bytes / 2:
+        return np.zeros(len(columns["vectors"]))
+    each = np.asarray([_STRIDED_LINE[str(o)] for o in columns["order"]], np.float64)
+    return np.asarray(nbytes / 64 * each / columns["vectors"] / target.threads)
 
 
 def imbalance(chunks: Column, target: Target) -> Column:
