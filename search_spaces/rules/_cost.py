@@ -120,7 +120,13 @@ def _tail_waste(extent: int, size: Column) -> Column:
 
 
 def _tile_efficiency(
-    c: Contraction, target: Target, columns: Columns, points: Column, depth: int, over: int = 0
+    c: Contraction,
+    target: Target,
+    columns: Columns,
+    points: Column,
+    depth: int,
+    *,
+    over: Column | int = 0,
 ) -> tuple[Column, Column]:
     """(cycles per multiply-add of full width, small preferences) for a reduction depth; `over`:
     registers more than there are that cost nothing yet."""
@@ -154,10 +160,9 @@ def tile_rate(
 def direct_cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
     """Direct code: tile efficiency, tails, conflicts, loop order."""
     points = (columns["tile_w"] * columns["tile_h"]).astype(np.float64)
-    wide = columns["vectors"] >= 4
-    rate, taste = _tile_efficiency(c, target, columns, points, c.depth)
-    rate_4, taste_4 = _tile_efficiency(c, target, columns, points, c.depth, over=1)
-    rate, taste = np.where(wide, rate_4, rate), np.where(wide, taste_4, taste)
+    # Where points share four vectors of weights, one of these may be loaded late.
+    over = np.where(columns["vectors"] >= 4, 1, 0)
+    rate, taste = _tile_efficiency(c, target, columns, points, c.depth, over=over)
     cost = waste(c, columns) * rate + taste
     strides = task.value(c.data).layout.strides
     cost = cost + np.where(points > conflict_free(strides[-2] * c.strides[1]), 0.5, 0.0)
