@@ -1,4 +1,4 @@
-"""ONNX importers: elements picked by computed places, sorting, running sums.
+"""ONNX importers: elements picked by computed places, running sums.
 
 Places of several dimensions become places in the flat tensor, so that all of them are gathers.
 """
@@ -106,29 +106,3 @@ def cum_sum(n: NodeContext) -> str:
     wide = n.reshape(rows, (math.prod(n.shape(rows)[:-1]), extent))
     y = n.op("matmul", wide, n.constant(triangle, n.dtype(x)), transpose_b=False)
     return n.transpose(n.reshape(y, n.shape(rows)), [order.index(d) for d in range(rank)])
-
-
-@importer("TopK")
-def top_k(n: NodeContext) -> tuple[str, str]:
-    """An element's rank is the number of those ahead of it; of equal ones the first leads."""
-    x = n.input(0)
-    count = n.required_ints(1)[0] if n.opset >= 10 else n.integer("k", 1)
-    axis = positive_axis(n.integer("axis", -1), n.rank(x))
-    shape = n.shape(x)
-    n.ignore("sorted")  # sorted is one of the orders that unsorted allows
-    extent, order = shape[axis], [d for d in range(len(shape)) if d != axis] + [axis]
-    if not 0 < count <= extent:
-        raise ModelError(f"k is {count}, but there are {extent} elements")
-    rows = n.transpose(x, order)
-    outer = n.shape(rows)[:-1]
-    one, other = n.reshape(rows, (*outer, extent, 1)), n.reshape(rows, (*outer, 1, extent))
-    leads = n.op("gt" if n.integer("largest", 1) else "lt", other, one)
-    earlier = n.constant(np.tri(extent, k=-1, dtype=bool))
-    ahead = n.op("or", leads, n.op("and", n.op("eq", other, one), earlier))
-    rank = n.op("reduce_sum", n.cast(ahead, "float32"), axes=(len(shape),), keepdims=False)
-    wanted = n.constant(np.arange(count).reshape(count, 1), "float32")
-    hit = n.op("eq", n.reshape(rank, (*outer, 1, extent)), wanted)
-    places = n.op("argmax", n.cast(hit, "float32"), axis=len(shape), keepdims=False)
-    values = elements(n, rows, places, len(shape) - 1)
-    back = [order.index(d) for d in range(len(shape))]
-    return n.transpose(values, back), n.transpose(places, back)
