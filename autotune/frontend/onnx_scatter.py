@@ -82,6 +82,11 @@ def _join(n: NodeContext, x: str, places: str, updates: str, axis: int) -> str:
         if how == "none":
             return _put(n, x, known.ravel(), updates)
         places = n.constant(known, "int64")
+    start = n.known(x)
+    if start is not None and start.size > 1 and np.all(start == start.flat[0]):
+        extent = n.shape(x)[axis]
+        x = n.scalar(start.flat[0].item(), n.dtype(x))
+        return n.op("scatter", x, places, updates, axis=axis, extent=extent, reduction=how)
     return n.op("scatter", x, places, updates, axis=axis, reduction=how)
 
 

@@ -81,8 +81,8 @@ def _ranked(n: NodeContext, rows: str, count: int, largest: bool) -> str:
     ahead = n.op("or", leads, n.op("and", n.op("eq", other, one), earlier))
     rank = n.op("reduce_sum", n.cast(ahead, "float32"), axes=(2,), keepdims=False)
     own = np.broadcast_to(np.arange(extent, dtype=np.int64), (number, extent))
-    start = n.constant(np.zeros((number, extent), np.int64))
-    sorted_ = n.op("scatter", start, n.cast(rank, "int64"), n.constant(own), axis=1)
+    put = (n.scalar(0, "int64"), n.cast(rank, "int64"), n.constant(own))
+    sorted_ = n.op("scatter", *put, axis=1, extent=extent)
     if count == extent:
         return sorted_
     return n.op("slice", sorted_, starts=(0, 0), stops=(number, count), steps=(1, 1))

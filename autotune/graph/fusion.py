@@ -8,6 +8,7 @@ decides about them. Groups are claimed in order of weight:
                                 behind them
     contraction, pool, gather   with the elementwise nodes behind them
     row                         with the elementwise nodes before and behind them
+    scatter                     with the elementwise nodes and gathers that make its updates
     the rest                    elementwise nodes that end in one value; any other node alone
 """
 
@@ -21,7 +22,7 @@ from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
 from autotune.types import SHORT_FLOATS
 
-EPILOGUE_ANCHORS = ("contraction", "pool", "gather", "row")
+EPILOGUE_ANCHORS = ("contraction", "pool", "scatter", "gather", "row")
 _FEW_ROWS, _FEW_KEYS = 16, 96
 """Queries and keys below which scores in memory cost less than rows in small blocks."""
 _NARROW = frozenset({"int8", "uint8", *SHORT_FLOATS})
@@ -95,10 +96,36 @@ class _Fusion:
 
     def claim(self, anchor: int) -> None:
         members = {anchor}
+        if self.family(anchor) == "scatter":
+            self._own(anchor, self._joined(anchor))
+            return
         if self.family(anchor) == "row":
             shape = self.graph.types[self.graph.nodes[anchor].inputs[0]].shape
             members |= self._feeding(members, shape)
         self._own(anchor, self._with_epilogue(members, anchor))
+
+    def _joined(self, scatter: int) -> set[int]:
+        """A scatter with what makes its data and its updates, of their shape; not its places."""
+        node, members = self.graph.nodes[scatter], {scatter}
+        for name in (node.inputs[0], node.inputs[2]):
+            shape, made = self.graph.types[name].shape, self.index.get(name)
+            if made is None or name == node.inputs[1] or not self._free(made, members, shape):
+                continue
+            members.add(made)
+            if self.family(made) == "elementwise":
+                members |= self._feeding({made}, shape)
+                for source in {s for m in members - {scatter} for s in self.sources(m)}:
+                    gathered = self.family(source) == "gather"
+                    if gathered and self._free(source, members, shape):
+                        members.add(source)
+        return members
+
+    def _free(self, index: int, readers: set[int], shape: tuple[int, ...]) -> bool:
+        """Whether a node may be computed where it is read: elementwise or a gather, by these
+        readers alone."""
+        movable = self.family(index) in ("elementwise", "gather") and self.shape(index) == shape
+        alone = readers.issuperset(self.readers[index]) and index not in self.kept
+        return movable and alone and index not in self.owner
 
     def claim_attention(self, softmax: int) -> None:
         """softmax(f(a b)) c over rows, f elementwise, where nothing but the result is read."""

@@ -113,6 +113,8 @@ def describe(task: Task) -> str:
     anchor = task.nodes[task.anchor]
     inputs = [task.value(i).type for i in anchor.inputs]
     shapes = "x".join(map(str, inputs[0].shape)) if inputs else ""
+    if anchor.op == "scatter":
+        shapes = "x".join(map(str, inputs[2].shape))
     if anchor.op == "matmul":
         shapes += " * " + "x".join(map(str, inputs[1].shape))
     output = "x".join(map(str, task.value(anchor.outputs[0]).type.shape))

@@ -119,7 +119,7 @@ class _Sizes:
 
     def __init__(self, task: Task) -> None:
         node = task.nodes[task.anchor]
-        shape, places, updates = (task.value(i).type.shape for i in node.inputs)
+        places, updates = (task.value(i).type.shape for i in node.inputs[1:])
         out = task.value(node.outputs[0]).type.shape
         axis = dict(node.attrs).get("axis", 0)
         assert isinstance(axis, int)
@@ -130,7 +130,7 @@ class _Sizes:
         self.last = out[-1] if axis < len(out) - 1 and places[-1] == 1 else 1
         """Elements side by side that share a place."""
         self.columns = out[-1] if axis < len(out) - 1 else 1
-        self.size = math.prod(shape)
+        self.size = math.prod(out)
 
 
 def _choices(task: Task, target: Target) -> tuple[str, ...]:

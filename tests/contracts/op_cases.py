@@ -237,9 +237,13 @@ def scatter(draw: Draw) -> Case:
         draw(st.sampled_from(["float32", "int64"])),
         draw(st.sampled_from(["int32", "int64"])),
     )
-    attrs = {"axis": axis - draw(st.sampled_from([0, len(shape)]))}
+    attrs: dict[str, Attr] = {"axis": axis - draw(st.sampled_from([0, len(shape)]))}
     attrs["reduction"] = draw(st.sampled_from(["none", "add", "mul", "max", "min"]))
-    types = (tensor(*shape, dtype=dtype), tensor(*places, dtype=of), tensor(*updates, dtype=dtype))
+    x = shape
+    if draw(st.booleans()):
+        attrs["extent"] = shape[axis]
+        x = draw(st.sampled_from([[], [draw(st.sampled_from([e, 1])) for e in shape]]))
+    types = (tensor(*x, dtype=dtype), tensor(*places, dtype=of), tensor(*updates, dtype=dtype))
     return Case(op="scatter", types=types, attrs=freeze_attrs(attrs))
 
 

@@ -35,6 +35,16 @@ def test_of_equal_elements_the_first_leads() -> None:
     check(node_model("TopK", feeds, [ints(4)], outputs=2), feeds)
 
 
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("extent", [300, 311])
+def test_long_rows_are_sorted_in_pieces(extent: int, largest: int) -> None:
+    """Of equal elements the first leads, wherever pieces end."""
+    feeds = {"x": np.round(4 * floats(2, extent))}
+    graph = check(node_model("TopK", feeds, [ints(7)], outputs=2, largest=largest), feeds)
+    compared = sum(graph.types[n.inputs[0]].size for n in graph.nodes if n.op == "reduce_sum")
+    assert compared < 2 * extent * extent / 3
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_gather_elements(axis: int) -> None:
     check(node_model("GatherElements", FEEDS, [PLACES], axis=axis), FEEDS)
