@@ -111,6 +111,21 @@ def scatter(
     return dataclasses.replace(made, anchor=len(first))
 
 
+def messages() -> Task:
+    """Rows that are gathered, multiplied and added at computed places to one number."""
+    made = task(
+        [
+            node("gather", "i0 i1", "t0", axis=0),
+            node("mul", "t0 i2", "t1"),
+            node("scatter", "c0 i3 t1", "o0", axis=0, extent=9, reduction="add"),
+        ],
+        *(value("i0", (6, 37)), value("i1", (40,), "int64"), value("i2", (40, 1))),
+        *(value("i3", (40, 1), "int32"), value("c0", ())),
+        *(value("t0", (40, 37)), value("t1", (40, 37)), value("o0", (9, 37))),
+    )
+    return dataclasses.replace(made, anchor=2)
+
+
 TASKS: dict[str, Task] = {
     "conv 3x3": conv((1, 6, 7, 5), (3, 3, 5, 19), (1, 6, 7, 19), pad=1),
     "conv 3x3 residual": conv((1, 8, 8, 8), (3, 3, 8, 16), (1, 8, 8, 16), pad=1, residual=True),
@@ -138,6 +153,7 @@ TASKS: dict[str, Task] = {
     "scatter of rows": scatter((9, 64), (40, 1), (40, 64), "max", scaled=True),
     "scatter that replaces": scatter((9, 37), (20, 1), (20, 37), "none"),
     "scatter of elements": scatter((3, 5, 18), (3, 11, 18), (3, 11, 18), "min", axis=1),
+    "scatter of messages": messages(),
     "scatter of numbers": scatter((19,), (40,), (40,), "mul"),
     "scatter along the last": scatter((4, 19), (4, 23), (4, 23), axis=-1),
 }

@@ -26,8 +26,8 @@ class Net(GraphBuilder):
     def weights(self, *shape: int) -> str:
         return self.constant(self.array(*shape))
 
-    def feed(self, name: str, *shape: int) -> str:
-        return self.input(name, TensorType(dtype="float32", shape=shape))
+    def feed(self, name: str, *shape: int, dtype: str = "float32") -> str:
+        return self.input(name, TensorType(dtype=dtype, shape=shape))
 
     def conv(self, x: str, outs: int, k: int = 3, stride: int = 1, groups: int = 1) -> str:
         """Convolution without bias, padded to keep the extent."""

@@ -180,3 +180,29 @@ def test_zeros_for_rows_without_scores_stay_in_the_kernel() -> None:
     safe = n.op("where", n.op("ne", weights, weights), n.scalar(0.0), weights)
     mixed = n.op("matmul", safe, v, transpose_b=False)
     assert groups(n.graph(mixed)) == ["matmul mul softmax ne where matmul"]
+
+
+def test_gathered_rows_join_the_scatter_that_adds_them() -> None:
+    n = Net()
+    x, factors = n.linear(n.feed("x", 9, 8), 8), n.feed("factors", 20, 1)
+    sources = n.feed("sources", 20, dtype="int64")
+    places = n.feed("places", 20, 1, dtype="int64")
+    messages = n.op("mul", n.op("gather", x, sources, axis=0), factors)
+    start = n.op("relu", n.feed("start", 9, 8))
+    added = n.op("scatter", start, places, messages, axis=0, reduction="add")
+    assert groups(n.graph(added)) == ["matmul add", "gather mul relu scatter"]
+
+
+def test_messages_that_are_read_twice_have_a_kernel() -> None:
+    n = Net()
+    places, messages = n.feed("places", 20, 1, dtype="int64"), n.op("relu", n.feed("m", 20, 8))
+    added = n.op("scatter", n.feed("start", 9, 8), places, messages, axis=0, reduction="add")
+    assert groups(n.graph(added, messages)) == ["relu", "scatter"]
+
+
+def test_places_are_computed_ahead_of_the_scatter() -> None:
+    n = Net()
+    wide = n.feed("places", 20, 8, dtype="int64")
+    places, start = n.op("abs", wide), n.feed("start", 9, 8)
+    added = n.op("scatter", start, places, n.op("relu", n.feed("m", 20, 8)), axis=0)
+    assert groups(n.graph(added)) == ["abs", "relu scatter"]
