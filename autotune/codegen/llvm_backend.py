@@ -27,6 +27,7 @@ def initialize() -> None:
     """Make every LLVM target known, once per process."""
     binding().initialize_all_targets()
     binding().initialize_all_asmprinters()
+    binding().initialize_native_asmparser()
 
 
 @functools.lru_cache(maxsize=16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import platform
 from typing import Any
 
 from autotune.errors import BuildError
@@ -28,6 +29,12 @@ def builds_here() -> bool:
     except BuildError:
         return False
     return True
+
+
+def assembles(triple: str) -> bool:
+    """Whether LLVM can read assembly for a device: llvmlite has this machine's assembler alone."""
+    names = ("x86_64", "amd64")
+    return triple.startswith("x86_64") and platform.machine().lower() in names
 
 
 def optimize(module: Any, machine: Any) -> None:

@@ -9,7 +9,7 @@ from autotune.codegen.llvm_index import Linear
 from autotune.codegen.llvm_load import LoadWriter
 from autotune.codegen.llvm_text import type_text
 from autotune.program.analysis import interval
-from autotune.program.ir import Bound
+from autotune.program.ir import Bound, Index
 
 
 class BoundWriter(LoadWriter):
@@ -33,7 +33,8 @@ class BoundWriter(LoadWriter):
                     bits = ", ".join(f"i1 {'true' if h else 'false'}" for h in hits)
                     masks.append(f"<{bits}>")
             elif linear.lane:
-                masks += self._lane_compare(linear, bound)
+                if not self._holds(bound):
+                    masks += self._lane_compare(linear, bound)
             else:
                 uniform.append(self._uniform_compare(linear, bound))
         if masks:
@@ -47,6 +48,12 @@ class BoundWriter(LoadWriter):
         shifted = Linear(linear.terms, linear.const - bound.lo)
         name, depth = self.scalar(shifted)
         return self.pure(depth, f"icmp ult i64 {name}, {bound.hi - bound.lo}")
+
+    def _holds(self, bound: Bound) -> bool:
+        """Whether a bound holds in every iteration of the loops that are not written out."""
+        now = {v: Index((), i) for v, i in self.env.items() if isinstance(i, int)}
+        low, high = interval(bound.index.substitute(now), self.ranges)
+        return low >= bound.lo and high < bound.hi
 
     def _lane_compare(self, linear: Linear, bound: Bound) -> list[str]:
         # Lanes half as wide take half the instructions.

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from autotune.codegen.llvm_binding import assembles
 from autotune.codegen.llvm_index import Linear, Var
 from autotune.codegen.llvm_phase import CLAIM, FINISH, phase_text
 from autotune.codegen.llvm_statement import StatementWriter
@@ -32,6 +33,7 @@ from autotune.program.ir import (
     walk,
 )
 from autotune.program.rewrite import stores_of
+from autotune.program.signs import never_negative
 from autotune.target import Target
 from autotune.types import ITEM_BYTES
 
@@ -65,10 +67,12 @@ class _KernelWriter(StatementWriter):
         for i, param in enumerate(program.params):
             self.buffers[param.name] = param
             self.pointers[param.name] = f"%p{i}"
+        self.never_negative = never_negative(program)
         self.written = {s.buffer for s in stores_of(program.body)}
         self.features = frozenset(target.features.split(","))
         self.bfloat16 = "+avx512bf16" in self.features
         self.math = math_of(self.features)
+        self.valignd = "+avx512f" in self.features and assembles(target.triple)
         self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
         self.workspace = 0
         self.changed: list[frozenset[str]] = []

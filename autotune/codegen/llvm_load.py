@@ -26,14 +26,14 @@ class LoadWriter(IndexWriter):
         self.cells: dict[tuple[str, int], tuple[str, int]] = {}
         self.mask: str | None = None
         self.written: set[str] = set()
+        self.valignd = False
+        """Whether the instruction of this name can be written."""
 
     def load(self, value: Load) -> Val:
         """An element, or one per lane."""
         buffer = self.buffers[value.buffer]
         if buffer.scope == "register":
-            cell, lanes = self.cell(buffer, value.indices)
-            kind = type_text(buffer.dtype, lanes)
-            return Val(self.text.emit(f"load {kind}, ptr {cell}"), buffer.dtype, lanes)
+            return self._register(buffer, value.indices)
         if self.lanes > 1 and self.irregular(value.indices):
             return self._gather(value, buffer)
         offset = self.linear(self.flat(buffer, value.indices))
@@ -47,6 +47,29 @@ class LoadWriter(IndexWriter):
         if offset.lane != 1:
             return self._gather(value, buffer)
         return self._vector(buffer, offset)
+
+    def _register(self, buffer: Buffer, indices: tuple[Index, ...]) -> Val:
+        """A register cell, or a vector that begins inside of one and ends in the next."""
+        offset = self.linear(self.flat(buffer, indices))
+        before = offset.const % self.lanes
+        parts = [(buffer.name, offset.const - before + n) for n in (0, self.lanes)]
+        whole = offset.terms or offset.lane != 1 or not before
+        if whole or not all(part in self.cells for part in parts):
+            return self._cell_value(buffer, *self.cell(buffer, indices))
+        low, high = (self._cell_value(buffer, *self.cells[part]) for part in parts)
+        kind = type_text(buffer.dtype, self.lanes)
+        picked = ", ".join(f"i32 {before + n}" for n in range(self.lanes))
+        both = f"{kind} {low.text}, {kind} {high.text}"
+        text = f"shufflevector {both}, <{self.lanes} x i32> <{picked}>"
+        if self.valignd and kind == "<16 x float>":
+            # LLVM permutes floats by an index in a register, which overwrites one of the two.
+            code = 'asm "valignd $3, $1, $2, $0", "=v,v,v,i"'
+            text = f"call {kind} {code}({both}, i32 {before})"
+        return Val(self.text.emit(text), buffer.dtype, self.lanes)
+
+    def _cell_value(self, buffer: Buffer, cell: str, lanes: int) -> Val:
+        kind = type_text(buffer.dtype, lanes)
+        return Val(self.text.emit(f"load {kind}, ptr {cell}"), buffer.dtype, lanes)
 
     def _element(self, buffer: Buffer, offset: Linear) -> Val:
         kind = type_text(buffer.dtype, 1, memory=True)

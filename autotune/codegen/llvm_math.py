@@ -22,6 +22,8 @@ INTRINSICS = {
 ODD_FOR_ROOTS = 1 << 9 | 1 << 7 | 1 << 6 | 1 << 5
 """LLVM's classes: positive infinity and denormals, zeros."""
 
+SMALLEST_NORMAL = 2.0**-126
+
 
 def float_text(value: float, dtype: str = "float32") -> str:
     """A literal that LLVM reads back exactly: hexadecimal double."""
@@ -166,15 +168,29 @@ class MathWriter:
         """1 / sqrt(x), within 5 ulp; infinity at 0, where denormals count as 0."""
         if self.lanes == 1:
             return self.op("fdiv", self.const(1.0), self.call("sqrt", x))
-        # Permission to estimate: LLVM takes it where that is faster, and refines it; of 0, of
-        # infinity and of some machines' denormals that makes no number.
-        root = self.call("sqrt", x, flags="arcp contract ")
-        one = self.const(1.0)
-        near = self.text.emit(f"fdiv arcp contract {self.type} {one}, {root}")
+        near = self._near_rsqrt(x)
         # Infinity for 0, and 0 for infinity.
         turned = self.text.emit(f"xor {self.int_type} {self._bits(x)}, {self.int_const(-1)}")
         other = self.text.emit(f"and {self.int_type} {turned}, {self.int_const(0x7F800000)}")
         return self.choose(self._is_class(x, ODD_FOR_ROOTS), self._from_bits(other), near)
+
+    def rsqrt_of_normal(self, x: str) -> str:
+        """1 / sqrt(x), within 5 ulp, of what is known to be a normal number or larger, or none."""
+        if self.lanes == 1:
+            return self.rsqrt(x)
+        near = self._near_rsqrt(x)
+        infinite = self.compare("oeq", x, self.const(math.inf))
+        out = self.choose(infinite, self.const(0.0), near)
+        # Frozen, or LLVM has roots of it chosen once more.
+        return self.text.emit(f"freeze {self.type} {out}")
+
+    def _near_rsqrt(self, x: str) -> str:
+        """1 / sqrt(x) of normal numbers: permission to estimate. LLVM takes it where that is
+        faster, and refines it; of 0, of infinity and of some machines' denormals that makes no
+        number."""
+        root = self.call("sqrt", x, flags="arcp contract ")
+        one = self.const(1.0)
+        return self.text.emit(f"fdiv arcp contract {self.type} {one}, {root}")
 
     def _is_class(self, x: str, classes: int) -> str:
         """Whether x is of one of the classes of numbers, as LLVM's bits."""

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from autotune.codegen.llvm_bound import BoundWriter
 from autotune.codegen.llvm_element import Val, literal
-from autotune.codegen.llvm_math import float_text
-from autotune.codegen.llvm_text import type_text
+from autotune.codegen.llvm_math import SMALLEST_NORMAL, float_text
+from autotune.codegen.llvm_text import FunctionText, type_text
 from autotune.errors import BuildError
 from autotune.program.ir import Apply, Const, IndexValue, Load, Select, Table, Value
+from autotune.program.signs import lowest
 
 
 class ValueWriter(BoundWriter):
     """Writes values into a function; the statement writer builds on it."""
+
+    def __init__(self, text: FunctionText) -> None:
+        super().__init__(text)
+        self.never_negative: frozenset[str] = frozenset()
+        """Buffers known to hold no negative number."""
 
     def value(self, value: Value) -> Val:
         """Write a value; lanes is 1 where it does not depend on the vector loop."""
@@ -42,7 +48,14 @@ class ValueWriter(BoundWriter):
         last = value.args[-1]
         if value.fn == "pow" and isinstance(last, Const) and args[0].dtype.startswith("float"):
             return self.constant_power(args[0], args[1], float(last.value))
+        if value.fn == "rsqrt" and args[0].dtype == "float32" and self._is_normal(last):
+            writer = self.math(self.text, args[0].lanes)
+            return Val(writer.rsqrt_of_normal(args[0].text), "float32", args[0].lanes)
         return self.function(value.fn, args)
+
+    def _is_normal(self, value: Value) -> bool:
+        """Whether a number cannot be so small that roots of it need care."""
+        return lowest(value, self.never_negative) >= SMALLEST_NORMAL
 
     def _index_value(self, value: IndexValue) -> Val:
         if self.lanes > 1 and self.irregular((value.index,)):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autotune.program.build import loop_var, node_computes
-from autotune.program.ir import Clamp, Compute, Index, Load
+from autotune.program.ir import Clamp, Compute, Index, Load, Select
 from autotune.program.rewrite import value_loads
 from autotune.types import Task
 from search_spaces.base import Access
@@ -89,6 +89,26 @@ def joins(task: Task, w: Window) -> bool:
     sides = [e for _, e in w.reduce]
     steps = [abs(c) for dim in accesses(task, w, {})[0].dims for a, c in dim if a in _ALONG]
     return len(sides) == len(steps) == 2 and any(k > s for k, s in zip(sides, steps, strict=True))
+
+
+def slides(task: Task, w: Window) -> bool:
+    """Whether a window runs along the channels alone, and is guarded at their ends: whole vectors
+    of terms can be computed then, and windows that overlap read parts of them."""
+    compute = reduction_of(task)
+    if compute is None or not isinstance(compute.body, Select) or not w.unrolled:
+        return False
+    loads = list(value_loads(compute.body))
+    if len(compute.reduce) != 1 or not all(isinstance(v, Load) for v in loads):
+        return False
+    loop, channel = compute.reduce[0].name, compute.axes[-1].name
+    guards = [b.index for b in compute.body.bounds]
+    found = [*guards, *(i for v in loads if isinstance(v, Load) for i in v.indices)]
+    places = {i for i in found if loop in i.vars()}
+    kinds = {task.value(v.buffer).type.dtype for v in loads}
+    if len(places) != 1 or not places <= set(guards) or kinds != {compute.dtype}:
+        return False
+    place = places.pop()
+    return len(place.terms) == 2 and place.coefficient(loop) == place.coefficient(channel) == 1
 
 
 def accesses(task: Task, w: Window, extents: Mapping[str, int]) -> tuple[Access, ...]:

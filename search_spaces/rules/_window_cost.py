@@ -27,6 +27,8 @@ _STREAMS, _JUMP = 16, 0.02
 """Lines of a tile that cost nothing more; what another one costs, as vectors fetched."""
 _CROWDED = 0.7
 """What each accumulator beyond half of the registers adds to the arithmetic, as a share of all."""
+_SUMS = 8
+"""Registers beside terms that were computed ahead."""
 _STORED, _TILE = 0.3, 0.7
 """Cycles per vector of results to store it; of each tile, and of each pass over one."""
 _FETCHED, _WRITTEN = 1.2, 4.5
@@ -55,13 +57,20 @@ def cycles(task: Task, w: Window, target: Target, columns: Columns) -> Column:
     once = window | dict.fromkeys(w.around, 1.0)
     for access in reads:
         taken = often * _spans(access, tile, extents, once)
+        if "slide" in columns:
+            shared = terms_held(w, lanes_of(task, target), columns) / held
+            taken = np.where(columns["slide"] == 1, shared, taken)
         if any("row" in dict(dim) for dim in access.dims):
             loads = loads + taken
             fetched = fetched + _fetched(task, access, target, columns, (tile, extents, window))
         else:
             loads = loads + np.where(stay, 0.0, taken)
     tiles = often * _spans(None, tile, extents, once)
-    crowded = np.maximum(2 * held + 1 - target.vector_registers, 0) / target.vector_registers
+    live = 2 * held + 1
+    if "slide" in columns:
+        ahead = terms_held(w, lanes_of(task, target), columns) + _SUMS
+        live = np.where(columns["slide"] == 1, ahead, live)
+    crowded = np.maximum(live - target.vector_registers, 0) / target.vector_registers
     arithmetic = operations(task, w, columns) * (1 + _CROWDED * crowded)
     arithmetic = arithmetic + _masks(task, w, target, columns)
     parts = (arithmetic, loads + _STORED + _TILE * tiles, _WRITTEN + _FETCHED * fetched)
@@ -83,6 +92,12 @@ def operations(task: Task, w: Window, columns: Columns) -> Column:
     joined = columns["join"]
     terms = np.where(joined == "rows", wide + (high - 1) * across, terms)
     return np.asarray(np.where(joined == "columns", high + (wide - 1) * down, terms), np.float64)
+
+
+def terms_held(w: Window, lanes: int, columns: Columns) -> Column:
+    """Vectors of terms that a point holds whose windows slide along the channels."""
+    ends = 1 + -(-(w.body - 1) // min(lanes, w.channels[1]))
+    return np.asarray(columns["vectors"] + ends, np.float64)
 
 
 def _spans(
@@ -129,7 +144,8 @@ def _masks(task: Task, w: Window, target: Target, columns: Columns) -> Column:
     terms = math.prod(e for _, e in w.reduce)
     one = columns["vectors"] * lanes_of(task, target) >= w.channels[1]
     held = (columns["order"] == "channels_first") & (columns["vectors"] * terms <= _MASK_REGISTERS)
-    return np.asarray(np.where(one | held, 0.0, _MASK_CYCLES * terms))
+    slide = columns["slide"] == 1 if "slide" in columns else False
+    return np.asarray(np.where(one | held | slide, 0.0, _MASK_CYCLES * terms))
 
 
 def _fetched(

@@ -31,8 +31,8 @@ from search_spaces.rules._builder import (
     schedule_copies,
     share,
 )
-from search_spaces.rules._window import Window, accesses, joins, reduction_of, window_of
-from search_spaces.rules._window_cost import crowds, cycles, operations
+from search_spaces.rules._window import Window, accesses, joins, reduction_of, slides, window_of
+from search_spaces.rules._window_cost import crowds, cycles, operations, terms_held
 from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -80,17 +80,26 @@ class WindowRule:
     def space(self, task: Task, target: Target) -> Space:
         w = self._window(task)
         blocks = -(-w.channels[1] // lanes_of(task, target))
+        sliding = slides(task, w)
+        sizes = (1, 2, 3, 4, 6, 8, 12, 16) if sliding else (1, 2, 3, 4, 6, 8)
         params = (
-            Param(name="vectors", choices=tuple(v for v in (1, 2, 3, 4, 6, 8) if v <= blocks)),
+            Param(name="vectors", choices=tuple(v for v in sizes if v <= blocks)),
             Param(name="tile_w", choices=_sizes(w.points[1], 14)),
             Param(name="tile_h", choices=_sizes(w.rows[1], 4)),
             Param(name="order", choices=ORDERS if blocks > 1 and w.rows[0] else ORDERS[:1]),
             *((Param(name="join", choices=JOINS),) if joins(task, w) else ()),
+            *((Param(name="slide", choices=(0, 1)),) if sliding else ()),
         )
 
         def fits(columns: Columns) -> npt.NDArray[Any]:
-            held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
-            return np.asarray((held <= target.vector_registers - 4) & (held * w.body <= 500))
+            points = columns["tile_w"] * columns["tile_h"]
+            held = columns["vectors"] * points
+            good = (held <= target.vector_registers - 4) & (held * w.body <= 500)
+            if "slide" in columns:
+                terms = terms_held(w, lanes_of(task, target), columns)
+                apart = (points == 1) & (terms <= target.vector_registers - 8)
+                good = np.where(columns["slide"] == 1, apart, good & (columns["vectors"] <= 8))
+            return np.asarray(good)
 
         return Space(params, (Constraint("registers", fits),))
 
@@ -139,12 +148,16 @@ class WindowRule:
         else:
             outer = [*outer[1:], "block"]
         builder.do("reorder", loops=(*batch, *outer, *tile))
-        builder.do("cache_write", buffer=w.tensor, loops=tuple(tile))
+        slide = dict(config.items).get("slide", 0)
+        builder.do("cache_write", buffer=w.tensor, loops=tuple(tile[-1:] if slide else tile))
+        at = f"{w.tensor}.reg"
+        if slide:
+            builder.do("slide", loop=w.reduce[0][0], at="vector")
+            at += ".terms"
         joined = dict(config.items).get("join", "none")
         if joined != "none":
             builder.do("join", loop=w.reduce[0 if joined == "rows" else 1][0])
         self._annotate(builder, w, tile)
-        at = f"{w.tensor}.reg"
         for around, (_, extent), size in (
             ("block", w.channels, block),
             ("points", w.points, config.number("tile_w")),
@@ -157,10 +170,10 @@ class WindowRule:
         return builder.schedule
 
     def _annotate(self, builder: ScheduleBuilder, w: Window, tile: list[str]) -> None:
-        kinds = ("", "_init", "_out")
+        kinds = ("", "_init", "_out", "_terms")
         builder.do("vectorize", loops=builder.present([f"lane{k}" for k in kinds]))
         flat = [f"{t}{k}" for t in tile[:-1] for k in kinds]
-        flat += [name for name, _ in w.inner]
+        flat += [f"{name}{k}" for name, _ in w.inner for k in ("", "_terms")]
         builder.do("unroll", loops=builder.present(flat))
 
     def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:

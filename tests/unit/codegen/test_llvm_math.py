@@ -154,6 +154,16 @@ def test_tables_are_used_where_one_instruction_picks(feature: str, picks: bool) 
     assert ("permvar" in text.text()) == picks
 
 
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_reciprocal_roots_of_normal_numbers_need_no_care(lanes: int) -> None:
+    x = np.abs(samples()[::7])
+    x = np.append(x[~(x < SMALLEST_NORMAL)], np.float32(math.inf))
+    got = apply_code(lambda writer, given: writer.rsqrt_of_normal(given), x, lanes=lanes)
+    with np.errstate(all="ignore"):
+        want = 1 / np.sqrt(x.astype(np.float64))
+    np.testing.assert_allclose(got, want, rtol=5 * 2.0**-23)
+
+
 def test_exp_ends_in_zero_and_infinity() -> None:
     got = apply("exp", np.array([-math.inf, -88, 0, 89, math.inf], np.float32))
     assert got.tolist() == [0, 0, 1, math.inf, math.inf]
