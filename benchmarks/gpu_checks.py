@@ -30,8 +30,10 @@ from autotune.measure.sandbox import OPEN, Sandbox
 from autotune.measure.types import DeviceProfile, MeasureRequest, Status, Timing
 from autotune.target import Target
 from autotune.types import Task
+from search_spaces.base import Column
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule, rule_for
+from search_spaces.space import Columns
 
 SIDE = 4096
 """Of the square matrices that the first figures are of."""
@@ -39,6 +41,8 @@ SAMPLES = 10
 """Configs per rule and task that are checked."""
 LOOKED_AT = 50_000
 """Configs of a space that the prior chooses from."""
+STARTS = 16
+"""Of those, how many it looks around at."""
 MODELS = ("zoo:resnet18", "zoo:bert_small", "zoo:mobilenetv2")
 TIMING = Timing(min_repeats=20, max_repeats=60, budget_s=0.6)
 
@@ -116,13 +120,24 @@ def first(target: Target) -> bool:
 
 
 def defaults(rule: Rule, task: Task, target: Target) -> dict[str, Config]:
-    """The prior's best config of each algorithm."""
+    """The prior's best config of each algorithm: of many, and of what is better near the best."""
     space = rule.space(task, target)
+
+    def cost(columns: Columns) -> Column:
+        return rule.structure(task, target, columns).extra["expected"]
+
     rows = space.rows(LOOKED_AT, np.random.default_rng(0))
     columns = space.columns(rows)
-    expected = rule.structure(task, target, columns).extra["expected"]
-    order = [space.config(rows[i]) for i in np.argsort(-expected)]
-    return {str(config["algorithm"]): config for config in order}
+    found: dict[str, Config] = {}
+    for name in dict.fromkeys(columns["algorithm"].tolist()):
+
+        def among(near: Columns, name: str = name) -> Column:
+            return np.where(near["algorithm"] == name, cost(near), np.inf)
+
+        starts = rows[np.argsort(among(columns), kind="stable")[:STARTS]]
+        ends = np.array([space.descend(row, among) for row in starts])
+        found[str(name)] = space.config(ends[np.argmin(among(space.columns(ends)))])
+    return found
 
 
 def correct(target: Target, left_s: float | None = None) -> bool:

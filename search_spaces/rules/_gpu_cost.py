@@ -48,6 +48,8 @@ _LATENCY = 600.0
 """Cycles until data from global memory arrive."""
 _HIDING_WARPS = 16.0
 """Warps of a multiprocessor that hide the latency of its arithmetic."""
+_BESIDE = 0.2
+"""Of what a multiprocessor does at the same time, the share that takes time of its own."""
 _UNROLLED = 4.0
 """Steps of a sum in a row; more of them only crowd the registers."""
 _LAUNCH = 3000.0
@@ -182,7 +184,7 @@ def contraction_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
     shared = depth * (words * threads + (rows * turned + width) * item / 4) / _SHARED_WORDS
     move = depth * move_cycles(p, target, columns)
     copies = np.ceil(depth * (rows + width) / (4 * threads))
-    step = np.maximum(np.maximum(work, shared), move) + 0.2 * (work + shared + move)
+    step = np.maximum(np.maximum(work, shared), move) + _BESIDE * (work + shared + move)
     hidden = (columns["stages"] - 1) * step
     wait = (np.maximum(_LATENCY - hidden, 0.1 * _LATENCY) + 20 * copies) / held
     # Small tiles of a warp load nearly as many matrices as they multiply.
@@ -209,11 +211,13 @@ def grouped_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
     held = np.minimum(resident_blocks(target, columns), np.ceil(blocks / target.multiprocessors))
     each = p.depth / split
     work = each * rows * width / _GROUP_ADDS
-    # Operands are read from shared memory once per instruction of 64 x 32 n.
-    words = each * rows * width * (1 / GROUP_ROWS + 1 / (GROUP_WIDTH * n)) / 2
+    # Operands are read from shared memory once per instruction of 64 x 32 n, and fetched to it.
+    read = rows * width * (1 / GROUP_ROWS + 1 / (GROUP_WIDTH * n))
+    shared = each * (read + rows + width) / 2 / _SHARED_WORDS
     move = each * move_cycles(p, target, columns)
     few = np.minimum(1.0, held * columns["threads_m"] * columns["threads_n"] / 2)
-    busy = np.maximum(np.maximum(work / np.sqrt(few), words / _SHARED_WORDS), move)
+    busy = np.maximum(np.maximum(work / np.sqrt(few), shared), move)
+    busy = busy + _BESIDE * (work + shared + move)
     waited = _FILL / held + 2 * _LATENCY / columns["stages"]
     stored = 4 * rows * width / _GLOBAL_BYTES
     waves = np.ceil(blocks / (held * target.multiprocessors))

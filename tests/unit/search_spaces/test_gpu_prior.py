@@ -16,9 +16,10 @@ from search_spaces.rules._gpu_window_cost import (
     window_cycles,
 )
 from tests.contracts.test_rules import conv
-from tests.unit.codegen.kernels import node, task, unary, value
+from tests.unit.codegen.kernels import matmul, node, task, unary, value
 
 SM80 = load_target("sm_80")
+LARGE = matmul(4096, 4096, 4096)
 
 
 def default(made: Task, rule: str) -> dict[str, object]:
@@ -118,3 +119,11 @@ def test_few_points_get_a_thread_each_and_many_share_what_they_read() -> None:
     assert (few["tile_h"], few["tile_w"]) == (1, 1)
     assert many["tile_h"] * many["tile_w"] >= 4  # type: ignore[operator]
     assert many["threads"] >= 64  # type: ignore[operator]
+
+
+def test_groups_of_warps_multiply_wide_pieces() -> None:
+    """Narrow ones read more of shared memory than it gives."""
+    target = load_target("sm_90a").with_precision("bf16")
+    config = dict(rule_for(LARGE, target).default(LARGE, target).items)
+    assert config["algorithm"] == "wgmma"
+    assert config["tile_n"] in (4, 8)
