@@ -29,6 +29,8 @@ GROUP_ROWS, GROUP_WIDTH = MATRIX[0] * WARPGROUP, 32
 """Of a group's tile, what `tile_m` and `tile_n` count."""
 _THREADS_HELD = 2048.0
 _BLOCKS_HELD = 32.0
+_KEPT_BYTES = 1024
+"""Of shared memory, that CUDA takes for itself per block; no block may ask for the last ones."""
 _MULTIPLY_ADDS = 128.0
 """Of one multiprocessor in a cycle."""
 _TENSOR_ADDS = 1024.0
@@ -123,7 +125,9 @@ def resident_blocks(target: Target, columns: Columns) -> Column:
     """Blocks that a multiprocessor holds at a time."""
     threads = threads_of(columns)
     held = np.minimum(_BLOCKS_HELD, _THREADS_HELD // threads)
-    held = np.minimum(held, target.shared_bytes // shared_bytes_of(columns))
+    kept = _KEPT_BYTES if target.kind == "cuda" else 0
+    whole, each = target.shared_bytes + kept, shared_bytes_of(columns) + kept
+    held = np.minimum(held, whole // each)
     if target.registers:
         held = np.minimum(held, target.registers // (registers_of(columns) * threads))
     return np.maximum(held, 1.0)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from autotune.target import load_target
 from autotune.types import Task
+from search_spaces.rules import _gpu_cost as products
 from search_spaces.rules import rule_for
 from search_spaces.rules._gpu_rows_cost import coalesced, held_blocks, stream_cycles, waves
 from search_spaces.rules._gpu_window_cost import (
@@ -127,3 +130,16 @@ def test_groups_of_warps_multiply_wide_pieces() -> None:
     config = dict(rule_for(LARGE, target).default(LARGE, target).items)
     assert config["algorithm"] == "wgmma"
     assert config["tile_n"] in (4, 8)
+
+
+def test_blocks_of_exactly_half_of_shared_memory_are_not_held_together() -> None:
+    """CUDA takes 1 KiB of each for itself."""
+    given = {
+        "algorithm": np.array(["bf16"], object), "tile_m": 1, "tile_n": 1, "threads_m": 1,
+        "threads_n": 1, "depth": 64, "stages": 2, "layout": np.array(["swizzled"], object),
+    }  # fmt: skip
+    used = {name: np.broadcast_to(np.asarray(v), 1) for name, v in given.items()}
+    half = int(products.shared_bytes_of(used)[0])
+    board = dataclasses.replace(SM80, shared_bytes=2 * half)
+    assert products.resident_blocks(board, used)[0] == 1
+    assert products.resident_blocks(dataclasses.replace(board, kind="opencl"), used)[0] == 2
