@@ -10,7 +10,8 @@ measured bandwidth. Uneven chunks leave threads idle.
 
 A rule that knows better, because its algorithm is not the nest that the structure shows, gives
 `extra["expected"]`: log2 of the predicted cycles of all threads over those of the multiply-adds at
-peak on one. The prediction is then that.
+peak on one. The prediction is then that. One that counts cycles besides gives `extra["counted"]`,
+log2 of them on one thread, over the same; the prediction is then the mean of both, by ratio.
 """
 
 from __future__ import annotations
@@ -65,11 +66,15 @@ def estimate(structure: TileStructure, profile: DeviceProfile) -> Estimate:
     largest = parts.max(axis=0)
     norm = ((parts / largest) ** _NORM).sum(axis=0) ** (1 / _NORM)
     overhead = profile.parallel_region_s if threads > 1 else 0.0
-    expected = structure.extra.get("expected")
-    if expected is None:
-        seconds = largest * norm
+    expected, counted = (structure.extra.get(name) for name in ("expected", "counted"))
+    at_peak = structure.flops / profile.peak_flops
+    if expected is not None:
+        seconds = at_peak * np.exp2(expected)
+    elif counted is not None:
+        # Each sees what the other does not: measured windows are ranked best by their mean.
+        seconds = np.sqrt(largest * norm * at_peak * np.exp2(counted) * balance / threads)
     else:
-        seconds = structure.flops / profile.peak_flops * np.exp2(expected)
+        seconds = largest * norm
     return Estimate(
         seconds=seconds + overhead,
         compute_s=compute,

@@ -19,7 +19,7 @@ from cost_model.analytic import Estimate, estimate
 from cost_model.footprint import SLOTS, count
 from search_spaces.base import Column, TileStructure
 
-FEATURE_VERSION = 6
+FEATURE_VERSION = 7
 """Raised whenever a column changes its meaning; models of other versions are not used."""
 Matrix = npt.NDArray[np.float32]
 

@@ -37,7 +37,7 @@ SHARPNESS = 4.0
 about 2.7 to 1."""
 _GRADES = 31
 """Grade of a task's fastest candidate; others get their share of it, failures 0."""
-_OF_THE_PRIOR = frozenset(("prior", "compute", "extra.expected"))
+_OF_THE_PRIOR = frozenset(("prior", "compute", "extra.expected", "extra.counted"))
 """Features that say what the prior says."""
 _PARAMETERS = {
     "objective": "rank:pairwise",

@@ -20,7 +20,7 @@ from autotune.program.rewrite import value_loads
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.types import Task
-from search_spaces.base import RULES, TileStructure
+from search_spaces.base import RULES, Column, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.rules._builder import (
     ScheduleBuilder,
@@ -121,6 +121,16 @@ class WindowRule:
             cost = np.abs(held - 4) + 0.1 * np.abs(columns["vectors"] - 2)
         return space.config(rows[int(np.argmin(cost))])
 
+    def _counted(
+        self, task: Task, w: Window, target: Target, columns: Columns
+    ) -> dict[str, Column]:
+        """What the cost of defaults says of a window that is written out."""
+        if w.body <= 1:
+            return {}
+        vectors = math.prod(extent for _, extent in w.axes) / lanes_of(task, target)
+        cost = cycles(task, w, target, columns) * vectors
+        return {"counted": np.log2(cost * 2 * target.lanes() / task_flops(task))}
+
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         w = self._window(task)
         builder = ScheduleBuilder(task)
@@ -216,6 +226,7 @@ class WindowRule:
                 **{p: columns[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
                 "channels_first": first.astype(np.float64),
                 "operations": operations(task, w, columns),
+                **self._counted(task, w, target, columns),
             },
             flops_per_lane=2 if task.op.startswith("conv") else 1,
         )
