@@ -74,6 +74,8 @@ def test_shortcuts_of_a_replay_change_no_proposal(searcher, subjects) -> None:  
     known = knowledge(few, histories(few, 12), name) if searcher.transfer else None
     recorded = few[name]
     plain = Subject(**{f.name: getattr(recorded, f.name) for f in dataclasses.fields(Subject)})
+    if searcher.drawn:
+        plain = dataclasses.replace(plain, space=recorded.survey.space(drawn=True))
     hints = () if known is None else map(plain.space.closest, known.configs)
     strategy = STRATEGIES.get(searcher.strategy)(
         Setting(
