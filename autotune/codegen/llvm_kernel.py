@@ -38,6 +38,7 @@ from autotune.target import Target
 from autotune.types import ITEM_BYTES
 
 ALIGN = 64
+CROWD = 8
 ATTRIBUTES = "nounwind"
 
 
@@ -61,6 +62,7 @@ class _KernelWriter(StatementWriter):
         arguments = [f"ptr {_noalias(p)}%p{i}" for i, p in enumerate(program.params)]
         arguments += ["ptr %workspace", "i64 %thread", "i64 %threads", "i64 %epoch"]
         self.symbol, self.phases = symbol, 0
+        self.crowd = CROWD if target.triple.startswith("x86_64") else 0
         super().__init__(
             FunctionText(f"define void @{symbol}({', '.join(arguments)}) {ATTRIBUTES}")
         )
@@ -111,7 +113,7 @@ class _KernelWriter(StatementWriter):
         count = text.alloca("i64")
         text.line(f"store i64 0, ptr {count}")
         claims, inside, done = text.label(), text.label(), text.label()
-        text.line(f"br label %{claims}")
+        text.branch(f"label %{claims}")
         text.start(claims)
         where = f"ptr @{name}, i64 %epoch"
         given = f"{where}, i64 %thread, i64 %threads, i64 {extent}"
@@ -119,14 +121,14 @@ class _KernelWriter(StatementWriter):
         first = text.emit(f"extractvalue {{i64, i64}} {run}, 0")
         limit = text.emit(f"extractvalue {{i64, i64}} {run}, 1")
         some = text.emit(f"icmp ult i64 {first}, {limit}")
-        text.line(f"br i1 {some}, label %{inside}, label %{done}")
+        text.branch(f"i1 {some}, label %{inside}, label %{done}")
         text.start(inside)
         with text.region():
             yield first, limit
         before = text.emit(f"load i64, ptr {count}")
         more = text.emit(f"sub i64 {limit}, {first}")
         text.line(f"store i64 {text.emit(f'add i64 {before}, {more}')}, ptr {count}")
-        text.line(f"br label %{claims}")
+        text.branch(f"label %{claims}")
         text.start(done)
         total = text.emit(f"load i64, ptr {count}")
         text.line(f"call void @{FINISH}({where}, i64 {extent}, i64 {total})")
@@ -191,6 +193,8 @@ class _KernelWriter(StatementWriter):
         else:
             self._allocate(stmt.buffer, private=True)
         self._body(stmt.body)
+        if stmt.buffer.scope == "register":
+            self.text.drop(c for (name, _), (c, _) in self.cells.items() if name == stmt.buffer.name)
 
     def _allocate(self, buffer: Buffer, private: bool) -> None:
         """A place in the workspace; a private one per thread."""

@@ -69,7 +69,7 @@ class LoadWriter(IndexWriter):
 
     def _cell_value(self, buffer: Buffer, cell: str, lanes: int) -> Val:
         kind = type_text(buffer.dtype, lanes)
-        return Val(self.text.emit(f"load {kind}, ptr {cell}"), buffer.dtype, lanes)
+        return Val(self.text.read(cell, kind), buffer.dtype, lanes)
 
     def _element(self, buffer: Buffer, offset: Linear) -> Val:
         kind = type_text(buffer.dtype, 1, memory=True)
@@ -171,7 +171,7 @@ class LoadWriter(IndexWriter):
         lanes = self.lanes if offset.lane else 1
         key = (buffer.name, offset.const)
         if key not in self.cells:
-            self.cells[key] = (self.text.alloca(type_text(buffer.dtype, lanes)), lanes)
+            self.cells[key] = (self.text.cell(type_text(buffer.dtype, lanes)), lanes)
         cell, made = self.cells[key]
         if made != lanes:
             raise BuildError(

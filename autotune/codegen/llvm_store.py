@@ -45,21 +45,19 @@ class StoreWriter(MoveWriter):
         if lanes == 1 and self.lanes > 1:
             if not stmt.combine:
                 raise BuildError(f"{buffer.name} is written by every lane")
-            old = Val(self.text.emit(f"load {kind}, ptr {cell}"), buffer.dtype, 1)
+            old = Val(self.text.read(cell, kind), buffer.dtype, 1)
             value = self._reduced(stmt, buffer.dtype, old)
         else:
             value = self._combined(
-                stmt,
-                buffer.dtype,
-                lambda: Val(self.text.emit(f"load {kind}, ptr {cell}"), buffer.dtype, lanes),
+                stmt, buffer.dtype, lambda: Val(self.text.read(cell, kind), buffer.dtype, lanes)
             )
             value = self.splat(value, lanes)
             if self.mask is not None and lanes > 1:
-                old = Val(self.text.emit(f"load {kind}, ptr {cell}"), buffer.dtype, lanes)
+                old = Val(self.text.read(cell, kind), buffer.dtype, lanes)
                 mask = type_text("bool", lanes)
                 text = f"select {mask} {self.mask}, {kind} {value.text}, {kind} {old.text}"
                 value = Val(self.text.emit(text), buffer.dtype, lanes)
-        self.text.line(f"store {kind} {value.text}, ptr {cell}")
+        self.text.write(cell, kind, value.text)
 
     def _combined(self, stmt: Store, dtype: str, old: _Old) -> Val:
         """What is stored: the value, or the old element combined with it."""

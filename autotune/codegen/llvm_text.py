@@ -3,11 +3,12 @@
 Text rather than builder objects, because a register tile is thousands of instructions and this is
 several times faster to write. Instructions go to the current scope; `hoist` sends an instruction
 to the head of an enclosing loop, so that no pass has to move address arithmetic out of loops.
+What a cell holds is known until the block ends: only then is it stored, only in the next loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -28,6 +29,8 @@ SHORT = {
     "bool": "i1",
 }
 MAX_LINES = 400_000
+_OPAQUE = "llvm.strip.invariant.group.p0"
+"""Does nothing, and is no instruction: code generation drops it, after the passes on loops."""
 
 Lines = list["str | Lines"]
 
@@ -66,6 +69,16 @@ class FunctionText:
         self.defined: dict[str, str] = {}
         self.block = "entry"
         self._count = 0
+        self._cells: dict[str, str] = {}
+        """Types of cells, by name."""
+        self._hoisted: dict[str, tuple[Lines, int]] = {}
+        """Where hoisted instructions are."""
+        self._placed: set[str] = set()
+        """Cells that have a place in memory."""
+        self._known: dict[str, str] = {}
+        """What cells hold, in this block."""
+        self._pending: dict[str, str] = {}
+        """Stores to cells that the end of this block will need."""
         root: Lines = []
         head: Lines = []
         root.append(head)
@@ -107,9 +120,17 @@ class FunctionText:
                 return scope.memo[key]
         scope = next(s for s in self.scopes if s.depth == depth)
         name = self.name()
+        self._hoisted[name] = scope.head, len(scope.head)
         scope.head.append(f"  {name} = {text}")
         scope.memo[key] = name
         return name
+
+    def conceal(self, pointer: str) -> None:
+        """Have LLVM's loop passes take a hoisted pointer as it is, not as a sum of variables."""
+        self.declare(_OPAQUE, f"declare ptr @{_OPAQUE}(ptr)")
+        head, place = self._hoisted[pointer]
+        made = f"  {pointer}.sum{str(head[place]).partition(pointer)[2]}"
+        head[place] = [made, f"  {pointer} = call ptr @{_OPAQUE}(ptr {pointer}.sum)"]
 
     def ahead(self, depth: int, text: str) -> str:
         """An instruction whose operands are known outside the loop of that depth, placed before
@@ -135,7 +156,56 @@ class FunctionText:
         self.allocas.append(f"  {name} = alloca {llvm_type}, align 64")
         return name
 
+    # --------------------------------------------------------------------------- register cells
+
+    def cell(self, llvm_type: str) -> str:
+        """A name for a value that changes; it takes memory only where it outlives its block."""
+        name = self.name("cell")
+        self._cells[name] = llvm_type
+        return name
+
+    def read(self, pointer: str, kind: str) -> str:
+        """What a cell, or any other place that nothing else reads or writes, holds."""
+        if pointer in self._known:
+            return self._known[pointer]
+        self._place(pointer)
+        value = self.emit(f"load {kind}, ptr {pointer}")
+        if pointer in self._cells:
+            self._known[pointer] = value
+        return value
+
+    def write(self, pointer: str, kind: str, value: str) -> None:
+        """Have a cell hold a value."""
+        store = f"store {kind} {value}, ptr {pointer}"
+        if pointer in self._cells:
+            self._known[pointer], self._pending[pointer] = value, store
+        else:
+            self.line(store)
+
+    def drop(self, pointers: Iterable[str]) -> None:
+        """These cells' values are not needed any more."""
+        for pointer in pointers:
+            self._known.pop(pointer, None)
+            self._pending.pop(pointer, None)
+
+    def _place(self, pointer: str) -> None:
+        if pointer in self._cells and pointer not in self._placed:
+            self._placed.add(pointer)
+            self.allocas.append(f"  {pointer} = alloca {self._cells[pointer]}, align 64")
+
+    def _settle(self) -> None:
+        for pointer, store in self._pending.items():
+            self._place(pointer)
+            self.line(store)
+        self._known.clear()
+        self._pending.clear()
+
     # ------------------------------------------------------------------------------- control flow
+
+    def branch(self, text: str) -> None:
+        """End the block."""
+        self._settle()
+        self.line(f"br {text}")
 
     def label(self) -> str:
         self._count += 1
@@ -152,7 +222,7 @@ class FunctionText:
         head, done, before = self.label(), self.label(), self.block
         ahead: Lines = []
         self.scope.lines.append(ahead)
-        self.line(f"br label %{head}")
+        self.branch(f"label %{head}")
         self.start(head)
         var, following = self.name("i"), self.name("n")
         phi: Lines = []
@@ -168,18 +238,18 @@ class FunctionText:
         phi.append(f"  {var} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]")
         self.line(f"{following} = add nuw nsw i64 {var}, 1")
         more = self.emit(f"icmp ult i64 {following}, {limit}")
-        self.line(f"br i1 {more}, label %{head}, label %{done}")
+        self.branch(f"i1 {more}, label %{head}, label %{done}")
         self.start(done)
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
         """Code that runs where the i1 holds."""
         inside, done = self.label(), self.label()
-        self.line(f"br i1 {condition}, label %{inside}, label %{done}")
+        self.branch(f"i1 {condition}, label %{inside}, label %{done}")
         self.start(inside)
         with self.region():
             yield
-        self.line(f"br label %{done}")
+        self.branch(f"label %{done}")
         self.start(done)
 
     @contextmanager

@@ -103,13 +103,13 @@ class ValueWriter(BoundWriter):
     def _branch(self, value: Select, flag: str) -> Val:
         lanes, text = self.lanes, self.text
         first, second, done = text.label(), text.label(), text.label()
-        text.line(f"br i1 {flag}, label %{first}, label %{second}")
+        text.branch(f"i1 {flag}, label %{first}, label %{second}")
         arms: list[tuple[Val, str]] = []
         for label, arm in ((first, value.then), (second, value.other)):
             text.start(label)
             with text.region():
                 arms.append((self.splat(self.value(arm), lanes), text.block))
-            text.line(f"br label %{done}")
+            text.branch(f"label %{done}")
         text.start(done)
         dtype = arms[0][0].dtype
         pairs = ", ".join(f"[ {v.text}, %{block} ]" for v, block in arms)

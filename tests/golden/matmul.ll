@@ -31,7 +31,6 @@ L11:
   %v25 = insertelement <4 x float> poison, float %v18, i64 0
   %v26 = shufflevector <4 x float> %v25, <4 x float> poison, <4 x i32> zeroinitializer
   %v27 = call nsz contract <4 x float> @llvm.fmuladd.v4f32(<4 x float> %v26, <4 x float> %v23, <4 x float> %v24)
-  store <4 x float> %v27, ptr %cell9
   %v28 = getelementptr float, ptr %v17, i64 3
   %v29 = load float, ptr %v28, align 4
   %v30 = load <4 x float>, ptr %v22, align 4
@@ -39,9 +38,10 @@ L11:
   %v32 = insertelement <4 x float> poison, float %v29, i64 0
   %v33 = shufflevector <4 x float> %v32, <4 x float> poison, <4 x i32> zeroinitializer
   %v34 = call nsz contract <4 x float> @llvm.fmuladd.v4f32(<4 x float> %v33, <4 x float> %v30, <4 x float> %v31)
-  store <4 x float> %v34, ptr %cell10
   %n14 = add nuw nsw i64 %i13, 1
   %v35 = icmp ult i64 %n14, 3
+  store <4 x float> %v27, ptr %cell9
+  store <4 x float> %v34, ptr %cell10
   br i1 %v35, label %L11, label %L12
 L12:
   %v36 = load <4 x float>, ptr %cell9

@@ -332,7 +332,6 @@ L19:
   %v33 = insertelement <4 x float> poison, float %v26, i64 0
   %v34 = shufflevector <4 x float> %v33, <4 x float> poison, <4 x i32> zeroinitializer
   %v35 = call nsz contract <4 x float> @llvm.fmuladd.v4f32(<4 x float> %v34, <4 x float> %v31, <4 x float> %v32)
-  store <4 x float> %v35, ptr %cell17
   %v36 = getelementptr float, ptr %v25, i64 3
   %v37 = load float, ptr %v36, align 4
   %v38 = load <4 x float>, ptr %v30, align 4
@@ -340,9 +339,10 @@ L19:
   %v40 = insertelement <4 x float> poison, float %v37, i64 0
   %v41 = shufflevector <4 x float> %v40, <4 x float> poison, <4 x i32> zeroinitializer
   %v42 = call nsz contract <4 x float> @llvm.fmuladd.v4f32(<4 x float> %v41, <4 x float> %v38, <4 x float> %v39)
-  store <4 x float> %v42, ptr %cell18
   %n22 = add nuw nsw i64 %i21, 1
   %v43 = icmp ult i64 %n22, 3
+  store <4 x float> %v35, ptr %cell17
+  store <4 x float> %v42, ptr %cell18
   br i1 %v43, label %L19, label %L20
 L20:
   %v44 = load <4 x float>, ptr %cell17
