@@ -7,7 +7,7 @@ here knows of loops, indices or memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from autotune.codegen.llvm_math import MathWriter, float_text, unary
 from autotune.codegen.llvm_text import FunctionText, type_text
@@ -16,8 +16,7 @@ from autotune.program.ir import COMPARISONS
 from autotune.types import ITEM_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Val:
+class Val(NamedTuple):
     """An LLVM value."""
 
     text: str

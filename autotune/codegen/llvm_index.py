@@ -2,7 +2,8 @@
 
 `env` says what a loop variable is now: an int (unrolled), an LLVM name with its loop depth, or the
 lane of the vector loop being written. Arithmetic goes to the head of the outermost loop in which
-its operands are known.
+its operands are known. A statement in unrolled loops is written hundreds of times: what only
+depends on its indices is worked out once, and values that are made so often are named tuples.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from autotune.codegen.llvm_element import ElementWriter
 from autotune.codegen.llvm_text import FunctionText, type_text
@@ -18,8 +20,7 @@ from autotune.program.analysis import interval, recombine
 from autotune.program.ir import Buffer, Clamp, FloorDiv, Index, LoadIndex, Mod
 
 
-@dataclass(frozen=True, slots=True)
-class Var:
+class Var(NamedTuple):
     """A loop variable that is an LLVM value known from a loop depth on."""
 
     name: str
@@ -33,8 +34,7 @@ class Lane:
     lanes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(NamedTuple):
     """const + sum of coefficient * LLVM value + lane coefficient * lane."""
 
     terms: tuple[tuple[Var, int], ...]
@@ -58,22 +58,24 @@ class IndexWriter(ElementWriter, ABC):
         self.lanes = 1
         self.ranges: dict[str, int] = {}
         self._moved: dict[FloorDiv | Mod, int] = {}
-        self._flat: dict[tuple[str, tuple[Index, ...]], Index] = {}
+        self._flat: dict[tuple[str, int], tuple[tuple[Index, ...], Index]] = {}
         self._beside: dict[str, set[int]] = {}
         """Distances of elements from a pointer, by pointer."""
 
     def linear(self, value: Index) -> Linear:
         """An index in the current environment. BuildError if an atom depends on the lane."""
         terms: dict[Var, int] = {}
-        const, lane = value.const, 0
+        const, lane, env = value.const, 0, self.env
         for atom, c in value.terms:
-            now = self.env[atom] if isinstance(atom, str) else self._atom(atom)
+            now = env[atom] if isinstance(atom, str) else self._atom(atom)
             if isinstance(now, int):
                 const += c * now
             elif isinstance(now, Lane):
                 lane += c
             else:
                 terms[now] = terms.get(now, 0) + c
+        if not terms:
+            return Linear((), const, lane)
         found = [t for t in terms.items() if t[1]]
         if len(found) > 1:
             found.sort(key=lambda t: (t[0].depth < 0, t[0].depth, t[0].name))
@@ -136,28 +138,40 @@ class IndexWriter(ElementWriter, ABC):
 
     def flat(self, buffer: Buffer, indices: tuple[Index, ...]) -> Index:
         """Offset in elements from the buffer's first element."""
-        key = (buffer.name, indices)
+        key = (buffer.name, id(indices))  # hashing indices would take longer than this does
         if key not in self._flat:
             total = Index()
             for i, stride in zip(indices, buffer.strides, strict=True):
                 total = total + i * stride
-            self._flat[key] = recombine(total)
-        return self._flat[key]
+            self._flat[key] = indices, recombine(total)
+        return self._flat[key][1]
 
     def address(self, buffer: Buffer, offset: Linear) -> str:
         """Pointer to an element; the lane's part is left out."""
-        base, depth, key = self.pointers[buffer.name], 0, buffer.name
+        base = self.pointers[buffer.name]
         item = type_text(buffer.dtype, 1, memory=True)
-        for var, c in offset.terms:
+        if offset.terms:
+            base = self._base(base, item, offset.terms)
+        if offset.const:
+            if self.crowd and offset.terms:
+                self._crowd(base, offset.const)
+            text = f"getelementptr {item}, ptr {base}, i64 {offset.const}"
+            base = self.text.once(text, text)
+        return base
+
+    def _base(self, base: str, item: str, terms: tuple[tuple[Var, int], ...]) -> str:
+        """A pointer moved by variables."""
+        key = (base, item, terms)
+        found = self.text.known(key)
+        if found is not None:
+            return found
+        depth = 0
+        for var, c in terms:
             depth = -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
             scaled = self.pure(depth, f"mul i64 {var.name}, {c}") if c != 1 else var.name
             base = self.pure(depth, f"getelementptr {item}, ptr {base}, i64 {scaled}")
-            key = base
-        if offset.const:
-            if depth > 0:
-                self._crowd(base, offset.const)
-            text = f"getelementptr {item}, ptr {base}, i64 {offset.const}"
-            base = self.text.once((key, text), text)
+        if depth >= 0:
+            self.text.remember(depth, key, base)
         return base
 
     def _crowd(self, pointer: str, distance: int) -> None:
@@ -169,10 +183,11 @@ class IndexWriter(ElementWriter, ABC):
 
     def irregular(self, indices: Sequence[Index]) -> bool:
         """Whether an atom, not just a coefficient, depends on the lane."""
+        atoms = [a for i in indices for a, _ in i.terms if not isinstance(a, str)]
+        if not atoms:
+            return False
         lanes = {v for v, now in self.env.items() if isinstance(now, Lane)}
-        return any(
-            not isinstance(a, str) and _atom_vars(a) & lanes for i in indices for a, _ in i.terms
-        )
+        return any(_atom_vars(a) & lanes for a in atoms)
 
 
 def _fold(atom: FloorDiv | Mod | Clamp, value: int) -> int:

@@ -6,7 +6,6 @@ lanes that are off are never read.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -84,7 +83,7 @@ class LoadWriter(IndexWriter):
 
     def _ahead(self, buffer: Buffer, offset: Linear, depth: int) -> Val:
         """An element, loaded before the loop of that depth."""
-        pointer = self.address(buffer, dataclasses.replace(offset, const=0))
+        pointer = self.address(buffer, offset._replace(const=0))
         kind = type_text(buffer.dtype, 1, memory=True)
         if offset.const:
             item = f"getelementptr {kind}, ptr {pointer}, i64 {offset.const}"

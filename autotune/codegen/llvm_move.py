@@ -6,7 +6,6 @@ shuffles that put the lanes side by side, instead of a load per lane.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 from autotune.codegen.llvm_dot import DotWriter
@@ -76,11 +75,11 @@ class MoveWriter(DotWriter):
         (buffer, runs), parts = source, list[str]()
         align, kind = ITEM_BYTES[buffer.dtype], _vector(buffer.dtype, size)
         for start in runs.starts:
-            pointer = self.address(buffer, dataclasses.replace(runs.first, const=start + at))
+            pointer = self.address(buffer, runs.first._replace(const=start + at))
             parts.append(self.text.emit(f"load {kind}, ptr {pointer}, align {align}"))
         value = self._interleaved(parts, buffer.dtype, size)
         (buffer, to), count = target, len(parts)
-        first = dataclasses.replace(to.first, const=to.starts[0] + at * count)
+        first = to.first._replace(const=to.starts[0] + at * count)
         kind = _vector(buffer.dtype, size * count)
         self.text.line(f"store {kind} {value}, ptr {self.address(buffer, first)}, align {align}")
 

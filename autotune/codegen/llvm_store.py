@@ -101,9 +101,12 @@ class StoreWriter(MoveWriter):
         now = self.convert(self.value(value), dtype)
         lanes = max(now.lanes, before.lanes)
         now, before = self.splat(now, lanes), self.splat(before, lanes)
+        writer = MathWriter(self.text, lanes, dtype)
+        if before.text == writer.const(0.0):
+            first = now.text if factor == 1 else writer.op("fmul", writer.const(factor), now.text)
+            return Val(first, dtype, lanes)
         if abs(factor) == 1:
             return self.binary("add" if factor > 0 else "sub", before, now)
-        writer = MathWriter(self.text, lanes, dtype)
         return Val(writer.fma(writer.const(factor), now.text, before.text), dtype, lanes)
 
     def _write(self, buffer: Buffer, offset: Linear, value: Val) -> None:

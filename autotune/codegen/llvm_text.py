@@ -8,6 +8,7 @@ What a cell holds is known until the block ends: only then is it stored, only in
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,12 +36,14 @@ _OPAQUE = "llvm.strip.invariant.group.p0"
 Lines = list["str | Lines"]
 
 
+@functools.cache
 def type_text(dtype: str, lanes: int, memory: bool = False) -> str:
     """LLVM type of a value (in memory: bool takes a byte)."""
     scalar = (MEMORY if memory else SCALARS)[dtype]
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
 
+@functools.cache
 def suffix_text(dtype: str, lanes: int) -> str:
     """Overload suffix of an intrinsic: f32, v16f32."""
     short = SHORT.get(dtype, "i8")
@@ -86,10 +89,10 @@ class FunctionText:
         self.scopes = [Scope(head=head, lines=root, depth=0)]
 
     def name(self, prefix: str = "v") -> str:
-        self._count += 1
-        if self._count > MAX_LINES:
+        self._count = count = self._count + 1
+        if count > MAX_LINES:
             raise BuildError(f"the program unrolls to more than {MAX_LINES} instructions")
-        return f"%{prefix}{self._count}"
+        return f"%{prefix}{count}"
 
     @property
     def scope(self) -> Scope:
@@ -106,18 +109,18 @@ class FunctionText:
 
     def once(self, key: object, text: str) -> str:
         """An instruction without side effects, written once per scope."""
-        for scope in self.scopes:
-            if key in scope.memo:
-                return scope.memo[key]
+        found = self.known(key)
+        if found is not None:
+            return found
         name = self.emit(text)
         self.scope.memo[key] = name
         return name
 
     def hoist(self, depth: int, key: object, text: str) -> str:
         """A pure instruction whose operands are known at loop depth `depth`, placed there."""
-        for scope in self.scopes:
-            if key in scope.memo:
-                return scope.memo[key]
+        found = self.known(key)
+        if found is not None:
+            return found
         scope = next(s for s in self.scopes if s.depth == depth)
         name = self.name()
         self._hoisted[name] = scope.head, len(scope.head)
@@ -125,8 +128,21 @@ class FunctionText:
         scope.memo[key] = name
         return name
 
+    def known(self, key: object) -> str | None:
+        """What was remembered and is still valid."""
+        for scope in self.scopes:
+            if key in scope.memo:
+                return scope.memo[key]
+        return None
+
+    def remember(self, depth: int, key: object, name: str) -> None:
+        """A name for what hoisted instructions computed at that loop depth."""
+        next(s for s in self.scopes if s.depth == depth).memo[key] = name
+
     def conceal(self, pointer: str) -> None:
         """Have LLVM's loop passes take a hoisted pointer as it is, not as a sum of variables."""
+        if pointer not in self._hoisted:
+            return
         self.declare(_OPAQUE, f"declare ptr @{_OPAQUE}(ptr)")
         head, place = self._hoisted[pointer]
         made = f"  {pointer}.sum{str(head[place]).partition(pointer)[2]}"

@@ -8,7 +8,6 @@ their place alone, so one way serves every element type.
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 
 from autotune.codegen.llvm_element import Val
@@ -150,7 +149,7 @@ class FragmentWriter(AccessWriter, ABC):
         chunk = self.pure(0, f"lshr i64 {both}, {rows.bit_length() - 1}")
         along = () if across else ((Var(chunk, 0), MATRIX_BYTES // 2 // item),)
         terms = ((Var(row, 0), buffer.strides[-2]), *along, *offset.terms)
-        pointer = self._in_shared(self.address(buffer, dataclasses.replace(offset, terms=terms)))
+        pointer = self._in_shared(self.address(buffer, offset._replace(terms=terms)))
         count = rows // 4
         turned = ".trans" if across else ""
         symbol = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{turned}.b16.p3"
