@@ -27,6 +27,8 @@ Cost = Callable[[Columns], npt.NDArray[np.float64]]
 ENUMERABLE = 200_000
 """Spaces of at most this raw size are walked whole."""
 _ROUNDS = 16
+_MARKED = 64
+"""Raw configs per draw of a round up to which those that were drawn are remembered."""
 """Rounds of rejection sampling before a space counts as exhausted."""
 
 
@@ -87,7 +89,7 @@ class Space:
 
     def survey(self, limit: int, rng: np.random.Generator) -> dict[str, int]:
         """Rejections of up to `limit` raw configs (all of them where there are no more)."""
-        return self.rejections(self._raw(limit, rng))
+        return self.rejections(self._unflatten(self._raw(limit, rng)))
 
     def _check(self, rows: Rows) -> tuple[Mask, dict[str, int]]:
         alive = np.arange(len(rows))
@@ -129,17 +131,21 @@ class Space:
     def _draw(self, enough: int, draws: int, rng: np.random.Generator) -> Rows:
         """Rejection sampling: rounds of `draws` raw configs until `enough` are valid."""
         found = np.empty(0, np.int64)
+        drawn = np.zeros(self.raw_size if self.raw_size <= _MARKED * draws else 0, bool)
         for _ in range(_ROUNDS):
-            rows = self._raw(draws, rng)
-            found = np.union1d(found, self._flatten(rows[self.valid(rows)]))
+            flat = self._raw(draws, rng)
+            if len(drawn):
+                flat = _fresh(flat, drawn)
+            rows = self._unflatten(flat)
+            found = np.union1d(found, flat[self.valid(rows)])
             if len(found) >= enough:
                 break
         return self._unflatten(found)
 
-    def _raw(self, count: int, rng: np.random.Generator) -> Rows:
+    def _raw(self, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         if self.raw_size <= count:
-            return self._unflatten(np.arange(self.raw_size))
-        return self._unflatten(rng.integers(0, self.raw_size, count))
+            return np.arange(self.raw_size)
+        return rng.integers(0, self.raw_size, count)
 
     def _some(self, rows: Rows, limit: int) -> Rows:
         if len(rows):
@@ -249,6 +255,15 @@ class Space:
             rest = flat // count  # many times faster than divmod
             flat, out[:, number] = rest, flat - rest * count
         return out
+
+
+def _fresh(flat: npt.NDArray[np.int64], drawn: Mask) -> npt.NDArray[np.int64]:
+    """Those, each once, that were not drawn before; they are marked as drawn."""
+    now = np.zeros_like(drawn)
+    now[flat] = True
+    now &= ~drawn
+    drawn |= now
+    return np.flatnonzero(now)
 
 
 class _Columns(Mapping[str, npt.NDArray[Any]]):

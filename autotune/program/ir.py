@@ -292,12 +292,18 @@ class Program:
     packs: tuple[Pack, ...] = ()
 
 
+NESTED = (For, Alloc, If)
+"""Statements that hold others."""
+
+
 def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """Every statement, parents before children."""
-    for stmt in body:
+    left = [*reversed(body)]
+    while left:
+        stmt = left.pop()
         yield stmt
-        if isinstance(stmt, For | Alloc | If):
-            yield from walk(stmt.body)
+        if isinstance(stmt, NESTED):
+            left += reversed(stmt.body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from autotune.errors import ScheduleError
 from autotune.program.analysis import Ranges, always, never, simplify
 from autotune.program.ir import (
+    NESTED,
     Alloc,
     Apply,
     AsyncCopy,
@@ -140,7 +141,7 @@ def map_buffers(
                 out.append(dataclasses.replace(stmt, indices=f(stmt.indices)))
             elif isinstance(stmt, Group):
                 out.append(map_places(stmt, lambda place: load(place) or place))
-            elif isinstance(stmt, For | Alloc | If):
+            elif isinstance(stmt, NESTED):
                 out.append(with_body(stmt, rebuilt(stmt.body)))
             else:
                 out.append(stmt)
@@ -217,7 +218,7 @@ def _find(body: Body, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...] | None
     for stmt in body:
         if wanted(stmt):
             return (stmt,)
-        if isinstance(stmt, For | Alloc | If):
+        if isinstance(stmt, NESTED):
             below = _find(stmt.body, wanted)
             if below is not None:
                 return (stmt, *below)
@@ -254,22 +255,18 @@ def replace(program: Program, old: Stmt, new: Body) -> Program:
 
 
 def _replace(body: Body, old: Stmt, new: Body) -> Body:
+    """The body itself where nothing in it changes."""
     out: list[Stmt] = []
     for stmt in body:
+        inner = _replace(stmt.body, old, new) if isinstance(stmt, NESTED) else ()
         if stmt is old:
             out += new
-        elif isinstance(stmt, For | Alloc | If):
-            inner = _replace(stmt.body, old, new)
-            unchanged = len(inner) == len(stmt.body) and all(
-                a is b for a, b in zip(inner, stmt.body, strict=True)
-            )
-            if unchanged:
-                out.append(stmt)
-            elif inner:
-                out.append(with_body(stmt, inner))
-        else:
+        elif not isinstance(stmt, NESTED) or inner is stmt.body:
             out.append(stmt)
-    return tuple(out)
+        elif inner:
+            out.append(with_body(stmt, inner))
+    unchanged = len(out) == len(body) and all(a is b for a, b in zip(out, body, strict=True))
+    return body if unchanged else tuple(out)
 
 
 def drop_alloc(program: Program, name: str) -> Program:

@@ -132,7 +132,8 @@ class ContractionRule:
             several = c.channels[1] > columns["lanes"] * columns["vectors"]
             ok &= (several & (columns["algorithm"] == "direct")) | (columns["prefetch"] == "none")
             for form in c.winograd:
-                ok |= (columns["algorithm"] == form) & self._winograd(c, columns, form)
+                own = np.flatnonzero(columns["algorithm"] == form)
+                ok[own] = self._winograd(c, columns, own, form)
             if c.strassen:
                 ok |= (columns["algorithm"] == "strassen") & self._halves(c, columns, target)
             return np.asarray(ok)
@@ -144,13 +145,13 @@ class ContractionRule:
             Constraint("algorithm", algorithm),
         )
 
-    def _winograd(self, c: Contraction, columns: Columns, form: str) -> Mask:
+    def _winograd(self, c: Contraction, columns: Columns, own: Mask, form: str) -> Mask:
         """Params that mean nothing to Winograd have their first value; blocks are whole."""
-        tiles = columns["block"]
-        ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0])
-        ok &= columns["prefetch"] == "none"
-        ok &= np.isin(tiles, c.blocks(form)) & (columns["tile_w"] <= tiles)
-        tail = (-tiles) % columns["tile_w"]
+        tiles, side = columns["block"][own], columns["tile_w"][own]
+        ok = (columns["tile_h"][own] == 1) & (columns["order"][own] == ORDERS[0])
+        ok &= columns["prefetch"][own] == "none"
+        ok &= np.isin(tiles, c.blocks(form)) & (side <= tiles)
+        tail = (-tiles) % side
         return np.asarray(ok & (tail / (tiles + tail) <= 0.2))
 
     def _halves(self, c: Contraction, columns: Columns, target: Target) -> Mask:
