@@ -194,7 +194,9 @@ class _KernelWriter(StatementWriter):
             self._allocate(stmt.buffer, private=True)
         self._body(stmt.body)
         if stmt.buffer.scope == "register":
-            self.text.drop(c for (name, _), (c, _) in self.cells.items() if name == stmt.buffer.name)
+            self.text.drop(
+                c for (name, _), (c, _) in self.cells.items() if name == stmt.buffer.name
+            )
 
     def _allocate(self, buffer: Buffer, private: bool) -> None:
         """A place in the workspace; a private one per thread."""
