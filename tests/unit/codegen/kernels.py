@@ -22,7 +22,7 @@ from autotune.measure.storage import (
     take_output,
 )
 from autotune.program.ir import Program
-from autotune.program.packing import apply_pack
+from autotune.program.packing import apply_pack, stored
 from autotune.target import Target, load_target
 from autotune.types import Array, Attr, Layout, Task, TaskNode, TaskValue, TensorType, freeze_attrs
 
@@ -98,7 +98,8 @@ def run_kernel(task: Task, program: Program, target: Target, arrays: Mapping[str
             blocks[param.name] = output
         elif param.role == "constant":
             array = arrays[param.name]
-            packed = apply_pack(packs[param.name], array) if param.name in packs else array
+            pack = packs.get(param.name)
+            packed = apply_pack(pack, array) if pack else stored(array, param.type.dtype)
             whole = packed.view(np.uint8) if packed.dtype == bool else packed
             blocks[param.name] = place_dense(whole)
         else:
