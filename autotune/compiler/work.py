@@ -110,7 +110,7 @@ def _elements_read(task: Task) -> dict[str, int]:
     """Of tables from which only a few rows are gathered: at most as much as the result has."""
     out: dict[str, int] = {}
     for node in task.nodes:
-        if node.op == "gather":
+        if node.op in ("gather", "gather_elements"):
             table = node.inputs[0]
             out[table] = out.get(table, 0) + task.value(node.outputs[0]).type.size
     return out

@@ -24,11 +24,11 @@ def gather_elements(n: NodeContext) -> str:
 
 def elements(n: NodeContext, x: str, indices: str, axis: int) -> str:
     """x at the places that have `indices` as coordinate along `axis`, and their own elsewhere."""
-    extents = n.shape(x)
-    if n.rank(indices) != len(extents):
-        raise ModelError(f"indices have shape {n.shape(indices)}, expected the rank of {extents}")
-    flat = flat_places(n, indices, extents, axis)
-    return n.op("gather", n.reshape(x, (math.prod(extents),)), flat, axis=0)
+    if n.rank(indices) != n.rank(x):
+        raise ModelError(
+            f"indices have shape {n.shape(indices)}, expected the rank of {n.shape(x)}"
+        )
+    return n.op("gather_elements", x, indices, axis=axis)
 
 
 def flat_places(n: NodeContext, indices: str, extents: Sequence[int], axis: int) -> str:

@@ -85,9 +85,11 @@ class _Fusion:
         return [self.index[v] for v in self.graph.nodes[index].inputs if v in self.index]
 
     def family(self, index: int) -> str:
-        """The op's kind; `gather` and `scalar` for themselves."""
+        """The op's kind; `scalar` for itself, and of gathers, of any kind, `gather`."""
         op = self.graph.nodes[index].op
-        return op if op in ("gather", "scalar") else OPS.get(op).kind
+        if op in ("gather", "gather_elements"):
+            return "gather"
+        return op if op == "scalar" else OPS.get(op).kind
 
     def shape(self, index: int) -> tuple[int, ...]:
         return self.graph.types[self.graph.nodes[index].output].shape

@@ -1,4 +1,5 @@
-"""gather(x, indices; axis), pad(x; pads, value), copy(x): operators that move elements."""
+"""gather(x, indices; axis), gather_elements(x, indices; axis), pad(x; pads, value), copy(x):
+operators that move elements."""
 
 from __future__ import annotations
 
@@ -54,6 +55,45 @@ class Gather:
         extent = x.shape[axis]
         rows = np.clip(np.where(indices < 0, indices + extent, indices), 0, extent - 1)
         return np.asarray(np.take(x, rows, axis=axis))
+
+
+class GatherElements:
+    """x where `indices` say along `axis`, and at an element's own place otherwise."""
+
+    name = "gather_elements"
+    kind = "data"
+
+    def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        arity(self.name, types, 2)
+        x, indices = types
+        axis = axis_of(attrs, "axis", 0, len(x.shape))
+        known = indices.dtype in ("int32", "int64")
+        require(known, f"gather_elements: indices must be int32 or int64, got {indices}")
+        fits = len(x.shape) == len(indices.shape) and all(
+            i <= e
+            for d, (i, e) in enumerate(zip(indices.shape, x.shape, strict=True))
+            if d != axis
+        )
+        require(fits, f"gather_elements: {indices} reaches outside {x}")
+        require(x.shape[axis] > 0 or indices.size == 0, f"gather_elements: {x} is empty")
+        return TensorType(dtype=x.dtype, shape=indices.shape)
+
+    def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
+        (x, x_type), (indices, _) = inputs
+        axis = axis_of(attrs, "axis", 0, len(x_type.shape))
+        axes = axes_of(output[1].shape)
+        point = at(axes)
+        place = Index(((LoadIndex(indices, point, x_type.shape[axis]), 1),))
+        picked = (*point[:axis], place, *point[axis + 1 :])
+        return (Compute(output[0], output[1].dtype, axes, Load(x, picked)),)
+
+    def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
+        x, indices = arrays
+        axis = axis_of(attrs, "axis", 0, x.ndim)
+        extent = x.shape[axis]
+        where: list[Array] = list(np.indices(indices.shape, sparse=True))
+        where[axis] = np.clip(np.where(indices < 0, indices + extent, indices), 0, extent - 1)
+        return np.asarray(x[tuple(where)])
 
 
 class Pad:
@@ -123,5 +163,5 @@ class Copy:
         return arrays[0].copy()
 
 
-for _op in (Gather(), Pad(), Copy()):
+for _op in (Gather(), GatherElements(), Pad(), Copy()):
     OPS.add(_op.name, _op)

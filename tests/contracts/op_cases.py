@@ -228,6 +228,16 @@ def gather(draw: Draw) -> Case:
 
 
 @st.composite
+def gather_elements(draw: Draw) -> Case:
+    shape = draw(shapes)
+    axis = draw(st.integers(0, len(shape) - 1))
+    places = [draw(st.integers(1, 6 if d == axis else e)) for d, e in enumerate(shape)]
+    dtype = draw(st.sampled_from(["int32", "int64"]))
+    types = (tensor(*shape), tensor(*places, dtype=dtype))
+    return Case(op="gather_elements", types=types, attrs=freeze_attrs({"axis": axis}))
+
+
+@st.composite
 def scatter(draw: Draw) -> Case:
     shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     axis = draw(st.integers(0, len(shape) - 1))
@@ -350,6 +360,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     "expand": expand(),
     "causal": causal(),
     "gather": gather(),
+    "gather_elements": gather_elements(),
     "scatter": scatter(),
     "pad": pad().filter(fits),
     "resize": resize(),
