@@ -112,6 +112,57 @@ def mobilenet_v1() -> Any:
     return nn.Sequential(*layers, *head)
 
 
+def graph_sage() -> Any:
+    """Nodes join the mean of what lies along the edges that end there."""
+    import torch
+    from torch import nn
+
+    class Sage(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            sizes = ((96, 128), (128, 48))
+            self.own = nn.ModuleList(nn.Linear(i, o) for i, o in sizes)
+            self.others = nn.ModuleList(nn.Linear(i, o) for i, o in sizes)
+
+        def forward(self, x: Any, edges: Any) -> Any:
+            source, target = edges[0], edges[1]
+            ones = torch.ones(edges.shape[1])
+            count = torch.zeros(x.shape[0]).scatter_add(0, target, ones).clamp(min=1)
+            for own, others in zip(self.own, self.others, strict=True):
+                places = target.unsqueeze(1).expand(-1, x.shape[1])
+                total = torch.zeros_like(x).scatter_add(0, places, x[source])
+                x = (own(x) + others(total / count.unsqueeze(1))).relu()
+            return x
+
+    return Sage()
+
+
+def graph_attention() -> Any:
+    """Nodes join what lies along the edges that end there, weighted by a softmax over these."""
+    import torch
+    from torch import nn
+
+    class Attention(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.values, self.score = nn.Linear(64, 64), nn.Linear(128, 1)
+
+        def forward(self, x: Any, edges: Any) -> Any:
+            source, target = edges[0], edges[1].unsqueeze(1)
+            x = self.values(x)
+            moved = x[source]
+            score = self.score(torch.cat((moved, x[edges[1]]), 1))
+            weight = nn.functional.leaky_relu(score, 0.2).exp()
+            total = torch.zeros(x.shape[0], 1).scatter_add(0, target, weight)
+            moved = moved * (weight / total[edges[1]])
+            places = target.expand(-1, x.shape[1])
+            return torch.zeros_like(x).scatter_add(0, places, moved)
+
+    return Attention()
+
+
+EDGES = {"graph_sage": 2048, "graph_attention": 1024}
+"""Of graphs; their ends are a second input."""
 OTHERS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "autoencoder": (autoencoder, (4, 3, 64, 64)), "audio": (audio, (2, 1, 8000)),
     "super_resolution": (super_resolution, (1, 1, 97, 97)), "lstm": (lstm, (1, 50, 64)),
@@ -119,6 +170,7 @@ OTHERS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "mobilenet_v1_batch8": (mobilenet_v1, (8, 3, 224, 224)),
     "volume": (volume, (1, 3, 8, 64, 64)), "perceptron": (perceptron, (32, 784)),
     "segmentation": (segmentation, (1, 3, 129, 129)),
+    "graph_sage": (graph_sage, (256, 96)), "graph_attention": (graph_attention, (256, 64)),
 }  # fmt: skip
 
 
@@ -140,9 +192,11 @@ def write(name: str, path: Path) -> None:
             layer.running_var.uniform_(0.8, 1.2)
         elif isinstance(layer, torch.nn.Linear):
             torch.nn.init.normal_(layer.weight, 0, layer.in_features**-0.5)
+    given = [torch.randn(shape)]
+    if name in EDGES:
+        given.append(torch.randint(0, shape[0], (2, EDGES[name])))
     with torch.no_grad():
-        torch.onnx.export(model.eval(), (torch.randn(shape),), path, dynamo=False,
-                          opset_version=17)  # fmt: skip
+        torch.onnx.export(model.eval(), tuple(given), path, dynamo=False, opset_version=17)
 
 
 def main() -> int:
