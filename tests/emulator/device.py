@@ -115,8 +115,12 @@ def emulated_cuda() -> Iterator[EmulatedDevice]:
     def opened(driver: CudaDriver, target: Target) -> EmulatedDevice:  # noqa: ARG001
         return device
 
+    def chosen(driver: CudaDriver, target: Target) -> DeviceFacts:  # noqa: ARG001
+        return device.describe()
+
     with (
         mock.patch.object(nvptx_backend, "compile_ptx", text),
         mock.patch.object(CudaDriver, "open", opened),
+        mock.patch.object(CudaDriver, "choose", chosen),
     ):
         yield device
