@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,6 +69,12 @@ class Target:
     def is_gpu(self) -> bool:
         """Whether programs are bound to blocks and threads."""
         return self.kind in GPU_KINDS
+
+    @property
+    def ptx(self) -> int:
+        """The version of PTX that features ask for, 80 for 8.0; 0: not said."""
+        found = re.search(r"\+ptx(\d+)", self.features)
+        return int(found[1]) if found else 0
 
     @property
     def plain(self) -> Target:

@@ -17,8 +17,13 @@ _WAIT = (
     r"{\0A.reg .pred done;\0Aagain:\0A"
     r"mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\0A@!done bra again;\0A}"
 )
-_SUMS = {"bfloat16": "f32.bf16.bf16", "float16": "f32.f16.f16"}
-"""Element type of operands -> types as `wgmma` names them."""
+_SUMS = {
+    "bfloat16": "16.f32.bf16.bf16", "float16": "16.f32.f16.f16", "int8": "32.s32.s8.s8",
+    "uint8": "32.s32.u8.s8",
+}  # fmt: skip
+"""Element type of the first operand -> terms, and types, as `wgmma` names them."""
+_KEPT = {"float": "=f", "i32": "=r"}
+"""Type of sums -> registers that hold them."""
 _WIDTH = 8
 _HELD = 4
 """Of a matrix of 64 x 8, by each thread."""
@@ -87,37 +92,38 @@ class Asm:
         """Until at most so many batches are not done."""
         self._do(f"wgmma.wait_group.sync.aligned {pending};")
 
-    def kept(self, sums: Sequence[str]) -> list[str]:
+    def kept(self, sums: Sequence[str], kind: str) -> list[str]:
         """The sums, in registers from here on: LLVM would put constants there only right before a
         product, behind the fence that is meant for them."""
-        return self._through("", "", sums, ())
+        return self._through("", "", sums, kind, ())
 
-    def settled(self, sums: Sequence[str]) -> list[str]:
+    def settled(self, sums: Sequence[str], kind: str) -> list[str]:
         """The sums once every batch is done."""
-        return self._through("wgmma.wait_group.sync.aligned 0;", "", sums, ())
+        return self._through("wgmma.wait_group.sync.aligned 0;", "", sums, kind, ())
 
-    def multiply(self, sums: Sequence[str], a: str, b: str, dtype: str) -> list[str]:
+    def multiply(self, sums: Sequence[str], kind: str, a: str, b: str, dtype: str) -> list[str]:
         """The sums with a product added: later, as seen by `settled`. `a`, `b`: descriptors."""
-        count = len(sums)
+        count, turns = len(sums), ", 1, 1, 0, 0" if kind == "float" else ""
         held = ", ".join(f"${i}" for i in range(count))
-        shape = f"m64n{count // _HELD * _WIDTH}k16.{_SUMS[dtype]}"
+        shape = f"m64n{count // _HELD * _WIDTH}k{_SUMS[dtype]}"
         words = (
             r"{\0A.reg .pred add;\0Asetp.ne.b32 add, 1, 0;\0A"
             rf"wgmma.mma_async.sync.aligned.{shape} {{{held}}}, ${2 * count}, ${2 * count + 1}, "
-            r"add, 1, 1, 0, 0;\0A}"
+            rf"add{turns};\0A}}"
         )
-        return self._through(words, ",l,l", sums, (f"i64 {a}", f"i64 {b}"))
+        return self._through(words, ",l,l", sums, kind, (f"i64 {a}", f"i64 {b}"))
 
     def _through(
-        self, words: str, constraints: str, sums: Sequence[str], operands: Sequence[str]
-    ) -> list[str]:
+        self, words: str, constraints: str, sums: Sequence[str], kind: str,
+        operands: Sequence[str],
+    ) -> list[str]:  # fmt: skip
         """Instructions that change registers in place."""
         count = len(sums)
-        kind = f"{{{', '.join(['float'] * count)}}}"
-        ties = ",".join([*["=f"] * count, *map(str, range(count))])
-        given = ", ".join([*(f"float {s}" for s in sums), *operands])
+        kinds = f"{{{', '.join([kind] * count)}}}"
+        ties = ",".join([*[_KEPT[kind]] * count, *map(str, range(count))])
+        given = ", ".join([*(f"{kind} {s}" for s in sums), *operands])
         whole = self.text.emit(
-            f'call {kind} asm sideeffect "{words}", "{ties}{constraints},~{{memory}}"({given}) '
+            f'call {kinds} asm sideeffect "{words}", "{ties}{constraints},~{{memory}}"({given}) '
             "convergent"
         )
-        return [self.text.emit(f"extractvalue {kind} {whole}, {i}") for i in range(count)]
+        return [self.text.emit(f"extractvalue {kinds} {whole}, {i}") for i in range(count)]

@@ -151,30 +151,31 @@ class StreamWriter(FragmentWriter, ABC):
                 self.asm.arrive(self._free(done))
         self._change_sums(self.asm.settled)  # they may be read now
 
-    def _change_sums(self, change: Callable[[Sequence[str]], list[str]]) -> None:
+    def _change_sums(self, change: Callable[[Sequence[str], str], list[str]]) -> None:
         assert self.stream is not None
         names = {s.total.buffer for s in walk(self.stream.rest) if isinstance(s, WarpgroupMma)}
         for name in sorted(names):
-            places = []
+            places, kind = [], type_text(self.buffers[name].dtype, 1)
             for i in range(math.prod(self.buffers[name].shape)):  # what a thread has of it
-                text = f"getelementptr float, ptr {self.pointers[name]}, i64 {i}"
+                text = f"getelementptr {kind}, ptr {self.pointers[name]}, i64 {i}"
                 places.append(self.text.emit(text))
-            sums = [self.text.emit(f"load float, ptr {place}") for place in places]
-            for place, one in zip(places, change(sums), strict=True):
-                self.text.line(f"store float {one}, ptr {place}")
+            sums = [self.text.emit(f"load {kind}, ptr {place}") for place in places]
+            for place, one in zip(places, change(sums, kind), strict=True):
+                self.text.line(f"store {kind} {one}, ptr {place}")
 
     def group_mma(self, stmt: WarpgroupMma) -> None:
         total, dtype = self.buffers[stmt.total.buffer], self.buffers[stmt.a.buffer].dtype
         *outer, place, m, n = stmt.total.indices
-        cells = []
+        cells, kind = [], type_text(total.dtype, 1)
         for c in range(stmt.count):
             for i in range(2):
                 cell = self.cell(total, (*outer, place + c, m + 8 * i, n))[0]
-                cells += [cell, self.text.emit(f"getelementptr float, ptr {cell}, i64 1")]
-        sums = [self.text.emit(f"load {type_text(total.dtype, 1)}, ptr {c}") for c in cells]
-        new = self.asm.multiply(sums, self._descriptor(stmt.a), self._descriptor(stmt.b), dtype)
+                cells += [cell, self.text.emit(f"getelementptr {kind}, ptr {cell}, i64 1")]
+        sums = [self.text.emit(f"load {kind}, ptr {c}") for c in cells]
+        a, b = self._descriptor(stmt.a), self._descriptor(stmt.b)
+        new = self.asm.multiply(sums, kind, a, b, dtype)
         for cell, one in zip(cells, new, strict=True):
-            self.text.line(f"store float {one}, ptr {cell}")
+            self.text.line(f"store {kind} {one}, ptr {cell}")
 
     def _descriptor(self, place: Load) -> str:
         """The descriptor of a matrix that begins there."""

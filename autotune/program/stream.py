@@ -36,7 +36,7 @@ from autotune.program.ir import (
     index,
     walk,
 )
-from autotune.types import ITEM_BYTES
+from autotune.types import ITEM_BYTES, SHORT_FLOATS
 
 FETCH_BYTES = 128
 """Of a row of shared memory that is fetched."""
@@ -45,7 +45,10 @@ FETCH_LIMIT = 256
 FETCH_DIMS = range(2, 6)
 """Dimensions of a tensor that boxes are fetched of."""
 COUNTS = range(1, 33)
-"""Matrices side by side that a group of warps adds to at a time."""
+"""Matrices side by side that a group of warps adds to at a time; of bytes, beyond three, even
+numbers of them."""
+GROUPED_ITEMS = (*SHORT_FLOATS, "int8", "uint8")
+"""Element types that groups of warps multiply."""
 BARRIER_BYTES = 16
 """Of shared memory per copy: what tells that it is full, and that it is free."""
 

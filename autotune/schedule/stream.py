@@ -35,12 +35,15 @@ from autotune.program.ir import (
 )
 from autotune.program.packing import packed_shape
 from autotune.program.rewrite import Body, find_buffer, find_loop, loop_path, map_loads, replace
-from autotune.program.stream import check_fetch, check_group
+from autotune.program.stream import GROUPED_ITEMS, check_fetch, check_group
 from autotune.schedule.base import register
 from autotune.schedule.loops import perfect_chain, require_new
 from autotune.schedule.narrow import in_sums, with_first
 from autotune.schedule.pipeline import chosen_of, in_slot, shared_of
-from autotune.types import SHORT_FLOATS, Layout, dense_strides
+from autotune.types import ITEM_BYTES, SHORT_FLOATS, Layout, dense_strides
+
+_BYTE_COUNTS = 3
+"""Matrices of bytes up to which a group adds to any number of them; then to even ones."""
 
 
 @register
@@ -174,8 +177,11 @@ class Warpgroup:
         mma = loop.body[0]
         if len(loop.body) != 1 or not isinstance(mma, Mma) or mma.across:
             raise ScheduleError(f"loop {self.loop} is not one of products of matrices alone")
-        if find_buffer(program, mma.a.buffer).dtype not in SHORT_FLOATS:
-            raise ScheduleError(f"four warps multiply matrices of {' or '.join(SHORT_FLOATS)}")
+        dtype = find_buffer(program, mma.a.buffer).dtype
+        if dtype not in GROUPED_ITEMS:
+            raise ScheduleError(f"four warps multiply matrices of {' or '.join(GROUPED_ITEMS)}")
+        if ITEM_BYTES[dtype] == 1 and loop.extent > _BYTE_COUNTS and loop.extent % 2:
+            raise ScheduleError(f"four warps do not add to {loop.extent} matrices of bytes")
         self._check(mma)
         first = {self.loop: Index()}
         total, a, b = (

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.program.ir import MATRIX, WARP, WARPGROUP
-from autotune.program.stream import BARRIER_BYTES
+from autotune.program.stream import BARRIER_BYTES, FETCH_BYTES
 from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.rules._gpu_tiles import ITEM
@@ -92,8 +92,8 @@ def threads_of(columns: Columns) -> Column:
 
 
 def item_bytes_of(columns: Columns) -> Column:
-    """Bytes of an operand's element in shared memory."""
-    out = np.where(groups_of(columns), 2.0, 4.0)
+    """Bytes of an operand's element in shared memory. Groups of warps take 128 bytes of a row."""
+    out = np.where(groups_of(columns), FETCH_BYTES / columns["depth"], 4.0)
     for name, size in ITEM.items():
         out[np.asarray(columns["algorithm"] == name)] = size
     return out
@@ -213,11 +213,11 @@ def grouped_cycles(p: Sizes, target: Target, columns: Columns) -> Column:
     split = np.asarray(columns["split"], np.float64)
     blocks = split * p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
     held = np.minimum(resident_blocks(target, columns), np.ceil(blocks / target.multiprocessors))
-    each = p.depth / split
-    work = each * rows * width / _GROUP_ADDS
+    each, item = p.depth / split, item_bytes_of(columns)
+    work = each * rows * width / (_GROUP_ADDS * 2 / item)
     # Operands are read from shared memory once per instruction of 64 x 32 n, and fetched to it.
     read = rows * width * (1 / GROUP_ROWS + 1 / (GROUP_WIDTH * n))
-    shared = each * (read + rows + width) / 2 / _SHARED_WORDS
+    shared = each * (read + rows + width) * item / 4 / _SHARED_WORDS
     move = each * move_cycles(p, target, columns)
     few = np.minimum(1.0, held * columns["threads_m"] * columns["threads_n"] / 2)
     busy = np.maximum(np.maximum(work / np.sqrt(few), shared), move)

@@ -2,8 +2,9 @@
 
 In: a product and a tile. Out: steps. A block has `threads_m` x
 `threads_n` groups; each adds up `tile_m` x `tile_n` pieces of 64 x 32 with one warp more that
-fetches, `stages` steps of 64 terms ahead. Data of float32 are rounded by a launch before; short
-floats are taken where they lie, of two activations too if both lie along the reduction.
+fetches, `stages` steps of 128 bytes of each row ahead. Data of float32 are rounded by a launch
+before; short floats and bytes are taken where they lie, short floats of two activations too if
+both lie along the reduction.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from autotune.codegen.nvptx_access import ALIGN_BYTES, first_alignment
 from autotune.program.ir import MATRIX, Buffer
-from autotune.program.stream import FETCH_DIMS, FETCH_LIMIT, depth_of
+from autotune.program.stream import FETCH_BYTES, FETCH_DIMS, FETCH_LIMIT, GROUPED_ITEMS, depth_of
 from autotune.schedule.stream import rows_apart
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, SHORT_FLOATS, Task, TaskValue
@@ -39,9 +40,11 @@ from search_spaces.rules._gpu_tiles import (
 )
 
 Columns = Mapping[str, npt.NDArray[Any]]
-DEPTH = 64
 _PIECES = 8
 """Of 64 x 32, whose sums a group holds in registers."""
+_MIXED_PTX = 84
+"""Version of PTX since when the operands' bytes may differ in their signs."""
+_FLOAT_BYTES, _SHORT_BYTES = 4, 2
 _COPIED = 8
 """Elements that a thread rounds."""
 _OWN = ("m_i", "n_i", "m_f", "n_f")
@@ -56,16 +59,19 @@ def streams(task: Task, c: Contraction, target: Target) -> bool:
     hopper = target.kind == "cuda" and target.arch == "sm_90a"
     if (
         not (hopper and pointwise and c.groups == 1)
-        or c.depth % DEPTH
-        or dtype_of(task, c, target) not in SHORT_FLOATS
+        or dtype_of(task, c, target) not in GROUPED_ITEMS
+        or (dtype_of(task, c, target) == "uint8" and target.ptx < _MIXED_PTX)
+        or c.depth % terms_of(c)
     ):
         return False
     if any(before or after for v in operands for before, after in v.layout.halo):
         return False
     if c.constant:
-        rounded = c.item_bytes == 4
+        rounded = c.item_bytes == _FLOAT_BYTES
         shared = product_of(task, c).flat
         return shared and (rounded or fetchable(operands[0], rows=True))
+    if c.item_bytes == 1:
+        return False
     same = {v.type.dtype for v in operands} == {dtype_of(task, c, target)}
     side_by_side = product_of(task, c).transposed
     flat = c.weight_rank == 2
@@ -78,7 +84,12 @@ def streams(task: Task, c: Contraction, target: Target) -> bool:
 
 def dtype_of(task: Task, c: Contraction, target: Target) -> str:
     """Element type that operands have in shared memory."""
-    return task.value(c.data).type.dtype if c.item_bytes == 2 else target.precision
+    return task.value(c.data).type.dtype if c.item_bytes < _FLOAT_BYTES else target.precision
+
+
+def terms_of(c: Contraction) -> int:
+    """Terms of a sum in what is fetched of a row."""
+    return FETCH_BYTES // min(c.item_bytes, _SHORT_BYTES)
 
 
 def fetchable(value: TaskValue, *, rows: bool) -> bool:
@@ -92,10 +103,10 @@ def fetchable(value: TaskValue, *, rows: bool) -> bool:
     return even and (rows or len(shape) in FETCH_DIMS)
 
 
-def fits(columns: Columns) -> npt.NDArray[Any]:
+def fits(c: Contraction, columns: Columns) -> npt.NDArray[Any]:
     """Where params are those of a block that fetches its operands in one box each."""
     rows, width = block_tile(columns)
-    ok = (columns["depth"] == DEPTH) & (columns["unroll"] == 1) & (columns["stages"] > 1)
+    ok = (columns["depth"] == terms_of(c)) & (columns["unroll"] == 1) & (columns["stages"] > 1)
     ok &= columns["layout"] == "swizzled"
     ok &= (columns["tile_m"] * columns["tile_n"] <= _PIECES) & (columns["tile_m"] <= 2)
     return np.asarray(ok & (rows <= FETCH_LIMIT) & (width <= FETCH_LIMIT))
@@ -111,12 +122,13 @@ def schedule_stream(builder: ScheduleBuilder, c: Contraction, config: Config, t:
     order = tuple(range(c.weight_rank)) if p.transposed else swapped(c.weight_rank)
     dtype = dtype_of(task, c, t)
     if c.constant:
-        builder.do("pack", buffer=c.weights, splits=(), order=order, dtype=dtype)
+        rounded = dtype if dtype in SHORT_FLOATS else ""
+        builder.do("pack", buffer=c.weights, splits=(), order=order, dtype=rounded)
         p = dataclasses.replace(p, transposed=True)
-    if c.item_bytes == 4:
+    if c.item_bytes == _FLOAT_BYTES:
         builder.do("matrix", buffer=c.data, tensor=c.tensor, dtype=dtype)
-        rounded = [f"{c.data}_n0", f"{c.data}_n1"]
-        bind_flat(builder, rounded, min(256, t.max_threads), _COPIED)
+        loops = [f"{c.data}_n0", f"{c.data}_n1"]
+        bind_flat(builder, loops, min(256, t.max_threads), _COPIED)
         builder.do("vectorize", loops=builder.present([f"{c.data}_n0_v"]))
     elif p.flat and len(task.value(c.data).type.shape) > 2:
         builder.do("flat", buffer=c.data)

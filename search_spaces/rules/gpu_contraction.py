@@ -34,7 +34,7 @@ from search_spaces.rules._gpu_cost import (
     shared_bytes_of,
     threads_of,
 )
-from search_spaces.rules._gpu_groups import fits, schedule_stream, streams
+from search_spaces.rules._gpu_groups import fits, schedule_stream, streams, terms_of
 from search_spaces.rules._gpu_tensor import ALLOWED, LAYOUTS, ROUNDED, schedule_tensor, step_depth
 from search_spaces.rules._gpu_tiles import ITEM, Product, product_of, schedule_tiles
 from search_spaces.rules._gpu_winograd import (
@@ -52,6 +52,8 @@ Columns = Mapping[str, npt.NDArray[Any]]
 Mask = npt.NDArray[Any]
 _STARTS = 4
 """Configs from which the default is looked for."""
+_DEPTHS: tuple[int, ...] = (4, 8, 16, 32, 64)
+"""Terms of a sum that threads copy at a time."""
 _UNROLLED = 2048
 """Multiply-adds of a thread's unrolled body, at most."""
 
@@ -71,16 +73,18 @@ class GpuContractionRule:
     def space(self, task: Task, target: Target) -> Space:
         tensor = _tensor_algorithms(task, target)
         algorithms = ("direct", *tensor, *winograd_algorithms(task, target))
-        streamed = streams(task, contraction_of(task), target)
+        c, depths = contraction_of(task), _DEPTHS
+        streamed = streams(task, c, target)
         if streamed:
             algorithms = (*algorithms, GROUPED)
+            depths = tuple(sorted({*depths, terms_of(c)}))
         params = (
             Param(name="algorithm", choices=algorithms),
             Param(name="tile_m", choices=(1, 2, 4, 8)),
             Param(name="tile_n", choices=(1, 2, 4, 8)),
             Param(name="threads_m", choices=(1, 2, 4, 8, 16, 32)),
             Param(name="threads_n", choices=(1, 2, 4, 8, 16, 32)),
-            Param(name="depth", choices=(4, 8, 16, 32, 64)),
+            Param(name="depth", choices=depths),
             Param(name="unroll", choices=(1, 2, 4, 8)),
             Param(name="stages", choices=(1, 2, 3, 4) if generation(target) >= 80 else (1, 2)),
             Param(name="split", choices=(1, 2, 3, 4, 6, 8, 16)),
@@ -239,9 +243,9 @@ def _constraints(task: Task, target: Target) -> tuple[Constraint, ...]:
         direct = (columns["algorithm"] == "direct") & (columns["layout"] == "padded")
         ok = direct & (columns["depth"] <= 32)
         for name in ITEM:
-            steps = columns["depth"] % step_depth(name) == 0
+            steps = (columns["depth"] % step_depth(name) == 0) & (columns["depth"] <= _DEPTHS[-1])
             ok |= (columns["algorithm"] == name) & steps & (columns["unroll"] == 1)
-        ok |= groups_of(columns) & fits(columns)
+        ok |= groups_of(columns) & fits(contraction_of(task), columns)
         for name in FORMS:
             plain = (columns["layout"] == "padded") & (columns["split"] == 1)
             plain &= columns["band"] == 1

@@ -5,6 +5,7 @@ Defaults of layers of real networks keep everything in registers.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from autotune.codegen import backend_for
 from autotune.program.build import build_program
 from autotune.program.inputs import random_inputs
+from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
@@ -22,7 +24,15 @@ from search_spaces.rules import RULES, Rule, rule_for
 from tests.contracts.test_rules import TASKS, arrays_of, batched, conv
 from tests.emulator import run_emulated
 from tests.ptxas import KernelReport, assemble
-from tests.unit.codegen.kernels import assert_close, matmul, run_kernel, unary
+from tests.unit.codegen.kernels import (
+    assert_close,
+    matmul,
+    node,
+    run_kernel,
+    task,
+    unary,
+    value,
+)
 from tests.unit.codegen.test_int8 import PLAIN as BYTES
 from tests.unit.codegen.test_int8 import exact
 
@@ -139,6 +149,30 @@ def test_groups_of_warps_multiply_points() -> None:
     assert_close(run_emulated(program, wanted, arrays), want, 2e-2)
     other = conv((2, 6, 7, 128), (1, 1, 128, 40), (2, 8, 9, 40), pad=1)
     assert "wgmma" not in rule.space(other, wanted).params[0].choices
+
+
+@pytest.mark.parametrize(
+    ("data", "given"),
+    [("uint8", {"tile_n": 2, "threads_m": 2}), ("int8", {"tile_m": 2, "split": 2}),
+     ("uint8", {"tile_n": 4, "stages": 3})],
+)  # fmt: skip
+def test_groups_of_warps_multiply_bytes_exactly(data: str, given: dict[str, str | int]) -> None:
+    made = task(
+        [node("matmul", "i0 c0", "o0")],
+        value("i0", (130, 512), data), value("c0", (512, 72), "int8"),
+        value("o0", (130, 72), "int32"),
+    )  # fmt: skip
+    rule, arrays = rule_for(made, SM90), random_inputs(made, 3)
+    config = grouped(made, SM90, {"depth": 128, "stages": 2, **given})
+    program = scheduled(rule, made, SM90, config)
+    assert np.array_equal(run(program, arrays), exact(made, arrays))
+    assert np.array_equal(run_emulated(program, SM90, arrays), exact(made, arrays))
+    for report in assembled(program, SM90).values():
+        assert report.spill_bytes == 0
+        assert not report.remarks
+    older = dataclasses.replace(SM90, features="+ptx80")
+    choices = rule.space(made, older).params[0].choices
+    assert ("wgmma" in choices) == (data == "int8"), "bytes of one kind each, before PTX 8.4"
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "bf16"])

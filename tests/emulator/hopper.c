@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIMS = 5, MAX_FETCHES = 64, ROW = 128, DEPTH = 16, MAX_COLUMNS = 256, MAX_PRODUCTS = 256 };
+enum { DIMS = 5, MAX_FETCHES = 64, ROW = 128, DEPTH = 32, MAX_COLUMNS = 256, MAX_PRODUCTS = 256 };
 
 /* -------------------------------------------------------------------------------------- barriers */
 
@@ -138,10 +138,13 @@ int hopper_left(struct thread *thread) {
     return group_of(thread)->count || thread->held;
 }
 
-/* Bytes of element (row, k) of an operand, as its descriptor says. */
-static const uint8_t *operand(uint64_t descriptor, int row, int k) {
+/* What operands are made of; sums of bytes are whole numbers. */
+enum operands { BFLOATS, HALVES, BYTES, UNSIGNED };
+
+/* A byte of a row of an operand, as its descriptor says. */
+static const uint8_t *operand(uint64_t descriptor, int row, int byte) {
     static const int widths[] = {16, 128, 64, 32}, swizzles[] = {0, 3, 2, 1};
-    int mode = (int)(descriptor >> 62), width = widths[mode], byte = 2 * k;
+    int mode = (int)(descriptor >> 62), width = widths[mode];
     uint32_t start = place_of((uint32_t)(descriptor & 0x3FFF) << 4);
     uint32_t leading = (uint32_t)(descriptor >> 16 & 0x3FFF) << 4;
     uint32_t stride = (uint32_t)(descriptor >> 32 & 0x3FFF) << 4;
@@ -154,8 +157,8 @@ static const uint8_t *operand(uint64_t descriptor, int row, int k) {
 static uint64_t fingerprint(uint64_t descriptor, int rows) {
     uint64_t sum = 0;
     for (int row = 0; row < rows; row++)
-        for (int k = 0; k < DEPTH; k++) {
-            const uint8_t *at = operand(descriptor, row, k);
+        for (int byte = 0; byte < DEPTH; byte += 2) {
+            const uint8_t *at = operand(descriptor, row, byte);
             sum = (sum ^ at[0] ^ (uint64_t)at[1] << 8) * 0x100000001B3u + 1;
         }
     return sum;
@@ -165,15 +168,29 @@ static uint64_t both(const struct product *product) {
     return fingerprint(product->a, 64) * 3 + fingerprint(product->b, product->columns);
 }
 
-/* bfloat16, or float16. */
-static void unpack(float to[][DEPTH], uint64_t descriptor, int rows, int halves) {
+/* Rows of 32 bytes. Gives how many elements they are. */
+static int unpack(float to[][DEPTH], uint64_t descriptor, int rows, enum operands kind) {
+    int item = kind < BYTES ? 2 : 1, depth = DEPTH / item;
     for (int row = 0; row < rows; row++)
-        for (int k = 0; k < DEPTH; k++) {
-            const uint8_t *at = operand(descriptor, row, k);
-            uint32_t word = (uint32_t)at[0] << 16 | (uint32_t)at[1] << 24;
-            if (halves) to[row][k] = (float)half((uint16_t)(word >> 16));
+        for (int k = 0; k < depth; k++) {
+            const uint8_t *at = operand(descriptor, row, item * k);
+            uint32_t word = kind < BYTES ? (uint32_t)at[0] << 16 | (uint32_t)at[1] << 24 : 0;
+            if (kind == BYTES) to[row][k] = (float)(int8_t)at[0];
+            else if (kind == UNSIGNED) to[row][k] = (float)at[0];
+            else if (kind == HALVES) to[row][k] = (float)half((uint16_t)(word >> 16));
             else memcpy(&to[row][k], &word, 4);
         }
+    return depth;
+}
+
+/* A sum with more added to it, in the same 32 bits. */
+static float added(float sum, double more, int whole) {
+    int32_t number;
+    if (!whole) return (float)(sum + more);
+    memcpy(&number, &sum, 4);
+    number += (int32_t)more;
+    memcpy(&sum, &number, 4);
+    return sum;
 }
 
 /* Sums that are not there yet: no numbers, which say where the thread keeps them. */
@@ -185,7 +202,7 @@ static int token_of(float value) {
     return (word & TOKEN) == TOKEN && word - TOKEN < MAX_SUMS ? (int)(word - TOKEN) : -1;
 }
 
-struct request { struct thread *thread; float *sums; uint64_t a, b; int columns, halves; };
+struct request { struct thread *thread; float *sums; uint64_t a, b; int columns, kind; };
 
 static void multiply(void **lanes) {
     static float left[64][DEPTH], right[MAX_COLUMNS][DEPTH];
@@ -194,8 +211,8 @@ static void multiply(void **lanes) {
     struct product product = {first->a, first->b, 0, first->columns, group->batches};
     if (!group->fenced) failure = UNFENCED;
     if (group->count == MAX_PRODUCTS) failure = TOO_MANY_COPIES;
-    unpack(left, first->a, 64, first->halves);
-    unpack(right, first->b, first->columns, first->halves);
+    int whole = first->kind >= BYTES, depth = unpack(left, first->a, 64, first->kind);
+    unpack(right, first->b, first->columns, whole ? BYTES : first->kind);
     for (int t = 0; t < GROUP && !failure; t++) {
         struct request *mine = lanes[t];
         if (mine->a != first->a || mine->b != first->b) failure = DIVERGED;
@@ -207,9 +224,9 @@ static void multiply(void **lanes) {
                 mine->thread->sums[token] = mine->sums[i];
             }
             double sum = 0;
-            for (int k = 0; k < DEPTH; k++) sum += (double)left[row][k] * right[column][k];
+            for (int k = 0; k < depth; k++) sum += (double)left[row][k] * right[column][k];
             float *total = &mine->thread->sums[token];
-            *total = (float)(*total + sum);
+            *total = added(*total, sum, whole);
             uint32_t word = TOKEN + (uint32_t)token;
             memcpy(&mine->sums[i], &word, 4);
         }
@@ -218,8 +235,8 @@ static void multiply(void **lanes) {
     if (!failure) group->products[group->count++] = product;
 }
 
-void emulate_wgmma(float *sums, uint64_t a, uint64_t b, int columns, int halves) {
-    struct request mine = {now, sums, a, b, columns, halves};
+void emulate_wgmma(float *sums, uint64_t a, uint64_t b, int columns, int kind) {
+    struct request mine = {now, sums, a, b, columns, kind};
     together(AT_GROUP, multiply, &mine);
 }
 

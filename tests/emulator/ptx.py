@@ -29,9 +29,12 @@ _FETCH = re.compile(
 )
 _PRODUCT = re.compile(
     r"\{\\0A\.reg \.pred add;\\0Asetp\.ne\.b32 add, 1, 0;\\0Awgmma\.mma_async\.sync\.aligned\."
-    r"m64n(?P<columns>\d+)k16\.f32\.(?P<kind>bf16\.bf16|f16\.f16) \{(?P<sums>[^}]*)\}, "
-    r"\$(?P<a>\d+), \$(?P<b>\d+), add, 1, 1, 0, 0;\\0A\}$"
+    r"m64n(?P<columns>\d+)(?P<kind>k16\.f32\.bf16\.bf16|k16\.f32\.f16\.f16|k32\.s32\.[su]8\.s8) "
+    r"\{(?P<sums>[^}]*)\}, \$(?P<a>\d+), \$(?P<b>\d+), add(?P<turns>, 1, 1, 0, 0)?;\\0A\}$"
 )
+_KINDS = ("k16.f32.bf16.bf16", "k16.f32.f16.f16", "k32.s32.s8.s8", "k32.s32.u8.s8")
+"""As `enum operands` of hopper.c numbers them."""
+_BYTE_COLUMNS = {8, 16, 24, *range(32, 257, 16)}
 _WAIT = re.compile(r"wgmma\.wait_group\.sync\.aligned (\d);$")
 _DECLARED = """declare void @emulate_barrier_init(i32, i32)
 declare void @emulate_expect(i32, i32)
@@ -76,18 +79,20 @@ def _call(found: re.Match[str], made: dict[str, str]) -> str:
     if waited and found["result"] == "void":
         return f"call void @emulate_wgmma_wait(i32 {waited[1]})"
     assert not words or product or (waited and waited[1] == "0"), f"no meaning of {words}"
-    count = found["result"].count("float")
-    name = f"emulated_{'product' if product else 'settle' if words else 'keep'}_{count}"
+    item = "i32" if "i32" in found["result"] else "float"
+    count = found["result"].count(item)
+    name = f"emulated_{'product' if product else 'settle' if words else 'keep'}_{count}_{item}"
     if product:
         _check(product, count)
-        half = int(product["kind"] == "f16.f16")
-        name += f"_{half}"
-        made[name] = _changing(name, count, "wgmma(ptr %s, i64 %x, i64 %y, i32 "
-                               f"{product['columns']}, i32 {half})",
+        kind = _KINDS.index(product["kind"])
+        assert (item == "i32") == (kind > 1) == (not product["turns"]), "registers of another kind"
+        name += f"_{kind}"
+        made[name] = _changing(name, count, item, "wgmma(ptr %s, i64 %x, i64 %y, i32 "
+                               f"{product['columns']}, i32 {kind})",
                                ["i64 %x", "i64 %y"])  # fmt: skip
     else:
         call = f"settle(ptr %s, i32 {count})" if words else "keep(ptr %s)"
-        made[name] = _changing(name, count, call, [])
+        made[name] = _changing(name, count, item, call, [])
     return f"call {found['result']} @{name}({', '.join(operands)})"
 
 
@@ -95,21 +100,23 @@ def _check(product: re.Match[str], count: int) -> None:
     """The operands of LLVM: results, the same tied as inputs, descriptors."""
     assert product["sums"] == ", ".join(f"${i}" for i in range(count)), "registers out of order"
     assert (int(product["a"]), int(product["b"])) == (2 * count, 2 * count + 1), "descriptors"
-    assert count == int(product["columns"]) // 2, "registers of another shape"
+    columns = int(product["columns"])
+    assert count == columns // 2, "registers of another shape"
+    assert "s32" not in product["kind"] or columns in _BYTE_COLUMNS, "no such shape of bytes"
 
 
-def _changing(name: str, count: int, call: str, more: list[str]) -> str:
+def _changing(name: str, count: int, item: str, call: str, more: list[str]) -> str:
     """A function that changes `count` values through memory."""
-    kind = f"{{{', '.join(['float'] * count)}}}"
-    given = ", ".join([*(f"float %s{i}" for i in range(count)), *more])
-    lines = [f"define {kind} @{name}({given}) {{", f"  %s = alloca [{count} x float]"]
+    kind = f"{{{', '.join([item] * count)}}}"
+    given = ", ".join([*(f"{item} %s{i}" for i in range(count)), *more])
+    lines = [f"define {kind} @{name}({given}) {{", f"  %s = alloca [{count} x {item}]"]
     for i in range(count):
-        lines.append(f"  %p{i} = getelementptr float, ptr %s, i64 {i}")
-        lines.append(f"  store float %s{i}, ptr %p{i}")
+        lines.append(f"  %p{i} = getelementptr {item}, ptr %s, i64 {i}")
+        lines.append(f"  store {item} %s{i}, ptr %p{i}")
     lines.append(f"  call void @emulate_{call}")
     last = "poison"
     for i in range(count):
-        lines.append(f"  %v{i} = load float, ptr %p{i}")
-        lines.append(f"  %r{i} = insertvalue {kind} {last}, float %v{i}, {i}")
+        lines.append(f"  %v{i} = load {item}, ptr %p{i}")
+        lines.append(f"  %r{i} = insertvalue {kind} {last}, {item} %v{i}, {i}")
         last = f"%r{i}"
     return "\n".join([*lines, f"  ret {kind} {last}", "}", ""])

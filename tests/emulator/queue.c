@@ -136,12 +136,13 @@ static int encode(void *out, int kind, uint32_t rank, void *address, const uint6
                   const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
                   int interleave, int swizzle, int promotion, int outside) {
     struct { const void *address; int64_t strides[5]; int32_t rank, extents[5], box[5]; } map = {0};
-    enum { BFLOAT16 = 9, BY_128 = 3 };
-    if (kind != BFLOAT16 || interleave || swizzle != BY_128 || promotion < 0 || promotion > 3 ||
+    enum { UINT8 = 0, FLOAT16 = 6, BFLOAT16 = 9, BY_128 = 3 };
+    uint32_t item = kind == UINT8 ? 1 : 2;
+    if ((kind != UINT8 && kind != FLOAT16 && kind != BFLOAT16) || interleave || swizzle != BY_128 || promotion < 0 || promotion > 3 ||
         outside || !rank || rank > 5 || (uintptr_t)out % 64 || (uintptr_t)address % 16)
         return INVALID_VALUE;
-    map.address = address, map.rank = (int32_t)rank, map.strides[0] = 2;
-    if (box[0] * 2 > 128) return INVALID_VALUE;
+    map.address = address, map.rank = (int32_t)rank, map.strides[0] = item;
+    if (box[0] * item > 128) return INVALID_VALUE;
     for (uint32_t i = 0; i < rank; i++) {
         if (steps[i] != 1 || box[i] > 256 || !box[i] || !extents[i] || extents[i] >> 32)
             return INVALID_VALUE;

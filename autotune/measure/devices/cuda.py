@@ -7,7 +7,6 @@ After a wild access every call of the process fails: only a new one can use the 
 from __future__ import annotations
 
 import ctypes
-import re
 import threading
 import types
 from collections.abc import Callable, Sequence
@@ -339,10 +338,7 @@ def _chosen(target: Target) -> tuple[Api, int]:
 
 def _check_driver(api: Api, target: Target) -> None:
     """Raises DeviceError where the driver is older than the PTX that it would get."""
-    version = re.search(r"\+ptx(\d+)(\d)", target.features)
-    if version is None:
-        return
-    needed, here = (int(version[1]) + 4, int(version[2])), _version(api)
+    needed, here = (target.ptx // 10 + 4, target.ptx % 10), _version(api)
     if here < needed:
         raise DeviceError(
             f"the NVIDIA driver is of CUDA {here[0]}.{here[1]}, code for {target.name} needs one "

@@ -40,7 +40,8 @@ class EncodedMap:
         self._block = ctypes.create_string_buffer(2 * BYTES)
         self._place = ctypes.addressof(self._block) + -ctypes.addressof(self._block) % BYTES
         driver, rank = api.driver, len(described.extents)
-        kind = f"CU_TENSOR_MAP_DATA_TYPE_{described.dtype.upper()}"
+        dtype = "uint8" if described.dtype == "int8" else described.dtype  # bytes are bytes
+        kind = f"CU_TENSOR_MAP_DATA_TYPE_{dtype.upper()}"
         if not hasattr(driver.CUtensorMapDataType, kind):
             raise BuildError(f"the copy engine knows no elements of {described.dtype}")
         status = _function(api)(

@@ -48,7 +48,7 @@ def test_a_gpu_too_old_is_one_line(machine: Mapping[str, str], folder: Path) -> 
          "the GPU has no 1.0 MB left: 0.0 of 1.0 MB are free; end what else uses it, or take a "
          "smaller batch"),
         ("sm_90a", (H200,),
-         "the NVIDIA driver is of CUDA 10.2, code for sm_90a needs one of CUDA 12.0 or newer; "
+         "the NVIDIA driver is of CUDA 10.2, code for sm_90a needs one of CUDA 12.4 or newer; "
          "update the driver"),
     ],
     ids=["number", "memory", "driver"],
