@@ -1,0 +1,121 @@
+"""GPUs, updates that join a tensor at computed places (scatter).
+
+A thread computes elements of its own, going through all updates in order: those of a column, or
+only those of a single place, so that no two threads meet at an element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.graph.plan import task_flops
+from autotune.program.analysis import own_vars
+from autotune.program.ir import For
+from autotune.program.rewrite import stores_of
+from autotune.schedule import Schedule
+from autotune.schedule.compute import root_body
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.base import RULES, Access, Column, TileStructure
+from search_spaces.params import Config, Param
+from search_spaces.rules._builder import ScheduleBuilder, inline_locals, nest_loops, output_name
+from search_spaces.rules._gpu import bind_flat, own_loops, thread_choices
+from search_spaces.rules._gpu_rows_cost import peak_of
+from search_spaces.rules._scatter import Sizes
+from search_spaces.space import Space
+
+Columns = Mapping[str, npt.NDArray[Any]]
+_COLUMNS, _PLACES = "columns", "places"
+_LOOK, _HIT = 4.0, 600.0
+"""Cycles of a thread: for an update of another one, and for one of its own, which waits for
+memory."""
+_START = 1000.0
+
+
+class GpuScatterRule:
+    """See the module."""
+
+    name = "gpu_scatter"
+    priority = 5
+
+    def matches(self, task: Task, target: Target) -> bool:
+        return target.is_gpu and task.op == "scatter"
+
+    def space(self, task: Task, target: Target) -> Space:
+        size = Sizes(task)
+        ways = (_PLACES, _COLUMNS) if size.outer * size.width > 1 else (_PLACES,)
+        threads = Param(name="threads", choices=thread_choices(target))
+        return Space((threads, Param(name="by", choices=ways)))
+
+    def default(self, task: Task, target: Target) -> Config:
+        space = self.space(task, target)
+        rows = space.rows(space.raw_size, np.random.default_rng(0))
+        return space.config(rows[int(np.argmin(_cycles(task, target, space.columns(rows))))])
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:  # noqa: ARG002
+        builder = ScheduleBuilder(task)
+        inline_locals(builder, keep=frozenset((output_name(task),)))
+        start, updates = (s for s in root_body(builder.program) if isinstance(s, For))
+        threads = config.number("threads")
+        bind_flat(builder, own_loops(start), threads)
+        _bind_updates(builder, updates, str(config["by"]), threads)
+        return builder.schedule
+
+    def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
+        threads = columns["threads"].astype(np.float64)
+        ones, size = np.ones(len(threads)), Sizes(task)
+        flops, cycles = max(1, task_flops(task)), _cycles(task, target, columns)
+        dims: tuple[tuple[tuple[str, int], ...], ...] = ((("update", 1),), (("column", 1),))
+        shape = (size.updates, size.width)
+        places = columns["by"] == _PLACES
+        elements = size.outer * size.width * np.where(places, float(size.places), 1.0)
+        return TileStructure(
+            extents={"update": size.updates, "column": size.width},
+            reduce_axes=frozenset(),
+            accesses=(
+                Access(buffer="updates", item_bytes=4, shape=shape, dims=dims),
+                Access(buffer="out", item_bytes=4, shape=shape, dims=dims, written=True),
+            ),
+            tiles=({"update": ones}, {"column": np.minimum(threads, size.width)}),
+            flops=flops,
+            accumulators=ones,
+            vector_axis_waste=ones,
+            parallel_chunks=np.ceil(elements / threads),
+            unrolled=ones,
+            extra={
+                "threads": threads,
+                "by.places": places.astype(np.float64),
+                "expected": np.log2(cycles * peak_of(target) / flops),
+            },
+        )
+
+
+def _bind_updates(builder: ScheduleBuilder, nest: For, by: str, threads: int) -> None:
+    """Loops whose iterations have elements of their own outside, that over the updates inside."""
+    loops = [loop.var for loop in nest_loops(nest)]
+    own = own_vars(stores_of((nest,))[0].indices)
+    outer = [v for v in loops if v in own]
+    builder.do("reorder", loops=(*outer, *(v for v in loops if v not in own)))
+    if by == _PLACES:
+        part = f"{loops[0]}_r"
+        builder.do("claim", loop=[*outer, *loops][0], size=1, part=part)
+        outer = [part, *outer]
+    bind_flat(builder, outer, threads)
+
+
+def _cycles(task: Task, target: Target, columns: Columns) -> Column:
+    """A thread for every element, or for every column."""
+    size, threads = Sizes(task), columns["threads"].astype(np.float64)
+    wide, held = size.outer * size.width, max(1.0, target.multiprocessors * 1024.0)
+    each = size.updates * (_LOOK + _HIT / size.places)
+    places = np.maximum(1.0, wide * size.places / held) * each
+    column = np.maximum(1.0, wide / held) * size.updates * _HIT
+    out = np.where(columns["by"] == _PLACES, places, column)
+    return np.asarray(out + _START + threads, np.float64)
+
+
+RULES.add(GpuScatterRule.name, GpuScatterRule())
