@@ -40,12 +40,13 @@ _COPY_CYCLES = 8.0
 """Per vector of weights that a kernel packs by itself."""
 _CONFLICT = 0.01
 """Share that rows of weights which evict each other from the L1 cache add."""
-_STREAM, _FEW_STREAMS = 0.004, 6
-"""Share that each point of a tile beyond a few adds, where its data come from beyond the L2 cache:
-so many places are read in turns, a line of each at a time, while weights are one stream."""
-_WEIGHTS, _FAR_WEIGHTS = 0.08, 3
-"""Share that weights add which only one point uses, and so many times more if a block of them does
-not stay in the L2 cache; several points share it."""
+_DATA, _NEAR = 0.096, 0.3
+"""Share that data add which a single vector of weights uses, and the part of it if they lie in the
+L2 cache: they are read at as many places as a tile has points, a line of each in turns, while
+weights are one stream."""
+_WEIGHTS, _FAR_WEIGHTS, _FEW_POINTS = 0.08, 3, 6
+"""Share that weights add which only one point uses, and so many times more if what is used again
+does not stay in the L2 cache; several points share it, and so many have nothing left of it."""
 _TALL = 0.002
 """Share that each further row of a tile adds: rows are more places than points side by side."""
 _RAGGED = 0.03
@@ -165,7 +166,8 @@ def direct_cycles(task: Task, c: Contraction, target: Target, columns: Columns) 
     rate, taste = _tile_efficiency(c, target, columns, points, c.depth, over=over)
     cost = waste(c, columns) * rate + taste
     strides = task.value(c.data).layout.strides
-    cost = cost + np.where(points > conflict_free(strides[-2] * c.strides[1]), 0.5, 0.0)
+    free = conflict_free(strides[-2] * c.strides[1])
+    cost = cost + np.where(points > free, 0.5, np.where(points > 0.75 * free, 0.01, 0.0))
     cost = cost + _order_cost(task, target, c, columns)
     cost = cost + _data_cost(task, target, c, columns, points)
     chunks = np.ceil(c.points[1] / columns["tile_w"]) * np.ceil(c.row_count / columns["tile_h"])
@@ -232,18 +234,28 @@ def _data_cost(
     far = task.value(c.data).type.nbytes > target.l2_bytes / 2
     inside = columns["order"] == "points_first"
     stay = inside & (points * c.depth * c.item_bytes < target.l1_bytes / 2)
-    share = _STREAM * np.maximum(points - _FEW_STREAMS, 0) * (1.0 if far else 0.3)
+    data = _DATA / columns["vectors"] * (1.0 if far else _NEAR) * _touched(c, columns)
     panel = columns["vectors"] * columns["lanes"] * (c.depth * c.item_bytes)
-    alone = 1 / points - 1 / _FEW_STREAMS
-    late = _WEIGHTS * np.where(
-        panel > 0.75 * target.l2_bytes, _FAR_WEIGHTS * alone, np.maximum(alone, 0)
-    )
-    cost = np.where(stay, 0.3, 1.0) * share + late
+    again = np.where(inside, _weight_bytes(c), panel)
+    alone = 1 / points - 1 / _FEW_POINTS
+    late = np.where(again > 0.75 * target.l2_bytes, _FAR_WEIGHTS * alone, np.maximum(alone, 0))
+    cost = np.where(stay, _NEAR, 1.0) * data + _WEIGHTS * late
     sparse = far and c.rows is not None and c.strides[1] > c.reduce[1][1]
     cost = cost + np.where(inside, 0.0, _SPARSE if sparse else 0.0)
     for extent, size in ((c.points[1], columns["tile_w"]), (c.row_count, columns["tile_h"])):
         cost = cost + _RAGGED * (-extent % size) / extent
     return np.asarray(cost + _TALL * (columns["tile_h"] - 1))
+
+
+def _touched(c: Contraction, columns: Columns) -> Column:
+    """Points of the data that a tile reads, over those if a kernel had one row and column."""
+    if not c.rows:
+        return np.ones(len(columns["vectors"]))
+    out = np.ones(len(columns["vectors"]))
+    for name, (_, kernel), stride in zip(("tile_h", "tile_w"), c.reduce, c.strides, strict=False):
+        size = columns[name]
+        out = out * np.minimum((size - 1) * stride + kernel, size * kernel) / size
+    return np.asarray(out / c.reduce[0][1])
 
 
 def _result_cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
