@@ -23,7 +23,7 @@ _LOCKED = "locked"
 def held_clocks(bus: str) -> Iterator[str]:
     """Hold a GPU's clocks while this lasts; gives nothing, or why they are not held."""
     guard = subprocess.Popen(
-        [sys.executable, "-m", __name__, bus],
+        [sys.executable, "-c", f"from {__name__} import hold; hold({bus!r})"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -49,7 +49,3 @@ def hold(bus: str) -> None:
         sys.stdin.read()
     finally:
         sensors.close()
-
-
-if __name__ == "__main__":
-    hold(sys.argv[1])

@@ -105,7 +105,8 @@ def chosen(name: str) -> None:
     target = load_target(name)
     print(device_name(target).partition("/")[2])
     with LocalRunner(target) as runner, locked_clocks(target):
-        (result,) = runner.measure((request(target),))
+        patient = dataclasses.replace(ONCE, run_timeout_s=60.0)
+        (result,) = runner.measure((dataclasses.replace(request(target), timing=patient),))
     print(result.error or result.conditions)
 
 
