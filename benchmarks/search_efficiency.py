@@ -1,11 +1,12 @@
 """How many trials a search needs, replayed on spaces that were measured once.
 
-`measure` fills `benchmarks/data` (about five minutes); `replay` searches it, with many seeds in
-seconds and the same figures every time, prints tables and draws the curves. Tasks that the
-prior was fitted to, and fresh ones, are counted apart.
+`measure` fills `benchmarks/data` (a minute a task, in pieces of any length: what it has built and
+timed is kept in its folder of work, to be removed when kernels are generated otherwise); `replay`
+searches it, a hundred seeds of a task in seconds and the same figures every time, prints tables
+and draws the curves. Tasks that the prior was fitted to, and fresh ones, are counted apart.
 
 Usage: python benchmarks/search_efficiency.py replay [--seeds 100] [--out build/search] [TASK ...]
-       python benchmarks/search_efficiency.py measure [--limit 450] [TASK ...]
+       python benchmarks/search_efficiency.py measure [--limit 450] [--seconds 60] [TASK ...]
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Knowledge:
 
     pretrained: Pretrained
     configs: tuple[Config, ...]
-    """The best of each other task, the most similar task first."""
+    """The best of other tasks of the op, the most similar task first."""
 
     def taught(self, subject: Recorded) -> Recorded:
         """The subject with what was learnt in place of its prior: what a learner would ask the
@@ -197,7 +197,8 @@ def knowledge(
             group=np.full(len(told), group),
         )
         parts.setdefault(data.names, []).append(data)
-    best = (min(history[n], key=lambda o: o.time_s).config for n in others[:NEAREST])
+    alike = [n for n in others if subjects[n].task.op == wanted.task.op]
+    best = (min(history[n], key=lambda o: o.time_s).config for n in alike[:NEAREST])
     return Knowledge(pretrained=pretrain([join(p) for p in parts.values()], 0), configs=(*best,))
 
 
