@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO
 
 from autotune.errors import DeviceError
@@ -38,14 +38,15 @@ Latencies = tuple[tuple[float, ...], ...]
 """Seconds of whole runs, per model."""
 
 
-def latencies(images: Sequence[ModelImage], cores: Sequence[int] = ()) -> Latencies:
-    """Seconds of whole runs of each image, on these cores. Raises DeviceError where a model cannot
-    be run here, or its process ends or hangs."""
-    files = [_unnamed_file() for _ in images]
+def latencies(images: Iterable[ModelImage], cores: Sequence[int] = ()) -> Latencies:
+    """Seconds of whole runs of each image, on these cores; images are asked for one by one. Raises
+    DeviceError where a model cannot be run here, or its process ends or hangs."""
+    files: list[IO[bytes]] = []
     try:
-        for image, file in zip(images, files, strict=True):
-            write_image(image, file)
-            file.flush()
+        for image in images:
+            files.append(_unnamed_file())
+            write_image(image, files[-1])
+            files[-1].flush()
         return _timed_there([file.fileno() for file in files], cores)
     except OSError as error:
         raise DeviceError(f"there is no room for the whole model: {error.strerror}") from None

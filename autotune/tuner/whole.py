@@ -8,7 +8,7 @@ wrong, there is a reason instead: the run's results do not depend on it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from autotune.compiler.driver import compile_prepared
@@ -38,7 +38,7 @@ _LOADED_BYTES_PER_S = 150e6
 _BUILD_S = 0.1
 """Of a kernel that the run will not have built."""
 
-Timer = Callable[[Sequence[ModelImage], Sequence[int]], Latencies]
+Timer = Callable[[Iterable[ModelImage], Sequence[int]], Latencies]
 """Images and cores to seconds of whole runs of each."""
 
 
@@ -111,7 +111,7 @@ class WholeModel:
             )
 
         logs = (None, self.store)
-        images = [compile_prepared(self.graph, target, log, known=known)[0] for log in logs]
+        images = (compile_prepared(self.graph, target, log, known=known)[0] for log in logs)
         return timer(images, runner.timing_cores)
 
 

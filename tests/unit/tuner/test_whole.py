@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -60,7 +60,7 @@ class Timer:
         self.images: list[ModelImage] = []
         self.cores: tuple[int, ...] = ()
 
-    def __call__(self, images: Sequence[ModelImage], cores: Sequence[int]) -> Latencies:
+    def __call__(self, images: Iterable[ModelImage], cores: Sequence[int]) -> Latencies:
         self.images, self.cores = list(images), tuple(cores)
         return (4e-3, 3e-3, 5e-3), (2e-3,)
 
@@ -117,8 +117,8 @@ def test_boards_run_kernels_only() -> None:
 
 
 def test_a_model_that_does_not_run_ends_no_run(runner: LocalRunner) -> None:
-    def broken(images: Sequence[ModelImage], cores: Sequence[int]) -> Latencies:
-        raise DeviceError(f"{len(images)} models on {len(cores)} cores: killed")
+    def broken(images: Iterable[ModelImage], cores: Sequence[int]) -> Latencies:
+        raise DeviceError(f"{len(list(images))} models on {len(cores)} cores: killed")
 
     told = whole(runner).timed(DONE, broken)
     assert told.latency is None
