@@ -27,13 +27,13 @@ from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from autotune.types import Task
 
-SHARE = 0.02
+SHARE = 0.025
 """Of a run that is limited in time, for the whole model."""
 FEW_TRIALS = 32
 """A run of fewer is over in seconds."""
 _START_S = 0.7
 """What the process that runs the models takes until it does."""
-_LOADED_BYTES_PER_S = 150e6
+_LOADED_BYTES_PER_S = 50e6
 """Packed, handed over and read."""
 _BUILD_S = 0.1
 """Of a kernel that the run will not have built."""
@@ -121,7 +121,7 @@ def whole_model(
     """The model of a run that is about to begin, cut as `partition`."""
     weights = sum(v.type.nbytes for c in partition.calls for v in c.task.by_role("constant"))
     unbuilt = sum(bool(store.records(key.key, options.target)) for key in partition.weights())
-    run_s = 2 * options.timing.apart_s
+    run_s = options.timing.apart_s
     cost_s = (
         _START_S
         + 2 * weights / _LOADED_BYTES_PER_S
