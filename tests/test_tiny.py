@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import autotune
+from autotune.cli import execute
 from autotune.frontend import load_model
 from autotune.graph.interp import run_graph
 from autotune.graph.partition import partition
@@ -18,16 +19,18 @@ from autotune.graph.pipeline import optimize
 from autotune.runtime import random_feeds
 from autotune.target import host_target
 from autotune.tuner.report import TuneReport
+from autotune.tuner.whole import FEW_TRIALS
 from search_spaces.rules import rule_for
 
 MODEL = "zoo:tiny"
+TRIALS = FEW_TRIALS  # the fewest after which the whole model is run
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneReport]:
     """A tuning log with a few trials of every task of the tiny model."""
     log = tmp_path_factory.mktemp("tiny") / "tuning.db"
-    report = autotune.tune(MODEL, log=log, trials=24, seed=0)
+    report = autotune.tune(MODEL, log=log, trials=TRIALS, seed=0)
     return log, report
 
 
@@ -42,13 +45,24 @@ def test_a_model_becomes_tasks_with_spaces() -> None:
 
 def test_tuning_logs_every_trial(tuned: tuple[Path, TuneReport]) -> None:
     log, report = tuned
-    assert report.trials == 24
+    assert report.trials == TRIALS
     with autotune.TuningLog(log, read_only=True) as store:
-        logged = store.query(top=24)
+        logged = store.query(top=TRIALS)
         of_tasks = [store.records(task.task.key, host_target()) for task in report.tasks]
-    assert len(logged) == 24
+    assert len(logged) == TRIALS
     # The others are of layouts that were not chosen.
-    assert sum(map(len, of_tasks)) == sum(task.trials for task in report.tasks) <= 24
+    assert sum(map(len, of_tasks)) == sum(task.trials for task in report.tasks) <= TRIALS
+
+
+def test_the_whole_model_was_run_before_and_after_and_the_report_says_so(
+    tuned: tuple[Path, TuneReport], tmp_path: Path
+) -> None:
+    log, report = tuned
+    assert report.latency is not None, report.no_latency
+    assert 0 < report.latency.after_s < 1
+    page = tmp_path / "report.html"
+    assert execute(["report", MODEL, "--log", str(log), "-o", str(page)]) == 0
+    assert "end to end after" in page.read_text(encoding="utf-8")
 
 
 def test_the_best_record_of_each_task_is_compiled(tuned: tuple[Path, TuneReport]) -> None:
