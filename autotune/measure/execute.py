@@ -227,6 +227,7 @@ class Kernel:
         wall_s = busy_s = 0.0
         for _ in range(calls):
             surroundings.between_calls(self.pieces, timing)
+            surroundings.awaken(self._library)
             taken_s, busy = self._took(functools.partial(self._call, address, 1))
             wall_s += taken_s
             busy_s += busy

@@ -168,7 +168,8 @@ def _stream_text(target: Target, name: str, to: str, *, load: bool) -> str:
 
 def read_all_text(target: Target) -> str:
     """Loads of every vector of a memory range by all threads, each its part: it goes nowhere but
-    through the caches. And a function that does nothing but to start the threads."""
+    through the caches. A function that does nothing but to start the threads, and a job that only
+    counts them."""
     words = target.vector_bytes // 4
     kind = f"<{words} x i32>"
     bytes_per_block = SWEEP_VECTORS * target.vector_bytes
@@ -209,7 +210,21 @@ def read_all_text(target: Target) -> str:
         ),
     }
     lines += [_by_all(name, *part, target) for name, part in parts.items()]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, _ARRIVING])
+
+
+_ARRIVING = """
+@arrivals = global i64 0
+define void @arrive(i64 %thread, i64 %number) {
+  %before = atomicrmw add ptr @arrivals, i64 1 seq_cst
+  ret void
+}
+define i64 @arrived() {
+  %count = load atomic i64, ptr @arrivals seq_cst, align 8
+  ret i64 %count
+}
+"""
+"""A job for the members of a team (see `llvm_team`), who are counted."""
 
 
 def flush_text() -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from autotune.codegen.base import Library
 from autotune.measure.pieces import Piece, moved
 from autotune.measure.storage import aligned_bytes
 from autotune.measure.types import CacheLevel, DeviceProfile, Timing
@@ -73,6 +74,9 @@ class PlainSurroundings:
         for step in moved(pieces, wanted):
             block = self._data[:step] if isinstance(step, int) else step.touched
             block.max(initial=0)
+
+    def awaken(self, library: Library) -> None:
+        """Without a compiler there is no job to wake other threads with."""
 
 
 def plain_profile(

@@ -14,6 +14,8 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
+from autotune.codegen.base import Library
+from autotune.codegen.llvm_team import OPEN, PUBLISH
 from autotune.codegen.loader import load_text
 from autotune.measure.kernels import SWEEP_VECTORS, flush_text, read_all_text
 from autotune.measure.pieces import Piece, moved
@@ -25,6 +27,9 @@ from autotune.types import Array
 _EMPTY_CALLS = 200
 OVER_CACHE = 1.5
 """More foreign data than this times the last cache changes nothing: all of it is replaced."""
+FALLING_ASLEEP_S, WAKING_UP_S = 1e-4, 1e-3
+"""A thread without work sleeps after half of the first; who does not wake up in the second gets no
+core."""
 LONGEST_S = 0.02
 """What is still in a shared cache after this long stays for good."""
 _PROBES = 5
@@ -41,6 +46,9 @@ class Surroundings:
         )
         self._flush = _flush(target)
         self._nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._library.address("nothing"))
+        self._arrive = self._library.address("arrive")
+        self.arrived = ctypes.CFUNCTYPE(ctypes.c_int64)(self._library.address("arrived"))
+        """How often a thread came to a job of `awaken` so far."""
         self._threads = target.threads
         self._block = SWEEP_VECTORS * target.vector_bytes
         self._near = target.l2_bytes * target.threads
@@ -112,6 +120,24 @@ class Surroundings:
                 self._touch(step)
             if lost:
                 self._out(step.block, lost)
+
+    def awaken(self, library: Library) -> None:
+        """The other threads of a kernel's code, which have slept meanwhile: in a model the kernel
+        before has left them waiting. Those that moved the data go to sleep first."""
+        if self._threads == 1:
+            return
+        begin = ctypes.CFUNCTYPE(None)(library.address(OPEN))
+        publish = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library.address(PUBLISH))
+        self._wait_for(lambda: False, FALLING_ASLEEP_S)
+        wanted = self.arrived() + self._threads - 1
+        begin()
+        publish(self._arrive)
+        self._wait_for(lambda: self.arrived() >= wanted, WAKING_UP_S)
+
+    def _wait_for(self, done: Callable[[], bool], longest_s: float) -> None:
+        until_s = self._clock() + longest_s
+        while not done() and self._clock() < until_s:
+            continue
 
     def _touch(self, piece: Piece) -> None:
         if piece.sparse is None:

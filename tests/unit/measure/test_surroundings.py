@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from autotune.codegen.llvm_backend import compile_text
-from autotune.codegen.loader import code_in_memory, load
-from autotune.measure.kernels import flush_text
+from autotune.codegen.loader import code_in_memory, load, load_text
+from autotune.measure.kernels import flush_text, read_all_text
 from autotune.measure.pieces import Piece
 from autotune.measure.storage import aligned_bytes
 from autotune.measure.surroundings import Surroundings
@@ -60,3 +60,19 @@ def test_the_code_of_a_function_is_found_where_it_lies() -> None:
     start = library.address("flush") - found.ctypes.data
     assert 0 <= start < found.nbytes
     assert np.any(found)
+
+
+def test_the_threads_of_other_code_are_awake_when_it_is_called() -> None:
+    target = host_target(2)
+    surroundings, other = Surroundings(target), load_text(read_all_text(target), target)
+    for _ in range(50):  # a busy machine may give the thread no core in time
+        surroundings.awaken(other)
+        if surroundings.arrived():
+            break
+    assert surroundings.arrived() > 0
+
+
+def test_one_thread_needs_nobody_awake() -> None:
+    surroundings = Surroundings(TARGET)
+    surroundings.awaken(load_text(flush_text(), TARGET))
+    assert surroundings.arrived() == 0
