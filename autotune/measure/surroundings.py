@@ -50,6 +50,7 @@ class Surroundings:
         self.arrived = ctypes.CFUNCTYPE(ctypes.c_int64)(self._library.address("arrived"))
         """How often a thread came to a job of `awaken` so far."""
         self._threads = target.threads
+        self._gather = self._summons(self._library)
         self._block = SWEEP_VECTORS * target.vector_bytes
         self._near = target.l2_bytes * target.threads
         self._last = max(self._near, target.l3_bytes)
@@ -126,13 +127,24 @@ class Surroundings:
         before has left them waiting. Those that moved the data go to sleep first."""
         if self._threads == 1:
             return
+        summon = self._summons(library)
+        self._wait_for(lambda: False, FALLING_ASLEEP_S)
+        summon()
+
+    def _summons(self, library: Library) -> Callable[[], None]:
+        """A function that waits until all threads of loaded code are awake."""
+        if self._threads == 1:
+            return lambda: None
         begin = ctypes.CFUNCTYPE(None)(library.address(OPEN))
         publish = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library.address(PUBLISH))
-        self._wait_for(lambda: False, FALLING_ASLEEP_S)
-        wanted = self.arrived() + self._threads - 1
-        begin()
-        publish(self._arrive)
-        self._wait_for(lambda: self.arrived() >= wanted, WAKING_UP_S)
+
+        def summon() -> None:
+            wanted = self.arrived() + self._threads - 1
+            begin()
+            publish(self._arrive)
+            self._wait_for(lambda: self.arrived() >= wanted, WAKING_UP_S)
+
+        return summon
 
     def _wait_for(self, done: Callable[[], bool], longest_s: float) -> None:
         until_s = self._clock() + longest_s
@@ -161,6 +173,7 @@ class Surroundings:
         skipped = -data.ctypes.data % _LINE_BYTES
         blocks = (data.nbytes - skipped) // self._block
         if blocks >= self._threads:
+            self._gather()  # each thread moves its part into its own caches
             self._read(data.ctypes.data + skipped, blocks)
 
     def _out(self, data: Array, share: float) -> None:
