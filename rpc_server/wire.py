@@ -26,7 +26,7 @@ from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task
 from rpc_server.objects import built_from_json, built_to_json
 
-PROTOCOL = 2
+PROTOCOL = 3
 MAX_MESSAGE_BYTES = 32 << 20
 MAX_REQUESTS = 1024
 MAX_SCHEDULE_STEPS = 512

@@ -62,10 +62,10 @@ def test_an_error_message_is_raised() -> None:
     [
         (b"", "JSON"),
         (b"\x80\x04K\x01.", "JSON"),
-        (b"[]", "protocol version 2, got None"),
-        (b'{"v": 1, "kind": "submit"}', "protocol version 2, got 1"),
-        (b'{"v": 2, "kind": "job"}', "expected a submit message, got 'job'"),
-        (b'{"v": 2, "kind": "submit"}', "KeyError 'tasks'"),
+        (b"[]", "protocol version 3, got None"),
+        (b'{"v": 1, "kind": "submit"}', "protocol version 3, got 1"),
+        (b'{"v": 3, "kind": "job"}', "expected a submit message, got 'job'"),
+        (b'{"v": 3, "kind": "submit"}', "KeyError 'tasks'"),
         (b"[" * 100_000, "JSON"),
     ],
 )
