@@ -30,7 +30,7 @@ GENERAL = "xgb-general"
 FOLDS = 5
 LEAST = 16
 """Samples below which a layout is not worth a model."""
-_DOUBTED = 16
+_DOUBTED = 8
 """Tasks of which half of what they teach is believed of another one at most. Measured by leaving
 tasks out: believed whole, full surveys of a dozen tasks make the worst of the others worse."""
 _BELIEFS = (0.0, 0.125, 0.25, 0.5, 1.0)

@@ -169,5 +169,7 @@ class IndexWriter(ABC):
         self.lanes = 1
         if lane is not None:
             self.env = {v: lane if isinstance(now, Lane) else now for v, now in env.items()}
-        yield
-        self.lanes, self.env = lanes, env
+        try:
+            yield
+        finally:  # what is tried for one lane may turn out to depend on the lane
+            self.lanes, self.env = lanes, env

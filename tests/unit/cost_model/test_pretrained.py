@@ -127,6 +127,6 @@ def test_a_file_from_before_beliefs_were_kept_is_read(tmp_path: Path) -> None:
     data = json.loads(file.read_text())
     for entry in data["models"]:
         del entry["belief"]
-        entry["tasks"] = 16
+        entry["tasks"] = 8
     file.write_text(json.dumps(data))
     assert Pretrained.load(file).beliefs == {DATA.names: 0.5}

@@ -26,7 +26,7 @@ HARNESS = """
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-void kernel_run(void **args, int64_t repeats);
+void KERNEL_run(void **args, int64_t repeats);
 int main(int count, char **names) {
     FILE *in = fopen(names[1], "rb"), *out = fopen(names[2], "wb");
     uint64_t blocks, head[2];
@@ -38,7 +38,7 @@ int main(int count, char **names) {
         if (!base || fread(base, 1, head[0], in) != head[0]) return 4;
         args[i] = (char *)base + head[1];
     }
-    kernel_run(args, 1);
+    KERNEL_run(args, 1);
     fseek(in, 8, SEEK_SET);
     for (uint64_t i = 0; i < blocks; i++) {
         if (fread(head, 8, 2, in) != 2) return 5;
@@ -64,7 +64,7 @@ def run_emulated(request: MeasureRequest, built: Built, case: Case, folder: Path
     require_emulator()
     code, source, program = folder / "kernel.o", folder / "harness.c", folder / "harness"
     code.write_bytes(built.code)
-    source.write_text(HARNESS)
+    source.write_text(HARNESS.replace("KERNEL", built.symbol))
     link = [COMPILER, "-O1", str(source), str(code), "-o", str(program), "-lm"]
     subprocess.run(link, check=True, timeout=60)
     given, taken = folder / "in.bin", folder / "out.bin"
