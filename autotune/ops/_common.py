@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.errors import ModelError
 from autotune.program.ir import Axis, Const, Index, Load, Value, fn, index
-from autotune.types import SHORT_FLOATS, Attrs, TensorType
+from autotune.types import SHORT_FLOATS, Array, Attrs, TensorType
 
 Inputs = Sequence[tuple[str, TensorType]]
 Output = tuple[str, TensorType]
@@ -68,6 +68,13 @@ def axis_of(attrs: Attrs, name: str, default: int, rank: int) -> int:
     value = integer(attrs, name, default)
     require(-rank <= value < rank, f"{name} {value} is out of range for rank {rank}")
     return value % rank
+
+
+def places_of(indices: Array, extent: int) -> Array:
+    """Computed places as kernels take them: negative ones count from the end, and those outside go
+    to the nearest end."""
+    counted = np.where(indices < 0, indices + extent, indices)
+    return np.asarray(np.clip(counted, 0, max(extent - 1, 0)))
 
 
 def axes_of(shape: Sequence[int], prefix: str = "d") -> tuple[Axis, ...]:

@@ -17,11 +17,23 @@ from autotune.ops._common import (
     const,
     integers,
     number,
+    places_of,
     require,
 )
 from autotune.ops.base import OPS
 from autotune.program.ir import Bound, Compute, Index, Load, LoadIndex, Select, Value
 from autotune.types import Array, Attrs, TensorType
+
+
+def _picked_axis(op: str, types: Sequence[TensorType], attrs: Attrs) -> int:
+    """The axis along which x is picked from, if there is something and the indices are some."""
+    arity(op, types, 2)
+    x, indices = types
+    axis = axis_of(attrs, "axis", 0, len(x.shape))
+    known = indices.dtype in ("int32", "int64")
+    require(known, f"{op}: indices must be int32 or int64, got {indices}")
+    require(x.shape[axis] > 0 or indices.size == 0, f"{op}: {x} is empty along {axis}")
+    return axis
 
 
 class Gather:
@@ -31,12 +43,8 @@ class Gather:
     kind = "data"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
-        arity(self.name, types, 2)
+        axis = _picked_axis(self.name, types, attrs)
         x, indices = types
-        axis = axis_of(attrs, "axis", 0, len(x.shape))
-        known = indices.dtype in ("int32", "int64")
-        require(known, f"gather: indices must be int32 or int64, got {indices}")
-        require(x.shape[axis] > 0 or indices.size == 0, f"gather: {x} is empty along {axis}")
         shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
         return TensorType(dtype=x.dtype, shape=shape)
 
@@ -52,9 +60,7 @@ class Gather:
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x, indices = arrays
         axis = axis_of(attrs, "axis", 0, x.ndim)
-        extent = x.shape[axis]
-        rows = np.clip(np.where(indices < 0, indices + extent, indices), 0, extent - 1)
-        return np.asarray(np.take(x, rows, axis=axis))
+        return np.asarray(np.take(x, places_of(indices, x.shape[axis]), axis=axis))
 
 
 class GatherElements:
@@ -64,18 +70,14 @@ class GatherElements:
     kind = "data"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
-        arity(self.name, types, 2)
+        axis = _picked_axis(self.name, types, attrs)
         x, indices = types
-        axis = axis_of(attrs, "axis", 0, len(x.shape))
-        known = indices.dtype in ("int32", "int64")
-        require(known, f"gather_elements: indices must be int32 or int64, got {indices}")
         fits = len(x.shape) == len(indices.shape) and all(
             i <= e
             for d, (i, e) in enumerate(zip(indices.shape, x.shape, strict=True))
             if d != axis
         )
         require(fits, f"gather_elements: {indices} reaches outside {x}")
-        require(x.shape[axis] > 0 or indices.size == 0, f"gather_elements: {x} is empty")
         return TensorType(dtype=x.dtype, shape=indices.shape)
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
@@ -90,9 +92,8 @@ class GatherElements:
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x, indices = arrays
         axis = axis_of(attrs, "axis", 0, x.ndim)
-        extent = x.shape[axis]
         where: list[Array] = list(np.indices(indices.shape, sparse=True))
-        where[axis] = np.clip(np.where(indices < 0, indices + extent, indices), 0, extent - 1)
+        where[axis] = places_of(indices, x.shape[axis])
         return np.asarray(x[tuple(where)])
 
 

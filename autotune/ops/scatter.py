@@ -18,6 +18,7 @@ from autotune.ops._common import (
     broadcast_load,
     broadcast_shape,
     integer,
+    places_of,
     require,
     text,
 )
@@ -80,10 +81,8 @@ class Scatter:
         start, given = (TensorType(dtype="float64", shape=v.shape) for v in (x, updates))
         shape = _shape(start, given, attrs)
         axis = axis_of(attrs, "axis", 0, len(shape))
-        extent = shape[axis]
-        rows = np.clip(np.where(places < 0, places + extent, places), 0, max(extent - 1, 0))
         where: list[Array] = list(np.indices(updates.shape, sparse=True))
-        where[axis] = rows
+        where[axis] = places_of(places, shape[axis])
         full = tuple(np.broadcast_to(w, updates.shape).ravel() for w in where)
         out = np.broadcast_to(x, shape).copy()
         reduction = text(attrs, "reduction", "none", tuple(COMBINE))

@@ -18,6 +18,7 @@ from autotune.program.rewrite import (
     with_body,
 )
 from autotune.schedule.base import register
+from autotune.schedule.reduce import sole_reduction
 
 _COMBINED = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 _MOST = 16
@@ -65,14 +66,7 @@ class Join:
 
     def _chain(self, loop: For) -> tuple[list[Stmt], Store]:
         """What is around the loop's only store, outermost first, and that store."""
-        around: list[Stmt] = []
-        stmts = loop.body
-        while len(stmts) == 1 and isinstance(stmts[0], For | If):
-            around.append(stmts[0])
-            stmts = stmts[0].body
-        store = stmts[0]
-        if len(stmts) != 1 or not isinstance(store, Store) or store.combine not in _COMBINED:
-            raise ScheduleError(f"loop {self.loop} holds more than one reduction")
+        around, store = sole_reduction(loop)
         used = [*store.indices, *(b.index for s in around if isinstance(s, If) for b in s.bounds)]
         if any(self.loop in index.vars() for index in used):
             raise ScheduleError(f"{store.buffer} is indexed or guarded by {self.loop}")

@@ -98,6 +98,20 @@ def _mixed(chain: list[For], name: str, combine: str | None) -> Body:
     return tuple(out)
 
 
+def sole_reduction(loop: For) -> tuple[list[Stmt], Store]:
+    """What is around a loop's only store, outermost first, and that store. Raises ScheduleError
+    where there are more, or where it is of no reduction."""
+    around: list[Stmt] = []
+    stmts = loop.body
+    while len(stmts) == 1 and isinstance(stmts[0], For | If):
+        around.append(stmts[0])
+        stmts = stmts[0].body
+    store = stmts[0]
+    if len(stmts) != 1 or not isinstance(store, Store) or not store.combine:
+        raise ScheduleError(f"loop {loop.var} holds more than one reduction")
+    return around, store
+
+
 def identity(combine: str, dtype: str) -> Const:
     """The value that changes nothing when combined."""
     values = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}

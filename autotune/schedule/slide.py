@@ -11,12 +11,10 @@ from autotune.program.ir import (
     Alloc,
     Buffer,
     For,
-    If,
     Index,
     Load,
     Program,
     Select,
-    Stmt,
     Store,
     Value,
     index,
@@ -32,6 +30,7 @@ from autotune.program.rewrite import (
 )
 from autotune.schedule.base import register
 from autotune.schedule.loops import copied, require_new
+from autotune.schedule.reduce import sole_reduction
 
 _SUFFIX = "_terms"
 
@@ -57,7 +56,7 @@ class Slide:
 
     def apply(self, program: Program) -> Program:
         loop, top = find_loop(program, self.loop), find_loop(program, self.at)
-        inside, store = _chain(loop)
+        inside, store = sole_reduction(loop)
         self._check_read(program, store, top)
         path = [*loop_path((top,), self.loop), *inside]
         chain = [s for s in path if isinstance(s, For) and s is not loop]
@@ -121,16 +120,3 @@ class Slide:
         odd = [a for a, _ in place.terms if not isinstance(a, str)]
         if odd or found != steps or place.coefficient(self.loop) != 1:
             raise ScheduleError(f"loop {self.loop} does not slide element by element")
-
-
-def _chain(loop: For) -> tuple[list[Stmt], Store]:
-    """What is around a loop's only store, outermost first, and that store."""
-    around: list[Stmt] = []
-    stmts = loop.body
-    while len(stmts) == 1 and isinstance(stmts[0], For | If):
-        around.append(stmts[0])
-        stmts = stmts[0].body
-    store = stmts[0]
-    if len(stmts) != 1 or not isinstance(store, Store) or not store.combine:
-        raise ScheduleError(f"loop {loop.var} holds more than one reduction")
-    return around, store
