@@ -37,9 +37,11 @@ def keep(log: TuningLog, latency: Latency) -> None:
         connection.execute(LATENCIES.insert(), [_row(latency)])
 
 
-def kept(log: TuningLog, key: str, target_key: str) -> list[Latency]:
-    """Those of a model on a target, in the order of the log."""
-    wanted = (LATENCIES.c.model_key == key) & (LATENCIES.c.target_key == target_key)
+def kept(log: TuningLog, key: str | None, target_key: str) -> list[Latency]:
+    """Those of a model, or of every model, on a target, in the order of the log."""
+    wanted = LATENCIES.c.target_key == target_key
+    if key is not None:
+        wanted &= LATENCIES.c.model_key == key
     with log.reading() as connection:
         if connection is None:
             return []

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status
 from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.tuner.budget import Limits, Share, achievable_s, explain, plan
+from autotune.tuner.costs import surviving, trial_costs_s
 from autotune.tuner.engine import Engine
 from autotune.tuner.events import (
     Event,
@@ -50,8 +50,6 @@ from search_spaces.base import Rule
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 
-TRIAL_S = 0.2
-"""What a trial takes where none was measured yet."""
 SETTLED_TOGETHER = 4
 """Tasks per batch, so that building overlaps timing."""
 
@@ -162,17 +160,20 @@ class _Session:
                 self._rank(number, candidates)
 
     def _review(self) -> TuneReport:
-        """What a run would do with what is known now."""
+        """What a run would do with what is known now. A run asks a strategy what is left in a task
+        when the task has its turn: not all of them before it decides to go on."""
+        states = tuple(run.state() for run in self.runs)
         for run in self.runs:
             if run.best_s is not None:
-                run.candidates(1)  # asks the strategy what it thinks is left
-        costs = [cost_s for run in self.runs for cost_s in run.cost_s]
+                run.candidates(1)
         guess = forecast(
+            states,
             tuple(run.state() for run in self.runs),
             tuple(run.guess_s for run in self.runs),
             self.options.limits,
             batch=self.options.batch,
-            trial_s=statistics.median(costs) if costs else TRIAL_S,
+            costs_s=trial_costs_s(self.runs, self.store, self.runner),
+            surviving=surviving(self.store, self.options.target),
         )
         reason = "dry run, nothing is measured"
         self.on_event(Finished(reason=reason, progress=self._progress()))

@@ -116,6 +116,11 @@ class TaskRun:
         return (*found, default)
 
     @property
+    def worked(self) -> tuple[Record, ...]:
+        """The records of what worked."""
+        return tuple(self._worked.values())
+
+    @property
     def cost_s(self) -> tuple[float, ...]:
         """What the trials that worked took, build included."""
         results = [record.result for record in self._worked.values()]

@@ -23,6 +23,7 @@ from autotune.measure.types import Built, MeasureRequest, Runner
 from autotune.runtime.image import ModelImage
 from autotune.runtime.latency import TURN_S, TURNS, Latencies, latencies
 from autotune.schedule.base import Schedule
+from autotune.tuner.forecast import Forecast
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from autotune.types import Task
@@ -63,7 +64,9 @@ class WholeModel:
 
     def timed(self, report: TuneReport, timer: Timer = latencies) -> TuneReport:
         """The report with the latencies, or with why there are none."""
-        why_not = self._refused() or self._refused_after(report)
+        if report.forecast is not None:
+            return self._foreseen(report, report.forecast)
+        why_not = self._refused() or self._refused_after(report.measured, report.after_s)
         if why_not:
             return dataclasses.replace(report, no_latency=why_not)
         assert isinstance(self.runner, LocalRunner)
@@ -85,21 +88,28 @@ class WholeModel:
             keep(self.store, latency)
         return dataclasses.replace(report, latency=latency)
 
+    def _foreseen(self, report: TuneReport, forecast: Forecast) -> TuneReport:
+        """The report of a dry run, with what timing the model would take."""
+        if not (self._refused() or self._refused_after(sum(forecast.trials), forecast.after_s)):
+            time_s = forecast.time_s + self.cost_s
+            forecast = dataclasses.replace(forecast, time_s=time_s)
+        return dataclasses.replace(
+            report, forecast=forecast, no_latency="dry run, nothing is measured"
+        )
+
     def _refused(self) -> str:
         """Why it is not timed, as far as that is known before the run; empty where it is."""
         limit_s = self.options.limits.time_s
-        if self.options.dry_run:
-            return "nothing is measured"
         if not isinstance(self.runner, LocalRunner):
             return "boards run kernels, not whole models"
         if limit_s is not None and self.cost_s > SHARE * limit_s:
             return f"that takes about {self.cost_s:.1f} s, much of a run of {limit_s:.0f} s"
         return ""
 
-    def _refused_after(self, report: TuneReport) -> str:
-        if self.options.limits.time_s is None and report.measured < FEW_TRIALS:
+    def _refused_after(self, trials: int, after_s: float | None) -> str:
+        if self.options.limits.time_s is None and trials < FEW_TRIALS:
             return f"fewer than {FEW_TRIALS} trials in this run"
-        return "" if report.after_s else "there are tasks without a record"
+        return "" if after_s else "there are tasks without a record"
 
     def _times(self, runner: LocalRunner, timer: Timer) -> Latencies:
         """Seconds of runs with default schedules, and with the best ones."""

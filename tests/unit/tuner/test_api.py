@@ -49,6 +49,18 @@ def test_a_dry_run_measures_and_writes_nothing(tmp_path: Path, cache: Path) -> N
     assert not log.exists()
 
 
+@pytest.mark.slow
+def test_a_run_goes_about_as_a_dry_run_says(tmp_path: Path, cache: Path) -> None:
+    log = tmp_path / "tuning.db"
+    guess = tiny(log, cache, dry_run=True, until_gain=0.1).forecast
+    report = tiny(log, cache, until_gain=0.1)
+    again = tiny(log, cache, dry_run=True, until_gain=0.1).forecast
+    assert guess is not None
+    assert again is not None
+    assert sum(guess.trials) / 3 < report.measured < sum(guess.trials) * 3
+    assert sum(again.trials) < sum(guess.trials) / 2
+
+
 def test_bad_options_are_refused_before_anything_is_measured(tmp_path: Path, cache: Path) -> None:
     log = tmp_path / "tuning.db"
     with pytest.raises(ConfigError, match="at least 1"):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import pytest
+
 from autotune.tuner.budget import Limits, TaskState
 from autotune.tuner.forecast import Forecast, forecast
 
@@ -9,10 +13,22 @@ FRESH = TaskState(weight=2)
 KNOWN = TaskState(weight=1, trials=4, best_s=1e-3, history=(1e-3,) * 4)
 
 
-def expect(*states: TaskState, limits: Limits | None = None) -> Forecast:
+def expect(
+    *states: TaskState,
+    asked: tuple[TaskState, ...] = (),
+    limits: Limits | None = None,
+    surviving: float = 1.0,
+) -> Forecast:
+    guesses_s, costs_s = [2e-3] * len(states), [0.5] * len(states)
     return forecast(
-        states, [2e-3] * len(states), limits or Limits(), batch=8, trial_s=0.5
-    )  # fmt: skip
+        states,
+        asked or states,
+        guesses_s,
+        limits or Limits(),
+        batch=8,
+        costs_s=costs_s,
+        surviving=surviving,
+    )
 
 
 def test_a_run_is_expected_to_end_and_to_gain() -> None:
@@ -39,6 +55,37 @@ def test_limits_hold() -> None:
 def test_a_higher_wanted_gain_takes_fewer_trials() -> None:
     few, many = (expect(FRESH, KNOWN, limits=Limits(min_gain=g)) for g in (0.05, 0.005))
     assert sum(few.trials) < sum(many.trials)
+
+
+def test_a_model_gains_a_part_of_what_its_tasks_gain() -> None:
+    whole, half = expect(FRESH, KNOWN), expect(FRESH, KNOWN, surviving=0.5)
+    assert half.gain == pytest.approx(whole.gain / 2)
+    assert half.trials == whole.trials
+
+
+def test_every_task_has_its_cost() -> None:
+    guess = forecast(
+        (FRESH, KNOWN), (FRESH, KNOWN), (2e-3, 2e-3), Limits(), batch=8, costs_s=(0.1, 2.0)
+    )
+    assert guess.time_s == pytest.approx(0.1 * guess.trials[0] + 2.0 * guess.trials[1])
+
+
+def test_a_run_that_has_ended_is_not_expected_to_go_on() -> None:
+    """Whatever strategies promise when they are asked: a run does not ask before it goes on."""
+    ended = TaskState(weight=1, trials=64, best_s=2e-3, history=(2e-3,) * 64)
+    asked = dataclasses.replace(ended, expected_s=1e-3)
+    assert expect(ended, asked=(asked,)).trials == (0,)
+
+
+def test_what_strategies_promise_counts_once_a_task_has_its_turn() -> None:
+    promising = dataclasses.replace(KNOWN, expected_s=0.8 * 1e-3)
+    few, many = expect(KNOWN), expect(KNOWN, asked=(promising,))
+    assert 0 < sum(few.trials) < sum(many.trials)
+
+
+def test_nothing_is_expected_of_a_task_that_is_searched_through() -> None:
+    done = dataclasses.replace(KNOWN, exhausted=True)
+    assert 0 < sum(expect(KNOWN, asked=(done,)).trials) <= 8
 
 
 def test_a_task_at_its_floor_is_left_alone() -> None:

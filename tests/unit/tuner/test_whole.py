@@ -20,6 +20,7 @@ from autotune.runtime.image import ModelImage
 from autotune.runtime.latency import Latencies
 from autotune.target import host_target
 from autotune.tuner.budget import Limits
+from autotune.tuner.forecast import Forecast
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from autotune.tuner.whole import FEW_TRIALS, SHARE, WholeModel, whole_model
@@ -96,7 +97,6 @@ def test_kernels_that_were_measured_are_not_built_again(runner: LocalRunner) -> 
 @pytest.mark.parametrize(
     ("options", "report", "words"),
     [
-        ({"dry_run": True}, DONE, "nothing is measured"),
         ({"limits": Limits(time_s=10.0)}, DONE, "much of a run of 10 s"),
         ({}, dataclasses.replace(DONE, measured=FEW_TRIALS - 1), "fewer than"),
         ({}, dataclasses.replace(DONE, after_s=None), "without a record"),
@@ -109,6 +109,17 @@ def test_there_is_a_reason_where_it_is_not_run(
     told = whole(runner, **options).timed(report, timer)
     assert told.latency is None
     assert words in told.no_latency
+    assert not timer.images
+
+
+def test_a_dry_run_expects_the_time_it_takes(runner: LocalRunner) -> None:
+    timer, model = Timer(), whole(runner, dry_run=True)
+    guess = Forecast(trials=(90,), time_s=9.0, before_s=2e-3, after_s=1e-3, reason="done")
+    few = dataclasses.replace(guess, trials=(FEW_TRIALS - 1,))
+    for expected, time_s in ((guess, 9.0 + model.cost_s), (few, 9.0)):
+        told = model.timed(dataclasses.replace(DONE, forecast=expected), timer)
+        assert told.forecast == dataclasses.replace(expected, time_s=time_s)
+        assert "nothing is measured" in told.no_latency
     assert not timer.images
 
 
