@@ -126,3 +126,42 @@ def test_an_interrupted_tuner_says_where_its_results_are(tmp_path: Path) -> None
     # A shell says 130 for both: Python ends by the signal if it came while it compiled a string.
     assert tuner.returncode in (130, -signal.SIGINT)
     assert err == f"interrupted; measured results are in {log}\n"
+
+
+def whole_model_process(tuner: subprocess.Popen[str]) -> int:
+    """Wait until the tuner times the whole model; the process that does."""
+    while tuner.poll() is None:
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                # `/proc/PID/stat`: number, name in parentheses, state, parent
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                if b"autotune.runtime.latency" in words and parent == tuner.pid:
+                    return int(folder.name)
+        time.sleep(0.01)
+    raise AssertionError("the run ended before it timed the whole model")
+
+
+@pytest.mark.slow
+def test_a_run_that_ends_while_it_times_the_whole_model(tmp_path: Path) -> None:
+    """Everything measured is there, nothing is left running, the next run times the model."""
+    log = tmp_path / "log.db"
+    command = [
+        sys.executable, "-m", "autotune", "tune", "zoo:tiny", "--log", str(log),
+        "--trials", "36", "--strategy", "random",
+    ]  # fmt: skip
+    for how in (signal.SIGINT, signal.SIGKILL):
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as tuner:
+            process = whole_model_process(tuner)
+            tuner.send_signal(how)
+            _, err = tuner.communicate(timeout=20)
+        wait_until_gone([process])
+        if how is signal.SIGINT:
+            assert tuner.returncode in (130, -how)
+            assert err == f"interrupted; measured results are in {log}\n"
+        check_complete(log, 36)
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "measured; kernels' sum" in again.stdout
+    check_complete(log, 36)

@@ -5,7 +5,8 @@ In: images of models for this machine. Out: seconds of whole runs of each, or a 
 The models take turns, so that whatever else the machine does meets all of them; a process of its
 own, because code that was never run as a whole must not end the one who asks.
 
-The process itself: `python -m autotune.runtime.latency CORES FILE...` prints the seconds as JSON.
+The process itself: `python -m autotune.runtime.latency PARENT CORES FILE...` prints the seconds as
+JSON; it ends when the process PARENT does.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _unnamed_file() -> IO[bytes]:
 def _timed_there(files: Sequence[int], cores: Sequence[int]) -> Latencies:
     names = [f"/dev/fd/{number}" for number in files]
     child = start_child(
-        [sys.executable, "-m", __name__, ",".join(map(str, cores)), *names],
+        [sys.executable, "-m", __name__, str(os.getpid()), ",".join(map(str, cores)), *names],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -114,9 +115,11 @@ def main() -> None:
     """The process that times."""
     from autotune.errors import AutotuneError
 
-    cores, *names = sys.argv[1:]
+    parent, cores, *names = sys.argv[1:]
     try:
         end_with_parent()
+        if os.getppid() != int(parent):
+            raise DeviceError("the process that asked has ended")
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
         print(json.dumps(in_turns([load(name) for name in names], time.perf_counter)))

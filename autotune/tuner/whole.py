@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from autotune.compiler.driver import compile_prepared
-from autotune.db.latencies import keep, model_key
+from autotune.db.latencies import keep, kept, model_key
 from autotune.db.store import TuningLog
 from autotune.db.types import Latency, Store
 from autotune.errors import AutotuneError
@@ -31,7 +31,7 @@ from autotune.types import Task
 SHARE = 0.025
 """Of a run that is limited in time, for the whole model."""
 FEW_TRIALS = 32
-"""A run of fewer is over in seconds."""
+"""So few since the model was timed last are over in seconds."""
 _START_S = 0.7
 """What the process that runs the models takes until it does."""
 _LOADED_BYTES_PER_S = 50e6
@@ -48,6 +48,7 @@ class WholeModel:
     """A run's model, `graph` prepared; what its runs take is in the log once they are timed."""
 
     graph: Graph
+    tasks: tuple[Task, ...]
     runner: Runner
     store: Store
     options: TuneOptions
@@ -90,7 +91,8 @@ class WholeModel:
 
     def _foreseen(self, report: TuneReport, forecast: Forecast) -> TuneReport:
         """The report of a dry run, with what timing the model would take."""
-        if not (self._refused() or self._refused_after(sum(forecast.trials), forecast.after_s)):
+        trials = sum(forecast.trials) + self._untimed()
+        if not (self._refused() or self._refused_after(trials, forecast.after_s)):
             time_s = forecast.time_s + self.cost_s
             forecast = dataclasses.replace(forecast, time_s=time_s)
         return dataclasses.replace(
@@ -107,9 +109,22 @@ class WholeModel:
         return ""
 
     def _refused_after(self, trials: int, after_s: float | None) -> str:
-        if self.options.limits.time_s is None and trials < FEW_TRIALS:
-            return f"fewer than {FEW_TRIALS} trials in this run"
+        few = trials < FEW_TRIALS and self._untimed() < FEW_TRIALS
+        if self.options.limits.time_s is None and few:
+            return f"fewer than {FEW_TRIALS} trials since it was run last"
         return "" if after_s else "there are tasks without a record"
+
+    def _untimed(self) -> int:
+        """Trials that the log has since the model was timed here: a run that is killed before it
+        has timed the model leaves that to the next one."""
+        if not isinstance(self.store, TuningLog):
+            return 0
+        key, target = model_key(self.graph), self.options.target
+        device = self.runner.profile().device
+        own = [k for k in kept(self.store, key, target.key) if k.device == device and not k.origin]
+        last = max((k.created for k in own), default="")
+        records = (r for t in self.tasks for r in self.store.records(t.key, target))
+        return sum(r.created > last and r.result.device == device for r in records)
 
     def _times(self, runner: LocalRunner, timer: Timer) -> Latencies:
         """Seconds of runs with default schedules, and with the best ones."""
@@ -138,4 +153,11 @@ def whole_model(
         + 2 * unbuilt * _BUILD_S
         + 2 * TURNS * (TURN_S + 2 * run_s)
     )
-    return WholeModel(graph=graph, runner=runner, store=store, options=options, cost_s=cost_s)
+    return WholeModel(
+        graph=graph,
+        tasks=tuple(partition.weights()),
+        runner=runner,
+        store=store,
+        options=options,
+        cost_s=cost_s,
+    )

@@ -35,6 +35,16 @@ def test_an_interrupt_that_python_drops_ends_the_run_at_the_next_event() -> None
     assert heard == [EVENT]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_python_drops_after_the_last_event_ends_the_run_too() -> None:
+    run = interruptible(lambda _: None)
+    run.__enter__()
+    Dropped()
+    gc.collect()
+    with pytest.raises(KeyboardInterrupt):
+        run.__exit__(None, None, None)
+
+
 def test_an_interrupt_elsewhere_is_raised_at_once_and_the_handler_is_restored() -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), interruptible(lambda _: None):

@@ -69,6 +69,14 @@ def test_an_interrupt_ends_the_process(image: ModelImage, monkeypatch: pytest.Mo
     assert started[0].returncode == -signal.SIGKILL
 
 
+def test_a_process_whose_parent_has_ended_runs_nothing() -> None:
+    command = [sys.executable, "-m", "autotune.runtime.latency", "1", "", "no-such-file"]
+    assert os.getpid() != 1
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "the process that asked has ended\n"
+
+
 def test_nothing_is_left_of_it(image: ModelImage) -> None:
     before = set(os.listdir("/proc/self/fd"))
     latencies([image])

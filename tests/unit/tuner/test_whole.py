@@ -10,12 +10,13 @@ import pytest
 
 from autotune.db.latencies import kept, model_key
 from autotune.db.store import TuningLog
+from autotune.db.types import Record
 from autotune.errors import DeviceError
 from autotune.frontend import load_model
 from autotune.graph.prepare import prepare
 from autotune.layouts.choose import arranged
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.types import MeasureRequest, Timing
+from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
 from autotune.runtime.image import ModelImage
 from autotune.runtime.latency import Latencies
 from autotune.target import host_target
@@ -73,6 +74,19 @@ def whole(runner: object, log: object = None, **options: object) -> WholeModel:
     return whole_model(GRAPH, parts, runner, store, wanted)  # type: ignore[arg-type]
 
 
+def trial(device: str) -> Record:
+    request = DEFAULTS[0]
+    rule = rule_for(request.task, TARGET)
+    return Record(
+        task=request.task,
+        target=TARGET,
+        rule=rule.name,
+        config=rule.default(request.task, TARGET),
+        schedule=request.schedule,
+        result=MeasureResult(status=Status.OK, times_s=(1e-3,), device=device),
+    )
+
+
 def test_what_it_took_is_in_the_report_and_in_the_log(runner: LocalRunner, tmp_path: Path) -> None:
     timer = Timer()
     with TuningLog(tmp_path / "log.db") as log:
@@ -84,6 +98,21 @@ def test_what_it_took_is_in_the_report_and_in_the_log(runner: LocalRunner, tmp_p
     assert (there.kernels_before_s, there.kernels_after_s) == (2e-3, 1e-3)
     assert len(timer.images) == 2
     assert timer.cores == runner.timing_cores
+
+
+def test_what_a_killed_run_left_undone_the_next_one_does(
+    runner: LocalRunner, tmp_path: Path
+) -> None:
+    """Trials count until the model was timed here, whichever run made them."""
+    nothing_new = dataclasses.replace(DONE, measured=0)
+    times = iter(f"2026-01-01T00:00:{n:02}" for n in range(60))
+    with TuningLog(tmp_path / "log.db", now=lambda: next(times)) as log:
+        left = trial(runner.profile().device)
+        log.append([left] * (FEW_TRIALS - 1) + [trial("elsewhere")] * FEW_TRIALS)
+        assert "fewer than" in whole(runner, log).timed(nothing_new, Timer()).no_latency
+        log.append([left])
+        assert whole(runner, log).timed(nothing_new, Timer()).latency is not None
+        assert "fewer than" in whole(runner, log).timed(nothing_new, Timer()).no_latency
 
 
 def test_kernels_that_were_measured_are_not_built_again(runner: LocalRunner) -> None:
