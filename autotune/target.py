@@ -88,6 +88,12 @@ class Target:
         return not self.is_gpu and self.precision != "bfloat16"
 
     @property
+    def lends_halos(self) -> bool:
+        """Whether memory with zeros around a value is worth giving to others before and after: it
+        is in a cache then, but in whose, if threads have one each?"""
+        return not self.is_gpu and self.threads == 1
+
+    @property
     def short_tensors(self) -> str:
         """Element type of tensors between kernels that compute in float32; empty: float32."""
         short = self.kind == "cuda" and self.precision in ("bfloat16", "float16")

@@ -79,7 +79,7 @@ class Layout:
 
     `halo[d] = (before, after)`: indices -before .. extent+after-1 of dimension d may be read, and
     are zero outside 0 .. extent-1. A producer writes the interior only; the storage's halo is
-    zeroed once, when the storage is made. The pointer given to a kernel is that of element 0,0,...
+    zeroed by whoever owns the storage. The pointer given to a kernel is that of element 0,0,...
     """
 
     strides: tuple[int, ...]

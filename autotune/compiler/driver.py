@@ -77,7 +77,8 @@ def compile_prepared(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     tasks, odd = tuple(parts.weights()), odd_params(parts, target)
     kernels = build_kernels(tasks, target, log, processes or cores or 1, odd=odd, known=known)
-    return link(parts, plan_memory(parts), kernels, target, _versions()), kernels.notes
+    plan = plan_memory(parts, lend=target.lends_halos)
+    return link(parts, plan, kernels, target, _versions()), kernels.notes
 
 
 def _runner(model: CompiledModel, graph: Graph) -> Callable[[Feeds], Feeds]:

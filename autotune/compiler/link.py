@@ -13,6 +13,7 @@ import numpy as np
 from autotune.codegen import backend_for
 from autotune.codegen.base import EntryCall
 from autotune.compiler.build import Kernels
+from autotune.compiler.halo import halo_program, halo_symbol
 from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
 from autotune.graph.memory_plan import MemoryPlan
@@ -118,6 +119,25 @@ class Linker:
                 out.append(self.address(value))
         return (*out, (WORKSPACE, 0))
 
+    def calls(self, kernels: Sequence[Kernel]) -> list[EntryCall]:
+        """The kernels, each behind the halos that must be zeroed first."""
+        out = []
+        for number, kernel in enumerate(kernels):
+            for name in (name for at, name in self._plan.cleared if at == number):
+                symbol = halo_symbol(self._partition.storages[name])
+                args = ((ARENA, self._plan.offsets[name]), (WORKSPACE, 0))
+                out.append(EntryCall(symbol=symbol, args=args))
+            out.append(EntryCall(symbol=kernel.symbol, args=kernel.args))
+        return out
+
+    def halos(self, target: Target) -> tuple[bytes, ...]:
+        """Object code of what zeroes halos, each once."""
+        cleared = (self._partition.storages[name] for _, name in self._plan.cleared)
+        unique = {halo_symbol(storage): storage for storage in cleared}
+        backend = backend_for(target)
+        programs = {name: halo_program(storage, target) for name, storage in unique.items()}
+        return tuple(backend.build(p, target, name).code for name, p in programs.items())
+
     def port(self, public: str, value: str) -> Port:
         base, offset = self.address(value)
         layout = self._partition.placements[value].layout
@@ -168,7 +188,7 @@ def link(
                 output_bytes=work[call.task].output_bytes,
             )
         )
-    calls = [EntryCall(symbol=k.symbol, args=k.args) for k in rows]
+    calls, halos = linker.calls(rows), linker.halos(target)
     entry = backend_for(target).build_entry(calls, target, ENTRY_SYMBOL)
     return ModelImage(
         name=partition.graph.name,
@@ -180,6 +200,6 @@ def link(
         arena_bytes=plan.arena_bytes,
         workspace_bytes=max((b.workspace_bytes for b in kernels.built.values()), default=0),
         versions=versions,
-        objects=(*(b.code for b in kernels.built.values()), entry),
+        objects=(*(b.code for b in kernels.built.values()), *halos, entry),
         constants=linker.constants.block(),
     )

@@ -30,10 +30,12 @@ Times = npt.NDArray[np.float64]
 """Seconds at which each part of a block was touched."""
 
 
-def ages_of(partition: Partition, call_s: Sequence[float]) -> dict[str, tuple[Age, ...]]:
+def ages_of(
+    partition: Partition, call_s: Sequence[float], *, lend: bool = False
+) -> dict[str, tuple[Age, ...]]:
     """By task key, the ages of its values and its code, on the average of the task's calls, which
-    take about `call_s`. The memory is laid out as a compiled model's."""
-    memory = _Memory(partition)
+    take about `call_s`. The memory is laid out as a compiled model's, where `lend` is the same."""
+    memory = _Memory(partition, lend)
     found: dict[str, dict[tuple[str, int, float], float]] = defaultdict(lambda: defaultdict(float))
     for run in range(2):  # the first one only tells when things were touched
         for call, seconds in zip(partition.calls, call_s, strict=True):
@@ -50,8 +52,8 @@ def ages_of(partition: Partition, call_s: Sequence[float]) -> dict[str, tuple[Ag
 class _Memory:
     """When each part of every storage was touched last."""
 
-    def __init__(self, partition: Partition) -> None:
-        plan = plan_memory(partition)
+    def __init__(self, partition: Partition, lend: bool) -> None:
+        plan = plan_memory(partition, lend=lend)
         self._partition = partition
         self._offsets = plan.offsets
         sizes = {

@@ -5,12 +5,12 @@ last. Two storages whose lives overlap never share a byte, with one exception: a
 over an input that dies at that call, where it reads each element only for the same element of its
 output (an elementwise kernel's operand, the residual that a convolution adds). Storages with a
 halo of zeros are zeroed once, at load, so they keep their memory for the whole run and share it
-only with storages of the same layout.
+only with storages of the same layout; or they keep it from the first of these to the last, and are
+zeroed in every run: then a run goes through less memory, most of it still in a cache.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -42,20 +42,28 @@ class MemoryPlan:
     arena_bytes: int
     in_place: tuple[tuple[str, str], ...]
     """(storage that dies, storage written over it)."""
+    cleared: tuple[tuple[int, str], ...] = ()
+    """(number of a call, storage whose halo must be zeroed before it): others used its memory."""
 
 
-def plan_memory(partition: Partition, *, in_place: bool = True) -> MemoryPlan:
-    """Lay out the arena: the smaller of two greedy plans. Raises VerifyError for an unused storage
-    that a graph output needs, or a call on a value without a placement."""
+def plan_memory(partition: Partition, *, in_place: bool = True, lend: bool = False) -> MemoryPlan:
+    """Lay out the arena: the smaller of two greedy plans. `lend`: whether others may use the
+    memory of storages with a halo when these are not alive. Raises VerifyError for an unused
+    storage that a graph output needs, or a call on a value without a placement."""
     lives = lifetimes(partition)
     pairs = find_in_place(partition, lives) if in_place else ()
-    blocks = _resident(_chains(partition, lives, pairs), partition)
+    blocks = _zeroed_together(_chains(partition, lives, pairs), partition, lend)
     orders = (
         sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.storages)),
         sorted(blocks, key=lambda b: (-(b.last - b.first), -b.nbytes, b.storages)),
     )
     arena_bytes, offsets = min((_place(order) for order in orders), key=lambda plan: plan[0])
-    return MemoryPlan(offsets=offsets, arena_bytes=arena_bytes, in_place=pairs)
+    return MemoryPlan(
+        offsets=offsets,
+        arena_bytes=arena_bytes,
+        in_place=pairs,
+        cleared=_cleared(blocks, partition, offsets),
+    )
 
 
 def lifetimes(partition: Partition) -> dict[str, tuple[int, int]]:
@@ -175,8 +183,9 @@ def _chains(
 # ------------------------------------------------------------------------------------ zeroed halos
 
 
-def _resident(blocks: Sequence[Block], partition: Partition) -> list[Block]:
-    """Zeroed blocks joined where sharing allows and kept for the whole run; others unchanged."""
+def _zeroed_together(blocks: Sequence[Block], partition: Partition, lend: bool) -> list[Block]:
+    """Zeroed blocks joined where sharing allows and kept, for the whole run or, to `lend`, from
+    the first to the last; others unchanged."""
     whole_run = (0, max(len(partition.calls) - 1, 0))
     out = [b for b in blocks if not partition.storages[b.storages[0]].zeroed]
     classes: dict[str, list[list[Block]]] = {}
@@ -194,9 +203,26 @@ def _resident(blocks: Sequence[Block], partition: Partition) -> list[Block]:
         for slot in slots:
             names = tuple(n for b in slot for n in b.storages)
             size = max(b.nbytes for b in slot)
-            merged = dataclasses.replace(slot[0], storages=names, nbytes=size)
-            out.append(dataclasses.replace(merged, first=whole_run[0], last=whole_run[1]))
+            first, last = (slot[0].first, max(b.last for b in slot)) if lend else whole_run
+            out.append(Block(storages=names, nbytes=size, first=first, last=last))
     return out
+
+
+def _cleared(
+    blocks: Sequence[Block], partition: Partition, offsets: Mapping[str, int]
+) -> tuple[tuple[int, str], ...]:
+    """Before which call which halo must be zeroed, as others lie there at other times."""
+
+    def overlap(one: Block, other: Block) -> bool:
+        start, end = (offsets[b.storages[0]] for b in (one, other))
+        return one is not other and start < end + other.nbytes and end < start + one.nbytes
+
+    return tuple(
+        (block.first, block.storages[0])
+        for block in sorted(blocks, key=lambda b: (b.first, b.storages))
+        if partition.storages[block.storages[0]].zeroed
+        and any(overlap(block, other) for other in blocks)
+    )
 
 
 # --------------------------------------------------------------------------------------- placement

@@ -369,6 +369,8 @@ class _Placing:
             elements=math.prod(padded),
             zeroed=bool(halo),
             sharing=f"{type_} {halo}" if halo else "",
+            shape=type_.shape if halo else (),
+            halo=halo,
         )
 
     def _kind(self, root: str) -> str:

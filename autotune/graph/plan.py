@@ -30,6 +30,9 @@ class Storage:
     zeroed: bool = False
     sharing: str = ""
     """Equal for zeroed storages of identical layout: these may share memory, others may not."""
+    shape: tuple[int, ...] = ()
+    halo: tuple[tuple[int, int], ...] = ()
+    """Of zeroed storages, what they hold and the zeros around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

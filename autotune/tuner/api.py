@@ -288,7 +288,8 @@ def all_ages(
     """Of the tasks of several partitions of a model; what the last one says counts most."""
     found: dict[str, tuple[Age, ...]] = {}
     for partition in partitions:
-        found |= ages_of(partition, calls_s(partition, profile))
+        lend = profile.target.lends_halos
+        found |= ages_of(partition, calls_s(partition, profile), lend=lend)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,9 +51,9 @@ def overlap(plan: MemoryPlan, partition: Partition, one: str, other: str) -> boo
 
 
 @settings(deadline=None, max_examples=150)
-@given(partitions())
-def test_storages_alive_together_never_share_memory(partition: Partition) -> None:
-    plan, lives = plan_memory(partition), lifetimes(partition)
+@given(partitions(), st.booleans())
+def test_storages_alive_together_never_share_memory(partition: Partition, lend: bool) -> None:
+    plan, lives = plan_memory(partition, lend=lend), lifetimes(partition)
     handed_over = set(plan.in_place)
     for one, other in itertools.combinations(lives, 2):
         (first, last), (start, stop) = lives[one], lives[other]
@@ -72,6 +73,33 @@ def test_halos_share_memory_only_with_the_same_layout(partition: Partition) -> N
             a, b = partition.storages[one], partition.storages[other]
             assert (a.zeroed, a.sharing) == (b.zeroed, b.sharing)
             assert not a.zeroed or plan.offsets[one] == plan.offsets[other]
+
+
+@settings(deadline=None, max_examples=150)
+@given(partitions(), st.booleans())
+def test_halos_are_zero_whenever_they_are_read(partition: Partition, lend: bool) -> None:
+    plan = plan_memory(partition, lend=lend)
+    arena = np.zeros(plan.arena_bytes // 4, np.float32)
+
+    def block(name: str) -> np.ndarray:
+        first = plan.offsets[name] // 4
+        return arena[first : first + partition.storages[name].elements]
+
+    def interior(name: str) -> np.ndarray:
+        place, shape = partition.placements[name], partition.graph.types[name].shape
+        strides = tuple(4 * s for s in place.layout.strides)
+        return np.lib.stride_tricks.as_strided(block(name)[place.offset :], shape, strides)
+
+    for number, call in itertools.chain(*[enumerate(partition.calls)] * 2):
+        for name in (name for at, name in plan.cleared if at == number):
+            kept = interior(name).copy()
+            block(name)[:] = 0
+            interior(name)[:] = kept
+        for _, name in call.args:
+            if name in plan.offsets:
+                interior(name)[:] = 1
+                if partition.storages[name].zeroed:
+                    assert block(name).sum() == interior(name).size
 
 
 @settings(deadline=None, max_examples=100)
@@ -129,6 +157,22 @@ def test_haloed_storages_hand_over_their_memory() -> None:
     calls = [("matmul", (f"v{i}",), f"v{i + 1}") for i in range(6)]
     partition = partition_of(calls, haloed=[f"v{i}" for i in range(1, 6)], shape=(8, 8))
     assert plan_memory(partition).arena_bytes == 2 * 448
+
+
+def test_lent_memory_of_halos_is_used_by_others() -> None:
+    calls = [("matmul", (f"v{i}",), f"v{i + 1}") for i in range(9)]
+    partition = partition_of(calls, haloed=["v1", "v2"], shape=(8, 8))
+    assert plan_memory(partition).arena_bytes == 2 * 448 + 2 * 256
+    lent = plan_memory(partition, lend=True)
+    assert lent.arena_bytes == 2 * 448
+    assert lent.cleared == ((0, "v1"), (1, "v2"))
+    assert plan_memory(partition).cleared == ()
+
+
+def test_halos_that_nobody_disturbs_are_not_zeroed_again() -> None:
+    calls = [("matmul", (f"v{i}",), f"v{i + 1}") for i in range(6)]
+    partition = partition_of(calls, haloed=[f"v{i}" for i in range(1, 6)], shape=(8, 8))
+    assert plan_memory(partition, lend=True).cleared == ()
 
 
 def test_zeroed_storage_without_sharing_keeps_its_memory() -> None:

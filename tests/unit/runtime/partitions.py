@@ -57,6 +57,8 @@ def partition_of(
             elements=before + after,
             zeroed=is_haloed,
             sharing=str(layout) if is_haloed else "",
+            shape=types[value].shape if is_haloed else (),
+            halo=layout.halo if is_haloed else (),
         )
         placements[value] = Placement(storage=value, offset=before, layout=layout)
     kernels = []
