@@ -180,6 +180,13 @@ class Helpers:
         chosen = f"({mask} & {quiet}) | (~{mask} & {total})"
         return f"{bits} {whole} r = {chosen}; return {out};"
 
+    def reinterpreted(self, kind: str, text: str) -> str:
+        """A float32's bits as int32, or those of every lane."""
+        short, lanes = split_type(kind)
+        if self._dialect.opencl or lanes > 1 or short != "i32":
+            return self._as(kind, text)
+        return f"(({kind}){self._as(self.type('uint32'), text)})"
+
     def _as(self, kind: str, text: str) -> str:
         """The same bits as another type."""
         _, lanes = split_type(kind)

@@ -213,6 +213,9 @@ class ValueWriter(IndexWriter):
             return Val(f"({one} / {below})", args[0].dtype, lanes)
         if fn == "mod" and lanes > 1:
             raise NotVectorError
+        if fn == "bits":
+            whole = self.helpers.type("int32", lanes)
+            return Val(self.helpers.reinterpreted(whole, args[0].text), "int32", lanes)
         return self._call(fn, *(self.splat(a, lanes) for a in args))
 
     def _wrapped(self, text: str, like: Val, lanes: int) -> Val:

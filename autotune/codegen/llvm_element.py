@@ -77,6 +77,9 @@ class ElementWriter:
         return Val(self.text.emit(text), then.dtype, then.lanes)
 
     def _unary(self, fn: str, arg: Val) -> Val:
+        if fn == "bits":
+            whole, real = (type_text(d, arg.lanes) for d in ("int32", "float32"))
+            return Val(self.text.emit(f"bitcast {real} {arg.text} to {whole}"), "int32", arg.lanes)
         if arg.dtype.startswith("float"):
             writer = self.math(self.text, arg.lanes, arg.dtype)
             return Val(unary(writer, fn, arg.text), arg.dtype, arg.lanes)

@@ -1,7 +1,7 @@
-"""ONNX importer: the largest or smallest elements, in order. In: a node. Out: ranks and scatters.
+"""ONNX importer: the first elements in order. In: a node. Out: keys that are sorted, and gathers.
 
-An element's rank is the number of those ahead of it; of equal ones the first leads. All pairs are
-compared, so long rows are cut into pieces first, and only what leads in its piece goes on.
+A key holds an element's order and its place: of equal ones the first leads. Long rows are cut into
+pieces: what leads lies in the pieces whose own leaders do, so that only these are sorted.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from autotune.errors import ModelError
 from autotune.frontend.onnx_context import NodeContext, importer
 from autotune.frontend.onnx_norm import positive_axis
 from autotune.frontend.onnx_places import elements
-from autotune.ops._common import highest, lowest
+from autotune.ops.keys import KEYED, PLACES
+from autotune.ops.leading import passes
 
-_GAIN = 2.0
-"""Fewer comparisons by this factor make up for the passes over pieces."""
+_KEY, _PICK, _PASS = 1.0, 6.0, 0.35
+"""Cycles: of an element's key, of an element picked from a chosen piece, of one in a pass."""
 
 
 @importer("TopK")
@@ -33,47 +34,63 @@ def top_k(n: NodeContext) -> tuple[str, str]:
     moved = n.transpose(x, order)
     outer = n.shape(moved)[:-1]
     rows = n.reshape(moved, (math.prod(outer), extent))
-    values, places = _leading(n, rows, count, largest)
-    back = [order.index(d) for d in range(len(shape))]
-    values, places = (n.reshape(v, (*outer, count)) for v in (values, places))
-    return n.transpose(values, back), n.transpose(places, back)
-
-
-def _leading(n: NodeContext, rows: str, count: int, largest: bool) -> tuple[str, str]:
-    """The first `count` of every row and their places, in order."""
-    number, extent = n.shape(rows)
-    piece = _piece(extent, count)
-    if piece == extent:
+    if n.dtype(x) in KEYED:
+        places = _places(n, _leading(n, rows, count, largest))
+    else:
         places = _ranked(n, rows, count, largest)
-        return elements(n, rows, places, 1), places
-    pieces = -(-extent // piece)
-    last = (lowest if largest else highest)(n.dtype(rows))
-    whole = rows
-    if pieces * piece > extent:
-        whole = n.op("pad", rows, pads=(0, 0, 0, pieces * piece - extent), value=last)
-    parts = n.reshape(whole, (number * pieces, piece))
-    inside = _ranked(n, parts, count, largest)
-    first = np.arange(pieces, dtype=np.int64).reshape(1, pieces, 1) * piece
-    found = n.op("add", n.reshape(inside, (number, pieces, count)), n.constant(first))
-    left = (number, pieces * count)
-    best, found = n.reshape(elements(n, parts, inside, 1), left), n.reshape(found, left)
-    values, among = _leading(n, best, count, largest)
-    return values, elements(n, found, among, 1)
+    back = [order.index(d) for d in range(len(shape))]
+    found = (n.reshape(v, (*outer, count)) for v in (elements(n, rows, places, 1), places))
+    values, places = (n.transpose(v, back) for v in found)
+    return values, places
 
 
-def _piece(extent: int, count: int) -> int:
-    """The length of pieces that takes the fewest comparisons; the whole row if that is as good."""
-    best, least = extent, extent * extent / _GAIN
-    for pieces in range(2, extent // (2 * count) + 1):
-        piece = -(-extent // pieces)
-        pairs = extent * piece + (pieces * count) ** 2
-        if pairs < least:
-            best, least = piece, pairs
-    return best
+def _leading(n: NodeContext, rows: str, count: int, largest: bool) -> str:
+    """Keys of the first `count` of every row, in order."""
+    number, extent = n.shape(rows)
+    depth = _depth(extent, count)
+    leaders = n.op("leaders", rows, depth=depth, largest=largest)
+    first = n.op("leading", leaders, count=count)
+    if depth == 1:
+        return first
+    pieces = extent // depth
+    chosen = n.op("mod", _places(n, first), n.scalar(pieces, "int64"))
+    starts = n.constant(np.arange(depth, dtype=np.int64).reshape(1, depth, 1) * pieces)
+    inside = n.op("add", n.reshape(chosen, (number, 1, count)), starts)
+    inside = n.reshape(inside, (number, depth * count))
+    left = n.op("keys", elements(n, rows, inside, 1), inside, largest=largest)
+    whole = depth * pieces
+    if whole < extent:
+        rest = n.op("slice", rows, starts=(0, whole), stops=(number, extent), steps=(1, 1))
+        places = np.arange(whole, extent, dtype=np.int64)[None].repeat(number, axis=0)
+        rest = n.op("keys", rest, n.constant(places), largest=largest)
+        left = n.op("concat", left, rest, axis=1)
+    return n.op("leading", left, count=count)
+
+
+def _depth(extent: int, count: int) -> int:
+    """How many elements pieces have, by what is the least work."""
+
+    def sorted_(size: int) -> float:
+        return _PASS * sum(p.size for p in passes(size, count))
+
+    def work(depth: int) -> float:
+        if depth == 1:
+            return _KEY * extent + sorted_(extent)
+        left = depth * count + extent % depth
+        return _KEY * extent + sorted_(extent // depth) + _PICK * left + sorted_(left)
+
+    return min(range(1, max(1, extent // count) + 1), key=work)
+
+
+def _places(n: NodeContext, keys: str) -> str:
+    """The places in keys."""
+    rest = n.op("mod", keys, n.scalar(PLACES, "int64"))
+    return n.op("sub", n.scalar(PLACES - 1, "int64"), rest)
 
 
 def _ranked(n: NodeContext, rows: str, count: int, largest: bool) -> str:
-    """Places of the first `count` of every row: each element is put where its rank says."""
+    """Places of the first `count` of every row, of elements that have no keys: all pairs are
+    compared, and an element is put where the number of those ahead of it says."""
     number, extent = n.shape(rows)
     one, other = n.reshape(rows, (number, extent, 1)), n.reshape(rows, (number, 1, extent))
     leads = n.op("gt" if largest else "lt", other, one)

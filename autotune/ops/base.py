@@ -23,8 +23,8 @@ class Op(Protocol):
 
     @property
     def kind(self) -> str:
-        """contraction | pool | row | elementwise | scatter | data (moves elements) | view (moves
-        none)."""
+        """contraction | pool | row | elementwise | scatter | sort | data (moves elements) |
+        view (moves none)."""
         ...
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:

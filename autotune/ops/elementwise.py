@@ -54,6 +54,9 @@ class Function:
             require(types[0].dtype == "bool", f"where: condition must be bool, got {types[0]}")
             return TensorType(dtype=same_dtype(self.name, types[1:]), shape=shape)
         dtype = same_dtype(self.name, types)
+        if self.name == "bits":
+            require(dtype == "float32", f"bits: input must be float32, got {dtype}")
+            return TensorType(dtype="int32", shape=shape)
         if self.name in _LOGICAL:
             require(dtype == "bool", f"{self.name}: inputs must be bool, got {dtype}")
         elif self.name not in ("eq", "ne"):

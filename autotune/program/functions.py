@@ -71,6 +71,7 @@ def _to_bfloat16(x: Array) -> Array:
 
 
 _TABLE: dict[str, Callable[..., Any]] = {
+    "bits": lambda x: np.asarray(x, np.float32).view(np.int32),
     "to_bfloat16": _to_bfloat16,
     "to_float16": lambda x: np.asarray(x, np.float32).astype(np.float16),
     "add": np.add,

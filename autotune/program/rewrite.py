@@ -167,8 +167,17 @@ def substitute(body: Body, env: Mapping[str, Index], ranges: Ranges) -> Body:
     """Replace loop variables by indices and simplify by the loops' ranges."""
     inner = {**ranges, **{s.var: s.extent for s in walk(body) if isinstance(s, For)}}
 
+    done: dict[int, Index] = {}
+    """By identity: what several loads of a value have in common is rewritten once."""
+
     def one(value: Index) -> Index:
-        return simplify(value.substitute(env), inner) if value.vars() & env.keys() else value
+        new = done.get(id(value))
+        if new is None:
+            new = value
+            if value.vars() & env.keys():
+                new = simplify(value.substitute(env), inner)
+            done[id(value)] = new
+        return new
 
     return map_stmt_indices(body, one)
 

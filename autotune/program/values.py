@@ -20,12 +20,13 @@ class Bound:
     hi: int
 
 
-# Element functions: name -> number of arguments. Comparisons give bool; `where` takes one first.
+# Element functions: name -> number of arguments. Comparisons give bool; `where` takes one first;
+# `bits` are those of a float32, as int32.
 FUNCTIONS: dict[str, int] = {
     "add": 2, "sub": 2, "mul": 2, "div": 2, "max": 2, "min": 2, "pow": 2, "mod": 2,
     "neg": 1, "abs": 1, "sqrt": 1, "rsqrt": 1, "exp": 1, "log": 1, "erf": 1, "tanh": 1,
     "sigmoid": 1, "floor": 1, "ceil": 1, "round": 1, "sign": 1, "sin": 1, "cos": 1,
-    "reciprocal": 1,
+    "reciprocal": 1, "bits": 1,
     "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
     "and": 2, "or": 2, "not": 1, "where": 3,
     "to_float32": 1, "to_float64": 1, "to_int32": 1, "to_int64": 1, "to_bool": 1,

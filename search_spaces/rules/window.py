@@ -56,7 +56,7 @@ def is_window(task: Task) -> bool:
     node = task.nodes[task.anchor]
     if compute is None or not compute.axes or OPS.get(node.op).kind == "elementwise":
         return False
-    if compute.dtype not in ("float32", "float64", "int8", "uint8", "int32"):
+    if compute.dtype not in ("float32", "float64", "int8", "uint8", "int32", "int64"):
         return False
     if any(task.value(v).role == "local" for v in node.inputs) and not _reads_once(task):
         return False

@@ -258,6 +258,31 @@ def scatter(draw: Draw) -> Case:
 
 
 @st.composite
+def leading(draw: Draw) -> Case:
+    rows, extent = draw(st.integers(1, 3)), draw(st.integers(1, 40))
+    dtype = draw(st.sampled_from(["int64", "int32", "float32"]))
+    attrs = freeze_attrs({"count": draw(st.integers(1, extent))})
+    return Case(op="leading", types=(tensor(rows, extent, dtype=dtype),), attrs=attrs)
+
+
+@st.composite
+def keys(draw: Draw) -> Case:
+    shape, dtype = draw(shapes), draw(st.sampled_from(["float32", "int32", "int8", "uint8"]))
+    types = (tensor(*shape, dtype=dtype), tensor(*shape, dtype="int64"))
+    attrs = freeze_attrs({"largest": draw(st.booleans())})
+    return Case(op="keys", types=types, attrs=attrs)
+
+
+@st.composite
+def leaders(draw: Draw) -> Case:
+    depth = draw(st.integers(1, 5))
+    rows, extent = draw(st.integers(1, 3)), draw(st.integers(depth, 20))
+    dtype = draw(st.sampled_from(["float32", "int32"]))
+    attrs = freeze_attrs({"depth": depth, "largest": draw(st.booleans())})
+    return Case(op="leaders", types=(tensor(rows, extent, dtype=dtype),), attrs=attrs)
+
+
+@st.composite
 def pad(draw: Draw) -> Case:
     shape = draw(shapes)
     pads = tuple(draw(st.integers(-1, 2)) for _ in range(2 * len(shape)))
@@ -362,6 +387,9 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     "gather": gather(),
     "gather_elements": gather_elements(),
     "scatter": scatter(),
+    "leading": leading(),
+    "keys": keys(),
+    "leaders": leaders(),
     "pad": pad().filter(fits),
     "resize": resize(),
     "copy": copy(),

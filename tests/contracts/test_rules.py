@@ -126,6 +126,14 @@ def messages() -> Task:
     return dataclasses.replace(made, anchor=2)
 
 
+def leading(rows: int, extent: int, count: int) -> Task:
+    return task(
+        [node("leading", "i0", "o0", count=count)],
+        value("i0", (rows, extent), "int64"),
+        value("o0", (rows, count), "int64"),
+    )
+
+
 TASKS: dict[str, Task] = {
     "conv 3x3": conv((1, 6, 7, 5), (3, 3, 5, 19), (1, 6, 7, 19), pad=1),
     "conv 3x3 residual": conv((1, 8, 8, 8), (3, 3, 8, 16), (1, 8, 8, 16), pad=1, residual=True),
@@ -156,6 +164,8 @@ TASKS: dict[str, Task] = {
     "scatter of messages": messages(),
     "scatter of numbers": scatter((19,), (40,), (40,), "mul"),
     "scatter along the last": scatter((4, 19), (4, 23), (4, 23), axis=-1),
+    "leading": leading(2, 37, 5),
+    "leading of all": leading(1, 19, 19),
 }
 HOST = host_target(1)
 CPU_TASKS = TASKS | {"attention": attention((1, 2), 18, 40, 8, 19, mask=(1, 1, 1, 40))}

@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autotune.errors import ModelError
 from autotune.frontend.onnx import import_model
+from autotune.graph.interp import run_graph
 from tests.unit.frontend.onnx_models import check, floats, ints, node_model, nodes_model
 
 FEEDS = {"x": floats(3, 4, 5)}
@@ -41,8 +42,28 @@ def test_long_rows_are_sorted_in_pieces(extent: int, largest: int) -> None:
     """Of equal elements the first leads, wherever pieces end."""
     feeds = {"x": np.round(4 * floats(2, extent))}
     graph = check(node_model("TopK", feeds, [ints(7)], outputs=2, largest=largest), feeds)
-    compared = sum(graph.types[n.inputs[0]].size for n in graph.nodes if n.op == "reduce_sum")
-    assert compared < 2 * extent * extent / 3
+    sorted_ = [graph.types[n.inputs[0]].size for n in graph.nodes if n.op == "leading"]
+    assert len(sorted_) == 2
+    assert sum(sorted_) < 2 * extent / 2
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
+@pytest.mark.parametrize("largest", [0, 1])
+def test_whole_numbers_are_sorted_exactly(dtype: type, largest: int) -> None:
+    info = np.iinfo(dtype)
+    ends = np.array([info.min, info.max, info.max - 1, info.min + 1, 3, 3], dtype)
+    feeds = {"x": np.tile(ends, (2, 5))}
+    check(node_model("TopK", feeds, [ints(9)], outputs=2, largest=largest), feeds)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_zeros_are_equal_and_nans_the_largest(largest: int) -> None:
+    x = np.array([[0.0, -0.0, np.inf, 1e-42, -np.nan, -np.inf, -1e-42, np.nan]], np.float32)
+    graph = import_model(node_model("TopK", {"x": x}, [ints(8)], outputs=2, largest=largest), {})
+    _, places = run_graph(graph, {"x": x}).values()
+    upwards = [5, 6, 0, 1, 3, 2, 4, 7]
+    downwards = [4, 7, 2, 3, 0, 1, 6, 5]
+    assert places[0].tolist() == (downwards if largest else upwards)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -1,0 +1,126 @@
+"""keys(x, places; largest) and leaders(x; depth, largest): elements as numbers that all differ.
+
+A key holds an element's order, NaNs being the largest, and its place, so that of equal elements
+the first has the larger key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.ops._common import (
+    Inputs,
+    Output,
+    arity,
+    axes_of,
+    broadcast_load,
+    integer,
+    lowest,
+    require,
+)
+from autotune.ops.base import OPS
+from autotune.program.functions import apply_function
+from autotune.program.ir import Axis, Compute, Const, IndexValue, Load, Value, fn, index
+from autotune.types import Array, Attrs, TensorType
+
+KEYED = ("float32", "int32", "int8", "uint8")
+"""Types whose elements have keys."""
+PLACES = 1 << 32
+"""Places that a key can tell apart."""
+_HIGHEST, _LOWEST = (1 << 31) - 1, -(1 << 31)
+
+
+class Keys:
+    """Of elements that lie at known places."""
+
+    name = "keys"
+    kind = "elementwise"
+
+    def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        arity(self.name, types, 2)
+        x, places = types
+        _require_keyed(self.name, x, attrs)
+        fits = places.dtype == "int64" and places.shape == x.shape
+        require(fits, f"keys: places of {x} must be int64 of its shape, got {places}")
+        return TensorType(dtype="int64", shape=x.shape)
+
+    def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
+        axes = axes_of(output[1].shape)
+        x, place = (broadcast_load(name, t.shape, axes) for name, t in inputs)
+        body = _key(x, place, inputs[0][1].dtype, attrs)
+        return (Compute(output[0], "int64", axes, body),)
+
+    def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
+        return _np_keys(arrays[0], arrays[1], attrs)
+
+
+class Leaders:
+    """The largest key of each piece of a row. Of n pieces, one has every n-th element."""
+
+    name = "leaders"
+    kind = "row"
+
+    def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        arity(self.name, types, 1)
+        (x,) = types
+        _require_keyed(self.name, x, attrs)
+        depth = integer(attrs, "depth")
+        fits = len(x.shape) == 2 and 0 < depth <= x.shape[1] < PLACES
+        require(fits, f"leaders: {x} has no rows of pieces of {depth}")
+        return TensorType(dtype="int64", shape=(x.shape[0], x.shape[1] // depth))
+
+    def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
+        (name, type_), (out, result) = inputs[0], output
+        axes, depth = axes_of(result.shape), integer(attrs, "depth")
+        reduce = (Axis("r", depth),) if depth > 1 else ()
+        place = index("r") * result.shape[1] + "d1" if reduce else index("d1")
+        x = Load(name, (index("d0"), place))
+        body = _key(x, IndexValue(place, "int64"), type_.dtype, attrs)
+        if not reduce:
+            return (Compute(out, "int64", axes, body),)
+        init = lowest("int64")
+        return (Compute(out, "int64", axes, body, reduce, "max", init),)
+
+    def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
+        x, depth = arrays[0], integer(attrs, "depth")
+        pieces = x.shape[1] // depth
+        keys = _np_keys(x, np.arange(x.shape[1]), attrs)[:, : depth * pieces]
+        return np.asarray(keys.reshape(len(x), depth, pieces).max(axis=1))
+
+
+def _require_keyed(op: str, x: TensorType, attrs: Attrs) -> None:
+    require(x.dtype in KEYED, f"{op}: elements must be {', '.join(KEYED)}, got {x}")
+    integer(attrs, "largest", 1)
+
+
+def _key(x: Value, place: Value, dtype: str, attrs: Attrs) -> Value:
+    order = fn("to_int64", _order(x) if dtype == "float32" else x)
+    if not integer(attrs, "largest", 1):
+        order = fn("sub", Const(-1, "int64"), order)
+    high = fn("mul", order, Const(PLACES, "int64"))
+    return fn("sub", fn("add", high, Const(PLACES - 1, "int64")), place)
+
+
+def _order(x: Value) -> Value:
+    """Whole numbers of 32 bits in the order of floats."""
+    bits = fn("bits", x)
+    # Of negative numbers the bits count upwards from the lowest int32, which is less zero.
+    below = fn("sub", Const(_LOWEST, "int32"), bits)
+    order = fn("where", fn("lt", bits, Const(0, "int32")), below, bits)
+    return fn("where", fn("ne", x, x), Const(_HIGHEST, "int32"), order)
+
+
+def _np_keys(x: Array, places: Array, attrs: Attrs) -> Array:
+    if x.dtype.kind == "f":
+        bits = apply_function("bits", [x]).astype(np.int64)
+        order = np.where(np.isnan(x), _HIGHEST, np.where(bits < 0, _LOWEST - bits, bits))
+    else:
+        order = x.astype(np.int64)
+    order = order if integer(attrs, "largest", 1) else -1 - order
+    return np.asarray(order * PLACES + (PLACES - 1 - places))
+
+
+for _op in (Keys(), Leaders()):
+    OPS.add(_op.name, _op)
