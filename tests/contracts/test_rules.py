@@ -166,6 +166,11 @@ TASKS: dict[str, Task] = {
     "scatter along the last": scatter((4, 19), (4, 23), (4, 23), axis=-1),
     "leading": leading(2, 37, 5),
     "leading of all": leading(1, 19, 19),
+    "leaders": task(
+        [node("leaders", "i0", "o0", depth=3, largest=False)],
+        value("i0", (2, 71)),
+        value("o0", (2, 23), "int64"),
+    ),
 }
 HOST = host_target(1)
 CPU_TASKS = TASKS | {"attention": attention((1, 2), 18, 40, 8, 19, mask=(1, 1, 1, 40))}
