@@ -16,6 +16,7 @@ from autotune.codegen import DEVICE_KINDS, backend_for
 from autotune.codegen.llvm_binding import builds_here
 from autotune.codegen.loader import code_in_memory, load
 from autotune.measure.case import CHECKED_POINTS, Case, judge, make_case
+from autotune.measure.crew import Threads
 from autotune.measure.devices.bench import DeviceBench
 from autotune.measure.executor import Built, kernel_symbol
 from autotune.measure.pieces import pieces_of
@@ -73,7 +74,9 @@ class NativeExecutor:
         case = self._case(request)
         if request.target.kind in DEVICE_KINDS:
             return self._bench.check_and_time(request, built, case)
-        kernel = Kernel(request, built, case, self._clock)
+        surroundings = self._surroundings_of(request)
+        helpers = surroundings.helpers if surroundings else ()
+        kernel = Kernel(request, built, case, self._clock, helpers)
         reset_output(case.output)
         first_call_s = kernel.run(1).wall_s
         verdict = judge(case)
@@ -85,7 +88,7 @@ class NativeExecutor:
                 run_s=self._clock() - start,
                 max_error=verdict.max_error,
             )
-        times_s, calibration_s = self._time(request, kernel, first_call_s)
+        times_s, calibration_s = self._time(request, kernel, surroundings, first_call_s)
         return MeasureResult(
             status=Status.OK,
             times_s=times_s,
@@ -103,17 +106,19 @@ class NativeExecutor:
         return measure(target, target.cpu, self._clock)
 
     def _time(
-        self, request: MeasureRequest, kernel: Kernel, first_call_s: float
+        self,
+        request: MeasureRequest,
+        kernel: Kernel,
+        surroundings: Surroundings | PlainSurroundings | None,
+        first_call_s: float,
     ) -> tuple[tuple[float, ...], float]:
         """Samples and the calibration reading beside them; if the core was disturbed or throttled,
         the better of two."""
         calibration = self._calibration(request.target)
-        run, timing = kernel.run, request.timing
-        # What fits the innermost cache is too short to be timed call by call.
-        own_bytes = sum(v.type.nbytes for v in request.task.params)
-        if timing.foreign_bytes and own_bytes > request.target.l1_bytes:
-            surroundings = self._surroundings_of(request.target)
-            run = lambda calls: kernel.run_among(surroundings, timing, calls)  # noqa: E731
+        run = kernel.run
+        if surroundings:
+            crew = surroundings.crew(kernel.library)
+            run = functools.partial(kernel.run_among, surroundings, crew, request.timing)
 
         def attempt() -> tuple[bool, float, tuple[float, ...]]:
             events, before_s = self._throttling.count(), calibration.read()
@@ -138,7 +143,13 @@ class NativeExecutor:
             )
         return self._calibrations[target.key]
 
-    def _surroundings_of(self, target: Target) -> Surroundings | PlainSurroundings:
+    def _surroundings_of(self, request: MeasureRequest) -> Surroundings | PlainSurroundings | None:
+        """None where a kernel is called again and again, among nothing."""
+        target = request.target
+        # What fits the innermost cache is too short to be timed call by call.
+        own_bytes = sum(v.type.nbytes for v in request.task.params)
+        if not request.timing.foreign_bytes or own_bytes <= target.l1_bytes:
+            return None
         if target.key not in self._surroundings:
             kind = Surroundings if _has_llvm(target) else PlainSurroundings
             self._surroundings[target.key] = kind(target, self._clock)
@@ -176,10 +187,15 @@ def build(request: MeasureRequest) -> Built:
 
 
 class Kernel:
-    """A loaded candidate with its arguments."""
+    """A loaded candidate with its arguments. `helpers`: objects to load with it."""
 
     def __init__(
-        self, request: MeasureRequest, built: Built, case: Case, clock: Callable[[], float]
+        self,
+        request: MeasureRequest,
+        built: Built,
+        case: Case,
+        clock: Callable[[], float],
+        helpers: tuple[bytes, ...] = (),
     ) -> None:
         packs = {p.buffer: p for p in built.packs}
         task = request.task
@@ -192,9 +208,9 @@ class Kernel:
         addresses = [s.address for s in self._storages] + [self._workspace.ctypes.data]
         self._arguments = (ctypes.c_void_p * len(addresses))(*addresses)
         symbol = f"{built.symbol}_run"
-        self._library = load([built.code], request.target)
+        self.library = load([built.code, *helpers], request.target)
         self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
-            self._library.address(symbol)
+            self.library.address(symbol)
         )
         known = request.target.kind == "cpu"
         self.pieces = pieces_of(
@@ -204,7 +220,7 @@ class Kernel:
             constants=constants,
             output=(task.by_role("output")[0].name, case.output),
             workspace=self._workspace,
-            code=code_in_memory(self._library, built.code, symbol) if known else None,
+            code=code_in_memory(self.library, built.code, symbol) if known else None,
         )
         self._threads = request.target.threads
         self._clock = clock
@@ -219,33 +235,36 @@ class Kernel:
         return Sample(wall_s, _share_stolen(wall_s, busy_s), running_s=self._alone(busy_s))
 
     def run_among(
-        self, surroundings: Surroundings | PlainSurroundings, timing: Timing, calls: int
+        self,
+        surroundings: Surroundings | PlainSurroundings,
+        crew: Threads,
+        timing: Timing,
+        calls: int,
     ) -> Sample:
         """This many calls one by one, each as if other kernels had run before it. What starting a
         call takes is not part of it."""
         address, start = ctypes.addressof(self._arguments), self._clock()
-        wall_s = busy_s = 0.0
+        wall_s = away_s = 0.0
         for _ in range(calls):
-            surroundings.between_calls(self.pieces, timing)
-            surroundings.awaken(self._library)
-            taken_s, busy = self._took(functools.partial(self._call, address, 1))
-            wall_s += taken_s
-            busy_s += busy
+            surroundings.between_calls(self.pieces, timing, crew)
+            before = self._away_s()  # takes longer than threads without work stay awake
+            crew.gather()
+            begin = self._clock()
+            self._call(address, 1)
+            wall_s += self._clock() - begin
+            away_s += self._away_s() - before
         beside_s = self._clock() - start - wall_s
-        stolen = _share_stolen(wall_s, busy_s)
+        busy_s = max(0.0, wall_s - away_s)
         work_s = max(wall_s - calls * surroundings.overhead_s, wall_s / 2)
-        return Sample(work_s, stolen, beside_s, self._alone(busy_s))
+        return Sample(work_s, _share_stolen(wall_s, busy_s), beside_s, self._alone(busy_s))
+
+    def _away_s(self) -> float:
+        """Seconds in which the threads have not had what they wanted, up to a constant."""
+        return self._clock() - self._cpu_clock()
 
     def _alone(self, busy_s: float) -> float:
         """Processor time of a single thread; that of several says little of how long they took."""
         return busy_s if self._threads == 1 else 0.0
-
-    def _took(self, call: Callable[[], None]) -> tuple[float, float]:
-        """(wall seconds, processor seconds) of a call."""
-        busy, start = self._cpu_clock(), self._clock()
-        call()
-        wall_s = self._clock() - start
-        return wall_s, self._cpu_clock() - busy
 
 
 def _share_stolen(wall_s: float, busy_s: float) -> float:

@@ -2,7 +2,7 @@
 
 In: a target. Out: LLVM IR text of `void peak(ptr data, i64 rounds)`,
 `void sweep(ptr data, i64 blocks, i64 passes)`, `void read_all(ptr data, i64 blocks)`,
-`void nothing(ptr data)`, `void flush(ptr data, i64 lines)`.
+`void nothing(ptr data)`, `void flush(ptr data, i64 pages, i64 lines)`.
 """
 
 from __future__ import annotations
@@ -228,21 +228,30 @@ define i64 @arrived() {
 
 
 def flush_text() -> str:
-    """Lines of 64 bytes out of every cache, on x86."""
+    """The first lines of 64 bytes of every page out of every cache, on x86."""
     return """
 declare void @llvm.x86.sse2.clflush(ptr)
 declare void @llvm.x86.sse2.mfence()
-define void @flush(ptr %data, i64 %lines) {
+define void @flush(ptr %data, i64 %pages, i64 %lines) {
 entry:
+  br label %page
+page:
+  %n = phi i64 [ 0, %entry ], [ %m, %after ]
+  %offset = mul i64 %n, 4096
+  %start = getelementptr i8, ptr %data, i64 %offset
   br label %loop
 loop:
-  %i = phi i64 [ 0, %entry ], [ %j, %loop ]
+  %i = phi i64 [ 0, %page ], [ %j, %loop ]
   %at = mul i64 %i, 64
-  %line = getelementptr i8, ptr %data, i64 %at
+  %line = getelementptr i8, ptr %start, i64 %at
   call void @llvm.x86.sse2.clflush(ptr %line)
   %j = add i64 %i, 1
   %more = icmp ult i64 %j, %lines
-  br i1 %more, label %loop, label %done
+  br i1 %more, label %loop, label %after
+after:
+  %m = add i64 %n, 1
+  %again = icmp ult i64 %m, %pages
+  br i1 %again, label %page, label %done
 done:
   call void @llvm.x86.sse2.mfence()
   ret void

@@ -8,13 +8,13 @@ exactly: peaks are what numpy reaches, and data passes through the caches of one
 from __future__ import annotations
 
 import ctypes
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from autotune.codegen.base import Library
+from autotune.measure.crew import Threads
 from autotune.measure.pieces import Piece, moved
 from autotune.measure.storage import aligned_bytes
 from autotune.measure.types import CacheLevel, DeviceProfile, Timing
@@ -52,10 +52,21 @@ class PlainCalibration:
             np.multiply(self._cells, self._cells, out=self._cells)
 
 
+class PlainCrew:
+    """Without a compiler a kernel's threads do no other work: the caller does it."""
+
+    def gather(self) -> None:
+        """Nobody can be called."""
+
+    def through(self, data: Array) -> None:
+        data.max(initial=0)
+
+
 class PlainSurroundings:
     """Other data, and what moves it through the caches."""
 
     def __init__(self, target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.helpers: tuple[bytes, ...] = ()
         self._limit = int(OVER_CACHE * max(target.l2_bytes * target.threads, target.l3_bytes))
         self._data: Array = aligned_bytes(0, 0)
         nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
@@ -65,18 +76,17 @@ class PlainSurroundings:
         self.overhead_s = min(_seconds(empty, clock) for _ in range(_EMPTY_CALLS))
         """What a call takes besides its work."""
 
-    def between_calls(self, pieces: Sequence[Piece], timing: Timing) -> None:
+    def crew(self, _library: Library) -> PlainCrew:
+        return PlainCrew()
+
+    def between_calls(self, pieces: Sequence[Piece], timing: Timing, crew: Threads) -> None:
         """As that of `surroundings`, with a last cache of one's own: numpy can take nothing out of
         it."""
         wanted = min(timing.foreign_bytes, self._limit)
         if len(self._data) < wanted:
             self._data = aligned_bytes(wanted, 1)  # pages of zeros could all be one page
         for step in moved(pieces, wanted):
-            block = self._data[:step] if isinstance(step, int) else step.touched
-            block.max(initial=0)
-
-    def awaken(self, library: Library) -> None:
-        """Without a compiler there is no job to wake other threads with."""
+            crew.through(self._data[:step] if isinstance(step, int) else step.touched)
 
 
 def plain_profile(
@@ -95,15 +105,11 @@ def plain_profile(
 
 
 def _peak_flops(clock: Callable[[], float]) -> float:
-    """Of a matrix product, which takes all the cores that this process may use."""
+    """Of a matrix product: in a worker numpy takes one core."""
     a = np.ones((_SIDE, _SIDE), np.float32)
     out = np.empty_like(a)
     best_s = min(_seconds(lambda: np.matmul(a, a, out=out), clock) for _ in range(_SAMPLES))
-    return 2 * _SIDE**3 / best_s / _cores()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return 2 * _SIDE**3 / best_s
 
 
 def _levels(target: Target, clock: Callable[[], float]) -> Iterator[CacheLevel]:

@@ -31,6 +31,12 @@ STDERR_TAIL_BYTES = 2000
 LAST_WORDS = 300
 FOLDER = "autotune-worker"
 COMPILER = "pocl"
+_NUMPY_THREADS = (
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
 END_TIMEOUT_S = 20.0
 """A killed process may take that long: drivers of devices free what a hung kernel holds first."""
 LOOK_S = 0.25
@@ -103,13 +109,15 @@ class WorkerProcess:
             start_new_session=True,
             cwd=self._folder,
             # the child finds the same modules as its parent; PoCL keeps what it compiles, and
-            # pyopencl what it generates, where that can be written
+            # pyopencl what it generates, where that can be written; numpy has no threads, which
+            # after their work wait busily on the cores that kernels are timed on
             env={
                 **os.environ,
                 "PYTHONPATH": path,
                 "TMPDIR": str(self._folder),
                 "POCL_CACHE_DIR": str(self._folder / COMPILER),
                 "PYOPENCL_NO_CACHE": "1",
+                **dict.fromkeys(_NUMPY_THREADS, "1"),
             },
         )
         self._calls = 0

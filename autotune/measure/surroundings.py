@@ -9,15 +9,14 @@ machines of the same host), a share of what is old is in memory again: it is flu
 from __future__ import annotations
 
 import ctypes
-import functools
 import statistics
 import time
 from collections.abc import Callable, Sequence
 
 from autotune.codegen.base import Library
-from autotune.codegen.llvm_team import OPEN, PUBLISH
-from autotune.codegen.loader import load_text
-from autotune.measure.kernels import SWEEP_VECTORS, flush_text, read_all_text
+from autotune.codegen.loader import load, load_text
+from autotune.measure.crew import Crew, Threads, crew_code
+from autotune.measure.kernels import flush_text
 from autotune.measure.pieces import Piece, moved
 from autotune.measure.storage import aligned_bytes
 from autotune.measure.types import Timing
@@ -27,46 +26,33 @@ from autotune.types import Array
 _EMPTY_CALLS = 200
 OVER_CACHE = 1.5
 """More foreign data than this times the last cache changes nothing: all of it is replaced."""
-FALLING_ASLEEP_S, WAKING_UP_S = 1e-4, 1e-3
-"""A thread without work sleeps after half of the first; who does not wake up in the second gets no
-core."""
 LONGEST_S = 0.02
 """What is still in a shared cache after this long stays for good."""
 _PROBES = 5
-_LINE_BYTES = 64
+_LINE_BYTES, _PAGE_BYTES = 64, 4096
 
 
 class Surroundings:
     """Other data, and what moves it through the caches."""
 
     def __init__(self, target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._library = load_text(read_all_text(target), target)
-        self._read = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
-            self._library.address("read_all")
-        )
+        self._target, self._clock = target, clock
+        self.helpers = (crew_code(target),)
+        """Object code to load with a kernel, for its threads."""
+        self._own = self.crew(load(self.helpers, target))
         self._flush = _flush(target)
-        self._nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._library.address("nothing"))
-        self._arrive = self._library.address("arrive")
-        self.arrived = ctypes.CFUNCTYPE(ctypes.c_int64)(self._library.address("arrived"))
-        """How often a thread came to a job of `awaken` so far."""
-        self._threads = target.threads
-        self._gather = self._summons(self._library)
-        self._block = SWEEP_VECTORS * target.vector_bytes
         self._near = target.l2_bytes * target.threads
         self._last = max(self._near, target.l3_bytes)
         self._limit = int(OVER_CACHE * self._last)
         self._data: Array = aligned_bytes(0, 0)
         self._at = 0
-        self._clock = clock
         self._lost: dict[tuple[int, float], float] = {}
-        self.overhead_s = min(self._empty_call_s(clock) for _ in range(_EMPTY_CALLS))
+        self.overhead_s = min(self._own.empty_call_s() for _ in range(_EMPTY_CALLS))
         """What a call takes besides its work."""
 
-    def _empty_call_s(self, clock: Callable[[], float]) -> float:
-        call = functools.partial(self._nothing, self._data.ctypes.data)
-        start = clock()
-        call()
-        return clock() - start
+    def crew(self, library: Library) -> Crew:
+        """The threads of a library that was loaded with the helpers."""
+        return Crew(library, self._target, self._clock)
 
     def lost(self, piece: Piece, timing: Timing) -> float:
         """Share of a piece that is in memory again: measured once for each age; 0 where nothing
@@ -86,113 +72,83 @@ class Surroundings:
         busy = aligned_bytes(self._near // 4, 1)
         self._provide(between_bytes - block.nbytes)
 
-        def reading_s() -> float:
+        def read_s(rest_s: float) -> float:
+            until_s = self._clock() + rest_s
+            self._pass(between_bytes - block.nbytes, self._own)
+            self._own.through(busy)
+            while self._clock() < until_s:  # at work: after a rest memory is slow for a while
+                self._own.through(busy)
             start = self._clock()
-            self._through(block)
+            self._own.through(block)
             return self._clock() - start
 
         def flushed_s() -> float:
             self._out(block, 1.0)
-            return reading_s()
+            return read_s(0.0)
 
-        def later_s() -> float:
-            until_s = self._clock() + age_s
-            self._pass(between_bytes - block.nbytes)
-            while self._clock() < until_s:  # at work: after a rest memory is slow for a while
-                self._through(busy)
-            return reading_s()
-
-        flushed = statistics.median(flushed_s() for _ in range(_PROBES))
-        cached = statistics.median(reading_s() for _ in range(_PROBES))
-        later = statistics.median(later_s() for _ in range(_PROBES))
+        read_s(0.0)
+        probes = [(flushed_s(), read_s(0.0), read_s(age_s)) for _ in range(_PROBES)]
+        flushed, cached, later = (statistics.median(p[i] for p in probes) for i in range(3))
         return min(1.0, max(0.0, (later - cached) / max(flushed - cached, 1e-9)))
 
-    def between_calls(self, pieces: Sequence[Piece], timing: Timing) -> None:
+    def between_calls(self, pieces: Sequence[Piece], timing: Timing, crew: Threads) -> None:
         """Move the pieces, oldest first, through the caches, and the data of other kernels between
         them: what others took away meanwhile is then in memory."""
         wanted = min(timing.foreign_bytes, self._limit)
         self._provide(wanted)
         for step in moved(pieces, wanted):
             if isinstance(step, int):
-                self._pass(step)
+                self._pass(step, crew)
                 continue
             lost = self.lost(step, timing)
             if lost < 1.0:
-                self._touch(step)
+                _touch(step, crew)
             if lost:
                 self._out(step.block, lost)
-
-    def awaken(self, library: Library) -> None:
-        """The other threads of a kernel's code, which have slept meanwhile: in a model the kernel
-        before has left them waiting. Those that moved the data go to sleep first."""
-        if self._threads == 1:
-            return
-        summon = self._summons(library)
-        self._wait_for(lambda: False, FALLING_ASLEEP_S)
-        summon()
-
-    def _summons(self, library: Library) -> Callable[[], None]:
-        """A function that waits until all threads of loaded code are awake."""
-        if self._threads == 1:
-            return lambda: None
-        begin = ctypes.CFUNCTYPE(None)(library.address(OPEN))
-        publish = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library.address(PUBLISH))
-
-        def summon() -> None:
-            wanted = self.arrived() + self._threads - 1
-            begin()
-            publish(self._arrive)
-            self._wait_for(lambda: self.arrived() >= wanted, WAKING_UP_S)
-
-        return summon
-
-    def _wait_for(self, done: Callable[[], bool], longest_s: float) -> None:
-        until_s = self._clock() + longest_s
-        while not done() and self._clock() < until_s:
-            continue
-
-    def _touch(self, piece: Piece) -> None:
-        if piece.sparse is None:
-            self._through(piece.block)
-        else:
-            piece.sparse.max(initial=0)
 
     def _provide(self, wanted: int) -> None:
         if len(self._data) < wanted:
             self._data = aligned_bytes(wanted, 1)  # pages of zeros could all be one page
 
-    def _pass(self, nbytes: int) -> None:
+    def _pass(self, nbytes: int, crew: Threads) -> None:
         """So many bytes of other data, each time those that were moved least recently."""
         while nbytes > 0:
             part = self._data[self._at : self._at + nbytes]
-            self._through(part)
+            crew.through(part)
             nbytes -= len(part)
             self._at = (self._at + len(part)) % len(self._data)
 
-    def _through(self, data: Array) -> None:
-        skipped = -data.ctypes.data % _LINE_BYTES
-        blocks = (data.nbytes - skipped) // self._block
-        if blocks >= self._threads:
-            self._gather()  # each thread moves its part into its own caches
-            self._read(data.ctypes.data + skipped, blocks)
-
     def _out(self, data: Array, share: float) -> None:
-        """The first share of it out of the caches, in whole lines."""
+        """A share of it out of the caches, the first lines of every page: what is lost is lost
+        here and there, to all threads alike."""
         assert self._flush is not None
-        lines = round(share * data.nbytes / _LINE_BYTES)
-        if lines:
-            self._flush(data.ctypes.data & -_LINE_BYTES, lines)
+        start = data.ctypes.data & -_LINE_BYTES
+        pages, rest = divmod(data.ctypes.data + data.nbytes - start, _PAGE_BYTES)
+        for first, count, nbytes in ((0, pages, _PAGE_BYTES), (pages, 1, rest)):
+            lines = round(share * nbytes / _LINE_BYTES)
+            if count and lines:
+                self._flush(start + first * _PAGE_BYTES, count, lines)
 
 
-def _flush(target: Target) -> Callable[[int, int], None] | None:
-    """A function of an address and a count of lines; None where no instruction does it."""
+def _touch(piece: Piece, crew: Threads) -> None:
+    if piece.sparse is None:
+        crew.through(piece.block)
+    else:
+        piece.sparse.max(initial=0)
+
+
+def _flush(target: Target) -> Callable[[int, int, int], None] | None:
+    """A function of an address, a count of pages and one of lines in each; None where no
+    instruction does it."""
     if not target.triple.startswith("x86_64"):
         return None
     library = load_text(flush_text(), target)
-    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address("flush"))
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        library.address("flush")
+    )
 
-    def flush(address: int, lines: int) -> None:
-        call(address, lines)
+    def flush(address: int, pages: int, lines: int) -> None:
+        call(address, pages, lines)
         _ = library  # addresses are valid while it is referenced
 
     return flush

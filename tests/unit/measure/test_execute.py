@@ -164,6 +164,32 @@ def test_calls_among_other_data_are_timed(executor: NativeExecutor, threads: int
     assert len(result.times_s) >= QUICK.min_repeats
 
 
+def test_threads_are_called_together_last_before_a_call(
+    executor: NativeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    class Recorder:
+        overhead_s = 0.0
+
+        def between_calls(self, *_: object) -> None:
+            events.append("moved")
+
+        def gather(self) -> None:
+            events.append("gathered")
+
+        def clock(self) -> float:
+            events.append("processor clock")
+            return 0.0
+
+    asked, recorder = request(tasks.matmul()), Recorder()
+    kernel = Kernel(asked, executor.build(asked), executor._case(asked), time.perf_counter)
+    monkeypatch.setattr(kernel, "_cpu_clock", recorder.clock)
+    monkeypatch.setattr(kernel, "_call", lambda *_: events.append("called"))
+    kernel.run_among(recorder, recorder, QUICK, 1)  # type: ignore[arg-type]
+    assert events == ["moved", "processor clock", "gathered", "called", "processor clock"]
+
+
 def test_values_are_as_old_as_the_timing_says(executor: NativeExecutor) -> None:
     asked = request(tasks.matmul())
     name, far = asked.task.by_role("input")[0].name, 8 << 20

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.measure.pieces import Piece
-from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_profile
+from autotune.measure.plain import PlainCalibration, PlainCrew, PlainSurroundings, plain_profile
 from autotune.measure.types import Timing
 from autotune.target import host_target, load_target
 
@@ -43,6 +43,6 @@ def test_blocks_are_read_and_not_changed() -> None:
     before = near.copy()
     surroundings = PlainSurroundings(host_target())
     pieces = (Piece(block=near, age_bytes=512, age_s=0.0, sparse=near[::4]),)
-    surroundings.between_calls(pieces, Timing(foreign_bytes=1 << 20))
+    surroundings.between_calls(pieces, Timing(foreign_bytes=1 << 20), PlainCrew())
     assert surroundings.overhead_s > 0
     np.testing.assert_array_equal(near, before)

@@ -108,6 +108,12 @@ def test_a_worker_runs_on_its_cores() -> None:
     worker.stop()
 
 
+def test_numpy_has_no_threads_that_wait_on_the_cores_of_kernels(worker: WorkerProcess) -> None:
+    worker.ready()
+    words = Path(f"/proc/{worker.pid}/environ").read_bytes().split(b"\0")
+    assert b"OPENBLAS_NUM_THREADS=1" in words
+
+
 def test_unknown_commands_are_answered(worker: WorkerProcess) -> None:
     reply, _ = worker.call({"command": "dance"}, timeout_s=5.0)
     assert "unknown command" in reply["error"]

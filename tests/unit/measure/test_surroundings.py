@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 from autotune.codegen.llvm_backend import compile_text
-from autotune.codegen.loader import code_in_memory, load, load_text
-from autotune.measure.kernels import flush_text, read_all_text
+from autotune.codegen.loader import code_in_memory, load
+from autotune.measure.crew import Crew, crew_code
+from autotune.measure.execute import build
+from autotune.measure.kernels import flush_text
 from autotune.measure.pieces import Piece
 from autotune.measure.storage import aligned_bytes
 from autotune.measure.surroundings import Surroundings
-from autotune.measure.types import Timing
+from autotune.measure.types import MeasureRequest, Timing
 from autotune.target import host_target
 from autotune.types import Array
+from tests.unit.measure import tasks
 
 TARGET = host_target()
 
@@ -30,7 +35,8 @@ def test_nothing_that_is_moved_changes(apart_s: float) -> None:
     near, far = aligned_bytes(5000, 3), aligned_bytes(5000, 3)[1:]
     pieces = (piece(far, OLD), piece(far[:0], OLD), piece(near, 0, near[::8]), piece(near, 0))
     timing = Timing(foreign_bytes=1 << 20, apart_s=apart_s)
-    Surroundings(TARGET).between_calls(pieces, timing)
+    surroundings = Surroundings(TARGET)
+    surroundings.between_calls(pieces, timing, surroundings._own)
     assert (near == 3).all()
     assert (far == 3).all()
 
@@ -62,17 +68,42 @@ def test_the_code_of_a_function_is_found_where_it_lies() -> None:
     assert np.any(found)
 
 
-def test_the_threads_of_other_code_are_awake_when_it_is_called() -> None:
+def test_what_is_lost_is_lost_in_every_page() -> None:
+    surroundings = Surroundings(TARGET)
+    flushed: list[tuple[int, int, int]] = []
+    surroundings._flush = lambda *call: flushed.append(call)
+    block = aligned_bytes(3 * 4096 + 2048, 0)
+    surroundings._out(block, 0.25)
+    start = block.ctypes.data
+    assert flushed == [(start, 3, 16), (start + 3 * 4096, 1, 8)]
+    flushed.clear()
+    surroundings._out(block[:64], 0.25)
+    assert not flushed
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_lines_that_are_taken_out_keep_what_they_held(share: float) -> None:
+    block = aligned_bytes(5 * 4096 + 100, 7)
+    Surroundings(TARGET)._out(block, share)
+    assert (block == 7).all()
+
+
+def test_a_kernel_s_own_threads_move_the_data_and_are_awake_when_it_is_called() -> None:
     target = host_target(2)
-    surroundings, other = Surroundings(target), load_text(read_all_text(target), target)
+    built = build(MeasureRequest(task=tasks.matmul(), schedule=(), target=target))
+    crew = Crew(load([built.code, crew_code(target)], target), target)
     for _ in range(50):  # a busy machine may give the thread no core in time
-        surroundings.awaken(other)
-        if surroundings.arrived():
+        crew.gather()
+        if crew.arrived():
             break
-    assert surroundings.arrived() > 0
+    assert crew.arrived() > 0
+    before = len(os.listdir("/proc/self/task"))
+    crew.through(aligned_bytes(1 << 20, 1))
+    assert len(os.listdir("/proc/self/task")) == before
 
 
 def test_one_thread_needs_nobody_awake() -> None:
-    surroundings = Surroundings(TARGET)
-    surroundings.awaken(load_text(flush_text(), TARGET))
-    assert surroundings.arrived() == 0
+    crew = Crew(load([crew_code(TARGET)], TARGET), TARGET)
+    crew.gather()
+    assert crew.arrived() == 0
+    assert crew.empty_call_s() > 0
