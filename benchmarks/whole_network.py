@@ -4,10 +4,11 @@ In: models, the time of a short and of a long tuning, a folder for the logs. Out
 short tuning took and reached, the same in half the time with what the short ones of the other
 models left in their logs, what the long one reached, and how well the log's task times predict the
 latency. The compiled models are timed in turns. A tuning whose log is in the folder already is not
-repeated, so that a run can be stopped and continued; the long ones go on from the short ones.
+repeated, so that a run can be stopped and continued; the long ones go on from the short ones. With
+--cold nothing is learnt from the other models: a model's line is there once it is tuned.
 
 Usage: python benchmarks/whole_network.py zoo:resnet18 zoo:mobilenetv2 [--short 180] [--long 3600]
-       [--threads 2] [--out build/whole_network]
+       [--threads 2] [--cold] [--out build/whole_network]
 """
 
 from __future__ import annotations
@@ -38,24 +39,28 @@ def main() -> None:
     parser.add_argument("--short", type=float, default=180.0, help="seconds at most")
     parser.add_argument("--long", type=float, default=600.0, help="seconds more, to compare with")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cold", action="store_true", help="no runs with the others' logs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("build/whole_network"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     until = load_settings().min_gain
-    for model in options.models:
-        tuned(model, "short", options, until)
-    if len(options.models) > 1:
+    if not options.cold and len(options.models) > 1:
+        for model in options.models:
+            tuned(model, "short", options, until)
         for model in options.models:
             others = [log_of(m, "short", options) for m in options.models if m != model]
             tuned(model, "warm", options, until, others)
+    warm = "  with others' log ms (trials, s)", "  with others'/long"
+    among, last = warm if not options.cold else ("", "")
     print(
-        "model  untuned ms  short ms (trials, s, tasks/latency)  with others' log ms (trials, s)  "
-        "long ms (trials, s)  short/long  with others'/long"
+        f"model  untuned ms  short ms (trials, s, tasks/latency){among}  long ms (trials, s)"
+        f"  short/long{last}",
+        flush=True,
     )
     for model in options.models:
-        first = [log_of(model, "short", options)]
-        tuned(model, "long", options, THOROUGH, first)
+        tuned(model, "short", options, until)
+        tuned(model, "long", options, THOROUGH, [log_of(model, "short", options)])
         print(row(model, options), flush=True)
 
 
@@ -104,7 +109,8 @@ def facts_of(model: str, kind: str, options: argparse.Namespace) -> Path:
 
 def row(model: str, options: argparse.Namespace) -> str:
     """A model's line of the table."""
-    kinds = [k for k in ("short", "warm", "long") if facts_of(model, k, options).exists()]
+    wanted = ("short", "long") if options.cold else ("short", "warm", "long")
+    kinds = [k for k in wanted if facts_of(model, k, options).exists()]
     logs = [None, *(log_of(model, kind, options) for kind in kinds)]
     compiled = [autotune.compile(model, log=log, threads=options.threads) for log in logs]
     untuned_s, *latencies = in_turns(compiled, options.threads)
