@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +19,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     Integer,
-    PoolProxiedConnection,
     Select,
     bindparam,
     select,
@@ -31,6 +29,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from autotune.db import codec, engines, files, query, schema
+from autotune.db.direct import ADD, DirectWriter
 from autotune.db.lock import WriterLock
 from autotune.db.schema import RECORDS, TARGETS, TASKS
 from autotune.db.selection import ALL, Execute, Selection
@@ -71,7 +70,7 @@ class TuningLog:
         self._claimed = False
         self._parsed = codec.Parsed()
         self._filed: set[str] = set()
-        self._driver: PoolProxiedConnection | None = None
+        self._direct: DirectWriter | None = None
         self._engine = self._open_reader()
         if self._engine is not None:
             return
@@ -168,24 +167,23 @@ class TuningLog:
         return {*tasks, *targets}
 
     def _append_row(self, row: codec.Values) -> None:
-        """Add a record whose task and target are there. A file's driver makes the transaction of a
-        lone statement itself, at a third of what asking for one costs."""
-        if self.path is None or self._engine is None:
+        """Add a record whose task and target are there."""
+        if self._engine is None or not DirectWriter.serves(self._engine):
             with self.writing(alone=True) as connection:
-                connection.execute(_ADD, row)
+                connection.execute(ADD, row)
             return
-        if self._driver is None:
-            self._driver = self._engine.raw_connection()
+        self._direct = self._direct or DirectWriter(self._engine)
+        driver_error = self._engine.dialect.loaded_dbapi.Error
         try:
-            self._driver.cursor().execute(_ADD_TO_FILE, row)
-        except sqlite3.Error as error:
+            self._direct.add(row)
+        except (driver_error, SQLAlchemyError) as error:
             raise files.explain(error, self.name) from None
 
     def close(self) -> None:
         """Give back the right to write and every connection; the log may be opened again."""
-        if self._driver is not None:
-            self._driver.close()
-            self._driver = None
+        if self._direct is not None:
+            self._direct.close()
+            self._direct = None
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
@@ -362,10 +360,6 @@ def _statement_of_fastest() -> Select[Any]:
 
 
 _FASTEST = _statement_of_fastest()
-_COLUMNS = [column.name for column in RECORDS.c if column.name != "id"]
-_ADD = RECORDS.insert().values({name: bindparam(name) for name in _COLUMNS}).inline()
-"""Without asking for the id that the record got."""
-_ADD_TO_FILE = str(_ADD.compile(dialect=sqlite.dialect(paramstyle="named")))
 
 
 def _fastest(

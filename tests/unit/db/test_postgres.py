@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from sqlalchemy import inspect
 from autotune.db import engines, files
 from autotune.db.store import TuningLog
 from autotune.errors import LogError
+from autotune.measure.types import Status
 from tests.postgres import NewDatabase, execute
 from tests.unit.db.samples import matmul, record, target
 
@@ -107,8 +109,39 @@ def test_a_server_that_ended_the_connection_meanwhile_costs_no_record(
         log.append([record()])
         execute(url, _END_THE_OTHERS)
         log.append([record()])
+        execute(url, _END_THE_OTHERS)
         log.append([record()])
         assert len(log.records(matmul().key, target())) == 3
+
+
+def test_a_connection_that_ends_at_work_is_one_line_and_the_next_record_gets_a_new_one(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = new_database()
+    monkeypatch.setattr(engines, "PAUSE_S", 1e9)
+    with TuningLog(url) as log:
+        log.append([record()])
+        log.append([record()])
+        execute(url, _END_THE_OTHERS)
+        with pytest.raises(LogError, match="connection") as error:
+            log.append([record()])
+        assert "\n" not in str(error.value)
+        log.append([record()])
+        assert len(log.records(matmul().key, target())) == 3
+
+
+def test_a_record_alone_is_committed_when_append_returns(new_database: NewDatabase) -> None:
+    """Whatever it has and lacks: others see it as it was given."""
+    url = new_database()
+    lacking = record(status=Status.RUN_CRASH)
+    many = dataclasses.replace(record(tile=2), seed=2**40)
+    with TuningLog(url) as log, TuningLog(url, read_only=True, missing_ok=True) as reader:
+        log.append([record()])
+        for count, alone in enumerate((lacking, many, record()), 2):
+            log.append([alone])
+            found = reader.records(matmul().key, target())
+            assert len(found) == count
+            assert dataclasses.replace(found[-1], id=None) == alone
 
 
 def test_a_batch_that_fails_half_way_leaves_nothing(new_database: NewDatabase) -> None:
