@@ -13,6 +13,8 @@ from autotune.types import Task
 from search_spaces.base import Access
 
 _ALONG = ("row", "point")
+_FEW_POINTS = 8
+"""A point must stand for so many channels at most for weights to matter less than points."""
 _WRITTEN_OUT = 32
 """Terms of a window that are code; more of them are loops around its innermost axes."""
 
@@ -76,6 +78,17 @@ def window_of(compute: Compute) -> Window:
         reduce=reduce,
         inner=inner,
     )
+
+
+def row_bands(w: Window, threads: int, tile_rows: int) -> int:
+    """Bands of rows that threads share before blocks of channels, so that each reads what it has
+    made itself; 1: none. The contractions around do as much, unless points are few against the
+    channels, and their weights are shared instead."""
+    rows, rest = divmod(w.rows[1], tile_rows)
+    few = w.rows[1] * w.points[1] * _FEW_POINTS < w.channels[1]
+    if threads == 1 or rest or few or rows < threads:
+        return 1
+    return next(bands for bands in range(threads, rows + 1) if rows % bands == 0)
 
 
 def joins(task: Task, w: Window) -> bool:

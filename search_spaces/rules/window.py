@@ -31,7 +31,15 @@ from search_spaces.rules._builder import (
     schedule_copies,
     share,
 )
-from search_spaces.rules._window import Window, accesses, joins, reduction_of, slides, window_of
+from search_spaces.rules._window import (
+    Window,
+    accesses,
+    joins,
+    reduction_of,
+    row_bands,
+    slides,
+    window_of,
+)
 from search_spaces.rules._window_cost import crowds, cycles, operations, terms_held
 from search_spaces.space import Constraint, Space
 
@@ -153,7 +161,11 @@ class WindowRule:
                 tile.insert(0, inner)
                 outer.insert(1, around)
         batch = [name for name, _ in w.axes[:-3]]
-        if config["order"] == "channels_first":
+        bands = row_bands(w, target.threads, config.number("tile_h"))
+        if config["order"] == "channels_first" and bands > 1:
+            builder.split("rows", w.rows[1] // config.number("tile_h") // bands, "bands", "strip")
+            outer = ["bands", "block", "strip", "points"]
+        elif config["order"] == "channels_first":
             outer = ["block", *outer[1:]]
         else:
             outer = [*outer[1:], "block"]

@@ -7,11 +7,16 @@ import dataclasses
 import numpy as np
 import pytest
 
+from autotune.program.build import build_program
+from autotune.program.evaluate import evaluate_task
+from autotune.program.inputs import random_inputs
+from autotune.program.ir import For, walk
+from autotune.schedule.base import apply_schedule
 from autotune.schedule.loops import Split
 from autotune.target import Target, host_target
 from autotune.types import Task
 from search_spaces.rules import rule_for
-from tests.unit.codegen.kernels import node, task, value
+from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value
 
 
 def conv(side: int, kernel: int, ic: int, oc: int) -> Task:
@@ -58,3 +63,42 @@ def test_products_of_halves_keep_each_threads_points() -> None:
     steps = rule.schedule(case, on, config)
     runs = [s.factor for s in steps if isinstance(s, Split) and s.loop == "stra_t"]
     assert runs == [28 * 28 // 2 // 2]
+
+
+def depthwise(side: int, channels: int) -> Task:
+    return task(
+        [node("conv2d", "i0 c0", "o0", pads=(1, 1, 1, 1), groups=channels)],
+        value("i0", (1, side, side, channels), pads=((0, 0), (1, 1), (1, 1), (0, 0))),
+        value("c0", (3, 3, 1, channels)),
+        value("o0", (1, side, side, channels)),
+    )
+
+
+def shared_windows(case: Task, on: Target) -> tuple[list[int], list[str]]:
+    """Extents of the loops that threads share in a window's kernel whose blocks of channels come
+    first, two rows at a time, and the names of the loops in it."""
+    rule = rule_for(case, on)
+    space = rule.space(case, on)
+    configs = map(space.config, space.rows(2000, np.random.default_rng(0)))
+    wanted = {"order": "channels_first", "tile_h": 2, "vectors": 1}
+    config = next(c for c in configs if wanted.items() <= dict(c.items).items())
+    program = apply_schedule(build_program(case), rule.schedule(case, on, config))
+    arrays = random_inputs(case, seed=0)
+    assert_close(run_kernel(case, program, on, arrays), evaluate_task(case, arrays))
+    loops = [s for s in walk(program.body) if isinstance(s, For)]
+    return [s.extent for s in loops if s.kind == "parallel"], [s.var for s in loops]
+
+
+@pytest.mark.parametrize(("threads", "bands"), [(2, 2), (3, 4)])
+def test_threads_share_bands_of_rows_before_blocks_of_channels(threads: int, bands: int) -> None:
+    on = target(threads)
+    shared, loops = shared_windows(depthwise(16, 8 * on.lanes()), on)
+    assert shared == [bands * 8]
+    assert "strip" in loops
+
+
+def test_threads_share_channels_where_points_are_few() -> None:
+    on = target(2)
+    shared, loops = shared_windows(depthwise(4, 32 * on.lanes()), on)
+    assert shared == [32]
+    assert "strip" not in loops
