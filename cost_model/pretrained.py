@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import ConfigError
+from autotune.whole_file import write_text
 from cost_model.features import FEATURE_VERSION, Features
 from cost_model.metrics import rank_correlation, regret, top_k_recall
 from cost_model.models.base import COST_MODELS, CostModel, Dataset, Train, fit_here
@@ -81,10 +82,7 @@ class Pretrained:
             for names, m in self._models.items()
         ]
         data = {"kind": KIND, "features": FEATURE_VERSION, "about": self.about, "models": models}
-        try:
-            path.write_text(json.dumps(data), encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"cannot write {path}: {error.strerror}; choose another") from None
+        write_text(path, json.dumps(data), ConfigError)
 
     @staticmethod
     def load(path: Path) -> Pretrained:

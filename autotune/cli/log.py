@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import io
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from autotune.cli import options as opt
 from autotune.cli import selecting, tables
-from autotune.cli.output import whole_file
 from autotune.errors import ConfigError, LogError
+from autotune.whole_file import whole_file
 
 if TYPE_CHECKING:
     from autotune.db.items import Item
@@ -58,10 +59,16 @@ def _export(options: argparse.Namespace) -> None:
     print(f"{count} records exported", file=sys.stdout if options.output else sys.stderr)
 
 
-def _output(options: argparse.Namespace) -> contextlib.AbstractContextManager[TextIO]:
+@contextlib.contextmanager
+def _output(options: argparse.Namespace) -> Iterator[TextIO]:
     if options.output is None:
-        return contextlib.nullcontext(sys.stdout)
-    return whole_file(options.output)
+        yield sys.stdout
+        return
+    with (
+        whole_file(options.output, ConfigError) as out,
+        io.TextIOWrapper(out, encoding="utf-8") as text,
+    ):
+        yield text
 
 
 def _import_arguments(parser: opt.Parser) -> None:

@@ -7,7 +7,8 @@ import dataclasses
 
 from autotune.cli import models
 from autotune.cli import options as opt
-from autotune.cli.output import whole_file
+from autotune.errors import ConfigError
+from autotune.whole_file import write_text
 
 
 def arguments(parser: opt.Parser) -> None:
@@ -37,7 +38,6 @@ def run(options: argparse.Namespace) -> None:
         rankings = kept(log, keys, target.key)
         measured = latencies.kept(log, latencies.model_key(partition.graph), target.key)
         facts = collect(partition, log, profile, options.log, kept=rankings, latencies=measured)
-    with whole_file(options.output) as out:
-        out.write(page(facts))
+    write_text(options.output, page(facts), ConfigError)
     known = sum(t.best_s is not None for t in facts.tasks)
     print(f"{options.output}: {known} of {len(facts.tasks)} tasks have records")

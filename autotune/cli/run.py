@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from autotune.cli import models, tables
 from autotune.cli import options as opt
 from autotune.errors import ConfigError, FeedError
 from autotune.types import Array, TensorType
+from autotune.whole_file import whole_file
 
 
 def arguments(parser: opt.Parser) -> None:
@@ -72,11 +72,8 @@ def _read_inputs(texts: list[str]) -> dict[str, Array]:
 
 
 def _write(path: str, outputs: dict[str, Array]) -> None:
-    try:
-        with Path(path).open("wb") as file:
-            np.savez(file, **outputs)  # type: ignore[arg-type]
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}; choose another -o") from None
+    with whole_file(path, ConfigError) as file:
+        np.savez(file, **outputs)  # type: ignore[arg-type]
 
 
 def _summary(array: Array) -> tuple[str, str, str]:

@@ -7,9 +7,7 @@ line of its own, every record with its median time alone.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,6 +20,7 @@ from autotune.db.types import Record
 from autotune.errors import LogError, ScheduleError
 from autotune.target import Target
 from autotune.types import Task
+from autotune.whole_file import write_text
 
 if TYPE_CHECKING:
     from autotune.db.store import TuningLog
@@ -41,14 +40,7 @@ def freeze(log: TuningLog, selection: Selection, path: Path, created: str) -> in
     head = codec.to_text({"format": FORMAT, "version": VERSION, "created": created})
     body = ",\n".join(map(codec.to_text, items))
     text = f'{head[:-1]},"items":[\n{body}\n]}}\n'
-    draft = path.with_name(path.name + ".part")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise LogError(f"cannot write {path}: {error.strerror}") from None
+    write_text(path, text, LogError)
     return len(best)
 
 

@@ -7,10 +7,7 @@ numpy and llvmlite only.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +20,7 @@ from autotune.runtime.executor import CompiledModel
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ModelImage
 from autotune.target import Target
+from autotune.whole_file import whole_file
 
 FORMAT = "autotune-compiled-model"
 FORMAT_VERSION = 1
@@ -34,23 +32,8 @@ _ZIP_HEADER_BYTES = 30
 
 def save(image: ModelImage, path: str | Path) -> None:
     """Write the artifact in one step. Raises ArtifactError where the file cannot be written."""
-    path = Path(path)
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise ArtifactError(f"cannot write {path}: {error.strerror}; choose another -o") from None
-    temporary = Path(name)
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with os.fdopen(handle, "wb") as file:
-            write_image(image, file)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        raise ArtifactError(f"cannot write {path}: {error.strerror}; {_remedy(error)}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path, ArtifactError) as file:
+        write_image(image, file)
 
 
 def write_image(image: ModelImage, file: IO[bytes]) -> None:
@@ -62,10 +45,6 @@ def write_image(image: ModelImage, file: IO[bytes]) -> None:
             archive.writestr(_object_name(number), code)
         with archive.open(_CONSTANTS, "w", force_zip64=True) as block:
             block.write(image.constants.data)
-
-
-def _remedy(error: OSError) -> str:
-    return "free some space" if error.errno == errno.ENOSPC else "choose another -o"
 
 
 def load(path: str | Path) -> CompiledModel:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from autotune.errors import ConfigError
 from autotune.registry import Registry
+from autotune.whole_file import write_text
 from cost_model.features import FEATURE_VERSION, Features, Matrix
 from search_spaces.base import Column
 
@@ -76,9 +77,9 @@ COST_MODELS: Registry[Callable[[int], CostModel]] = Registry("cost model")
 
 
 def save_model(model: CostModel, path: Path) -> None:
-    """Write a model's file (JSON)."""
+    """Write a model's file (JSON). Raises ConfigError."""
     data = {"model": model.name, "features": FEATURE_VERSION, "state": model.state()}
-    path.write_text(json.dumps(data), encoding="utf-8")
+    write_text(path, json.dumps(data), ConfigError)
 
 
 def load_model(path: Path, seed: int = 0) -> CostModel:

@@ -13,6 +13,7 @@ import onnx
 from autotune.errors import ModelError
 from autotune.frontend.zoo.base import ZOO
 from autotune.registry import load_folder
+from autotune.whole_file import whole_file
 
 load_folder(__name__, list(__path__))
 
@@ -27,9 +28,7 @@ def build_model(name: str) -> onnx.ModelProto:
 
 
 def export_onnx(name: str, path: str | Path) -> None:
-    """Write a zoo model as an ONNX file."""
-    model = build_model(name)
-    try:
-        onnx.save(model, str(path))
-    except OSError as error:
-        raise ModelError(f"cannot write {str(path)!r}: {error}; choose another path") from error
+    """Write a zoo model as an ONNX file. Raises ModelError."""
+    content = build_model(name).SerializeToString()
+    with whole_file(path, ModelError) as out:
+        out.write(content)

@@ -139,4 +139,4 @@ def test_an_input_that_does_not_fit(inputs: tuple[str, ...], words: str, capsys:
 def test_an_output_that_cannot_be_written(output: str, capsys: Captured) -> None:
     message = refused(capsys, "compile", "tiny.onnx", "-o", output)
     assert f"cannot write {output}" in message
-    assert "choose another -o" in message
+    assert "choose another path" in message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import shutil
@@ -14,10 +13,8 @@ import autotune
 from autotune.cli import execute
 from autotune.cli.log import ACTIONS
 from autotune.cli.models import load_partition
-from autotune.cli.output import whole_file
 from autotune.db.frozen import FrozenLog
 from autotune.db.store import TuningLog
-from autotune.errors import ConfigError
 from autotune.measure.types import Status
 from autotune.target import host_target
 from tests.unit.db.samples import matmul, record, target
@@ -140,20 +137,6 @@ def test_an_exported_log_is_no_log_and_says_what_it_is(
     out_of(capsys, "export", "--log", log, "-o", file)
     assert execute(["query", "--log", file]) == 2
     assert "`autotune log import` adds its records" in capsys.readouterr().err
-
-
-def test_an_output_that_fails_half_way_leaves_the_earlier_one(tmp_path: Path) -> None:
-    def fail() -> None:
-        with whole_file(str(file)) as out:
-            out.write("half")
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    file = tmp_path / "report.html"
-    file.write_text("earlier")
-    with pytest.raises(ConfigError, match="No space left on device; free some space"):
-        fail()
-    assert file.read_text() == "earlier"
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_history_by_date_and_device(log: str, capsys: Captured) -> None:

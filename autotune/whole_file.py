@@ -1,0 +1,52 @@
+"""Files that people ask for. In: a path. Out: a file to write, which appears when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from autotune.errors import InputError
+
+
+@contextlib.contextmanager
+def whole_file(path: str | Path, failure: type[InputError]) -> Iterator[BinaryIO]:
+    """A file that takes its place, and that of an earlier one, at the end: what fails half way
+    leaves nothing and costs nothing. A link keeps leading there; a pipe or a device gets the bytes
+    as they come. Raises `failure` where it cannot be written."""
+    place = Path(os.path.realpath(path))
+    try:
+        if place.exists() and not place.is_file():
+            with place.open("wb") as out:
+                yield out
+            return
+        with _replacing(place) as out:
+            yield out
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free some space" if full else "choose another path"
+        raise failure(f"cannot write {path}: {error.strerror or error}; {remedy}") from None
+
+
+@contextlib.contextmanager
+def _replacing(place: Path) -> Iterator[BinaryIO]:
+    draft = place.with_name(f".{place.name[:200]}.{secrets.token_hex(4)}")
+    try:
+        with draft.open("xb") as out:
+            yield out
+        draft.replace(place)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
+def write_text(path: str | Path, text: str, failure: type[InputError]) -> None:
+    """Write a whole text file. Raises `failure` where it cannot be written."""
+    with whole_file(path, failure) as out:
+        out.write(text.encode())

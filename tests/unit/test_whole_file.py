@@ -1,0 +1,73 @@
+"""Files that appear when they are whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from autotune.errors import ConfigError, LogError
+from autotune.whole_file import whole_file, write_text
+
+
+def test_an_output_that_fails_half_way_leaves_the_earlier_one(tmp_path: Path) -> None:
+    def fail() -> None:
+        with whole_file(file, ConfigError) as out:
+            out.write(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / "report.html"
+    file.write_text("earlier")
+    with pytest.raises(ConfigError, match="No space left on device; free some space"):
+        fail()
+    assert file.read_text() == "earlier"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_interrupted_output_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with whole_file(tmp_path / "report.html", ConfigError):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_keeps_leading_to_its_file(tmp_path: Path) -> None:
+    file, link = tmp_path / "kept", tmp_path / "link"
+    file.write_text("earlier")
+    link.symlink_to(file)
+    write_text(link, "now", ConfigError)
+    assert link.is_symlink()
+    assert file.read_text() == "now"
+
+
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    write_text(pipe, "text", ConfigError)
+    reader.join()
+    assert read == ["text"]
+    assert pipe.is_fifo()
+
+
+def test_permissions_are_those_of_a_new_file(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.touch()
+    write_text(tmp_path / "file", "text", ConfigError)
+    assert (tmp_path / "file").stat().st_mode == other.stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("place", "words"), [(".", "Is a directory"), ("no/file", "No such file")]
+)
+def test_where_nothing_can_be_written(place: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=rf"cannot write .*: {words}.*; choose another path"):
+        write_text(tmp_path / place, "text", LogError)
