@@ -10,10 +10,10 @@ Exit status 2 with one line on stderr where the arguments cannot be used.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 from autotune.errors import InputError
+from autotune.streams import discard, open_closed, refusal
 from rpc_server.certs_command import add_certs_command
 from rpc_server.farm_commands import add_farm_commands
 from rpc_server.serve_command import add_serve_command
@@ -21,6 +21,7 @@ from rpc_server.serve_command import add_serve_command
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `rpc_server` command."""
+    open_closed()
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
@@ -31,8 +32,11 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read the output has seen enough; keep the interpreter from flushing it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)  # whoever read the output has seen enough
+    except OSError as error:
+        discard(sys.stdout)
+        print(f"error: {refusal(error)}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,7 +8,6 @@ One file per command, imported only when it is called: `arguments(parser)` decla
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -30,6 +29,9 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of the `autotune` command."""
+    from autotune.streams import open_closed
+
+    open_closed()
     sys.exit(execute(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -58,8 +60,9 @@ def usage() -> str:
 
 def _guarded(command: str, arguments: Sequence[str]) -> int:
     """The process boundary: every error the project raises on purpose becomes one line."""
-    from autotune.cli.options import Parser
+    from autotune.cli.options import Parser, check_output
     from autotune.errors import AutotuneError, InputError
+    from autotune.streams import discard, refusal
 
     module = importlib.import_module(f"autotune.cli.{command}")
     parser = Parser(prog=f"autotune {command}", description=module.__doc__)
@@ -67,6 +70,7 @@ def _guarded(command: str, arguments: Sequence[str]) -> int:
     options = None
     try:
         options = parser.parse_args(arguments)
+        check_output(options)
         module.run(options)
         sys.stdout.flush()
     except InputError as error:
@@ -81,8 +85,12 @@ def _guarded(command: str, arguments: Sequence[str]) -> int:
         print(f"interrupted{f'; measured results are in {kept}' if kept else ''}", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read the output has seen enough; keep the interpreter from flushing it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)  # whoever read the output has seen enough
+    except OSError as error:
+        discard(sys.stdout)
+        return _fail(refusal(error))
+    except MemoryError as error:
+        return _fail(f"out of memory ({error}); take a smaller model, or a machine with more")
     return 0
 
 

@@ -19,10 +19,18 @@ if TYPE_CHECKING:
     from autotune.target import Target
 
 
+MOST_REPEATS = 1_000_000
+"""Every one is kept, of every kernel."""
+
+
 def arguments(parser: opt.Parser) -> None:
     opt.model(parser, "an .onnx file, zoo:NAME or a compiled model")
     parser.add_argument(
-        "--repeats", type=opt.at_least(1), default=30, metavar="N", help="runs (default 30)"
+        "--repeats",
+        type=opt.between(1, MOST_REPEATS),
+        default=30,
+        metavar="N",
+        help="runs (default 30)",
     )
     parser.add_argument("--brief", action="store_true", help="the latency only, in one line")
     parser.add_argument(

@@ -10,6 +10,7 @@ import dataclasses
 import io
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -90,7 +91,7 @@ def _items(file: str, source: str) -> Iterator[Iterator[tuple[str, Item]]]:
     from autotune.db.items import line_items
 
     if file == "-":
-        yield line_items(sys.stdin, source)
+        yield line_items(_cut(sys.stdin), source)
         return
     path = Path(file)
     if is_frozen(path):
@@ -101,7 +102,15 @@ def _items(file: str, source: str) -> Iterator[Iterator[tuple[str, Item]]]:
     except OSError as error:
         raise LogError(f"cannot read {file}: {error.strerror}") from None
     with lines:
-        yield line_items(lines, source)
+        yield line_items(_cut(lines), source)
+
+
+def _cut(lines: TextIO) -> Iterator[str]:
+    """Its lines; one that is longer than any record comes in pieces, which does not fill the
+    memory."""
+    from autotune.db.items import LONGEST_LINE
+
+    return iter(partial(lines.readline, LONGEST_LINE + 1), "")
 
 
 def _merge_arguments(parser: opt.Parser) -> None:

@@ -44,8 +44,7 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
     import autotune
     from autotune.cli.options import absent_log
 
-    if absent := absent_log(options):
-        print(f"note: {absent}; every kernel gets its default schedule", file=sys.stderr)
+    absent = absent_log(options)
     model = autotune.compile(
         options.model,
         target=options.target,
@@ -56,6 +55,8 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
         calibration=options.calibration,
         shapes=parse_shapes(options.shape),
     )
+    if absent:
+        print(f"note: {absent}; every kernel gets its default schedule", file=sys.stderr)
     for note in model.notes:
         print(f"note: {note}", file=sys.stderr)
     return model

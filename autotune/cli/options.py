@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rpc_server.runners import FarmOptions
 
 DEFAULT_LOG = "tuning.db"
+PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -84,7 +85,7 @@ def numerics(parser: Parser) -> None:
     )
     parser.add_argument(
         "--precision",
-        choices=("float32", "bf16", "f16", "tf32", "int8"),
+        choices=PRECISIONS,
         default="float32",
         help="of contractions: bf16 rounds their operands to bfloat16, int8 to bytes, by ranges "
         "found on samples; f16 and tf32 are for tensor cores (default float32)",
@@ -119,6 +120,25 @@ def farm(parser: Parser) -> None:
     parser.add_argument("--farm", metavar="FILE.toml", help="settings; see configs/farm")
 
 
+def check_output(options: argparse.Namespace) -> None:
+    """Raise ConfigError where what is written would take the place of what is read."""
+    output = getattr(options, "output", None)
+    if not output:
+        return
+    given = [getattr(options, name, None) or () for name in ("log", "model", "models")]
+    read = [name for one in given for name in ((one,) if isinstance(one, str) else one)]
+    for name in read:
+        if _is_same(name, output):
+            raise ConfigError(f"-o {output} would replace {name}, which is read; choose another")
+
+
+def _is_same(name: str, output: str) -> bool:
+    try:
+        return os.path.samefile(name.removeprefix("sqlite:///"), output)
+    except (OSError, ValueError):  # one of them is no file
+        return False
+
+
 def farm_options(options: argparse.Namespace) -> FarmOptions:
     """Those of the file, under those of the command line. Raises ConfigError."""
     from rpc_server.farm_settings import load_farm_settings
@@ -142,6 +162,19 @@ def at_least(least: int) -> Callable[[str], int]:
         return value
 
     return number
+
+
+def between(least: int, most: int) -> Callable[[str], int]:
+    """An argument type: a whole number from `least` to `most`."""
+    number = at_least(least)
+
+    def limited(text: str) -> int:
+        value = number(text)
+        if value > most:
+            raise argparse.ArgumentTypeError(f"expected a whole number up to {most}, got {text!r}")
+        return value
+
+    return limited
 
 
 def duration_s(text: str) -> float:

@@ -63,8 +63,10 @@ def _read_inputs(texts: list[str]) -> dict[str, Array]:
             array = np.load(file, allow_pickle=False)
         except OSError as error:
             raise FeedError(f"cannot read {file}: {error.strerror or error}") from None
-        except (ValueError, EOFError) as error:
-            raise FeedError(f"{file} is not a .npy file: {error}") from None
+        except (ValueError, EOFError):  # numpy's words advise to unpickle it
+            raise FeedError(
+                f"{file} is not a .npy file of numbers; write it with numpy.save"
+            ) from None
         if not isinstance(array, np.ndarray):
             raise FeedError(f"{file} holds several arrays; give one .npy file per input")
         feeds[name] = array

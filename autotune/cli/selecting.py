@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--precision",
-        choices=("float32", "bf16", "int8"),
+        choices=opt.PRECISIONS,
         help="only for targets of this precision, and MODEL's tasks in it",
     )
     opt.calibration(parser)
@@ -90,7 +90,8 @@ def task_forms(
     from autotune.target import load_target
     from autotune.types import SHORT_FLOATS
 
-    fixed, precision = opt.parse_shapes(shapes), options.precision or "float32"
+    fixed = opt.parse_shapes(shapes)
+    precision = precision_named(options.precision or "float32")
     loaded = [load_model(model, fixed) for model in models]
     shorts = ("", precision) if precision in SHORT_FLOATS else ("",)
     plain, *short = (

@@ -28,6 +28,8 @@ from autotune.types import Task
 from search_spaces.params import Config
 
 FORMAT = "autotune-log"
+LONGEST_LINE = 16 << 20
+"""Characters; a task of a hundred nodes takes a thousandth."""
 VERSION = 3
 """Version 1 had no profiles, version 2 no latencies."""
 
@@ -233,6 +235,10 @@ def line_items(lines: Iterable[str], source: str) -> Iterator[tuple[str, Item]]:
     """(place, item) of every line of an exported log. Raises LogError."""
     first = True
     for number, line in enumerate(lines, 1):
+        if len(line) > LONGEST_LINE:
+            raise LogError(
+                f"{source}, line {number}: longer than {LONGEST_LINE} characters; no exported log"
+            )
         try:
             item = json.loads(line)
         except (ValueError, RecursionError):

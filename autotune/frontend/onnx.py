@@ -142,8 +142,10 @@ class _ModelImport:
             context.check_attributes()
         except ModelError as error:
             raise type(error)(f"{where}: {error}") from error
-        except (ValueError, IndexError, MemoryError) as error:
+        except (ValueError, IndexError) as error:
             raise ModelError(f"{where}: its operands do not fit together: {error}") from error
+        except MemoryError as error:
+            raise ModelError(f"{where}: a constant is too large: {error}") from error
         made = (made,) if isinstance(made, str) else made
         if operator in MOVERS and (known := self.builder.numbers.get(context.input(0))):
             # Moved bytes stand for moved numbers.

@@ -17,6 +17,9 @@ from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
 from autotune.types import DTYPES, Array, Attr, TensorType, freeze_attrs
 
+LARGEST_BYTES = 1 << 40
+"""Of one tensor: beyond it are slips, and what plans memory has a table of its pages."""
+
 
 class GraphBuilder:
     """Collects inputs, constants and nodes; every value's type follows from its op.
@@ -38,6 +41,7 @@ class GraphBuilder:
         """A model input; keeps its name, so inputs come first."""
         if name in self.types:
             raise ModelError(f"input {name!r} is declared twice; input names must be unique")
+        _check_size(f"input {name!r}", type_)
         self._inputs.append((name, type_))
         self.types[name] = type_
         return name
@@ -60,6 +64,7 @@ class GraphBuilder:
         frozen = freeze_attrs(attrs)
         type_ = OPS.get(op).infer([self.types[i] for i in inputs], dict(frozen))
         value = self._numbered(op)
+        _check_size(f"the result of {op}", type_)
         self.types[value] = type_
         self._nodes.append(
             Node(op=op, inputs=inputs, output=value, attrs=frozen, name=self.label or value)
@@ -117,3 +122,11 @@ class GraphBuilder:
             name = f"{stem}_{self._counts[stem]}"
             if name not in self.types:
                 return name
+
+
+def _check_size(what: str, type_: TensorType) -> None:
+    if type_.nbytes > LARGEST_BYTES:
+        raise ModelError(
+            f"{what}, {type_}, takes {type_.nbytes / 1e12:.3g} TB; tensors take up to "
+            f"{LARGEST_BYTES / 1e12:.2g} TB: check the shapes of the inputs"
+        )

@@ -64,8 +64,9 @@ def _read(file: Path) -> Feeds:
             return {name: archive[name] for name in archive.files}
     except OSError as error:
         raise FeedError(f"cannot read {file}: {error.strerror or error}") from None
-    except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise FeedError(f"{file} is no .npz file ({error}); write it with numpy.savez") from None
+    except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile):
+        # numpy's words advise to unpickle it
+        raise FeedError(f"{file} is no .npz file of numbers; write it with numpy.savez") from None
 
 
 def _split(inputs: Types, arrays: Feeds, what: str) -> list[Feeds]:

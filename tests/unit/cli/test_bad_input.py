@@ -140,3 +140,54 @@ def test_an_output_that_cannot_be_written(output: str, capsys: Captured) -> None
     message = refused(capsys, "compile", "tiny.onnx", "-o", output)
     assert f"cannot write {output}" in message
     assert "choose another path" in message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compile", "tiny.onnx", "-o", "./tiny.onnx"),
+        ("report", "tiny.onnx", "--log", "kept.db", "-o", "kept.db"),
+        ("log", "export", "--log", "kept.db", "-o", "link.db"),
+        ("log", "freeze", "tiny.onnx", "--log", "sqlite:///kept.db", "-o", "kept.db"),
+    ],
+)
+def test_what_is_read_is_not_replaced(arguments: tuple[str, ...], capsys: Captured) -> None:
+    with TuningLog("kept.db") as log:
+        log.claim()
+    Path("link.db").symlink_to("kept.db")
+    before = Path("kept.db").read_bytes(), Path("tiny.onnx").read_bytes()
+    assert "which is read" in refused(capsys, *arguments)
+    assert (Path("kept.db").read_bytes(), Path("tiny.onnx").read_bytes()) == before
+
+
+def test_a_missing_log_is_no_second_line(capsys: Captured) -> None:
+    assert "none.onnx" in refused(capsys, "compile", "none.onnx", "-o", "m", "--log", "none.db")
+
+
+def test_a_tensor_that_nothing_holds(capsys: Captured) -> None:
+    wide = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1 << 31, 1])
+    across = helper.make_node("Transpose", ["x"], ["z"])
+    outer = helper.make_node("Add", ["x", "z"], ["y"], name="outer")
+    graph = helper.make_graph([across, outer], "g", [wide], [Y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "big.onnx")
+    message = refused(capsys, "tasks", "big.onnx")
+    assert all(word in message for word in ("'outer'", "TB", "check the shapes"))
+
+
+def test_a_line_that_never_ends(capsys: Captured) -> None:
+    assert "longer than" in refused(capsys, "log", "import", "/dev/zero")
+
+
+def test_more_repeats_than_are_kept(capsys: Captured) -> None:
+    message = refused(capsys, "bench", "tiny.onnx", "--repeats", "99999999999999")
+    assert "up to 1000000" in message
+
+
+def test_memory_that_is_not_there(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> None:
+        raise MemoryError("Unable to allocate 4 TiB")
+
+    monkeypatch.setattr("autotune.cli.run._random", exhausted)
+    assert "out of memory (Unable to allocate 4 TiB)" in refused(
+        capsys, "run", "tiny.onnx", "--random"
+    )

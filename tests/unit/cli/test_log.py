@@ -16,7 +16,7 @@ from autotune.cli.models import load_partition
 from autotune.db.frozen import FrozenLog
 from autotune.db.store import TuningLog
 from autotune.measure.types import Status
-from autotune.target import host_target
+from autotune.target import host_target, load_target
 from tests.unit.db.samples import matmul, record, target
 
 Captured = pytest.CaptureFixture[str]
@@ -165,6 +165,19 @@ def test_a_model_is_frozen_in_one_precision(
     assert f"{len(tasks)} records" in out_of(capsys, "freeze", "zoo:tiny", *options)
     log = FrozenLog(Path(frozen))
     assert all(log.best(task.key, on) for task in tasks)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_a_model_s_tasks_of_short_tensors_are_found(
+    precision: str, tmp_path: Path, capsys: Captured
+) -> None:
+    path = str(tmp_path / "log.db")
+    on = load_target("sm_90a").with_precision(precision)
+    tasks = load_partition("zoo:tiny", {}, on).weights()
+    with TuningLog(path) as store:
+        store.append([record(task, on=on) for task in tasks])
+    found = ("zoo:tiny", "--precision", precision, "--log", path, "-o", str(tmp_path / "found"))
+    assert f"{len(tasks)} records" in out_of(capsys, "export", *found)
 
 
 @pytest.mark.parametrize(
