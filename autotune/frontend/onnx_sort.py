@@ -17,8 +17,11 @@ from autotune.frontend.onnx_places import elements
 from autotune.ops.keys import KEYED, PLACES
 from autotune.ops.leading import passes
 
-_KEY, _PICK, _PASS = 1.0, 6.0, 0.35
-"""Cycles: of an element's key, of an element picked from a chosen piece, of one in a pass."""
+_KEY, _FAR, _PICK, _PASS = 1.0, 0.5, 6.0, 0.35
+"""Cycles: of an element's key, where its piece has others far apart, of an element picked from a
+chosen piece, of one in a pass."""
+_NEAR = 64
+"""Pieces side by side that are read as one run, block after block."""
 
 
 @importer("TopK")
@@ -47,39 +50,48 @@ def top_k(n: NodeContext) -> tuple[str, str]:
 def _leading(n: NodeContext, rows: str, count: int, largest: bool) -> str:
     """Keys of the first `count` of every row, in order."""
     number, extent = n.shape(rows)
-    depth = _depth(extent, count)
-    leaders = n.op("leaders", rows, depth=depth, largest=largest)
+    depth, width = _pieces(extent, count)
+    leaders = n.op("leaders", rows, depth=depth, width=width, largest=largest)
+    block = depth * width
+    whole = extent - extent % block
+    leaders = n.reshape(leaders, (number, whole // depth))
     first = n.op("leading", leaders, count=count)
     if depth == 1:
         return first
-    pieces = extent // depth
-    chosen = n.op("mod", _places(n, first), n.scalar(pieces, "int64"))
-    starts = n.constant(np.arange(depth, dtype=np.int64).reshape(1, depth, 1) * pieces)
-    inside = n.op("add", n.reshape(chosen, (number, 1, count)), starts)
+    place = _places(n, first)
+    column = n.op("mod", place, n.scalar(width, "int64"))
+    inside = n.op("mod", place, n.scalar(block, "int64"))
+    chosen = n.op("add", n.op("sub", place, inside), column)
+    steps = n.constant(np.arange(depth, dtype=np.int64).reshape(1, depth, 1) * width)
+    inside = n.op("add", n.reshape(chosen, (number, 1, count)), steps)
     inside = n.reshape(inside, (number, depth * count))
     left = n.op("keys", elements(n, rows, inside, 1), inside, largest=largest)
-    whole = depth * pieces
     if whole < extent:
         rest = n.op("slice", rows, starts=(0, whole), stops=(number, extent), steps=(1, 1))
-        places = np.arange(whole, extent, dtype=np.int64)[None].repeat(number, axis=0)
-        rest = n.op("keys", rest, n.constant(places), largest=largest)
+        places = n.constant(np.arange(whole, extent, dtype=np.int64))
+        rest = n.op("keys", rest, places, largest=largest)
         left = n.op("concat", left, rest, axis=1)
     return n.op("leading", left, count=count)
 
 
-def _depth(extent: int, count: int) -> int:
-    """How many elements pieces have, by what is the least work."""
+def _pieces(extent: int, count: int) -> tuple[int, int]:
+    """How many elements pieces have, and how many pieces a block, by what is the least work."""
 
     def sorted_(size: int) -> float:
         return _PASS * sum(p.size for p in passes(size, count))
 
-    def work(depth: int) -> float:
+    def work(depth: int, width: int) -> float:
         if depth == 1:
             return _KEY * extent + sorted_(extent)
-        left = depth * count + extent % depth
-        return _KEY * extent + sorted_(extent // depth) + _PICK * left + sorted_(left)
+        left, apart = depth * count + extent % (depth * width), extent - extent % (depth * width)
+        far = _FAR * max(0, width - _NEAR) * depth
+        return _KEY * extent + far + sorted_(apart // depth) + _PICK * left + sorted_(left)
 
-    return min(range(1, max(1, extent // count) + 1), key=work)
+    choices = [(1, extent)]
+    for depth in range(2, extent // count + 1):
+        widths = {extent // depth, _NEAR, 2 * _NEAR}
+        choices += [(depth, w) for w in sorted(widths) if extent // (depth * w) * w >= count]
+    return min(choices, key=lambda c: work(*c))
 
 
 def _places(n: NodeContext, keys: str) -> str:

@@ -1,4 +1,4 @@
-"""keys(x, places; largest) and leaders(x; depth, largest): elements as numbers that all differ.
+"""keys(x, places; largest), leaders(x; depth, width, largest): elements as numbers that differ.
 
 A key holds an element's order, NaNs being the largest, and its place, so that of equal elements
 the first has the larger key.
@@ -16,6 +16,7 @@ from autotune.ops._common import (
     arity,
     axes_of,
     broadcast_load,
+    broadcast_shape,
     integer,
     lowest,
     require,
@@ -42,8 +43,9 @@ class Keys:
         arity(self.name, types, 2)
         x, places = types
         _require_keyed(self.name, x, attrs)
-        fits = places.dtype == "int64" and places.shape == x.shape
-        require(fits, f"keys: places of {x} must be int64 of its shape, got {places}")
+        fits = broadcast_shape(self.name, [x.shape, places.shape]) == x.shape
+        known = places.dtype == "int64"
+        require(fits and known, f"keys: places of {x} must be int64 of its shape, got {places}")
         return TensorType(dtype="int64", shape=x.shape)
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
@@ -57,7 +59,8 @@ class Keys:
 
 
 class Leaders:
-    """The largest key of each piece of a row. Of n pieces, one has every n-th element."""
+    """The largest key of each piece of a row, [rows, blocks, width]: a block's `width` pieces lie
+    side by side, `depth` elements of each behind one another. What fills no block is left out."""
 
     name = "leaders"
     kind = "row"
@@ -66,16 +69,19 @@ class Leaders:
         arity(self.name, types, 1)
         (x,) = types
         _require_keyed(self.name, x, attrs)
-        depth = integer(attrs, "depth")
-        fits = len(x.shape) == 2 and 0 < depth <= x.shape[1] < PLACES
-        require(fits, f"leaders: {x} has no rows of pieces of {depth}")
-        return TensorType(dtype="int64", shape=(x.shape[0], x.shape[1] // depth))
+        depth, width = (integer(attrs, name) for name in ("depth", "width"))
+        fits = len(x.shape) == 2 and min(depth, width) > 0 and depth * width <= x.shape[1] < PLACES
+        require(fits, f"leaders: {x} has no rows of blocks of {depth}x{width}")
+        blocks = x.shape[1] // (depth * width)
+        return TensorType(dtype="int64", shape=(x.shape[0], blocks, width))
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
         (name, type_), (out, result) = inputs[0], output
         axes, depth = axes_of(result.shape), integer(attrs, "depth")
         reduce = (Axis("r", depth),) if depth > 1 else ()
-        place = index("r") * result.shape[1] + "d1" if reduce else index("d1")
+        width = result.shape[2]
+        place = index("d1") * (depth * width) + "d2"
+        place = place + index("r") * width if reduce else place
         x = Load(name, (index("d0"), place))
         body = _key(x, IndexValue(place, "int64"), type_.dtype, attrs)
         if not reduce:
@@ -85,9 +91,9 @@ class Leaders:
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x, depth = arrays[0], integer(attrs, "depth")
-        pieces = x.shape[1] // depth
-        keys = _np_keys(x, np.arange(x.shape[1]), attrs)[:, : depth * pieces]
-        return np.asarray(keys.reshape(len(x), depth, pieces).max(axis=1))
+        shape = self.infer([TensorType(dtype="float32", shape=x.shape)], attrs).shape
+        keys = _np_keys(x, np.arange(x.shape[1]), attrs)[:, : depth * shape[1] * shape[2]]
+        return np.asarray(keys.reshape(*shape[:2], depth, shape[2]).max(axis=2))
 
 
 def _require_keyed(op: str, x: TensorType, attrs: Attrs) -> None:

@@ -276,9 +276,10 @@ def keys(draw: Draw) -> Case:
 @st.composite
 def leaders(draw: Draw) -> Case:
     depth = draw(st.integers(1, 5))
-    rows, extent = draw(st.integers(1, 3)), draw(st.integers(depth, 20))
+    width = draw(st.integers(1, 4))
+    rows, extent = draw(st.integers(1, 3)), draw(st.integers(depth * width, 40))
     dtype = draw(st.sampled_from(["float32", "int32"]))
-    attrs = freeze_attrs({"depth": depth, "largest": draw(st.booleans())})
+    attrs = freeze_attrs({"depth": depth, "width": width, "largest": draw(st.booleans())})
     return Case(op="leaders", types=(tensor(rows, extent, dtype=dtype),), attrs=attrs)
 
 

@@ -167,9 +167,9 @@ TASKS: dict[str, Task] = {
     "leading": leading(2, 37, 5),
     "leading of all": leading(1, 19, 19),
     "leaders": task(
-        [node("leaders", "i0", "o0", depth=3, largest=False)],
-        value("i0", (2, 71)),
-        value("o0", (2, 23), "int64"),
+        [node("leaders", "i0", "o0", depth=3, width=19, largest=False)],
+        value("i0", (2, 131)),
+        value("o0", (2, 2, 19), "int64"),
     ),
 }
 HOST = host_target(1)
