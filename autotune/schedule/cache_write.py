@@ -48,7 +48,8 @@ class CacheWrite:
     alloc y.reg[4]: { for i_init: y.reg[i] = 0 ; for k: for i: y.reg[i] += .. ;
                       for i_out: z[i] = f(y.reg[i]) }
 
-    A guard on the last tile loop is widened to whole vectors where that reads nothing outside.
+    A guard on the last tile loop is widened to whole vectors, and left away where a cell begins,
+    where that reads nothing outside.
     """
 
     step: ClassVar[str] = "cache_write"
@@ -74,15 +75,17 @@ class CacheWrite:
         if output:
             body = (*body, Store(self.buffer, cell, Load(name, tile)))
         wide = widened(program, bounds, body, chain[-1])
+        ranges = _ranges(program)
         parts: list[Stmt] = []
         for number, stmt in enumerate(body):
             if isinstance(stmt, For):
                 parts.append(_sink(stmt, chain, wide))
             elif stmt.buffer == name:  # type: ignore[union-attr]
-                parts.append(copied(chain, (stmt,), "_init"))
+                own = () if _reads_inside(program, (stmt,), ranges) else bounds
+                parts.append(copied(chain, _guarded(stmt, own), "_init"))
             else:
                 suffix = "_out" if number == len(body) - 1 else f"_out{number}"
-                parts.append(copied(chain, (If(bounds, (stmt,)),) if bounds else (stmt,), suffix))
+                parts.append(copied(chain, _guarded(stmt, bounds), suffix))
         program = replace(program, chain[0], (Alloc(local, tuple(parts)),))
         return program if output else drop_alloc(program, self.buffer)
 
@@ -157,7 +160,7 @@ def widened(
     program: Program, bounds: tuple[Bound, ...], body: Body, lane: For
 ) -> tuple[Bound, ...]:
     """Bounds on the lane loop, rounded up to whole vectors where no load leaves its buffer."""
-    ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+    ranges = _ranges(program)
     out: list[Bound] = []
     for bound in bounds:
         if bound.index.coefficient(lane.var) != 1 or not _stays_inside(
@@ -170,18 +173,34 @@ def widened(
 
 
 def _stays_inside(program: Program, body: Body, bound: Bound, ranges: dict[str, int]) -> bool:
+    """Whether the reductions read inside their buffers wherever the bound's variables lead."""
+    reductions = tuple(s for s in body if isinstance(s, For))
+    return _reads_inside(program, reductions, ranges, bound.index.vars())
+
+
+def _reads_inside(
+    program: Program, body: Body, ranges: dict[str, int], among: frozenset[str] | None = None
+) -> bool:
+    """Whether no load leaves its buffer by an index of these variables, or by any."""
     buffers = {p.name: p for p in program.params}
     buffers |= {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
-    reductions = tuple(s for s in body if isinstance(s, For))
-    for load in loads_of(reductions):
+    for load in loads_of(body):
         buffer = buffers.get(load.buffer)
         if buffer is None:
             continue
         dims = zip(load.indices, buffer.shape, buffer.halo, strict=True)
         for i, extent, (before, after) in dims:
-            if not i.vars() & bound.index.vars():
+            if among is not None and not i.vars() & among:
                 continue
             lo, hi = interval(i, ranges)
             if lo < -before or hi >= extent + after:
                 return False
     return True
+
+
+def _ranges(program: Program) -> dict[str, int]:
+    return {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+
+
+def _guarded(stmt: Stmt, bounds: tuple[Bound, ...]) -> Body:
+    return (If(bounds, (stmt,)),) if bounds else (stmt,)

@@ -6,6 +6,7 @@ ScheduleError and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from autotune.errors import BuildError, ScheduleError
 from autotune.program.build import build_program
 from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
-from autotune.program.ir import Alloc, For, Program, walk
+from autotune.program.ir import Alloc, For, Program, Store, walk
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import Schedule, Step, schedule_from_json, schedule_to_json
@@ -168,6 +169,35 @@ def test_accepted_steps_change_no_result(name: str) -> None:
         assert_close(run(program, arrays), want)
         assert parse_program(print_program(program)) == program
         assert schedule_from_json(schedule_to_json(steps)) == steps
+
+    check()
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_registers_of_loops_with_guards_change_no_result(name: str) -> None:
+    """A loop split whether that goes up or not, then what it computes kept in registers: chance
+    seldom finds the two together."""
+    made = TASKS[name]
+    arrays = random_inputs(made, 0)
+    naive = build_program(made)
+    want = run(naive, arrays)
+
+    @property_of(20)
+    def check(data: st.DataObject) -> None:
+        loops = [s.var for s in walk(naive.body) if isinstance(s, For)]
+        at, factor = data.draw(st.sampled_from(loops)), data.draw(st.integers(2, 5))
+        split = {"step": "split", "loop": at, "factor": factor, "outer": "a", "inner": "b"}
+        program = schedule_from_json([split])[0].apply(naive)
+        buffers = sorted({s.buffer for s in walk(naive.body) if isinstance(s, Store)})
+        before = loops[: loops.index(at)]
+        outside = before[len(before) - data.draw(st.integers(0, min(2, len(before)))) :]
+        for buffer in data.draw(st.permutations(buffers)):
+            tile = {"step": "cache_write", "buffer": buffer, "loops": (*outside, "a", "b")}
+            with contextlib.suppress(ScheduleError):
+                program = schedule_from_json([tile])[0].apply(program)
+                break
+        verify(program)
+        assert_close(run(program, arrays), want)
 
     check()
 

@@ -156,6 +156,23 @@ def test_cache_write_sinks_the_tile_below_the_reduction() -> None:
     ]
 
 
+def test_cache_write_guards_what_would_be_read_outside() -> None:
+    split = made("split", loop="j", factor=4, outer="jo", inner="ji")
+    cache = made("cache_write", buffer="t", loops=("jo", "ji"))
+    program = apply_schedule(parse_program(STAGES), (split, cache))
+    verify(program)
+    assert "if 0 <= ji_init + 4*jo_init < 6:" in lines(program)
+
+
+def test_cache_write_leaves_constants_without_a_guard() -> None:
+    split = made("split", loop="i", factor=3, outer="io", inner="ii")
+    cache = made("cache_write", buffer="y", loops=("io", "ii"))
+    program = apply_schedule(parse_program(SUMS), (split, cache))
+    verify(program)
+    written = lines(program)
+    assert written[written.index("for ii_init in 3 serial:") + 1].startswith("y.reg[")
+
+
 def test_rfactor_keeps_a_partial_sum_per_iteration() -> None:
     split = made("split", loop="k", factor=2, outer="ko", inner="ki")
     factor = made("rfactor", buffer="y", top="ko", loops=("ki",))
