@@ -138,16 +138,23 @@ def schedule_elementwise(
     share(builder, target, outer, f"{loops[0]}_p")
 
 
-def vectorize_loop(builder: ScheduleBuilder, loop: str, lanes: int, unroll: int) -> list[str]:
-    """Run a loop in vectors, `unroll` of them an iteration; gives the loop around them, if any."""
+def vectorize_loop(
+    builder: ScheduleBuilder, loop: str, lanes: int, unroll: int, inside: str = ""
+) -> list[str]:
+    """Run a loop in vectors, `unroll` of them an iteration; gives the loop around them, if any.
+    The loop `inside`, directly around, goes into the vectors."""
     extent = builder.extent(loop)
     if extent <= lanes:
+        if inside:
+            builder.do("reorder", loops=(loop, inside))
         builder.do("vectorize", loops=(loop,))
         return []
     block = lanes * unroll if extent >= lanes * unroll else lanes
     builder.split(loop, block, f"{loop}_o", f"{loop}_b")
     builder.split(f"{loop}_b", lanes, f"{loop}_u", f"{loop}_v")
     builder.do("unroll", loops=(f"{loop}_u",))
+    if inside:
+        builder.do("reorder", loops=(f"{loop}_o", f"{loop}_u", f"{loop}_v", inside))
     builder.do("vectorize", loops=(f"{loop}_v",))
     if extent % block:
         builder.do("specialize", loop=f"{loop}_o")

@@ -3,14 +3,15 @@
 In: a task, the target and columns of configs. Out: cycles, one per config. A task is a row of
 passes over rows of elements: reductions, and tensors that are worth keeping. Merged passes find
 the row in the innermost cache, but wait for each other: less so where several rows take a pass
-together, as long as these fit there. Only the order of the numbers matters.
+together, as long as these fit there; more of them read it from the next one. Two sums that share a
+pass read it once. Only the order of the numbers matters.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ _STEP = 0.7
 """An iteration."""
 _LATENCY = 3.5
 """Of an add or maximum: iterations of a reduction wait for each other by so much."""
+_MIXED = 2.0
+"""Adding one more partial result of a reduction."""
 _WAITING = 8.0
 """Of a merged pass for the one before it."""
 _NARROW = 1 / 8
@@ -61,6 +64,10 @@ class Pass:
     """Cycles per vector of elements."""
     streams: int
     """Arrays of that size that are read or written."""
+    shared: int = 0
+    """Those of them that are the same for every row."""
+    centred: bool = False
+    """Whether it adds squares around a mean."""
 
 
 def passes_of(task: Task) -> tuple[Pass, ...]:
@@ -100,14 +107,39 @@ def _pass(compute: Compute, work: float) -> Pass:
     points = math.prod(a.extent for a in (*compute.axes, *compute.reduce))
     wide = {axes[-1].name} if axes else set()
     loads = [v for v in _values(compute.body) if isinstance(v, Load)]
-    full = {v.buffer for v in loads if wide & {n for i in v.indices for n in i.vars()}}
+    used = {v.buffer: {n for i in v.indices for n in i.vars()} for v in loads}
+    full = {name for name, names in used.items() if wide & names}
     return Pass(
         rows=max(1, points // max(width, 1)),
         width=width,
         reduces=compute.combine is not None,
         work=work + _PLAIN,
         streams=len(full) + (compute.combine is None),
+        shared=sum(used[name] == wide for name in full) if points > width else 0,
+        centred=compute.combine is not None and mean_of(compute) != "",
     )
+
+
+def mean_of(compute: Compute) -> str:
+    """What a reduction subtracts from elements that it squares; empty where it does not."""
+    if isinstance(compute.body, Apply) and len(set(compute.body.args)) == 1:
+        apart = compute.body.args[0]
+        if isinstance(apart, Apply) and apart.fn == "sub" and isinstance(apart.args[1], Load):
+            return apart.args[1].buffer
+    return ""
+
+
+def _in_one(passes: tuple[Pass, ...]) -> tuple[Pass, ...]:
+    """The passes where squares are added up beside the sum that their mean comes from."""
+    at = next((n for n, p in enumerate(passes) if p.centred), None)
+    if at is None:
+        return passes
+    both = replace(passes[at], work=passes[at].work + 2 * _PLAIN, centred=True)
+    return (both, *(p for n, p in enumerate(passes) if n != at and not _same(p, both)))
+
+
+def _same(one: Pass, two: Pass) -> bool:
+    return one.reduces and (one.rows, one.width) == (two.rows, two.width)
 
 
 def _values(value: Value) -> list[Value]:
@@ -124,6 +156,17 @@ def _work(value: Value) -> float:
 
 def cycles(task: Task, passes: tuple[Pass, ...], target: Target, columns: Columns) -> Column:
     """Cycles of all passes on one thread, per config."""
+    apart = _cycles(task, passes, target, columns, 1)
+    if not any(p.centred for p in passes):
+        return apart
+    together = _cycles(task, _in_one(passes), target, columns, 2)
+    return np.where(columns["shift"] == 1, together, apart)
+
+
+def _cycles(
+    task: Task, passes: tuple[Pass, ...], target: Target, columns: Columns, sums: int
+) -> Column:
+    """The same, with so many sums in a pass around a mean."""
     unroll, together = (columns[name].astype(np.float64) for name in ("unroll", "rows"))
     rowwise = any(p.reduces for p in passes)
     merged = np.asarray(columns["merge"] == 1) & rowwise
@@ -131,26 +174,27 @@ def cycles(task: Task, passes: tuple[Pass, ...], target: Target, columns: Column
     most = max(p.rows * p.width for p in passes)
     for one in passes:
         computed, steps, tail = tiling(one, target, unroll)
-        row = computed * np.maximum(one.work, _STREAM * one.streams)
+        streams = one.streams - np.where(merged & (together > 1), one.shared / 2, 0.0)
+        row = computed * np.maximum(one.work, _STREAM * streams)
         row = row + _ROW + steps * _STEP + np.where(tail, _TAIL, 0.0)
         if one.reduces:
             waiting = steps * _LATENCY
-            row = row + unroll
+            row = row + _MIXED * unroll * (sums if one.centred else 1)
             row = np.maximum(row, np.where(merged, waiting / np.minimum(together, 2), waiting / 2))
         apart, joined = one.rows * row, one.rows * (row + _WAITING / together)
         if one.rows * one.width <= _NARROW * most:  # one number a row: merged, it is no vector
             joined = one.rows * one.width * (one.work + _WAITING / together)
         total = total + np.where(merged, joined, apart)
     fits = together * _row_bytes(passes) <= 0.8 * target.l1_bytes
-    inner, outer = _streaming(task, passes, target)
-    return np.asarray(
-        total + np.where(merged & (fits | (together == 1)), inner, outer), np.float64
-    )
+    inner, next_, outer = _streaming(task, passes, target)
+    waits = np.where(merged, np.where(fits | (together == 1), inner, next_), outer)
+    return np.asarray(total + waits, np.float64)
 
 
 def _row_bytes(passes: tuple[Pass, ...]) -> float:
     """A row of what is read and of what is written."""
-    return max(8.0 * p.width for p in passes)
+    most = max(p.rows * p.width for p in passes)
+    return max(8.0 * p.width for p in passes if p.rows * p.width > _NARROW * most)
 
 
 def tiling(one: Pass, target: Target, unroll: Column) -> tuple[Column, Column, npt.NDArray[Any]]:
@@ -165,12 +209,14 @@ def tiling(one: Pass, target: Target, unroll: Column) -> tuple[Column, Column, n
     return computed, steps, np.asarray(one.width % (lanes * side) != 0)
 
 
-def _streaming(task: Task, passes: tuple[Pass, ...], target: Target) -> tuple[float, float]:
-    """Cycles of waiting for the outer caches: of merged passes, and of separate ones, which read
-    what the ones before them wrote."""
+def _streaming(task: Task, passes: tuple[Pass, ...], target: Target) -> tuple[float, float, float]:
+    """Cycles of waiting for the outer caches: of merged passes whose rows stay in the innermost
+    one, of those that find them in the next, and of separate ones, which read what the ones
+    before them wrote."""
     held = sum(v.type.nbytes for role in ("input", "output") for v in task.by_role(role))
     if held <= target.l1_bytes:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     speed = _L2_BYTES_PER_CYCLE if held <= target.l2_bytes else _L3_BYTES_PER_CYCLE
-    moved = sum(4.0 * p.streams * p.rows * p.width for p in passes)
-    return held / speed, max(moved, held) / speed
+    moved = sum(4.0 * (p.streams - p.shared) * p.rows * p.width for p in passes)
+    again = max(moved - held, 0.0) / _L2_BYTES_PER_CYCLE
+    return held / speed, held / speed + again, max(moved, held) / speed

@@ -2,10 +2,11 @@
 
 Elementwise tensors are inlined into their readers. Nests that share their outer loops are merged,
 so that a row stays in the L1 cache from its first pass to its last; `rows` of them take each pass
-together, since a row alone leaves the core waiting at the end of a pass. In each nest the
-innermost loop runs in vectors; a reduction along it keeps `unroll` partial vectors. What is left
-of a row that is no multiple of those has code of its own. This rule matches every task
-but scatters, whose order counts.
+together, since a row alone leaves the core waiting at the end of a pass. A mean and a variance take
+one pass with `shift`. In each nest the innermost loop runs in vectors; a reduction along it keeps
+`unroll` partial vectors, and what rows have in common is loaded once for two. What is left of a row
+that is no multiple of those has code of its own. This rule matches every task but scatters, whose
+order counts.
 """
 
 from __future__ import annotations
@@ -23,8 +24,18 @@ from autotune.graph.plan import task_flops
 from autotune.ops import OPS
 from autotune.program.analysis import own_vars
 from autotune.program.build import node_computes
-from autotune.program.ir import Alloc, For, If, Index, Load, Program, Stmt, Store, walk
-from autotune.program.rewrite import find_loop, stores_of
+from autotune.program.ir import (
+    Alloc,
+    For,
+    If,
+    Index,
+    Load,
+    Program,
+    Stmt,
+    Store,
+    walk,
+)
+from autotune.program.rewrite import find_loop, loop_path, stores_of, value_loads
 from autotune.schedule import Schedule
 from autotune.schedule.compute import root_body
 from autotune.target import Target
@@ -42,7 +53,7 @@ from search_spaces.rules._builder import (
     vectorize_loop,
 )
 from search_spaces.rules._cost import imbalance
-from search_spaces.rules._nest_cost import cycles, ideal_cycles, passes_of, tiling
+from search_spaces.rules._nest_cost import cycles, ideal_cycles, mean_of, passes_of, tiling
 from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -61,19 +72,21 @@ class NestsRule:
     def matches(self, task: Task, target: Target) -> bool:
         return not target.is_gpu and OPS.get(task.op).kind != "scatter"
 
-    def space(self, task: Task, target: Target) -> Space:  # noqa: ARG002
+    def space(self, task: Task, target: Target) -> Space:
         together = tuple(r for r in (1, 2, 4, 8) if r <= _last_rows(task))
 
         def fits(columns: Columns) -> npt.NDArray[Any]:
-            return np.asarray((columns["rows"] == 1) | (columns["merge"] == 1))
+            alone = (columns["rows"] == 1) & (columns["shift"] == 0)
+            return np.asarray(alone | (columns["merge"] == 1))
 
         return Space(
             (
                 Param(name="unroll", choices=(1, 2, 4, 8)),
                 Param(name="merge", choices=(1, 0)),
                 Param(name="rows", choices=together),
+                Param(name="shift", choices=(0, 1) if _moments(task, target) else (0,)),
             ),
-            (Constraint("rows", fits),),
+            (Constraint("merged", fits),),
         )
 
     def default(self, task: Task, target: Target) -> Config:
@@ -87,11 +100,14 @@ class NestsRule:
         output = output_name(task)
         inline_locals(builder, keep=frozenset((output,)), cheap_only=_has_reduction(builder))
         unroll = config.number("unroll")
+        moments = _moments(task, target) if config.number("shift") else None
+        if moments:
+            builder.do("shift", buffer=moments[1])
         if config.number("merge"):
             _merge(builder, config.number("rows"))
         for stmt in root_body(builder.program):
             if isinstance(stmt, For):
-                _schedule_nest(builder, target, stmt, unroll)
+                _schedule_nest(builder, target, stmt, unroll, moments)
         return builder.schedule
 
     def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
@@ -135,8 +151,8 @@ class NestsRule:
                 "rows": columns["rows"].astype(np.float64),
                 "tail": tail.astype(np.float64),
                 "steps": steps,
-                "passes": len(passes) * ones,
-                "reductions": sum(p.reduces for p in passes) * ones,
+                "passes": len(passes) - columns["shift"].astype(np.float64),
+                "reductions": sum(p.reduces for p in passes) - columns["shift"].astype(np.float64),
                 "work": max(p.work for p in passes) * ones,
                 "expected": np.log2(expected),
             },
@@ -154,6 +170,24 @@ def _last_rows(task: Task) -> int:
             if compute.combine:
                 return compute.axes[-1].extent if compute.axes else 1
     return 1
+
+
+def _moments(task: Task, target: Target) -> tuple[str, str] | None:
+    """The buffers of a row's sum and of the squares around its mean, where both may be found in
+    one pass: None where there are none, or rounding errors are not to grow."""
+    computes = {c.output: c for node in task.nodes for c in node_computes(task, node)}
+    means = {name: mean_of(c) for name, c in computes.items() if c.combine}
+    found = [(name, mean) for name, mean in means.items() if mean in computes]
+    if target.accuracy != "normal" or not found:
+        return None
+    squares, mean = found[0]
+    builder = ScheduleBuilder(task)
+    inline_locals(builder, keep=frozenset((output_name(task),)), cheap_only=True)
+    try:
+        builder.do("shift", buffer=squares)
+    except ScheduleError:
+        return None
+    return next(value_loads(computes[mean].body)).buffer, squares
 
 
 def _merge(builder: ScheduleBuilder, together: int) -> None:
@@ -189,7 +223,13 @@ def _merge(builder: ScheduleBuilder, together: int) -> None:
             continue
 
 
-def _schedule_nest(builder: ScheduleBuilder, target: Target, nest: For, unroll: int) -> None:
+def _schedule_nest(
+    builder: ScheduleBuilder,
+    target: Target,
+    nest: For,
+    unroll: int,
+    moments: tuple[str, str] | None,
+) -> None:
     chain = nest_loops(nest)
     loops = [loop.var for loop in chain]
     stores = stores_of((nest,))
@@ -201,6 +241,8 @@ def _schedule_nest(builder: ScheduleBuilder, target: Target, nest: For, unroll: 
     for stmt in _inner_statements(chain[-1].body):
         if isinstance(stmt, For):
             _schedule_inner(builder, target, stmt, unroll)
+    if moments:
+        _jam(builder, moments)
     if chain[-1].var.endswith(_BLOCK) and _is_guarded(find_loop(builder.program, chain[-1].var)):
         builder.do("specialize", loop=chain[-1].var)
     share(builder, target, _independent(chain), f"{loops[0]}_p")
@@ -287,7 +329,8 @@ def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: 
     if len(stores) != 1 or last.extent < 4 or not _float(builder, stores[0]):
         return
     if not stores[0].combine:
-        vectorize_loop(builder, last.var, target.lanes(), unroll)
+        pair = _pair(builder, top, stores[0]) if len(chain) == 1 else ""
+        vectorize_loop(builder, last.var, target.lanes(), unroll, pair)
         return
     lanes = min(target.lanes(), last.extent)
     partial = max(1, min(unroll, last.extent // lanes))
@@ -304,6 +347,39 @@ def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: 
     builder.do("vectorize", loops=lane_wise)
     if last.extent % (lanes * partial):
         builder.do("specialize", loop=f"{last.var}_o")
+
+
+def _pair(builder: ScheduleBuilder, top: For, store: Store) -> str:
+    """A loop over two rows, written out, around a pass; empty where rows have nothing in common or
+    come by odd numbers."""
+    row = loop_path(builder.program.body, top.var)[-2]
+    if not isinstance(row, For) or not _is_row(row) or row.extent % 2 or len(row.body) > 1:
+        return ""
+    used = [
+        frozenset[str]().union(*(i.vars() for i in v.indices)) for v in value_loads(store.value)
+    ]
+    if not any(top.var in v and row.var not in v for v in used):
+        return ""
+    pair = f"{row.var}_pair"
+    builder.split(row.var, 2, f"{row.var}_o", pair)
+    builder.do("unroll", loops=(pair,))
+    return pair
+
+
+def _jam(builder: ScheduleBuilder, moments: tuple[str, str]) -> None:
+    """Two sums share loops, from the outermost on, as far as that is legal."""
+    chains = []
+    for name in moments:
+        stores = stores_of(builder.program.body)
+        store = next(s for s in stores if s.combine and s.buffer in (name, f"{name}.part"))
+        loops = (s for s in walk(builder.program.body) if isinstance(s, For))
+        chains.append([s.var for s in loops if any(v is store for v in walk(s.body))])
+    for loop, other in zip(*chains, strict=False):
+        if loop != other:
+            try:
+                builder.do("jam", loop=loop, other=other)
+            except ScheduleError:
+                return
 
 
 def _float(builder: ScheduleBuilder, store: Store) -> bool:

@@ -7,9 +7,10 @@ import pytest
 from autotune.program.build import build_program
 from autotune.program.evaluate import evaluate_task
 from autotune.program.inputs import random_inputs
-from autotune.program.ir import If, walk
+from autotune.program.ir import For, If, Store, walk
+from autotune.program.rewrite import find_loop, stores_of
 from autotune.schedule import apply_schedule
-from autotune.target import host_target
+from autotune.target import Target, host_target
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import RULES
@@ -53,14 +54,18 @@ def norm_of_rows(*shape: int) -> Task:
 @pytest.mark.parametrize("width", [3, 33, 64, 101])
 def test_any_number_of_rows_of_any_width(width: int, threads: int) -> None:
     made = norm_of_rows(2, 7, width)
-    for unroll, rows in ((1, 2), (2, 4), (4, 1)):
-        computed(made, Config((("unroll", unroll), ("merge", 1), ("rows", rows))), threads)
+    for unroll, rows, shift in ((1, 2, 1), (2, 4, 0), (4, 1, 1), (2, 4, 1)):
+        items = {"unroll": unroll, "merge": 1, "rows": rows, "shift": shift}
+        computed(made, Config(tuple(items.items())), threads)
 
 
 @pytest.mark.parametrize("width", [13, 35, 1001])
 def test_rest_of_a_row_is_alone_under_a_mask(width: int) -> None:
     made = unary("relu", (3, width))
-    target, config = host_target(), Config((("unroll", 2), ("merge", 1), ("rows", 1)))
+    target, config = (
+        host_target(),
+        Config((("unroll", 2), ("merge", 1), ("rows", 1), ("shift", 0))),
+    )
     program = apply_schedule(
         build_program(made), RULES.get("nests").schedule(made, target, config)
     )
@@ -78,3 +83,38 @@ def test_rest_of_a_row_is_alone_under_a_mask(width: int) -> None:
 def test_a_reduction_of_everything_is_right_on_any_threads(made: Task, threads: int) -> None:
     rule = RULES.get("nests")
     computed(made, rule.default(made, host_target(threads)), threads)
+
+
+def _choices(made: Task, target: Target) -> tuple[object, ...]:
+    params = RULES.get("nests").space(made, target).params
+    return next(p.choices for p in params if p.name == "shift")
+
+
+def test_a_mean_and_a_variance_take_one_pass() -> None:
+    made, target = norm_of_rows(8, 64), host_target()
+    rule = RULES.get("nests")
+    items = {"unroll": 2, "merge": 1, "rows": 4, "shift": 1}
+    program = apply_schedule(
+        build_program(made), rule.schedule(made, target, Config(tuple(items.items())))
+    )
+    inner = [s for s in walk(program.body) if isinstance(s, For) and s.kind == "vector"]
+    added = [{s.buffer for s in stores_of(loop.body) if s.combine} for loop in inner]
+    assert {"o0.sum.part", "o0.sq.part"} in added
+    assert _choices(made, target) == (0, 1)
+
+
+def test_strict_accuracy_keeps_the_two_passes() -> None:
+    made, target = norm_of_rows(8, 64), host_target().with_accuracy("strict")
+    assert _choices(made, target) == (0,)
+
+
+def test_what_rows_share_is_loaded_once_for_two() -> None:
+    made, target = norm_of_rows(8, 64), host_target()
+    items = {"unroll": 1, "merge": 1, "rows": 4, "shift": 0}
+    steps = RULES.get("nests").schedule(made, target, Config(tuple(items.items())))
+    program = apply_schedule(build_program(made), steps)
+    pair = find_loop(program, "o0_d0_row_pair")
+    assert (pair.extent, pair.kind, isinstance(pair.body[0], Store)) == (2, "unroll", True)
+    alone = unary("softmax", (8, 64), axis=-1)
+    text = str(RULES.get("nests").schedule(alone, target, Config(tuple(items.items()))))
+    assert "_pair" not in text

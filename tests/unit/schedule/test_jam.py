@@ -1,0 +1,103 @@
+"""One pass for a mean and a variance: what shift and jam make, their results, what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.errors import ScheduleError
+from autotune.program.interp import run
+from autotune.program.ir import Program
+from autotune.program.text import parse_program, print_program
+from autotune.program.verify import verify
+from autotune.schedule import apply_schedule, schedule_from_json
+
+VARIANCE = """program p
+param x: float32[3, 8]
+param y: float32[3] written
+alloc s: float32[3] scratch:
+  alloc m: float32[3] scratch:
+    alloc q: float32[3] scratch:
+      for i in 3 serial:
+        s[i] = float32(0.0)
+        for k in 8 serial:
+          s[i] sum= x[i, k]
+      for a in 3 serial:
+        m[a] = mul(s[a], float32(0.125))
+      for j in 3 serial:
+        q[j] = float32(0.0)
+        for l in 8 serial:
+          q[j] sum= mul(sub(x[j, l], m[j]), sub(x[j, l], m[j]))
+      for b in 3 serial:
+        y[b] = add(q[b], m[b])
+"""
+SHIFT = {"step": "shift", "buffer": "q"}
+ROWS = {"step": "jam", "loop": "i", "other": "j"}
+WITHIN = {"step": "jam", "loop": "k", "other": "l"}
+
+
+def changed(*steps: dict[str, Any], text: str = VARIANCE) -> Program:
+    program = apply_schedule(parse_program(text), schedule_from_json(list(steps)))
+    verify(program)
+    return program
+
+
+def rows() -> np.ndarray[Any, np.dtype[np.float32]]:
+    found = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+    found[1] += 1000
+    found[2, 0] = 1e4
+    return found
+
+
+@pytest.mark.parametrize("steps", [(SHIFT,), (SHIFT, ROWS), (SHIFT, ROWS, WITHIN)])
+def test_variances_stay_the_same(steps: tuple[dict[str, Any], ...]) -> None:
+    x = rows()
+    wide = x.astype(np.float64)
+    want = ((wide - wide.mean(1, keepdims=True)) ** 2).sum(1) + wide.mean(1)
+    np.testing.assert_allclose(run(changed(*steps), {"x": x}), want, rtol=8 * 1.2e-7)
+
+
+def test_equal_elements_have_no_variance() -> None:
+    x = np.full((3, 8), 0.1, np.float32)
+    np.testing.assert_array_equal(run(changed(SHIFT), {"x": x}), x[:, 0])
+
+
+def test_both_sums_are_added_in_one_loop() -> None:
+    lines = [line.strip() for line in print_program(changed(SHIFT, ROWS, WITHIN)).splitlines()]
+    at = lines.index("for k in 8 serial:")
+    assert lines[at - 2 : at] == ["s[i] = float32(0.0)", "q[i] = float32(0.0)"]
+    assert lines[at + 1] == "s[i] sum= sub(x[i, k], x[i, 0])"
+    assert lines[at + 2].startswith("q[i] sum= mul(sub(x[i, k], x[i, 0])")
+    assert lines[at + 3] == "for a in 3 serial:"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("0.125", "0.25", "is no mean of 8"),
+        ("m[j]), sub(x[j, l], m[j])", "m[j]), sub(x[j, l], s[j])", "no squares"),
+        ("mul(s[a], float32(0.125))", "mul(s[a], s[a])", "not a sum times a number"),
+        ("add(q[b], m[b])", "add(q[b], s[b])", "read by more than a mean"),
+        ("s[i] sum= x[i, k]", "s[i] sum= neg(x[i, k])", "not of the same elements"),
+        ("s[i] sum= x", "s[i] max= x", "not one sum"),
+    ],
+)
+def test_what_is_not_shifted(old: str, new: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        changed(SHIFT, text=VARIANCE.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "message"),
+    [
+        ("i", "j", "needs what is computed"),
+        ("j", "i", "not beside"),
+        ("k", "l", "not beside"),
+        ("i", "k", "not of the same form"),
+    ],
+)
+def test_what_does_not_run_side_by_side(one: str, two: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        changed({"step": "jam", "loop": one, "other": two})
