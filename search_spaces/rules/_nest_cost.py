@@ -43,7 +43,7 @@ _STEP = 0.7
 """An iteration."""
 _LATENCY = 3.5
 """Of an add or maximum: iterations of a reduction wait for each other by so much."""
-_MIXED = 2.0
+_MIXED = 3.0
 """Adding one more partial result of a reduction."""
 _WAITING = 8.0
 """Of a merged pass for the one before it."""

@@ -2,11 +2,11 @@
 
 Elementwise tensors are inlined into their readers. Nests that share their outer loops are merged,
 so that a row stays in the L1 cache from its first pass to its last; `rows` of them take each pass
-together, since a row alone leaves the core waiting at the end of a pass. A mean and a variance take
-one pass with `shift`. In each nest the innermost loop runs in vectors; a reduction along it keeps
-`unroll` partial vectors, and what rows have in common is loaded once for two. What is left of a row
-that is no multiple of those has code of its own. This rule matches every task but scatters, whose
-order counts.
+together, since a row alone leaves the core waiting at the end of a pass. With `shift` a mean and a
+variance take one pass. In each nest the innermost loop runs in vectors; a reduction along it keeps
+`unroll` partial vectors, and what rows have in common is loaded once for two. What is left of a
+row that is no multiple of those has code of its own. This rule matches every task but scatters,
+whose order counts.
 """
 
 from __future__ import annotations
