@@ -43,7 +43,7 @@ _STEP = 0.7
 """An iteration."""
 _LATENCY = 3.5
 """Of an add or maximum: iterations of a reduction wait for each other by so much."""
-_MIXED = 3.0
+_MIXED = 1.5
 """Adding one more partial result of a reduction."""
 _WAITING = 8.0
 """Of a merged pass for the one before it."""
@@ -176,10 +176,13 @@ def _cycles(
         computed, steps, tail = tiling(one, target, unroll)
         streams = one.streams - np.where(merged & (together > 1), one.shared / 2, 0.0)
         row = computed * np.maximum(one.work, _STREAM * streams)
-        row = row + _ROW + steps * _STEP + np.where(tail, _TAIL, 0.0)
+        row = row + _ROW + np.where(tail, _TAIL, 0.0)
+        added = sums if one.centred else 1
+        if added == 1:  # an iteration's own instructions find room between those of two sums
+            row = row + steps * _STEP
         if one.reduces:
             waiting = steps * _LATENCY
-            row = row + _MIXED * unroll * (sums if one.centred else 1)
+            row = row + _MIXED * unroll * added
             row = np.maximum(row, np.where(merged, waiting / np.minimum(together, 2), waiting / 2))
         apart, joined = one.rows * row, one.rows * (row + _WAITING / together)
         if one.rows * one.width <= _NARROW * most:  # one number a row: merged, it is no vector

@@ -238,11 +238,12 @@ def _schedule_nest(
             schedule_elementwise(builder, target, loops, unroll)
         return
     chain = list(itertools.takewhile(lambda loop: not _is_row(loop), chain))
-    for stmt in _inner_statements(chain[-1].body):
-        if isinstance(stmt, For):
-            _schedule_inner(builder, target, stmt, unroll)
+    inner = [s for s in _inner_statements(chain[-1].body) if isinstance(s, For)]
+    shorter = [_schedule_inner(builder, target, stmt, unroll) for stmt in inner]
     if moments:
         _jam(builder, moments)
+    for loop in builder.present(shorter):
+        builder.do("specialize", loop=loop)
     if chain[-1].var.endswith(_BLOCK) and _is_guarded(find_loop(builder.program, chain[-1].var)):
         builder.do("specialize", loop=chain[-1].var)
     share(builder, target, _independent(chain), f"{loops[0]}_p")
@@ -321,17 +322,18 @@ def _is_guarded(block: For) -> bool:
     )
 
 
-def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> None:
-    """Vectors along the innermost loop of one pass over a row."""
+def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> str:
+    """Vectors along the innermost loop of one pass over a row; gives the loop of a reduction whose
+    last iteration is shorter, if any."""
     chain = nest_loops(top)
     stores = [s for s in walk((top,)) if isinstance(s, Store)]
     last = chain[-1]
     if len(stores) != 1 or last.extent < 4 or not _float(builder, stores[0]):
-        return
+        return ""
     if not stores[0].combine:
         pair = _pair(builder, top, stores[0]) if len(chain) == 1 else ""
         vectorize_loop(builder, last.var, target.lanes(), unroll, pair)
-        return
+        return ""
     lanes = min(target.lanes(), last.extent)
     partial = max(1, min(unroll, last.extent // lanes))
     builder.split(last.var, lanes * partial, f"{last.var}_o", f"{last.var}_b")
@@ -345,8 +347,7 @@ def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: 
     )
     builder.do("unroll", loops=unrolled)
     builder.do("vectorize", loops=lane_wise)
-    if last.extent % (lanes * partial):
-        builder.do("specialize", loop=f"{last.var}_o")
+    return f"{last.var}_o" if last.extent % (lanes * partial) else ""
 
 
 def _pair(builder: ScheduleBuilder, top: For, store: Store) -> str:

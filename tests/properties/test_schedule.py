@@ -115,6 +115,7 @@ def random_step(draw: Draw, program: Program, number: int) -> Step:
         "unroll": {"loops": draw(in_order)},
         "vectorize": {"loops": (at,)},
         "parallel": {"loop": at},
+        "jam": {"loop": at, "other": draw(loop)},
         "inline": {"buffer": buffer},
         "compute_at": {"buffer": buffer, "at": at},
         "cache_write": {"buffer": buffer, "loops": draw(in_order)},
