@@ -28,7 +28,7 @@ from autotune.schedule.base import register
 class Jam:
     """Put the body of a later loop behind that of an earlier one of as many iterations. What is
     between them goes before or after both; local buffers around them live on to the end of the
-    statements that they are among.
+    statements that they are among; guards that are the same, one after the other, become one.
 
     for i: s += x[i] ; m = s*2 ; q = 0 ; for j: q += x[j]*x[j]   ->
     q = 0 ; for i: { s += x[i] ; q += x[i]*x[i] } ; m = s*2
@@ -50,7 +50,7 @@ class Jam:
         first, second = places
         before, after = _sorted(loop, other, flat[first + 1 : second])
         moved = map_stmt_indices(other.body, lambda i: i.substitute({other.var: index(loop.var)}))
-        both = with_body(loop, (*loop.body, *moved))
+        both = with_body(loop, _joined((*loop.body, *moved)))
         new: Body = (*flat[:first], *before, both, *after, *flat[second + 1 :])
         for alloc in reversed(local):
             new = (with_body(alloc, new),)
@@ -84,6 +84,18 @@ def _flat(body: Body, loops: Collection[For]) -> tuple[list[Stmt], list[Alloc]]:
         else:
             out.append(stmt)
     return out, local
+
+
+def _joined(body: Body) -> Body:
+    """Statements, those under the same guard together."""
+    out: list[Stmt] = []
+    for stmt in body:
+        last = out[-1] if out else None
+        if isinstance(stmt, If) and isinstance(last, If) and last.bounds == stmt.bounds:
+            out[-1] = with_body(last, last.body + stmt.body)
+        else:
+            out.append(stmt)
+    return tuple(out)
 
 
 def _sorted(loop: For, other: For, between: Sequence[Stmt]) -> tuple[list[Stmt], list[Stmt]]:

@@ -90,8 +90,9 @@ def _choices(made: Task, target: Target) -> tuple[object, ...]:
     return next(p.choices for p in params if p.name == "shift")
 
 
-def test_a_mean_and_a_variance_take_one_pass() -> None:
-    made, target = norm_of_rows(8, 64), host_target()
+@pytest.mark.parametrize("rows", [8, 7])
+def test_a_mean_and_a_variance_take_one_pass(rows: int) -> None:
+    made, target = norm_of_rows(rows, 64), host_target()
     rule = RULES.get("nests")
     items = {"unroll": 2, "merge": 1, "rows": 4, "shift": 1}
     program = apply_schedule(
