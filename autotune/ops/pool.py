@@ -183,17 +183,19 @@ def _counted(x: TensorType | Array, attrs: Attrs) -> tuple[tuple[int, int], tupl
 
 
 def _divided(total: Value, counts: tuple[Index, Index], dtype: str) -> Value:
+    """The total times the counts' reciprocals, which a whole vector shares: vectors are slow to
+    divide."""
     known = 1
     varying: list[Value] = []
     for count in counts:
         if count.is_const:
             known *= count.const
         else:
-            varying.append(IndexValue(count, dtype))
-    scaled = total if known == 1 else fn("mul", total, Const(1 / known, dtype))
-    if not varying:
-        return scaled
-    return fn("div", scaled, varying[0] if len(varying) == 1 else fn("mul", *varying))
+            varying.append(fn("div", Const(1.0, dtype), IndexValue(count, dtype)))
+    out = total if known == 1 else fn("mul", total, Const(1 / known, dtype))
+    for share in varying:
+        out = fn("mul", out, share)
+    return out
 
 
 OPS.add(MaxPool2d.name, MaxPool2d())

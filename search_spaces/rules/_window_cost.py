@@ -35,6 +35,12 @@ _FETCHED, _WRITTEN = 1.2, 4.5
 """Cycles per vector that comes from the outer cache; of a vector of results on its way there."""
 _KEPT = 1.2
 """Of the innermost cache: what rows may take that the next tiles read again."""
+_COLUMN, _ROWS, _FAR = 0.48, 4, 1.8
+"""Of the innermost cache: what a column may take whose lines the next block of channels reads;
+rows of it that are on their way at a time. Vectors fetched for one of a column, which jumps, if
+they come from further than the next cache, or evict each other."""
+_LINE = 64
+"""Bytes of a cache line."""
 _TURN, _ALONE, _SPLIT = 0.4, 0.85, 0.4
 """Vectors fetched more where blocks of channels are outermost: as rows begin; for each vector that
 the block is short of; share of those whose points do not begin with a line."""
@@ -50,28 +56,38 @@ def cycles(task: Task, w: Window, target: Target, columns: Columns) -> Column:
     often, terms = math.prod(w.around.values()), math.prod(e for _, e in w.reduce)
     first = columns["order"] == "channels_first"
     weights = tile["channel"] * terms
-    stay = first & w.unrolled & (weights + held <= target.vector_registers)
+    down = columns["down"] if "down" in columns else np.ones(len(held))
+    rolled = down > 1
+    whole = tile | {"row": tile["row"] * down}
+    fits = rolled & (weights + 2 * held + 2 <= target.vector_registers)
+    stay = fits | (~rolled & first & w.unrolled & (weights + held <= target.vector_registers))
+    width = _width(task, target, columns)
+    lines = whole | {"channel": tile["channel"] * width / lanes_of(task, target)}
     *reads, _ = accesses(task, w, dict.fromkeys(("batch", *size), 1))
     loads, fetched = np.zeros(len(held)), np.zeros(len(held))
     window = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)}
     once = window | dict.fromkeys(w.around, 1.0)
     for access in reads:
-        taken = often * _spans(access, tile, extents, once)
+        taken = often * _spans(access, whole, extents, once)
         if "slide" in columns:
             shared = terms_held(w, lanes_of(task, target), columns) / held
             taken = np.where(columns["slide"] == 1, shared, taken)
         if any("row" in dict(dim) for dim in access.dims):
-            loads = loads + taken
-            fetched = fetched + _fetched(task, access, target, columns, (tile, extents, window))
+            loads = loads + taken * (1 + _crossing(task, access, width))
+            fetched = fetched + _fetched(task, access, target, columns, (lines, extents, window))
         else:
+            taken = often * _spans(access, tile, extents, once)
             loads = loads + np.where(stay, 0.0, taken)
-    tiles = often * _spans(None, tile, extents, once)
+    tiles = often * _spans(None, tile, extents, once) * lanes_of(task, target) / width
     live = 2 * held + 1
     if "slide" in columns:
         ahead = terms_held(w, lanes_of(task, target), columns) + _SUMS
         live = np.where(columns["slide"] == 1, ahead, live)
+    live = np.where(rolled, 2 * held + np.where(fits, weights, 0) + 2, live)
     crowded = np.maximum(live - target.vector_registers, 0) / target.vector_registers
-    arithmetic = operations(task, w, columns) * (1 + _CROWDED * crowded)
+    begun = np.where(rolled, 1 / (w.reduce[0][1] * down), 0.0)
+    masked = np.where(rolled & (w.channels[1] % width > 0), width / w.channels[1], 0.0)
+    arithmetic = operations(task, w, columns) * (1 + _CROWDED * crowded + begun + masked)
     arithmetic = arithmetic + _masks(task, w, target, columns)
     parts = (arithmetic, loads + _STORED + _TILE * tiles, _WRITTEN + _FETCHED * fetched)
     return np.asarray(sum(part**2.5 for part in parts) ** 0.4, np.float64)
@@ -85,7 +101,8 @@ def operations(task: Task, w: Window, columns: Columns) -> Column:
         return terms
     data = accesses(task, w, dict.fromkeys(("batch", "row", "point", "channel"), 1))[0]
     window = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)}
-    tile = {"point": columns["tile_w"], "row": columns["tile_h"]}
+    rows = columns["tile_h"] * columns.get("down", np.ones(1))
+    tile = {"point": columns["tile_w"], "row": rows}
     extents = {"point": w.points[1], "row": w.rows[1]}
     across, down = (_along(data, axis, tile, extents, window)[2] for axis in ("point", "row"))
     (_, high), (_, wide) = w.reduce
@@ -174,9 +191,28 @@ def _fetched(
     jumps = _JUMP * np.maximum(high * wide - _STREAMS, 0)
     turns = np.where(stays, 0.0, np.where(first, _TURN, jumps))
     fetched = np.where(stays, down * across, often) + turns * across
+    rolled = columns["down"] > 1 if "down" in columns else False
+    touched = tile["channel"] + (0.5 if step % target.lanes() else 0.0)
+    again = first | (high * wide * touched * line > _COLUMN * target.l1_bytes)
+    column = down * across * np.where(again, touched / tile["channel"], 1.0)
+    far = task.value(access.buffer).type.nbytes > target.l2_bytes
+    column = column * np.where(far | (_ROWS * wide > conflict_free(step)), _FAR, 1.0)
     split = _SPLIT if step % target.lanes() else 0.0
     apart = _ALONE / tile["channel"] + fetched * split / tile["channel"]
-    return np.asarray(fetched + np.where(first, apart, 0.0))
+    return np.asarray(np.where(rolled, column, fetched + np.where(first, apart, 0.0)))
+
+
+def _width(task: Task, target: Target, columns: Columns) -> Column:
+    """Lanes of vectors."""
+    full = np.full(len(columns["vectors"]), float(lanes_of(task, target)))
+    return columns["lanes"].astype(np.float64) if "lanes" in columns else full
+
+
+def _crossing(task: Task, access: Access, width: Column) -> Column:
+    """Share of the loads that touch two lines of the cache, and take twice as long."""
+    step = (task.value(access.buffer).layout.strides[-2:-1] or (1,))[0]
+    aligned = np.gcd(step, width.astype(np.int64)) / width
+    return np.asarray(np.where(width * access.item_bytes < _LINE, 0.0, 1 - aligned))
 
 
 def _along(

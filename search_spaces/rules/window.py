@@ -16,7 +16,7 @@ import numpy.typing as npt
 from autotune.graph.plan import task_flops
 from autotune.ops import OPS
 from autotune.program.ir import Load
-from autotune.program.rewrite import value_loads
+from autotune.program.rewrite import find_loop, loads_of, value_loads
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.types import Task
@@ -36,6 +36,7 @@ from search_spaces.rules._window import (
     accesses,
     joins,
     reduction_of,
+    rolls,
     row_bands,
     slides,
     window_of,
@@ -47,6 +48,8 @@ Columns = Mapping[str, npt.NDArray[Any]]
 ORDERS = ("rows_first", "channels_first")
 """Whether the loop over blocks of channels is innermost, or outermost: then a block's weights
 stay, and its data come from a few lines of the cache each."""
+_ROLLED = ("_init_carry", "_init_next", "_first", "_alone", "_kept", "_out_kept")
+"""Suffixes of loops that `roll` makes."""
 JOINS = ("none", "rows", "columns")
 """Which terms of a window are combined first, so that windows that overlap share them."""
 
@@ -89,6 +92,8 @@ class WindowRule:
         w = self._window(task)
         blocks = -(-w.channels[1] // lanes_of(task, target))
         sliding = slides(task, w)
+        widths = _widths(task, w, target)
+        heights = _columns(w.rows[1] // target.threads, w.rows[1]) if rolls(task, w) else ()
         sizes = (1, 2, 3, 4, 6, 8, 12, 16) if sliding else (1, 2, 3, 4, 6, 8)
         params = (
             Param(name="vectors", choices=tuple(v for v in sizes if v <= blocks)),
@@ -97,6 +102,8 @@ class WindowRule:
             Param(name="order", choices=ORDERS if blocks > 1 and w.rows[0] else ORDERS[:1]),
             *((Param(name="join", choices=JOINS),) if joins(task, w) else ()),
             *((Param(name="slide", choices=(0, 1)),) if sliding else ()),
+            *((Param(name="lanes", choices=widths),) if len(widths) > 1 else ()),
+            *((Param(name="down", choices=heights),) if len(heights) > 1 else ()),
         )
 
         def fits(columns: Columns) -> npt.NDArray[Any]:
@@ -107,6 +114,11 @@ class WindowRule:
                 terms = terms_held(w, lanes_of(task, target), columns)
                 apart = (points == 1) & (terms <= target.vector_registers - 8)
                 good = np.where(columns["slide"] == 1, apart, good & (columns["vectors"] <= 8))
+            if "down" in columns:
+                alone = (columns["tile_h"] == 1) & (2 * held <= target.vector_registers - 4)
+                good = good & ((columns["down"] == 1) | alone)
+            if "down" in columns and "join" in columns:
+                good = good & ((columns["down"] == 1) | (columns["join"] != "rows"))
             return np.asarray(good)
 
         return Space(params, (Constraint("registers", fits),))
@@ -149,7 +161,8 @@ class WindowRule:
             builder.do("inline", buffer=anchor)
         if output != w.tensor:
             builder.do("compute_at", buffer=output, at=w.channels[0])
-        lanes = min(lanes_of(task, target), w.channels[1])
+        lanes = dict(config.items).get("lanes", lanes_of(task, target))
+        lanes = min(int(lanes), w.channels[1])
         block = lanes * config.number("vectors")
         builder.split(w.channels[0], block, "block", "rest")
         builder.split("rest", lanes, "vector", "lane")
@@ -161,14 +174,8 @@ class WindowRule:
                 tile.insert(0, inner)
                 outer.insert(1, around)
         batch = [name for name, _ in w.axes[:-3]]
-        bands = row_bands(w, target.threads, config.number("tile_h"))
-        if config["order"] == "channels_first" and bands > 1:
-            builder.split("rows", w.rows[1] // config.number("tile_h") // bands, "bands", "strip")
-            outer = ["bands", "block", "strip", "points"]
-        elif config["order"] == "channels_first":
-            outer = ["block", *outer[1:]]
-        else:
-            outer = [*outer[1:], "block"]
+        down = int(dict(config.items).get("down", 1))
+        outer = self._around(builder, w, target, config, outer)
         builder.do("reorder", loops=(*batch, *outer, *tile))
         slide = dict(config.items).get("slide", 0)
         builder.do("cache_write", buffer=w.tensor, loops=tuple(tile[-1:] if slide else tile))
@@ -179,6 +186,8 @@ class WindowRule:
         joined = dict(config.items).get("join", "none")
         if joined != "none":
             builder.do("join", loop=w.reduce[0 if joined == "rows" else 1][0])
+        if down != 1:
+            at = self._roll(builder, w, tile, outer.pop()) or f"{at}.next"
         self._annotate(builder, w, tile)
         for around, (_, extent), size in (
             ("block", w.channels, block),
@@ -191,24 +200,65 @@ class WindowRule:
         share(builder, target, [*batch, *outer], "shared")
         return builder.schedule
 
+    def _around(
+        self, builder: ScheduleBuilder, w: Window, target: Target, config: Config, outer: list[str]
+    ) -> list[str]:
+        """Loops around a tile, in order: blocks of channels outermost or inside, columns last."""
+        down = int(dict(config.items).get("down", 1))
+        if down != 1:
+            builder.split("rows", down, "columns", "down")
+            outer[1] = "columns"
+        high = config.number("tile_h") * down
+        bands = row_bands(w, target.threads, high)
+        if config["order"] == "channels_first" and bands > 1:
+            builder.split(outer[1], w.rows[1] // high // bands, "bands", "strip")
+            outer = ["bands", "block", "strip", "points"]
+        elif config["order"] == "channels_first":
+            outer = ["block", *outer[1:]]
+        else:
+            outer = [*outer[1:], "block"]
+        return [*outer, "down"] if down != 1 else outer
+
+    def _roll(self, builder: ScheduleBuilder, w: Window, tile: list[str], loop: str) -> str:
+        """Roll sums down a loop; gives the outermost buffer of constants kept meanwhile."""
+        (over, _), *across = w.reduce
+        # A point's terms side by side: what it reads is in registers for two points at most.
+        order = [over, *tile[:-2], *(k for k, _ in across), *tile[-2:]]
+        builder.do("reorder", loops=builder.present(order))
+        kept = self._keep(builder, loop)
+        builder.do("roll", loop=loop, over=over)
+        return kept
+
+    def _keep(self, builder: ScheduleBuilder, loop: str) -> str:
+        """Have registers hold the constants that a column reads; gives the outermost buffer."""
+        out = ""
+        for param in builder.program.params:
+            body = (find_loop(builder.program, loop),)
+            if param.constant and sum(v.buffer == param.name for v in loads_of(body)) == 1:
+                builder.do("keep", buffer=param.name, loop=loop)
+                out = out or f"{param.name}.kept"
+        return out
+
     def _annotate(self, builder: ScheduleBuilder, w: Window, tile: list[str]) -> None:
-        kinds = ("", "_init", "_out", "_terms")
+        kinds = ("", "_init", "_out", "_terms", *_ROLLED)
         builder.do("vectorize", loops=builder.present([f"lane{k}" for k in kinds]))
         flat = [f"{t}{k}" for t in tile[:-1] for k in kinds]
-        flat += [f"{name}{k}" for name, _ in w.inner for k in ("", "_terms")]
+        flat += [f"{name}{k}" for name, _ in w.inner for k in ("", "_terms", *_ROLLED)]
         builder.do("unroll", loops=builder.present(flat))
 
     def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
         w = self._window(task)
         vectors = columns["vectors"].astype(np.float64)
         ones = np.ones(len(vectors))
-        tiles = {"channel": np.minimum(vectors * lanes_of(task, target), w.channels[1])}
+        lanes = columns.get("lanes", lanes_of(task, target) * ones)
+        down = columns.get("down", ones)
+        tiles = {"channel": np.minimum(vectors * lanes, w.channels[1])}
         extents = {"channel": w.channels[1]}
         for axis, (loop, extent), param in (
             ("point", w.points, "tile_w"), ("row", w.rows, "tile_h"),
         ):  # fmt: skip
             if loop:
-                tiles[axis] = columns[param].astype(np.float64)
+                tiles[axis] = columns[param] * (down if axis == "row" else ones)
                 extents[axis] = extent
         extents["batch"] = math.prod(e for _, e in w.axes[:-3])
         window = {f"k{i}": e for i, (_, e) in enumerate(w.reduce)}
@@ -220,9 +270,8 @@ class WindowRule:
         alone = first & ~crowds(task, w, columns)
         block = {"channel": np.where(alone, tiles["channel"], w.channels[1] * ones)}
         levels = ({"batch": ones}, block, dict(reversed(tiles.items())))
-        lanes = lanes_of(task, target)
-        waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1] * ones
-        held = vectors * columns["tile_w"] * columns["tile_h"]
+        waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1]
+        held = vectors * columns["tile_w"] * columns["tile_h"] * np.where(down > 1, 2, 1)
         return TileStructure(
             extents=extents | window,
             reduce_axes=frozenset(window),
@@ -242,6 +291,19 @@ class WindowRule:
             },
             flops_per_lane=2 if task.op.startswith("conv") else 1,
         )
+
+
+def _widths(task: Task, w: Window, target: Target) -> tuple[int, ...]:
+    """Lanes of vectors: half of them too where channels come in halves, so that points begin in
+    the middle of a cache line, and no load touches two."""
+    lanes = lanes_of(task, target)
+    half = rolls(task, w) and w.channels[1] % lanes and w.channels[1] % (lanes // 2) == 0
+    return (lanes, lanes // 2) if half and lanes >= 8 else (lanes,)
+
+
+def _columns(most: int, extent: int) -> tuple[int, ...]:
+    """Heights of columns of points whose windows are rolled down; 1: none."""
+    return (1, *(s for s in range(4, most + 1) if extent % s == 0))
 
 
 def _sizes(extent: int, most: int) -> tuple[int, ...]:
