@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from autotune.errors import ConfigError
+
 if TYPE_CHECKING:
     import argparse
 
@@ -40,6 +42,7 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
     from autotune.runtime.artifact import is_artifact, load
 
     if is_artifact(options.model):
+        _check_free_of_choices(options)
         return load(options.model)
     import autotune
     from autotune.cli.options import absent_log
@@ -60,6 +63,23 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
     for note in model.notes:
         print(f"note: {note}", file=sys.stderr)
     return model
+
+
+def _check_free_of_choices(options: argparse.Namespace) -> None:
+    """Raise ConfigError where an option asks for what compiling has settled."""
+    from autotune.cli.options import Parser, log, numerics, target, threads
+
+    parser = Parser()
+    for declare in (log, target, threads, numerics):
+        declare(parser)
+    given = [n for n, unset in vars(parser.parse_args([])).items() if getattr(options, n) != unset]
+    if options.shape:
+        given.append("shape")
+    if given:
+        raise ConfigError(
+            f"{options.model} is compiled already, which settled --{', --'.join(given)}: compile "
+            "the model again with what you want"
+        )
 
 
 def pinned(options: argparse.Namespace, model: CompiledModel) -> None:

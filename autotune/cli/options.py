@@ -120,6 +120,24 @@ def farm(parser: Parser) -> None:
     parser.add_argument("--farm", metavar="FILE.toml", help="settings; see configs/farm")
 
 
+def check_device(options: argparse.Namespace) -> None:
+    """Raise ConfigError where an option is about boards and the device is none."""
+    tracker = options.device.startswith("tracker://")
+    away = options.device != "local"
+    for name, unset, counts, wanted in (
+        ("boards", None, tracker, "tracker://HOST:PORT/KEY"),
+        ("priority", None, tracker, "tracker://HOST:PORT/KEY"),
+        ("farm", None, away, "a board or a tracker"),
+        ("certs", None, away, "a board or a tracker"),
+        ("build", "board", away, "a board or a tracker"),
+    ):
+        if getattr(options, name) != unset and not counts:
+            raise ConfigError(
+                f"--{name} is for --device {wanted}, the device is {options.device}; name "
+                f"one, or leave --{name} out"
+            )
+
+
 def check_output(options: argparse.Namespace) -> None:
     """Raise ConfigError where what is written would take the place of what is read."""
     output = getattr(options, "output", None)

@@ -82,6 +82,7 @@ def run(options: argparse.Namespace) -> None:
     from autotune.cli.progress import display
     from autotune.settings import load_settings
 
+    opt.check_device(options)
     if options.executor != "local":
         logging.disable(logging.ERROR)  # what a cluster has to say, we say in one line
     ending = "dry run, nothing is measured" if options.dry_run else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,6 @@ def load_model(spec: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -
 
         return import_model(build_model(spec.removeprefix(ZOO_PREFIX)), shapes or {})
     if Path(spec).suffix != ".onnx":
-        found = "has another ending" if Path(spec).exists() else "does not exist"
+        found = "has another ending" if os.path.exists(spec) else "does not exist"
         raise ModelError(f"model {spec!r} {found}; expected an .onnx file or {ZOO_PREFIX}NAME")
     return import_onnx(spec, shapes)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotune.errors import ConfigError
 from autotune.graph.feeds import Samples, sample_feeds
 from autotune.graph.int8.own import by_own_steps, has_own_steps
 from autotune.graph.int8.quantize import Quantized, quantize
@@ -31,7 +32,12 @@ def prepare(
     graph: Graph, precision: str, calibration: Samples | None = None, *, short: str = ""
 ) -> Prepared:
     """`calibration`: samples for int8, as `sample_feeds` takes them; None: random ones. `short`:
-    what tensors between kernels are rounded to."""
+    what tensors between kernels are rounded to. Raises ConfigError, and FeedError of samples."""
+    if calibration is not None and precision != "int8":
+        raise ConfigError(
+            f"samples for calibration are for precision int8, the precision is {precision}; leave "
+            "them out, or ask for int8"
+        )
     # Bands keep results in the cache; as bytes these are small.
     whole = tuple(p for p in PIPELINE if not isinstance(p, BandRows))
     quantised = has_own_steps(graph)

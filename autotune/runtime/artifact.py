@@ -74,11 +74,11 @@ def read_image(path: str | Path) -> ModelImage:
             return ModelImage.from_manifest(manifest, objects, constants)
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (zipfile.BadZipFile, EOFError, RuntimeError) as error:  # its flags may be damaged
         raise ArtifactError(
             f"{path} is not a compiled model, or is damaged ({error}); compile the model again"
         ) from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ArtifactError(
             f"{path} is damaged: {type(error).__name__} {error}; compile the model again"
         ) from None

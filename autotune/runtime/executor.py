@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from autotune.codegen.base import DEVICE_KINDS, Library
-from autotune.errors import FeedError
+from autotune.errors import ConfigError, FeedError
 from autotune.graph.feeds import random_feeds
 from autotune.memory import zeroed_block
 from autotune.program.packing import stored, stored_as
@@ -123,6 +123,8 @@ class CompiledModel:
     ) -> ModelTimes:
         """Time `repeats` whole runs, then as many passes kernel by kernel. Kernels are timed where
         they stand in the model, so that they see its caches and data. Default feeds are random."""
+        if repeats < 1:
+            raise ConfigError(f"repeats must be at least 1, got {repeats}")
         arrays = self._check(random_feeds(self.inputs, seed) if feeds is None else feeds)
         with self._lock:
             latencies, per_kernel = self._load().bench(arrays, repeats, clock)
@@ -159,7 +161,12 @@ class CompiledModel:
     def _check(self, feeds: Mapping[str, Array]) -> list[Array]:
         """The inputs in order. After a large model the caches hold nothing of Python's, and every
         function that is called comes from memory: what is as it should be takes the short way."""
-        if feeds.keys() != self._wanted.keys():
+        try:
+            fits = feeds.keys() == self._wanted.keys()
+        except AttributeError:
+            found = type(feeds).__name__
+            raise FeedError(f"expected a dict of arrays by input name, got {found}") from None
+        if not fits:
             got = ", ".join(sorted(feeds)) or "none"
             raise FeedError(
                 f"expected inputs {', '.join(self._wanted)}; got {got}; give each by its name"

@@ -100,6 +100,8 @@ def tune(
     Raises InputError for what the user can mend."""
     if trials is not None and trials < 1:
         raise ConfigError(f"trials must be at least 1, got {trials}")
+    if time_s is not None and not time_s > 0:
+        raise ConfigError(f"time_s must be more than 0 seconds, got {time_s}")
     if seed < 0:
         raise ConfigError(f"seed must be at least 0, got {seed}")
     settings = settings or load_settings()

@@ -191,3 +191,31 @@ def test_memory_that_is_not_there(capsys: Captured, monkeypatch: pytest.MonkeyPa
     assert "out of memory (Unable to allocate 4 TiB)" in refused(
         capsys, "run", "tiny.onnx", "--random"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--boards", "4"), "--boards is for --device tracker://"),
+        (("--boards", "4", "--device", "rpc://127.0.0.1:1"), "the device is rpc://127.0.0.1:1"),
+        (("--certs", "certs"), "--certs is for --device"),
+        (("--build", "host"), "leave --build out"),
+        (("--calibration", "x.npz"), "are for precision int8"),
+    ],
+)
+def test_an_option_that_would_do_nothing(
+    options: tuple[str, ...], words: str, capsys: Captured
+) -> None:
+    assert words in refused(capsys, "tune", "tiny.onnx", *options)
+    assert not Path("tuning.db").exists()
+
+
+@pytest.mark.parametrize("option", [("--threads", "2"), ("--log", "x.db"), ("--shape", "x=1")])
+def test_what_compiling_has_settled(option: tuple[str, ...], capsys: Captured) -> None:
+    assert execute(["compile", "tiny.onnx", "-o", "tiny.model"]) == 0
+    message = refused(capsys, "bench", "tiny.model", *option)
+    assert f"settled {option[0]}: compile the model again" in message
+
+
+def test_a_name_that_is_too_long(capsys: Captured) -> None:
+    assert "does not exist" in refused(capsys, "tasks", "x" * 300)

@@ -89,6 +89,19 @@ def test_flipped_weights_are_refused(saved: Path) -> None:
         read_image(saved)
 
 
+@pytest.mark.parametrize("entry", ["manifest.json", "constants.bin"])
+@pytest.mark.parametrize(("field", "value"), [(8, 1), (10, 77)], ids=["encrypted", "compressed"])
+def test_flags_of_an_entry_that_make_no_sense(
+    entry: str, field: int, value: int, saved: Path
+) -> None:
+    data = bytearray(saved.read_bytes())
+    at = data.rindex(entry.encode()) - 46  # its header in the directory at the end
+    data[at + field] = value
+    saved.write_bytes(data)
+    with pytest.raises(ArtifactError, match="damaged"):
+        read_image(saved)
+
+
 def test_a_newer_format_is_refused(saved: Path) -> None:
     rewrite_manifest(saved, format_version=99)
     with pytest.raises(ArtifactError, match="format version 99, this version reads up to 1"):

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from autotune.errors import FeedError
+from autotune.errors import ConfigError, FeedError
 from autotune.graph.feeds import random_feeds
 from autotune.memory import HUGE_PAGE_BYTES, zeroed_block
 from autotune.runtime.executor import CompiledModel
@@ -57,6 +57,7 @@ def test_a_transposed_feed_is_copied(model: CompiledModel) -> None:
         ({}, "expected inputs x; got none"),
         ({"x": X, "z": X}, "expected inputs x; got x, z"),
         ({"x": X[:1]}, r"expected shape \[2, 3\], got \[1, 3\]"),
+        ([X], "expected a dict of arrays by input name, got list"),
         ({"x": X.astype(np.float64)}, r"expected float32, got float64.*astype\('float32'\)"),
     ],
 )
@@ -65,6 +66,11 @@ def test_a_wrong_feed_is_refused(
 ) -> None:
     with pytest.raises(FeedError, match=message):
         model.run(feeds)
+
+
+def test_no_runs_have_no_latency(model: CompiledModel) -> None:
+    with pytest.raises(ConfigError, match="repeats must be at least 1, got 0"):
+        model.bench(0)
 
 
 def test_bench_times_every_kernel_in_order(

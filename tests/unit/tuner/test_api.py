@@ -73,6 +73,14 @@ def test_bad_options_are_refused_before_anything_is_measured(tmp_path: Path, cac
         tiny(log, cache, strategy="no-such-strategy")
 
 
+@pytest.mark.parametrize("time_s", [0, -1.0, float("nan")])
+def test_no_time_is_refused(time_s: float, tmp_path: Path, cache: Path) -> None:
+    log = tmp_path / "tuning.db"
+    with pytest.raises(ConfigError, match="time_s must be more than 0 seconds"):
+        tiny(log, cache, time_s=time_s)
+    assert not log.exists()
+
+
 def test_a_run_and_whoever_compiles_choose_the_same_layouts(tmp_path: Path, cache: Path) -> None:
     log, graph = tmp_path / "tuning.db", depthwise_net()
     report = tune(graph, log=log, cache_dir=cache, until_gain=0.9)
