@@ -23,6 +23,7 @@ from autotune.program.ir import COMBINERS, FUNCTIONS
         ("erf", [np.asarray([0.0, 0.5])], [0, math.erf(0.5)]),
         ("to_int32", [np.asarray([1.9, -1.9])], [1, -1]),
         ("to_bool", [np.asarray([0.0, 0.5])], [False, True]),
+        ("bits", [np.asarray([1.0, -0.0], np.float32)], [0x3F800000, -(1 << 31)]),
         ("where", [np.asarray([True, False]), np.asarray([1]), np.asarray([2])], [1, 2]),
     ],
 )
@@ -30,7 +31,7 @@ def test_values(name: str, args: list[np.ndarray], want: list[float]) -> None:
     np.testing.assert_array_equal(apply_function(name, args), want)
 
 
-@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"and", "or", "not", "where"}))
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"and", "or", "not", "where", "bits"}))
 def test_floats_keep_their_precision(name: str) -> None:
     args = [np.asarray([0.5, 2.0], np.float32)] * FUNCTIONS[name]
     found = apply_function(name, args).dtype.name
