@@ -11,19 +11,27 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import NoReturn
 
-from autotune.errors import InputError
+from autotune.errors import ConfigError, InputError
 from autotune.streams import discard, open_closed, refusal
 from rpc_server.certs_command import add_certs_command
 from rpc_server.farm_commands import add_farm_commands
 from rpc_server.serve_command import add_serve_command
 
 
+class _Parser(argparse.ArgumentParser):
+    """Its complaint, and that of its commands, is an InputError: one line, like every other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `rpc_server` command."""
     open_closed()
-    options = _parser().parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         options.run(options)
         sys.stdout.flush()
     except InputError as error:
@@ -40,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="rpc_server", description="Serve this machine as a board; run a farm of boards."
     )
     commands = parser.add_subparsers(dest="command", required=True)

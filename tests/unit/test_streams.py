@@ -40,3 +40,11 @@ def test_a_closed_stream_s_number_is_no_other_file_s(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert int(done.stdout) > 2
+
+
+@pytest.mark.parametrize("arguments", ["", "fly", "certs issue"])
+def test_arguments_that_cannot_be_used_are_one_line(arguments: str, tmp_path: Path) -> None:
+    done = shell(f"rpc_server {arguments}", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
