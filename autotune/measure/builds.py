@@ -6,6 +6,7 @@ bytes, a frame of JSON both ways: a worker needs this package, and nothing of th
 
 from __future__ import annotations
 
+import atexit
 import functools
 import io
 import queue
@@ -115,7 +116,14 @@ def build_job(frame: bytes) -> bytes:
 @functools.cache
 def _idle_processes() -> queue.SimpleQueue[WorkerProcess]:
     """Those of this worker: starting one costs more than a build. They end with the worker."""
-    return queue.SimpleQueue()
+    idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
+    atexit.register(_end, idle)
+    return idle
+
+
+def _end(idle: queue.SimpleQueue[WorkerProcess]) -> None:
+    while not idle.empty():
+        idle.get_nowait().stop()
 
 
 def build_in(
