@@ -25,16 +25,17 @@ MOST = 4096
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """Take a row's first element from what a reduction squares instead of the row's mean, which
+    """Take one of a row's elements from what a reduction squares instead of the row's mean, which
     is not known yet; what that adds to the squares is taken off where they are read.
 
     for k: s[] += x[k] ; m[] = s[]*c ; for j: q[] += (x[j]-m[])*(x[j]-m[]) ; y[] = f(q[])   ->
-    for k: s[] += x[k]-x[0] ; m[] = x[0] + s[]*c ; for j: q[] += (x[j]-x[0])*(x[j]-x[0]) ;
+    for k: s[] += x[k]-o ; m[] = o + s[]*c ; for j: q[] += (x[j]-o)*(x[j]-o) ;
     y[] = f(q[] - s[]*s[]*c)
 
-    c is one over n, the elements of a row. The first one's own deviation is among the squares, so
-    what is taken off is at most n - 1 times what is left: the rounding errors of sums grow by no
-    more, and by about two where the first element is one like the others. Hence MOST.
+    c is one over n, the elements of a row; o is the median of the first, middle and last, so that
+    one that is far from all others is not taken. Rounding errors of the sums grow by about two
+    then. The deviation of o is among the squares, so where two of the three are far off they
+    grow by n at most: hence MOST.
     """
 
     step: ClassVar[str] = "shift"
@@ -53,11 +54,11 @@ class Shift:
         self._check(program, squares, total, share)
         if mean.indices != squares.rows or total.value(squares.rows, squares.places) != term:
             raise ScheduleError(f"{self.buffer} and {mean.buffer} are not of the same elements")
-        apart = Apply("sub", (term, total.first(squares.rows)))
+        apart = Apply("sub", (term, total.middling(squares.rows)))
         changes = (
             (squares.store, Apply("mul", (apart, apart))),
-            (total.store, Apply("sub", (total.store.value, total.first(total.rows)))),
-            (centre, Apply("add", (total.first(load.indices), centre.value))),
+            (total.store, Apply("sub", (total.store.value, total.middling(total.rows)))),
+            (centre, Apply("add", (total.middling(load.indices), centre.value))),
         )
         for store, value in changes:
             program = replaced(program, store, (replace(store, value=value),))
@@ -126,9 +127,13 @@ class _Rows:
         env = dict(zip(names, (*rows, *places), strict=True))
         return map_indices(self.store.value, lambda i: i.substitute(env))
 
-    def first(self, rows: tuple[Index, ...]) -> Value:
-        """The first element of a row."""
-        return self.value(rows, (Index(),) * len(self.inner))
+    def middling(self, rows: tuple[Index, ...]) -> Value:
+        """An element of a row: the median of three."""
+        extents = [loop.extent for loop in self.inner]
+        places = ([0] * len(extents), [e // 2 for e in extents], [e - 1 for e in extents])
+        a, b, c = (self.value(rows, tuple(Index((), n) for n in place)) for place in places)
+        low, high = Apply("min", (a, b)), Apply("max", (a, b))
+        return Apply("max", (low, Apply("min", (high, c))))
 
 
 def _product(value: Value) -> tuple[Load, Const] | None:

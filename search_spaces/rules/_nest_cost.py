@@ -45,6 +45,8 @@ _LATENCY = 3.5
 """Of an add or maximum: iterations of a reduction wait for each other by so much."""
 _MIXED = 1.5
 """Adding one more partial result of a reduction."""
+_AGAIN = 6.0
+"""Finding the element that squares are taken around, in each iteration where one is shorter."""
 _WAITING = 8.0
 """Of a merged pass for the one before it."""
 _NARROW = 1 / 8
@@ -180,6 +182,8 @@ def _cycles(
         added = sums if one.centred else 1
         if added == 1:  # an iteration's own instructions find room between those of two sums
             row = row + steps * _STEP
+        else:
+            row = row + np.where(tail, _AGAIN * (steps + 3), 0.0)
         if one.reduces:
             waiting = steps * _LATENCY
             row = row + _MIXED * unroll * added
