@@ -73,7 +73,7 @@ def cycles(task: Task, w: Window, target: Target, columns: Columns) -> Column:
             shared = terms_held(w, lanes_of(task, target), columns) / held
             taken = np.where(columns["slide"] == 1, shared, taken)
         if any("row" in dict(dim) for dim in access.dims):
-            loads = loads + taken * (1 + _crossing(task, access, width))
+            loads = loads + taken * np.where(rolled, 1 + _crossing(task, access, width), 1.0)
             fetched = fetched + _fetched(task, access, target, columns, (lines, extents, window))
         else:
             taken = often * _spans(access, tile, extents, once)

@@ -93,7 +93,10 @@ class WindowRule:
         blocks = -(-w.channels[1] // lanes_of(task, target))
         sliding = slides(task, w)
         widths = _widths(task, w, target)
-        heights = _columns(w.rows[1] // target.threads, w.rows[1]) if rolls(task, w) else ()
+        # Blocks of channels that begin inside lines have two threads wait for each other's.
+        apart = target.threads == 1 or w.channels[1] % lanes_of(task, target) == 0
+        rolling = apart and rolls(task, w)
+        heights = _columns(w.rows[1] // target.threads, w.rows[1]) if rolling else ()
         sizes = (1, 2, 3, 4, 6, 8, 12, 16) if sliding else (1, 2, 3, 4, 6, 8)
         params = (
             Param(name="vectors", choices=tuple(v for v in sizes if v <= blocks)),
@@ -297,7 +300,12 @@ def _widths(task: Task, w: Window, target: Target) -> tuple[int, ...]:
     """Lanes of vectors: half of them too where channels come in halves, so that points begin in
     the middle of a cache line, and no load touches two."""
     lanes = lanes_of(task, target)
-    half = rolls(task, w) and w.channels[1] % lanes and w.channels[1] % (lanes // 2) == 0
+    half = (
+        target.threads == 1
+        and rolls(task, w)
+        and w.channels[1] % lanes
+        and w.channels[1] % (lanes // 2) == 0
+    )
     return (lanes, lanes // 2) if half and lanes >= 8 else (lanes,)
 
 
