@@ -14,6 +14,7 @@ from autotune.errors import VerifyError
 from autotune.graph.memory_plan import (
     ALIGNMENT,
     MemoryPlan,
+    _best_gap,
     find_in_place,
     lifetimes,
     plan_memory,
@@ -195,3 +196,10 @@ def test_a_value_without_placement_is_an_error() -> None:
     placements = {n: p for n, p in partition.placements.items() if n != "a"}
     with pytest.raises(VerifyError, match="value a has no placement"):
         plan_memory(dataclasses.replace(partition, placements=placements))
+
+
+def test_a_block_lies_in_the_tightest_gap() -> None:
+    taken = [(0, 10), (40, 50), (60, 70)]
+    assert _best_gap(taken, 10) == 50
+    assert _best_gap(taken, 11) == 10
+    assert _best_gap(taken, 31) == 70

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -77,3 +79,26 @@ def test_an_accepted_output_that_was_wrong_is_found_out() -> None:
     verdict, held = check_against(reference(TRUTH, [[0, 0]]), TRUTH, accepted)
     assert verdict.error == ""
     assert not held
+
+
+def test_a_number_where_the_reference_has_none_is_wrong() -> None:
+    truth = np.asarray([np.nan, 1.0], np.float32)
+    output = np.asarray([0.0, 1.0], np.float32)
+    assert "[0]: expected nan, got 0.0" in check_points(reference(truth, [[0], [1]]), output).error
+
+
+@pytest.mark.parametrize(("apart", "right"), [(2, True), (3, False)])
+def test_few_rounded_integers_may_be_one_off(apart: int, right: bool) -> None:
+    truth = np.zeros(100, np.int8)
+    output = truth.copy()
+    output[:apart] = 1
+    rounded = dataclasses.replace(reference(truth, [[n] for n in range(100)]), rounded=True)
+    assert (check_points(rounded, output).error == "") is right
+
+
+def test_a_rounded_integer_is_never_two_off() -> None:
+    truth = np.zeros(100, np.int8)
+    output = truth.copy()
+    output[7] = 2
+    rounded = dataclasses.replace(reference(truth, [[n] for n in range(100)]), rounded=True)
+    assert "[7]: expected 0, got 2" in check_points(rounded, output).error
