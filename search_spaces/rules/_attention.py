@@ -16,7 +16,8 @@ import numpy.typing as npt
 from autotune.target import Target
 from autotune.types import Task, TaskNode
 from search_spaces.base import Access, Column
-from search_spaces.rules._cost import imbalance, tile_rate
+from search_spaces.rules._cost import tile_rate
+from search_spaces.rules._rates import imbalance
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _SOFTMAX_CYCLES = 14.0

@@ -7,8 +7,6 @@ they give matters, and the tuner corrects it.
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,21 +17,17 @@ from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Column
 from search_spaces.rules._contraction import Contraction
-from search_spaces.rules._contraction_tiles import plain, strassen_parts, together
+from search_spaces.rules._contraction_tiles import plain, together
+from search_spaces.rules._rates import (
+    channel_waste,
+    conflict_free,
+    from_others,
+    imbalance,
+    tail_waste,
+)
+from search_spaces.rules._winograd_cost import strassen_cycles, winograd_cycles
 
 Columns = Mapping[str, npt.NDArray[Any]]
-_L2_BYTES_PER_CYCLE = 24.0
-_L3_BYTES_PER_CYCLE = 10.0
-_MEMORY_BYTES_PER_CYCLE = 9.0
-"""Of all cores together; the caches' are of each."""
-_OTHERS_BYTES_PER_CYCLE = 6.0
-"""From the cache of another core, which may be on another die."""
-_AGAIN = 1.5
-"""Times that weights come from memory which all cores need, each at its own pace."""
-_LATE = 0.7
-"""Share of the time that weights take to come from memory which direct code does not hide."""
-_HIDDEN = 0.85
-"""Share of the shorter of arithmetic and a stream of weights that the longer one hides."""
 _PREFETCH_POINTS = 8
 """From which arithmetic takes so long that weights are late unless they are asked for."""
 _COPY_CYCLES = 8.0
@@ -57,12 +51,6 @@ others: what is fetched ahead is not what is needed."""
 _STRIDED_LINE = {"channels_first": 4.0, "rows_first": 3.0, "points_first": 0.0}
 """Cycles per line of results, or of what is added to them, that a tile of one vector of channels
 takes where they lie beyond the L2 cache; wider tiles take whole runs of lines."""
-_TRANSFORM_CYCLES = 8.0
-"""Per point of a Winograd tile and vector of channels."""
-_HELD_POINTS, _SPILLED = 49, 1.75
-"""Points of a tile that stay in registers; transforms of more take so many times as long."""
-_SUM_CYCLES = 14.0
-"""Per vector of each of the four quarters that Strassen's algorithm combines."""
 
 
 def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
@@ -102,22 +90,10 @@ def ideal_cycles(c: Contraction, target: Target) -> float:
 
 def waste(c: Contraction, columns: Columns) -> Column:
     """Computed over useful multiply-adds of direct code; tails are cut at vectors and rows."""
-    out = _channel_waste(c, columns)
+    out = channel_waste(c, columns)
     for extent, size in ((c.points[1], columns["tile_w"]), (c.row_count, columns["tile_h"])):
-        out = out * _tail_waste(extent, size)
+        out = out * tail_waste(extent, size)
     return out
-
-
-def _channel_waste(c: Contraction, columns: Columns) -> Column:
-    lanes = columns["lanes"].astype(np.float64)
-    return np.asarray(np.ceil(c.channels[1] / lanes) * lanes / c.channels[1], np.float64)
-
-
-def _tail_waste(extent: int, size: Column) -> Column:
-    """A short tail has too few accumulators to hide the latency."""
-    tail = extent % size
-    lost = np.where((tail > 0) & (tail < size / 2), size / 2 - tail, 0)
-    return np.asarray(1 + lost / extent, np.float64)
 
 
 def _tile_efficiency(
@@ -200,18 +176,7 @@ def _crossing(task: Task, c: Contraction, target: Target, columns: Columns) -> C
     near = np.isin(columns["order"], first) & (np.ceil(extent / columns[size]) >= target.threads)
     weights, data, out = (task.value(v).type.nbytes for v in (c.weights, c.data, c.tensor))
     moved = np.where(near | (blocks == 1), weights, data + out)
-    return np.asarray(_from_others(moved, target))
-
-
-def _from_others(nbytes: Column | float, target: Target) -> Column | float:
-    """Cycles of each core for its share of so many bytes, if others hold theirs of them."""
-    return nbytes * (1 - 1 / target.threads) / _OTHERS_BYTES_PER_CYCLE
-
-
-def conflict_free(step: int) -> float:
-    """Points side by side whose data do not evict each other from an 8-way L1 cache: addresses a
-    multiple of the page size apart all fall into one set."""
-    return 8.0 * 4096 / math.gcd(max(1, step) * 4, 4096)
+    return np.asarray(from_others(moved, target))
 
 
 def _order_cost(task: Task, target: Target, c: Contraction, columns: Columns) -> Column:
@@ -267,99 +232,3 @@ def _result_cycles(task: Task, c: Contraction, target: Target, columns: Columns)
         return np.zeros(len(columns["vectors"]))
     each = np.asarray([_STRIDED_LINE[str(o)] for o in columns["order"]], np.float64)
     return np.asarray(nbytes / 64 * each / columns["vectors"] / target.threads)
-
-
-def imbalance(chunks: Column, target: Target) -> Column:
-    """Time of the busiest thread over the time of a single one."""
-    return np.asarray(np.ceil(chunks / target.threads) / np.maximum(chunks, 1), np.float64)
-
-
-def winograd_cycles(c: Contraction, target: Target, columns: Columns, form: str) -> Column:
-    """Products of all points, transforms of both ends, and streams that miss the L2 cache."""
-    lanes = float(target.lanes())
-    area, ic, oc = c.tile_points(form), c.reduce[2][1], c.channels[1] * c.groups
-    tiles = c.count * c.tile_rows(form) * c.tile_columns(form)
-    block = columns["block"].astype(np.float64)
-    blocks = tiles / block
-    points = columns["tile_w"].astype(np.float64)
-    rate, taste = _tile_efficiency(c, target, columns, points, ic)
-    rate = (rate + taste) * _channel_waste(c, columns)
-    for_tail = _tail_waste_of(block, points)
-    product = area * tiles * ic * oc / lanes * rate * for_tail
-    product = product * np.where(points > conflict_free(ic * c.groups), 1.5, 1.0)
-    weights = area * ic * oc * 4.0
-    stream = _stream_cycles(weights, blocks, target)
-    if weights > 0.75 * target.l3_bytes:
-        # From memory, zeros that fill the last block of channels cost as much as weights.
-        stream = stream * _padded(c, columns)
-    held = area * block * (ic * c.groups + oc) * 4.0
-    spill = np.where(held + min(weights, 1e5) > target.l2_bytes, 1.0, 0.0)
-    moved = area * tiles * (ic * c.groups + oc) * 4.0 * (1.5 / _L3_BYTES_PER_CYCLE)
-    vectors = math.ceil(ic * c.groups / lanes) + math.ceil(oc / lanes)
-    ends = _TRANSFORM_CYCLES * area * tiles * vectors * (1 if area <= _HELD_POINTS else _SPILLED)
-    # Weights come in while the first tile of points meets them; the others find them in a cache.
-    # Several cores are each at another place: what one waits for, another one has asked for.
-    first = product / (np.ceil(block / points) if target.threads == 1 else 1.0)
-    work = (
-        product
-        - first
-        + np.maximum(first, stream)
-        + (1 - _HIDDEN) * np.minimum(first, stream)
-        + ends
-        + spill * moved
-    )
-    chunks = np.where(blocks == 1, 8.0 * target.threads, blocks)
-    across = np.where(blocks == 1, area * tiles * (ic * c.groups + oc) * 4.0, 0.0)
-    return np.asarray(work * imbalance(chunks, target) + _from_others(across, target), np.float64)
-
-
-def _stream_cycles(weights: float, passes: Column, target: Target) -> Column:
-    """Cycles of all cores while weights come in: from memory first, in a model, then from the
-    cache that they fit into. Those of a single pass are shared among the cores."""
-    alone = target.threads == 1
-    first = weights / _MEMORY_BYTES_PER_CYCLE * np.where((passes == 1) | alone, 1.0, _AGAIN)
-    again = np.ceil(passes / target.threads) - 1
-    return np.asarray(target.threads * (first + again * weights / _speed(weights, target)))
-
-
-def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
-    """Seven products of halves, and the sums at both ends."""
-    lanes = float(target.lanes())
-    half = dataclasses.replace(c, channels=(c.channels[0], c.channels[1] // 2))
-    rows, depth, channels = c.strassen_points, c.depth // 2, half.channels[1]
-    points = columns["tile_w"].astype(np.float64)
-    rate, taste = _tile_efficiency(half, target, columns, points, depth)
-    run = rows // strassen_parts(c, target)
-    rate = (rate + taste) * _channel_waste(half, columns) * _tail_waste(run, columns["tile_w"])
-    product = 7 * rows * depth * channels / lanes * rate
-    product = product * np.where(points > conflict_free(depth), 1.5, 1.0)
-    ends = rows * (math.ceil(depth / lanes) + math.ceil(channels / lanes)) * _SUM_CYCLES
-    moved = 7.0 * rows * (depth + channels) * 4
-    held = moved + 8.0 * rows * (depth + channels)
-    spill = moved / _L3_BYTES_PER_CYCLE if held > target.l2_bytes else 0.0
-    # In a model, weights come from memory: seven quarters of those of direct code.
-    stream = _LATE * 7.0 * depth * channels * 4 / _MEMORY_BYTES_PER_CYCLE
-    across = 7.0 * depth * channels * 4 if run < rows else moved
-    busy = (product + stream + ends + spill) / target.threads
-    return np.asarray(busy + _from_others(across, target), np.float64)
-
-
-def _padded(c: Contraction, columns: Columns) -> Column:
-    """Channels that packed weights have, whole blocks of them, over those that there are."""
-    block = columns["lanes"] * columns["vectors"]
-    return np.asarray(np.ceil(c.channels[1] / block) * block / c.channels[1], np.float64)
-
-
-def _tail_waste_of(extent: Column, size: Column) -> Column:
-    tail = extent % size
-    lost = np.where((tail > 0) & (tail < size / 2), size / 2 - tail, 0)
-    return np.asarray(1 + lost / extent, np.float64)
-
-
-def _speed(nbytes: float, target: Target) -> float:
-    """Bytes a cycle that weights of this size come in at, over and over."""
-    if nbytes <= target.l2_bytes / 2:
-        return _L2_BYTES_PER_CYCLE
-    if nbytes <= target.l3_bytes * 0.75:
-        return _L3_BYTES_PER_CYCLE
-    return _MEMORY_BYTES_PER_CYCLE / target.threads

@@ -17,7 +17,7 @@ from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Access, Column
 from search_spaces.rules._builder import lanes_of
-from search_spaces.rules._cost import conflict_free
+from search_spaces.rules._rates import conflict_free
 from search_spaces.rules._window import Window, accesses, reduction_of
 
 Columns = Mapping[str, npt.NDArray[Any]]

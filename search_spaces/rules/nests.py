@@ -52,8 +52,8 @@ from search_spaces.rules._builder import (
     share,
     vectorize_loop,
 )
-from search_spaces.rules._cost import imbalance
 from search_spaces.rules._nest_cost import cycles, ideal_cycles, mean_of, passes_of, tiling
+from search_spaces.rules._rates import imbalance
 from search_spaces.space import Constraint, Space
 
 Columns = Mapping[str, npt.NDArray[Any]]
