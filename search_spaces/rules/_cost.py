@@ -7,6 +7,8 @@ they give matters, and the tuner corrects it.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,15 +19,16 @@ from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Column
 from search_spaces.rules._contraction import Contraction
-from search_spaces.rules._contraction_tiles import plain, together
+from search_spaces.rules._contraction_tiles import plain, strassen_parts, together
 from search_spaces.rules._rates import (
+    MEMORY_BYTES_PER_CYCLE,
     channel_waste,
     conflict_free,
     from_others,
     imbalance,
     tail_waste,
 )
-from search_spaces.rules._winograd_cost import strassen_cycles, winograd_cycles
+from search_spaces.rules._winograd_cost import winograd_cycles
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _PREFETCH_POINTS = 8
@@ -51,6 +54,12 @@ others: what is fetched ahead is not what is needed."""
 _STRIDED_LINE = {"channels_first": 4.0, "rows_first": 3.0, "points_first": 0.0}
 """Cycles per line of results, or of what is added to them, that a tile of one vector of channels
 takes where they lie beyond the L2 cache; wider tiles take whole runs of lines."""
+_LATE = 0.7
+"""Share of the time that weights take to come from memory which direct code does not hide."""
+_SUM_CYCLES = 14.0
+"""Per vector of each of the four quarters that Strassen's algorithm combines."""
+_SPILL_BYTES_PER_CYCLE = 10.0
+"""Of its sums and products, where they leave the L2 cache."""
 
 
 def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
@@ -232,3 +241,25 @@ def _result_cycles(task: Task, c: Contraction, target: Target, columns: Columns)
         return np.zeros(len(columns["vectors"]))
     each = np.asarray([_STRIDED_LINE[str(o)] for o in columns["order"]], np.float64)
     return np.asarray(nbytes / 64 * each / columns["vectors"] / target.threads)
+
+
+def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
+    """Seven products of halves, and the sums at both ends."""
+    lanes = float(target.lanes())
+    half = dataclasses.replace(c, channels=(c.channels[0], c.channels[1] // 2))
+    rows, depth, channels = c.strassen_points, c.depth // 2, half.channels[1]
+    points = columns["tile_w"].astype(np.float64)
+    rate, taste = _tile_efficiency(half, target, columns, points, depth)
+    run = rows // strassen_parts(c, target)
+    rate = (rate + taste) * channel_waste(half, columns) * tail_waste(run, columns["tile_w"])
+    product = 7 * rows * depth * channels / lanes * rate
+    product = product * np.where(points > conflict_free(depth), 1.5, 1.0)
+    ends = rows * (math.ceil(depth / lanes) + math.ceil(channels / lanes)) * _SUM_CYCLES
+    moved = 7.0 * rows * (depth + channels) * 4
+    held = moved + 8.0 * rows * (depth + channels)
+    spill = moved / _SPILL_BYTES_PER_CYCLE if held > target.l2_bytes else 0.0
+    # In a model, weights come from memory: seven quarters of those of direct code.
+    stream = _LATE * 7.0 * depth * channels * 4 / MEMORY_BYTES_PER_CYCLE
+    across = 7.0 * depth * channels * 4 if run < rows else moved
+    busy = (product + stream + ends + spill) / target.threads
+    return np.asarray(busy + from_others(across, target), np.float64)

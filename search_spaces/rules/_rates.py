@@ -17,8 +17,8 @@ from search_spaces.base import Column
 from search_spaces.rules._contraction import Contraction
 
 Columns = Mapping[str, npt.NDArray[Any]]
-_L2_BYTES_PER_CYCLE = 28.0
-L3_BYTES_PER_CYCLE = 22.0
+_L2_BYTES_PER_CYCLE = 24.0
+L3_BYTES_PER_CYCLE = 10.0
 MEMORY_BYTES_PER_CYCLE = 9.0
 """Of all cores together; the caches' are of each."""
 _OTHERS_BYTES_PER_CYCLE = 6.0
