@@ -33,11 +33,14 @@ _LATENCY = 8.0
 """Multiply-adds that hide the latency of one."""
 _STEP = 2.0
 """Cycles per step of a reduction that is not one body: its counter, the branch and late loads."""
-_QUEUED, _BURST = 8, 1.2
-"""Results of a tile that are stored beside arithmetic, and cycles for each of the others."""
+_STORE, _QUEUED, _BURST = 0.65, 8, 1.2
+"""Cycles per result of a tile that is stored, results that wait for that beside arithmetic, and
+cycles more for each of the others."""
 _POINT, _ADDITION = 1.1, 0.36
 """Per point of a Winograd tile and vector of channels, on either end, and per addition or
 multiply-add of its transforms: loads, stores and arithmetic run side by side."""
+_SPILLED = 1.75
+"""Times that a transform of results takes whose half-way values are more than registers."""
 _BACK_AND_FORTH = 1.5
 """Times that transformed tiles which leave the L2 cache move through the next one."""
 
@@ -89,7 +92,8 @@ def _transform_cycles(c: Contraction, target: Target, form: str) -> float:
     vectors_out = math.ceil(c.channels[1] * c.groups / lanes)
     each = _POINT * tall * wide
     data = vectors_in * (each + _ADDITION * before)
-    return tiles * (data + vectors_out * (each + _ADDITION * after))
+    spilled = _SPILLED if height * wide > target.vector_registers else 1.0
+    return tiles * (data + vectors_out * (each + _ADDITION * after) * spilled)
 
 
 def _additions(matrix: Matrix) -> int:
@@ -133,5 +137,5 @@ def _tile_rate(
     work, loads = held * share, vectors * share + points / 2
     step = np.maximum(np.maximum(work, _LATENCY * share), loads)
     step = step + np.where(columns["unroll"] < depth, _STEP / columns["unroll"], 0.0)
-    burst = _BURST * share * np.maximum(held - _QUEUED, 0) / depth
-    return np.asarray((step + burst) / work + np.where(share < 1, 0.05, 0.0))
+    stores = share * (_STORE * held + _BURST * np.maximum(held - _QUEUED, 0)) / depth
+    return np.asarray((step + stores) / work + np.where(share < 1, 0.05, 0.0))
