@@ -1,7 +1,7 @@
 """The small tasks whose spaces `search_efficiency.py` measures. In: nothing. Out: tasks by name.
 
 Two of each kind at least, so that one can learn from the other. Those of `fresh` came later, with
-other kernels and shapes: the prior was fitted without them, but for three constants of Winograd's
+other kernels and shapes: the prior was fitted without them, but for a few constants of Winograd's
 algorithm, and the order in which algorithms are tried was chosen with their results in view.
 """
 
