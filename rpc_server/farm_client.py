@@ -55,7 +55,6 @@ class LeaseSession:
         self._clock = clock
         self._name = secrets.token_hex(8)
         self._lock = threading.Lock()
-        self._stir = threading.Event()
         self._closed = threading.Event()
         self._wanted = 0
         self._asked: dict[str, bool] = {}

@@ -69,7 +69,6 @@ class FunctionText:
         self.signature = signature
         self.allocas: list[str] = []
         self.declared: dict[str, str] = {}
-        self.defined: dict[str, str] = {}
         self.block = "entry"
         self._count = 0
         self._cells: dict[str, str] = {}
@@ -161,10 +160,6 @@ class FunctionText:
 
     def declare(self, name: str, text: str) -> str:
         self.declared[name] = text
-        return f"@{name}"
-
-    def define(self, name: str, text: str) -> str:
-        self.defined[name] = text
         return f"@{name}"
 
     def alloca(self, llvm_type: str) -> str:

@@ -52,10 +52,6 @@ class KernelProfile:
     def nbytes(self) -> int:
         return self.kernel.input_bytes + self.kernel.weight_bytes + self.kernel.output_bytes
 
-    @property
-    def share_of_roofline(self) -> float:
-        return self.limit.time_s / self.time_s if self.time_s > 0 else 0.0
-
 
 def kernel_profiles(
     image: ModelImage, times: Sequence[KernelTime], profile: DeviceProfile
