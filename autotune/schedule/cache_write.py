@@ -57,6 +57,8 @@ class CacheWrite:
     loops: tuple[str, ...]
 
     def apply(self, program: Program) -> Program:
+        if not self.loops:
+            raise ScheduleError(f"no loops of a tile of {self.buffer}")
         chain = perfect_chain(find_loop(program, self.loops[0]), len(self.loops))
         if tuple(c.var for c in chain) != self.loops:
             raise ScheduleError(f"{self.loops} are not directly nested in this order")

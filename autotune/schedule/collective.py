@@ -213,6 +213,8 @@ class Solo:
     def apply(self, program: Program) -> Program:
         loop = find_loop(program, self.loop)
         path = loop_path(program.body, self.loop)
+        if loop.kind not in BLOCK_KINDS:
+            raise ScheduleError(f"loop {self.loop} is not a block's")
         if any(isinstance(s, If) for s in path):
             raise ScheduleError(f"loop {self.loop} is inside a guard")
         return replace(program, loop, (with_body(loop, self._wrapped(program, loop.body)),))

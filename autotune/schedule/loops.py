@@ -105,6 +105,8 @@ class Reorder:
 
     def apply(self, program: Program) -> Program:
         paths = {v: loop_path(program.body, v) for v in self.loops}
+        if not paths:
+            raise ScheduleError("no loops to reorder")
         top = min(paths.values(), key=len)[-1]
         assert isinstance(top, For)
         chain = perfect_chain(top, len(self.loops))
@@ -230,11 +232,17 @@ def annotate(program: Program, loops: tuple[str, ...], kind: str) -> Program:
 
 
 def require_new(program: Program, *names: str) -> None:
-    """ScheduleError if a loop of that name exists."""
-    taken = {s.var for s in walk(program.body) if isinstance(s, For)}
+    """ScheduleError if a loop or a buffer of that name exists, or two are to have it."""
+    taken = {p.name for p in program.params}
+    for stmt in walk(program.body):
+        if isinstance(stmt, For):
+            taken.add(stmt.var)
+        elif isinstance(stmt, Alloc):
+            taken.add(stmt.buffer.name)
     for name in names:
         if name in taken:
             raise ScheduleError(f"loop name {name} is taken")
+        taken.add(name)
 
 
 def chain_stmt(loops: list[For], body: Body, suffix: str = "") -> Stmt:

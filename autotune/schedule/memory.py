@@ -62,6 +62,7 @@ class PackConstant:
         param = next((p for p in program.params if p.name == self.buffer), None)
         if param is None or not param.constant:
             raise ScheduleError(f"{self.buffer} is not a constant param")
+        _check_packing(len(param.shape), self.splits, self.order)
         before = next((p for p in program.packs if p.buffer == self.buffer), None)
         if before and before.splits:
             raise ScheduleError(f"{self.buffer} is packed already")
@@ -94,6 +95,16 @@ def packed_index(
     return tuple(dims[d] for d in order)
 
 
+def _check_packing(rank: int, splits: tuple[tuple[int, int], ...], order: tuple[int, ...]) -> None:
+    """Splits, and an order afterwards, that so many dimensions can have."""
+    for d, factor in splits:
+        if not 0 <= d < rank or factor < 1:
+            raise ScheduleError(f"dimension {d} of {rank} cannot be split by {factor}")
+        rank += 1
+    if sorted(order) != list(range(rank)):
+        raise ScheduleError(f"expected an order of {rank} dimensions, got {order}")
+
+
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRead:
@@ -118,6 +129,9 @@ class CacheRead:
     def apply(self, program: Program) -> Program:
         source = find_buffer(program, self.buffer)
         inside = find_loop(program, self.loop).body if self.loop else program.body
+        if sorted({*self.dims} & {*range(len(source.shape))}) != sorted(self.dims):
+            raise ScheduleError(f"{self.dims} are not dimensions of {self.buffer}")
+        _check_packing(len(self.dims), self.splits, self.order)
         self._check_filled(program, source, inside)
         outer = self._outer_indices(program, inside)
         pack = Pack(

@@ -34,6 +34,8 @@ class Reuse:
         local = {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
         used = _used(root_body(program))
         last: dict[str, str] = {}
+        if len(self.buffers) != len(self.of):
+            raise ScheduleError(f"{len(self.buffers)} buffers for the memory of {len(self.of)}")
         for name, place in zip(self.buffers, self.of, strict=True):
             if not {name, place} <= local.keys() or name == place or place in self.buffers:
                 raise ScheduleError(f"{name} and {place} are not two buffers, the second kept")

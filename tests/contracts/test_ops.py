@@ -32,7 +32,9 @@ def _check(op: str, check: object, examples: int) -> None:
 
 
 def test_every_op_has_cases() -> None:
-    assert set(OPS) == set(CASES)
+    missing = set(OPS) - set(CASES)
+    assert not missing, "add cases of them to tests/contracts/op_cases.py"
+    assert set(CASES) <= set(OPS)
 
 
 @pytest.mark.parametrize("op", sorted(CASES))

@@ -209,7 +209,8 @@ def profile(target: Target) -> DeviceProfile:
 
 
 def test_every_rule_has_tasks() -> None:
-    assert {rule.name for rule, _ in NAMED} == {n for n in RULES if not n.startswith("gpu_")}
+    without = {n for n in RULES if not n.startswith("gpu_")} - {rule.name for rule, _ in NAMED}
+    assert not without, "add tasks that they match to TASKS"
 
 
 @each_pair
