@@ -19,15 +19,15 @@ from autotune.graph.feeds import Samples
 from autotune.graph.ir import Graph
 from autotune.graph.plan import Partition, task_flops
 from autotune.layouts.choose import apply, choose, explain
-from autotune.layouts.problem import problem_of
+from autotune.layouts.problem import LayoutProblem, problem_of
 from autotune.measure.batch import plan_cores
 from autotune.measure.throttle import available_cores
-from autotune.measure.types import Age, DeviceProfile
+from autotune.measure.types import Age, DeviceProfile, Runner
 from autotune.release import release
 from autotune.settings import TuneSettings, load_settings
 from autotune.target import Target, wanted_target
 from autotune.tuner.budget import Limits
-from autotune.tuner.engine import on_cores, opened
+from autotune.tuner.engine import Engine, on_cores, opened
 from autotune.tuner.events import OnEvent
 from autotune.tuner.layouts import after_layouts, measure_layouts
 from autotune.tuner.loop import tune_partition
@@ -98,18 +98,10 @@ def tune(
     records of other tasks teach about this kind of device.
 
     Raises InputError for what the user can mend."""
-    if trials is not None and trials < 1:
-        raise ConfigError(f"trials must be at least 1, got {trials}")
-    if time_s is not None and not time_s > 0:
-        raise ConfigError(f"time_s must be more than 0 seconds, got {time_s}")
-    if seed < 0:
-        raise ConfigError(f"seed must be at least 0, got {seed}")
+    _check_limits(trials, time_s, until_gain, seed)
     settings = settings or load_settings()
     wanted = wanted_target(target, threads=threads, accuracy=accuracy, precision=precision)
     graph = _prepared(model, shapes, wanted, calibration)
-    if until_gain is not None and not 0 < until_gain < 1:
-        raise ConfigError(f"until_gain is a share between 0 and 1, got {until_gain}")
-    endless = trials is None and time_s is None and until_gain is None
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
     from rpc_server.runners import runner_for
 
@@ -125,26 +117,14 @@ def tune(
             builds=engine.builds if engine else None,
         )
         with contextlib.closing(runner):
-            if device != "local" and target == "cpu":
-                board = runner.profile().target
-                wanted = dataclasses.replace(
-                    board, threads=threads, accuracy=wanted.accuracy, precision=wanted.precision
-                )
-            if wanted.is_gpu:
-                wanted = wanted.within(runner.profile().target)
+            wanted = _there(wanted, runner, own=device != "local" and target == "cpu")
             here = dataclasses.replace(runner.profile(), target=wanted)
             profiles = _profiles(store, here, keep=not dry_run)
             problem = problem_of(graph, wanted)
             partition = apply(problem, graph, wanted, choose(problem, wanted, store).layouts)
-            if endless:
-                trials = settings.trials_per_task * len(partition.weights())
             options = TuneOptions(
                 target=wanted,
-                limits=Limits(
-                    trials=trials,
-                    time_s=time_s,
-                    min_gain=settings.min_gain if until_gain is None else until_gain,
-                ),
+                limits=_limits(settings, len(partition.weights()), trials, time_s, until_gain),
                 strategy=strategy,
                 cost_model=cost_model,
                 pretrained=_pretrained(
@@ -169,23 +149,73 @@ def tune(
                 model=graph.name,
                 versions=component_versions(),
             )
-            # the cost model's work too stays off the cores that time candidates
             listener = _listener(store, options, on_event)
-            with on_cores(getattr(runner, "spare_cores", ())):
-                started_s = time.monotonic()
-                tried = measure_layouts(problem, runner, store, options)
-                choice = choose(problem, wanted, store)
-                partition = apply(problem, graph, wanted, choice.layouts)
-                used_s = time.monotonic() - started_s
-                options = after_layouts(problem, partition, store, options, used_s)
-                whole = whole_model(graph, partition, runner, store, options)
-                report = tune_partition(
-                    partition, runner, store, whole.left(), listener, engine=engine
-                )
-            report = dataclasses.replace(
-                report, measured=report.measured + tried, layouts=explain(choice)
-            )
-            return whole.timed(report)
+            return _tuned(graph, problem, runner, store, options, listener=listener, engine=engine)
+
+
+def _check_limits(
+    trials: int | None, time_s: float | None, until_gain: float | None, seed: int
+) -> None:
+    if trials is not None and trials < 1:
+        raise ConfigError(f"trials must be at least 1, got {trials}")
+    if time_s is not None and not time_s > 0:
+        raise ConfigError(f"time_s must be more than 0 seconds, got {time_s}")
+    if until_gain is not None and not 0 < until_gain < 1:
+        raise ConfigError(f"until_gain is a share between 0 and 1, got {until_gain}")
+    if seed < 0:
+        raise ConfigError(f"seed must be at least 0, got {seed}")
+
+
+def _limits(
+    settings: TuneSettings,
+    tasks: int,
+    trials: int | None,
+    time_s: float | None,
+    until_gain: float | None,
+) -> Limits:
+    """When the run ends; where nothing says so, after some trials of each of so many tasks."""
+    if trials is None and time_s is None and until_gain is None:
+        trials = settings.trials_per_task * tasks
+    min_gain = settings.min_gain if until_gain is None else until_gain
+    return Limits(trials=trials, time_s=time_s, min_gain=min_gain)
+
+
+def _there(wanted: Target, runner: Runner, *, own: bool) -> Target:
+    """The target as the runner's device has it; `own`: it is whatever that device is."""
+    if own:
+        wanted = dataclasses.replace(
+            runner.profile().target,
+            threads=wanted.threads,
+            accuracy=wanted.accuracy,
+            precision=wanted.precision,
+        )
+    return wanted.within(runner.profile().target) if wanted.is_gpu else wanted
+
+
+def _tuned(
+    graph: Graph,
+    problem: LayoutProblem,
+    runner: Runner,
+    store: Store,
+    options: TuneOptions,
+    *,
+    listener: OnEvent | None,
+    engine: Engine | None,
+) -> TuneReport:
+    """A run: layouts first, then the tasks of those chosen, then the whole model. The cost
+    model's work too stays off the cores that time candidates."""
+    target = options.target
+    with on_cores(getattr(runner, "spare_cores", ())):
+        started_s = time.monotonic()
+        tried = measure_layouts(problem, runner, store, options)
+        choice = choose(problem, target, store)
+        partition = apply(problem, graph, target, choice.layouts)
+        used_s = time.monotonic() - started_s
+        options = after_layouts(problem, partition, store, options, used_s)
+        whole = whole_model(graph, partition, runner, store, options)
+        report = tune_partition(partition, runner, store, whole.left(), listener, engine=engine)
+    report = dataclasses.replace(report, measured=report.measured + tried, layouts=explain(choice))
+    return whole.timed(report)
 
 
 def _listener(store: Store, options: TuneOptions, on_event: OnEvent | None) -> OnEvent | None:
