@@ -6,20 +6,17 @@ In: a task whose softmax stands between two products. Out: plain data for the ru
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune.target import Target
 from autotune.types import Task, TaskNode
 from search_spaces.base import Access, Column
 from search_spaces.rules._cost import tile_rate
 from search_spaces.rules._rates import imbalance
+from search_spaces.space import Columns
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _SOFTMAX_CYCLES = 14.0
 """Per vector of scores: the largest, the exponential, the sum."""
 _ROW_CYCLES = 60.0

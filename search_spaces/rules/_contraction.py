@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune.ops.conv import tiled_reach
 from autotune.program.build import loop_var
 from autotune.program.winograd import points_of
 from autotune.types import ITEM_BYTES, SHORT_FLOATS, Task
 from search_spaces.base import Access, Column
+from search_spaces.space import Columns
 
 WINOGRAD = {
     "winograd2": (2, 2), "winograd4": (4, 4), "winograd4x2": (4, 2), "winograd5": (5, 5),
@@ -36,7 +36,6 @@ _LEAST = 16
 save."""
 _LEAST_DEPTH, _LEAST_POINTS = 64, 32
 """Depth and channels, and points, below which combining quarters takes more than it saves."""
-Columns = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ In: a contraction and params (one config, or columns of many). Out: plain data f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from autotune.types import Task
 from search_spaces.base import Column
 from search_spaces.params import Config
 from search_spaces.rules._contraction import Contraction
+from search_spaces.space import Columns
 
-Columns = Mapping[str, npt.NDArray[Any]]
 ORDERS = ("channels_first", "rows_first", "points_first")
 """Which outer loops come first: channel blocks (weights stay), rows (both), points (data stay)."""
 TOGETHER = {"bf16": 2, "int8": 4}

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune.target import Target
 from autotune.types import Task
@@ -29,8 +26,8 @@ from search_spaces.rules._rates import (
     tail_waste,
 )
 from search_spaces.rules._winograd_cost import winograd_cycles
+from search_spaces.space import Columns
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _PREFETCH_POINTS = 8
 """From which arithmetic takes so long that weights are late unless they are asked for."""
 _COPY_CYCLES = 8.0

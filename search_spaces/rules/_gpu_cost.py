@@ -9,7 +9,6 @@ unfilled wave costs as much as a full one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,8 @@ from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.rules._gpu_tiles import ITEM
 from search_spaces.rules._gpu_winograd import Sizes
+from search_spaces.space import Columns
 
-Columns = Mapping[str, npt.NDArray[Any]]
 GROUPED = "wgmma"
 """The algorithm of groups of four warps."""
 GROUP_ROWS, GROUP_WIDTH = MATRIX[0] * WARPGROUP, 32

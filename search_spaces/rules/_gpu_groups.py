@@ -10,7 +10,6 @@ both lie along the reduction.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,8 +37,8 @@ from search_spaces.rules._gpu_tiles import (
     split_reduction,
     swapped,
 )
+from search_spaces.space import Columns
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _PIECES = 8
 """Of 64 x 32, whose sums a group holds in registers."""
 _MIXED_PTX = 84

@@ -7,11 +7,8 @@ all images are the rows of the products; a thread transforms one channel of one 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune.target import Target
 from autotune.types import Task
@@ -21,8 +18,8 @@ from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_
 from search_spaces.rules._contraction import Contraction, contraction_of
 from search_spaces.rules._gpu import bind_rest
 from search_spaces.rules._gpu_tiles import Product, Tile, product_of, tile_product, vector_of
+from search_spaces.space import Columns
 
-Columns = Mapping[str, npt.NDArray[Any]]
 FORMS = ("winograd2", "winograd4")
 _POINTS = 36
 """Of a tile, which a thread holds in registers."""

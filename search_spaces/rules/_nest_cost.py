@@ -10,7 +10,6 @@ pass read it once. Only the order of the numbers matters.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,8 +24,8 @@ from autotune.target import Target
 from autotune.types import Task, TaskNode
 from search_spaces.base import Column
 from search_spaces.rules._builder import CHEAP
+from search_spaces.space import Columns
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _SLOW = {
     "div": 8.0, "mod": 12.0, "sqrt": 8.0, "rsqrt": 12.0, "reciprocal": 8.0, "exp": 9.0,
     "log": 12.0, "erf": 15.0, "tanh": 15.0, "sigmoid": 12.0, "pow": 25.0, "sin": 15.0, "cos": 15.0,

@@ -6,17 +6,14 @@ In: a contraction, the target and columns of configs. Out: bytes and cycles, or 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.rules._contraction import Contraction
+from search_spaces.space import Columns
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _L2_BYTES_PER_CYCLE = 24.0
 L3_BYTES_PER_CYCLE = 10.0
 MEMORY_BYTES_PER_CYCLE = 9.0

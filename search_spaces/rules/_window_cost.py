@@ -19,8 +19,8 @@ from search_spaces.base import Access, Column
 from search_spaces.rules._builder import lanes_of
 from search_spaces.rules._rates import conflict_free
 from search_spaces.rules._window import Window, accesses, reduction_of
+from search_spaces.space import Columns
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _MASK_CYCLES, _MASK_REGISTERS = 2.0, 7
 """Of a mask that is computed where it is used; how many are kept."""
 _STREAMS, _JUMP = 16, 0.02

@@ -18,7 +18,6 @@ from search_spaces.base import Column
 from search_spaces.rules._contraction import Contraction
 from search_spaces.rules._rates import (
     L3_BYTES_PER_CYCLE,
-    Columns,
     channel_waste,
     conflict_free,
     from_others,
@@ -26,6 +25,7 @@ from search_spaces.rules._rates import (
     padded,
     stream_cycles,
 )
+from search_spaces.space import Columns
 
 _HIDDEN = 0.85
 """Share of the shorter of arithmetic and a stream of weights that the longer one hides."""

@@ -9,7 +9,6 @@ keys, `mix_tile` rows times `mix_vectors` vectors of columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,8 @@ from search_spaces.rules._attention import (
     split_rows,
 )
 from search_spaces.rules._builder import ScheduleBuilder, inline_locals, output_name, share
-from search_spaces.space import Constraint, Space
+from search_spaces.space import Columns, Constraint, Space
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _ROWS = (4, 8, 12, 16, 24, 28, 32, 48, 56, 64, 84, 96, 128)
 _TILES = (1, 2, 4, 6, 7, 8, 12, 14)
 _KEYS = (64, 2048)

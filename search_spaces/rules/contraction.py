@@ -15,7 +15,6 @@ have a rule of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -59,9 +58,8 @@ from search_spaces.rules._contraction_tiles import (
     unrolled,
 )
 from search_spaces.rules._cost import cycles, ideal_cycles, waste
-from search_spaces.space import Constraint, Space
+from search_spaces.space import Columns, Constraint, Space
 
-Columns = Mapping[str, npt.NDArray[Any]]
 Mask = npt.NDArray[Any]
 _CODES = {
     "direct": 0, "bf16": 1, "int8": 3, "winograd2": 2, "winograd4": 4, "strassen": 5,

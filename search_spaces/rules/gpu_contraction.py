@@ -6,7 +6,7 @@ the window and the channels. See `search_spaces.rules._gpu_tiles` for what the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,11 +44,10 @@ from search_spaces.rules._gpu_winograd import (
     transform_cycles,
     winograd_algorithms,
 )
-from search_spaces.space import Constraint, Rows, Space
+from search_spaces.space import Columns, Constraint, Rows, Space
 
 BANDS = (1, 2, 4, 8, 16)
 """Lines of blocks that advance together."""
-Columns = Mapping[str, npt.NDArray[Any]]
 Mask = npt.NDArray[Any]
 _STARTS = 4
 """Configs from which the default is looked for."""

@@ -8,11 +8,8 @@ rule matches every task but scatters, whose order counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune.graph.plan import task_flops
 from autotune.ops import OPS
@@ -35,9 +32,7 @@ from search_spaces.rules._gpu import (
     thread_choices,
 )
 from search_spaces.rules._gpu_rows_cost import coalesced, peak_of, stream_cycles, waves
-from search_spaces.space import Space
-
-Columns = Mapping[str, npt.NDArray[Any]]
+from search_spaces.space import Columns, Space
 
 
 class GpuNestsRule:

@@ -10,7 +10,7 @@ is reduced once, each leaving a part; a whole tensor that is reduced is one row.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,8 @@ from search_spaces.rules._builder import (
 )
 from search_spaces.rules._gpu import attempt, bind_rest, merge_nests, thread_choices
 from search_spaces.rules._gpu_rows_cost import peak_of, stream_cycles, waves
-from search_spaces.space import Constraint, Space
+from search_spaces.space import Columns, Constraint, Space
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _LEAST = 32
 """Elements of a row that are worth a block."""
 _PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

@@ -6,11 +6,7 @@ only those of a single place, so that no two threads meet at an element.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from autotune.graph.plan import task_flops
 from autotune.program.analysis import own_vars
@@ -26,9 +22,8 @@ from search_spaces.rules._builder import ScheduleBuilder, inline_locals, nest_lo
 from search_spaces.rules._gpu import bind_flat, own_loops, thread_choices
 from search_spaces.rules._gpu_rows_cost import peak_of
 from search_spaces.rules._scatter import Sizes
-from search_spaces.space import Space
+from search_spaces.space import Columns, Space
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _COLUMNS, _PLACES = "columns", "places"
 _LOOK, _HIT = 4.0, 600.0
 """Cycles of a thread: for an update of another one, and for one of its own, which waits for

@@ -7,7 +7,6 @@ reads what they share once; neighbouring threads have neighbouring channels.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,8 @@ from search_spaces.rules._gpu_rows_cost import peak_of
 from search_spaces.rules._gpu_window_cost import Windows, window_cycles
 from search_spaces.rules._window import Window, reduction_of, window_of
 from search_spaces.rules.window import is_window
-from search_spaces.space import Constraint, Space
+from search_spaces.space import Columns, Constraint, Space
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _REGISTERS = 64
 """Sums of one thread, at most."""
 _UNROLLED = 512

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -54,9 +53,8 @@ from search_spaces.rules._builder import (
 )
 from search_spaces.rules._nest_cost import cycles, ideal_cycles, mean_of, passes_of, tiling
 from search_spaces.rules._rates import imbalance
-from search_spaces.space import Constraint, Space
+from search_spaces.space import Columns, Constraint, Space
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _MOVED = 256
 """Elements moved at a time, at most, by an interleaving transpose."""
 _BLOCK, _ROW = "_block", "_row"

@@ -7,11 +7,7 @@ cheapest depends on how wide updates are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from autotune.graph.plan import task_flops
 from autotune.program.ir import For
@@ -33,9 +29,8 @@ from search_spaces.rules._builder import (
 )
 from search_spaces.rules._gpu import own_loops
 from search_spaces.rules._scatter import Sizes
-from search_spaces.space import Space
+from search_spaces.space import Columns, Space
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _ALONE, _COLUMNS, _PLACES = "alone", "columns", "places"
 _UPDATE, _VECTOR, _LOOK, _MISSED = 6.0, 2.5, 2.5, 12.0
 """Cycles: of an update, of each vector of it, of looking at one that is another's, of guessing

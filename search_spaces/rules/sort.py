@@ -7,10 +7,8 @@ along what lies side by side, and stored. Passes of one size take turns in two b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune.graph.plan import task_flops
 from autotune.ops.leading import Pass, padded, passes
@@ -26,9 +24,8 @@ from search_spaces.rules._builder import (
     schedule_elementwise,
     share,
 )
-from search_spaces.space import Space
+from search_spaces.space import Columns, Space
 
-Columns = Mapping[str, npt.NDArray[Any]]
 _VECTOR, _SINGLE, _STEP, _NEST = 2.2, 1.5, 2.0, 40.0
 """Cycles: of a vector and of an element in a pass, of an iteration, of starting a nest."""
 

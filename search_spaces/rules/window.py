@@ -7,7 +7,6 @@ is accumulated in registers over the window; neighbouring points share what they
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -42,9 +41,8 @@ from search_spaces.rules._window import (
     window_of,
 )
 from search_spaces.rules._window_cost import crowds, cycles, operations, terms_held
-from search_spaces.space import Constraint, Space
+from search_spaces.space import Columns, Constraint, Space
 
-Columns = Mapping[str, npt.NDArray[Any]]
 ORDERS = ("rows_first", "channels_first")
 """Whether the loop over blocks of channels is innermost, or outermost: then a block's weights
 stay, and its data come from a few lines of the cache each."""
