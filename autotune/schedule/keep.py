@@ -20,9 +20,6 @@ from autotune.program.rewrite import (
 from autotune.schedule.base import register
 from autotune.schedule.loops import copied, require_new
 
-_SUFFIX = "_kept"
-
-
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
@@ -30,7 +27,7 @@ class Keep:
 
     for y: { .. for k in 3: for l in 16: s[l] += a[y + k, l] * w[k, l] }   ->
     alloc w.kept[3, 16] register: {
-      for k_kept in 3: for l_kept in 16: w.kept[k_kept, l_kept] = w[k_kept, l_kept]
+      for k_w_kept in 3: for l_w_kept in 16: w.kept[k_w_kept, l_w_kept] = w[k_w_kept, l_w_kept]
       for y: { .. for k in 3: for l in 16: s[l] += a[y + k, l] * w.kept[k, l] } }
     """
 
@@ -53,14 +50,15 @@ class Keep:
         known = ranges_at(program, self.loop).keys() - {self.loop}
         if not used <= known | {c.var for c in chain}:
             raise ScheduleError(f"{self.buffer} changes along loop {self.loop}")
-        require_new(program, *(c.var + _SUFFIX for c in chain))
+        suffix = f"_{self.buffer}_kept"
+        require_new(program, *(c.var + suffix for c in chain))
         name = f"{self.buffer}.kept"
         local = Buffer.dense(name, source.dtype, tuple(c.extent for c in chain), "register")
         kept = Load(name, tuple(index(c.var) for c in chain))
         fill: Body = (Store(name, kept.indices, load),)
         guards = self._guards(path, used, known | {c.var for c in chain})
         body = (If(guards, fill),) if guards else fill
-        first = copied(chain, body, _SUFFIX)
+        first = copied(chain, body, suffix)
         (inner,) = map_loads((loop,), lambda v: kept if v == load else None)
         return replace(program, loop, (Alloc(local, (first, inner)),))
 

@@ -46,7 +46,7 @@ from search_spaces.space import Columns, Constraint, Space
 ORDERS = ("rows_first", "channels_first")
 """Whether the loop over blocks of channels is innermost, or outermost: then a block's weights
 stay, and its data come from a few lines of the cache each."""
-_ROLLED = ("_init_carry", "_init_next", "_first", "_alone", "_kept", "_out_kept")
+_ROLLED = ("_init_carry", "_init_next", "_first", "_alone")
 """Suffixes of loops that `roll` makes."""
 JOINS = ("none", "rows", "columns")
 """Which terms of a window are combined first, so that windows that overlap share them."""
@@ -241,10 +241,12 @@ class WindowRule:
         return out
 
     def _annotate(self, builder: ScheduleBuilder, w: Window, tile: list[str]) -> None:
-        kinds = ("", "_init", "_out", "_terms", *_ROLLED)
+        kept = [f"_{p.name}_kept" for p in builder.program.params if p.constant]
+        rolled = (*_ROLLED, *kept)
+        kinds = ("", "_init", "_out", "_terms", *rolled, *(f"_out{k}" for k in kept))
         builder.do("vectorize", loops=builder.present([f"lane{k}" for k in kinds]))
         flat = [f"{t}{k}" for t in tile[:-1] for k in kinds]
-        flat += [f"{name}{k}" for name, _ in w.inner for k in ("", "_terms", *_ROLLED)]
+        flat += [f"{name}{k}" for name, _ in w.inner for k in ("", "_terms", *rolled)]
         builder.do("unroll", loops=builder.present(flat))
 
     def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:

@@ -64,7 +64,7 @@ def test_what_is_kept_is_read_ahead_of_the_loop() -> None:
     program = rolled(DOWN, CACHE, KEEP, ROLL)
     text = [line.strip() for line in print_stmt(program.body[0]).splitlines()]
     assert text[0] == "alloc w.kept: float32[3, 4] register:"
-    assert text[3] == "w.kept[k_kept, c_kept] = w[k_kept, c_kept]"
+    assert text[3] == "w.kept[k_w_kept, c_w_kept] = w[k_w_kept, c_w_kept]"
     assert not any("w[" in line for line in text[4:])
     np.testing.assert_allclose(results(program), results(parse_program(DOWN)), rtol=1e-6)
 
