@@ -20,6 +20,7 @@ from autotune.program.rewrite import (
 from autotune.schedule.base import register
 from autotune.schedule.loops import copied, require_new
 
+
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
