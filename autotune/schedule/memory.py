@@ -41,6 +41,7 @@ from autotune.program.rewrite import (
 from autotune.schedule._weights import with_pack
 from autotune.schedule.base import register
 from autotune.schedule.loops import require_new
+from autotune.types import SHORT_FLOATS
 
 
 @register
@@ -56,12 +57,15 @@ class PackConstant:
     splits: tuple[tuple[int, int], ...]
     order: tuple[int, ...]
     dtype: str = ""
-    """bfloat16 to round the weights to; empty: as they are."""
+    """bfloat16 or float16 to round the weights to; empty: as they are."""
 
     def apply(self, program: Program) -> Program:
         param = next((p for p in program.params if p.name == self.buffer), None)
         if param is None or not param.constant:
             raise ScheduleError(f"{self.buffer} is not a constant param")
+        if self.dtype not in ("", *SHORT_FLOATS):
+            known = " or ".join(SHORT_FLOATS)
+            raise ScheduleError(f"weights are rounded to {known} or not at all, not {self.dtype}")
         _check_packing(len(param.shape), self.splits, self.order)
         before = next((p for p in program.packs if p.buffer == self.buffer), None)
         if before and before.splits:
@@ -131,6 +135,8 @@ class CacheRead:
         inside = find_loop(program, self.loop).body if self.loop else program.body
         if sorted({*self.dims} & {*range(len(source.shape))}) != sorted(self.dims):
             raise ScheduleError(f"{self.dims} are not dimensions of {self.buffer}")
+        if self.dtype not in ("", "bfloat16"):
+            raise ScheduleError(f"copies are rounded to bfloat16 or not at all, not {self.dtype}")
         _check_packing(len(self.dims), self.splits, self.order)
         self._check_filled(program, source, inside)
         outer = self._outer_indices(program, inside)

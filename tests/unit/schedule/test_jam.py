@@ -83,6 +83,8 @@ def test_both_sums_are_added_in_one_loop() -> None:
         ("add(q[b], m[b])", "add(q[b], s[b])", "read by more than a mean"),
         ("s[i] sum= x[i, k]", "s[i] sum= neg(x[i, k])", "not of the same elements"),
         ("s[i] sum= x", "s[i] max= x", "not one sum"),
+        ("in 8 serial", "in 1 serial", "rows of 1 elements"),
+        ("for l in 8", "for l in 7", "rows of 7 elements"),
     ],
 )
 def test_what_is_not_shifted(old: str, new: str, message: str) -> None:

@@ -55,3 +55,5 @@ def test_only_equal_buffers_of_a_call_take_turns() -> None:
         Reuse(buffers=("c",), of=("a",)).apply(parse_program(chain(extent=5)))
     with pytest.raises(ScheduleError, match="a and x are not two buffers"):
         Reuse(buffers=("a",), of=("x",)).apply(parse_program(chain()))
+    with pytest.raises(ScheduleError, match="1 buffers for the memory of 2"):
+        Reuse(buffers=("c",), of=("a", "b")).apply(parse_program(chain()))

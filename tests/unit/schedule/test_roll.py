@@ -85,6 +85,36 @@ def test_what_does_not_roll(old: str, new: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("i in 5 serial", "i in 5 parallel", "holds more than sums"),
+        ("y[i, c] = float32(0.0)", "y[i, c] = w[0, c]", "begin with the same value"),
+        ("mul(x[2*i + k, c], w[k, c])", "mul(x[2*i + k, c], y[0, c])", "several elements"),
+    ],
+)
+def test_sums_that_do_not_roll(old: str, new: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        rolled(DOWN.replace(old, new), CACHE, ROLL)
+
+
+def test_a_loop_without_sums_in_registers_does_not_roll() -> None:
+    with pytest.raises(ScheduleError, match="holds more than sums in registers"):
+        rolled(DOWN, ROLL)
+
+
+def test_what_is_read_under_a_guard_that_changes_is_not_kept() -> None:
+    row = "      y[i, c] sum= mul(x[2*i + k, c], w[k, c])"
+    guarded = f"      if 0 <= k - i < 3:\n  {row}"
+    with pytest.raises(ScheduleError, match="w is read under a guard that changes"):
+        rolled(DOWN.replace(row, guarded), KEEP)
+
+
+def test_what_is_in_registers_is_not_kept_there_again() -> None:
+    with pytest.raises(ScheduleError, match="cannot be read ahead of loop c"):
+        rolled(DOWN, KEEP, KEEP | {"buffer": "w.kept", "loop": "c"})
+
+
+@pytest.mark.parametrize(
     ("buffer", "message"), [("x", "changes along loop i"), ("y", "not read at one place")]
 )
 def test_what_cannot_be_kept(buffer: str, message: str) -> None:
