@@ -27,8 +27,8 @@ class Reuse:
     step: ClassVar[str] = "reuse"
     buffers: tuple[str, ...]
     of: tuple[str, ...]
-    """For each of them a buffer that keeps its name; of two that take the same one's memory, the
-    later one comes later."""
+    """For each of them the buffer whose memory it takes, which keeps its name; buffers that take
+    the same one's are named in the order of their use."""
 
     def apply(self, program: Program) -> Program:
         local = {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}

@@ -36,6 +36,7 @@ def imbalance(chunks: Column, target: Target) -> Column:
 
 
 def channel_waste(c: Contraction, columns: Columns) -> Column:
+    """Lanes that vectors of channels have, over the channels that there are."""
     lanes = columns["lanes"].astype(np.float64)
     return np.asarray(np.ceil(c.channels[1] / lanes) * lanes / c.channels[1], np.float64)
 
