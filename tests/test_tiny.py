@@ -5,6 +5,7 @@ model -> graph -> tasks -> trials -> tuning log -> compiled model -> outputs -> 
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,14 @@ import pytest
 
 import autotune
 from autotune.cli import execute
+from autotune.db.types import Record
 from autotune.frontend import load_model
 from autotune.graph.interp import run_graph
 from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
+from autotune.layouts.choose import arranged
+from autotune.layouts.problem import problem_of
+from autotune.measure.types import MeasureResult, Status
 from autotune.runtime import random_feeds
 from autotune.target import host_target
 from autotune.tuner.report import TuneReport
@@ -65,12 +70,42 @@ def test_the_whole_model_was_run_before_and_after_and_the_report_says_so(
     assert "end to end after" in page.read_text(encoding="utf-8")
 
 
+def test_the_report_finds_the_runs_of_a_model_in_other_layouts(
+    tuned: tuple[Path, TuneReport], tmp_path: Path
+) -> None:
+    log, page = tmp_path / "other.db", tmp_path / "report.html"
+    shutil.copy(tuned[0], log)
+    graph, target = optimize(load_model(MODEL)), host_target()
+    problem = problem_of(graph, target)
+    layouts = problem.layouts(dict.fromkeys(problem.options, 1))
+    with autotune.TuningLog(log) as store:
+        for task in partition(graph, layouts=layouts).weights():
+            rule = rule_for(task, target)
+            config = rule.default(task, target)
+            fast = MeasureResult(status=Status.OK, times_s=(1e-9,))
+            record = Record(
+                task=task,
+                target=target,
+                rule=rule.name,
+                config=config,
+                schedule=rule.schedule(task, target, config),
+                result=fast,
+            )
+            store.append([record])
+        assert arranged(graph, target, store).layouts == layouts
+    assert execute(["report", MODEL, "--log", str(log), "-o", str(page)]) == 0
+    assert "end to end after" in page.read_text(encoding="utf-8")
+
+
 def test_the_best_record_of_each_task_is_compiled(tuned: tuple[Path, TuneReport]) -> None:
-    log, report = tuned
+    log, _ = tuned
     model = autotune.compile(MODEL, log=log)
     assert {kernel.source for kernel in model.image.kernels} == {"record"}
+    with autotune.TuningLog(log, read_only=True) as store:
+        # in the layouts that are the fastest by the log, as the run left it
+        fastest = arranged(optimize(load_model(MODEL)), host_target(), store)
     assert {kernel.task_key for kernel in model.image.kernels} == {
-        task.task.key for task in report.tasks
+        task.key for task in fastest.weights()
     }
 
 

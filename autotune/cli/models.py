@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import argparse
 
     from autotune.db.types import Store
+    from autotune.graph.ir import Graph
     from autotune.graph.plan import Partition
     from autotune.runtime.executor import CompiledModel
     from autotune.target import Target
@@ -26,14 +27,20 @@ def load_partition(
     log: Store | None = None,
 ) -> Partition:
     """The model's kernel calls, as tuning and compiling see them with that log."""
-    from autotune.frontend import load_model
-    from autotune.graph.prepare import prepare
     from autotune.layouts.choose import arranged
 
-    prepared = prepare(
-        load_model(model, shapes), target.precision, calibration, short=target.short_tensors
-    )
-    return arranged(prepared.graph, target, log)
+    return arranged(load_prepared(model, shapes, target, calibration), target, log)
+
+
+def load_prepared(
+    model: str, shapes: Shapes, target: Target, calibration: str | None = None
+) -> Graph:
+    """The model's graph for the target, before layouts are chosen."""
+    from autotune.frontend import load_model
+    from autotune.graph.prepare import prepare
+
+    graph = load_model(model, shapes)
+    return prepare(graph, target.precision, calibration, short=target.short_tensors).graph
 
 
 def compiled(options: argparse.Namespace) -> CompiledModel:

@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> None:
     from autotune.db import latencies
     from autotune.db.rankings import kept
     from autotune.db.store import TuningLog
+    from autotune.layouts.choose import arranged
     from autotune.measure.runners.local import LocalRunner
     from autotune.report.facts import collect
     from autotune.report.page import page
@@ -31,12 +32,13 @@ def run(options: argparse.Namespace) -> None:
     target = opt.wanted_target(options)
     shapes = opt.parse_shapes(options.shape)
     with TuningLog(options.log, read_only=True) as log:
-        partition = models.load_partition(options.model, shapes, target, options.calibration, log)
+        graph = models.load_prepared(options.model, shapes, target, options.calibration)
+        partition = arranged(graph, target, log)
         with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
             profile = dataclasses.replace(runner.profile(), target=target)
         keys = [task.key for task in partition.weights()]
         rankings = kept(log, keys, target.key)
-        measured = latencies.kept(log, latencies.model_key(partition.graph), target.key)
+        measured = latencies.kept(log, latencies.model_key(graph), target.key)
         facts = collect(partition, log, profile, options.log, kept=rankings, latencies=measured)
     write_text(options.output, page(facts), ConfigError)
     known = sum(t.best_s is not None for t in facts.tasks)
