@@ -33,6 +33,13 @@ MIN_GAIN = 1e-9
 SETTINGS = dataclasses.replace(load_settings(), min_gain=MIN_GAIN)
 
 
+def settings_file(folder: Path) -> str:
+    """`SETTINGS` for a command."""
+    path = folder / "settings.toml"
+    path.write_text(f"[tune]\nmin_gain = {MIN_GAIN}\n")
+    return str(path)
+
+
 def records(log: Path) -> list[Record]:
     with TuningLog(log, read_only=True, missing_ok=True) as store:
         keys = dict.fromkeys(r.task.key for r in samples(store))
@@ -89,11 +96,9 @@ def test_a_run_survives_its_worker_and_its_board(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_tuner_continues_and_repeats_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
-    settings = tmp_path / "settings.toml"
-    settings.write_text(f"[tune]\nmin_gain = {MIN_GAIN}\n")
     command = [
         sys.executable, "-m", "autotune", "tune", MODEL, "--log", str(log),
-        "--trials", str(TRIALS), "--strategy", "random", "--config", str(settings),
+        "--trials", str(TRIALS), "--strategy", "random", "--config", settings_file(tmp_path),
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as tuner:
         while not log.exists() or len(records(log)) < 10:
@@ -139,7 +144,7 @@ def whole_model_process(tuner: subprocess.Popen[str]) -> int:
                 if b"autotune.runtime.latency" in words and parent == tuner.pid:
                     return int(folder.name)
         time.sleep(0.01)
-    raise AssertionError("the run ended before it timed the whole model")
+    raise AssertionError(f"it ended before it timed the model: {tuner.communicate()}")
 
 
 @pytest.mark.slow
@@ -148,7 +153,7 @@ def test_a_run_that_ends_while_it_times_the_whole_model(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
     command = [
         sys.executable, "-m", "autotune", "tune", "zoo:tiny", "--log", str(log),
-        "--trials", "36", "--strategy", "random",
+        "--trials", "36", "--strategy", "random", "--config", settings_file(tmp_path),
     ]  # fmt: skip
     for how in (signal.SIGINT, signal.SIGKILL):
         with subprocess.Popen(

@@ -14,7 +14,8 @@ from autotune.program.inputs import random_inputs
 from autotune.schedule import apply_schedule
 from autotune.target import load_target
 from search_spaces.rules import rule_for
-from tests.contracts.op_cases import CASES, Case, single_task
+from tests.contracts.case import Case, single_task
+from tests.contracts.op_cases import CASES
 from tests.unit.codegen.kernels import assert_close, run_kernel
 
 FAST = ("conv2d", "gather", "leaky_relu", "matmul", "max_pool2d", "softmax")

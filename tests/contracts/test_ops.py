@@ -15,7 +15,8 @@ from autotune.program.interp import run
 from autotune.program.ir import FUNCTIONS
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
-from tests.contracts.op_cases import CASES, Case, single_task
+from tests.contracts.case import Case, single_task
+from tests.contracts.op_cases import CASES
 
 _MANY = ("conv2d", "matmul", "max_pool2d", "avg_pool2d", "resize", "reshape")
 

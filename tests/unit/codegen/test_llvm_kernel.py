@@ -38,7 +38,8 @@ from autotune.schedule import apply_schedule
 from autotune.target import host_target
 from autotune.types import Array, Task
 from search_spaces.rules import rule_for
-from tests.contracts.op_cases import CASES, Case, single_task
+from tests.contracts.case import Case, single_task
+from tests.contracts.op_cases import CASES
 from tests.unit.codegen.kernels import (
     assert_close,
     conv_relu,
