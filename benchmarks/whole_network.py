@@ -5,10 +5,12 @@ short tuning took and reached, the same in half the time with what the short one
 models left in their logs, what the long one reached, and how well the log's task times predict the
 latency. The compiled models are timed in turns. A tuning whose log is in the folder already is not
 repeated, so that a run can be stopped and continued; the long ones go on from the short ones. With
---cold nothing is learnt from the other models: a model's line is there once it is tuned.
+--cold nothing is learnt from the other models: a model's line is there once it is tuned. The long
+tuning ends by itself when its models expect nothing more; --evolve goes on for that many seconds
+without them, by evolution from the long one's log, whatever it promises.
 
 Usage: python benchmarks/whole_network.py zoo:resnet18 zoo:mobilenetv2 [--short 180] [--long 3600]
-       [--threads 2] [--cold] [--out build/whole_network]
+       [--evolve 3600] [--threads 2] [--cold] [--out build/whole_network]
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ TURNS = 5
 RUNS = 20
 THOROUGH = 1e-5
 """Expected gain below which the long tuning ends."""
+NOTHING = 1e-9
+"""The same of one that is to take all its time."""
 
 
 def main() -> None:
@@ -38,6 +42,7 @@ def main() -> None:
     parser.add_argument("models", nargs="+", help="zoo:NAME or .onnx files")
     parser.add_argument("--short", type=float, default=180.0, help="seconds at most")
     parser.add_argument("--long", type=float, default=600.0, help="seconds more, to compare with")
+    parser.add_argument("--evolve", type=float, help="seconds of a search without models")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cold", action="store_true", help="no runs with the others' logs")
     parser.add_argument("--seed", type=int, default=0)
@@ -45,27 +50,33 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     until = load_settings().min_gain
-    if not options.cold and len(options.models) > 1:
+    if "warm" in kinds_of(options):
         for model in options.models:
             tuned(model, "short", options, until)
         for model in options.models:
             others = [log_of(m, "short", options) for m in options.models if m != model]
             tuned(model, "warm", options, until, others)
-    warm = "  with others' log ms (trials, s)", "  with others'/long"
-    among, last = warm if not options.cold else ("", "")
-    print(
-        f"model  untuned ms  short ms (trials, s, tasks/latency){among}  long ms (trials, s)"
-        f"  short/long{last}",
-        flush=True,
-    )
+    kinds = kinds_of(options)
+    columns = [f"{kind} ms (trials, s)" for kind in kinds]
+    columns[0] = "short ms (trials, s, tasks/latency)"
+    ratios = [f"{kind}/long" for kind in kinds if kind != "long"]
+    print("  ".join(["model", "untuned ms", *columns, *ratios]), flush=True)
     for model in options.models:
         tuned(model, "short", options, until)
         tuned(model, "long", options, THOROUGH, [log_of(model, "short", options)])
+        if options.evolve:
+            tuned(model, "evolved", options, NOTHING, [log_of(model, "long", options)])
         print(row(model, options), flush=True)
 
 
+def kinds_of(options: argparse.Namespace) -> list[str]:
+    """The tunings of a model, as the table has them; warm: with the short ones' logs of others."""
+    warm = not options.cold and len(options.models) > 1
+    return ["short", *["warm"] * warm, "long", *["evolved"] * bool(options.evolve)]
+
+
 def log_of(model: str, kind: str, options: argparse.Namespace) -> Path:
-    """The file of a model's log of a kind: short, warm or long."""
+    """The file of a model's log of a kind: short, warm, long or evolved."""
     name = model.removeprefix("zoo:").rsplit("/", 1)[-1].removesuffix(".onnx")
     folder: Path = options.out
     return folder / f"{name}.{options.threads}.{kind}.db"
@@ -83,13 +94,18 @@ def tuned(
     if facts.exists():
         return
     log.unlink(missing_ok=True)
-    if kind == "long":
+    if kind in ("long", "evolved"):
         shutil.copy(known[0], log)
     for other in known if kind == "warm" else ():
         with TuningLog(other, read_only=True) as source, TuningLog(log) as whole:
             items = ((f"record {n}", item) for n, item in enumerate(log_items(source)))
             import_items(whole, items, other.name, trust=True)
-    limits_s = {"short": options.short, "warm": options.short / 2, "long": options.long}
+    limits_s = {
+        "short": options.short,
+        "warm": options.short / 2,
+        "long": options.long,
+        "evolved": options.evolve,
+    }
     report = autotune.tune(
         model,
         log=log,
@@ -97,6 +113,7 @@ def tuned(
         until_gain=until_gain,
         threads=options.threads,
         seed=options.seed,
+        strategy="evolutionary" if kind == "evolved" else "model",
     )
     found = {"trials": report.measured, "s": report.elapsed_s, "tasks_s": report.after_s}
     facts.write_text(json.dumps(found), encoding="utf-8")
@@ -109,8 +126,7 @@ def facts_of(model: str, kind: str, options: argparse.Namespace) -> Path:
 
 def row(model: str, options: argparse.Namespace) -> str:
     """A model's line of the table."""
-    wanted = ("short", "long") if options.cold else ("short", "warm", "long")
-    kinds = [k for k in wanted if facts_of(model, k, options).exists()]
+    kinds = kinds_of(options)
     logs = [None, *(log_of(model, kind, options) for kind in kinds)]
     compiled = [autotune.compile(model, log=log, threads=options.threads) for log in logs]
     untuned_s, *latencies = in_turns(compiled, options.threads)

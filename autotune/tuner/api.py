@@ -26,7 +26,7 @@ from autotune.measure.types import Age, DeviceProfile, Runner
 from autotune.release import release
 from autotune.settings import TuneSettings, load_settings
 from autotune.target import Target, wanted_target
-from autotune.tuner.budget import Limits
+from autotune.tuner.budget import NEAR, Limits
 from autotune.tuner.engine import Engine, on_cores, opened
 from autotune.tuner.events import OnEvent
 from autotune.tuner.layouts import after_layouts, measure_layouts
@@ -46,6 +46,9 @@ BATCH_PER_BOARD = 8
 """Candidates per round and board, so that no board waits long for the others."""
 EVERYTHING = 1 << 40
 """More bytes than any cache holds."""
+TASK_GAINS = 4
+"""A task gets trials while it may gain so many times the share that the whole model must: who
+asks for less end to end wants the last bit of every task too."""
 
 
 def tune(
@@ -177,7 +180,8 @@ def _limits(
     if trials is None and time_s is None and until_gain is None:
         trials = settings.trials_per_task * tasks
     min_gain = settings.min_gain if until_gain is None else until_gain
-    return Limits(trials=trials, time_s=time_s, min_gain=min_gain)
+    near = min(NEAR, TASK_GAINS * min_gain)
+    return Limits(trials=trials, time_s=time_s, min_gain=min_gain, near=near)
 
 
 def _there(wanted: Target, runner: Runner, *, own: bool) -> Target:
