@@ -277,6 +277,16 @@ _CACHE_ROOT = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
+def machine_of(name: str) -> str:
+    """A machine under one name, by an LLVM triple or the system's word: arm64 is aarch64, armv7l
+    is arm."""
+    first = name.partition("-")[0].lower()
+    names = {"amd64": "x86_64", "arm64": "aarch64", "riscv64gc": "riscv64"}
+    if first.startswith(("armv", "thumb")):
+        return "arm"
+    return names.get(first, first)
+
+
 def host_target(threads: int = 1) -> Target:
     """This machine, as LLVM and the operating system describe it. Raises TargetError where there
     is no LLVM."""

@@ -27,6 +27,7 @@ from autotune.measure.types import (
     OnResult,
     Runner,
 )
+from autotune.target import machine_of
 
 MAX_OBJECT_BYTES = 8 << 20
 MAX_WORKSPACE_BYTES = 4 << 30
@@ -39,15 +40,6 @@ _ELF = struct.Struct("<4sBB10xHH")
 _RELOCATABLE = 1
 _MACHINES = {"x86_64": (62, 2), "aarch64": (183, 2), "riscv64": (243, 2), "arm": (40, 1)}
 """e_machine and class (2: 64 bits) by the first word of a triple."""
-
-
-def machine_of(triple: str) -> str:
-    """The machine of an LLVM triple under one name: arm64 is aarch64, armv7 is arm."""
-    first = triple.partition("-")[0].lower()
-    names = {"amd64": "x86_64", "arm64": "aarch64", "riscv64gc": "riscv64"}
-    if first.startswith(("armv", "thumb")):
-        return "arm"
-    return names.get(first, first)
 
 
 def check_object(code: bytes, triple: str) -> None:

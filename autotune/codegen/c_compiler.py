@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.errors import BuildError
-from autotune.target import Target
+from autotune.target import Target, machine_of
 
 FLAGS = (
     "-std=gnu99", "-O2", "-fPIC", "-fwrapv", "-ffp-contract=fast", "-fno-math-errno",
@@ -19,6 +19,8 @@ FLAGS = (
 )  # fmt: skip
 """The code is written as vectors already; the compiler's own vectoriser only takes time."""
 TIMEOUT_S = 120.0
+_SYSTEMS = {"arm": "arm-linux-gnueabihf"}
+"""What cross compilers are called after, where it is not the machine with `-linux-gnu`."""
 _LEVELS = {
     "x86-64-v4": {"+avx512f", "+avx512bw", "+avx512cd", "+avx512dq", "+avx512vl"},
     "x86-64-v3": {"+avx2", "+fma"},
@@ -27,17 +29,18 @@ _LEVELS = {
 
 
 @functools.lru_cache(maxsize=16)
-def find_compiler(architecture: str) -> str:
-    """Path of a compiler for this machine ("unknown": whatever it is) or another architecture.
-    Raises BuildError."""
+def find_compiler(machine: str) -> str:
+    """Path of a compiler for this machine ("unknown": whatever it is) or another one
+    (`machine_of`). Raises BuildError."""
     import platform
 
-    own = architecture in (platform.machine().lower(), "unknown")
-    names = ("cc", "gcc", "clang") if own else (f"{architecture}-linux-gnu-gcc",)
+    own = machine in (machine_of(platform.machine()), "unknown")
+    system = _SYSTEMS.get(machine, f"{machine}-linux-gnu")
+    names = ("cc", "gcc", "clang") if own else (f"{system}-gcc",)
     for name in names:
         if found := shutil.which(name):
             return found
-    package = "gcc" if own else f"gcc-{architecture.replace('_', '-')}-linux-gnu"
+    package = "gcc" if own else f"gcc-{system.replace('_', '-')}"
     raise BuildError(
         f"targets of kind c need a C compiler, and none of {', '.join(names)} was found; install "
         f"one (Debian: {package})"
@@ -91,7 +94,7 @@ class CLibrary:
 
 
 def _run(target: Target, arguments: Sequence[str | Path], text: str) -> None:
-    command = [find_compiler(target.triple.split("-")[0]), *map(str, arguments)]
+    command = [find_compiler(machine_of(target.triple)), *map(str, arguments)]
     try:
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from autotune.codegen.elf_image import ElfImage
 from autotune.codegen.llvm_team import END, end_with
 from autotune.errors import BuildError
+from autotune.target import machine_of
 
 RUNTIME = {
     "libc.so.6": re.compile(r"mem(cpy|move|set|cmp)|syscall|pthread_(create|join|setaffinity_np)"
@@ -26,17 +27,13 @@ RUNTIME = {
     "libgcc_s.so.1": re.compile(r"__aeabi_\w+|__(fix|float|trunc|extend)\w+|__u?(div|mod)[ds]i3"),
 }  # fmt: skip
 """Library -> the functions of it that objects may call."""
-MACHINE_NAMES = {"amd64": "x86_64", "arm64": "aarch64"}
 _READ, _WRITE, _RUN = 1, 2, 4
 _ARM_CACHEFLUSH = 0x0F0002
 
 
 def this_machine() -> str:
     """Its name, as objects are for it."""
-    machine = platform.machine().lower()
-    if machine.startswith("armv"):
-        return "arm"
-    return MACHINE_NAMES.get(machine, machine)
+    return machine_of(platform.machine())
 
 
 class ElfLibrary:

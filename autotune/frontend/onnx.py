@@ -24,6 +24,7 @@ from autotune.frontend.onnx_context import (
     tensor_type,
 )
 from autotune.frontend.onnx_inputs import resolve_shapes
+from autotune.frontend.onnx_values import check_values, describe
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 
@@ -95,13 +96,14 @@ class _ModelImport:
         """ONNX values that an importer does not make -> why."""
 
     def run(self) -> Graph:
+        check_values(self.graph, self.opset)
         self._add_inputs()
-        self._add_initializers(self.graph)
+        self.values.update(self._initializers(self.graph))
         for node in self.graph.node:
             self._add_node(node)
         outputs = []
         for info in self.graph.output:
-            self._check_known(info.name, f"output {info.name!r} of the model")
+            self._check_made(info.name, f"output {info.name!r} of the model")
             outputs.append((info.name, self._own(self.values[info.name])))
         return self.builder.finish(outputs)
 
@@ -114,28 +116,28 @@ class _ModelImport:
             self.values[info.name] = self.builder.input(info.name, tensor_type(dtype, shape))
             self.inputs.add(info.name)
 
-    def _add_initializers(self, graph: onnx.GraphProto) -> None:
+    def _initializers(self, graph: onnx.GraphProto) -> dict[str, str]:
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
             raise UnsupportedOpError(f"initializer {name!r} is sparse; export it dense")
+        made = {}
         for tensor in graph.initializer:
             array = tensor_array(tensor, f"initializer {tensor.name!r}")
-            self.values[tensor.name] = self.builder.constant(array, tensor.name)
+            made[tensor.name] = self.builder.constant(array, tensor.name)
+        return made
 
     def _add_node(self, node: onnx.NodeProto) -> None:
-        name = node.name or next((o for o in node.output if o), "")
-        where = f"operator {node.op_type} (node {name!r}, opset {self.opset})"
-        for value in node.input:
-            if value:
-                self._check_known(value, where)
+        where = describe(node, self.opset)
+        for value in filter(None, node.input):
+            self._check_made(value, where)
         plain = node.domain in ("", "ai.onnx")
         operator = node.op_type if plain else f"{node.domain}.{node.op_type}"
         if operator in ("If", "Loop"):
-            (self._add_branch if operator == "If" else self._add_loop)(node, where)
+            self._add_control(node, where)
             return
         if operator not in IMPORTERS:
             raise UnsupportedOpError(_refusal(node, where))
-        self.builder.label = name
+        self.builder.label = node.name or next((o for o in node.output if o), "")
         context = NodeContext(node, self.opset, self.builder, self.values)
         try:
             made = IMPORTERS.get(operator)(context)
@@ -159,25 +161,28 @@ class _ModelImport:
             else:
                 self.absent[output] = f"output {position} of {where} is not supported"
 
+    def _add_control(self, node: onnx.NodeProto, where: str) -> None:
+        try:
+            (self._add_branch if node.op_type == "If" else self._add_loop)(node, where)
+        except (ValueError, IndexError) as error:
+            raise ModelError(f"{where}: its graphs do not fit it: {error}") from error
+
     def _add_branch(self, node: onnx.NodeProto, where: str) -> None:
-        """The nodes of the branch that an If over a constant takes (names are unique)."""
+        """The nodes of the branch that an If over a constant takes."""
         taken = "then_branch" if self._item(node.input[0], where) else "else_branch"
-        branch = next(a.g for a in node.attribute if a.name == taken)
-        self._add_initializers(branch)
-        for inner in branch.node:
-            self._add_node(inner)
-        for output, value in zip(node.output, branch.output, strict=True):
-            self._check_known(value.name, where)
-            self.values[output] = self.values[value.name]
+        branch = _graph_within(node, taken, where)
+        results = self._add_inner(branch, self._initializers(branch), where)
+        self.values.update(zip(node.output, results, strict=True))
 
     def _add_loop(self, node: onnx.NodeProto, where: str) -> None:
         """The body once per trip, where constants say how often; scan outputs are joined."""
-        body = next(a.g for a in node.attribute if a.name == "body")
+        body = _graph_within(node, "body", where)
         most, first = (self._item(v, where) if v else None for v in node.input[:2])
         going = first is None or bool(first)
         states = [self.values[v] for v in node.input[2:]]
         scans: list[list[str]] = [[] for _ in body.output[1 + len(states) :]]
-        self._add_initializers(body)
+        initializers = self._initializers(body)
+        names = [i.name for i in body.input]
         trip = 0
         while going and (most is None or trip < most):
             if trip * len(body.node) > UNROLLED_NODES:
@@ -186,14 +191,10 @@ class _ModelImport:
                     "unroll; export the model without the loop"
                 )
             given = (self._constant(trip), self._constant(True), *states)
-            self.values.update(zip((i.name for i in body.input), given, strict=True))
-            for inner in body.node:
-                self._add_node(inner)
-            for output in body.output:
-                self._check_known(output.name, where)
-            results = [self.values[o.name] for o in body.output]
-            going = bool(self._item(body.output[0].name, where))
-            states, made = results[1:][: len(states)], results[1 + len(states) :]
+            known = {**initializers, **dict(zip(names, given, strict=True))}
+            condition, *results = self._add_inner(body, known, where)
+            going = bool(self._number(condition, body.output[0].name, where))
+            states, made = results[: len(states)], results[len(states) :]
             for scan, value in zip(scans, made, strict=True):
                 shape = self.builder.shape(value)
                 scan.append(self.builder.op("reshape", value, shape=(1, *shape)))
@@ -203,34 +204,55 @@ class _ModelImport:
         joined = [self.builder.op("concat", *scan, axis=0) for scan in scans]
         self.values.update(zip(node.output, (*states, *joined), strict=True))
 
+    def _add_inner(
+        self, graph: onnx.GraphProto, known: Mapping[str, str], where: str
+    ) -> list[str]:
+        """The values of a graph's outputs; its names are its own."""
+        outer = self.values
+        self.values = {**outer, **known}
+        for node in graph.node:
+            self._add_node(node)
+        for output in graph.output:
+            self._check_made(output.name, where)
+        results = [self.values[o.name] for o in graph.output]
+        self.values = outer
+        return results
+
     def _constant(self, value: bool | int) -> str:
         return self.builder.constant(np.asarray(value))
 
-    def _item(self, value: str, where: str) -> bool | int:
+    def _item(self, name: str, where: str) -> bool | int:
         """A condition or a count."""
-        array = self.builder.evaluated(self.values[value])
+        return self._number(self.values[name], name, where)
+
+    def _number(self, value: str, name: str, where: str) -> bool | int:
+        array = self.builder.evaluated(value)
         if array is None:
             raise UnsupportedOpError(
-                f"{where}: {value!r} must be a constant, but it is computed from the model's "
+                f"{where}: {name!r} must be a constant, but it is computed from the model's "
                 "inputs; export the model for one case"
             )
         item: bool | int = array.item()
         return item
 
-    def _check_known(self, value: str, where: str) -> None:
-        if value in self.absent:
+    def _check_made(self, value: str, where: str) -> None:
+        if value in self.absent and value not in self.values:
             raise UnsupportedOpError(
                 f"{where} uses {value!r}: {self.absent[value]}; export the model for inference"
-            )
-        if value not in self.values:
-            raise ModelError(
-                f"{where} uses {value!r}, which nothing before it defines; the model is malformed"
             )
 
     def _own(self, value: str) -> str:
         """An output must be made by a node: inputs and constants are copied."""
         given = value in self.builder.constants or value in self.inputs
         return self.builder.op("copy", value) if given else value
+
+
+def _graph_within(node: onnx.NodeProto, name: str, where: str) -> onnx.GraphProto:
+    for attribute in node.attribute:
+        if attribute.name == name:
+            found: onnx.GraphProto = attribute.g
+            return found
+    raise ModelError(f"{where}: attribute {name} is missing; export the model again")
 
 
 def _refusal(node: onnx.NodeProto, where: str) -> str:

@@ -12,6 +12,7 @@ from autotune.target import (
     host_features,
     host_target,
     load_target,
+    machine_of,
     parse_target,
     print_target,
     read_caches,
@@ -88,6 +89,21 @@ def test_a_kind_without_a_backend_is_refused() -> None:
     text = print_target(load_target("cortex-a72")).replace('kind = "cpu"', 'kind = "fpga"')
     with pytest.raises(TargetError, match="'fpga'"):
         parse_target(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    [
+        ("amd64-pc-linux-gnu", "x86_64"),
+        ("arm64", "aarch64"),
+        ("armv7l", "arm"),
+        ("armv7-unknown-linux-gnueabihf", "arm"),
+        ("riscv64gc-unknown-linux-gnu", "riscv64"),
+        ("x86_64", "x86_64"),
+    ],
+)
+def test_triples_and_systems_name_a_machine_alike(name: str, machine: str) -> None:
+    assert machine_of(name) == machine
 
 
 def test_threads_must_be_positive() -> None:

@@ -31,7 +31,7 @@ from autotune.measure.types import (
     MeasureResult,
     OnResult,
 )
-from autotune.target import Target
+from autotune.target import Target, machine_of
 
 PROFILE_FORMAT = 4
 """Of cached profiles: raised when something more, or otherwise, is measured."""
@@ -194,11 +194,7 @@ def check_target(target: Target, cores: int) -> None:
     if target.kind in DEVICE_KINDS:
         chosen_device(target)
         return
-    here = {"amd64": "x86_64", "arm64": "aarch64"}.get(
-        platform.machine().lower(), platform.machine().lower()
-    )
-    wanted = target.triple.split("-")[0]
-    wanted = {"amd64": "x86_64", "arm64": "aarch64"}.get(wanted, wanted)
+    here, wanted = machine_of(platform.machine()), machine_of(target.triple)
     anywhere = target.kind == "c" and wanted == "unknown"
     if target.kind not in ("cpu", "c") or (wanted != here and not anywhere):
         raise DeviceError(

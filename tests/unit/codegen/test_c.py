@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import platform
 import shutil
 from collections.abc import Callable, Iterator
 
@@ -17,7 +18,7 @@ from autotune.program.build import build_program
 from autotune.program.ir import For, Program, walk
 from autotune.program.text import parse_program
 from autotune.schedule import apply_schedule, schedule_from_json
-from autotune.target import Target, host_target, load_target
+from autotune.target import Target, host_target, load_target, machine_of
 from autotune.types import Array
 from tests.unit.codegen.kernels import assert_close, matmul, run_kernel, unary
 from tests.unit.codegen.test_llvm_math import samples
@@ -106,8 +107,39 @@ def test_a_machine_without_compiler_is_told_what_to_install(
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(BuildError, match=r"need a C compiler, .* \(Debian: gcc\)"):
         compile_c("", load_target("c"))
-    with pytest.raises(BuildError, match="Debian: gcc-riscv64-linux-gnu"):
-        compile_c("", dataclasses.replace(load_target("riscv64-v"), kind="c"))
+
+
+@pytest.mark.usefixtures("fresh_compilers")
+@pytest.mark.parametrize(
+    ("name", "system"),
+    [
+        ("riscv64-v", "riscv64-linux-gnu"),
+        ("cortex-a72", "aarch64-linux-gnu"),
+        ("cortex-a7", "arm-linux-gnueabihf"),
+        ("x86-64-v3", "x86_64-linux-gnu"),
+    ],
+)
+def test_a_machine_without_cross_compiler_is_told_what_to_install(
+    name: str, system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "another")
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    package = f"gcc-{system.replace('_', '-')}"
+    message = rf"none of {system}-gcc was found; .* \(Debian: {package}\)"
+    with pytest.raises(BuildError, match=message):
+        compile_c("", dataclasses.replace(load_target(name), kind="c"))
+
+
+@pytest.mark.usefixtures("fresh_compilers")
+@pytest.mark.parametrize(
+    ("machine", "name"), [("armv7l", "cortex-a7"), ("arm64", "cortex-a72"), ("amd64", "x86-64-v3")]
+)
+def test_a_board_s_own_compiler_is_taken(
+    machine: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(shutil, "which", lambda program: f"/bin/{program}")
+    assert find_compiler(machine_of(load_target(name).triple)) == "/bin/cc"
 
 
 @pytest.fixture
