@@ -27,6 +27,12 @@ class Window:
         padded = self.extent + self.before + self.after
         return (padded - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
 
+    @property
+    def meets_image(self) -> bool:
+        """Whether every window reaches into the image: none lies in the padding alone."""
+        last = (self.positions - 1) * self.stride - self.before
+        return self.before <= (self.kernel - 1) * self.dilation and last < self.extent
+
     def position(self, outer: str, inner: str) -> Index:
         """Image index of element `inner` of window `outer`; it may lie outside the image."""
         return index(outer) * self.stride + index(inner) * self.dilation - self.before

@@ -175,11 +175,15 @@ def image_chains(graph: Graph, large_bytes: int) -> Iterator[ImageChain]:
 
 
 def is_windowed(graph: Graph, node: Node) -> bool:
-    """Convolutions by constant weights, and pools whose edges need no counting."""
-    if node.op == "conv2d":
-        return node.inputs[1] in graph.constants
+    """Convolutions by constant weights, and pools whose edges need no counting; each of their
+    results needs some row of the image."""
     counted = bool(node.attributes.get("count_include_pad", False))
-    return node.op == "max_pool2d" or (node.op == "avg_pool2d" and not counted)
+    fits = (
+        (node.op == "conv2d" and node.inputs[1] in graph.constants)
+        or node.op == "max_pool2d"
+        or (node.op == "avg_pool2d" and not counted)
+    )
+    return fits and row_window(graph, node).meets_image
 
 
 def row_window(graph: Graph, node: Node) -> Window:

@@ -12,7 +12,7 @@ from autotune.graph.passes._image_chain import image_chains
 from autotune.graph.passes.band_rows import BandRows
 from autotune.graph.pipeline import optimize
 from autotune.graph.verify import verify_graph
-from tests.unit.graph.nets import Net, op_counts, random_feeds
+from tests.unit.graph.nets import TO_NHWC, Net, op_counts, random_feeds
 from tests.unit.graph.oracle import run_partition
 
 
@@ -43,6 +43,14 @@ def test_bands_compute_what_the_whole_image_does(stride: int, bands: int) -> Non
     graph = separable(12, stride)
     after = banded(graph, BandRows(cache_bytes=0, bands=bands))
     assert op_counts(after)["conv2d"] > op_counts(graph)["conv2d"]
+
+
+def test_windows_that_see_padding_alone_have_no_rows_to_be_cut_to() -> None:
+    n = Net()
+    wide = n.conv(n.feed("x", 1, 4, 6, 8), 8, k=1)
+    image = n.op("transpose", wide, perm=TO_NHWC)
+    graph = n.graph(n.op("conv2d", image, n.weights(1, 1, 8, 4), pads=(2, 0, 3, 0)))
+    banded(optimize(graph), BandRows(cache_bytes=0, bands=5))
 
 
 def test_bands_cost_no_copies() -> None:
