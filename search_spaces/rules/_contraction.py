@@ -219,8 +219,8 @@ def _winograd_forms(task: Task) -> tuple[str, ...]:
     kernel = weights.type.shape[:2]
     attrs: dict[str, Any] = dict(node.attrs)
     strides = attrs.get("strides", (1, 1))
-    if weights.role != "constant" or max(kernel) < 2:
-        return ()
+    if weights.role != "constant" or max(kernel) < 2 or weights.type.shape[2] == 1:
+        return ()  # a single channel's transform costs what it saves: no halo is kept for it
     out = task.value(node.outputs[0]).type.shape
     narrow = weights.type.shape[2] < _LEAST or out[3] // attrs.get("groups", 1) < _LEAST
     if attrs.get("groups", 1) > 1 and narrow:

@@ -172,9 +172,10 @@ def _last_rows(task: Task) -> int:
 
 def _moments(task: Task, target: Target) -> tuple[str, str] | None:
     """The buffers of a row's sum and of the squares around its mean, where both may be found in
-    one pass: None where there are none, or rounding errors are not to grow."""
+    one pass: None where there are none, a tensor is no rows but one sum, or rounding errors are
+    not to grow."""
     computes = {c.output: c for node in task.nodes for c in node_computes(task, node)}
-    means = {name: mean_of(c) for name, c in computes.items() if c.combine}
+    means = {name: mean_of(c) for name, c in computes.items() if c.combine and c.axes}
     found = [(name, mean) for name, mean in means.items() if mean in computes]
     if target.accuracy != "normal" or not found:
         return None

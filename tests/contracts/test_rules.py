@@ -60,13 +60,14 @@ def pool(op: str) -> Task:
     )
 
 
-def layer_norm() -> Task:
+def layer_norm(*shape: int, axis: int) -> Task:
+    scale = shape[axis:]
     return task(
-        [node("layer_norm", "i0 c0 c1", "o0", axis=2, epsilon=1e-5)],
-        value("i0", (2, 3, 37)),
-        value("c0", (37,)),
-        value("c1", (37,)),
-        value("o0", (2, 3, 37)),
+        [node("layer_norm", "i0 c0 c1", "o0", axis=axis, epsilon=1e-5)],
+        value("i0", shape),
+        value("c0", scale),
+        value("c1", scale),
+        value("o0", shape),
     )
 
 
@@ -139,6 +140,7 @@ TASKS: dict[str, Task] = {
     "conv 3x3 residual": conv((1, 8, 8, 8), (3, 3, 8, 16), (1, 8, 8, 16), pad=1, residual=True),
     "conv stride": conv((2, 9, 8, 3), (3, 3, 3, 17), (2, 4, 3, 17), strides=(2, 2)),
     "conv dilated": conv((1, 9, 9, 4), (3, 3, 4, 8), (1, 5, 5, 8), dilations=(2, 2)),
+    "conv of one channel": conv((1, 10, 11, 1), (3, 3, 1, 17), (1, 8, 9, 17)),
     "conv 1x1": conv((1, 5, 5, 13), (1, 1, 13, 34), (1, 5, 5, 34)),
     "conv groups": conv((1, 5, 5, 6), (3, 3, 3, 8), (1, 5, 5, 8), pad=1, groups=2),
     "depthwise": conv((1, 6, 6, 18), (3, 3, 1, 18), (1, 6, 6, 18), pad=1, groups=18),
@@ -153,7 +155,8 @@ TASKS: dict[str, Task] = {
     "mean of affine": mean_of_affine(),
     "softmax": unary("softmax", (2, 3, 37), axis=-1),
     "softmax of columns": unary("softmax", (5, 18), axis=0),
-    "layer_norm": layer_norm(),
+    "layer_norm": layer_norm(2, 3, 37, axis=2),
+    "layer_norm of all": layer_norm(1, 6, 37, axis=0),
     "gelu": unary("gelu", (3, 41)),
     "ints": unary("neg", (37,), "int64"),
     "bools": unary("not", (3, 19), "bool"),
@@ -190,10 +193,10 @@ def arrays_of(made: Task) -> tuple[dict[str, Array], Array]:
     return arrays, evaluate_task(made, arrays)
 
 
-def sampled(rule: Rule, made: Task, target: Target) -> list[Config]:
+def sampled(rule: Rule, made: Task, target: Target, count: int = SAMPLED) -> list[Config]:
     """The default and some random configs."""
     space = rule.space(made, target)
-    rows = space.sample(np.random.default_rng(0), SAMPLED)
+    rows = space.sample(np.random.default_rng(0), count)
     return [rule.default(made, target), *(space.config(row) for row in rows)]
 
 
@@ -220,6 +223,13 @@ def test_every_config_is_correct(rule: Rule, made: Task) -> None:
         program = apply_schedule(build_program(made), rule.schedule(made, HOST, config))
         verify(program)
         assert_close(run_kernel(made, program, HOST, arrays), want, 1e-4)
+
+
+@each_pair
+def test_every_config_has_a_schedule_for_two_threads(rule: Rule, made: Task) -> None:
+    target = host_target(2)
+    for config in sampled(rule, made, target, 2 * SAMPLED):
+        assert rule.schedule(made, target, config)
 
 
 @each_pair
