@@ -38,7 +38,9 @@ def run_graph(
 
     for node in graph.nodes:
         arrays = [read(i) for i in node.inputs]
-        result = _widen(np.asarray(OPS.get(node.op).reference(arrays, node.attributes)), dtype)
+        with np.errstate(all="ignore"):  # overflow and nan are IEEE's, as in compiled code
+            result = np.asarray(OPS.get(node.op).reference(arrays, node.attributes))
+        result = _widen(result, dtype)
         if observe is not None:
             observe(node.output, result)
         if uses[node.output]:

@@ -1,7 +1,8 @@
 """Ranges of a graph's values. In: a graph and samples of its inputs. Out: a range per value.
 
 The graph is run by numpy in float32. Of every value the outermost elements are left out, so that a
-few outliers do not cost all others their precision.
+few outliers do not cost all others their precision. Values that are infinite or nan on a sample
+have no range: no bytes stand for those.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Ranges by value, and the graph's outputs on every sample, in float32."""
+    """Ranges by value, of those that have one, and the graph's outputs on every sample, in
+    float32."""
 
     samples: tuple[Feeds, ...]
     ranges: Mapping[str, Range]
@@ -43,11 +45,17 @@ class Calibration:
 def calibrate(graph: Graph, samples: Sequence[Feeds], coverage: float = 0.9999) -> Calibration:
     """`coverage`: the share of a value's elements that its range holds, 1 for all of them."""
     ranges: dict[str, Range] = {}
+    endless: set[str] = set()
 
     def observe(name: str, array: Array) -> None:
-        if array.dtype.kind == "f" and array.size:
-            found = _range(array, coverage)
-            ranges[name] = ranges[name].union(found) if name in ranges else found
+        if array.dtype.kind != "f" or not array.size or name in endless:
+            return
+        if not np.isfinite(array).all():
+            endless.add(name)
+            ranges.pop(name, None)
+            return
+        found = _range(array, coverage)
+        ranges[name] = ranges[name].union(found) if name in ranges else found
 
     outputs = []
     for feeds in samples:

@@ -44,7 +44,7 @@ class _Lowering:
         for node in self.graph.nodes:
             if not (self._same_elements(node) or self._limited(node)):
                 self._compute(node)
-        for value in self.outputs:
+        for value in dict.fromkeys(value for _, value in self.graph.outputs):
             like = Node(op="to_float32", inputs=(), output=value, name=value)
             self.new.replace(value, self._float(value, like))
         return self.new.finish()

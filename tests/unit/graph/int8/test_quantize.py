@@ -132,6 +132,17 @@ def test_floats_stay_beside_bytes_that_would_spoil_a_sum() -> None:
     assert worst_db(graph, found, random_feeds(graph)) > 20
 
 
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_no_bytes_stand_for_what_is_not_finite_on_a_sample(odd: float) -> None:
+    net = Net()
+    x = net.feed("x", 1, 8)
+    graph = optimize(net.graph(net.linear(net.op("sqrt", x), 8), net.linear(x, 8)))
+    samples = [{"x": np.full((1, 8), value, np.float32)} for value in (4.0, odd, 1.0)]
+    samples[1]["x"][0, 1:] = 2.0
+    assert not quantize(graph, samples).plan.contractions
+    assert len(quantize(graph, samples[::2]).plan.contractions) == 2
+
+
 def test_what_cannot_be_cut_in_fours_stays() -> None:
     net = Net()
     graph, found = on_bytes(net.graph(net.linear(net.feed("x", 4, 18), 8)))
