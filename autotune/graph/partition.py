@@ -1,5 +1,5 @@
 """A graph as kernel calls. In: a graph after the passes. Out: a `Partition`: canonical tasks, the
-calls in execution order, and where every value lies."""
+calls in execution order, and where every value lies. No call makes a value without elements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def partition(
     placed = place(rearranged.graph, rearranged.gaps)
     graph = placed.graph
     groups = fuse(graph, placed.kernels, attention=attention)
-    calls = tuple(_call(graph, group, placed.placements) for group in groups)
+    made = [group for group in groups if graph.types[group.output].size]
+    calls = tuple(_call(graph, group, placed.placements) for group in made)
     visible = {value for call in calls for _, value in call.args}
     visible.update(name for name, _ in graph.inputs)
     visible.update(value for _, value in graph.outputs)

@@ -42,7 +42,7 @@ class Conv2d:
         require(len(x.shape) == 4, f"conv2d: x must be [N,H,W,C], got {x}")
         require(len(w.shape) == 4, f"conv2d: w must be [KH,KW,C/groups,O], got {w}")
         groups = integer(attrs, "groups", 1)
-        fits = groups >= 1 and x.shape[3] == w.shape[2] * groups and w.shape[3] % groups == 0
+        fits = groups >= 1 and 0 < x.shape[3] == w.shape[2] * groups and w.shape[3] % groups == 0
         require(fits, f"conv2d: {groups} groups of channels do not fit x {x} and w {w}")
         oh, ow = (window.positions for window in windows(x, w, attrs))
         require(oh > 0 and ow > 0, f"conv2d: the kernel of {w} is larger than padded {x}")

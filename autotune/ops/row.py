@@ -71,7 +71,7 @@ class Softmax:
         x = arrays[0]
         axis = axis_of(attrs, "axis", -1, x.ndim)
         with np.errstate(invalid="ignore"):  # of a row of -inf
-            shifted = x - x.max(axis=axis, keepdims=True)
+            shifted = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
         total = np.exp(shifted).sum(axis=axis, keepdims=True)
         return np.asarray(shifted - np.log(total) if self.log else np.exp(shifted) / total)
 

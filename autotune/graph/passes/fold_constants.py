@@ -1,4 +1,5 @@
-"""Compute what depends on constants alone, now instead of at every run."""
+"""Compute what depends on constants alone, now instead of at every run. Tensors without elements
+are constants, whoever makes them."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 from autotune.graph.ir import Graph
 from autotune.graph.passes._rewrite import Rewriter
 from autotune.ops import OPS
-from autotune.types import Array
+from autotune.types import Array, TensorType, held_as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +28,11 @@ class FoldConstants:
     def run(self, graph: Graph) -> Graph:
         new = Rewriter(graph)
         for node in graph.nodes:
-            arrays = [a for i in new.inputs(node) if (a := new.known(i)) is not None]
+            arrays = [a for i in new.inputs(node) if (a := _known(new, i)) is not None]
             type_ = graph.types[node.output]
-            if (
+            if type_.size == 0:
+                new.replace(node.output, new.constant(_nothing(type_), node.output))
+            elif (
                 node.op != "scalar"
                 and len(arrays) == len(node.inputs)
                 and self._worthwhile(type_.nbytes, arrays)
@@ -46,3 +49,11 @@ class FoldConstants:
         if result_bytes <= max(self.small_bytes, operand_bytes):
             return True
         return result_bytes <= min(self.limit_bytes, self.growth * operand_bytes)
+
+
+def _known(new: Rewriter, value: str) -> Array | None:
+    return new.known(value) if new.types[value].size else _nothing(new.types[value])
+
+
+def _nothing(type_: TensorType) -> Array:
+    return np.empty(type_.shape, held_as(type_.dtype))

@@ -13,9 +13,10 @@ from autotune.graph.passes._rewrite import COMMUTATIVE, Rewriter, ints, kind_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveIdentities:
-    """copy(x), x * 1, x + 0, reshape to x's shape -> x; transpose(transpose(x)) -> one transpose;
-    reshape(reshape(x)) -> one reshape; x / s -> x * (1/s); x ** 2 -> x * x; an expand whose reader
-    broadcasts anyway -> nothing."""
+    """copy(x), x * 1, x + 0, reshape to x's shape, scatter of no updates into x -> x;
+    transpose(transpose(x)) -> one transpose; reshape(reshape(x)) -> one reshape; x / s ->
+    x * (1/s); x ** 2 -> x * x; an expand whose reader broadcasts anyway, what a concat takes from
+    tensors without elements -> nothing."""
 
     def run(self, graph: Graph) -> Graph:
         new = Rewriter(graph)
@@ -41,6 +42,9 @@ def _same_as(new: Rewriter, node: Node) -> str | None:
         )
         same = len(inputs) == 1 and not moved and new.types[inputs[0]] == type_
         return inputs[0] if same else None
+    if node.op == "scatter":
+        unchanged = not new.types[inputs[2]].size and new.types[inputs[0]] == type_
+        return inputs[0] if unchanged else None
     if node.op == f"to_{type_.dtype}" and new.types[inputs[0]] == type_:
         return inputs[0]
     neutral = {"mul": 1, "div": 1, "pow": 1, "add": 0, "sub": 0}.get(node.op)
@@ -65,6 +69,8 @@ def _rewritten(new: Rewriter, node: Node) -> str | None:
         return _merged_reshape(new, node)
     if node.op in ("div", "pow"):
         return _strength_reduced(new, node)
+    if node.op == "concat":
+        return _without_nothing(new, node)
     return _without_expands(new, node) if kind_of(node.op) == "elementwise" else None
 
 
@@ -92,6 +98,14 @@ def _merged_reshape(new: Rewriter, node: Node) -> str | None:
     if new.shape(source.inputs[0]) == shape:
         return source.inputs[0]
     return new.emit("reshape", [source.inputs[0]], node, shape=shape)
+
+
+def _without_nothing(new: Rewriter, node: Node) -> str | None:
+    inputs = new.inputs(node)
+    parts = [i for i in inputs if new.types[i].size]
+    if len(parts) in (0, len(inputs)):
+        return None
+    return parts[0] if len(parts) == 1 else new.emit("concat", parts, node, **node.attributes)
 
 
 def _strength_reduced(new: Rewriter, node: Node) -> str | None:
