@@ -88,6 +88,11 @@ class Contraction:
         return math.prod(e for _, e in self.batch)
 
     @property
+    def one_per_group(self) -> bool:
+        """Whether every group makes a single channel, so that no two read the same data."""
+        return self.groups > 1 and self.channels[1] == 1
+
+    @property
     def streams(self) -> bool:
         """Whether weights are used so few times that bringing them in is most of the work."""
         return self.constant and self.count * self.row_count * self.points[1] <= _FEW_POINTS
@@ -139,13 +144,13 @@ def is_contraction(task: Task, *, short: bool = True) -> bool:
         return False
     c = contraction_of(task)
     if c.item_bytes == 1:
-        return c.constant and c.reduce[-1][1] % 4 == 0
+        return c.constant and c.reduce[-1][1] % 4 == 0 and not c.one_per_group
     narrow = {task.value(v).type.dtype for v in node.inputs} & set(SHORT_FLOATS)
     if task.value(node.outputs[0]).type.dtype != "float32" or (narrow and not short):
         return False
     if node.op == "matmul":
         return True
-    return not (c.groups > 1 and c.reduce[2][1] == 1 and c.channels[1] == 1)
+    return not (c.one_per_group and c.reduce[2][1] == 1)
 
 
 def contraction_of(task: Task) -> Contraction:

@@ -33,8 +33,8 @@ def algorithms(task: Task, c: Contraction, target: Target) -> tuple[str, ...]:
         return ("int8",)
     out = ["direct"]
     # The data is rounded in a copy, which must be of an input; pairs need an even depth.
-    even = c.reduce[-1][1] % 2 == 0
-    if target.precision == "bfloat16" and even and task.value(c.data).role == "input":
+    pairs = c.reduce[-1][1] % 2 == 0 and not c.one_per_group
+    if target.precision == "bfloat16" and pairs and task.value(c.data).role == "input":
         out.append("bf16")
     if target.accuracy == "normal":
         out += c.winograd

@@ -23,6 +23,7 @@ from autotune.target import Target, host_target
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
+from tests.unit.codegen.kernels import node, task, value
 from tests.unit.measure import tasks
 
 TARGET = host_target().with_precision("bf16")
@@ -51,6 +52,17 @@ def test_interpreter_stays_within_the_rounding(name: str) -> None:
     got, wanted = run(program, arrays), evaluate_task(task, arrays)
     error = np.abs(got - wanted).max() / np.abs(wanted).max()
     assert 1e-6 < error < 3e-2
+
+
+def test_pairs_are_no_choice_where_groups_make_one_channel_each() -> None:
+    made = task(
+        [node("conv2d", "i0 c0", "o0", groups=3)],
+        value("i0", (1, 4, 5, 12)),
+        value("c0", (2, 2, 4, 3)),
+        value("o0", (1, 3, 4, 3)),
+    )
+    space = rule_for(made, TARGET).space(made, TARGET)
+    assert [p.choices for p in space.params if p.name == "algorithm"] == [("direct",)]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -129,6 +129,20 @@ def test_machine_code_is_exact(name: str, without: str) -> None:
     assert np.array_equal(run_kernel(task, program, target, arrays), exact(task, arrays))
 
 
+def test_groups_that_make_one_channel_each_are_exact() -> None:
+    """No lanes share bytes there, as the instructions for sums of four products want it."""
+    made = task(
+        [node("conv2d", "i0 c0", "o0", groups=3)],
+        value("i0", (1, 4, 5, 12), "uint8"),
+        value("c0", (2, 2, 4, 3), "int8"),
+        value("o0", (1, 3, 4, 3), "int32"),
+    )
+    rule, arrays = rule_for(made, TARGET), random_inputs(made, 5)
+    steps = rule.schedule(made, TARGET, rule.default(made, TARGET))
+    program = apply_schedule(build_program(made), steps)
+    assert np.array_equal(run_kernel(made, program, TARGET, arrays), exact(made, arrays))
+
+
 def test_sums_return_to_bytes_in_the_same_kernel() -> None:
     executor = NativeExecutor()
     request = MeasureRequest(
