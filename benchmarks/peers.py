@@ -11,7 +11,7 @@ On several threads the engines disturb each other: threads of one spin on for te
 after its run, on cores that the next one needs. With `--apart` each has a process of its own,
 which is stopped while the others run.
 
-With `--precision int8` the others run the model as ONNX Runtime's static quantisation writes it,
+With `--precision int8` the others run the model as ONNX Runtime's static quantization writes it,
 on the samples that calibrate ours; our float32 stands beside, and float32 is what outputs are
 compared with.
 """

@@ -1,4 +1,4 @@
-"""Models as ONNX Runtime's static quantisation writes them, for engines that take them so.
+"""Models as ONNX Runtime's static quantization writes them, for engines that take them so.
 
 In: an .onnx file and samples of its inputs. Out: a file with pairs of QuantizeLinear and
 DequantizeLinear: uint8 activations, int8 weights per channel, ranges from the samples.
@@ -15,7 +15,7 @@ OPSET = 17
 
 
 def write_quantized(path: Path, samples: Sequence[dict[str, Any]], folder: Path) -> Path:
-    """Needs onnxruntime's quantisation tools (sympy); graph outputs keep their types."""
+    """Needs onnxruntime's quantization tools (sympy); graph outputs keep their types."""
     import onnx
     from onnxruntime.quantization import (
         CalibrationDataReader,

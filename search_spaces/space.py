@@ -1,6 +1,6 @@
 """Spaces: params with choices, and constraints over them.
 
-In: params and vectorised constraints. Out: valid configs, as rows of choice indices (an integer
+In: params and vectorized constraints. Out: valid configs, as rows of choice indices (an integer
 matrix [n, params], the form that whole spaces are handled in) or one at a time as `Config`.
 Everything here is pure: nothing is cached and all randomness comes from the generator passed in.
 """

@@ -1,6 +1,6 @@
 """Element functions as LLVM IR text, for any number of lanes.
 
-exp, log, erf, tanh and sigmoid are polynomials, so that they vectorise and inline; rsqrt starts
+exp, log, erf, tanh and sigmoid are polynomials, so that they vectorize and inline; rsqrt starts
 from the machine's estimate, where it has one. The errors in the docstrings are against float64
 over the whole float32 range (see the tests). What has no code here goes to LLVM's intrinsics,
 which call the C library per lane.

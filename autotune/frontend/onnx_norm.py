@@ -24,7 +24,7 @@ def batch_normalization(n: NodeContext) -> str | tuple[str, ...]:
     """x * a + b with a and b per channel, constants where the parameters are."""
     n.ignore("momentum", "is_test")
     if not n.integer("spatial", 1):
-        raise UnsupportedOpError("only normalisation over channels (spatial=1) is supported")
+        raise UnsupportedOpError("only normalization over channels (spatial=1) is supported")
     if n.integer("training_mode", 0):
         return _by_the_batch(n)
     x, scale, bias, mean, variance = (n.input(i) for i in range(5))
@@ -35,7 +35,7 @@ def batch_normalization(n: NodeContext) -> str | tuple[str, ...]:
 
 
 def _by_the_batch(n: NodeContext) -> tuple[str, ...]:
-    """Normalised by its own mean and variance; and what of them is remembered."""
+    """Normalized by its own mean and variance; and what of them is remembered."""
     x = n.input(0)
     axes = tuple(a for a in range(n.rank(x)) if a != 1)
     y = _affine(n, _standardized(n, x, axes, n.number("epsilon", 1e-5)), n.input(1), n.input(2))
@@ -104,7 +104,7 @@ def rms_normalization(n: NodeContext) -> str:
 
 
 def _over_last_axes(n: NodeContext, op: str) -> str:
-    """The normalised axes become one last axis."""
+    """The normalized axes become one last axis."""
     x = n.input(0)
     shape = n.shape(x)
     axis = positive_axis(n.integer("axis", -1), len(shape))
@@ -123,10 +123,10 @@ def _over_last_axes(n: NodeContext, op: str) -> str:
 
 
 def _row_parameter(n: NodeContext, value: str, shape: tuple[int, ...]) -> str:
-    """A scale or bias over the normalised axes, flat."""
+    """A scale or bias over the normalized axes, flat."""
     if n.rank(value) > len(shape):
         raise UnsupportedOpError(
-            f"scale and bias of shape {n.shape(value)} must not vary outside the normalised "
+            f"scale and bias of shape {n.shape(value)} must not vary outside the normalized "
             f"axes {shape}"
         )
     if n.shape(value) != shape:

@@ -1,6 +1,6 @@
 """ONNX importers: the numbers that bytes stand for, where a model says by what steps.
 
-A value that a model quantises is here a float value, snapped to the numbers that its bytes can
+A value that a model quantizes is here a float value, snapped to the numbers that its bytes can
 say; the bytes themselves are computed only where an operator wants them. So operators between a
 DequantizeLinear and a QuantizeLinear, and the operators that stand for all three, are plain ones
 on floats: `graph.int8.own` turns the snaps into bytes between kernels.

@@ -1,4 +1,4 @@
-"""ONNX importers: models that are quantised already.
+"""ONNX importers: models that are quantized already.
 
 Products of bytes stay products of bytes: signed data are moved up by 128, zero points go into
 constants, and what is left is uint8 times int8. Weights and their zero points must be constants.
@@ -117,7 +117,7 @@ def _requantized(n: NodeContext, sums: str, scales: tuple[int, int, int], zero: 
 def _rounded(n: NodeContext, value: str, zero: str | None, dtype: str) -> str:
     """To integers, halves to even, within the type's limits."""
     if dtype not in ("uint8", "int8"):
-        raise UnsupportedOpError(f"quantising to {dtype} is not supported; use uint8 or int8")
+        raise UnsupportedOpError(f"quantizing to {dtype} is not supported; use uint8 or int8")
     value = n.op("round", value)
     if zero is not None:
         value = n.op("add", value, n.cast(zero, n.dtype(value)))
@@ -156,7 +156,7 @@ class _Sums:
         n, (x, _) = self.n, self._unsigned()
         image, _, window, groups = conv_operands(n, x, self.w)
         if n.rank(image) != 4:
-            raise UnsupportedOpError("quantised convolutions over volumes are not supported")
+            raise UnsupportedOpError("quantized convolutions over volumes are not supported")
         weights = self._weights(first_axis=True)
         if len(n.shape(self.w)) == 3:
             weights = weights[:, :, None]
@@ -201,7 +201,7 @@ class _Sums:
             return self._unsigned()[1]
         array = self.n.known(self.x_zero)
         if array is None:
-            raise UnsupportedOpError("padding needs a constant zero point; quantise statically")
+            raise UnsupportedOpError("padding needs a constant zero point; quantize statically")
         return int(array.reshape(-1)[0]) + self._unsigned()[1]
 
     def _weights(self, first_axis: bool = False) -> Array:
@@ -216,6 +216,6 @@ class _Sums:
         whole = array.astype(np.int32) - zero.astype(np.int32)
         if whole.min(initial=0) < -128 or whole.max(initial=0) > 127:
             raise UnsupportedOpError(
-                "weights less their zero points do not fit in int8; quantise them symmetrically"
+                "weights less their zero points do not fit in int8; quantize them symmetrically"
             )
         return whole

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from autotune.graph.fusion import Group, fuse
-from autotune.graph.halos import read_halo, useful_halo
+from autotune.graph.halos import Halo, larger, read_halo, useful_halo
 from autotune.graph.ir import Graph, Node
 from autotune.graph.layouts import Layouts, rearrange
 from autotune.graph.passes._rewrite import COMMUTATIVE
@@ -138,21 +138,15 @@ class _Naming:
         if role not in ("input", "output"):
             return Layout.dense(type_.shape)
         layout = self.placements[value].layout
-        halo: tuple[tuple[int, int], ...] = ((0, 0),) * len(type_.shape)
+        halo: Halo = ((0, 0),) * len(type_.shape)
         for node in self.group.nodes if role == "input" else ():
             if value in node.inputs:
                 for read in (read_halo, useful_halo):
-                    halo = _covered(read(node, self.graph.types, value), layout.halo, halo)
+                    wanted = read(node, self.graph.types, value)
+                    halo = larger(halo, _covered(wanted, layout.halo))
         return canonical_layout(type_.shape, Layout(strides=layout.strides, halo=halo))
 
 
-def _covered(
-    read: tuple[tuple[int, int], ...],
-    there: tuple[tuple[int, int], ...],
-    halo: tuple[tuple[int, int], ...],
-) -> tuple[tuple[int, int], ...]:
-    """`halo` widened to what is read, as far as it is there."""
-    return tuple(
-        (max(h[0], min(r[0], t[0])), max(h[1], min(r[1], t[1])))
-        for r, t, h in zip(read, there, halo, strict=True)
-    )
+def _covered(read: Halo, there: Halo) -> Halo:
+    """What is read, as far as it is there."""
+    return tuple((min(r[0], t[0]), min(r[1], t[1])) for r, t in zip(read, there, strict=True))

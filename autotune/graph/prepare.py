@@ -40,8 +40,8 @@ def prepare(
         )
     # Bands keep results in the cache; as bytes these are small.
     whole = tuple(p for p in PIPELINE if not isinstance(p, BandRows))
-    quantised = has_own_steps(graph)
-    ready = by_own_steps(optimize(graph, whole if quantised or precision == "int8" else PIPELINE))
+    on_bytes = precision == "int8" or has_own_steps(graph)
+    ready = by_own_steps(optimize(graph, whole if on_bytes else PIPELINE))
     if precision != "int8":
         return Prepared(graph=ShortTensors(dtype=short).run(ready) if short else ready)
     count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES

@@ -78,7 +78,7 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """Normalisation over the dimensions from `axis` on: (x - mean) * rstd * scale + bias.
+    """Normalization over the dimensions from `axis` on: (x - mean) * rstd * scale + bias.
 
     rms_norm subtracts no mean and has no bias; layer_norm's bias may be left out."""
 
@@ -134,7 +134,7 @@ class Norm:
 
 
 class Lrn:
-    """Local response normalisation over the last dimension:
+    """Local response normalization over the last dimension:
     x / (bias + alpha/size * sum of squares of `size` neighbours) ** beta."""
 
     name = "lrn"

@@ -17,7 +17,8 @@ from autotune.measure.devices.base import Device, Module, Place
 from autotune.runtime.image import ARENA, CONSTANTS, FIRST_INPUT, Kernel, ModelImage
 from autotune.types import Array
 
-ALIGNMENT = 256
+_APART = 256
+"""Bytes that the blocks in a device's memory begin at multiples of: no device asks for more."""
 _Step = tuple[Module, Launch, list[Place]]
 
 
@@ -30,7 +31,7 @@ class DeviceSession:
         sizes = [image.arena_bytes, image.constants.nbytes, image.workspace_bytes]
         sizes += [port.type.nbytes for port in image.inputs]
         self._sizes = [*sizes, *image.output_bytes]
-        rounded = [-(-size // ALIGNMENT) * ALIGNMENT for size in self._sizes]
+        rounded = [-(-size // _APART) * _APART for size in self._sizes]
         self._starts = [sum(rounded[:number]) for number in range(len(rounded))]
         self._pool = device.allocate(sum(rounded))
         device.fill(self._place(ARENA), image.arena_bytes, 0)

@@ -63,7 +63,7 @@ class Kernel:
     op: str
     flops: int
     source: str
-    """Where the schedule came from: record, nearest or default."""
+    """Where the schedule came from: record, nearest, default or plain."""
     args: tuple[tuple[int, int], ...]
     algorithm: str = "direct"
     work_flops: int = 0

@@ -1,4 +1,4 @@
-"""Recognising naive attention in a program: a softmax between two products."""
+"""Recognizing naive attention in a program: a softmax between two products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognising a naive convolution in a program: where steps that change its algorithm start."""
+"""Recognizing a naive convolution in a program: where steps that change its algorithm start."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Convolution:
 
 
 def find_convolution(program: Program, buffer: str) -> Convolution:
-    """Recognise the loops; ScheduleError where they are no plain convolution."""
+    """Recognize the loops; ScheduleError where they are no plain convolution."""
     refuse = ScheduleError(f"{buffer} is not a plain convolution with dilation 1")
     update = next((s for s in stores_of(program.body, buffer) if s.combine == "sum"), None)
     product = update.value if update else None

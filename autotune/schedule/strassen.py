@@ -101,7 +101,7 @@ class _Product:
 
 
 def _find_product(program: Program, buffer: str, rows: str) -> _Product:
-    """Recognise the loops; ScheduleError where they are no plain product of even extents."""
+    """Recognize the loops; ScheduleError where they are no plain product of even extents."""
     refuse = ScheduleError(f"{buffer} is not a plain product with constant weights")
     update = next((s for s in stores_of(program.body, buffer) if s.combine == "sum"), None)
     product = update.value if update else None

@@ -119,7 +119,7 @@ def nest_loops(stmt: Stmt) -> list[For]:
 
 
 def schedule_copies(builder: ScheduleBuilder, target: Target, done: set[str]) -> None:
-    """Vectorise and share among threads the top-level nests that compute none of `done`: padding
+    """Vectorize and share among threads the top-level nests that compute none of `done`: padding
     copies and other plain elementwise stages."""
     for stmt in root_body(builder.program):
         stores = stores_of((stmt,))

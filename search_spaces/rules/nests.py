@@ -1,4 +1,4 @@
-"""Everything else: elementwise chains, moved data, rows (softmax, normalisation), any reduction.
+"""Everything else: elementwise chains, moved data, rows (softmax, normalization), any reduction.
 
 Elementwise tensors are inlined into their readers. Nests that share their outer loops are merged,
 so that a row stays in the L1 cache from its first pass to its last; `rows` of them take each pass

@@ -231,7 +231,7 @@ class RandomGraph:
         return self.b.op("reduce_mean", x, axes=tuple(sorted(axes)), keepdims=keep)
 
     def norm(self) -> str | None:
-        """A normalisation step by step, as exporters write it."""
+        """A normalization step by step, as exporters write it."""
         x = self.pick()
         assert x is not None
         rank = len(self.b.shape(x))

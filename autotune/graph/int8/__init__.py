@@ -4,7 +4,7 @@ its convolutions and matrix products on bytes, and how far that is from the orig
     calibrate   the range of every value on the samples
     plan        which contractions multiply bytes, which values are kept as bytes, by which steps
     errors      what each of them would lose
-    linear      sums of bytes times factors: how requantisation, biases and residuals become one
+    linear      sums of bytes times factors: how requantization, biases and residuals become one
     lower       the graph that does so
     quantize    all of these
     accuracy    how much the outputs changed

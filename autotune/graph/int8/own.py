@@ -1,7 +1,7 @@
-"""Models that say by themselves how their values are bytes. In: a graph whose quantised values are
+"""Models that say by themselves how their values are bytes. In: a graph whose quantized values are
 snapped to the numbers that bytes can say (op `snap`). Out: the graph on bytes, by these steps.
 
-conv(snap(x), W) + b, snap   ->   uint8 times int8, requantised in the epilogue. Weights are bytes
+conv(snap(x), W) + b, snap   ->   uint8 times int8, requantized in the epilogue. Weights are bytes
 where they are whole multiples of one number per output channel.
 """
 

@@ -1,4 +1,4 @@
-"""A graph in 8-bit integers. In: an optimised float32 graph and samples of its inputs. Out: the
+"""A graph in 8-bit integers. In: an optimized float32 graph and samples of its inputs. Out: the
 graph on bytes, and what is needed to say how accurate it is.
 
 Contractions that would lose too much stay in float32, and floats stay beside bytes where others

@@ -22,7 +22,7 @@ class RecognizeNorms:
     def run(self, graph: Graph) -> Graph:
         new = Rewriter(graph)
         for node in graph.nodes:
-            value = _normalised(new, node) or _with_scale_or_bias(new, node)
+            value = _normalized(new, node) or _with_scale_or_bias(new, node)
             if value is None:
                 new.keep(node)
             else:
@@ -30,7 +30,7 @@ class RecognizeNorms:
         return new.finish()
 
 
-def _normalised(new: Rewriter, node: Node) -> str | None:
+def _normalized(new: Rewriter, node: Node) -> str | None:
     """A norm without scale, for the division that ends it."""
     if node.op not in ("div", "mul"):
         return None

@@ -1,4 +1,4 @@
-"""Models that are quantised already compute what onnxruntime computes, on bytes."""
+"""Models that are quantized already compute what onnxruntime computes, on bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that onnxruntime quantised: bytes between kernels, by the model's own steps, and the
+"""Models that onnxruntime quantized: bytes between kernels, by the model's own steps, and the
 outputs that onnxruntime computes of them."""
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=KINDS)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("quantised")
+    folder = tmp_path_factory.mktemp("quantized")
     float_net(folder / "float.onnx")
     options = {"per_channel": True, "weight_type": QuantType.QInt8, **KINDS[request.param]}
     quantize_static(str(folder / "float.onnx"), str(folder / "q.onnx"), Samples(), **options)
