@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 PYTEST_ARGS ?= -n 2
+# The tests start some thousand processes: none of them is to compile the sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check lint tests quick clean
 
