@@ -8,7 +8,8 @@ Exit status 1 if a promise was broken.
 
 Without root there are no namespaces: everything runs on loopback, and nobody is cut off.
 
-Usage: python benchmarks/farm_chaos.py [--time 600] [--boards 6] [--clients 3] [--seed 0]
+Usage: python benchmarks/farm_chaos.py [--time 600] [--pause 1.75] [--boards 6] [--clients 3]
+       [--seed 0]
 """
 
 from __future__ import annotations
@@ -203,8 +204,8 @@ def small_disk(folder: Path) -> Iterator[None]:
             subprocess.run(["umount", "-l", str(folder)], check=False, capture_output=True)
 
 
-def run(farm: Farm, seconds: float, generator: random.Random) -> list[str]:
-    """Break and heal; the promises that were broken."""
+def run(farm: Farm, seconds: float, pause_s: float, generator: random.Random) -> list[str]:
+    """Break something every `pause_s` in the mean, and heal; the promises that were broken."""
     farm.tracker.start()
     for member in farm.boards:
         member.start()
@@ -212,11 +213,11 @@ def run(farm: Farm, seconds: float, generator: random.Random) -> list[str]:
     for member in farm.clients:
         member.start()
     end_s = time.monotonic() + seconds
-    still_s = min(30.0, seconds / 8)
+    still_s = min(30.0, max(seconds / 8, 7.5))
     while time.monotonic() < end_s:
         done = break_something(farm, generator, time.monotonic(), still_s)
         print(f"{end_s - time.monotonic():6.1f} s left: {done}", flush=True)
-        next_s = time.monotonic() + generator.uniform(0.5, 3.0)
+        next_s = time.monotonic() + pause_s * generator.uniform(0.3, 1.7)
         while time.monotonic() < next_s:
             heal(farm, time.monotonic())
             time.sleep(0.1)
@@ -322,6 +323,7 @@ def attempt(runner: FarmRunner, recorded: set[int], record: Callable[..., None])
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--time", type=float, default=600.0, help="seconds")
+    parser.add_argument("--pause", type=float, default=1.75, help="seconds between breakages")
     parser.add_argument("--boards", type=int, default=6)
     parser.add_argument("--clients", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
@@ -342,7 +344,7 @@ def main() -> None:
         farm = build(folder, places, options.boards, options.clients)
         with small_disk(folder / "state"):
             try:
-                broken = run(farm, options.time, random.Random(options.seed))
+                broken = run(farm, options.time, options.pause, random.Random(options.seed))
             finally:
                 for member in farm.members:
                     if member.process is not None:

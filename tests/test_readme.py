@@ -82,7 +82,7 @@ def test_the_first_screen_s_commands_run(tmp_path: Path) -> None:
     lines = [line for line in commands("autotune") if "resnet18" in line]
     assert len(lines) == 3
     for line in lines:
-        assert run(line, tmp_path, **{"5m": "20s"})
+        assert run(line, tmp_path, **{"5m": "8s"})
 
 
 @pytest.fixture

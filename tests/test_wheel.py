@@ -69,8 +69,9 @@ def test_the_wheel_holds_packages_and_configs_and_no_tests(wheel: Path) -> None:
 @pytest.mark.slow
 def test_the_wheel_installs_in_an_empty_environment_and_tunes(wheel: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
-    run(sys.executable, "-m", "venv", venv)
-    run(venv / "bin/python", "-m", "pip", "install", "--quiet", wheel)
+    run(sys.executable, "-m", "venv", "--without-pip", venv)
+    pip = (sys.executable, "-m", "pip", "--python", venv / "bin/python")
+    run(*pip, "install", "--quiet", "--no-compile", wheel)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     options = {"cwd": tmp_path, "env": environment}

@@ -43,7 +43,7 @@ RANDOM = 20
 """Configs per rule and target that are assembled, dealt out to the rule's tasks."""
 NAMED = [(r, n) for r in RULES.parts() for n, made in TASKS.items() if r.matches(made, SM80)]
 each_target = pytest.mark.parametrize("target", [SM80, SM90], ids=lambda t: t.name)
-TENSOR = [n for r, n in NAMED if "algorithm" in dict(r.default(TASKS[n], SHORT).items)]
+TENSOR = [n for r, n in NAMED if "algorithm" in r.space(TASKS[n], SHORT).names]
 """Tasks whose rule has several algorithms."""
 each_pair = pytest.mark.parametrize(
     ("rule", "made"),

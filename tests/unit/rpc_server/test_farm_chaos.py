@@ -1,4 +1,4 @@
-"""The farm's promises while it is broken on purpose for a minute: see benchmarks/farm_chaos.py."""
+"""The farm's promises while it is broken on purpose: see benchmarks/farm_chaos.py."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tests.unit.rpc_server.farms import ROOT
 
 
 @pytest.mark.slow
-def test_a_minute_of_chaos_loses_and_doubles_nothing() -> None:
-    command = [sys.executable, str(ROOT / "benchmarks/farm_chaos.py"), "--time", "60"]
+def test_thirty_breakages_lose_and_double_nothing() -> None:
+    script = str(ROOT / "benchmarks/farm_chaos.py")
+    command = [sys.executable, script, "--time", "30", "--pause", "0.9"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "every request ended once, no record lost or doubled" in done.stdout
