@@ -126,7 +126,7 @@ def test_the_farm_s_commands_run(port: int, tmp_path: Path) -> None:
             server = subprocess.Popen([str(BIN / arguments[0]), *arguments[1:]], cwd=tmp_path)
             stack.callback(server.wait, 20)
             stack.callback(server.terminate)
-            time.sleep(2)
+            _wait_for(port)
         deadline = time.monotonic() + 40
         status = f"rpc_server status --tracker 127.0.0.1:{port} --json"
         while "rpi4" not in run(status, tmp_path):
