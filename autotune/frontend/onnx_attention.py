@@ -18,8 +18,8 @@ def attention(n: NodeContext) -> tuple[str, ...]:
     if n.optional(6) is not None:
         raise UnsupportedOpError("nonpad_kv_seqlen is not supported; give a mask instead")
     flat = n.rank(n.input(0)) == 3
-    query = _heads(n, n.input(0), "q_num_heads")
-    key, value = (_heads(n, n.input(i), "kv_num_heads") for i in (1, 2))
+    query = heads_apart(n, n.input(0), n.integer("q_num_heads", 0))
+    key, value = (heads_apart(n, n.input(i), n.integer("kv_num_heads", 0)) for i in (1, 2))
     past = 0
     if n.optional(4) is not None:
         past = n.shape(n.input(4))[2]
@@ -27,32 +27,36 @@ def attention(n: NodeContext) -> tuple[str, ...]:
         value = n.op("concat", n.input(5), value, axis=2)
     count, depth = n.shape(query)[1], n.shape(query)[3]
     scale = n.number("scale", 1 / math.sqrt(depth))
-    states = _scores(n, query, _repeated(n, key, count), scale)
+    states = scores_of(n, query, repeated(n, key, count), scale)
     states.append(_masked(n, states[-1], past))
     weights = n.op("softmax", states[-1], axis=3)
     if n.optional(3) is not None:
         nothing = n.op("ne", weights, weights)
         weights = n.op("where", nothing, n.like(0, weights), weights)
     states.append(weights)
-    result = n.op("matmul", weights, _repeated(n, value, count), transpose_b=False)
+    result = n.op("matmul", weights, repeated(n, value, count), transpose_b=False)
     if flat:
-        batch, heads, rows, width = n.shape(result)
-        result = n.reshape(n.transpose(result, (0, 2, 1, 3)), (batch, rows, heads * width))
+        result = heads_joined(n, result)
     return result, key, value, states[n.integer("qk_matmul_output_mode", 0)]
 
 
-def _heads(n: NodeContext, x: str, attribute: str) -> str:
+def heads_apart(n: NodeContext, x: str, heads: int) -> str:
     """[batch, rows, heads * width] as [batch, heads, rows, width]; what is that already stays."""
-    heads = n.integer(attribute, 0)
     if n.rank(x) == 4:
         return x
     batch, rows, width = n.shape(x)
     if heads < 1 or width % heads:
-        raise ModelError(f"{attribute} {heads} does not divide {width} channels")
+        raise ModelError(f"{heads} heads do not divide {width} channels")
     return n.transpose(n.reshape(x, (batch, rows, heads, width // heads)), (0, 2, 1, 3))
 
 
-def _repeated(n: NodeContext, x: str, count: int) -> str:
+def heads_joined(n: NodeContext, x: str) -> str:
+    """[batch, heads, rows, width] as [batch, rows, heads * width]."""
+    batch, heads, rows, width = n.shape(x)
+    return n.reshape(n.transpose(x, (0, 2, 1, 3)), (batch, rows, heads * width))
+
+
+def repeated(n: NodeContext, x: str, count: int) -> str:
     """Every head several times, so that there are `count`."""
     batch, heads, rows, width = n.shape(x)
     if heads == count:
@@ -64,7 +68,7 @@ def _repeated(n: NodeContext, x: str, count: int) -> str:
     return n.reshape(many, (batch, count, rows, width))
 
 
-def _scores(n: NodeContext, query: str, key: str, scale: float) -> list[str]:
+def scores_of(n: NodeContext, query: str, key: str, scale: float) -> list[str]:
     """The scaled product, and the same limited to -softcap .. softcap."""
     scores = n.op("matmul", query, key, transpose_b=True)
     scores = n.op("mul", scores, n.like(scale, scores))

@@ -1,19 +1,13 @@
-"""ONNX importers: models that are quantized already.
-
-Products of bytes stay products of bytes: signed data are moved up by 128, zero points go into
-constants, and what is left is uint8 times int8. Weights and their zero points must be constants.
-"""
+"""ONNX importers: models that are quantised already; `onnx_integers` has their products."""
 
 from __future__ import annotations
-
-import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer
 from autotune.frontend.onnx_image import conv_operands, from_nhwc
+from autotune.frontend.onnx_integers import Sums
 from autotune.frontend.onnx_numbers import (
     as_bytes,
     known_numbers,
@@ -22,11 +16,7 @@ from autotune.frontend.onnx_numbers import (
     steps_of,
 )
 from autotune.frontend.onnx_volume import convolution
-from autotune.types import Array
-
 _LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "int32": (-(2**31), 2**31 - 1)}
-_TOGETHER = 4
-"""Channels that an instruction multiplies at once; fewer are filled up."""
 
 
 @importer("QuantizeLinear")
@@ -55,7 +45,11 @@ def dequantize_linear(n: NodeContext) -> str:
 
 @importer("DynamicQuantizeLinear")
 def dynamic_quantize_linear(n: NodeContext) -> tuple[str, str, str]:
-    x = n.input(0)
+    return dynamic_bytes(n, n.input(0))
+
+
+def dynamic_bytes(n: NodeContext, x: str) -> tuple[str, str, str]:
+    """(bytes, scale, zero point) by the least and the greatest element."""
     axes = tuple(range(n.rank(x)))
     nothing = n.like(0, x)
     low = n.op("min", n.op("reduce_min", x, axes=axes, keepdims=False), nothing)
@@ -69,13 +63,13 @@ def dynamic_quantize_linear(n: NodeContext) -> tuple[str, str, str]:
 
 @importer("MatMulInteger")
 def matmul_integer(n: NodeContext) -> str:
-    sums = _Sums(n, n.input(0), n.optional(2), n.input(1), n.optional(3))
+    sums = Sums(n, n.input(0), n.optional(2), n.input(1), n.optional(3))
     return sums.of_matmul()
 
 
 @importer("ConvInteger")
 def conv_integer(n: NodeContext) -> str:
-    sums = _Sums(n, n.input(0), n.optional(2), n.input(1), n.optional(3))
+    sums = Sums(n, n.input(0), n.optional(2), n.input(1), n.optional(3))
     return from_nhwc(n, sums.of_conv(), n.rank(n.input(0)))
 
 
@@ -85,7 +79,7 @@ def qlinear_matmul(n: NodeContext) -> str:
     weights = known_numbers(n, 3, (4, 5), axis=-1)
     if numbers is not None and steps is not None and weights is not None:
         return as_bytes(n, n.op("matmul", numbers, weights, transpose_b=False), steps)
-    sums = _Sums(n, n.input(0), n.optional(2), n.input(3), n.optional(5)).of_matmul()
+    sums = Sums(n, n.input(0), n.optional(2), n.input(3), n.optional(5)).of_matmul()
     return _requantized(n, sums, (1, 4, 6), n.optional(7))
 
 
@@ -98,7 +92,7 @@ def qlinear_conv(n: NodeContext) -> str:
         if n.optional(8) is not None:
             y = n.op("add", y, known_sums(n, 8, (1, 4)))
         return as_bytes(n, from_nhwc(n, y, n.rank(numbers)), steps)
-    sums = _Sums(n, n.input(0), n.optional(2), n.input(3), n.optional(5)).of_conv()
+    sums = Sums(n, n.input(0), n.optional(2), n.input(3), n.optional(5)).of_conv()
     if (bias := n.optional(8)) is not None:
         sums = n.op("add", sums, bias)
     return from_nhwc(n, _requantized(n, sums, (1, 4, 6), n.optional(7)), n.rank(n.input(0)))
@@ -117,7 +111,7 @@ def _requantized(n: NodeContext, sums: str, scales: tuple[int, int, int], zero: 
 def _rounded(n: NodeContext, value: str, zero: str | None, dtype: str) -> str:
     """To integers, halves to even, within the type's limits."""
     if dtype not in ("uint8", "int8"):
-        raise UnsupportedOpError(f"quantizing to {dtype} is not supported; use uint8 or int8")
+        raise UnsupportedOpError(f"quantising to {dtype} is not supported; use uint8 or int8")
     value = n.op("round", value)
     if zero is not None:
         value = n.op("add", value, n.cast(zero, n.dtype(value)))
@@ -135,87 +129,3 @@ def _parameter(n: NodeContext, x: str, position: int, axis: int) -> str:
     shape = [1] * n.rank(x)
     shape[axis] = n.shape(value)[0]
     return n.reshape(value, shape)
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """Sums of (x - x_zero) * (w - w_zero) in int32."""
-
-    n: NodeContext
-    x: str
-    x_zero: str | None
-    w: str
-    w_zero: str | None
-
-    def of_matmul(self) -> str:
-        weights, (data, _) = self._weights(), self._unsigned()
-        total = self.n.op("matmul", data, self.n.constant(weights, "int8"))
-        return self._without_zero(total, weights)
-
-    def of_conv(self) -> str:
-        n, (x, _) = self.n, self._unsigned()
-        image, _, window, groups = conv_operands(n, x, self.w)
-        if n.rank(image) != 4:
-            raise UnsupportedOpError("quantized convolutions over volumes are not supported")
-        weights = self._weights(first_axis=True)
-        if len(n.shape(self.w)) == 3:
-            weights = weights[:, :, None]
-        weights = np.ascontiguousarray(weights.transpose(2, 3, 1, 0))
-        pads, more = window.pads, 0
-        if groups == 1:
-            more = -weights.shape[2] % _TOGETHER
-        zero = self._known_zero() if any(pads) else 0
-        if more or (any(pads) and zero):
-            widths = (0, pads[0], pads[1], 0, 0, pads[2], pads[3], more)
-            image = n.op("pad", image, pads=widths, value=float(zero))
-            weights = np.pad(weights, ((0, 0), (0, 0), (0, more), (0, 0)))
-            window = dataclasses.replace(window, pads=(0, 0, 0, 0))
-        total = convolution(n, image, n.constant(weights, "int8"), window, groups)
-        return self._without_zero(total, weights)
-
-    def _without_zero(self, total: str, weights: Array) -> str:
-        """The sums less what the data's zero point adds to them."""
-        n, (_, moved) = self.n, self._unsigned()
-        axes = tuple(range(weights.ndim - 1)) if weights.ndim == 4 else (weights.ndim - 2,)
-        ones = weights.astype(np.int64).sum(axis=axes, keepdims=weights.ndim not in (2, 4))
-        if self.x_zero is None and not moved:
-            return total
-        zero = n.like(moved, total)
-        if self.x_zero is not None:
-            zero = n.op("add", n.cast(n.reshape(self.x_zero, ()), "int32"), zero)
-        return n.op("sub", total, n.op("mul", n.constant(ones, "int32"), zero))
-
-    def _unsigned(self) -> tuple[str, int]:
-        """(the data as uint8, how far they were moved up for that)."""
-        n = self.n
-        if n.dtype(self.x) == "uint8":
-            return self.x, 0
-        if n.dtype(self.x) != "int8":
-            raise UnsupportedOpError(f"data of {n.dtype(self.x)} are not supported; use uint8")
-        wide = n.cast(self.x, "int32")
-        return n.op("to_uint8", n.op("add", wide, n.like(128, wide))), 128
-
-    def _known_zero(self) -> int:
-        """The data's zero point, as uint8."""
-        if self.x_zero is None:
-            return self._unsigned()[1]
-        array = self.n.known(self.x_zero)
-        if array is None:
-            raise UnsupportedOpError("padding needs a constant zero point; quantize statically")
-        return int(array.reshape(-1)[0]) + self._unsigned()[1]
-
-    def _weights(self, first_axis: bool = False) -> Array:
-        """The weights less their zero points: one for all, or one per element of the last axis
-        (or the first one)."""
-        array = self.n.known(self.w)
-        zero = np.zeros(1, np.int8) if self.w_zero is None else self.n.known(self.w_zero)
-        if array is None or zero is None:
-            raise UnsupportedOpError("the weights must be constant; fold the model's constants")
-        if zero.size > 1 and first_axis:
-            zero = zero.reshape(-1, *[1] * (array.ndim - 1))
-        whole = array.astype(np.int32) - zero.astype(np.int32)
-        if whole.min(initial=0) < -128 or whole.max(initial=0) > 127:
-            raise UnsupportedOpError(
-                "weights less their zero points do not fit in int8; quantize them symmetrically"
-            )
-        return whole

@@ -15,6 +15,7 @@ from autotune.program.ir import (
     Index,
     Load,
     Program,
+    Stmt,
     Store,
     Value,
     index,
@@ -50,8 +51,7 @@ class Inline:
 
     def apply(self, program: Program) -> Program:
         store = single_store(program, self.buffer)
-        nest = nest_of(program, self.buffer)
-        program = _drop_nest(program, nest, self.buffer)
+        program = _drop_stage(program, stage_of(program, self.buffer), self.buffer)
         formals = [i.terms[0][0] if len(i.terms) == 1 else None for i in store.indices]
         cache: dict[Load, Value] = {}
 
@@ -68,10 +68,10 @@ class Inline:
         return drop_alloc(changed(program, body=body), self.buffer)
 
 
-def _drop_nest(program: Program, nest: For, buffer: str) -> Program:
-    if len(stores_of((nest,))) != 1:
+def _drop_stage(program: Program, stage: Stmt, buffer: str) -> Program:
+    if len(stores_of((stage,))) != 1:
         raise ScheduleError(f"the loops that compute {buffer} compute something else too")
-    return replace(program, nest, ())
+    return replace(program, stage, ())
 
 
 def single_store(program: Program, buffer: str) -> Store:
@@ -89,11 +89,18 @@ def single_store(program: Program, buffer: str) -> Store:
 
 def nest_of(program: Program, buffer: str) -> For:
     """The outermost loop around the stores to a buffer."""
-    body = root_body(program)
-    for stmt in body:
-        if isinstance(stmt, For) and stores_of((stmt,), buffer):
+    stage = stage_of(program, buffer)
+    if not isinstance(stage, For):
+        raise ScheduleError(f"no top-level loop computes {buffer}")
+    return stage
+
+
+def stage_of(program: Program, buffer: str) -> Stmt:
+    """The statement at the root that computes a buffer: a loop, or a store of a single element."""
+    for stmt in root_body(program):
+        if stores_of((stmt,), buffer):
             return stmt
-    raise ScheduleError(f"no top-level loop computes {buffer}")
+    raise ScheduleError(f"no statement at the root computes {buffer}")
 
 
 def root_body(program: Program) -> Body:
