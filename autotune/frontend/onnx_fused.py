@@ -1,4 +1,4 @@
-"""ONNX importers: what ONNX Runtime's optimiser writes for an operator and its neighbours.
+"""ONNX importers: what ONNX Runtime's optimizer writes for an operator and its neighbours.
 
 Operators of the domain com.microsoft: products, convolutions and activations with a bias, a scale
 or an activation of their own, spelled out again; the compiler fuses them its own way.
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer
-from autotune.frontend.onnx_image import conv
-from autotune.frontend.onnx_linear import gemm
+from autotune.frontend.onnx_image import convolved
+from autotune.frontend.onnx_linear import matrix_product
 
 _ALONE = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "HardSwish": "hard_swish"}
 
@@ -43,7 +43,7 @@ def quick_gelu(n: NodeContext) -> str:
 
 @importer("com.microsoft.FusedConv")
 def fused_conv(n: NodeContext) -> str:
-    y = conv(n)
+    y = convolved(n)
     if n.optional(3) is not None:
         y = n.op("add", y, n.input(3))
     return _activated(n, y, n.attribute("activation_params", ()))
@@ -52,7 +52,7 @@ def fused_conv(n: NodeContext) -> str:
 @importer("com.microsoft.FusedGemm")
 def fused_gemm(n: NodeContext) -> str:
     names = [f"activation_{p}" for p in ("alpha", "beta", "gamma")]
-    return _activated(n, gemm(n), [n.number(p, 0.0) for p in names if n.has(p)])
+    return _activated(n, matrix_product(n), [n.number(p, 0.0) for p in names if n.has(p)])
 
 
 def _activated(n: NodeContext, x: str, params: Sequence[float]) -> str:
@@ -70,7 +70,7 @@ def _activated(n: NodeContext, x: str, params: Sequence[float]) -> str:
         return n.op("clip", x, min=params[0], max=params[1])
     raise UnsupportedOpError(
         f"activation {name!r} with {len(params)} parameters is not supported; "
-        "use the model as it was before the optimisation"
+        "use the model as it was before the optimization"
     )
 
 

@@ -1,4 +1,4 @@
-"""ONNX importers: attention as ONNX Runtime's optimiser writes it (domain com.microsoft).
+"""ONNX importers: attention as ONNX Runtime's optimizer writes it (domain com.microsoft).
 
 Spelled out as products, masks and a softmax, as the frontend does with ONNX's own operator.
 """

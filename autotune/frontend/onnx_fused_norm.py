@@ -1,4 +1,4 @@
-"""ONNX importers: layer norms with the sums before them, as ONNX Runtime's optimiser writes them."""
+"""ONNX importers: layer norms and sums before them, as ONNX Runtime's optimizer writes them."""
 
 from __future__ import annotations
 

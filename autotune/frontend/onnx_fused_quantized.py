@@ -1,6 +1,6 @@
-"""ONNX importers: products of quantised weights as ONNX Runtime's optimiser writes them.
+"""ONNX importers: products of quantized weights as ONNX Runtime's optimizer writes them.
 
-In: floats that are quantised by their own range, or bytes. Out: floats.
+In: floats that are quantized by their own range, or bytes. Out: floats.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ def quantized_attention(n: NodeContext) -> tuple[str, ...]:
     sums = Sums(n, n.input(0), n.optional(6), n.input(1), n.optional(7)).of_matmul()
     joined = _scaled(n, sums, n.input(3), n.input(4), bias=2)
     width = n.shape(joined)[2] // 3
-    parts = [
-        select_ranges(n, joined, {2: range(i * width, (i + 1) * width)}) for i in range(3)
-    ]
+    parts = [select_ranges(n, joined, {2: range(i * width, (i + 1) * width)}) for i in range(3)]
     return packed_attention(n, parts, mask=5, past=8, bias=9)
 
 

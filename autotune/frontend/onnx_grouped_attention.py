@@ -24,7 +24,7 @@ def group_query_attention(n: NodeContext) -> tuple[str, ...]:
     if n.attribute("smooth_softmax", 0) == 1 or any(
         n.optional(i) is not None for i in range(11, len(n.inputs))
     ):
-        raise UnsupportedOpError("sinks of the softmax and quantised caches are not supported")
+        raise UnsupportedOpError("sinks of the softmax and quantized caches are not supported")
     query, key, value = _separate(n)
     rows = n.shape(query)[2]
     total = n.required_ints(6)[0]

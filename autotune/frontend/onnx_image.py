@@ -37,6 +37,11 @@ def from_nhwc(n: NodeContext, y: str, rank: int) -> str:
 
 @importer("Conv")
 def conv(n: NodeContext) -> str:
+    return convolved(n)
+
+
+def convolved(n: NodeContext) -> str:
+    """The convolution of inputs 0 and 1, and the bias."""
     image, weights, window, groups = conv_operands(n, n.input(0), n.input(1))
     y = convolution(n, image, weights, window, groups)
     if (bias := n.optional(2)) is not None:

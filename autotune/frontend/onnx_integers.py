@@ -1,4 +1,4 @@
-"""Products of bytes for the importers of quantised operators.
+"""Products of bytes for the importers of quantized operators.
 
 Products of bytes stay products of bytes: signed data are moved up by 128, zero points go into
 constants, and what is left is uint8 times int8. Weights that do not fit in int8 without their zero
@@ -58,7 +58,7 @@ class Sums:
         n, (x, _) = self.n, self._unsigned()
         image, _, window, groups = conv_operands(n, x, self.w)
         if n.rank(image) != 4:
-            raise UnsupportedOpError("quantised convolutions over volumes are not supported")
+            raise UnsupportedOpError("quantized convolutions over volumes are not supported")
         weights = self._weights(first_axis=True)
         if len(n.shape(self.w)) == 3:
             weights = weights[:, :, None]
@@ -118,7 +118,7 @@ class Sums:
             return self._unsigned()[1]
         array = self.n.known(self.x_zero)
         if array is None:
-            raise UnsupportedOpError("padding needs a constant zero point; quantise statically")
+            raise UnsupportedOpError("padding needs a constant zero point; quantize statically")
         return int(array.reshape(-1)[0]) + self._unsigned()[1]
 
     def _weights(self, first_axis: bool = False) -> Array:
@@ -137,4 +137,4 @@ def _shift(weights: Array, axes: tuple[int, ...]) -> Array:
     """What is taken from the weights of each output so that they fit in int8: nothing where they
     do, 128 less the zero point where that is far from the middle. [1, ..., outputs]"""
     least, most = (f(axis=axes, keepdims=True) for f in (weights.min, weights.max))
-    return np.where(least < -128, least + 128, np.maximum(most - 127, 0))
+    return np.asarray(np.where(least < -128, least + 128, np.maximum(most - 127, 0)))

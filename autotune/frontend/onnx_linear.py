@@ -26,6 +26,11 @@ def matmul(n: NodeContext) -> str:
 
 @importer("Gemm")
 def gemm(n: NodeContext) -> str:
+    return matrix_product(n)
+
+
+def matrix_product(n: NodeContext) -> str:
+    """alpha * A @ B + beta * C."""
     a, b, c = n.input(0), n.input(1), n.optional(2)
     alpha, beta = n.number("alpha", 1.0), n.number("beta", 1.0)
     if n.rank(a) != 2 or n.rank(b) != 2:

@@ -1,4 +1,4 @@
-"""ONNX importers: models that are quantised already; `onnx_integers` has their products."""
+"""ONNX importers: models that are quantized already; `onnx_integers` has their products."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from autotune.frontend.onnx_numbers import (
     steps_of,
 )
 from autotune.frontend.onnx_volume import convolution
+
 _LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "int32": (-(2**31), 2**31 - 1)}
 
 
@@ -111,7 +112,7 @@ def _requantized(n: NodeContext, sums: str, scales: tuple[int, int, int], zero: 
 def _rounded(n: NodeContext, value: str, zero: str | None, dtype: str) -> str:
     """To integers, halves to even, within the type's limits."""
     if dtype not in ("uint8", "int8"):
-        raise UnsupportedOpError(f"quantising to {dtype} is not supported; use uint8 or int8")
+        raise UnsupportedOpError(f"quantizing to {dtype} is not supported; use uint8 or int8")
     value = n.op("round", value)
     if zero is not None:
         value = n.op("add", value, n.cast(zero, n.dtype(value)))

@@ -34,7 +34,7 @@ def fused_rotary_embedding(n: NodeContext) -> str:
 
 
 def _rotary(n: NodeContext, x: str, cosines: str, sines: str) -> str:
-    """x [batch, rows, width] or [batch, heads, rows, width] turned by tables [batch, rows, half]."""
+    """x [batch, rows, width] or [batch, heads, rows, width] turned by [batch, rows, pairs]."""
     flat, turned = n.rank(x) == 3, n.integer("rotary_embedding_dim", 0)
     heads = n.integer("num_heads", 0)
     if flat and not heads:

@@ -57,7 +57,8 @@ def nodes_model(
     ]
     made = [onnx.ValueInfoProto(name=o) for o in outputs]
     graph = helper.make_graph(list(nodes), "test", infos, made, list(tensors))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    fused = [helper.make_opsetid(d, 1) for d in {n.domain for n in nodes} - {""}]
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), *fused])
     model.ir_version = next(v for o, v in reversed(IR_VERSIONS.items()) if opset >= o)
     return onnx.shape_inference.infer_shapes(model)
 

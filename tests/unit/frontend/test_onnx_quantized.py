@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import helper, numpy_helper
 
 from autotune.compiler.driver import compile_graph
 from autotune.errors import UnsupportedOpError
@@ -16,7 +17,7 @@ from autotune.graph.interp import run_graph
 from autotune.graph.verify import verify_graph
 from autotune.target import host_target
 from autotune.types import Array
-from tests.unit.frontend.onnx_models import node_model
+from tests.unit.frontend.onnx_models import node_model, nodes_model
 
 RNG = np.random.default_rng(0)
 
@@ -66,6 +67,21 @@ CASES: dict[str, tuple[str, dict[str, Array], list[Any], dict[str, Any]]] = {
     "conv": ("ConvInteger", {"x": whole("uint8", 1, 3, 6, 5)},
              [whole("uint8", 4, 3, 3, 3), one(9, "uint8"), one(128, "uint8")],
              {"pads": [1, 0, 1, 2]}),
+    "matmul far": ("MatMulInteger", {"x": whole("int8", 2, 5, 8)},
+                   [whole("uint8", 8, 6), one(-3, "int8"), one(201, "uint8")], {}),
+    "matmul far columns": ("MatMulInteger", {"x": whole("uint8", 5, 8)},
+                           [whole("uint8", 8, 6), one(17, "uint8"), whole("uint8", 6)], {}),
+    "conv far": ("ConvInteger", {"x": whole("uint8", 1, 6, 6, 5)},
+                 [whole("uint8", 4, 6, 3, 3), one(9, "uint8"), one(3, "uint8")],
+                 {"pads": [1, 0, 1, 2]}),
+    "conv far groups": ("ConvInteger", {"x": whole("uint8", 1, 8, 6, 5)},
+                        [whole("uint8", 6, 4, 3, 3), one(9, "uint8"), one(250, "uint8")],
+                        {"pads": [1, 0, 1, 2], "group": 2}),
+    "conv far depthwise": ("ConvInteger", {"x": whole("int8", 1, 8, 6, 5)},
+                           [whole("int8", 8, 1, 3, 3), one(9, "int8"), one(-90, "int8")],
+                           {"pads": [1, 0, 1, 2], "group": 8}),
+    "conv of groups": ("ConvInteger", {"x": whole("uint8", 1, 8, 6, 5)},
+                       [weights(2, 4, 3, 3), one(9, "uint8")], {"group": 2}),
     "qconv": ("QLinearConv", {"x": whole("uint8", 1, 8, 6, 5)},
               [f4(0.02), one(31, "uint8"), weights(4, 8, 3, 3), f4(.01, .02, .03, .04),
                np.zeros(4, np.int8), f4(0.9), one(100, "uint8"), whole("int8", 4).astype("i4")],
@@ -105,14 +121,45 @@ def test_ranges_found_at_run_time() -> None:
     assert got[2] == wanted[2]
 
 
-def test_weights_that_are_no_bytes_are_refused() -> None:
-    model = node_model("MatMulInteger", {"x": whole("uint8", 5, 8)},
-                       [whole("uint8", 8, 6), one(0, "uint8"), one(3, "uint8")])  # fmt: skip
-    with pytest.raises(UnsupportedOpError, match="symmetrically"):
+def test_products_of_two_activations() -> None:
+    zeros = {"xz": one(4, "uint8"), "wz": one(7, "int8")}
+    inputs = {"x": whole("uint8", 2, 5, 8), "w": whole("int8", 2, 8, 6)}
+    model = node_model("MatMulInteger", {**inputs, **zeros})
+    (wanted,) = run_onnxruntime(model, {**inputs, **zeros})
+    (got,) = run_graph(import_model(model, {}), {**inputs, **zeros}, "float32").values()
+    assert np.array_equal(got, wanted)
+
+
+def test_weights_of_a_run_are_refused_in_convolutions() -> None:
+    model = node_model("ConvInteger", {"x": whole("uint8", 1, 3, 6, 5),
+                                       "w": whole("int8", 4, 3, 3, 3)})  # fmt: skip
+    with pytest.raises(UnsupportedOpError, match="must be constant"):
         import_model(model, {})
 
 
-@pytest.mark.parametrize("name", ["conv", "qconv", "qconv signed", "qmatmul"])
+def test_compiled_products_by_their_own_range() -> None:
+    x = X.reshape(5, 42)
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z", "wz"], ["sums"]),
+        helper.make_node("Cast", ["sums"], ["wide"], to=onnx.TensorProto.FLOAT),
+        helper.make_node("Mul", ["wide", "s"], ["y"]),
+    ]
+    weights_ = (("w", whole("uint8", 42, 6)), ("wz", one(3, "uint8")))
+    tensors = [numpy_helper.from_array(a, n) for n, a in weights_]
+    model = nodes_model(nodes, {"x": x}, tensors, ["y"])
+    (wanted,) = run_onnxruntime(model, {"x": x})
+    (got,) = compile_graph(import_model(model, {}), host_target(), processes=1).run(
+        {"x": x}
+    ).values()  # fmt: skip
+    assert np.abs(got - wanted).max() <= 1e-6 * np.abs(wanted).max()
+
+
+COMPILED = ["conv", "conv far", "conv far groups", "conv far depthwise", "conv of groups", "qconv",
+            "qconv signed", "qmatmul"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPILED)
 def test_compiled_models_agree(name: str) -> None:
     op, inputs, constants, attrs = CASES[name]
     model = node_model(op, inputs, constants, **attrs)

@@ -115,6 +115,22 @@ def test_annotations(kind: str) -> None:
     assert any(t.endswith(f"{kinds[kind]}:") for t in lines(step(COPY, kind, **fields)))
 
 
+def test_inline_takes_values_of_a_single_element() -> None:
+    single = parse_program(
+        HEAD
+        + """param y: float32[4] written
+alloc t: float32[] scratch:
+  t[] = neg(w[0])
+  for i in 4 serial:
+    y[i] = mul(x[i, 0], t[])
+"""
+    )
+    assert lines(apply_schedule(single, (made("inline", buffer="t"),))) == [
+        "for i in 4 serial:",
+        "y[i] = mul(x[i, 0], neg(w[0]))",
+    ]
+
+
 def test_inline_puts_the_expression_into_its_reader() -> None:
     assert lines(step(STAGES, "inline", buffer="t")) == [
         "for a in 4 serial:",
