@@ -233,8 +233,9 @@ class BatchExecutor:
         return shared[key]
 
     def _keep(self, request: MeasureRequest, built: Built | MeasureResult) -> None:
-        """The fastest are measured again at the end of a task: without being built again."""
-        if isinstance(built, Built):
+        """The fastest are measured again at the end of a task: without being built again. What was
+        built elsewhere comes along with its request."""
+        if isinstance(built, Built) and request.built is None:
             self._kept[dataclasses.replace(request, timing=Timing())] = built
             while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)

@@ -86,7 +86,7 @@ class WorkerProcess:
 
     def start(self) -> None:
         """Make sure that there is a live process; it may still be importing. Raises
-        WorkerDiedError where the one before is still there."""
+        WorkerDiedError where the one before is still there, or the system makes no other."""
         if self._process and not ended(self._process) and self._calls < self._recycle_after:
             return
         self.stop()
@@ -96,6 +96,14 @@ class WorkerProcess:
             raise WorkerDiedError(
                 "", f"process {held} does not end, killed as it is: its driver holds it"
             )
+        try:
+            self._spawn()
+        except OSError as error:
+            self.stop()
+            raise WorkerDiedError("", f"cannot be made: {error.strerror or error}") from None
+
+    def _spawn(self) -> None:
+        """Raises OSError: no room on the disk, too many files or processes."""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
         self._folder = temporary_folder()
         program = [sys.executable, "-m", "autotune.measure.sandbox", self._sandbox.to_json()]
@@ -159,7 +167,7 @@ class WorkerProcess:
         os.set_blocking(descriptor, False)
         view = memoryview(data)
         while view:
-            self._wait([], [descriptor], deadline)
+            self._wait(descriptor, select.POLLOUT, deadline)
             with contextlib.suppress(BlockingIOError):
                 view = view[os.write(descriptor, view) :]
 
@@ -169,7 +177,7 @@ class WorkerProcess:
         descriptor = self._process.stdout.fileno()
         parts = []
         while count:
-            self._wait([descriptor], [], deadline)
+            self._wait(descriptor, select.POLLIN, deadline)
             part = os.read(descriptor, min(count, 1 << 20))
             if not part:
                 raise EOFError("the worker closed its pipe")
@@ -177,9 +185,11 @@ class WorkerProcess:
             count -= len(part)
         return b"".join(parts)
 
-    def _wait(self, readable: list[int], writable: list[int], deadline: float) -> None:
+    def _wait(self, descriptor: int, event: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(descriptor, event)
         while (left := deadline - self._clock()) > 0:
-            if any(select.select(readable, writable, [], min(left, LOOK_S))):
+            if poll.poll(1000 * min(left, LOOK_S)):
                 return
             self._check_folder()
         raise WorkerTimeoutError

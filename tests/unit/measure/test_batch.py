@@ -8,7 +8,7 @@ import pytest
 
 from autotune.errors import DeviceError
 from autotune.measure.batch import BatchExecutor, plan_cores
-from autotune.measure.types import MeasureResult, Status
+from autotune.measure.types import Built, MeasureResult, Status
 from tests.unit.measure import fakes
 
 
@@ -90,3 +90,14 @@ def test_what_is_measured_again_is_not_built_again() -> None:
     again, other = batch.measure([longer, fakes.request(fakes.SLOW)])
     batch.close()
     assert [r.times_s for r in (first, again, other)] == [(1.0,), (1.0,), (2.0,)]
+
+
+def test_what_was_built_elsewhere_is_not_kept_here() -> None:
+    """A thousand objects of a client would fill a small board's memory."""
+    batch = BatchExecutor(device="here", executor=fakes.FAKE)
+    built = Built(symbol="kernel", code=b"\0code", workspace_bytes=0)
+    sent = dataclasses.replace(fakes.request(fakes.GOOD), built=built)
+    (result,) = batch.measure([sent])
+    batch.close()
+    assert result.status is Status.OK
+    assert batch.built(sent) is None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +123,7 @@ def test_unknown_commands_are_answered(worker: WorkerProcess) -> None:
 
 PARENT = """
 import sys
+import tempfile
 from autotune.measure.process import WorkerProcess
 from tests.unit.measure import fakes
 built = {"symbol": "kernel", "workspace_bytes": 0, "packs": [], "build_s": 0.0}
@@ -151,3 +154,28 @@ def test_an_emptied_directory_keeps_that_of_a_compiler(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     empty(tmp_path)
     assert [p.relative_to(tmp_path) for p in tmp_path.rglob("*")] == [Path("pocl")]
+
+
+def test_a_worker_that_the_system_does_not_start_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    worker = WorkerProcess(executor=fakes.FAKE)
+    with pytest.raises(WorkerDiedError, match="cannot be made: No such file"):
+        worker.ready()
+    monkeypatch.undo()
+    assert run(worker, fakes.GOOD) == "OK"
+    worker.stop()
+
+
+def test_a_parent_may_have_many_files_open(worker: WorkerProcess) -> None:
+    """More than `select` can wait for."""
+    least, (soft, hard) = 1100, resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * least), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(least)]
+    try:
+        assert run(worker, fakes.GOOD) == "OK"
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
