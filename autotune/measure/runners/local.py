@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import os
 import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from autotune.measure.types import (
     OnResult,
 )
 from autotune.target import Target, machine_of
+from autotune.whole_file import write_text
 
 PROFILE_FORMAT = 4
 """Of cached profiles: raised when something more, or otherwise, is measured."""
@@ -58,7 +58,6 @@ class LocalRunner:
         cores = tuple(cores) or available_cores()
         check_target(target, len(cores))
         self.target = target
-        self._cores = cores
         self.cores = cores
         self._cache_dir = cache_dir
         self._region_threads = region_threads
@@ -86,13 +85,12 @@ class LocalRunner:
     @property
     def spare_cores(self) -> tuple[int, ...]:
         """Cores on which nothing is timed: for the one who plans meanwhile."""
-        plan = plan_cores(self._cores, self.target.threads)
-        return plan.builders
+        return plan_cores(self.cores, self.target.threads).builders
 
     @property
     def timing_cores(self) -> tuple[int, ...]:
         """Cores that candidates are timed on."""
-        return plan_cores(self._cores, self.target.threads).runner
+        return plan_cores(self.cores, self.target.threads).runner
 
     @property
     def sandbox(self) -> Report:
@@ -102,7 +100,9 @@ class LocalRunner:
     def profile(self) -> DeviceProfile:
         """The device's measured peaks, at the runner's thread count. Raises DeviceError."""
         if self._profile is None:
-            self._profile = self._cached_profile() or self._measure_profile()
+            self._profile = self._cached_profile()
+        if self._profile is None:
+            self._profile = self._measure_profile()
             self._store_profile(self._profile)
         return self._profile
 
@@ -163,14 +163,12 @@ class LocalRunner:
 
     def _store_profile(self, profile: DeviceProfile) -> None:
         path = self._profile_path()
-        if path is None or path.is_file():
+        if path is None:
             return
-        partial = path.with_suffix(f".{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(profile.to_json()), encoding="utf-8")
-            partial.replace(path)
-        except OSError:
+            write_text(path, json.dumps(profile.to_json()), DeviceError)
+        except (OSError, DeviceError):
             return  # without a cache the next run measures again
 
 

@@ -1,14 +1,17 @@
-"""Which targets a machine takes: those whose code it can run."""
+"""The runner of this machine: targets that it takes, and what it keeps of its profile."""
 
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 
 import pytest
 
 from autotune.errors import DeviceError
-from autotune.measure.runners.local import check_target
-from autotune.target import load_target
+from autotune.measure.runners.local import LocalRunner, check_target
+from autotune.measure.types import DeviceProfile
+from autotune.target import host_target, load_target
+from tests.unit.measure import fakes
 
 
 @pytest.mark.parametrize(
@@ -41,3 +44,24 @@ def test_it_takes_no_more_threads_than_cores() -> None:
     target = load_target("c").with_threads(3)
     with pytest.raises(DeviceError, match="wants 3 threads, there are 2 cores"):
         check_target(target, 2)
+
+
+def profile(cache: Path) -> DeviceProfile:
+    with LocalRunner(host_target(), executor=fakes.FAKE, cache_dir=cache) as runner:
+        return runner.profile()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"target": {}}'])
+def test_a_damaged_cache_is_measured_again_and_overwritten(tmp_path: Path, text: str) -> None:
+    measured = profile(tmp_path)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_text()
+    path.write_text(text)
+    assert profile(tmp_path) == measured
+    assert path.read_text() == whole
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert profile(tmp_path / "file" / "cache").device
