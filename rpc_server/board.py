@@ -31,7 +31,8 @@ from rpc_server.gate import Gate
 
 MAX_QUEUED = 16
 MAX_QUEUED_OWN = 4
-"""Batches of one client that may wait at a time; a tracker, which queues itself, has no limit."""
+"""Batches of one client that may wait at a time, for the device or to be collected; a tracker,
+which queues itself, has no limit."""
 MAX_WAIT_S = 10.0
 ABANDONED_S = 45.0
 NOBODY = local_peer("")
@@ -280,8 +281,8 @@ class Board:
         if objects < len(requests) and not self._can_build:
             raise wire.WireError("this board has no compiler; tune with --build host")
         with self._changed:
-            for waiting in [j for j in self._queue if self._abandoned(j)]:
-                self._drop(waiting)
+            for job in [j for j in self._jobs.values() if self._abandoned(j)]:
+                self._drop(job)
             self._check_room(owner, peer)
             job = Job(
                 name=secrets.token_hex(16),
@@ -321,7 +322,8 @@ class Board:
             raise wire.WireError(
                 f"the board is busy: {MAX_QUEUED} batches are waiting; try again later"
             )
-        mine = [j for j in self._queue if _who(j.owner, j.peer) == _who(owner, peer)]
+        kept = [*self._queue, *(j for j in self._jobs.values() if j.done)]
+        mine = [j for j in kept if _who(j.owner, j.peer) == _who(owner, peer)]
         if peer.role is not Role.TRACKER and len(mine) >= MAX_QUEUED_OWN:
             raise wire.WireError(
                 f"{MAX_QUEUED_OWN} batches of yours are waiting already; collect those first"
@@ -351,7 +353,7 @@ class Board:
             progress = wire.Progress(
                 results=tuple(job.results[collect.first :]), done=job.done, failed=job.failed
             )
-            if job.done:
+            if job.done or len(job.results) == len(job.requests):
                 self._jobs.pop(job.name, None)
         return wire.encode_progress(progress)
 

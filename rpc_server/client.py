@@ -23,7 +23,7 @@ from autotune.measure.types import (
     Status,
 )
 from rpc_server import wire
-from rpc_server.link import LINK_ERRORS, BytesConnection, LinkLostError, connect
+from rpc_server.link import LINK_ERRORS, BytesConnection, LinkLostError, connect, why_lost
 from rpc_server.server import parse_address
 from rpc_server.tls import Credentials
 from rpc_server.versions import compiler
@@ -88,8 +88,10 @@ class RpcRunner:
         try:
             hello = self._greet()
         except LinkLostError as error:
-            self.close()
             raise DeviceError(f"cannot reach {device}: {error}; {self._advice()}") from None
+        except DeviceError:
+            self.close()
+            raise
         self._profile = hello.profile
         self._compiler = "" if hello.compiler in ("", compiler()) else hello.compiler
         if threads is not None:
@@ -207,18 +209,24 @@ class RpcRunner:
         try:
             if self._given_up:
                 raise EOFError("it was given up")
-            if self._connection is None:
-                self._connection = connect(
-                    self._host, self._port, CONNECT_TIMEOUT_S, self._credentials
-                )
+            connection = self._connection
+            if connection is None:
+                connection = self._connect()
                 timeout_s = min(timeout_s, CONNECT_TIMEOUT_S)
-            return self._connection.call(name, payload, timeout_s)
-        except LINK_ERRORS as error:
+            return connection.call(name, payload, timeout_s)
+        except (*LINK_ERRORS, ConfigError) as error:
             self.close()
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            reason = why_lost(error)
             if isinstance(error, TimeoutError):
                 reason = f"transfer: no answer within {timeout_s:g} s"
-            raise LinkLostError(reason.splitlines()[0]) from None
+            raise LinkLostError(reason) from None
+
+    def _connect(self) -> BytesConnection:
+        connection = connect(self._host, self._port, CONNECT_TIMEOUT_S, self._credentials)
+        self._connection = connection
+        if self._given_up:
+            raise EOFError("it was given up")
+        return connection
 
     def give_up(self) -> None:
         """From any thread: a batch in progress ends at once, the rest lost."""

@@ -25,7 +25,6 @@ from autotune.measure.types import (
     OnResult,
     Status,
 )
-from rpc_server.auth import AuthError
 from rpc_server.client import BoardLostError, Deadlines, RpcRunner
 from rpc_server.farm_client import LeaseSession, News, ask_key
 from rpc_server.farm_types import FarmError
@@ -263,14 +262,13 @@ class FarmRunner:
             with runner:
                 while not fault and (taken := self._take(helper)) is not None:
                     fault = self._measure(helper, runner, *taken)
-        except AuthError as error:
-            fault = f"connect: {error}"
         except DeviceError as error:
             fault = "" if LEASE_OVER in str(error) else f"connect: {error}"
-        with self._changed:
-            del self._helpers[helper.grant.fence]
-            self._changed.notify_all()
-        self._session.release(helper.grant.fence, helper.results, fault)
+        finally:
+            with self._changed:
+                del self._helpers[helper.grant.fence]
+                self._changed.notify_all()
+            self._session.release(helper.grant.fence, helper.results, fault)
 
     def _connect(self, helper: Helper) -> RpcRunner:
         runner = RpcRunner(

@@ -161,8 +161,8 @@ def connect(
     credentials: Credentials | None = None,
     admitted: frozenset[Role] = frozenset({Role.BOARD}),
 ) -> BytesConnection:
-    """Connect to a server of an admitted role, with TLS if there are credentials. Raises OSError
-    and AuthError."""
+    """Connect to a server of an admitted role, with TLS if there are credentials. Raises OSError,
+    AuthError, and ConfigError while the certificates here are being replaced."""
     plain = socket.create_connection((host, port), timeout=timeout_s)
     sock, _ = secure(plain, credentials, admitted, timeout_s)
     return attach(sock, Exposed({}))
@@ -170,3 +170,9 @@ def connect(
 
 LINK_ERRORS = (EOFError, OSError, ValueError, TypeError, struct.error, GenericException)
 """What a lost or confused link raises out of `call`; TimeoutError is an OSError."""
+
+
+def why_lost(error: BaseException) -> str:
+    """One line: what ended a link."""
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(reason).splitlines()[0]

@@ -42,7 +42,10 @@ def runner_for(
     """The runner of 'local', 'rpc://HOST:PORT' or 'tracker://HOST:PORT/KEY'. `certs`: folder of
     this client's certificate. `build`: 'board', or 'host' to build here and send object code.
     `farm`: how a farm's boards are used. `builds`: where this host has its building done, if not
-    here. Raises DeviceError."""
+    here. Raises DeviceError, and ConfigError for what is not one of these."""
+    if build not in ("board", "host"):
+        raise ConfigError(f"build is 'board' or 'host', got {build!r}")
+    credentials = Credentials(certs) if certs else None
     if device.startswith("tracker://"):
         farm = farm or FarmOptions()
         many = FarmRunner(
@@ -51,14 +54,11 @@ def runner_for(
             boards=farm.boards,
             priority=farm.priority,
             deadlines=farm.deadlines,
-            credentials=Credentials(certs) if certs else None,
+            credentials=credentials,
             in_order=build == "host",
         )
         return HostBuilds(many, builds=builds, boards=farm.boards) if build == "host" else many
-    if build not in ("board", "host"):
-        raise ConfigError(f"build is 'board' or 'host', got {build!r}")
     if device.startswith("rpc://"):
-        credentials = Credentials(certs) if certs else None
         runner = RpcRunner(device, threads=target.threads, credentials=credentials)
         return HostBuilds(runner, builds=builds) if build == "host" else runner
     if device == "local":

@@ -10,8 +10,9 @@ import contextlib
 import random
 import threading
 
+from autotune.errors import ConfigError
 from rpc_server.auth import AuthError, Role
-from rpc_server.link import LINK_ERRORS, BytesConnection, LinkLostError, connect
+from rpc_server.link import LINK_ERRORS, BytesConnection, LinkLostError, connect, why_lost
 from rpc_server.tls import Credentials
 
 CONNECT_S = 3.0
@@ -53,15 +54,18 @@ class TrackerLink:
             try:
                 if self._closed:
                     raise EOFError("the link is closed")
-                if self._connection is None:
-                    self._connection = connect(
-                        self._host, self._port, CONNECT_S, self._credentials, TRACKER
-                    )
-                return self._connection.call(name, payload, timeout_s)
-            except (*LINK_ERRORS, AuthError) as error:
+                connection = self._connection or self._connect()
+                return connection.call(name, payload, timeout_s)
+            except (*LINK_ERRORS, AuthError, ConfigError) as error:
                 self._drop()
-                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                raise LinkLostError(reason.splitlines()[0]) from None
+                raise LinkLostError(why_lost(error)) from None
+
+    def _connect(self) -> BytesConnection:
+        connection = connect(self._host, self._port, CONNECT_S, self._credentials, TRACKER)
+        self._connection = connection
+        if self._closed:
+            raise EOFError("the link was closed")
+        return connection
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -188,6 +188,28 @@ def test_the_queue_is_bounded(subject: Subject, monkeypatch: pytest.MonkeyPatch)
         subject.submit(1)
 
 
+def test_batches_that_nobody_collects_are_bounded() -> None:
+    now = [0.0]
+    with running(lambda: now[0]) as subject:
+        subject.device.permits.release(9)
+        jobs = [subject.submit(1) for _ in range(board_module.MAX_QUEUED_OWN)]
+        subject.all_of(subject.submit(1, owner=2), 1, owner=2)  # those before it are done
+        with pytest.raises(DeviceError, match="collect those first"):
+            subject.submit(1)
+        subject.all_of(jobs[0], 1)
+        subject.submit(1)
+        now[0] = board_module.ABANDONED_S + 1
+        subject.submit(1)
+        with pytest.raises(DeviceError, match="no such batch"):
+            subject.collect(jobs[1])
+
+
+def test_a_link_may_carry_any_number_of_batches_that_are_collected(subject: Subject) -> None:
+    for _ in range(3 * board_module.MAX_QUEUED_OWN):
+        subject.device.permits.release()
+        assert len(subject.all_of(subject.submit(1), 1)) == 1
+
+
 def test_a_device_that_fails_fails_its_batch_and_not_the_board(subject: Subject) -> None:
     subject.device.error = "no more workers"
     progress = subject.collect(subject.submit(1))
