@@ -24,6 +24,7 @@ from rpc_server.tls import HANDSHAKE_S, Credentials, check_peer_is_local, shake_
 
 Methods = dict[str, Callable[[bytes], bytes]]
 RECHECK_S = 1.0
+PAUSE_S = 0.02
 BACKLOG = 512
 
 
@@ -97,9 +98,13 @@ class Door:
         self._listener.settimeout(RECHECK_S)
         checked = time.monotonic()
         while not self._closed:
-            with contextlib.suppress(OSError):  # nobody came, or the peer gave up, or `close`
+            try:
                 sock, _ = self._listener.accept()
                 self._receive(sock)
+            except TimeoutError:
+                pass  # nobody came
+            except OSError:  # the peer gave up, or `close`; with no file left not at once again
+                time.sleep(PAUSE_S)
             if self._access.credentials and time.monotonic() - checked >= RECHECK_S:
                 checked = time.monotonic()
                 self._recheck()

@@ -62,7 +62,7 @@ class LeaseSession:
         self._held: dict[int, Grant] = {}
         self._recalled: set[int] = set()
         self._leaving: dict[int, Released] = {}
-        self._version = -1
+        self._tracker_run, self._version = "", -1
         self._answered_s = clock()
         self.trouble = ""
         """Why the tracker last refused or did not answer; '' when all is well."""
@@ -175,9 +175,10 @@ class LeaseSession:
         """Compare the tracker's truth with ours; what to call for the differences."""
         for release in sync.releases:
             self._leaving.pop(release.fence, None)
-        if view.version < self._version or self._closed.is_set():
+        late = view.run == self._tracker_run and view.version < self._version
+        if late or self._closed.is_set():
             return []
-        self._version = view.version
+        self._tracker_run, self._version = view.run, view.version
         self.trouble = ""
         calls: list[Callable[[], None]] = []
         sent = {ask.request for ask in sync.asks}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import resource
 import signal
 import sys
 import threading
@@ -29,11 +30,12 @@ from rpc_server.server import parse_address
 from rpc_server.state_store import StateStore
 from rpc_server.status import farm_text
 from rpc_server.tls import Credentials
-from rpc_server.tracker import Tracker, tracker_door
+from rpc_server.tracker import LIMITS, Tracker, tracker_door
 from rpc_server.tracker_link import TrackerLink
 
 CALL_S = 10.0
 WATCH_S = 1.0
+SPARE_FILES = 64
 COMMANDS = {
     "release": "put a board back into service, ending its lease if it has one",
     "quarantine": "take a board out of service now, until it is released",
@@ -69,6 +71,7 @@ def _tracker_options(parser: argparse.ArgumentParser) -> None:
 
 def _track(options: argparse.Namespace) -> None:
     """Run a tracker until told to stop."""
+    _allow_files(LIMITS.links + LIMITS.opening + SPARE_FILES)
     settings = load_farm_settings(options.config).tracker
     host, port = parse_address(options.listen or settings.listen)
     certs = options.certs or settings.certs
@@ -92,6 +95,16 @@ def _track(options: argparse.Namespace) -> None:
         for thread in threads:
             thread.join(timeout=5.0)
     print("stopped", flush=True)
+
+
+def _allow_files(wanted: int) -> None:
+    """Every link is an open file; usual limits are fewer than a tracker takes, and may be raised
+    as far as the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from rpc_server.farm_types import (
     Action,
     Asked,
     Beat,
+    Board,
     BoardGone,
     Commanded,
     Event,
@@ -92,11 +93,34 @@ class FarmState(Books):
             recall_for_waiting(self, key, now_s)
 
     def _restarted(self, now_s: float) -> None:
-        """Nobody is late yet."""
-        for board in list(self.boards.values()):
-            self.boards[board.name] = dataclasses.replace(board, seen_s=now_s)
-        for lease in list(self.leases.values()):
-            until_s = now_s + self.rules.lease_s
-            self.leases[lease.fence] = dataclasses.replace(lease, until_s=until_s)
+        """Nobody is late yet, and nothing began later than now: the clock of a machine that was
+        started again may be behind what it was."""
+        for name, board in list(self.boards.items()):
+            self.boards[name] = _board_as_of(board, now_s, self.rules.longest_quarantine_s)
+        for fence, lease in list(self.leases.items()):
+            recalled_s = None if lease.recalled_s is None else min(lease.recalled_s, now_s)
+            self.leases[fence] = dataclasses.replace(
+                lease,
+                since_s=min(lease.since_s, now_s),
+                until_s=now_s + self.rules.lease_s,
+                recalled_s=recalled_s,
+            )
+        for place, request in list(self.requests.items()):
+            ahead_s = max(0.0, request.since_s - now_s)
+            self.requests[place] = dataclasses.replace(
+                request, since_s=request.since_s - ahead_s, until_s=request.until_s - ahead_s
+            )
         for client in self.turns:
             self.heard[client] = now_s
+
+
+def _board_as_of(board: Board, now_s: float, longest_quarantine_s: float) -> Board:
+    until_s = board.quarantined_until_s
+    if until_s is not None and math.isfinite(until_s):
+        until_s = min(until_s, now_s + longest_quarantine_s)
+    return dataclasses.replace(
+        board,
+        seen_s=now_s,
+        idle_since_s=min(board.idle_since_s, now_s),
+        quarantined_until_s=until_s,
+    )

@@ -55,12 +55,14 @@ _GRANT = tuple(f.name for f in dataclasses.fields(Grant))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What a client holds and waits for. `notes`: why something else is over, by request name or
-    'lease N'; they are sent for as long as the client is known."""
+    'lease N'; they are sent for as long as the client is known. `run`: of the tracker's process,
+    within which versions grow."""
 
     version: int
     waiting: tuple[str, ...]
     grants: tuple[Grant, ...]
     notes: Mapping[str, str]
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +179,7 @@ def encode_view(view: View) -> bytes:
         "waiting": view.waiting,
         "grants": [{name: getattr(g, name) for name in _GRANT} for g in view.grants],
         "notes": view.notes,
+        "run": view.run,
     }
     return wire.encode("view", fields)
 
@@ -189,6 +192,7 @@ def decode_view(data: bytes) -> View:
             waiting=tuple(name(w) for w in message["waiting"]),
             grants=tuple(Grant(**g) for g in message["grants"]),
             notes={str(k): str(v) for k, v in message["notes"].items()},
+            run=str(message.get("run", "")),
         )
 
 

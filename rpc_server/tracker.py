@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import secrets
 import sys
 import threading
 import time
@@ -96,6 +97,7 @@ class Tracker:
         self._links: dict[str, object] = {}
         self._stopped = threading.Event()
         self._storage_error = ""
+        self._run = secrets.token_hex(4)
         self._first_version = int(self._clock() * 1000)
         store.load(self._state)
         with self._lock:
@@ -320,6 +322,7 @@ class Tracker:
             waiting=tuple(r.name for r in self._state.requests_of(client)),
             grants=tuple(grants),
             notes=dict(session.notes),
+            run=self._run,
         )
 
     def _key(self, payload: bytes) -> bytes:

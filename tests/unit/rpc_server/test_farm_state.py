@@ -241,3 +241,22 @@ def test_after_a_restart_nobody_is_late(farm: Farm) -> None:
     assert farm.lease("a").fence == lease.fence
     farm.wait(20, renewing=False)
     assert not farm.state.leases
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
+    farm = Farm(now_s=1e6)
+    farm.board("b0")
+    for _ in range(RULES.fault_limit):
+        farm.ask("a")
+        farm.release("a", fault="died")
+    farm.board("b1")
+    farm.ask("a")
+    farm.ask("b", queue_s=40.0)
+    assert (farm.stands("b0"), farm.stands("b1")) == ("quarantined", "leased")
+    farm.now_s = 0.0
+    farm.send(Restarted())
+    asked_back = [a.client for a in farm.wait(RULES.slice_s + 1) if isinstance(a, Recalled)]
+    assert asked_back == ["a"]
+    assert "b" in [a.client for a in farm.wait(10) if isinstance(a, Ended)]
+    farm.wait(RULES.longest_quarantine_s)
+    assert farm.stands("b0") != "quarantined"
