@@ -20,6 +20,7 @@ from autotune.measure.types import (
     MeasureResult,
     Status,
     Timing,
+    sound,
 )
 from autotune.schedule.base import schedule_from_json, schedule_to_json
 from autotune.target import Target
@@ -30,6 +31,8 @@ PROTOCOL = 3
 MAX_MESSAGE_BYTES = 32 << 20
 MAX_REQUESTS = 1024
 MAX_SCHEDULE_STEPS = 512
+MAX_REPEATS = 10_000
+MAX_TEXT = 4096
 MAX_DEADLINE_S = 600.0
 MAX_TASK_BYTES = 16 << 30
 WORD = re.compile(r"[A-Za-z0-9_.,:+/\- ]*")
@@ -248,7 +251,7 @@ def decode_progress(data: bytes) -> Progress:
     message = decode("progress", data)
     with checked("progress"):
         return Progress(
-            results=tuple(MeasureResult.from_json(r) for r in message["results"]),
+            results=tuple(check_result(MeasureResult.from_json(r)) for r in message["results"]),
             done=bool(message["done"]),
             failed=str(message["failed"]),
         )
@@ -282,7 +285,7 @@ def natural(value: object) -> int:
 def check_words(data: object) -> None:
     """Raises ValueError for a string, anywhere in the data, that is not a plain word."""
     if isinstance(data, str):
-        if len(data) > 4096 or not WORD.fullmatch(data):
+        if len(data) > MAX_TEXT or not WORD.fullmatch(data):
             raise ValueError(f"expected a name of letters, digits and _.,:+/-, got {data[:80]!r}")
     elif isinstance(data, dict):
         check_words(list(data))
@@ -320,8 +323,8 @@ def check_timing(timing: Timing) -> Timing:
     if any(not isinstance(s, int | float) or not 0 < s <= MAX_DEADLINE_S for s in limits):
         raise ValueError(f"deadlines must be between 0 and {MAX_DEADLINE_S:g} s, got {limits}")
     counts = (timing.min_repeats, timing.max_repeats)
-    if any(type(n) is not int or not 1 <= n <= 10_000 for n in counts):
-        raise ValueError(f"repeats must be between 1 and 10000, got {counts}")
+    if any(type(n) is not int or not 1 <= n <= MAX_REPEATS for n in counts):
+        raise ValueError(f"repeats must be between 1 and {MAX_REPEATS}, got {counts}")
     numbers = (
         timing.min_repeat_s,
         timing.budget_s,
@@ -337,6 +340,18 @@ def check_timing(timing: Timing) -> Timing:
     if any(list(map(type, age)) != kinds or min(age[1:]) < 0 for age in timing.ages):
         raise ValueError(f"ages must be of name, bytes, seconds and share, got {timing.ages!r}")
     return timing
+
+
+def check_result(result: MeasureResult) -> MeasureResult:
+    """Raises ValueError for a result that no measurement gives, or of an unreasonable size."""
+    texts = (result.error, result.device, result.conditions)
+    if len(result.times_s) > MAX_REPEATS or any(len(text) > MAX_TEXT for text in texts):
+        raise ValueError(
+            f"a result has at most {MAX_REPEATS} times, texts of {MAX_TEXT} characters"
+        )
+    if not isinstance(result.max_error, int | float):
+        raise ValueError(f"max_error must be a number, got {result.max_error!r:.80}")
+    return sound(result)
 
 
 def check_target_fields(target: Target) -> Target:

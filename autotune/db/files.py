@@ -20,8 +20,9 @@ _BUSY_TIMEOUT_S = 10.0
 
 
 def shown(path_or_url: str) -> str:
-    """The log's name for people: a URL without its password."""
-    return re.sub(r"(://[^/@:]*):[^/]*@", r"\1:***@", path_or_url)
+    """The log's name for people: a URL without its password, wherever that stands."""
+    hidden = re.sub(r"(://[^/@:]*):.*@", r"\1:***@", path_or_url)
+    return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", hidden) if is_url(hidden) else hidden
 
 
 def is_url(path_or_url: str) -> bool:

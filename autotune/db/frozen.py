@@ -8,6 +8,7 @@ line of its own, every record with its median time alone.
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -47,10 +48,7 @@ def freeze(log: TuningLog, selection: Selection, path: Path, created: str) -> in
 def _slim(item: Item) -> Item:
     if item["kind"] != "record":
         return item
-    ordered = sorted(item["times_s"])
-    middle = len(ordered) // 2
-    median = (ordered[middle] + ordered[~middle]) / 2
-    return {**item, "times_s": [median]}
+    return {**item, "times_s": [statistics.median(item["times_s"])]}
 
 
 def is_frozen(path: Path) -> bool:

@@ -21,7 +21,7 @@ from autotune.db import codec
 from autotune.db.selection import moment
 from autotune.db.types import Latency, Mark, Record
 from autotune.errors import LogError
-from autotune.measure.types import DeviceProfile, MeasureResult, Status
+from autotune.measure.types import DeviceProfile, MeasureResult, Status, sound
 from autotune.schedule import schedule_from_json
 from autotune.target import Target
 from autotune.types import Task
@@ -166,20 +166,19 @@ def _times(values: Iterable[Any]) -> tuple[float, ...]:
 
 def _record(item: Item, task: Task, target: Target, flops: int) -> Record:
     max_error = item["max_error"]
-    result = MeasureResult(
-        status=Status(item["status"]),
-        times_s=tuple(map(float, item["times_s"])),
-        error=_text(item["error"]),
-        build_s=_finite(item["build_s"]),
-        run_s=_finite(item["run_s"]),
-        calibration_s=_finite(item["calibration_s"]),
-        device=_text(item["device"]),
-        conditions=_text(item.get("conditions", "")),
-        max_error=math.inf if max_error is None else float(max_error),
+    result = sound(
+        MeasureResult(
+            status=Status(item["status"]),
+            times_s=tuple(map(float, item["times_s"])),
+            error=str(item["error"]),
+            build_s=float(item["build_s"]),
+            run_s=float(item["run_s"]),
+            calibration_s=float(item["calibration_s"]),
+            device=str(item["device"]),
+            conditions=str(item.get("conditions", "")),
+            max_error=math.inf if max_error is None else float(max_error),
+        )
     )
-    ok = result.status is Status.OK
-    if ok != bool(result.times_s) or not all(0 < t < math.inf for t in result.times_s):
-        raise ValueError(f"status {result.status} with the times {list(result.times_s)}")
     return Record(
         task=task,
         target=target,
@@ -210,13 +209,6 @@ def _whole(value: Any) -> int:
     number = int(value)
     if not -(2**63) <= number < 2**63:
         raise ValueError("expected a number of at most 64 bits")
-    return number
-
-
-def _finite(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"expected a finite number, got {number}")
     return number
 
 

@@ -11,6 +11,7 @@ import functools
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from statistics import median
 
 from autotune.codegen import DEVICE_KINDS, backend_for
 from autotune.codegen.llvm_binding import builds_here
@@ -25,7 +26,7 @@ from autotune.measure.profile import Calibration, measure_profile
 from autotune.measure.storage import GARBAGE, aligned_bytes, reset_output
 from autotune.measure.surroundings import Surroundings
 from autotune.measure.throttle import Throttling, available_cores
-from autotune.measure.timing import Sample, median, processor_clock, time_kernel
+from autotune.measure.timing import Sample, processor_clock, time_kernel
 from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status, Timing
 from autotune.program.build import build_program
 from autotune.schedule.base import apply_schedule

@@ -10,6 +10,7 @@ import ctypes
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
+from statistics import median
 
 from autotune.codegen import BACKENDS
 from autotune.codegen.loader import load, load_text
@@ -23,7 +24,6 @@ from autotune.measure.kernels import (
     sweep_text,
 )
 from autotune.measure.storage import aligned_bytes
-from autotune.measure.timing import median
 from autotune.measure.types import CacheLevel, DeviceProfile
 from autotune.program.ir import Buffer, Const, For, Program, Store, index
 from autotune.target import Target

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from autotune.measure.types import Timing
 
@@ -90,12 +91,6 @@ def enough(samples: Sequence[Sample], spent_s: float, timing: Timing) -> bool:
         return False
     tight = spread(times_s) <= timing.confidence
     return loser or tight or len(times_s) >= timing.max_repeats
-
-
-def median(samples: Sequence[float]) -> float:
-    ordered = sorted(samples)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def spread(samples: Sequence[float]) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -171,11 +173,7 @@ class MeasureResult:
     @property
     def median_s(self) -> float:
         """Median seconds per call; infinity if not OK."""
-        if not self.times_s:
-            return float("inf")
-        ordered = sorted(self.times_s)
-        middle = len(ordered) // 2
-        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+        return statistics.median(self.times_s) if self.times_s else math.inf
 
     def to_json(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "status": str(self.status)}
@@ -186,6 +184,21 @@ class MeasureResult:
         fields["status"] = Status(fields["status"])
         fields["times_s"] = tuple(float(t) for t in fields["times_s"])
         return MeasureResult(**fields)
+
+
+def sound(result: MeasureResult) -> MeasureResult:
+    """The result. Raises ValueError where no measurement could have given it: files and boards
+    are not taken at their word."""
+    times_s, numbers = result.times_s, (result.build_s, result.run_s, result.calibration_s)
+    if (result.status is Status.OK) != bool(times_s) or not all(0 < t < math.inf for t in times_s):
+        raise ValueError(f"status {result.status} with the times {list(times_s[:8])}")
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"expected finite numbers of seconds, got {numbers}")
+    for text in (result.error, result.device, result.conditions):
+        text.encode()  # half of a surrogate pair has no bytes
+        if "\0" in text:
+            raise ValueError(f"a NUL character in {text!r:.80}")
+    return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

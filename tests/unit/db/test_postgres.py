@@ -194,6 +194,11 @@ def test_a_server_that_is_not_there_is_one_line_without_the_password() -> None:
 
 
 def test_a_password_is_never_shown() -> None:
-    assert files.shown("postgresql://me:a:b@host/db") == "postgresql://me:***@host/db"
+    for secret in ("a:b", "a/b", "a@b", "a%2Fb"):
+        assert files.shown(f"postgresql://me:{secret}@host/db") == "postgresql://me:***@host/db"
+    query = "postgresql://host/db?user=me&password={}&sslpassword={}&connect_timeout=3"
+    assert files.shown(query.format("a", "b")) == query.format("***", "***")
+    for plain in ("sqlite:////tmp/a:b@c.db", "/tmp/x?password=1", "postgresql://me@host:5432/db"):
+        assert files.shown(plain) == plain
     assert files.shown("postgresql://me@host/db") == "postgresql://me@host/db"
     assert files.shown("logs/a:b@c.db") == "logs/a:b@c.db"

@@ -132,6 +132,34 @@ def test_a_step_that_a_board_does_not_know_fails_its_request_only(step: dict[str
     assert isinstance(second, MeasureRequest)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("times_s", [], "status OK with the times"),
+        ("times_s", [0.0], "status OK with the times"),
+        ("times_s", [-1.0, 1.0], "status OK with the times"),
+        ("times_s", [float("nan")], "status OK with the times"),
+        ("times_s", [1.0] * (wire.MAX_REPEATS + 1), "at most"),
+        ("status", "RUN_CRASH", "status RUN_CRASH with the times"),
+        ("build_s", float("inf"), "finite"),
+        ("run_s", "long", "TypeError"),
+        ("error", "x" * (wire.MAX_TEXT + 1), "at most"),
+        ("error", "a\0b", "NUL"),
+        ("device", "\ud800", "surrogates"),
+        ("device", 3, "TypeError"),
+        ("max_error", None, "max_error"),
+    ],
+)
+def test_results_that_no_measurement_gives_are_refused(
+    field: str, value: Any, message: str
+) -> None:
+    done = MeasureResult(status=Status.OK, times_s=(1.0, 0.5), device="here")
+    data = json.loads(wire.encode_progress(wire.Progress(results=(done,), done=True)))
+    data["results"][0][field] = value
+    with pytest.raises(WireError, match=message):
+        wire.decode_progress(json.dumps(data).encode())
+
+
 LEAVES = st.none() | st.booleans() | st.integers(-3, 1 << 70) | st.text(max_size=4) | st.floats()
 JSON = st.recursive(
     LEAVES, lambda c: st.lists(c, max_size=3) | st.dictionaries(st.text(max_size=4), c, max_size=3)
