@@ -17,8 +17,9 @@ def rank_correlation(predicted: Column, measured: Column) -> float:
 
 
 def top_k_recall(predicted: Column, measured: Column, k: int) -> float:
-    """Share of the k fastest measured that are among the k fastest predicted."""
-    k = min(k, len(measured))
+    """Share of the k fastest measured that are among the k fastest predicted. Failed candidates
+    (infinite) are none of the fastest: where fewer worked, k is their number."""
+    k = min(k, int(np.isfinite(measured).sum()))
     if k == 0:
         return 1.0
     chosen = np.argsort(predicted, kind="stable")[:k]
@@ -27,7 +28,8 @@ def top_k_recall(predicted: Column, measured: Column, k: int) -> float:
 
 
 def regret(predicted: Column, measured: Column, k: int = 1) -> float:
-    """How much slower the best of the k fastest predicted is than the fastest: 0 is perfect."""
+    """How much slower the best of the k fastest predicted is than the fastest: 0 is perfect;
+    infinity where all k failed."""
     chosen = np.argsort(predicted, kind="stable")[: max(1, k)]
     return float(measured[chosen].min() / measured.min() - 1)
 

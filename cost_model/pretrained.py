@@ -111,7 +111,11 @@ class Pretrained:
         models = {}
         for names, name, state in entries:
             models[names] = COST_MODELS.get(name)(0)
-            models[names].restore(state)
+            try:
+                models[names].restore(state)
+            except (ValueError, KeyError, TypeError) as error:  # XGBoost's own is a ValueError
+                what = str(error).strip().splitlines()[0]
+                raise ConfigError(f"{path} is damaged ({what}); train the model anew") from None
         return Pretrained(models, str(data.get("about", "")), beliefs)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from autotune.cli import options as opt
 from autotune.cli import tables
+from autotune.db.files import shown
 from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
     with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
         profile = runner.profile()
     sets, origins = datasets(records, profile, profiles), tuple(by_origin(records))
-    about = f"{len(records)} records of {', '.join(logs)}"
+    about = f"{len(records)} records of {', '.join(map(shown, logs))}"
     if options.executor != "local":
         logging.disable(logging.ERROR)  # what a cluster has to say, we say in one line
     with opened(options.executor) as engine:
@@ -115,9 +116,7 @@ def rows(
                     what,
                     str(q.tasks),
                     str(len(data.time_s)),
-                    f"{q.rank_correlation:.3f}",
-                    f"{q.top_recall:.0%}",
-                    f"{q.regret:.1%}",
+                    *tables.ranking(q.rank_correlation, q.top_recall, q.regret),
                 )
             )
     return found

@@ -105,10 +105,12 @@ class Board:
     def ranked(self, ranking: TaskRanking) -> str:
         """A task's cost model in one line."""
         key = self.lines[ranking.task].info.task.key
+        correlation, recall, regret = tables.ranking(
+            ranking.rank_correlation, ranking.top_recall, ranking.regret
+        )
         return (
-            f"  {key}: {ranking.samples} predicted, rank correlation "
-            f"{ranking.rank_correlation:.2f}, top-quarter recall {ranking.top_recall:.0%}, "
-            f"regret {ranking.regret:.1%}"
+            f"  {key}: {ranking.samples} predicted, rank correlation {correlation}, "
+            f"top-quarter recall {recall}, regret {regret}"
         )
 
     def heaviest(self) -> list[TaskLine]:

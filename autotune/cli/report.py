@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
         keys = [task.key for task in partition.weights()]
         rankings = kept(log, keys, target.key)
         measured = latencies.kept(log, latencies.model_key(graph), target.key)
-        facts = collect(partition, log, profile, options.log, kept=rankings, latencies=measured)
+        facts = collect(partition, log, profile, log.name, kept=rankings, latencies=measured)
     write_text(options.output, page(facts), ConfigError)
     known = sum(t.best_s is not None for t in facts.tasks)
     print(f"{options.output}: {known} of {len(facts.tasks)} tasks have records")

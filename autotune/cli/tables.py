@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 Row = Sequence[str]
@@ -53,6 +54,15 @@ def gflops(flops: float, time_s: float | None) -> str:
 
 def percent(part: float, whole: float | None) -> str:
     return f"{100 * part / whole:.0f} %" if whole and part else "-"
+
+
+def ranking(correlation: float, recall: float, regret: float) -> tuple[str, str, str]:
+    """How well candidates were ranked; dashes where nothing is known (NaN). An infinite
+    regret: what was predicted to be fastest failed."""
+    if math.isnan(correlation):
+        return "-", "-", "-"
+    late = f"{regret:.1%}" if math.isfinite(regret) else "failed"
+    return f"{correlation:.3f}", f"{recall:.0%}", late
 
 
 def shape(extents: Sequence[int]) -> str:

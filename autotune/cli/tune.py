@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune.cli import options as opt
 from autotune.cli import tables
+from autotune.db.files import shown
 
 if TYPE_CHECKING:
     from autotune.tuner.forecast import Forecast
@@ -86,8 +87,8 @@ def run(options: argparse.Namespace) -> None:
     if options.executor != "local":
         logging.disable(logging.ERROR)  # what a cluster has to say, we say in one line
     ending = "dry run, nothing is measured" if options.dry_run else ""
-    shown = display(sys.stdout, ending=ending, verbose=options.verbose)
-    with shown as listener, interruptible(listener) as on_event:
+    displayed = display(sys.stdout, ending=ending, verbose=options.verbose)
+    with displayed as listener, interruptible(listener) as on_event:
         report = autotune.tune(
             options.model,
             target=options.target,
@@ -116,10 +117,10 @@ def run(options: argparse.Namespace) -> None:
         )
     if report.forecast:
         print(expectation(report.forecast))
-        print(f"results would go to {options.log}")
+        print(f"results would go to {shown(options.log)}")
     else:
         print(gained(report))
-        print(f"measured results are in {options.log}")
+        print(f"measured results are in {shown(options.log)}")
 
 
 def gained(report: TuneReport) -> str:

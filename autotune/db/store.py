@@ -112,7 +112,7 @@ class TuningLog:
         try:
             with self._explained(), engines.transactions(engine).begin() as connection:
                 schema.upgrade(connection, self.name)
-        except LogError:
+        except BaseException:  # of a Ctrl-C too, after which others may want to write
             engine.dispose()
             if lock is not None:
                 lock.release()

@@ -17,7 +17,8 @@ from search_spaces.params import Config
 
 
 class Mark(enum.IntEnum):
-    """Whether a record counts. Only OWN ones are ever best, and the tuner learns from no other."""
+    """Whether a record counts. Only OWN ones are ever best. Cost models learn from all but the
+    REPEATED ones, each as what its own device measured."""
 
     OWN = 0
     IMPORTED = 1

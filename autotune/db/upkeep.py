@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from autotune.db import files
-from autotune.db.schema import version_of
+from autotune.db.schema import METADATA, version_of
 from autotune.db.selection import Selection, conditions, resolve
 from autotune.db.store import TuningLog, executor
 from autotune.db.types import Mark
@@ -77,7 +77,7 @@ def _counts(connection: Connection, column: str, source: str) -> dict[Any, int]:
 
 def _size_bytes(connection: Connection) -> int:
     if connection.dialect.name == "postgresql":
-        tables = "('records'), ('tasks'), ('targets')"
+        tables = ", ".join(f"('{name}')" for name in METADATA.tables)
         statement = f"SELECT SUM(pg_total_relation_size(n::regclass)) FROM (VALUES {tables}) v(n)"
         return int(connection.execute(text(statement)).scalar() or 0)
     pages = connection.exec_driver_sql("PRAGMA page_count").scalar()

@@ -197,9 +197,9 @@ def _roofline(facts: Facts) -> str:
     rate = log_axis("GFLOP/s", [*rates, peak / 1e9])
     chart = Chart(intensity, rate, width=720, height=340)
     for level in profile.levels:
-        points = _roof(intensity.low, intensity.high, rate.low, peak, level.load_bytes_per_s)
-        speed = level.load_bytes_per_s * threads / 1e9
-        chart.line(points, "s2", f"{level.name}: {speed:.0f} GB/s")
+        speed = level.load_bytes_per_s * threads
+        points = _roof(intensity.low, intensity.high, rate.low, peak, speed)
+        chart.line(points, "s2", f"{level.name}: {speed / 1e9:.0f} GB/s")
     most = max(t.calls * (t.best_s or 0.0) for t in dots)
     for task in dots:
         assert task.best_s
@@ -295,7 +295,7 @@ def _rounds(rounds: Sequence[RoundFacts]) -> str:
             str(r.samples),
             f"{r.rank_correlation:.2f}",
             f"{r.top_recall:.0%}",
-            f"{r.regret:.1%}" if math.isfinite(r.regret) else "failed",
+            _regret(r.regret),
         )
         for r in rounds[-ROUNDS:]
     ]
@@ -315,8 +315,13 @@ def _cells(samples: int, quality: Quality) -> tuple[str, ...]:
         str(samples),
         f"{quality.rank_correlation:.2f}",
         f"{quality.top_recall:.0%}",
-        f"{quality.regret:.1%}",
+        _regret(quality.regret),
     )
+
+
+def _regret(value: float) -> str:
+    """Infinity: what was predicted to be fastest failed."""
+    return f"{value:.1%}" if math.isfinite(value) else "failed"
 
 
 def _environment(facts: Facts) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from autotune.db.schema import RECORDS, TARGETS
 from autotune.db.store import TuningLog, record_rows
-from autotune.db.types import Record
+from autotune.db.types import Mark, Record
 from autotune.measure.types import DeviceProfile
 from cost_model.models import Train, fit_here
 from cost_model.pretrained import Pretrained, pretrain
@@ -47,8 +47,10 @@ def samples(
             pairs = pairs.where(RECORDS.c.target_key.in_(keys))
         taken = 0
         for pair in connection.execute(pairs).all():
-            same = (RECORDS.c.task_key == pair.task_key) & (
-                RECORDS.c.target_key == pair.target_key
+            same = (
+                (RECORDS.c.task_key == pair.task_key)
+                & (RECORDS.c.target_key == pair.target_key)
+                & (RECORDS.c.mark != int(Mark.REPEATED))  # the later record of its schedule counts
             )
             worked = same & (RECORDS.c.status == "OK")
             fast = select(RECORDS.c.id).where(worked).order_by(RECORDS.c.median_s)

@@ -7,8 +7,6 @@ from cost_model.models.base import (
     Dataset,
     Train,
     fit_here,
-    load_model,
-    save_model,
 )
 
 load_folder(__name__, list(__path__))
@@ -19,6 +17,4 @@ __all__ = [
     "Dataset",
     "Train",
     "fit_here",
-    "load_model",
-    "save_model",
 ]

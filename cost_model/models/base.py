@@ -1,24 +1,21 @@
-"""What a cost model is, the registry of them, and their files.
+"""What a cost model is, and the registry of them.
 
 A model learns from measured candidates and predicts seconds of candidates from features and the
-prior. Add one: a file in this folder and `COST_MODELS.add(NAME, factory)`. Files are JSON.
+prior. Add one: a file in this folder and `COST_MODELS.add(NAME, factory)`. What it has learnt is
+plain JSON, which `cost_model.pretrained` keeps in files.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from autotune.errors import ConfigError
 from autotune.registry import Registry
-from autotune.whole_file import write_text
-from cost_model.features import FEATURE_VERSION, Features, Matrix
+from cost_model.features import Features, Matrix
 from search_spaces.base import Column
 
 
@@ -74,26 +71,3 @@ def fit_here(model: CostModel, seed: int, data: Dataset) -> None:
 
 COST_MODELS: Registry[Callable[[int], CostModel]] = Registry("cost model")
 """Name -> factory, which takes the seed."""
-
-
-def save_model(model: CostModel, path: Path) -> None:
-    """Write a model's file (JSON). Raises ConfigError."""
-    data = {"model": model.name, "features": FEATURE_VERSION, "state": model.state()}
-    write_text(path, json.dumps(data), ConfigError)
-
-
-def load_model(path: Path, seed: int = 0) -> CostModel:
-    """Read a model's file. Raises ConfigError where it is not one of this version."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        name, version, state = data["model"], data["features"], data["state"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is not a cost model file ({error}); train one anew") from None
-    if version != FEATURE_VERSION:
-        raise ConfigError(
-            f"{path}: expected features of version {FEATURE_VERSION}, got {version}; "
-            "train the model anew"
-        )
-    model = COST_MODELS.get(name)(seed)
-    model.restore(state)
-    return model

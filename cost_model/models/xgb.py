@@ -59,7 +59,8 @@ _GENERAL = {"max_depth": 3, "lambda": 5.0}
 
 
 class XgbModel:
-    """Boosted trees on log(measured / prior), or without the prior on log(measured)."""
+    """Boosted trees whose scores rank; `with_prior`: from the prior's on. `general`: for tasks
+    that it has not seen."""
 
     def __init__(self, seed: int, *, with_prior: bool = True, general: bool = False) -> None:
         self._seed = seed

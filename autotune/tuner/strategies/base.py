@@ -60,10 +60,6 @@ class Strategy(Protocol):
         """Predicted seconds of the best config not yet tried; None without an opinion."""
         ...
 
-    def achievable_s(self) -> float | None:
-        """Least seconds that the analytical model predicts of any config; None if not known."""
-        ...
-
 
 STRATEGIES: Registry[Callable[[Setting], Strategy]] = Registry("strategy")
 

@@ -46,9 +46,6 @@ class EvolutionaryStrategy:
     def expected_s(self) -> float | None:
         return None
 
-    def achievable_s(self) -> float | None:
-        return None
-
     def _child(self) -> Rows | None:
         """A config not tried yet; None where none is found."""
         parents = self._measured[:_PARENTS]

@@ -107,11 +107,6 @@ class ModelStrategy:
     def expected_s(self) -> float | None:
         return self._expected_s
 
-    def achievable_s(self) -> float | None:
-        if self._features is None:
-            return None
-        return float(self._features.prior_s.min())
-
     # ------------------------------------------------------------------------------ choosing
 
     def _choose(self, n: int) -> Rows:

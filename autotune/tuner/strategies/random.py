@@ -36,9 +36,6 @@ class RandomStrategy:
     def expected_s(self) -> float | None:
         return None
 
-    def achievable_s(self) -> float | None:
-        return None
-
     def _shuffled(self) -> Rows:
         if self._order is None:
             rows = self._space.rows(self._setting.pool, self._rng)

@@ -38,6 +38,25 @@ def test_a_trained_model_says_how_well_it_ranks(
     assert len(Pretrained.load(file)) >= 1
 
 
+def test_a_password_is_neither_shown_nor_kept(
+    log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{log}?password=secret"
+    Path(log).rename(f"{log}?password=secret")
+    cost, page = tmp_path / "cost.json", tmp_path / "report.html"
+    for command in (
+        ["model", "train", "-o", str(cost)],
+        ["report", "zoo:tiny", "-o", str(page)],
+        ["tune", "zoo:tiny", "--dry-run"],
+        ["tune", "zoo:tiny", "--trials", "1"],
+    ):
+        assert execute([*command, "--log", url]) == 0
+    said = capsys.readouterr()
+    for text in (said.out, said.err, cost.read_text(), page.read_text(encoding="utf-8")):
+        assert "secret" not in text
+    assert "password=***" in said.out
+
+
 def test_an_empty_log_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "empty.db")
     with TuningLog(path) as store:

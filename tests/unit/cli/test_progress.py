@@ -148,6 +148,6 @@ def test_verbose_lines_say_how_well_candidates_were_ranked() -> None:
                 on_event(event)
         shown.append(out.getvalue())
     key = matmul(m=8).key
-    line = f"  {key}: 8 predicted, rank correlation 0.50, top-quarter recall 100%, regret 25.0%"
+    line = f"  {key}: 8 predicted, rank correlation 0.500, top-quarter recall 100%, regret 25.0%"
     assert line not in shown[0]
     assert line in shown[1].splitlines()

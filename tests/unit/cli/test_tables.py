@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from autotune.cli import tables
@@ -28,3 +30,9 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
 def test_a_rate_needs_a_time() -> None:
     assert tables.gflops(2e9, 1.0) == "2.00"
     assert tables.gflops(2e9, None) == "-"
+
+
+def test_a_ranking_says_what_is_not_known_and_what_failed() -> None:
+    assert tables.ranking(0.5, 1.0, 0.25) == ("0.500", "100%", "25.0%")
+    assert tables.ranking(0.5, 1.0, math.inf) == ("0.500", "100%", "failed")
+    assert tables.ranking(math.nan, math.nan, math.nan) == ("-", "-", "-")

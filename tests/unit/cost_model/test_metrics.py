@@ -27,6 +27,12 @@ def test_recall_counts_the_fastest_that_were_predicted() -> None:
     assert top_k_recall(UP, UP, 10) == 1.0
 
 
+def test_failures_are_never_recalled() -> None:
+    measured = np.array([1.0, np.inf, np.inf, np.inf])
+    assert top_k_recall(np.array([4.0, 1.0, 2.0, 3.0]), measured, 2) == 0.0
+    assert top_k_recall(UP, measured, 2) == 1.0
+
+
 def test_regret_is_relative_to_the_fastest() -> None:
     predicted = np.array([2.0, 1.0, 3.0, 4.0])
     assert regret(predicted, UP) == pytest.approx(1.0)

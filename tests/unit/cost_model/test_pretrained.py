@@ -84,6 +84,18 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path, text: str) -> None:
         Pretrained.load(tmp_path / "model.json")
 
 
+@pytest.mark.parametrize("state", [{}, {"names": [], "trust": "much", "trees": None}, [],
+                                   {"names": [], "trust": 1.0, "trees": {"x": 1}}])  # fmt: skip
+def test_a_damaged_model_is_refused(tmp_path: Path, state: object) -> None:
+    file = tmp_path / "model.json"
+    pretrain([DATA], 0).save(file)
+    data = json.loads(file.read_text())
+    data["models"][0]["state"] = state
+    file.write_text(json.dumps(data))
+    with pytest.raises(ConfigError, match=r"is damaged \(.*\); train"):
+        Pretrained.load(file)
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         Pretrained.load(tmp_path / "model.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from autotune.report.page import page, seconds
 from tests.unit.report.samples import ERROR, facts, latency
 from tests.unit.tuner.fakes import MemoryStore
+from tests.unit.tuner.synthetic import PROFILE, TARGET
 
 UNTIMED = page(facts())
 TEXT = page(facts(latencies=[latency()]))
@@ -20,6 +22,7 @@ SECTIONS = (
     "End to end", "Time per kernel", "Roofline", "Search", "Failures by reason", "Cost model",
     "Environment",
 )  # fmt: skip
+SLOPE = re.compile(r'<polyline class="line s2" points="[^"]*"><title>[^<]* GB/s</title>')
 VOID = {"meta", "link", "br"}
 
 
@@ -56,6 +59,20 @@ def test_measured_latencies_come_first_where_there_are_any() -> None:
     assert re.search("<b>11.1 ms</b>end to end before.*<b>8.6 ms</b>end to end after", TEXT)
     assert "4.3 ms to 17.2 ms" in TEXT
     assert "The whole model was not measured" not in TEXT
+
+
+def test_threads_move_as_many_times_the_bytes() -> None:
+    """Two threads are drawn as one that is twice as fast."""
+    one = facts()
+    levels = tuple(
+        dataclasses.replace(level, load_bytes_per_s=2 * level.load_bytes_per_s)
+        for level in PROFILE.levels
+    )
+    fast = dataclasses.replace(PROFILE, peak_flops=2 * PROFILE.peak_flops, levels=levels)
+    two = dataclasses.replace(one, target=TARGET.with_threads(2))
+    drawn = [SLOPE.findall(page(f)) for f in (two, dataclasses.replace(one, profile=fast))]
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0]) == len(PROFILE.levels)
 
 
 def test_sums_of_kernels_are_called_that() -> None:

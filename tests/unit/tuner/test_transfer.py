@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,14 @@ def log(tmp_path: Path) -> Iterator[TuningLog]:
         found.append(records(OLD, 300))
         found.append(records(NEW, 20))
         yield found
+
+
+def test_what_was_measured_again_counts_once(log: TuningLog) -> None:
+    best = log.top(NEW.key, TARGET, 1)[0]
+    slower = dataclasses.replace(best.result, times_s=(2 * best.result.median_s,))
+    log.repeat([dataclasses.replace(best, result=slower, id=None)])
+    found = [r for r in samples(log) if r.schedule == best.schedule and r.task == NEW]
+    assert [r.result for r in found] == [slower]
 
 
 def test_the_fastest_and_the_latest_of_each_task_are_taken(log: TuningLog) -> None:
