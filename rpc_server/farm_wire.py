@@ -101,7 +101,7 @@ def decode_beat(data: bytes) -> Beat:
         return Beat(
             board=name(message["board"]),
             secret=name(message["secret"]),
-            stats=_info(message["stats"], data),
+            stats=_stats(message["stats"], data),
         )
 
 
@@ -241,7 +241,21 @@ def _board_info(value: object, data: bytes) -> Mapping[str, Any]:
     info = _info(value, data)
     if wire.natural(info.get("floor", 0)) >= 1 << 53:
         raise ValueError("a floor is a fence that was granted before")
+    bounds = info.get("sandbox", {})
+    if not isinstance(bounds, dict) or not all(isinstance(why, str) for why in bounds.values()):
+        raise ValueError("a sandbox is a table of bounds and why they do not hold")
     return info
+
+
+def _stats(value: object, data: bytes) -> Mapping[str, Any]:
+    """Counts and a temperature, and one line of text: operators see them."""
+    stats = _info(value, data)
+    if not all(v is None or isinstance(v, int | float | str) for v in stats.values()):
+        raise ValueError("what a board says with every beat is numbers and text")
+    numbers = {n: stats.get(n) for n in ("trials", "failed", "queued", "temperature_c")}
+    if any(isinstance(v, str) for v in numbers.values()):
+        raise ValueError(f"expected numbers, got {numbers!r:.200}")
+    return stats
 
 
 def _info(value: object, data: bytes) -> Mapping[str, Any]:

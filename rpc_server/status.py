@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autotune.streams import printable
+
 HEADINGS = ("BOARD", "KEY", "STATE", "CLIENT", "TRIALS", "FAILED", "PER S", "TEMP", "FAULTS",
             "SEEN", "LAST ERROR")  # fmt: skip
 MAX_ERROR = 60
@@ -26,7 +28,7 @@ def farm_text(farm: Mapping[str, Any]) -> str:
         for bound, why in sorted(board["info"].get("sandbox", {}).items()):
             if why:
                 lines.append(f"{board['name']} runs without {bound}: {why}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _row(board: Mapping[str, Any]) -> tuple[str, ...]:

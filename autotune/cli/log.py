@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 from autotune.cli import options as opt
 from autotune.cli import selecting, tables
 from autotune.errors import ConfigError, LogError
+from autotune.streams import printable
 from autotune.whole_file import whole_file
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def _verify(options: argparse.Namespace) -> None:
 
 def _show(imported: Record, here: Record) -> None:
     there, now = imported.result.median_s, here.result
-    what = tables.seconds(now.median_s) if now.times_s else f"{now.status}: {now.error}"
+    what = tables.seconds(now.median_s) if now.times_s else f"{now.status}: {printable(now.error)}"
     print(f"{imported.task.key}  {tables.seconds(there)} in {imported.origin}, {what} here")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from autotune.cli import tables
 from autotune.measure.types import Status
+from autotune.streams import printable
 from autotune.tuner.events import (
     Event,
     Finished,
@@ -164,7 +165,7 @@ class PlainLines:
             self._say(f"round {event.number}: {headline(event.progress)}")
         elif isinstance(event, TrialDone) and event.record.result.status is not Status.OK:
             result = event.record.result
-            self._say(f"{event.record.task.key}: {result.status}: {result.error}")
+            self._say(f"{event.record.task.key}: {result.status}: {printable(result.error)}")
         elif isinstance(event, Ranked) and self._verbose:
             for ranking in event.tasks:
                 self._say(self._board.ranked(ranking))

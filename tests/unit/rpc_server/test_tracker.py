@@ -20,6 +20,7 @@ from rpc_server.farm_types import Asked, Beat, FarmError, Registered, Released, 
 from rpc_server.farm_wire import Sync, View
 from rpc_server.gate import LEASE_OVER, Gate, make_ticket
 from rpc_server.state_store import StateStore
+from rpc_server.status import farm_text
 from rpc_server.tracker import Tracker
 
 BOARD = Peer(name="rpi", role=Role.BOARD)
@@ -255,6 +256,30 @@ def test_a_board_says_little_about_itself(subject: Subject) -> None:
     reply = subject.call(BOARD, "register", farm_wire.encode_register(event))
     with pytest.raises(DeviceError, match="at most 16384 bytes"):
         farm_wire.decode_standing(reply)
+
+
+@pytest.mark.parametrize(
+    "stats", [{"trials": "many"}, {"temperature_c": "hot"}, {"x": []}, {"last_error": {"a": 1}}]
+)
+def test_what_a_board_says_of_itself_can_be_shown(
+    subject: Subject, stats: dict[str, object]
+) -> None:
+    beat = Beat(board="rpi", secret="s", stats=stats)
+    reply = subject.call(BOARD, "beat", farm_wire.encode_beat(beat))
+    with pytest.raises(DeviceError, match="malformed beat message"):
+        farm_wire.decode_standing(reply)
+    event = Registered(board="x", key="k", address="a", secret="s", info={"sandbox": [1]})
+    reply = subject.call(BOARD, "register", farm_wire.encode_register(event))
+    with pytest.raises(DeviceError, match="a sandbox is"):
+        farm_wire.decode_standing(reply)
+
+
+def test_a_board_does_not_write_to_the_operator_s_terminal(subject: Subject) -> None:
+    beat = Beat(board="rpi", secret="s", stats={"last_error": "\x1b[2J\x1b]0;mine\x07"})
+    subject.call(BOARD, "beat", farm_wire.encode_beat(beat))
+    text = farm_text(status(subject))
+    assert "?[2J" in text
+    assert all(c.isprintable() or c == "\n" for c in text)
 
 
 # -------------------------------------------------------------------------------------------- gate
