@@ -127,7 +127,7 @@ def test_an_interrupted_tuner_says_where_its_results_are(tmp_path: Path) -> None
             assert tuner.poll() is None, "the run ended before it could be interrupted"
             time.sleep(0.02)
         tuner.send_signal(signal.SIGINT)
-        _, err = tuner.communicate(timeout=20)
+        _, err = tuner.communicate(timeout=60)
     # A shell says 130 for both: Python ends by the signal if it came while it compiled a string.
     assert tuner.returncode in (130, -signal.SIGINT)
     assert err == f"interrupted; measured results are in {log}\n"
@@ -161,7 +161,7 @@ def test_a_run_that_ends_while_it_times_the_whole_model(tmp_path: Path) -> None:
         ) as tuner:
             process = whole_model_process(tuner)
             tuner.send_signal(how)
-            _, err = tuner.communicate(timeout=20)
+            _, err = tuner.communicate(timeout=60)
         wait_until_gone([process])
         if how is signal.SIGINT:
             assert tuner.returncode in (130, -how)

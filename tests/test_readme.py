@@ -20,6 +20,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BIN = Path(sys.executable).parent
+PATIENCE_S = 120.0
+"""For what takes seconds where nobody else uses the machine."""
 
 
 def blocks(language: str) -> list[str]:
@@ -104,7 +106,7 @@ def board(port: int) -> Iterator[str]:
         assert any(text.startswith("listening on") for text in lines), "the board did not start"
         yield str(port)
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=20)
+        server.communicate(timeout=PATIENCE_S)
 
 
 @pytest.mark.slow
@@ -124,10 +126,10 @@ def test_the_farm_s_commands_run(port: int, tmp_path: Path) -> None:
         for line in servers:
             arguments = shlex.split(line.replace("9191", str(port)))
             server = subprocess.Popen([str(BIN / arguments[0]), *arguments[1:]], cwd=tmp_path)
-            stack.callback(server.wait, 20)
+            stack.callback(server.wait, PATIENCE_S)
             stack.callback(server.terminate)
             _wait_for(port)
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + PATIENCE_S
         status = f"rpc_server status --tracker 127.0.0.1:{port} --json"
         while "rpi4" not in run(status, tmp_path):
             assert time.monotonic() < deadline, "the board did not register"
@@ -144,20 +146,20 @@ def test_the_cluster_s_commands_run(port: int, tmp_path: Path) -> None:
             server = subprocess.Popen(
                 [str(BIN / program), *arguments, "--no-dashboard"], stderr=subprocess.DEVNULL
             )
-            stack.callback(server.wait, 20)
+            stack.callback(server.wait, PATIENCE_S)
             stack.callback(server.terminate)
             _wait_for(port)
         assert "ended:" in run(tune, tmp_path, **{"8786": str(port)})
 
 
 def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", port), 1).close()
             return
         time.sleep(0.1)
-    raise AssertionError("the scheduler does not listen")
+    raise AssertionError(f"nobody listens at port {port}")
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import Schedule, Step, schedule_from_json, schedule_to_json
 from autotune.target import host_target
-from autotune.types import Task
+from autotune.types import Array, Task
 from tests.unit.codegen.kernels import (
     assert_close,
     conv_relu,
@@ -157,12 +157,15 @@ def property_of(examples: int) -> Callable[[Callable[..., None]], Callable[..., 
     return lambda f: config(given(data=st.data())(f))
 
 
+def naive_run(made: Task) -> tuple[Program, dict[str, Array], Array]:
+    """A task's program without a schedule, inputs, and what it makes of them."""
+    naive, arrays = build_program(made), random_inputs(made, 0)
+    return naive, arrays, run(naive, arrays)
+
+
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_accepted_steps_change_no_result(name: str) -> None:
-    made = TASKS[name]
-    arrays = random_inputs(made, 0)
-    naive = build_program(made)
-    want = run(naive, arrays)
+    naive, arrays, want = naive_run(TASKS[name])
 
     @property_of(40)
     def check(data: st.DataObject) -> None:
@@ -178,10 +181,7 @@ def test_accepted_steps_change_no_result(name: str) -> None:
 def test_registers_of_loops_with_guards_change_no_result(name: str) -> None:
     """A loop split whether that goes up or not, then what it computes kept in registers: chance
     seldom finds the two together."""
-    made = TASKS[name]
-    arrays = random_inputs(made, 0)
-    naive = build_program(made)
-    want = run(naive, arrays)
+    naive, arrays, want = naive_run(TASKS[name])
 
     @property_of(20)
     def check(data: st.DataObject) -> None:
@@ -206,9 +206,7 @@ def test_registers_of_loops_with_guards_change_no_result(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_machine_code_of_accepted_steps(name: str) -> None:
     made = TASKS[name]
-    arrays = random_inputs(made, 0)
-    naive = build_program(made)
-    want = run(naive, arrays)
+    naive, arrays, want = naive_run(made)
 
     @property_of(10)
     def check(data: st.DataObject) -> None:
