@@ -99,16 +99,7 @@ def serve(options: argparse.Namespace) -> None:
     cores = parse_cores(settings.cores)
     target = load_target(settings.target, settings.threads)
     gate = Gate(secrets.token_hex(16)) if settings.tracker else None
-    device = LocalRunner(
-        target,
-        cores=cores,
-        executor=options.executor,
-        region_threads=len(cores),
-        sandbox=Sandbox(
-            read_system_only=True,
-            memory_bytes=settings.memory_mib << 20 if settings.memory_mib else -1,
-        ),
-    )
+    device = _device(settings, target, cores, options.executor)
     with contextlib.closing(device), _clocks(target, settings.lock_clocks) as clocks:
         board = Board(
             device,
@@ -138,6 +129,20 @@ def serve(options: argparse.Namespace) -> None:
         for thread in threads:
             thread.join(timeout=5.0)
     print("stopped", flush=True)
+
+
+def _device(
+    settings: BoardSettings, target: Target, cores: tuple[int, ...], executor: str
+) -> LocalRunner:
+    """What candidates of strangers run on. Raises DeviceError."""
+    memory_bytes = settings.memory_mib << 20 if settings.memory_mib else -1
+    return LocalRunner(
+        target,
+        cores=cores,
+        executor=executor,
+        region_threads=len(cores),
+        sandbox=Sandbox(read_system_only=True, memory_bytes=memory_bytes),
+    )
 
 
 @contextlib.contextmanager
