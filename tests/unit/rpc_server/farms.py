@@ -31,6 +31,7 @@ board_lost_s = {LEASE_S}
 lease_s = {LEASE_S}
 slice_s = 1.0
 quarantine_s = 1.0
+longest_quarantine_s = 1.0
 """
 DEADLINES = Deadlines(queue_s=60.0, session_s=60.0, reconnect_s=1.0)
 
