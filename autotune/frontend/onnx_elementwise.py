@@ -22,6 +22,8 @@ BINARY = {
 }  # fmt: skip
 VARIADIC = {"Max": "max", "Min": "min", "Sum": "add"}
 
+_MOST_FACTORS = 8
+"""Powers of integers are so many products at most."""
 SELU_ALPHA = 1.67326319217681884765625
 SELU_GAMMA = 1.05070102214813232421875
 
@@ -55,14 +57,39 @@ def mean(n: NodeContext) -> str:
 @importer("Pow")
 def power(n: NodeContext) -> str:
     x, exponent = n.input(0), n.input(1)
+    if n.dtype(x).startswith("int"):
+        return _whole_power(n, x, exponent)
     return n.op("pow", x, n.cast(exponent, n.dtype(x)))
+
+
+def _whole_power(n: NodeContext, x: str, exponent: str) -> str:
+    """Integers by a small constant power are products, others go through doubles."""
+    array = n.known(exponent)
+    if array is not None and array.size == 1 and array.item() in range(1, _MOST_FACTORS + 1):
+        alone = n.op("expand", x, shape=array.shape)
+        return functools.reduce(
+            lambda a, _: n.op("mul", a, x), range(int(array.item()) - 1), alone
+        )
+    wide = n.op("pow", n.cast(x, "float64"), n.cast(exponent, "float64"))
+    return n.cast(wide, n.dtype(x))
+
+
+@importer("IsInf")
+def is_infinite(n: NodeContext) -> str:
+    x, found = n.input(0), n.constant(False)
+    for name, end in (("detect_positive", math.inf), ("detect_negative", -math.inf)):
+        if n.integer(name, 1):
+            found = n.op("or", found, n.op("eq", x, n.like(end, x)))
+    return n.op("expand", found, shape=n.shape(x))
 
 
 @importer("Mod")
 def mod(n: NodeContext) -> str:
-    if n.integer("fmod", 0):
-        raise UnsupportedOpError("fmod=1 (remainder with the dividend's sign) is not supported")
-    return n.op("mod", n.input(0), n.input(1))
+    """The remainder has the divisor's sign, with `fmod` the dividend's."""
+    x, divisor = n.input(0), n.input(1)
+    if not n.integer("fmod", 0):
+        return n.op("mod", x, divisor)
+    return n.op("mul", n.op("sign", x), n.op("mod", n.op("abs", x), n.op("abs", divisor)))
 
 
 @importer("LeakyRelu")

@@ -81,7 +81,11 @@ def max_pooling(n: NodeContext) -> str:
 
 @importer("AveragePool")
 def average_pooling(n: NodeContext) -> str:
-    x = n.input(0)
+    return means_of_windows(n, n.input(0))
+
+
+def means_of_windows(n: NodeContext, x: str) -> str:
+    """x [N,C,...] averaged by the node's window."""
     image = to_nhwc(n, x)
     window, padding = _pool_window(n, image, n.rank(x)), bool(n.integer("count_include_pad", 0))
     return from_nhwc(n, avg_pool(n, image, window, padding), n.rank(x))

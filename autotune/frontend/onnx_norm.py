@@ -110,6 +110,11 @@ def _over_last_axes(n: NodeContext, op: str) -> str:
     axis = positive_axis(n.integer("axis", -1), len(shape))
     row = math.prod(shape[axis:])
     flat = n.reshape(x, (*shape[:axis], row))
+    if op == "rms_norm" and n.rank(n.input(1)) > len(shape) - axis:
+        # A scale that varies outside these axes, or could, comes after.
+        ones = n.constant(np.ones(row), n.dtype(x))
+        y = n.op(op, flat, ones, axis=axis, epsilon=n.number("epsilon", 1e-5))
+        return n.op("mul", n.reshape(y, shape), n.input(1))
     scale = _row_parameter(n, n.input(1), shape[axis:])
     attrs = {"axis": axis, "epsilon": n.number("epsilon", 1e-5)}
     if op == "rms_norm":

@@ -14,6 +14,7 @@ import numpy as np
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer
+from autotune.frontend.onnx_image import means_of_windows
 from autotune.types import Array
 
 _MOVED = {"uint8": 0, "int8": 128}
@@ -130,6 +131,33 @@ def qlinear_global_average_pool(n: NodeContext) -> str:
 @importer("com.microsoft.QLinearSigmoid")
 def qlinear_sigmoid(n: NodeContext) -> str:
     return _result(n, n.op("sigmoid", _numbers(n, 0)), 3)
+
+
+@importer("com.microsoft.QLinearLeakyRelu")
+def qlinear_leaky_relu(n: NodeContext) -> str:
+    return _result(n, n.op("leaky_relu", _numbers(n, 0), alpha=n.number("alpha", 0.01)), 3)
+
+
+@importer("com.microsoft.QLinearSoftmax")
+def qlinear_softmax(n: NodeContext) -> str:
+    """`opset` tells whether the axes behind `axis` belong to it, as they did before 13."""
+    x = _numbers(n, 0)
+    axis = n.integer("axis", -1) % n.rank(x)
+    if n.integer("opset", 13) < 13 and axis != n.rank(x) - 1:
+        raise UnsupportedOpError("only a softmax over the last axis is supported before opset 13")
+    return _result(n, n.op("softmax", x, axis=axis), 3)
+
+
+@importer("com.microsoft.QLinearAveragePool")
+def qlinear_average_pool(n: NodeContext) -> str:
+    if n.integer("channels_last", 0):
+        raise UnsupportedOpError("channels_last=1 is not supported; put channels first")
+    return _result(n, means_of_windows(n, _numbers(n, 0)), 3)
+
+
+@importer("com.microsoft.QLinearWhere")
+def qlinear_where(n: NodeContext) -> str:
+    return _result(n, n.op("where", n.input(0), _numbers(n, 1), _numbers(n, 4)), 7)
 
 
 @importer("com.microsoft.QLinearConcat")

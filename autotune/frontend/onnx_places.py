@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.errors import ModelError, UnsupportedOpError
-from autotune.frontend.onnx_context import NodeContext, importer
+from autotune.errors import ModelError
+from autotune.frontend.onnx_context import NodeContext, dtype_name, importer
 from autotune.frontend.onnx_norm import positive_axis
 from autotune.types import Array, dense_strides
 
@@ -50,9 +50,13 @@ def positive(n: NodeContext, indices: str, extent: int | Array) -> str:
 def gather_nd(n: NodeContext) -> str:
     x, indices = n.input(0), n.input(1)
     shape, places = n.shape(x), n.shape(indices)
-    if n.integer("batch_dims", 0):
-        raise UnsupportedOpError("batch_dims other than 0 is not supported")
-    table, depth = rows(n, x, places)
+    batch = n.integer("batch_dims", 0)
+    if batch:
+        # The coordinates within the batch are told by where an index lies.
+        grid = np.indices(places[:-1], dtype=np.int64)[:batch]
+        own = n.constant(np.moveaxis(grid, 0, -1), "int64")
+        indices = n.op("concat", own, n.cast(indices, "int64"), axis=len(places) - 1)
+    table, depth = rows(n, x, n.shape(indices))
     picked = n.op("gather", table, row_places(n, indices, shape[:depth]), axis=0)
     return n.reshape(picked, (*places[:-1], *shape[depth:]))
 
@@ -85,10 +89,11 @@ def non_zero(n: NodeContext) -> str:
 
 @importer("EyeLike")
 def eye_like(n: NodeContext) -> str:
-    x = n.input(0)
-    n.ignore("dtype")
-    rows, columns = n.shape(x)
-    return n.constant(np.eye(rows, columns, n.integer("k", 0)), n.dtype(x))
+    rows, columns = n.shape(n.input(0))
+    dtype = n.dtype(n.input(0))
+    if n.has("dtype"):
+        dtype = dtype_name(n.integer("dtype", 0), "the type of the result")
+    return n.constant(np.eye(rows, columns, n.integer("k", 0)), dtype)
 
 
 @importer("CumSum")

@@ -13,7 +13,15 @@ from autotune.errors import ModelError
 from autotune.frontend import load_model
 from autotune.frontend.onnx import import_model, import_onnx
 from autotune.graph.interp import run_graph
-from tests.unit.frontend.onnx_models import check, floats, imported, ints, node_model, nodes_model
+from tests.unit.frontend.onnx_models import (
+    assert_close,
+    check,
+    floats,
+    imported,
+    ints,
+    node_model,
+    nodes_model,
+)
 
 
 def symbolic(*dims: int | str | None, name: str = "x") -> onnx.ModelProto:
@@ -89,6 +97,37 @@ def test_int64_stays_int64() -> None:
 def test_an_output_that_is_an_input_is_copied() -> None:
     graph = check(node_model("Identity", {"x": floats(3)}), {"x": floats(3)})
     assert [n.op for n in graph.nodes] == ["copy"]
+
+
+@pytest.mark.parametrize("op", ["Atan", "Asin", "Acos", "Asinh", "Atanh", "Sinh", "Tan"])
+def test_angles_near_and_far(op: str) -> None:
+    most = {"Asin": 1.0, "Acos": 1.0, "Atanh": 0.99, "Tan": 1.5, "Sinh": 5.0}.get(op, 1e4)
+    x = np.array([0, 1e-4, 0.1, 0.41, 0.42, 0.7, 1.0], np.float32) * np.float32(most)
+    both = np.concatenate([-x, x])
+    check(node_model(op, {"x": both}), {"x": both}, 1e-6)
+
+
+def test_whole_powers() -> None:
+    x = ints(-5, 0, 7)
+    graph = check(node_model("Pow", {"x": x}, [ints(3)]), {"x": x})
+    assert {n.op for n in graph.nodes} <= {"expand", "mul"}
+    check(node_model("Pow", {"x": x}, [np.array([0, 2, 9])]), {"x": x})
+    check(node_model("Pow", {"x": ints(1, 2, 7)}, [np.float32([2.5])]), {"x": ints(1, 2, 7)})
+
+
+def test_identities_take_their_own_type() -> None:
+    graph = imported(node_model("EyeLike", {"x": floats(3, 4)}, dtype=onnx.TensorProto.INT64))
+    assert graph.types[graph.outputs[0][1]].dtype == "int64"
+
+
+def test_scales_of_rms_norms_may_vary_outside_the_norm() -> None:
+    scale = floats(1, 3, 8)
+    (y,) = run_graph(
+        imported(node_model("RMSNormalization", {"x": floats(2, 3, 8)}, [scale], opset=23)),
+        {"x": floats(2, 3, 8)},
+    ).values()  # fmt: skip
+    x = floats(2, 3, 8)
+    assert_close(y, x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * scale, 1e-5, "y")
 
 
 def test_one_constant_index_is_a_slice() -> None:

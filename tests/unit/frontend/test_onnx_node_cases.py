@@ -30,10 +30,9 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
 
 # Variants that are refused, by words in the case's name.
 REFUSED = (
-    "training_dropout", "antialias", "tf_crop", "int64_fmod", "fmod_1", "mod_mixed_sign_float",
-    "with_argmax", "dropout_default_mask", "batch_diagonal", "bool_inputs", "spacetodepth_dcr",
-    "spacetodepth_crd", "_blocked", "nonpad",
-    "padded_kv", "local_window", "bidirectional_window", "batch_dim1",
+    "training_dropout", "antialias", "tf_crop", "with_argmax", "dropout_default_mask",
+    "batch_diagonal", "bool_inputs", "spacetodepth_dcr", "spacetodepth_crd", "_blocked", "nonpad",
+    "padded_kv", "local_window", "bidirectional_window",
 )  # fmt: skip
 # Here the cases divide by a fractional size; onnxruntime and we by the size of the output.
 FRACTIONAL = (

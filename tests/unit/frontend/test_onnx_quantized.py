@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,36 @@ def test_ranges_found_at_run_time() -> None:
     assert np.abs(got[0].astype(int) - wanted[0]).max() <= 1
     assert got[1] == pytest.approx(wanted[1], rel=1e-6)
     assert got[2] == wanted[2]
+
+
+LINEAR: dict[str, tuple[str, Sequence[Any], dict[str, Any]]] = {
+    "leaky": ("QLinearLeakyRelu", (whole("uint8", 2, 9),), {"alpha": 0.1}),
+    "pool": ("QLinearAveragePool", (whole("uint8", 1, 4, 9, 9),),
+             {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    "where": ("QLinearWhere", (whole("uint8", 2, 9), whole("uint8", 2, 9)), {}),
+    "softmax": ("QLinearSoftmax", (whole("uint8", 2, 9),), {"axis": -1, "opset": 13}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_operators_on_bytes_are_those_of_onnxruntime(name: str) -> None:
+    op, arrays, attrs = LINEAR[name]
+    inputs = {f"x{i}": a for i, a in enumerate(arrays)}
+    names = ["chosen"] if name == "where" else []
+    for given in inputs:
+        names += [given, "scale", "zero"]
+    node = helper.make_node(
+        op, [*names, "scale", "result"], ["y"], domain="com.microsoft", **attrs
+    )
+    if name == "where":
+        inputs["chosen"] = np.array([[True], [False]])
+    parts = (("scale", f4(0.02)), ("zero", one(120, "uint8")), ("result", one(60, "uint8")))
+    tensors = [numpy_helper.from_array(a, n) for n, a in parts]
+    model = nodes_model([node], inputs, tensors, ["y"])
+    (wanted,) = run_onnxruntime(model, inputs)
+    (got,) = run_graph(import_model(model, {}), inputs, "float32").values()
+    assert got.dtype == wanted.dtype
+    assert np.abs(got.astype(int) - wanted).max() <= 1
 
 
 def test_products_of_two_activations() -> None:
