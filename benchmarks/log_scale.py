@@ -1,8 +1,9 @@
 """A tuning log with millions of records: how fast it answers and grows, and what kills do to it.
 
 In: a log to fill, a file or the URL of an empty PostgreSQL database, or nothing: a temporary file,
-or with --postgres a temporary server. Out: figures of the best query, of appending, and of writers
-(and such a server) killed at random moments; status 1 if one of them lost or broke anything.
+or with --postgres a temporary server. Out: figures of appending to it while it is new, of the best
+query and of appending when it is filled, and of writers (and such a server) killed at random
+moments; status 1 if one of them lost or broke anything.
 
 Usage: python benchmarks/log_scale.py [LOG | --postgres] [--records 10000000] [--kills 100]
 A log that is long enough already is not filled again. 10 million records take 25 GB.
@@ -117,15 +118,18 @@ def _on(target: Target, number: int) -> Target:
     return dataclasses.replace(target, threads=1 + number % 2, cpu=f"cpu{number // 2}")
 
 
+def length(log: TuningLog) -> int:
+    with log.writing() as connection:
+        return int(connection.execute(select(func.count()).select_from(RECORDS)).scalar_one())
+
+
 def fill(log: TuningLog, records: Sequence[Record], count: int, seed: int) -> None:
     """Append the records, then let the database copy them with other times until there are
     `count`: `CHUNK` a transaction, without the index, which is made anew at the end."""
-    index = next(iter(RECORDS.indexes))
-    with log.writing() as connection:
-        there = int(connection.execute(select(func.count()).select_from(RECORDS)).scalar_one())
-        if there < count:
-            index.drop(connection, checkfirst=True)
+    index, there = next(iter(RECORDS.indexes)), length(log)
     if there < count:
+        with log.writing() as connection:
+            index.drop(connection, checkfirst=True)
         log.append(records)
         with log.writing() as connection:
             _draw(connection, seed)
@@ -201,6 +205,9 @@ def measure(options: argparse.Namespace, log_name: str) -> Record:
     draw = random.Random(options.seed)
     records = population(options.seed)
     with TuningLog(log_name) as log:
+        if not length(log):
+            rate = append_rate(log, records[0], 1, options.appending / 3)
+            print(f"appended to a new log, 1 a transaction: {rate:,.0f} records/s", flush=True)
         start = time.perf_counter()
         fill(log, records, options.records, options.seed)
         print(f"{options.records:,} records in {time.perf_counter() - start:.1f} s", flush=True)

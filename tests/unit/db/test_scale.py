@@ -25,7 +25,8 @@ def measured(*log: str) -> list[str]:
 @pytest.mark.slow
 def test_killed_writers_lose_nothing_acknowledged(tmp_path: Path) -> None:
     lines = measured(str(tmp_path / "log.db"))
-    assert lines[0].startswith("6,000 records in")
+    assert lines[0].startswith("appended to a new log, 1 a transaction: ")
+    assert lines[1].startswith("6,000 records in")
     assert lines[-2].startswith("4 writers killed")
     assert lines[-2].endswith("all of them kept")
     assert lines[-1] == "nothing lost, nothing damaged"
@@ -34,6 +35,7 @@ def test_killed_writers_lose_nothing_acknowledged(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_writers_and_servers_lose_nothing_acknowledged() -> None:
     lines = measured("--postgres")
+    assert lines[0].startswith("appended to a new log, 1 a transaction: ")
     assert lines[-3].startswith("4 writers killed")
     assert lines[-2].startswith("the server killed 1 times")
     assert lines[-2].endswith("all of them kept")
