@@ -219,6 +219,12 @@ def explain(state: TaskState) -> str:
     if why or state.best_s is None:
         return why or "no valid record yet"
     return (
-        f"{state.weight} x {state.best_s * 1e3:.3f} ms, {achievable_s(state) * 1e3:.3f} ms "
-        f"achievable, expected to fall {gain_per_trial(state) * 1e6:.2f} us a trial"
+        f"{state.weight} x {_us(state.best_s)}, {_us(achievable_s(state))} achievable, expected "
+        f"to fall {_us(gain_per_trial(state))} a trial"
     )
+
+
+def _us(time_s: float) -> str:
+    """Microseconds with two digits or more: kernels take nanoseconds to seconds."""
+    time_us = time_s * 1e6
+    return f"{time_us:,.0f} us" if time_us >= 10 else f"{time_us:.2g} us"

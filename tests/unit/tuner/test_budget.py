@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,6 +124,16 @@ def test_a_task_near_its_limit_is_closed() -> None:
     assert "achievable" in closed(near)
     assert "achievable" in explain(near)
     assert plan((near,), Limits(), batch=8).reason
+
+
+@pytest.mark.parametrize(
+    ("best_s", "words"),
+    [(1.234e-8, "3 x 0.012 us, "), (1.06e-6, "3 x 1.1 us, "), (0.012345, "3 x 12,345 us, ")],
+)
+def test_times_of_all_sizes_can_be_read(best_s: float, words: str) -> None:
+    why = explain(timed(best_s=best_s, floor_s=best_s / 2, weight=3, trials=1))
+    assert why.startswith(words)
+    assert "achievable, expected to fall" in why
 
 
 def test_a_task_that_never_works_is_given_up() -> None:
