@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import TextIO
@@ -16,6 +17,16 @@ def open_closed() -> None:
     sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files need not be text: they go out as the bytes they came as.
+        sys.stdout.reconfigure(errors="surrogateescape")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+
+
+def readable(name: str) -> str:
+    """A file's name as text that can be stored: what of it is none is marked."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def discard(stream: TextIO) -> None:

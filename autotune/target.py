@@ -17,6 +17,8 @@ from autotune.errors import TargetError
 
 KINDS = ("cpu", "cuda", "opencl", "c")
 GPU_KINDS = ("cuda", "opencl")
+MAX_THREADS = 1024
+"""More would be a slip: they would only wait for each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +249,8 @@ def load_target(name_or_path: str, threads: int = 1) -> Target:
     kernel runs on. Raises TargetError listing what exists."""
     if threads < 1:
         raise TargetError(f"threads must be at least 1, got {threads}")
+    if threads > MAX_THREADS:
+        raise TargetError(f"threads must be at most {MAX_THREADS}, got {threads}")
     name, colon, number = name_or_path.rpartition(":")
     if colon and number.isdecimal():
         found = load_target(name, threads)

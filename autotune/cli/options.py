@@ -65,9 +65,12 @@ def target(parser: Parser) -> None:
 
 
 def threads(parser: Parser) -> None:
+    from autotune.target import MAX_THREADS
+
     parser.add_argument(
-        "--threads", type=at_least(1), default=1, metavar="N", help="threads to run on (default 1)"
-    )
+        "--threads", type=between(1, MAX_THREADS), default=1, metavar="N",
+        help="threads to run on (default 1)",
+    )  # fmt: skip
 
 
 def pin(parser: Parser) -> None:

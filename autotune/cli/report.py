@@ -28,6 +28,7 @@ def run(options: argparse.Namespace) -> None:
     from autotune.measure.runners.local import LocalRunner
     from autotune.report.facts import collect
     from autotune.report.page import page
+    from autotune.streams import readable
 
     target = opt.wanted_target(options)
     shapes = opt.parse_shapes(options.shape)
@@ -39,7 +40,9 @@ def run(options: argparse.Namespace) -> None:
         keys = [task.key for task in partition.weights()]
         rankings = kept(log, keys, target.key)
         measured = latencies.kept(log, latencies.model_key(graph), target.key)
-        facts = collect(partition, log, profile, log.name, kept=rankings, latencies=measured)
+        facts = collect(
+            partition, log, profile, readable(log.name), kept=rankings, latencies=measured
+        )
     write_text(options.output, page(facts), ConfigError)
     known = sum(t.best_s is not None for t in facts.tasks)
     print(f"{options.output}: {known} of {len(facts.tasks)} tasks have records")

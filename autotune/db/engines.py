@@ -58,9 +58,14 @@ def _of_url(text: str) -> Engine:
     name = files.shown(text)
     try:
         url = _with_driver(make_url(text))
+        if url.get_backend_name() != "postgresql":
+            raise ArgumentError(url.drivername)
         made = create_engine(url, isolation_level="AUTOCOMMIT")
     except ArgumentError:
-        raise LogError(f"tuning log {name}: not an SQLAlchemy URL") from None
+        raise LogError(
+            f"tuning log {name}: not a log's address; expected the path of a file, or "
+            "postgresql://user@host/database"
+        ) from None
     except ImportError as error:
         raise LogError(
             f"tuning log {name}: its driver is missing ({error}); "

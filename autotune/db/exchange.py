@@ -24,6 +24,7 @@ from autotune.db.selection import ALL, Selection, conditions, resolve
 from autotune.db.store import TuningLog, executor, record_rows
 from autotune.db.types import Latency, Mark, Record
 from autotune.errors import ScheduleError
+from autotune.streams import readable
 
 _BATCH = 1000
 """Records of a transaction."""
@@ -96,6 +97,7 @@ def import_items(
     `trust`: they keep their own marks, as if measured here. Raises LogError for an item that
     cannot be one; everything before its batch is kept."""
     log.claim()
+    source = readable(source)
     decoder = Decoder(source)
     total = Imported()
     pending = _decoded(decoder, items, source, trust=trust)

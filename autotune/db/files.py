@@ -72,7 +72,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     """A connection in autocommit mode; a reader's never makes the file or changes its contents."""
     options = "mode=rwc" if write else _reader_options(path)
     connection = sqlite3.connect(
-        f"file:{quote(str(path.absolute()))}?{options}",
+        f"file:{quote(os.fsencode(path.absolute()))}?{options}",
         uri=True,
         timeout=_BUSY_TIMEOUT_S,
         isolation_level=None,

@@ -112,9 +112,14 @@ def test_an_unknown_target_is_an_error(onnx_file: Path) -> None:
         autotune.compile(onnx_file, target="abacus")
 
 
-def test_no_threads_is_an_error(onnx_file: Path) -> None:
-    with pytest.raises(TargetError, match="threads must be at least 1, got 0"):
-        autotune.compile(onnx_file, threads=0)
+@pytest.mark.parametrize(
+    ("threads", "words"), [(0, "at least 1, got 0"), (10**8, "at most 1024, got 100000000")]
+)
+def test_no_threads_and_absurdly_many_are_errors(
+    threads: int, words: str, onnx_file: Path
+) -> None:
+    with pytest.raises(TargetError, match=f"threads must be {words}"):
+        autotune.compile(onnx_file, threads=threads)
 
 
 def test_threads_and_targets_are_taken_over(onnx_file: Path) -> None:

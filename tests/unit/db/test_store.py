@@ -220,9 +220,10 @@ def test_a_url_without_its_driver_says_what_to_install() -> None:
     assert "pip install" in one_line(error)
 
 
-def test_a_url_of_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(LogError, match="not an SQLAlchemy URL"):
-        TuningLog("cloud://somewhere/log")
+@pytest.mark.parametrize("url", ["cloud://somewhere/log", "mysql://me@somewhere/log", "://"])
+def test_a_url_of_an_unknown_kind_is_refused(url: str) -> None:
+    with pytest.raises(LogError, match="expected the path of a file, or postgresql://"):
+        TuningLog(url)
 
 
 def test_a_step_of_another_release_is_named(log_path: Path) -> None:
