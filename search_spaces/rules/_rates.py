@@ -5,6 +5,7 @@ In: a contraction, the target and columns of configs. Out: bytes and cycles, or 
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -28,6 +29,22 @@ def conflict_free(step: int) -> float:
     """Points side by side whose data do not evict each other from an 8-way L1 cache: addresses a
     multiple of the page size apart all fall into one set."""
     return 8.0 * 4096 / math.gcd(max(1, step) * 4, 4096)
+
+
+def evicted(step: int, rows: Column, span: Column) -> Column:
+    """Share of rows' data that evict each other from such a cache: `span` bytes of each of so many
+    rows that begin `step` bytes apart."""
+    pairs, places = np.unique(np.stack([rows, span]), axis=1, return_inverse=True)
+    shares = [_evicted(step, int(count), math.ceil(size)) for count, size in pairs.T]
+    return np.asarray(shares, np.float64)[places.reshape(-1)]
+
+
+@functools.cache
+def _evicted(step: int, rows: int, span: int) -> float:
+    lines = max(1, -(-span // 64))
+    first = np.arange(rows) * step // 64
+    held = np.bincount(np.add.outer(first, np.arange(lines)).ravel() % 64, minlength=64)
+    return float(held[held > 8].sum() / held.sum())
 
 
 def imbalance(chunks: Column, target: Target) -> Column:

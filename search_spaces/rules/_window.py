@@ -104,15 +104,16 @@ def joins(task: Task, w: Window) -> bool:
     return len(sides) == len(steps) == 2 and any(k > s for k, s in zip(sides, steps, strict=True))
 
 
-def rolls(task: Task, w: Window) -> bool:
-    """Whether windows overlap along the rows, by no more than half, and are written out: what
-    neighbours share is added to both while it is at hand, and each row is read once."""
+def rolls(task: Task, w: Window, axis: str = "row") -> bool:
+    """Whether windows overlap along the rows, or points, by no more than half, and are written
+    out: what neighbours share is added to both while it is at hand, and each row is read once."""
     if not w.unrolled or not w.rows[0] or len(w.reduce) < 2:
         return False
     dims = [dict(d) for a in accesses(task, w, {})[:-1] for d in a.dims]
-    steps = {(d["row"], d.get("k0", 0)) for d in dims if "row" in d}
+    number = _ALONG.index(axis)
+    steps = {(d[axis], d.get(f"k{number}", 0)) for d in dims if axis in d}
     return len(steps) == 1 and all(
-        k > 0 and step % k == 0 and step // k < w.reduce[0][1] <= 2 * step // k
+        k > 0 and step % k == 0 and step // k < w.reduce[number][1] <= 2 * step // k
         for step, k in steps
     )
 

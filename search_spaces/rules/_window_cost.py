@@ -17,7 +17,7 @@ from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Access, Column
 from search_spaces.rules._builder import lanes_of
-from search_spaces.rules._rates import conflict_free
+from search_spaces.rules._rates import conflict_free, evicted
 from search_spaces.rules._window import Window, accesses, reduction_of
 from search_spaces.space import Columns
 
@@ -38,7 +38,12 @@ _KEPT = 1.2
 _COLUMN, _ROWS, _FAR = 0.48, 4, 1.8
 """Of the innermost cache: what a column may take whose lines the next block of channels reads;
 rows of it that are on their way at a time. Vectors fetched for one of a column, which jumps, if
-they come from further than the next cache, or evict each other."""
+they come from further than the next cache, or evict each other; the same along rows."""
+_HALVES = 1.6
+"""Vectors fetched for one of a column where points begin amid lines: some of these leave before
+the next block of channels reads their other halves."""
+_AHEAD = 0.5
+"""Vectors that come in time where a row's points are read in order, as a prefetcher follows."""
 _LINE = 64
 """Bytes of a cache line."""
 _TURN, _ALONE, _SPLIT = 0.4, 0.85, 0.4
@@ -54,13 +59,17 @@ def cycles(task: Task, w: Window, target: Target, columns: Columns) -> Column:
     extents = {"channel": np.inf, "point": w.points[1], "row": w.rows[1]}
     held = math.prod(tile.values(), start=np.ones(1))
     often, terms = math.prod(w.around.values()), math.prod(e for _, e in w.reduce)
-    first = columns["order"] == "channels_first"
+    outermost = columns["order"] == "channels_first"
     weights = tile["channel"] * terms
-    down = columns["down"] if "down" in columns else np.ones(len(held))
-    rolled = down > 1
-    whole = tile | {"row": tile["row"] * down}
+    down = columns.get("down", np.ones(len(held)))
+    along = columns.get("along", np.zeros(len(held))) == 1
+    rolled = _rolled(columns)
+    whole = tile | {
+        "row": tile["row"] * down,
+        "point": np.where(along, w.points[1], tile["point"]),
+    }
     fits = rolled & (weights + 2 * held + 2 <= target.vector_registers)
-    stay = fits | (~rolled & first & w.unrolled & (weights + held <= target.vector_registers))
+    stay = fits | (~rolled & outermost & w.unrolled & (weights + held <= target.vector_registers))
     width = _width(task, target, columns)
     lines = whole | {"channel": tile["channel"] * width / lanes_of(task, target)}
     *reads, _ = accesses(task, w, dict.fromkeys(("batch", *size), 1))
@@ -73,7 +82,8 @@ def cycles(task: Task, w: Window, target: Target, columns: Columns) -> Column:
             shared = terms_held(w, lanes_of(task, target), columns) / held
             taken = np.where(columns["slide"] == 1, shared, taken)
         if any("row" in dict(dim) for dim in access.dims):
-            loads = loads + taken * np.where(rolled, 1 + _crossing(task, access, width), 1.0)
+            split = rolled | ("lanes" in columns)
+            loads = loads + taken * np.where(split, 1 + _crossing(task, access, width), 1.0)
             fetched = fetched + _fetched(task, access, target, columns, (lines, extents, window))
         else:
             taken = often * _spans(access, tile, extents, once)
@@ -85,7 +95,8 @@ def cycles(task: Task, w: Window, target: Target, columns: Columns) -> Column:
         live = np.where(columns["slide"] == 1, ahead, live)
     live = np.where(rolled, 2 * held + np.where(fits, weights, 0) + 2, live)
     crowded = np.maximum(live - target.vector_registers, 0) / target.vector_registers
-    begun = np.where(rolled, 1 / (w.reduce[0][1] * down), 0.0)
+    first = np.where(along, w.reduce[-1][1] * w.points[1], w.reduce[0][1] * down)
+    begun = np.where(rolled, 1 / first, 0.0)
     masked = np.where(rolled & (w.channels[1] % width > 0), width / w.channels[1], 0.0)
     arithmetic = operations(task, w, columns) * (1 + _CROWDED * crowded + begun + masked)
     arithmetic = arithmetic + _masks(task, w, target, columns)
@@ -180,26 +191,67 @@ def _fetched(
     )
     first = columns["order"] == "channels_first"
     width = access.shape[-2] if len(access.shape) > 1 else 1
-    line = access.item_bytes * target.lanes()
-    reused = (high + down) * width * line * tile["channel"]
+    item = access.item_bytes
+    reused = (high + down) * width * item * target.lanes() * tile["channel"]
     # Points a power of two apart share few sets of the cache.
-    step = (task.value(access.buffer).layout.strides[-2:-1] or (1,))[0]
+    row, step = _steps(task, access)
     kept = high * np.where(first, width, wide) <= conflict_free(step)
     stays = first & kept & (reused <= _KEPT * target.l1_bytes)
-    often = np.where(kept, np.maximum(down, deep) * across, over * deep)
+    # Blocks of channels inside: whole points of a tile's rows come before the next tile; rows
+    # about a multiple of the page size apart share the sets.
+    lost = np.where(first, 0.0, evicted(row * item, high, (wide - 1) * step * item))
+    lost = np.where(kept, lost, 1.0)
+    often = (1 - lost) * np.maximum(down, deep) * across + lost * over * deep
     # Blocks of channels inside: a tile's lines lie apart, and no prefetcher follows so many.
     jumps = _JUMP * np.maximum(high * wide - _STREAMS, 0)
     turns = np.where(stays, 0.0, np.where(first, _TURN, jumps))
     fetched = np.where(stays, down * across, often) + turns * across
-    rolled = columns["down"] > 1 if "down" in columns else False
-    touched = tile["channel"] + (0.5 if step % target.lanes() else 0.0)
-    again = first | (high * wide * touched * line > _COLUMN * target.l1_bytes)
-    column = down * across * np.where(again, touched / tile["channel"], 1.0)
-    far = task.value(access.buffer).type.nbytes > target.l2_bytes
-    column = column * np.where(far | (_ROWS * wide > conflict_free(step)), _FAR, 1.0)
     split = _SPLIT if step % target.lanes() else 0.0
     apart = _ALONE / tile["channel"] + fetched * split / tile["channel"]
-    return np.asarray(np.where(rolled, column, fetched + np.where(first, apart, 0.0)))
+    fetched = fetched + np.where(first, apart, 0.0)
+    rolled = _fetched_rolled(task, access, target, columns, spans)
+    return np.asarray(np.where(_rolled(columns), rolled, fetched))
+
+
+def _fetched_rolled(
+    task: Task,
+    access: Access,
+    target: Target,
+    columns: Columns,
+    spans: tuple[Mapping[str, Column], Mapping[str, float], Mapping[str, float]],
+) -> Column:
+    """The same where sums roll down columns, or along rows."""
+    tile, extents, window = spans
+    (across, wide, over), (down, high, deep) = (
+        _along(access, axis, tile, extents, window) for axis in ("point", "row")
+    )
+    value, first = task.value(access.buffer), columns["order"] == "channels_first"
+    row, step = _steps(task, access)
+    far, amid = value.type.nbytes > target.l2_bytes, step % target.lanes() != 0
+    touched = tile["channel"] + (0.5 if amid else 0.0)
+    held = high * wide * touched * access.item_bytes * target.lanes()
+    again = first | (held > _COLUMN * target.l1_bytes)
+    part = np.maximum(np.where(again, touched / tile["channel"], 1.0), _HALVES if amid else 1.0)
+    crowded = far | (_ROWS * wide > conflict_free(step))
+    column = down * across * part * np.where(crowded, _FAR, 1.0)
+    if "along" not in columns:
+        return np.asarray(column)
+    crowded = amid | (high > conflict_free(row))
+    turns = np.where(first, 0.0, _TURN if far else 0.0)
+    ordered = (over * deep - _AHEAD + turns) * part * np.where(crowded, _FAR, 1.0)
+    return np.asarray(np.where(columns["along"] == 1, ordered, column))
+
+
+def _rolled(columns: Columns) -> npt.NDArray[Any]:
+    """Whether sums roll."""
+    none = np.zeros(len(columns["vectors"]), np.int32)
+    return np.asarray((columns.get("down", none) > 1) | (columns.get("along", none) == 1))
+
+
+def _steps(task: Task, access: Access) -> tuple[int, int]:
+    """Elements from a row to the next, and from a point."""
+    strides = task.value(access.buffer).layout.strides
+    return strides[-3] if len(strides) > 2 else 0, strides[-2] if len(strides) > 1 else 1
 
 
 def _width(task: Task, target: Target, columns: Columns) -> Column:
@@ -210,8 +262,7 @@ def _width(task: Task, target: Target, columns: Columns) -> Column:
 
 def _crossing(task: Task, access: Access, width: Column) -> Column:
     """Share of the loads that touch two lines of the cache, and take twice as long."""
-    step = (task.value(access.buffer).layout.strides[-2:-1] or (1,))[0]
-    aligned = np.gcd(step, width.astype(np.int64)) / width
+    aligned = np.gcd(_steps(task, access)[1], width.astype(np.int64)) / width
     return np.asarray(np.where(width * access.item_bytes < _LINE, 0.0, 1 - aligned))
 
 

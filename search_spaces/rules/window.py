@@ -1,7 +1,8 @@
 """Windows sliding over channels-last data: depthwise convolutions, pools, reductions over rows.
 
 Lanes run along the channels. A tile of `tile_h` x `tile_w` output points times `vectors` vectors
-is accumulated in registers over the window; neighbouring points share what they read.
+is accumulated in registers over the window; neighbouring points share what they read. Where
+windows of stride 2 overlap, sums may roll `down` columns of points, or `along` their rows.
 """
 
 from __future__ import annotations
@@ -95,16 +96,19 @@ class WindowRule:
         apart = target.threads == 1 or w.channels[1] % lanes_of(task, target) == 0
         rolling = apart and rolls(task, w)
         heights = _columns(w.rows[1] // target.threads, w.rows[1]) if rolling else ()
+        # The terms of pools are combined first instead.
+        along = apart and rolls(task, w, "point") and not joins(task, w)
         sizes = (1, 2, 3, 4, 6, 8, 12, 16) if sliding else (1, 2, 3, 4, 6, 8)
         params = (
             Param(name="vectors", choices=tuple(v for v in sizes if v <= blocks)),
             Param(name="tile_w", choices=_sizes(w.points[1], 14)),
-            Param(name="tile_h", choices=_sizes(w.rows[1], 4)),
+            Param(name="tile_h", choices=_sizes(w.rows[1], 7 if along else 4)),
             Param(name="order", choices=ORDERS if blocks > 1 and w.rows[0] else ORDERS[:1]),
             *((Param(name="join", choices=JOINS),) if joins(task, w) else ()),
             *((Param(name="slide", choices=(0, 1)),) if sliding else ()),
             *((Param(name="lanes", choices=widths),) if len(widths) > 1 else ()),
             *((Param(name="down", choices=heights),) if len(heights) > 1 else ()),
+            *((Param(name="along", choices=(0, 1)),) if along else ()),
         )
 
         def fits(columns: Columns) -> npt.NDArray[Any]:
@@ -120,6 +124,11 @@ class WindowRule:
                 good = good & ((columns["down"] == 1) | alone)
             if "down" in columns and "join" in columns:
                 good = good & ((columns["down"] == 1) | (columns["join"] != "rows"))
+            if "along" in columns:
+                alone = (columns["tile_w"] == 1) & (columns.get("down", np.ones(1)) == 1)
+                shared = columns["tile_h"] <= w.rows[1] // target.threads
+                rolled = alone & shared & (2 * held <= target.vector_registers - 4)
+                good = good & np.where(columns["along"] == 1, rolled, columns["tile_h"] <= 4)
             return np.asarray(good)
 
         return Space(params, (Constraint("registers", fits),))
@@ -188,7 +197,9 @@ class WindowRule:
         if joined != "none":
             builder.do("join", loop=w.reduce[0 if joined == "rows" else 1][0])
         if down != 1:
-            at = self._roll(builder, w, tile, outer.pop()) or f"{at}.next"
+            at = self._roll(builder, w.reduce, tile, outer.pop()) or f"{at}.next"
+        elif dict(config.items).get("along"):
+            at = self._roll(builder, w.reduce[::-1], tile, outer.pop()) or f"{at}.next"
         self._annotate(builder, w, tile)
         for around, (_, extent), size in (
             ("block", w.channels, block),
@@ -204,7 +215,8 @@ class WindowRule:
     def _around(
         self, builder: ScheduleBuilder, w: Window, target: Target, config: Config, outer: list[str]
     ) -> list[str]:
-        """Loops around a tile, in order: blocks of channels outermost or inside, columns last."""
+        """Loops around a tile, in order: blocks of channels outermost or inside, the one that sums
+        roll along last."""
         down = int(dict(config.items).get("down", 1))
         if down != 1:
             builder.split("rows", down, "columns", "down")
@@ -216,13 +228,22 @@ class WindowRule:
             outer = ["bands", "block", "strip", "points"]
         elif config["order"] == "channels_first":
             outer = ["block", *outer[1:]]
+        elif dict(config.items).get("along"):
+            outer = ["rows", "block", "points"]
         else:
             outer = [*outer[1:], "block"]
         return [*outer, "down"] if down != 1 else outer
 
-    def _roll(self, builder: ScheduleBuilder, w: Window, tile: list[str], loop: str) -> str:
-        """Roll sums down a loop; gives the outermost buffer of constants kept meanwhile."""
-        (over, _), *across = w.reduce
+    def _roll(
+        self,
+        builder: ScheduleBuilder,
+        window: tuple[tuple[str, int], ...],
+        tile: list[str],
+        loop: str,
+    ) -> str:
+        """Roll sums along a loop over points, which moves the window's first one; gives the
+        outermost buffer of constants kept meanwhile."""
+        (over, _), *across = window
         # A point's terms side by side: what it reads is in registers for two points at most.
         order = [over, *tile[:-2], *(k for k, _ in across), *tile[-2:]]
         builder.do("reorder", loops=builder.present(order))
@@ -254,14 +275,13 @@ class WindowRule:
         vectors = columns["vectors"].astype(np.float64)
         ones = np.ones(len(vectors))
         lanes = columns.get("lanes", lanes_of(task, target) * ones)
-        down = columns.get("down", ones)
+        down, along = columns.get("down", ones), columns.get("along", 0 * ones) == 1
         tiles = {"channel": np.minimum(vectors * lanes, w.channels[1])}
         extents = {"channel": w.channels[1]}
-        for axis, (loop, extent), param in (
-            ("point", w.points, "tile_w"), ("row", w.rows, "tile_h"),
-        ):  # fmt: skip
+        wide, high = np.where(along, w.points[1], columns["tile_w"]), columns["tile_h"] * down
+        for axis, (loop, extent), size in (("point", w.points, wide), ("row", w.rows, high)):
             if loop:
-                tiles[axis] = columns[param] * (down if axis == "row" else ones)
+                tiles[axis] = size
                 extents[axis] = extent
         extents["batch"] = math.prod(e for _, e in w.axes[:-3])
         window = {f"k{i}": e for i, (_, e) in enumerate(w.reduce)}
@@ -274,7 +294,7 @@ class WindowRule:
         block = {"channel": np.where(alone, tiles["channel"], w.channels[1] * ones)}
         levels = ({"batch": ones}, block, dict(reversed(tiles.items())))
         waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1]
-        held = vectors * columns["tile_w"] * columns["tile_h"] * np.where(down > 1, 2, 1)
+        held = vectors * columns["tile_w"] * columns["tile_h"] * np.where((down > 1) | along, 2, 1)
         return TileStructure(
             extents=extents | window,
             reduce_axes=frozenset(window),

@@ -123,8 +123,16 @@ def test_what_cannot_be_kept(buffer: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("channels", [16, 24, 37])
-@pytest.mark.parametrize(("down", "tile"), [(7, 4), (14, 7)])
-def test_a_rolled_convolution_is_right(channels: int, down: int, tile: int) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"tile_w": 4, "tile_h": 1, "down": 7},
+        {"tile_w": 7, "tile_h": 1, "down": 14},
+        {"tile_w": 1, "tile_h": 7, "along": 1},
+        {"tile_w": 1, "tile_h": 4, "along": 1, "order": "channels_first"},
+    ],
+)
+def test_a_rolled_convolution_is_right(channels: int, config: dict[str, int | str]) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1, 29, 29, channels), np.float32)
     w = rng.standard_normal((3, 3, 1, channels), np.float32)
@@ -135,7 +143,7 @@ def test_a_rolled_convolution_is_right(channels: int, down: int, tile: int) -> N
     )  # fmt: skip
     rule = rule_for(made, HOST)
     items = dict(rule.default(made, HOST).items)
-    items |= {"vectors": 1, "tile_w": tile, "tile_h": 1, "down": down}
+    items |= {"vectors": 1, "down": 1, "along": 0} | config
     schedule = rule.schedule(made, HOST, Config(tuple(items.items())))
     program = apply_schedule(build_program(made), schedule)
     got = run_kernel(made, program, HOST, {"i0": x, "c0": w})
