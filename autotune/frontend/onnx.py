@@ -52,7 +52,10 @@ def import_onnx(source: str | Path | bytes, shapes: Shapes | None = None) -> Gra
 def import_model(model: onnx.ModelProto, shapes: Shapes) -> Graph:
     """As `import_onnx`, from a model in memory."""
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        try:
+            model = onnx.inliner.inline_local_functions(model)
+        except onnx.checker.ValidationError as error:
+            raise ModelError(f"the model's functions: {error}; export the model again") from error
     return _ModelImport(model, shapes).run()
 
 

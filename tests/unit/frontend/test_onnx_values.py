@@ -181,3 +181,32 @@ def test_graphs_within_that_do_not_fit_their_node(model: onnx.ModelProto, messag
 def test_a_graph_within_that_is_missing(model: onnx.ModelProto, name: str) -> None:
     del model.graph.node[0].attribute[:]
     malformed(model, f"operator .*: attribute {name} is missing; export the model again")
+
+
+def calling(*bodies: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
+    """y = F(x), with functions of such bodies that are all called F."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    model = chain(("Relu", "x", "y"))
+    model.graph.node[0].CopyFrom(helper.make_node("F", ["x"], ["y"], domain="own"))
+    model.opset_import.append(opsets[1])
+    model.functions.extend(
+        helper.make_function("own", "F", ["x"], ["y"], body, opsets) for body in bodies
+    )
+    return model
+
+
+RELU = helper.make_node("Relu", ["x"], ["y"])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (calling([helper.make_node("F", ["x"], ["y"], domain="own")]), "functions: .*recursive"),
+        (calling([RELU], [RELU]), "functions: .*own::F"),
+        (calling([RELU, RELU]), "'y' is defined twice by operator Relu"),
+        (calling([helper.make_node("Relu", ["x"], ["z"])]), "nothing defines output 'y'"),
+    ],
+    ids=["recursive", "same", "twice", "none"],
+)
+def test_functions_keep_the_rules_too(model: onnx.ModelProto, message: str) -> None:
+    malformed(model, message)
