@@ -93,10 +93,7 @@ def find_attention(program: Program, scores: str, weights: str, mix: str) -> Att
     inner = {scores, source, *(c.output for c in stages)}
     used = weights
     if nests and not stores_of((nests[0],), mix):
-        used, value = _elementwise(nests.pop(0), first.loops, weights)
-        one = Load(weights, tuple(index(loop.var) for loop in first.loops))
-        if value != fn("where", fn("ne", one, one), Const(0.0), one):
-            raise ScheduleError(f"{used} is more than zeros for rows of {weights} without scores")
+        used = _guarded(nests.pop(0), first.loops, weights)
         inner.add(used)
     if not nests:
         raise ScheduleError(f"{mix} is not computed behind {weights}")
@@ -122,6 +119,16 @@ def find_attention(program: Program, scores: str, weights: str, mix: str) -> Att
         guarded=used != weights,
         dtype=find_buffer(program, scores).dtype,
     )
+
+
+def _guarded(nest: Stmt, loops: tuple[For, ...], weights: str) -> str:
+    """What a nest computes that has zeros for rows of weights without scores, and is the weights
+    otherwise."""
+    used, value = _elementwise(nest, loops, weights)
+    one = Load(weights, tuple(index(loop.var) for loop in loops))
+    if value != fn("where", fn("ne", one, one), Const(0.0), one):
+        raise ScheduleError(f"{used} is more than zeros for rows of {weights} without scores")
+    return used
 
 
 def _seen(score: Value, row: str, column: str) -> int | None:

@@ -122,15 +122,10 @@ def _find_product(program: Program, buffer: str, rows: str) -> _Product:
         nest.append(nest[-1].body[0])
     *single, depth = nest
     env = {loop.var: Index() for loop in single}
-    data = Load(x.buffer, tuple(i.substitute(env) for i in x.indices))
-    weights = [i.substitute(env) for i in w.indices]
-    dims = [
-        [d for d, i in enumerate(weights) if i == index(v)] for v in (depth.var, chain[-1].var)
-    ]
-    others = [i for i in weights if i not in (index(depth.var), index(chain[-1].var))]
+    data, weights = (Load(v.buffer, tuple(i.substitute(env) for i in v.indices)) for v in (x, w))
+    dims = _weight_dims(weights, depth.var, chain[-1].var)
     same = any(chain[-1].var in i.vars() for i in data.indices)
-    plain = not same and not any(i.terms for i in others)
-    if any(loop.extent > 1 for loop in single) or not plain or any(len(d) != 1 for d in dims):
+    if any(loop.extent > 1 for loop in single) or same or dims is None:
         raise refuse
     if any(not isinstance(s, Store) or s.combine for s in epilogue):
         raise refuse
@@ -146,11 +141,22 @@ def _find_product(program: Program, buffer: str, rows: str) -> _Product:
         depth=depth,
         data=data,
         weights=w.buffer,
-        weight_rank=len(weights),
-        weight_dims=(dims[0][0], dims[1][0]),
+        weight_rank=len(weights.indices),
+        weight_dims=dims,
         epilogue=tuple(epilogue),
         buffer=buffers_of(program)[buffer],
     )
+
+
+def _weight_dims(weights: Load, depth: str, channels: str) -> tuple[int, int] | None:
+    """Dimensions along the reduction and the channels; None where others vary too."""
+    along = [
+        [d for d, i in enumerate(weights.indices) if i == index(v)] for v in (depth, channels)
+    ]
+    others = [i for i in weights.indices if i not in (index(depth), index(channels))]
+    if any(len(dims) != 1 for dims in along) or any(i.terms for i in others):
+        return None
+    return along[0][0], along[1][0]
 
 
 def _combine_weights(program: Program, product: _Product) -> Program:
