@@ -14,6 +14,7 @@ from autotune.graph.ir import Graph
 from autotune.graph.layouts import DENSE, ValueLayout, takes_zeros
 from autotune.graph.partition import partition
 from autotune.graph.passes.band_rows import BandRows
+from autotune.graph.passes.short_tensors import ShortTensors
 from autotune.graph.pipeline import PIPELINE, optimize
 from autotune.graph.verify import verify_graph
 from autotune.layouts.problem import problem_of
@@ -26,11 +27,13 @@ CROWDED = dataclasses.replace(load_target("x86-64-v4"), l1_bytes=8, l1_ways=1, l
 """A cache in which the rows of any small image evict each other."""
 
 
-def assert_close(got: dict[str, Array], expected: dict[str, Array]) -> None:
+def assert_close(
+    got: dict[str, Array], expected: dict[str, Array], tolerance: float = 1e-5
+) -> None:
     assert got.keys() == expected.keys()
     for name, array in expected.items():
         assert got[name].shape == array.shape
-        limit = 1e-5 * max(1.0, float(np.abs(array).max(initial=0.0)))
+        limit = tolerance * max(1.0, float(np.abs(array).max(initial=0.0)))
         assert float(np.abs(got[name] - array).max(initial=0.0)) <= limit, name
 
 
@@ -68,6 +71,16 @@ def test_rows_may_be_computed_in_bands(graph: Graph, bands: int) -> None:
     banded = BandRows(cache_bytes=0, bands=bands).run(optimize(graph))
     verify_graph(banded)
     assert_close(run_partition(partition(banded), feeds), run_graph(graph, feeds))
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_values_between_kernels_may_be_short(graph: Graph) -> None:
+    feeds = feeds_for(graph)
+    short = ShortTensors(dtype="float16").run(optimize(graph))
+    verify_graph(short)
+    got = run_partition(partition(short, attention=False), feeds)
+    assert_close(got, run_graph(short, feeds), 1e-2)
 
 
 @settings(max_examples=60, deadline=None)

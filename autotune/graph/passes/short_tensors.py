@@ -36,7 +36,9 @@ class ShortTensors:
         graph = CanonicalOperands().run(graph)
         public = {value for _, value in graph.outputs}
         stored = {g.output for g in _groups(graph)} | {name for name, _ in graph.inputs}
-        chosen = {v for v in stored - public if self._fits(graph.types[v])}
+        # Copies that placement makes are no values of the graph.
+        known = (stored & graph.types.keys()) - public
+        chosen = {v for v in known if self._fits(graph.types[v])}
         while chosen:
             shortened = _Shortened(graph, frozenset(chosen), self.dtype)
             alone = shortened.alone()

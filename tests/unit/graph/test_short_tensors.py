@@ -56,6 +56,15 @@ def test_results_stay_close(dtype: str, limit: float) -> None:
         assert 0 < np.max(np.abs(got[name] - array)) <= limit * np.max(np.abs(array))
 
 
+def test_an_input_that_placement_copies_is_short() -> None:
+    net = Net()
+    x = net.feed("x", 4, 8)
+    short = shortened(
+        optimize(net.graph(net.op("softmax", net.op("concat", x, x, axis=0), axis=0)))
+    )
+    assert params(short) == [["bfloat16"] * 2, ["bfloat16"] * 2, ["bfloat16", "float32"]]
+
+
 def test_views_of_short_values_are_short() -> None:
     net = Net()
     x = net.op("exp", net.feed("x", 2, 3, 8))
