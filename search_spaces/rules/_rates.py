@@ -31,10 +31,11 @@ def conflict_free(step: int) -> float:
     return 8.0 * 4096 / math.gcd(max(1, step) * 4, 4096)
 
 
-def evicted(step: int, rows: Column, span: Column) -> Column:
+def evicted(step: int, rows: Column | float, span: Column | float) -> Column:
     """Share of rows' data that evict each other from such a cache: `span` bytes of each of so many
     rows that begin `step` bytes apart."""
-    pairs, places = np.unique(np.stack([rows, span]), axis=1, return_inverse=True)
+    both = np.broadcast_arrays(np.atleast_1d(rows), span)  # one may be the same for all configs
+    pairs, places = np.unique(np.stack(both), axis=1, return_inverse=True)
     shares = [_evicted(step, int(count), math.ceil(size)) for count, size in pairs.T]
     return np.asarray(shares, np.float64)[places.reshape(-1)]
 

@@ -153,6 +153,11 @@ TASKS: dict[str, Task] = {
     "max pool": pool("max_pool2d"),
     "avg pool": pool("avg_pool2d"),
     "mean of affine": mean_of_affine(),
+    "mean along rows": task(
+        [node("reduce_mean", "i0", "o0", axes=(2,), keepdims=True)],
+        value("i0", (1, 2, 4, 9)),
+        value("o0", (1, 2, 1, 9)),
+    ),
     "softmax": unary("softmax", (2, 3, 37), axis=-1),
     "softmax of columns": unary("softmax", (5, 18), axis=0),
     "layer_norm": layer_norm(2, 3, 37, axis=2),
