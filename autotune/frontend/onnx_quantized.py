@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autotune.errors import UnsupportedOpError
@@ -51,10 +53,11 @@ def dynamic_quantize_linear(n: NodeContext) -> tuple[str, str, str]:
 
 def dynamic_bytes(n: NodeContext, x: str) -> tuple[str, str, str]:
     """(bytes, scale, zero point) by the least and the greatest element."""
-    axes = tuple(range(n.rank(x)))
-    nothing = n.like(0, x)
-    low = n.op("min", n.op("reduce_min", x, axes=axes, keepdims=False), nothing)
-    high = n.op("max", n.op("reduce_max", x, axes=axes, keepdims=False), nothing)
+    # As one row: vectors take its elements, which they do not where no dimension is left.
+    row, nothing = n.reshape(x, (1, math.prod(n.shape(x)))), n.like(0, x)
+    least, most = (n.op(f"reduce_{o}", row, axes=(1,), keepdims=False) for o in ("min", "max"))
+    low = n.op("min", n.reshape(least, ()), nothing)
+    high = n.op("max", n.reshape(most, ()), nothing)
     scale = n.op("div", n.op("sub", high, low), n.like(255, x))
     zero = n.op("clip", n.op("round", n.op("div", n.op("neg", low), scale)), min=0, max=255)
     counts = n.op("add", n.op("round", n.op("div", x, scale)), zero)
