@@ -68,7 +68,7 @@ def light_network(name: str, seed: int = 1) -> onnx.ModelProto:
     made: dict[str, Array] = {}
     for value, draw in _weight_uses(graph):
         if value in shape_of and value not in made:
-            made[value] = draw(rng, shape_of[value]).astype(np.float32)
+            made[value] = draw(rng, shape_of[value]).astype(np.float32, copy=False)
     for value in set(shape_of) - set(made):
         made[value] = rng.uniform(0.8, 1.2, shape_of[value]).astype(np.float32)
     kept = [n for n in graph.node if n.output[0] not in made]
@@ -106,8 +106,13 @@ _SCALES = (("BatchNormalization", 1), ("BatchNormalization", 4))
 
 def _conv_weights(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """He-scaled, so that a rectifier behind it keeps the variance."""
-    return rng.normal(0, math.sqrt(2 / math.prod(shape[1:])), shape)
+    return _normal(rng, math.sqrt(2 / math.prod(shape[1:])), shape)
 
 
 def _dense_weights(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return rng.normal(0, math.sqrt(1 / max(shape)), shape)
+    return _normal(rng, math.sqrt(1 / max(shape)), shape)
+
+
+def _normal(rng: np.random.Generator, scale: float, shape: tuple[int, ...]) -> Array:
+    """Drawn as float32: there are up to a hundred million."""
+    return rng.standard_normal(shape, np.float32) * np.float32(scale)
