@@ -147,7 +147,7 @@ class _ModelImport:
             context.check_attributes()
         except ModelError as error:
             raise type(error)(f"{where}: {error}") from error
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, ArithmeticError) as error:
             raise ModelError(f"{where}: its operands do not fit together: {error}") from error
         except MemoryError as error:
             raise ModelError(f"{where}: a constant is too large: {error}") from error

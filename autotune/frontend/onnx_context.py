@@ -131,6 +131,10 @@ class NodeContext:
         value = self._typed(name, default, bytes | str)
         return value.decode() if isinstance(value, bytes) else str(value)
 
+    def tensor(self, name: str) -> onnx.TensorProto | None:
+        value: onnx.TensorProto | None = self._typed(name, None, onnx.TensorProto)
+        return value
+
     def integers(self, name: str) -> tuple[int, ...] | None:
         value = self._typed(name, None, list)
         return None if value is None else tuple(int(v) for v in value)

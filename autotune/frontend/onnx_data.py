@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer, tensor_array
@@ -19,7 +18,7 @@ CONSTANT_TYPES = {
 
 @importer("Constant")
 def constant(n: NodeContext) -> str:
-    value: onnx.TensorProto | None = n.attribute("value")
+    value = n.tensor("value")
     if value is not None:
         return n.builder.constant(tensor_array(value, "attribute value"), n.outputs[0])
     for name, dtype in CONSTANT_TYPES.items():
@@ -30,7 +29,7 @@ def constant(n: NodeContext) -> str:
 
 @importer("ConstantOfShape")
 def constant_of_shape(n: NodeContext) -> str:
-    value: onnx.TensorProto | None = n.attribute("value")
+    value = n.tensor("value")
     fill = np.zeros(1, np.float32) if value is None else tensor_array(value, "attribute value")
     return n.builder.constant(np.full(n.required_ints(0), fill.ravel()[0], fill.dtype))
 

@@ -37,7 +37,7 @@ def _binary(op: str) -> Importer:
 
 
 def _variadic(op: str) -> Importer:
-    return lambda n: functools.reduce(lambda a, b: n.op(op, a, b), n.rest())
+    return lambda n: functools.reduce(lambda a, b: n.op(op, a, b), n.rest(1), n.input(0))
 
 
 for _operator, _op in PLAIN.items():
@@ -50,7 +50,7 @@ for _operator, _op in VARIADIC.items():
 
 @importer("Mean")
 def mean(n: NodeContext) -> str:
-    total = functools.reduce(lambda a, b: n.op("add", a, b), n.rest())
+    total = functools.reduce(lambda a, b: n.op("add", a, b), n.rest(1), n.input(0))
     return n.op("div", total, n.like(len(n.inputs), total))
 
 

@@ -85,6 +85,18 @@ def test_attribute_of_a_wrong_type() -> None:
     malformed(node_model("Softmax", {"x": floats(2, 4)}, axis=[1]), "attribute axis has the value")
 
 
+@pytest.mark.parametrize("operator", ["Constant", "ConstantOfShape"])
+def test_a_tensor_attribute_that_is_none(operator: str) -> None:
+    malformed(node_model(operator, {"x": ints(2)}, value=3), "attribute value has the value 3")
+
+
+def test_a_stride_of_nothing() -> None:
+    options = {"kernel_shape": [2, 2], "auto_pad": "SAME_UPPER"}
+    model = node_model("AveragePool", {"x": floats(1, 1, 4, 4)}, **options)
+    model.graph.node[0].attribute.append(helper.make_attribute("strides", [0, 1]))
+    malformed(model, r"AveragePool \(node 'node', .* do not fit together")
+
+
 def test_what_memory_cannot_hold() -> None:
     model = node_model("Pad", {"x": floats(4)}, (ints(0, 2**60),), mode="edge")
     malformed(model, r"operator Pad \(node 'node'")
@@ -148,8 +160,9 @@ def test_shapes_that_do_not_broadcast() -> None:
     malformed(model, r"operator Add \(node 'node'")
 
 
-def test_missing_input() -> None:
-    model = node_model("Relu", {"x": floats(2)})
+@pytest.mark.parametrize("operator", ["Relu", "Sum", "Mean"])
+def test_missing_input(operator: str) -> None:
+    model = node_model(operator, {"x": floats(2)})
     del model.graph.node[0].input[:]
     malformed(model, "input 0 is missing")
 
