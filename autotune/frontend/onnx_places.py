@@ -82,8 +82,9 @@ def row_places(n: NodeContext, indices: str, extents: Sequence[int]) -> str:
 
 @importer("NonZero")
 def non_zero(n: NodeContext) -> str:
+    n.input(0)
     array = n.parameter(0)
-    assert array is not None
+    assert array is not None  # a required input is there
     return n.constant(np.stack(np.nonzero(array)), "int64")
 
 

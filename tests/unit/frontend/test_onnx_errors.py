@@ -160,7 +160,7 @@ def test_shapes_that_do_not_broadcast() -> None:
     malformed(model, r"operator Add \(node 'node'")
 
 
-@pytest.mark.parametrize("operator", ["Relu", "Sum", "Mean"])
+@pytest.mark.parametrize("operator", ["Relu", "Sum", "Mean", "NonZero"])
 def test_missing_input(operator: str) -> None:
     model = node_model(operator, {"x": floats(2)})
     del model.graph.node[0].input[:]
