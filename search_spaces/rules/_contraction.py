@@ -19,6 +19,9 @@ from autotune.types import ITEM_BYTES, SHORT_FLOATS, Task
 from search_spaces.base import Access, Column
 from search_spaces.space import Columns
 
+BANDS = "bands_first"
+"""Order of loops in which threads have rows, or points where there are none, of their own, then
+channel blocks first: each needs all weights, but reads mostly data that it has made itself."""
 WINOGRAD = {
     "winograd2": (2, 2), "winograd4": (4, 4), "winograd4x2": (4, 2), "winograd5": (5, 5),
     "winograd6": (6, 6),
@@ -292,17 +295,17 @@ def accesses_of(task: Task, c: Contraction) -> tuple[Access, ...]:
 
 
 def levels_of(
-    c: Contraction,
+    inside: Mapping[str, Column],
     columns: Columns,
     tile: Mapping[str, Column],
-    ones: Column,
     reduce: tuple[str, ...],
 ) -> tuple[Mapping[str, Column], ...]:
-    """Tiles inside the batch loop, then inside each outer loop, then one reduction step."""
-    order = columns["order"]
+    """Tiles inside the batch loop, then inside each outer loop, then one reduction step. In:
+    extents inside the batch loop (in bands: inside one of these) and of a register tile."""
+    order, ones = columns["order"], np.ones(len(columns["order"]))
     levels: list[dict[str, Column]] = [{"batch": ones}]
-    full = {"channel": c.channels[1] * c.groups, "point": c.points[1], "row": c.row_count}
     depth = {
+        BANDS: {"channel": 0, "row": 1, "point": 2},
         "channels_first": {"channel": 0, "row": 1, "point": 2},
         "rows_first": {"row": 0, "channel": 1, "point": 2},
         "points_first": {"row": 0, "point": 1, "channel": 2},
@@ -313,7 +316,7 @@ def levels_of(
             reached = np.zeros(len(ones), bool)
             for name, at in depth.items():
                 reached |= (order == name) & (at[axis] <= level)
-            now[axis] = np.where(reached, size, full[axis] * ones)
+            now[axis] = np.where(reached, size, inside[axis])
         levels.append(now)
     levels.append(dict.fromkeys(reduce, ones))
     return tuple(levels)

@@ -5,6 +5,7 @@ In: a contraction and params (one config, or columns of many). Out: plain data f
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Column
 from search_spaces.params import Config
-from search_spaces.rules._contraction import Contraction
+from search_spaces.rules._contraction import BANDS, Contraction
 from search_spaces.space import Columns
 
 ORDERS = ("channels_first", "rows_first", "points_first")
@@ -85,10 +86,27 @@ def copies(c: Contraction, columns: Columns) -> Column:
     return np.where(np.isin(columns["algorithm"], DIRECT), out, 2.0)
 
 
+def bands(c: Contraction, target: Target) -> int:
+    """How many bands the threads share, with `BANDS`; 1: that order is none for them."""
+    extent = c.row_count if c.rows else c.points[1]
+    if target.threads == 1 or c.count >= target.threads:
+        return 1
+    return next((n for n in range(target.threads, extent + 1) if extent % n == 0), 1)
+
+
+def in_band(c: Contraction, count: int) -> Contraction:
+    """The part of a contraction that is one of so many bands."""
+    if c.rows:
+        return dataclasses.replace(c, rows=(c.rows[0], c.rows[1] // count))
+    return dataclasses.replace(c, points=(c.points[0], c.points[1] // count))
+
+
 def outer_loops(c: Contraction, order: str) -> list[str]:
     """The loops around a tile, outermost first."""
     channels = ["group", "block"] if c.groups > 1 else ["block"]
     rows = ["rows"] if c.rows else []
+    if order == BANDS:
+        return ["band", *channels, *rows, "points"]
     if order == "channels_first":
         return [*channels, *rows, "points"]
     if order == "rows_first":

@@ -15,14 +15,22 @@ import numpy as np
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Column
-from search_spaces.rules._contraction import Contraction
-from search_spaces.rules._contraction_tiles import plain, strassen_parts, together
+from search_spaces.rules._contraction import BANDS, Contraction
+from search_spaces.rules._contraction_tiles import (
+    bands,
+    in_band,
+    plain,
+    strassen_parts,
+    together,
+)
 from search_spaces.rules._rates import (
     MEMORY_BYTES_PER_CYCLE,
     channel_waste,
     conflict_free,
     from_others,
+    from_writers,
     imbalance,
+    stream_cycles,
     tail_waste,
 )
 from search_spaces.rules._winograd_cost import winograd_cycles
@@ -61,7 +69,11 @@ _SPILL_BYTES_PER_CYCLE = 10.0
 
 def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
     """Cycles of the whole contraction per config."""
+    banded = columns["order"] == BANDS
+    columns = {**columns, "order": np.where(banded, "channels_first", columns["order"])}
     total = direct_cycles(task, c, target, columns)
+    if banded.any():
+        total = np.where(banded, band_cycles(task, c, target, columns), total)
     total = total / together(columns["algorithm"])
     for form in c.winograd:
         chosen = columns["algorithm"] == form
@@ -160,6 +172,17 @@ def direct_cycles(task: Task, c: Contraction, target: Target, columns: Columns) 
     return np.asarray(busy + _crossing(task, c, target, columns), np.float64)
 
 
+def band_cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
+    """Direct code of threads which share bands: each has its own data, and needs all weights, for
+    every band again."""
+    count = bands(c, target)
+    alone = dataclasses.replace(target, threads=1)
+    busy = direct_cycles(task, in_band(c, count), alone, columns) * count / target.threads
+    passes = np.asarray([1, count])
+    shared, own = stream_cycles(_weight_bytes(c), passes, target) / target.threads
+    return np.asarray(busy + _LATE * (own - shared), np.float64)
+
+
 def _operand_cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
     """Cycles for weights that are activations: copying them, or reading rows that lie apart."""
     if not c.plain:
@@ -181,8 +204,8 @@ def _crossing(task: Task, c: Contraction, target: Target, columns: Columns) -> C
     extent, size = (c.row_count, "tile_h") if c.rows else (c.points[1], "tile_w")
     near = np.isin(columns["order"], first) & (np.ceil(extent / columns[size]) >= target.threads)
     weights, data, out = (task.value(v).type.nbytes for v in (c.weights, c.data, c.tensor))
-    moved = np.where(near | (blocks == 1), weights, data + out)
-    return np.asarray(from_others(moved, target))
+    far = (from_others(weights, target), from_writers(data + out, target))
+    return np.where(near | (blocks == 1), *far)
 
 
 def _order_cost(task: Task, target: Target, c: Contraction, columns: Columns) -> Column:

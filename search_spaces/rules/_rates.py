@@ -21,6 +21,8 @@ MEMORY_BYTES_PER_CYCLE = 9.0
 """Of all cores together; the caches' are of each."""
 _OTHERS_BYTES_PER_CYCLE = 6.0
 """From the cache of another core, which may be on another die."""
+_WRITTEN_BYTES_PER_CYCLE = 1.0
+"""The same of what that core has just written, and may be on its way to writing."""
 _AGAIN = 1.5
 """Times that weights come from memory which all cores need, each at its own pace."""
 
@@ -93,3 +95,8 @@ def _speed(nbytes: float, target: Target) -> float:
 def from_others(nbytes: Column | float, target: Target) -> Column | float:
     """Cycles of each core for its share of so many bytes, if others hold theirs of them."""
     return nbytes * (1 - 1 / target.threads) / _OTHERS_BYTES_PER_CYCLE
+
+
+def from_writers(nbytes: Column | float, target: Target) -> Column | float:
+    """Cycles of each core for its share of so many bytes, if others have just written theirs."""
+    return nbytes * (1 - 1 / target.threads) / _WRITTEN_BYTES_PER_CYCLE

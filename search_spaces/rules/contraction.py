@@ -35,6 +35,7 @@ from search_spaces.rules._builder import (
     share,
 )
 from search_spaces.rules._contraction import (
+    BANDS,
     Contraction,
     accesses_of,
     contraction_of,
@@ -48,7 +49,9 @@ from search_spaces.rules._contraction_tiles import (
     PLAIN,
     TOGETHER,
     algorithms,
+    bands,
     copies,
+    in_band,
     outer_loops,
     pack_plan,
     plain,
@@ -87,7 +90,11 @@ class ContractionRule:
         widths = [lanes]
         if c.channels[1] % lanes and lanes > 4:
             widths.append(lanes // 2)
+        band = in_band(c, bands(c, target))
         columns = set(sizes(c.points[1], 28)) | set(range(1, 17) if forms else ())
+        columns |= set(sizes(band.points[1], 28))
+        rows = {*sizes(c.row_count, 4), *sizes(band.row_count, 4)}
+        orders = (*ORDERS, BANDS) if bands(c, target) > 1 else ORDERS
         if c.strassen and target.accuracy == "normal":
             columns |= set(sizes(c.strassen_points // strassen_parts(c, target), 28))
         blocks = {1}.union(*(c.blocks(f) for f in forms))
@@ -97,8 +104,8 @@ class ContractionRule:
             Param(name="lanes", choices=tuple(widths)),
             Param(name="vectors", choices=(1, 2, 3, 4, 5, 6, 8)),
             Param(name="tile_w", choices=tuple(sorted(columns))),
-            Param(name="tile_h", choices=sizes(c.row_count, 4)),
-            Param(name="order", choices=ORDERS),
+            Param(name="tile_h", choices=tuple(sorted(rows))),
+            Param(name="order", choices=orders),
             Param(name="unroll", choices=tuple(u for u in (1, 2, 3, 4, 8) if inner % u == 0)),
             Param(name="block", choices=tuple(sorted(blocks))),
             Param(name="prefetch", choices=("none", "panel") if c.streams else ("none",)),
@@ -120,10 +127,24 @@ class ContractionRule:
         def body(columns: Columns) -> Mask:
             return np.asarray(unrolled(columns) * copies(c, columns) <= _UNROLLED)
 
+        band = in_band(c, bands(c, target))
+
+        def tiled(columns: Columns) -> Mask:
+            """Whether tiles divide well what they are cut of."""
+            banded = columns["order"] == BANDS
+
+            def divides(name: str, whole: int, part: int, most: int) -> Mask:
+                in_whole, in_part = (np.isin(columns[name], sizes(e, most)) for e in (whole, part))
+                return np.where(banded, in_part, in_whole)
+
+            return np.asarray(
+                divides("tile_w", c.points[1], band.points[1], 28)
+                & divides("tile_h", c.row_count, band.row_count, 4)
+            )
+
         def algorithm(columns: Columns) -> Mask:
-            whole = np.isin(columns["tile_w"], sizes(c.points[1], 28))
             direct = np.isin(columns["algorithm"], DIRECT)
-            ok = direct & (columns["block"] == 1) & whole
+            ok = direct & (columns["block"] == 1) & tiled(columns)
             depth = c.reduce[-1][1] // together(columns["algorithm"])
             ok &= depth % columns["unroll"] == 0
             ok &= (columns["algorithm"] == "direct") | ~plain(c, columns)
@@ -202,7 +223,8 @@ class ContractionRule:
             splits, order = pack_plan(c, config, tuple(range(c.weight_rank)))
             dtype = "bfloat16" if narrow else ""
             builder.do("pack", buffer=c.weights, splits=splits, order=order, dtype=dtype)
-        tile = self._split(builder, c, config)
+        count = bands(c, target) if config["order"] == BANDS else 1
+        tile = self._split(builder, c, config, count)
         if neighbours > 1:
             builder.split(c.reduce[-1][0], neighbours, "pairs", "pair")
         outer = outer_loops(c, str(config["order"]))
@@ -216,11 +238,11 @@ class ContractionRule:
         if config["prefetch"] == "panel":
             last = "step" if config.number("unroll") > 1 else c.reduce[-1][0]
             builder.do("prefetch", buffer=c.weights, panel="block", loop=last)
-        at = f"{c.tensor}.reg"
+        at, part = f"{c.tensor}.reg", in_band(c, count)
         for loop, extent, size in (
             ("block", c.channels[1], config.number("lanes") * config.number("vectors")),
-            ("points", c.points[1], config.number("tile_w")),
-            ("rows", c.row_count, config.number("tile_h")),
+            ("points", part.points[1], config.number("tile_w")),
+            ("rows", part.row_count, config.number("tile_h")),
         ):
             if extent % size:
                 builder.do("specialize", loop=loop, at=at)
@@ -298,13 +320,21 @@ class ContractionRule:
             share(builder, target, outside, f"{prefix}_shared")
         share(builder, target, outer, "shared")
 
-    def _split(self, builder: ScheduleBuilder, c: Contraction, config: Config) -> tuple[str, ...]:
-        """Split the output loops; gives the tile's loops."""
+    def _split(
+        self, builder: ScheduleBuilder, c: Contraction, config: Config, count: int
+    ) -> tuple[str, ...]:
+        """Split the output loops, first into `count` bands; gives the tile's loops."""
         self._split_channels(builder, "channel" if c.groups > 1 else c.channels[0], config)
-        builder.split(c.points[0], config.number("tile_w"), "points", "point")
+        part, (along, _) = in_band(c, count), c.rows or c.points
+        if count > 1:
+            extent = part.row_count if c.rows else part.points[1]
+            builder.split(along, extent, "band", "banded")
+            along = "banded"
+        points = c.points[0] if c.rows else along
+        builder.split(points, config.number("tile_w"), "points", "point")
         if not c.rows:
             return ("point", "vector", "lane")
-        builder.split(c.rows[0], config.number("tile_h"), "rows", "row")
+        builder.split(along, config.number("tile_h"), "rows", "row")
         return ("row", "point", "vector", "lane")
 
     def _split_channels(self, builder: ScheduleBuilder, loop: str, config: Config) -> None:
@@ -365,6 +395,12 @@ class ContractionRule:
         }
         if c.rows:
             extents["row"], tile["row"] = c.rows[1], number["tile_h"]
+        band, banded = in_band(c, bands(c, target)), columns["order"] == BANDS
+        inside = {
+            "channel": c.channels[1] * c.groups * ones,
+            "point": np.where(banded, band.points[1], c.points[1]),
+            "row": np.where(banded, band.row_count, c.row_count),
+        }
         reduce = {n.removeprefix(loop_var(c.tensor, "")): e for n, e in c.reduce}
         chunks = c.count * ones
         for axis, size in tile.items():
@@ -378,7 +414,7 @@ class ContractionRule:
             extents=extents | reduce,
             reduce_axes=frozenset(reduce),
             accesses=accesses_of(task, c),
-            tiles=levels_of(c, columns, tile, ones, tuple(reduce)),
+            tiles=levels_of(inside, columns, tile, tuple(reduce)),
             flops=task_flops(task),
             accumulators=number["vectors"] * number["tile_w"] * number["tile_h"],
             vector_axis_waste=computed,
