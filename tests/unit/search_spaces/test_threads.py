@@ -16,6 +16,8 @@ from autotune.schedule.loops import Split
 from autotune.target import Target, host_target
 from autotune.types import Task
 from search_spaces.rules import rule_for
+from search_spaces.rules._contraction import contraction_of
+from search_spaces.rules._contraction_tiles import bands
 from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value
 
 
@@ -63,6 +65,65 @@ def test_products_of_halves_keep_each_threads_points() -> None:
     steps = rule.schedule(case, on, config)
     runs = [s.factor for s in steps if isinstance(s, Split) and s.loop == "stra_t"]
     assert runs == [28 * 28 // 2 // 2]
+
+
+def product(points: int, depth: int, channels: int) -> Task:
+    return task(
+        [node("matmul", "i0 c0", "o0")],
+        value("i0", (1, points, depth)),
+        value("c0", (depth, channels)),
+        value("o0", (1, points, channels)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "bands"), [(conv(14, 1, 1024, 512), 2), (product(128, 768, 768), 2)]
+)
+def test_threads_keep_their_rows_where_passing_data_on_takes_longer(
+    case: Task, bands: int
+) -> None:
+    on = target(2)
+    rule = rule_for(case, on)
+    config = rule.default(case, on)
+    assert config["order"] == "bands_first"
+    steps = rule.schedule(case, on, config)
+    assert [s.outer for s in steps if isinstance(s, Split)].count("band") == 1
+    assert bands_of(case, on) == bands
+
+
+def test_one_thread_has_no_bands() -> None:
+    case = product(128, 768, 768)
+    orders = {p.name: p.choices for p in rule_for(case, target(1)).space(case, target(1)).params}
+    assert "bands_first" not in orders["order"]
+
+
+@pytest.mark.parametrize(
+    ("case", "threads", "bands"),
+    [
+        (conv(7, 1, 24, 40), 2, 7),
+        (conv(12, 3, 20, 40), 3, 3),
+        (product(52, 24, 40), 2, 2),
+        (product(45, 24, 72), 2, 3),
+    ],
+)
+def test_bands_of_rows_or_points_are_right(case: Task, threads: int, bands: int) -> None:
+    """Also where a last tile of a band is shorter."""
+    on = target(threads)
+    assert bands_of(case, on) == bands
+    rule = rule_for(case, on)
+    space = rule.space(case, on)
+    configs = map(space.config, space.rows(4000, np.random.default_rng(0)))
+    chosen = [c for c in configs if c["order"] == "bands_first"][:4]
+    assert len(chosen) == 4
+    arrays = random_inputs(case, seed=0)
+    for config in chosen:
+        program = apply_schedule(build_program(case), rule.schedule(case, on, config))
+        assert any(isinstance(s, For) and s.kind == "parallel" for s in walk(program.body))
+        assert_close(run_kernel(case, program, on, arrays), evaluate_task(case, arrays))
+
+
+def bands_of(case: Task, on: Target) -> int:
+    return bands(contraction_of(case), on)
 
 
 def depthwise(side: int, channels: int) -> Task:
