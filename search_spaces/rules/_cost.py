@@ -60,8 +60,8 @@ _STRIDED_LINE = {"channels_first": 4.0, "rows_first": 3.0, "points_first": 0.0}
 """Cycles per line of results, or of what is added to them, that a tile of one vector of channels
 takes where they lie beyond the L2 cache; wider tiles take whole runs of lines."""
 _BANDED = 1.03
-"""Times what bands are expected to take: small weights, which all threads have in their caches, are
-as well used row by row, and bands turned out 2 to 7 % slower there."""
+"""Times what bands are expected to take: small weights, which all threads have in their caches,
+are as well used row by row, and bands turned out 2 to 7 % slower there."""
 _LATE = 0.7
 """Share of the time that weights take to come from memory which direct code does not hide."""
 _SUM_CYCLES = 14.0
