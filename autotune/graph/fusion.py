@@ -25,6 +25,9 @@ from autotune.types import SHORT_FLOATS
 EPILOGUE_ANCHORS = ("contraction", "pool", "scatter", "gather", "row")
 _FEW_ROWS, _FEW_KEYS = 16, 96
 """Queries and keys below which scores in memory cost less than rows in small blocks."""
+_LARGEST = 150
+"""Operations of an elementwise expression, written out: where values are read several times, each
+step of a chain multiplies them, and a kernel takes seconds to build."""
 _NARROW = frozenset({"int8", "uint8", *SHORT_FLOATS})
 CONVERTED = _NARROW | {"float32", "int32"}
 """Types that an epilogue may convert between."""
@@ -203,13 +206,16 @@ class _Fusion:
     def _with_epilogue(self, members: set[int], anchor: int) -> set[int]:
         """The largest extension by elementwise nodes behind the anchor with a single output."""
         best, grown = set(members), set(members)
+        sizes = dict.fromkeys(members, 1)
         mask = sum(1 << m for m in members)
         waiting = {r for m in members for r in self.readers[m] if r > anchor}
         queue = sorted(waiting)
         while queue:
             index = heapq.heappop(queue)
-            if self._extends(index, grown, mask, anchor):
+            size = 1 + sum(sizes.get(s, 0) for s in self.sources(index))
+            if size <= _LARGEST and self._extends(index, grown, mask, anchor):
                 grown.add(index)
+                sizes[index] = size
                 mask |= 1 << index
                 for reader in set(self.readers[index]) - waiting:
                     waiting.add(reader)
@@ -250,16 +256,18 @@ class _Fusion:
         self, members: set[int], shape: tuple[int, ...], barred: Iterable[int] = ()
     ) -> set[int]:
         """Free elementwise nodes of that shape that only (transitively) feed members, other than
-        through the inputs of `barred` ones."""
+        through the inputs of `barred` ones, as long as no expression gets too large."""
         found: set[int] = set()
-        barred = set(barred)
+        written = dict.fromkeys(members, 1)  # times that a node is in the expression
+        size, barred = 0, set(barred)
         waiting = {s for m in members for s in self.sources(m)} - members
         queue = sorted(-s for s in waiting)
         while queue:
             index = -heapq.heappop(queue)
             readers = self.readers[index]
+            times = sum(written.get(r, 0) for r in readers)
             if (
-                readers
+                0 < times <= _LARGEST - size
                 and index not in self.owner
                 and index not in members
                 and index not in self.kept
@@ -268,6 +276,8 @@ class _Fusion:
                 and all((r in members or r in found) and r not in barred for r in readers)
             ):
                 found.add(index)
+                written[index] = times
+                size += times
                 for source in set(self.sources(index)) - waiting:
                     waiting.add(source)
                     heapq.heappush(queue, -source)

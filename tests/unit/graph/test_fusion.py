@@ -206,3 +206,16 @@ def test_places_are_computed_ahead_of_the_scatter() -> None:
     places, start = n.op("abs", wide), n.feed("start", 9, 8)
     added = n.op("scatter", start, places, n.op("relu", n.feed("m", 20, 8)), axis=0)
     assert groups(n.graph(added)) == ["abs", "relu scatter"]
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_chains_that_read_values_again_and_again_are_cut(behind: bool) -> None:
+    """Written out, 40 swishes with a residual would be 3 ** 40 operations."""
+    n = Net()
+    x = n.feed("x", 4, 8)
+    x = n.linear(x, 8) if behind else x
+    for _ in range(40):
+        x = n.op("add", n.op("mul", x, n.op("sigmoid", x)), x)
+    found = groups(n.graph(x))
+    assert " ".join(found).count("add") == 40 + behind
+    assert 8 <= len(found) <= 20
