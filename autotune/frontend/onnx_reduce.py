@@ -45,7 +45,12 @@ def _reduction(before: Step, op: str, after: Step) -> Importer:
         keepdims = bool(n.integer("keepdims", 1))
         axes = _axes(n, n.rank(x))
         x = before(n, x)
-        return after(n, n.op(op, x, axes=axes, keepdims=keepdims) if axes else x)
+        if not axes:
+            return after(n, x)
+        # Dimensions of one element cost nothing; where none is left there are none for vectors.
+        whole = len(axes) == n.rank(x)
+        y = after(n, n.op(op, x, axes=axes, keepdims=keepdims or whole))
+        return n.reshape(y, ()) if whole and not keepdims else y
 
     return run
 

@@ -113,6 +113,14 @@ def test_reduction_of_no_axes() -> None:
     node("ReduceSum", floats(2, 3), opset=13, noop_with_empty_axes=1)
 
 
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceL2"])
+def test_reduction_to_a_number_keeps_dimensions_for_vectors(op: str) -> None:
+    feeds = {"x": floats(2, 3, 4)}
+    graph = check(node_model(op, feeds, opset=11, keepdims=0), feeds)
+    assert graph.types[graph.outputs[0][1]].shape == ()
+    assert [graph.types[n.output].shape for n in graph.nodes if n.op == "reduce_sum"] == [(1, 1, 1)]
+
+
 def test_split_by_attribute() -> None:
     node("Split", floats(6, 4), opset=11, axis=0, split=[1, 3, 2], outputs=3)
 
