@@ -118,7 +118,8 @@ def test_reduction_to_a_number_keeps_dimensions_for_vectors(op: str) -> None:
     feeds = {"x": floats(2, 3, 4)}
     graph = check(node_model(op, feeds, opset=11, keepdims=0), feeds)
     assert graph.types[graph.outputs[0][1]].shape == ()
-    assert [graph.types[n.output].shape for n in graph.nodes if n.op == "reduce_sum"] == [(1, 1, 1)]
+    shapes = [graph.types[n.output].shape for n in graph.nodes if n.op == "reduce_sum"]
+    assert shapes == [(1, 1, 1)]
 
 
 def test_split_by_attribute() -> None:
