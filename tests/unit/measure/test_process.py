@@ -50,11 +50,12 @@ def test_a_worker_that_its_driver_holds_is_left_behind_until_it_ends(
     worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker.ready()
-    pid = worker.pid
+    pid, signalled = worker.pid, os.killpg
     assert pid is not None
     with monkeypatch.context() as patched:
         patched.setattr(process, "END_TIMEOUT_S", 0.01)
-        patched.setattr(os, "killpg", lambda *_: None)
+        # Stopped, it does not even see that its pipe was closed, which would end it.
+        patched.setattr(os, "killpg", lambda group, _: signalled(group, signal.SIGSTOP))
         with pytest.raises(WorkerTimeoutError):
             run(worker, fakes.HANG, timeout_s=0.2)
         with pytest.raises(WorkerDiedError, match=f"process {pid} does not end"):
