@@ -51,6 +51,12 @@ _TURN, _ALONE, _SPLIT = 0.4, 0.85, 0.4
 the block is short of; share of those whose points do not begin with a line."""
 
 
+Spans = tuple[Mapping[str, Column], Mapping[str, float], Mapping[str, float]]
+"""Along each axis: of tiles, of the whole, of the window."""
+Reach = tuple[int, Column, Column]
+"""Of the data along an axis: its step, what a tile spans, what tiles read per result."""
+
+
 def cycles(task: Task, w: Window, target: Target, columns: Columns) -> Column:
     """Cycles per vector of results of a window that is written out, or rows of which are, about:
     the arithmetic, slower with too many accumulators; the loads; the data from the outer cache."""
@@ -181,14 +187,11 @@ def _fetched(
     access: Access,
     target: Target,
     columns: Columns,
-    spans: tuple[Mapping[str, Column], Mapping[str, float], Mapping[str, float]],
+    spans: Spans,
 ) -> Column:
     """Vectors of data per vector of results that come from the outer cache: rows that neighbouring
     tiles share twice, unless all points of a block of channels stay from one row to the next."""
-    tile, extents, window = spans
-    (across, wide, over), (down, high, deep) = (
-        _along(access, axis, tile, extents, window) for axis in ("point", "row")
-    )
+    tile, ((across, wide, over), (down, high, deep)) = spans[0], _both_ways(access, spans)
     first = columns["order"] == "channels_first"
     width = access.shape[-2] if len(access.shape) > 1 else 1
     item = access.item_bytes
@@ -218,13 +221,10 @@ def _fetched_rolled(
     access: Access,
     target: Target,
     columns: Columns,
-    spans: tuple[Mapping[str, Column], Mapping[str, float], Mapping[str, float]],
+    spans: Spans,
 ) -> Column:
     """The same where sums roll down columns, or along rows."""
-    tile, extents, window = spans
-    (across, wide, over), (down, high, deep) = (
-        _along(access, axis, tile, extents, window) for axis in ("point", "row")
-    )
+    tile, ((across, wide, over), (down, high, deep)) = spans[0], _both_ways(access, spans)
     value, first = task.value(access.buffer), columns["order"] == "channels_first"
     row, step = _steps(task, access)
     far, amid = value.type.nbytes > target.l2_bytes, step % target.lanes() != 0
@@ -266,14 +266,19 @@ def _crossing(task: Task, access: Access, width: Column) -> Column:
     return np.asarray(np.where(width * access.item_bytes < _LINE, 0.0, 1 - aligned))
 
 
+def _both_ways(access: Access, spans: Spans) -> tuple[Reach, Reach]:
+    """Along points and along rows."""
+    return _along(access, "point", *spans), _along(access, "row", *spans)
+
+
 def _along(
     access: Access,
     axis: str,
     tile: Mapping[str, Column],
     extents: Mapping[str, float],
     window: Mapping[str, float],
-) -> tuple[int, Column, Column]:
-    """Of the data along an axis: its step, what a tile spans, what tiles read per result."""
+) -> Reach:
+    """See `Reach`; of data that the axis does not move, a single element."""
     for dim in access.dims:
         steps = {name: abs(c) for name, c in dim}
         if axis in steps:
