@@ -12,6 +12,7 @@ Usage: python benchmarks/search_efficiency.py replay [--seeds 100] [--out build/
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import functools
 import os
 import re
@@ -283,6 +284,8 @@ def main() -> None:
     if options.command == "measure":
         measure(options.tasks, options.limit, options.seconds, options.work, options.build)
         return
+    if options.out and importlib.util.find_spec("matplotlib") is None:
+        raise SystemExit("error: plots need matplotlib: pip install 'autotune-compiler[bench]'")
     start = time.perf_counter()
     found = replay(options.tasks, options.seeds, options.trials, options.jobs)
     print(f"{options.seeds} seeds, {time.perf_counter() - start:.0f} s")
