@@ -12,8 +12,8 @@ Usage: python benchmarks/search_efficiency.py replay [--seeds 100] [--out build/
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import functools
+import importlib.util
 import os
 import re
 import time
