@@ -38,7 +38,7 @@ from autotune.measure.types import MeasureRequest
 from autotune.runtime.executor import CompiledModel, ModelTimes
 from autotune.settings import load_settings
 from autotune.target import Target
-from autotune.tuner.api import all_ages, calls_s, moved_bytes
+from autotune.tuner.wishes import all_ages, calls_s, moved_bytes
 
 RUNS = 10
 """Of the model, before and after each timing of its tasks."""

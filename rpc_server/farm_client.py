@@ -98,6 +98,9 @@ class LeaseSession:
     def close(self) -> None:
         """Give everything back; the tracker finds out by itself if it cannot be told."""
         self._closed.set()
+        # What is asked on the other link must not come after what withdraws it.
+        self._watch.close()
+        self._thread.join(timeout=WATCH_S)
         with self._lock:
             self._wanted = 0
             for fence in list(self._held):
@@ -108,9 +111,7 @@ class LeaseSession:
             sync = self._message(0.0, withdrawn=gone)
         with contextlib.suppress(LinkLostError, DeviceError):
             self._quick.call("sync", farm_wire.encode_sync(sync), WATCH_S)
-        self._watch.close()
         self._quick.close()
-        self._thread.join(timeout=WATCH_S)
 
     # ------------------------------------------------------------------------------- messages
 

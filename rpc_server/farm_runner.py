@@ -355,7 +355,8 @@ class FarmRunner:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Give every board back."""
+        """Give every board back, and ask for none in their place."""
+        self._session.want(0)
         with self._changed:
             self._closed = True
             runners = [h.runner for h in self._helpers.values() if h.runner is not None]

@@ -187,7 +187,7 @@ def _verify(options: argparse.Namespace) -> None:
     from autotune.db.store import TuningLog
     from autotune.db.upkeep import stats
     from autotune.db.verify import verify, waiting
-    from autotune.tuner.api import component_versions
+    from autotune.tuner.wishes import component_versions
     from rpc_server.runners import runner_for
 
     keys = selecting.task_keys(options.models, (), options) if options.models else None
@@ -251,7 +251,8 @@ def _prune_arguments(parser: opt.Parser) -> None:
         "--keep",
         type=opt.at_least(1),
         metavar="K",
-        help="delete what is slower than the K fastest of its task and target",
+        help="delete what is slower than the K fastest of its task and target, and what was "
+        "measured again",
     )
     parser.add_argument("--failures", action="store_true", help="delete failures")
     parser.add_argument(

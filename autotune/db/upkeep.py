@@ -90,7 +90,7 @@ class Pruning:
     """What goes. The fastest record of a task on a target never does."""
 
     keep: int | None = None
-    """OK records that stay of each task and target: the fastest."""
+    """OK records that stay of each task and target: the fastest. What was measured again goes."""
     failures: bool = False
     """Failures go: they may be tried again."""
     imported: bool = False
@@ -123,6 +123,7 @@ def _doomed(what: Pruning) -> Sequence[str]:
             f"ORDER BY median_s, id) AS place FROM records WHERE status = 'OK' AND {own}"
         )
         doomed.append(f"id IN (SELECT id FROM ({ranked}) ranked WHERE place > :keep)")
+        doomed.append(f"mark = {int(Mark.REPEATED)}")
     if what.failures:
         doomed.append("status <> 'OK'")
     if what.imported:

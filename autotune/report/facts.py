@@ -80,6 +80,8 @@ class Facts:
     tasks: tuple[TaskFacts, ...]
     failures: tuple[tuple[str, int], ...]
     """(status and cause, count), most frequent first."""
+    lost: int
+    """Records of candidates whose device was lost, which says nothing about them: no trials."""
     rankings: tuple[Ranking, ...]
     rounds: tuple[RoundFacts, ...]
     environment: tuple[tuple[str, str], ...]
@@ -124,12 +126,13 @@ def collect(
     every: list[Record] = []
     tasks = []
     for task, calls in partition.weights().items():
-        records = list(store.records(task.key, target))
+        records = store.records(task.key, target)
         every += records
-        tasks.append(_task(task, calls, names[task], records, profile))
+        tasks.append(_task(task, calls, names[task], _judged(records), profile))
+    judged = _judged(every)
     failures = Counter(
         f"{r.result.status}: {_cause(r.result.error)}"
-        for r in every
+        for r in judged
         if r.result.status is not Status.OK
     )
     return Facts(
@@ -139,11 +142,17 @@ def collect(
         profile=profile,
         tasks=tuple(tasks),
         failures=tuple(failures.most_common()),
+        lost=len(every) - len(judged),
         rankings=_rankings(every, profile, seed),
         rounds=rounds(kept),
         environment=_environment(every),
         latencies=tuple(latencies),
     )
+
+
+def _judged(records: Sequence[Record]) -> list[Record]:
+    """Those that say something about their candidate."""
+    return [r for r in records if r.result.status is not Status.DEVICE_LOST]
 
 
 def _task(

@@ -255,9 +255,11 @@ def _curve(task: TaskFacts) -> str:
 
 
 def _failures(facts: Facts) -> str:
-    if not facts.failures:
-        return _note("No candidate failed.")
-    return bars([(reason, float(n), str(n)) for reason, n in facts.failures], kind="s1")
+    rows = [(reason, float(n), str(n)) for reason, n in facts.failures]
+    found = bars(rows, kind="s1") if rows else _note("No candidate failed.")
+    if facts.lost:
+        found += _note(f"Not counted, for the device was lost: {facts.lost}.")
+    return found
 
 
 def _ranking(rankings: Sequence[Ranking]) -> str:

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.metadata
-import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.db.types import Store
-from autotune.errors import ConfigError
-from autotune.graph.ages import ages_of
 from autotune.graph.feeds import Samples
 from autotune.graph.ir import Graph
-from autotune.graph.plan import Partition, task_flops
 from autotune.layouts.choose import apply, choose, explain
 from autotune.layouts.problem import LayoutProblem, problem_of
 from autotune.measure.batch import plan_cores
 from autotune.measure.throttle import available_cores
-from autotune.measure.types import Age, DeviceProfile, Runner
-from autotune.release import release
+from autotune.measure.types import Runner
 from autotune.settings import TuneSettings, load_settings
 from autotune.target import Target, wanted_target
-from autotune.tuner.budget import NEAR, Limits
 from autotune.tuner.engine import Engine, on_cores, opened
 from autotune.tuner.events import OnEvent
 from autotune.tuner.layouts import after_layouts, measure_layouts
@@ -34,21 +27,11 @@ from autotune.tuner.loop import tune_partition
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from autotune.tuner.whole import whole_model
-from cost_model.features import FEATURE_VERSION
-from cost_model.models import Train, fit_here
-from cost_model.pretrained import Pretrained
-from cost_model.train import NONE, Profiles
+from autotune.tuner.wishes import Wishes, options_of
+from cost_model.models import fit_here
 
 if TYPE_CHECKING:
     from rpc_server.runners import FarmOptions
-
-BATCH_PER_BOARD = 8
-"""Candidates per round and board, so that no board waits long for the others."""
-EVERYTHING = 1 << 40
-"""More bytes than any cache holds."""
-TASK_GAINS = 4
-"""A task gets trials while it may gain so many times the share that the whole model must: who
-asks for less end to end wants the last bit of every task too."""
 
 
 def tune(
@@ -101,8 +84,11 @@ def tune(
     records of other tasks teach about this kind of device.
 
     Raises InputError for what the user can mend."""
-    _check_limits(trials, time_s, until_gain, seed)
-    settings = settings or load_settings()
+    wishes = Wishes(
+        trials=trials, time_s=time_s, until_gain=until_gain, seed=seed, strategy=strategy,
+        cost_model=cost_model, pretrained=pretrained, settings=settings or load_settings(),
+        boards=farm.boards if farm else 1, flush=flush, dry_run=dry_run,
+    )  # fmt: skip
     wanted = wanted_target(target, threads=threads, accuracy=accuracy, precision=precision)
     graph = _prepared(model, shapes, wanted, calibration)
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
@@ -111,77 +97,17 @@ def tune(
     spare = plan_cores(available_cores(), wanted.threads).builders if device == "local" else ()
     with _opened(log, read_only=dry_run) as store, opened(executor, spare) as engine:
         runner = runner_for(
-            device,
-            wanted,
-            cache_dir=cache_dir,
-            certs=Path(certs) if certs else None,
-            build=build,
-            farm=farm,
-            builds=engine.builds if engine else None,
-        )
+            device, wanted, cache_dir=cache_dir, certs=Path(certs) if certs else None,
+            build=build, farm=farm, builds=engine.builds if engine else None,
+        )  # fmt: skip
         with contextlib.closing(runner):
             wanted = _there(wanted, runner, own=device != "local" and target == "cpu")
             here = dataclasses.replace(runner.profile(), target=wanted)
-            profiles = _profiles(store, here, keep=not dry_run)
             problem = problem_of(graph, wanted)
-            partition = apply(problem, graph, wanted, choose(problem, wanted, store).layouts)
-            options = TuneOptions(
-                target=wanted,
-                limits=_limits(settings, len(partition.weights()), trials, time_s, until_gain),
-                strategy=strategy,
-                cost_model=cost_model,
-                pretrained=_pretrained(
-                    file=pretrained,
-                    store=store,
-                    partition=partition,
-                    seed=seed,
-                    profile=here,
-                    profiles=profiles,
-                    train=engine.train if engine else fit_here,
-                ),
-                profiles=profiles,
-                seed=seed,
-                dry_run=dry_run,
-                batch=max(settings.batch, BATCH_PER_BOARD * (farm.boards if farm else 1)),
-                timing=dataclasses.replace(
-                    settings.timing,
-                    foreign_bytes=EVERYTHING if flush else moved_bytes(partition),
-                    apart_s=math.fsum(calls_s(partition, here)),
-                ),
-                ages=all_ages((*problem.parts, partition), here),
-                model=graph.name,
-                versions=component_versions(),
-            )
+            train = engine.train if engine else fit_here
+            options = options_of(wishes, graph, problem, store, here, train=train)
             listener = _listener(store, options, on_event)
             return _tuned(graph, problem, runner, store, options, listener=listener, engine=engine)
-
-
-def _check_limits(
-    trials: int | None, time_s: float | None, until_gain: float | None, seed: int
-) -> None:
-    if trials is not None and trials < 1:
-        raise ConfigError(f"trials must be at least 1, got {trials}")
-    if time_s is not None and not time_s > 0:
-        raise ConfigError(f"time_s must be more than 0 seconds, got {time_s}")
-    if until_gain is not None and not 0 < until_gain < 1:
-        raise ConfigError(f"until_gain is a share between 0 and 1, got {until_gain}")
-    if seed < 0:
-        raise ConfigError(f"seed must be at least 0, got {seed}")
-
-
-def _limits(
-    settings: TuneSettings,
-    tasks: int,
-    trials: int | None,
-    time_s: float | None,
-    until_gain: float | None,
-) -> Limits:
-    """When the run ends; where nothing says so, after some trials of each of so many tasks."""
-    if trials is None and time_s is None and until_gain is None:
-        trials = settings.trials_per_task * tasks
-    min_gain = settings.min_gain if until_gain is None else until_gain
-    near = min(NEAR, TASK_GAINS * min_gain)
-    return Limits(trials=trials, time_s=time_s, min_gain=min_gain, near=near)
 
 
 def _there(wanted: Target, runner: Runner, *, own: bool) -> Target:
@@ -245,40 +171,6 @@ def _prepared(
     return prepare(graph, target.precision, calibration, short=target.short_tensors).graph
 
 
-def _pretrained(
-    *,
-    file: str | Path | None,
-    store: Store,
-    partition: Partition,
-    seed: int,
-    profile: DeviceProfile,
-    profiles: Profiles,
-    train: Train,
-) -> Pretrained | None:
-    """What is known before the run: a trained file, or else the log's records of other tasks."""
-    if file is not None:
-        return Pretrained.load(Path(file))
-    from autotune.db.store import TuningLog
-    from autotune.tuner.transfer import from_log
-
-    if not isinstance(store, TuningLog):
-        return None
-    own = [task.key for task in partition.weights()]
-    return from_log(store, profile, own, seed=seed, train=train, profiles=profiles)
-
-
-def _profiles(store: Store, here: DeviceProfile, *, keep: bool) -> Profiles:
-    """What the log's devices said of themselves, and this one says now; `keep`: in the log too."""
-    from autotune.db.profiles import keep_profile, kept_profiles
-    from autotune.db.store import TuningLog
-
-    if not isinstance(store, TuningLog):
-        return NONE
-    if keep:
-        keep_profile(store, here)
-    return {**kept_profiles(store), (here.device, here.target.key): here}
-
-
 @contextlib.contextmanager
 def _opened(log: str | Path | Store, *, read_only: bool) -> Iterator[Store]:
     """The log, closed at the end if it was opened here. A log that cannot be written is found out
@@ -292,47 +184,3 @@ def _opened(log: str | Path | Store, *, read_only: bool) -> Iterator[Store]:
         if not read_only:
             store.claim()
         yield store
-
-
-def moved_bytes(partition: Partition) -> int:
-    """Bytes that one run of the model moves: every weight, and memory for its values, which is
-    used again and again."""
-    weights = sum(v.type.nbytes for c in partition.calls for v in c.task.by_role("constant"))
-    return weights + max(
-        sum(v.type.nbytes for role in ("input", "output") for v in c.task.by_role(role))
-        for c in partition.calls
-    )
-
-
-def calls_s(partition: Partition, profile: DeviceProfile) -> list[float]:
-    """About how long the calls of a run take: their operations at the device's peak, their bytes
-    from its last cache."""
-    caches = profile.levels[:-1] or profile.levels
-    return [
-        max(
-            task_flops(call.task) / profile.peak_flops,
-            sum(v.type.nbytes for v in call.task.params) / caches[-1].load_bytes_per_s,
-        )
-        / profile.target.threads
-        for call in partition.calls
-    ]
-
-
-def all_ages(
-    partitions: Sequence[Partition], profile: DeviceProfile
-) -> dict[str, tuple[Age, ...]]:
-    """Of the tasks of several partitions of a model; what the last one says counts most."""
-    found: dict[str, tuple[Age, ...]] = {}
-    for partition in partitions:
-        lend = profile.target.lends_halos
-        found |= ages_of(partition, calls_s(partition, profile), lend=lend)
-    return found
-
-
-def component_versions() -> tuple[tuple[str, str], ...]:
-    """What records say they were made by."""
-    return (
-        ("autotune", release()),
-        ("features", str(FEATURE_VERSION)),
-        ("llvmlite", importlib.metadata.version("llvmlite")),
-    )

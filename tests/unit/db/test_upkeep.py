@@ -63,6 +63,16 @@ def test_the_fastest_of_each_task_and_target_stay(log: TuningLog) -> None:
         assert stats(log).records == 6
 
 
+def test_what_was_measured_again_goes_with_the_slower_ones(log: TuningLog) -> None:
+    with log:
+        log.repeat([record(times=(4e-3,))])
+        assert stats(log).records == 9
+        assert prune(log, ALL, Pruning(failures=True, imported=True)) == 2
+        assert prune(log, ALL, Pruning(keep=9)) == 4
+        left = log.records(matmul().key, target())
+        assert [r.result.median_s for r in left] == [4e-3]
+
+
 def test_failures_and_imported_records_go_when_asked(log: TuningLog) -> None:
     with log:
         assert prune(log, ALL, Pruning(failures=True)) == 1

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 
+from autotune.measure.types import MeasureResult, Status
 from tests.unit.report.samples import facts, filled, latency, tiny
 from tests.unit.tuner.fakes import MemoryStore
 
@@ -41,6 +43,20 @@ def test_failures_are_counted_by_reason() -> None:
     ((reason, count),) = FOUND.failures
     assert reason == "BUILD_ERROR: build: expected <8> &"
     assert count == sum(t.failures for t in FOUND.tasks) > 0
+
+
+def test_a_lost_device_is_no_trial_of_a_candidate() -> None:
+    store = filled(tiny())
+    lost = dataclasses.replace(
+        store.kept[0], result=MeasureResult(status=Status.DEVICE_LOST, error="gone", device="d")
+    )
+    store.kept.insert(0, lost)
+    found = facts(store)
+    assert found.lost == 1
+    assert found.failures == FOUND.failures
+    assert [(t.trials, t.failures, t.curve) for t in found.tasks] == [
+        (t.trials, t.failures, t.curve) for t in FOUND.tasks
+    ]
 
 
 def test_the_cost_model_is_judged_by_rule() -> None:

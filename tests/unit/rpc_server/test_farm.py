@@ -85,6 +85,17 @@ def test_leases_are_kept_between_batches(farm: FarmProcesses) -> None:
         assert leased(farm) == held
 
 
+def test_a_runner_that_ends_asks_for_no_other_board(farm: FarmProcesses) -> None:
+    def fence() -> int:
+        with farm.runner() as runner:
+            runner.measure((fakes.request(fakes.GOOD),))
+            return max(runner._helpers)
+
+    first = fence()
+    assert not leased(farm)
+    assert fence() == first + 1
+
+
 def test_kill_minus_9_of_a_board_loses_and_doubles_nothing(farm: FarmProcesses) -> None:
     seen: Counter[int] = Counter()
 
