@@ -66,8 +66,9 @@ class GpuContractionRule:
     def matches(self, task: Task, target: Target) -> bool:
         if not target.is_gpu or not is_contraction(task):
             return False
+        # Groups of a single channel have no columns that a tile's data could serve.
         node = task.nodes[task.anchor]
-        return len(set(node.inputs[:2])) == 2
+        return len(set(node.inputs[:2])) == 2 and not contraction_of(task).one_per_group
 
     def space(self, task: Task, target: Target) -> Space:
         tensor = _tensor_algorithms(task, target)

@@ -48,6 +48,7 @@ def mean_of_rows() -> Task:
 CASES = TASKS | {
     "conv 3x3": conv((1, 3, 4, 5), (3, 3, 5, 6), (1, 3, 4, 6), pad=1),
     "conv 3x3 residual": conv((1, 4, 3, 8), (3, 3, 8, 8), (1, 4, 3, 8), pad=1, residual=True),
+    "conv of one channel per group": conv((1, 4, 3, 6), (3, 3, 3, 2), (1, 4, 3, 2), 1, groups=2),
     "softmax of long rows": unary("softmax", (3, 160), axis=-1),
     "mean of rows": mean_of_rows(),
     "whole tensor": task(
