@@ -24,7 +24,7 @@ MOST_REPEATS = 1_000_000
 
 
 def arguments(parser: opt.Parser) -> None:
-    opt.model(parser, "an .onnx file, zoo:NAME or a compiled model")
+    opt.model(parser, opt.COMPILED_TOO)
     parser.add_argument(
         "--repeats",
         type=opt.between(1, MOST_REPEATS),

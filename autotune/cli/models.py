@@ -52,8 +52,10 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
         _check_free_of_choices(options)
         return load(options.model)
     import autotune
-    from autotune.cli.options import absent_log
+    from autotune.cli.options import COMPILED_TOO, absent_log
+    from autotune.frontend import check_name
 
+    check_name(options.model, COMPILED_TOO)
     absent = absent_log(options)
     model = autotune.compile(
         options.model,

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from autotune.db import files
 from autotune.errors import ConfigError
@@ -18,12 +18,20 @@ if TYPE_CHECKING:
     from rpc_server.runners import FarmOptions
 
 DEFAULT_LOG = "tuning.db"
+COMPILED_TOO = "an .onnx file, zoo:NAME or a compiled model"
+LONGEST_S = 1e9
+"""More than any clock's wait may be."""
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
 Shapes = dict[str, tuple[int, ...]]
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaint is an InputError: one line, like every other."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # What looks like -5s or -1% is a wrong value, not an option: the complaint shows it.
+        self._negative_number_matcher = re.compile(r"-\.?\d")
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}; see {self.prog} --help")
@@ -198,12 +206,19 @@ def between(least: int, most: int) -> Callable[[str], int]:
     return limited
 
 
+def seed(text: str) -> int:
+    """An argument type: what seeded generators, and the log, take."""
+    from autotune.types import MAX_SEED
+
+    return between(0, MAX_SEED)(text)
+
+
 def duration_s(text: str) -> float:
     """An argument type: '90', '90s', '10m', '1h30m' in seconds."""
     found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip())
     parts = found.groups() if found else (None,) * 3
     seconds = sum(float(p or 0) * unit for p, unit in zip(parts, (3600, 60, 1), strict=True))
-    if seconds <= 0:
+    if not 0 < seconds <= LONGEST_S:
         raise argparse.ArgumentTypeError(f"expected a time like 90s, 10m or 1h30m, got {text!r}")
     return seconds
 

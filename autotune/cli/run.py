@@ -14,7 +14,7 @@ from autotune.whole_file import whole_file
 
 
 def arguments(parser: opt.Parser) -> None:
-    opt.model(parser, "an .onnx file, zoo:NAME or a compiled model")
+    opt.model(parser, opt.COMPILED_TOO)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--random", action="store_true", help="seeded random inputs")
     source.add_argument(
@@ -22,7 +22,7 @@ def arguments(parser: opt.Parser) -> None:
     )
     parser.add_argument("-o", "--output", metavar="FILE.npz", help="write the outputs there")
     parser.add_argument(
-        "--seed", type=opt.at_least(0), default=0, help="of the random inputs (default 0)"
+        "--seed", type=opt.seed, default=0, help="of the random inputs (default 0)"
     )
     opt.log(parser)
     opt.target(parser)

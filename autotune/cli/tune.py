@@ -51,9 +51,7 @@ def arguments(parser: opt.Parser) -> None:
     )
     opt.threads(parser)
     opt.numerics(parser)
-    parser.add_argument(
-        "--seed", type=opt.at_least(0), default=0, help="of the search (default 0)"
-    )
+    parser.add_argument("--seed", type=opt.seed, default=0, help="of the search (default 0)")
     parser.add_argument(
         "--strategy", default="model", metavar="NAME", help="of the search (default model)"
     )

@@ -37,7 +37,9 @@ def exists(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise LogError(f"tuning log {path}: cannot be read: {error.strerror}") from None
+        raise LogError(
+            f"tuning log {path}: cannot be read: {error.strerror}; give another --log"
+        ) from None
 
 
 def check_header(path: Path) -> None:
@@ -46,7 +48,9 @@ def check_header(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(len(_MAGIC))
     except OSError as error:
-        raise LogError(f"tuning log {path}: cannot be read: {error.strerror}") from None
+        raise LogError(
+            f"tuning log {path}: cannot be read: {error.strerror}; give another --log"
+        ) from None
     if head.startswith(b"{"):
         raise LogError(
             f"tuning log {path}: text, not a database; a frozen log can only be compiled against, "

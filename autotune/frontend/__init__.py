@@ -23,7 +23,13 @@ def load_model(spec: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -
         from autotune.frontend.zoo import build_model
 
         return import_model(build_model(spec.removeprefix(ZOO_PREFIX)), shapes or {})
-    if Path(spec).suffix != ".onnx":
-        found = "has another ending" if os.path.exists(spec) else "does not exist"
-        raise ModelError(f"model {spec!r} {found}; expected an .onnx file or {ZOO_PREFIX}NAME")
+    check_name(spec)
     return import_onnx(spec, shapes)
+
+
+def check_name(spec: str, expected: str = f"an .onnx file or {ZOO_PREFIX}NAME") -> None:
+    """Raise ModelError for what no frontend reads, by its name."""
+    if spec.startswith(ZOO_PREFIX) or Path(spec).suffix == ".onnx":
+        return
+    found = "has another ending" if os.path.exists(spec) else "does not exist"
+    raise ModelError(f"model {spec!r} {found}; expected {expected}")

@@ -70,7 +70,9 @@ def _read(source: str | Path | bytes) -> onnx.ModelProto:
         missing = error.filename or error
         raise ModelError(f"{what}: there is no file {str(missing)!r}; check the path") from error
     except OSError as error:
-        raise ModelError(f"{what} cannot be read ({error}); check its rights") from error
+        raise ModelError(
+            f"{what} cannot be read: {error.strerror or error}; expected a file"
+        ) from error
     except onnx.checker.ValidationError as error:
         raise ModelError(f"{what}: its external data cannot be read: {error}") from error
     except (DecodeError, ValueError) as error:

@@ -80,8 +80,33 @@ def test_a_seed_is_not_negative(arguments: tuple[str, ...], capsys: Captured) ->
     assert "at least 0" in refused(capsys, *arguments)
 
 
+@pytest.mark.parametrize("command", [("tune",), ("run", "--random")], ids=lambda c: c[0])
+def test_a_seed_fits_into_a_log(command: tuple[str, ...], capsys: Captured) -> None:
+    message = refused(capsys, command[0], "tiny.onnx", *command[1:], "--seed", str(1 << 63))
+    assert "up to 9223372036854775807" in message
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--time", "-5s"), ("--until-gain", "-1%"), ("--threads", "-1")]
+)
+def test_a_value_below_zero_is_shown_for_what_it_is(
+    option: str, value: str, capsys: Captured
+) -> None:
+    message = refused(capsys, "tune", "tiny.onnx", option, value)
+    assert f"argument {option}: expected a" in message
+    assert f"got '{value}'" in message
+
+
+def test_a_folder_is_no_model_and_no_log(folder: Path, capsys: Captured) -> None:
+    (folder / "dir.onnx").mkdir()
+    assert "Is a directory; expected a file" in refused(capsys, "tasks", "dir.onnx")
+    message = refused(capsys, "tune", "tiny.onnx", "--log", "dir.onnx")
+    assert "Is a directory; give another --log" in message
+
+
 def test_a_model_that_does_not_exist_is_not_taken_for_a_format(capsys: Captured) -> None:
-    assert "does not exist" in refused(capsys, "bench", "tiny.model")
+    message = refused(capsys, "bench", "tiny.model")
+    assert "does not exist; expected an .onnx file, zoo:NAME or a compiled model" in message
 
 
 def test_a_log_of_a_newer_release_is_left_alone(capsys: Captured) -> None:

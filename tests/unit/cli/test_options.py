@@ -20,7 +20,9 @@ def test_a_duration_in_seconds(text: str, seconds: float) -> None:
     assert duration_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "0m", "-5", "ten", "5 minutes", "5m1h", "nan", "inf"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "0m", "-5", "ten", "5 minutes", "5m1h", "nan", "inf", "9" * 400]
+)
 def test_a_wrong_duration_says_what_was_expected(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="10m"):
         duration_s(text)
