@@ -49,7 +49,7 @@ class DotWriter(ValueWriter):
         found = [self._operand(v) for v in (first, second)]
         uniform = [f for f in found if f[1].lane == 0]
         varying = [f for f in found if f[1].lane == count]
-        if len(uniform) != 1 or len(varying) != 1 or self.mask:
+        if len(uniform) != 1 or len(varying) != 1:
             raise BuildError("a dot loop needs one factor for all lanes and neighbours per lane")
         a = self._bits(*uniform[0], lanes=1)
         b = self._bits(*varying[0], lanes=self.lanes)
@@ -79,8 +79,14 @@ class DotWriter(ValueWriter):
     def _bits(self, buffer: Buffer, offset: Linear, lanes: int) -> str:
         """Neighbours as 32-bit integers, the first element lowest."""
         kind = type_text("int32", lanes)
-        pointer = self.address(buffer, offset)
-        return self.text.emit(f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}")
+        pointer, align = self.address(buffer, offset), ITEM_BYTES[buffer.dtype]
+        if lanes == 1 or self.mask is None:
+            return self.text.emit(f"load {kind}, ptr {pointer}, align {align}")
+        # The last block of channels may be no whole vector: beyond it lies nothing of ours.
+        name, mask = f"llvm.masked.load.v{lanes}i32.p0", type_text("bool", lanes)
+        self.text.declare(name, f"declare {kind} @{name}(ptr, i32, {mask}, {kind})")
+        given = f"ptr {pointer}, i32 {align}, {mask} {self.mask}, {kind} zeroinitializer"
+        return self.text.emit(f"call {kind} @{name}({given})")
 
     # -------------------------------------------------------------------------- bytes: uint8, int8
 

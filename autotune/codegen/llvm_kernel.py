@@ -73,6 +73,7 @@ class _KernelWriter(StatementWriter):
         self.written = {s.buffer for s in stores_of(program.body)}
         self.features = frozenset(target.features.split(","))
         self.bfloat16 = "+avx512bf16" in self.features
+        self.rounds_to_integers = target.triple.startswith(("x86_64", "aarch64"))
         self.math = math_of(self.features)
         self.valignd = "+avx512f" in self.features and assembles(target.triple)
         self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}

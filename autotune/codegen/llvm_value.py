@@ -10,7 +10,7 @@ from autotune.codegen.llvm_element import Val, literal
 from autotune.codegen.llvm_math import SMALLEST_NORMAL, float_text
 from autotune.codegen.llvm_text import FunctionText, type_text
 from autotune.errors import BuildError
-from autotune.program.ir import Apply, Const, IndexValue, Load, Select, Table, Value
+from autotune.program.ir import Apply, Const, IndexValue, Load, Select, Table, Value, fn
 from autotune.program.signs import lowest
 
 
@@ -21,6 +21,8 @@ class ValueWriter(BoundWriter):
         super().__init__(text)
         self.never_negative: frozenset[str] = frozenset()
         """Buffers known to hold no negative number."""
+        self.rounds_to_integers = False
+        """Whether the target has an instruction that makes the nearest integer of a float."""
 
     def value(self, value: Value) -> Val:
         """Write a value; lanes is 1 where it does not depend on the vector loop."""
@@ -44,6 +46,10 @@ class ValueWriter(BoundWriter):
         return value.values[row.const][column.const]
 
     def _apply(self, value: Apply) -> Val:
+        if self.rounds_to_integers and value.fn in ("to_uint8", "to_int8"):
+            byte = self._to_bytes(value.args[0], value.fn[3:])
+            if byte is not None:
+                return byte
         args = [self.value(a) for a in value.args]
         last = value.args[-1]
         if value.fn == "pow" and isinstance(last, Const) and args[0].dtype.startswith("float"):
@@ -52,6 +58,21 @@ class ValueWriter(BoundWriter):
             writer = self.math(self.text, args[0].lanes)
             return Val(writer.rsqrt_of_normal(args[0].text), "float32", args[0].lanes)
         return self.function(value.fn, args)
+
+    def _to_bytes(self, value: Value, dtype: str) -> Val | None:
+        """A rounded number as a byte, by the instruction that converts and rounds; None where a
+        number is not rounded first, or is no float32."""
+        near = unrounded(value)
+        found = self.value(near) if near is not None else None
+        if found is None or found.dtype != "float32":
+            return None
+        real, whole, byte = (type_text(d, found.lanes) for d in ("float32", "int32", dtype))
+        name = "llvm.lrint.i32.f32"
+        if found.lanes > 1:
+            name = f"llvm.lrint.v{found.lanes}i32.v{found.lanes}f32"
+        self.text.declare(name, f"declare {whole} @{name}({real})")
+        count = self.text.emit(f"call {whole} @{name}({real} {found.text})")
+        return Val(self.text.emit(f"trunc {whole} {count} to {byte}"), dtype, found.lanes)
 
     def _is_normal(self, value: Value) -> bool:
         """Whether a number cannot be so small that roots of it need care."""
@@ -114,3 +135,21 @@ class ValueWriter(BoundWriter):
         dtype = arms[0][0].dtype
         pairs = ", ".join(f"[ {v.text}, %{block} ]" for v, block in arms)
         return Val(text.emit(f"phi {type_text(dtype, lanes)} {pairs}"), dtype, lanes)
+
+
+def unrounded(value: Value) -> Value | None:
+    """What a value would be but for its last step, rounding to a whole number: it may be limited
+    by whole numbers after that, or before. None where it is not rounded."""
+    if not isinstance(value, Apply):
+        return None
+    if value.fn == "round":
+        return value.args[0]
+    if value.fn not in ("min", "max"):
+        return None
+    first, second = value.args
+    if isinstance(first, Const):
+        first, second = second, first
+    inner = unrounded(first)
+    if inner is None or not isinstance(second, Const) or not float(second.value).is_integer():
+        return None
+    return fn(value.fn, inner, second)

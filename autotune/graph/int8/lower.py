@@ -17,6 +17,9 @@ from autotune.graph.ir import Graph, Node
 from autotune.graph.passes._rewrite import Rewriter, ints, use_counts
 from autotune.types import Array, Attr
 
+LAST = (0, 2, 3, 1)
+"""Channels behind rows and columns."""
+
 
 def lower(graph: Graph, plan: Plan) -> Graph:
     """The graph as planned; inputs and outputs keep their types."""
@@ -181,11 +184,24 @@ class _Lowering:
         around = pads if any(pads) and steps.zero else (0, 0, 0, 0)
         if not more and not any(around):
             return data, weights, attrs
-        widths = (0, around[0], around[1], 0, 0, around[2], around[3], more)
-        data = self.new.emit("pad", [data], node, pads=widths, value=float(steps.zero))
+        data = self._around(node, data, around, more, float(steps.zero))
         weights = np.pad(weights, ((0, 0), (0, 0), (0, more), (0, 0)))
         rest = (0, 0, 0, 0) if any(around) else pads
         return data, weights, attrs | {"pads": rest}
+
+    def _around(
+        self, node: Node, data: str, pads: tuple[int, ...], more: int, value: float
+    ) -> str:
+        """Images with points around them and more channels. Where their channels were moved last,
+        that comes after: rows of points are written in vectors, single points are not."""
+        top, left, bottom, right = pads
+        moved = self.new.producer(data)
+        if moved is None or moved.op != "transpose" or moved.attributes["perm"] != LAST:
+            widths = (0, top, left, 0, 0, bottom, right, more)
+            return self.new.emit("pad", [data], node, pads=widths, value=value)
+        widths = (0, 0, top, left, 0, more, bottom, right)
+        data = self.new.emit("pad", list(moved.inputs), node, pads=widths, value=value)
+        return self.new.emit("transpose", [data], node, perm=LAST)
 
 
 def weight_bytes(array: Array, unit: Array | None = None) -> tuple[Array, Array]:

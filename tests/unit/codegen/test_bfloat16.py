@@ -30,6 +30,12 @@ TARGET = host_target().with_precision("bf16")
 CASES = {
     "matmul": tasks.matmul(7, 24, 20),
     "convolution": tasks.conv(6, 8),
+    "ragged activations": task(
+        [node("matmul", "i0 i1", "o0", transpose_b=True)],
+        value("i0", (2, 5, 8)),
+        value("i1", (2, 19, 8)),
+        value("o0", (2, 5, 19)),
+    ),
 }
 
 

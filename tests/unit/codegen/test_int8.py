@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from autotune.codegen import BACKENDS
+from autotune.codegen.llvm_value import unrounded
 from autotune.measure.execute import NativeExecutor
 from autotune.measure.types import MeasureRequest, Status, Timing
 from autotune.program.build import build_program
 from autotune.program.evaluate import evaluate_task
 from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
+from autotune.program.ir import Const, Load, fn
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import Schedule, apply_schedule
@@ -153,6 +155,30 @@ def test_sums_return_to_bytes_in_the_same_kernel() -> None:
     assert result.status == Status.OK, result.error
     values = evaluate_task(REQUANTISED, random_inputs(REQUANTISED, 0))
     assert len(np.unique(values)) > 50, "the check must see bytes of all sizes"
+
+
+@pytest.mark.parametrize("step", ["round", "floor"])
+def test_what_is_rounded_becomes_bytes_in_one_instruction(step: str) -> None:
+    nodes = tuple(
+        dataclasses.replace(n, op=step) if n.op == "round" else n for n in REQUANTISED.nodes
+    )
+    task = dataclasses.replace(REQUANTISED, nodes=nodes)
+    program = apply_schedule(build_program(task), schedule(task, TARGET))
+    source = BACKENDS.get("llvm").source(program, TARGET, "k")
+    assert ("@llvm.lrint" in source) == (step == "round")
+    arrays = random_inputs(task, 5)
+    got = run_kernel(task, program, TARGET, arrays)
+    assert np.array_equal(got, evaluate_task(task, arrays))
+
+
+@pytest.mark.parametrize(
+    ("bound", "without"), [(255.0, True), (254.5, False), (float("inf"), False)]
+)
+def test_rounding_is_last_where_only_whole_numbers_limit_it(bound: float, without: bool) -> None:
+    load, limit = Load("x", ()), Const(bound, "float32")
+    assert unrounded(fn("min", fn("round", load), limit)) == (
+        fn("min", load, limit) if without else None
+    )
 
 
 @pytest.mark.parametrize(

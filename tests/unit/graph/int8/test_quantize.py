@@ -96,6 +96,15 @@ def test_padding_stands_for_zeros_of_signed_data() -> None:
     assert worst_db(graph, found, random_feeds(graph)) > 30
 
 
+def test_images_get_their_fourth_channel_where_rows_are_runs() -> None:
+    net = Net()
+    graph, found = on_bytes(net.graph(net.conv(net.feed("x", 1, 3, 9, 10), 8)))
+    made = [(n.op, found.graph.types[n.output].shape) for n in found.graph.nodes]
+    at = made.index(("pad", (1, 4, 11, 12)))
+    assert made[at + 1] == ("transpose", (1, 11, 12, 4))
+    assert worst_db(graph, found, random_feeds(graph)) > 30
+
+
 def test_parts_of_a_concat_share_their_steps() -> None:
     net = Net()
     x = net.feed("x", 1, 8, 4, 4)
