@@ -34,10 +34,17 @@ class StateStore:
             )
             self._prepare()
         except sqlite3.Error as error:
-            raise ConfigError(f"cannot use the farm's state file {path}: {error}") from None
+            raise ConfigError(
+                f"cannot use the farm's state file {path}: {error}; give --state another file"
+            ) from None
 
     def _prepare(self) -> None:
         run = self._database.execute
+        known = {name for (name,) in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if known and "lease" not in known:
+            raise ConfigError(
+                f"{self._path} is a database, but no farm's state; give --state another file"
+            )
         run("PRAGMA locking_mode=EXCLUSIVE")
         run("PRAGMA journal_mode=WAL")
         run("PRAGMA synchronous=NORMAL")

@@ -67,6 +67,21 @@ class Limits:
     near: float = NEAR
     used: int = 0
     """Trials that count, though no task of the model had them: of layouts not chosen."""
+    set_aside_s: float = 0.0
+    """Of the time that was asked for: what layouts took, and timing the whole model takes."""
+
+    @property
+    def asked_s(self) -> float | None:
+        """The time that was asked for."""
+        return None if self.time_s is None else self.time_s + self.set_aside_s
+
+    def without(self, seconds: float) -> Limits:
+        """What is left when these are set aside."""
+        if self.time_s is None:
+            return self
+        left_s = max(self.time_s - seconds, 0.0)
+        aside_s = self.set_aside_s + self.time_s - left_s
+        return dataclasses.replace(self, time_s=left_s, set_aside_s=aside_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +161,7 @@ def plan(
     states = tuple(dataclasses.replace(s, near=limits.near) for s in states)
     used = limits.used + sum(s.trials for s in states)
     if limits.time_s is not None and elapsed_s >= limits.time_s:
-        return Plan(reason=f"time is up ({limits.time_s:.0f} s)")
+        return Plan(reason=f"time is up ({limits.asked_s:.0f} s)")
     room = batch if limits.trials is None else min(batch, limits.trials - used)
     if limits.trials == 0:
         return Plan(reason="no trials were asked for")

@@ -71,9 +71,7 @@ def after_layouts(
     seconds. What the log has of layouts that were not chosen counts as trials of this model."""
     others = {t.key for t in problem.tasks()} - {t.key for t in partition.weights()}
     used = sum(len(store.records(key, options.target)) for key in sorted(others))
-    time_s = options.limits.time_s
-    left_s = None if time_s is None else max(time_s - used_s, 0.0)
-    limits = dataclasses.replace(options.limits, time_s=left_s, used=used)
+    limits = dataclasses.replace(options.limits.without(used_s), used=used)
     return dataclasses.replace(options, limits=limits)
 
 

@@ -57,10 +57,9 @@ class WholeModel:
 
     def left(self) -> TuneOptions:
         """The options of the run that is left before it."""
-        limits = self.options.limits
-        if limits.time_s is None or self._refused():
+        if self._refused():
             return self.options
-        limits = dataclasses.replace(limits, time_s=limits.time_s - self.cost_s)
+        limits = self.options.limits.without(self.cost_s)
         return dataclasses.replace(self.options, limits=limits)
 
     def timed(self, report: TuneReport, timer: Timer = latencies) -> TuneReport:
@@ -101,7 +100,7 @@ class WholeModel:
 
     def _refused(self) -> str:
         """Why it is not timed, as far as that is known before the run; empty where it is."""
-        limit_s = self.options.limits.time_s
+        limit_s = self.options.limits.asked_s
         if not isinstance(self.runner, LocalRunner):
             return "boards run kernels, not whole models"
         if limit_s is not None and self.cost_s > SHARE * limit_s:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sqlite3
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -181,6 +182,16 @@ def test_a_state_file_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
     path.write_text("not a database, " * 100, encoding="utf-8")
     with pytest.raises(ConfigError, match="cannot use the farm's state file"):
         StateStore(path)
+
+
+def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE records (id INTEGER)")
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="no farm's state; give --state another file"):
+        StateStore(path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

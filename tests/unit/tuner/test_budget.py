@@ -188,6 +188,15 @@ def test_a_run_ends_when_time_is_up() -> None:
     assert decision.reason == "time is up (10 s)"
 
 
+def test_time_that_was_set_aside_counts_as_asked_for() -> None:
+    limits = Limits(time_s=10.0).without(3.0)
+    assert limits.time_s == 7.0
+    assert plan((timed(),), limits, batch=8, elapsed_s=7.0).reason == "time is up (10 s)"
+    assert limits.without(8.0).time_s == 0.0
+    assert limits.without(8.0).asked_s == 10.0
+    assert Limits().without(3.0) == Limits()
+
+
 def test_a_fresh_task_gets_a_part_of_a_batch_only() -> None:
     (share,) = plan((timed(trials=1),), Limits(), batch=16).shares
     assert share.count == 4
