@@ -27,6 +27,10 @@ from rpc_server.tracker_link import Backoff, TrackerLink
 
 CALL_S = 10.0
 RESET_S = 300.0
+LONGEST_PAUSE_S = 4.0
+PAUSE_BEATS = 2
+"""Beats that a pause may take at most: a tracker that was started again has its boards back before
+it would take them for lost."""
 THERMAL = Path("/sys/class/thermal")
 
 
@@ -58,7 +62,7 @@ class Agent:
     ) -> None:
         self._post = post
         self._link = link
-        self._backoff = Backoff(0.1, 4.0, generator)
+        self._backoff = Backoff(0.1, LONGEST_PAUSE_S, generator)
         self._say = say
         self._stopped = threading.Event()
         self._resets = 0
@@ -86,7 +90,7 @@ class Agent:
                 self._trouble = ""
                 self._say(f"registered with {self._link.address} as {self._post.name}")
             registered = True
-            self._backoff.reset()
+            self._backoff.reset(min(LONGEST_PAUSE_S, PAUSE_BEATS * standing.heartbeat_s))
             self._post.raise_floor(standing.floor)
             if standing.reset:
                 self._reset()

@@ -33,7 +33,10 @@ class Backoff:
         self._next_s = min(2 * self._next_s, self._longest_s)
         return pause_s
 
-    def reset(self) -> None:
+    def reset(self, longest_s: float | None = None) -> None:
+        """Begin anew, with another limit if one is given."""
+        if longest_s is not None:
+            self._longest_s = max(self._first_s, longest_s)
         self._next_s = self._first_s
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,9 +40,9 @@ class ToldLink:
         return None
 
 
-def standing(*, floor: int = 1, reset: bool = False) -> bytes:
+def standing(*, floor: int = 1, reset: bool = False, heartbeat_s: float = 0.0) -> bytes:
     return farm_wire.encode_standing(
-        farm_wire.Standing(floor=floor, state="idle", reset=reset, heartbeat_s=0.0)
+        farm_wire.Standing(floor=floor, state="idle", reset=reset, heartbeat_s=heartbeat_s)
     )
 
 
@@ -114,6 +115,27 @@ def test_pauses_grow_to_a_limit_and_differ_between_peers() -> None:
     assert pauses[-1] >= 1.0
     one.reset()
     assert one.pause_s() <= 0.1
+    one.reset(longest_s=0.4)
+    assert max(one.pause_s() for _ in range(10)) <= 0.4
+
+
+def test_a_board_is_back_soon_after_a_tracker_that_was_away_for_long() -> None:
+    waits: list[float] = []
+
+    class Waits(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            return len(waits) > 12
+
+    link = ToldLink([standing(heartbeat_s=0.2)])
+    post = Post(name="b", key="k", address="h:1", gate=Gate("s"), info=dict, stats=dict,
+                raise_floor=lambda _: None, remeasure=lambda: None)  # fmt: skip
+    agent = Agent(post, link, generator=random.Random(0), say=lambda _: None)  # type: ignore[arg-type]
+    agent._stopped = Waits()
+    link.on_empty = lambda: agent._stopped.set() if len(waits) > 12 else None
+    agent.run()
+    assert len(waits) > 12
+    assert max(waits) <= 0.4
 
 
 def test_a_closed_link_calls_nobody() -> None:
