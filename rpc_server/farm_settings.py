@@ -6,6 +6,7 @@ The keys and their kinds are those of configs/farm/default.toml.
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ def load_farm_settings(path: str | Path | None = None) -> FarmSettings:
         for name, values in _read(path).items():
             _check(str(path), tables, name, values)
             tables[name] = {**tables[name], **values}
+        _check_beats(str(path), tables["tracker"])
     rules = {f.name for f in dataclasses.fields(Rules)}
     deadlines = {f.name for f in dataclasses.fields(Deadlines)}
     tracker, client = tables["tracker"], tables["client"]
@@ -104,8 +106,18 @@ def _check(source: str, tables: Mapping[str, Any], name: str, values: object) ->
         if type(value) not in kinds:
             wanted = KINDS[type(default)]
             raise ConfigError(f"{source}: [{name}] {key} must be {wanted}, got {value!r}")
-        if type(value) in (int, float) and key != "priority" and value <= 0:
+        if type(value) in (int, float) and key != "priority" and not 0 < value < math.inf:
             raise ConfigError(f"{source}: [{name}] {key} must be positive, got {value!r}")
+
+
+def _check_beats(source: str, tracker: Mapping[str, Any]) -> None:
+    """Raises ConfigError where boards that live would be taken for lost."""
+    beat_s, lost_s = tracker["heartbeat_s"], tracker["board_lost_s"]
+    if lost_s <= 2 * beat_s:
+        raise ConfigError(
+            f"{source}: [tracker] board_lost_s must be more than two heartbeats of {beat_s:g} s, "
+            f"got {lost_s:g}"
+        )
 
 
 def _only(table: Mapping[str, Any], names: set[str]) -> dict[str, Any]:

@@ -37,6 +37,8 @@ def test_a_file_overrides_what_it_names(tmp_path: Path) -> None:
         ("[tracker]\nleese_s = 1\n", "leese_s is unknown"),
         ("[tracker]\nlease_s = 'long'\n", "must be a number"),
         ("[tracker]\nlease_s = 0\n", "must be positive"),
+        ("[tracker]\nlease_s = nan\n", "must be positive"),
+        ("[tracker]\nheartbeat_s = 4.0\n", "more than two heartbeats of 4 s, got 8"),
         ("[client]\nboards = 1.5\n", "must be a whole number"),
         ("[board]\nkey = 1\n", "must be text"),
         ("[board]\naccept_objects = 1\n", "must be true or false"),
