@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 def arguments(parser: opt.Parser) -> None:
     opt.model(parser)
     opt.target(parser)
+    _place_arguments(parser)
+    opt.log(parser)
+    _end_arguments(parser)
+    opt.threads(parser)
+    opt.numerics(parser)
+    _search_arguments(parser)
+    parser.add_argument(
+        "--verbose", action="store_true", help="plain lines; per round, how well it was predicted"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="estimate trials, time and gain; measure nothing"
+    )
+
+
+def _place_arguments(parser: opt.Parser) -> None:
+    """Where it is done."""
     parser.add_argument(
         "--device",
         default="local",
@@ -36,7 +52,10 @@ def arguments(parser: opt.Parser) -> None:
         help="where candidates are built; host: for boards with --accept-objects (default board)",
     )
     opt.executor(parser, "candidates are built, described and learnt from")
-    opt.log(parser)
+
+
+def _end_arguments(parser: opt.Parser) -> None:
+    """When it ends."""
     parser.add_argument(
         "--trials", type=opt.at_least(1), metavar="N", help="trials in the log when it ends"
     )
@@ -49,8 +68,10 @@ def arguments(parser: opt.Parser) -> None:
         metavar="1%",
         help="end when the next trials promise less than this, end to end",
     )
-    opt.threads(parser)
-    opt.numerics(parser)
+
+
+def _search_arguments(parser: opt.Parser) -> None:
+    """How it searches and measures."""
     parser.add_argument("--seed", type=opt.seed, default=0, help="of the search (default 0)")
     parser.add_argument(
         "--strategy", default="model", metavar="NAME", help="of the search (default model)"
@@ -66,12 +87,6 @@ def arguments(parser: opt.Parser) -> None:
         dest="pretrained",
         metavar="FILE.json",
         help="start from this cost model (see autotune model train), not from the log's records",
-    )
-    parser.add_argument(
-        "--verbose", action="store_true", help="plain lines; per round, how well it was predicted"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="estimate trials, time and gain; measure nothing"
     )
 
 

@@ -171,6 +171,16 @@ def _place_lines(state: str, target: Target) -> list[str]:
         "  %new = and i8 %old, %others",
         "  store i8 %new, ptr %byte",
         "  br label %any",
+        *_keep_lines(size),
+        "out:",
+        "  ret void",
+        "}",
+    ]
+
+
+def _keep_lines(size: str) -> list[str]:
+    """Keep the members on the cores of the mask, if there are any in it."""
+    return [
         "any:",
         "  %w = phi i64 [ 0, %clear ], [ %following, %any ]",
         "  %sum = phi i64 [ 0, %clear ], [ %more, %any ]",
@@ -196,9 +206,6 @@ def _place_lines(state: str, target: Target) -> list[str]:
         f"  %ignored = call i32 @pthread_setaffinity_np(i64 %id, {size}, ptr %mask)",
         "  %next = add i64 %i, 1",
         "  br label %check",
-        "out:",
-        "  ret void",
-        "}",
     ]
 
 
