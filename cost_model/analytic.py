@@ -126,6 +126,7 @@ def _operands(structure: TileStructure, lanes: float) -> Column:
     tile = {axis: np.full(count(structure), float(e)) for axis, e in structure.extents.items()}
     for level in structure.tiles:
         tile |= level
+    tile |= structure.at_once
     tile |= dict.fromkeys(structure.reduce_axes, np.ones(count(structure)))
     vector = _vector_axis(structure.accesses)
     out = np.zeros(count(structure))

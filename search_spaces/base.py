@@ -7,7 +7,7 @@ the analytical cost model need: candidates are ranked without being built.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -63,6 +63,8 @@ class TileStructure:
     """Rule-specific numeric columns, appended to the features."""
     flops_per_lane: int = 2
     """Operations of a vector instruction per lane: 2 of a multiply-add, 1 of a maximum or sum."""
+    at_once: Mapping[str, Column] = field(default_factory=dict)
+    """Extents of axes that the innermost tile takes one after another -> what one step takes."""
 
 
 class Rule(Protocol):

@@ -33,20 +33,33 @@ def conflict_free(step: int) -> float:
     return 8.0 * 4096 / math.gcd(max(1, step) * 4, 4096)
 
 
-def evicted(step: int, rows: Column | float, span: Column | float) -> Column:
-    """Share of rows' data that evict each other from such a cache: `span` bytes of each of so many
-    rows that begin `step` bytes apart."""
-    both = np.broadcast_arrays(np.atleast_1d(rows), span)  # one may be the same for all configs
-    pairs, places = np.unique(np.stack(both), axis=1, return_inverse=True)
-    shares = [_evicted(step, int(count), math.ceil(size)) for count, size in pairs.T]
+def evicted(
+    step: int,
+    rows: Column | float,
+    span: Column | float,
+    apart: int = 0,
+    points: Column | float = 1,
+) -> Column:
+    """Share of data that evict each other from such a cache: of so many rows that begin `step`
+    bytes apart, of so many points of each that begin `apart` bytes apart, `span` bytes."""
+    given = np.broadcast_arrays(np.atleast_1d(rows), points, span)  # may be the same for all
+    kinds, places = np.unique(np.stack(given), axis=1, return_inverse=True)
+    shares = [
+        _evicted((step, int(high)), (apart, int(wide)), math.ceil(size))
+        for high, wide, size in kinds.T
+    ]
     return np.asarray(shares, np.float64)[places.reshape(-1)]
 
 
 @functools.cache
-def _evicted(step: int, rows: int, span: int) -> float:
-    lines = max(1, -(-span // 64))
-    first = np.arange(rows) * step // 64
-    held = np.bincount(np.add.outer(first, np.arange(lines)).ravel() % 64, minlength=64)
+def _evicted(rows: tuple[int, int], points: tuple[int, int], span: int) -> float:
+    (step, high), (apart, wide) = rows, points
+    begins = np.add.outer(np.arange(high) * step, np.arange(wide) * apart).reshape(-1, 1)
+    ends = begins + max(1, span) - 1
+    lines = begins // 64 + np.arange(max(1, span) // 64 + 2)
+    touched = np.zeros((lines.max() // 64 + 1) * 64, np.bool_)
+    touched[lines[lines <= ends // 64]] = True
+    held = touched.reshape(-1, 64).sum(axis=0)
     return float(held[held > 8].sum() / held.sum())
 
 

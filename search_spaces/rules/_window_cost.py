@@ -44,11 +44,14 @@ _HALVES = 1.6
 the next block of channels reads their other halves."""
 _AHEAD = 0.5
 """Vectors that come in time where a row's points are read in order, as a prefetcher follows."""
+_PAIR = 0.5
+"""Vectors that come for nothing beside one of a column that is alone in its block of channels,
+where blocks are outermost: lines come in pairs."""
 _LINE = 64
 """Bytes of a cache line."""
-_TURN, _ALONE, _SPLIT = 0.4, 0.85, 0.4
+_TURN, _ALONE = 0.4, 0.85
 """Vectors fetched more where blocks of channels are outermost: as rows begin; for each vector that
-the block is short of; share of those whose points do not begin with a line."""
+the block is short of."""
 
 
 Spans = tuple[Mapping[str, Column], Mapping[str, float], Mapping[str, float]]
@@ -209,7 +212,8 @@ def _fetched(
     jumps = _JUMP * np.maximum(high * wide - _STREAMS, 0)
     turns = np.where(stays, 0.0, np.where(first, _TURN, jumps))
     fetched = np.where(stays, down * across, often) + turns * across
-    split = _SPLIT if step % target.lanes() else 0.0
+    # A block that begins amid a line touches one more, whose other half another block reads.
+    split = 1 - math.gcd(step, target.lanes()) / target.lanes()
     apart = _ALONE / tile["channel"] + fetched * split / tile["channel"]
     fetched = fetched + np.where(first, apart, 0.0)
     rolled = _fetched_rolled(task, access, target, columns, spans)
@@ -229,11 +233,18 @@ def _fetched_rolled(
     row, step = _steps(task, access)
     far, amid = value.type.nbytes > target.l2_bytes, step % target.lanes() != 0
     touched = tile["channel"] + (0.5 if amid else 0.0)
-    held = high * wide * touched * access.item_bytes * target.lanes()
-    again = first | (held > _COLUMN * target.l1_bytes)
+    item, vector = access.item_bytes, access.item_bytes * target.lanes()
+    again = first | (high * wide * touched * vector > _COLUMN * target.l1_bytes)
     part = np.maximum(np.where(again, touched / tile["channel"], 1.0), _HALVES if amid else 1.0)
     crowded = far | (_ROWS * wide > conflict_free(step))
-    column = down * across * part * np.where(crowded, _FAR, 1.0)
+    # What the next column of points reads again comes again where rows share the sets, and so does
+    # the other line of a pair. Blocks of channels inside: whole points come before that.
+    whole = evicted(row * item, high, (wide - 1) * step * item)
+    lost = evicted(row * item, high, vector * tile["channel"], step * item, wide)
+    alone = tile["channel"] % 2 / tile["channel"]
+    anew = np.where(first, lost, whole) * (over - across) * (1 + (0.0 if amid else alone))
+    column = down * (across * (1 + _PAIR * alone * first) + anew) * part
+    column = column * np.where(crowded, _FAR, 1.0)
     if "along" not in columns:
         return np.asarray(column)
     crowded = amid | (high > conflict_free(row))

@@ -49,6 +49,8 @@ ORDERS = ("rows_first", "channels_first")
 stay, and its data come from a few lines of the cache each."""
 _ROLLED = ("_init_carry", "_init_next", "_first", "_alone")
 """Suffixes of loops that `roll` makes."""
+_TILE = {"point": "tile_w", "row": "tile_h"}
+"""What registers hold of each axis; sums that roll go on from there."""
 JOINS = ("none", "rows", "columns")
 """Which terms of a window are combined first, so that windows that overlap share them."""
 
@@ -313,6 +315,7 @@ class WindowRule:
                 **self._counted(task, w, target, columns),
             },
             flops_per_lane=2 if task.op.startswith("conv") else 1,
+            at_once={a: columns[p] for a, p in _TILE.items() if a in tiles},
         )
 
 

@@ -1,4 +1,4 @@
-"""Windows: which way sums roll by default, and rows of data that evict each other."""
+"""Windows: which way sums roll by default, data that evict each other, and what columns cost."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import pytest
 
 from autotune.target import load_target
 from autotune.types import Task
+from cost_model.analytic import estimate
+from search_spaces.base import TileStructure
+from search_spaces.params import Choice
 from search_spaces.rules import rule_for
 from search_spaces.rules._rates import evicted
 from tests.unit.codegen.kernels import node, task, value
+from tests.unit.tuner.synthetic import PROFILE
 
 TARGET = load_target("x86-64-v4", 1)
 ATTRS = {"strides": (2, 2), "pads": (0, 0, 0, 0)}
@@ -32,6 +36,20 @@ def pool(width: int) -> Task:
 
 def default(made: Task) -> dict[str, object]:
     return dict(rule_for(made, TARGET).default(made, TARGET).items)
+
+
+def structure(made: Task, **choices: Choice) -> TileStructure:
+    """Of the default, with these choices instead."""
+    rule = rule_for(made, TARGET)
+    config = {**default(made), **choices}
+    space = rule.space(made, TARGET)
+    rows = np.array([[p.choices.index(config[p.name]) for p in space.params]])
+    return rule.structure(made, TARGET, space.columns(rows))
+
+
+def counted(made: Task, **choices: Choice) -> float:
+    """Cycles that a config is expected to take, up to a factor of the task."""
+    return float(np.exp2(structure(made, **choices).extra["counted"][0]))
 
 
 @pytest.mark.parametrize(
@@ -66,3 +84,29 @@ def test_rows_evict_each_other_in_sets_of_eight(
     step: int, rows: int, span: int, share: float
 ) -> None:
     assert evicted(step, np.array([1, rows]), np.array([64, span])) == pytest.approx([0.0, share])
+
+
+def test_points_evict_each_other_where_their_lines_share_sets() -> None:
+    row, point = 7 * 2048, 256
+    for span in (64, point):
+        found = evicted(row, np.array([15.0, 29.0]), span, point, 3)
+        assert found == pytest.approx([0.0, 1.0])
+    assert evicted(4096, 9, 32, 96, 2) == pytest.approx([1.0])
+    assert evicted(4096, 9, 32, 32, 2) == evicted(4096, 9, 64)
+
+
+def test_a_column_needs_registers_for_one_row_of_data_at_a_time() -> None:
+    high, low = (
+        estimate(structure(pool(57), vectors=1, tile_w=7, tile_h=1, down=down), PROFILE)
+        for down in (28, 7)
+    )
+    assert high.compute_s == pytest.approx(low.compute_s)
+
+
+def test_narrow_columns_read_again_what_their_rows_evict() -> None:
+    column: dict[str, Choice] = {"vectors": 2, "tile_h": 1, "down": 14, "order": "rows_first"}
+    lost, kept = (
+        counted(pool(width), tile_w=1, **column) / counted(pool(width), tile_w=7, **column)
+        for width in (112, 113)
+    )
+    assert lost > kept
