@@ -68,6 +68,8 @@ def _appended(n: NodeContext, old: str, new: str, past: str, total: int) -> str:
     """What the buffer remembers and, behind the past of each sequence, what is new; then zeros."""
     batch, heads, length, width = n.shape(old)
     rows, extent = n.shape(new)[2], max(length, total)
+    if rows == 1:
+        return _with_row(n, old, new, past, extent)
     nothing = n.constant(np.zeros((batch, heads, 1, width)), n.dtype(new))
     both = n.op("concat", old, new, nothing, axis=2)
     places = n.constant(np.arange(extent)[None], "int64")
@@ -84,6 +86,21 @@ def _appended(n: NodeContext, old: str, new: str, past: str, total: int) -> str:
         row = n.reshape(select_ranges(n, source, {0: one}), (extent,))
         parts.append(n.op("gather", select_ranges(n, both, {0: one}), row, axis=2))
     return n.op("concat", *parts, axis=0)
+
+
+def _with_row(n: NodeContext, old: str, new: str, past: str, extent: int) -> str:
+    """The same for a single new row, which every place can take: nothing is gathered."""
+    length, none = n.shape(old)[2], n.like(0, new)
+    own = n.reshape(past, (n.shape(past)[0], 1, 1, 1))
+
+    def chosen(start: int, stop: int) -> str:
+        """The new row where it belongs among these places, zeros elsewhere."""
+        places = n.constant(np.arange(start, stop)[None, None, :, None], "int64")
+        return n.op("where", n.op("eq", places, own), new, none)
+
+    columns = n.constant(np.arange(length)[None, None, :, None], "int64")
+    kept = n.op("where", n.op("lt", columns, own), old, chosen(0, length))
+    return kept if extent == length else n.op("concat", kept, chosen(length, extent), axis=2)
 
 
 def _attended(n: NodeContext, query: str, key: str, value: str, places: str) -> str:

@@ -20,12 +20,14 @@ from autotune.graph.passes.dead_nodes import DropDeadNodes
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.fold_flatten import FoldFlatten
+from autotune.graph.passes.group_heads import GroupHeads
 from autotune.graph.passes.push_reshapes import PushReshapes
 from autotune.graph.passes.push_shuffles import PushShuffles
 from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.recognize_causal import RecognizeCausal
 from autotune.graph.passes.recognize_norms import RecognizeNorms
 from autotune.graph.passes.remove_identities import RemoveIdentities
+from autotune.graph.passes.sum_products import SumProducts
 
 
 class Pass(Protocol):
@@ -43,6 +45,8 @@ PIPELINE: tuple[Pass, ...] = (
     RemoveIdentities(),
     PushTransposes(),
     RemoveIdentities(),
+    GroupHeads(),
+    RemoveIdentities(),
     PushReshapes(),
     RemoveIdentities(),
     FoldConstants(),
@@ -55,6 +59,7 @@ PIPELINE: tuple[Pass, ...] = (
     RemoveIdentities(),
     FoldConstants(),
     CanonicalOperands(),
+    SumProducts(),
     ShareCommonSubexpressions(),
     RecognizeNorms(),
     RecognizeCausal(),

@@ -137,9 +137,11 @@ def same_dtype(op: str, types: Sequence[TensorType]) -> str:
 
 def product_dtype(op: str, types: Sequence[TensorType]) -> str:
     """Element type of a sum of products: the one dtype of both, int32 for uint8 times int8,
-    float32 where factors are short floats."""
+    float32 where factors are short floats, or one is float32 and the other int8."""
     if multiplies_bytes(types):
         return "int32"
+    if widens_bytes(types):
+        return "float32"
     wide = [TensorType(dtype=computed_dtype(t.dtype), shape=t.shape) for t in types]
     return same_dtype(op, wide)
 
@@ -149,10 +151,17 @@ def multiplies_bytes(types: Sequence[TensorType]) -> bool:
     return [t.dtype for t in types] == ["uint8", "int8"]
 
 
+def widens_bytes(types: Sequence[TensorType]) -> bool:
+    """Whether the factors are float32 and int8."""
+    return [t.dtype for t in types] == ["float32", "int8"]
+
+
 def product(a: Load, b: Load, types: Sequence[TensorType]) -> Value:
     """a * b in the element type of their sum."""
     if multiplies_bytes(types):
         return fn("mul", fn("to_int32", a), fn("to_int32", b))
+    if widens_bytes(types):
+        return fn("mul", a, fn("to_float32", b))
     return fn("mul", *(widened(load, t) for load, t in zip((a, b), types, strict=True)))
 
 

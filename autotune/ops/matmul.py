@@ -1,6 +1,7 @@
 """matmul(a [...,M,K], b [...,K,N]; transpose_b) -> [...,M,N], batch dimensions broadcast.
 
-With transpose_b, b is [...,N,K]. uint8 a and int8 b give int32 sums, short floats float32 ones.
+With transpose_b, b is [...,N,K]. uint8 a and int8 b give int32 sums, short floats float32 ones,
+float32 a and int8 b too.
 """
 
 from __future__ import annotations

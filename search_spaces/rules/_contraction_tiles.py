@@ -139,7 +139,9 @@ def pack_plan(
     if config["algorithm"] in TOGETHER:
         split("depth", TOGETHER[str(config["algorithm"])], "depth", "pair")
         last.append("pair")
-    first = [name for name in ("group", "block") if name in labels]
+    # Where every element of the batch has constants of its own, they lie in the order of loops.
+    own = [f"{d}" for d in dims[:-2]] if c.constant and not c.rows else []
+    first = [name for name in (*own, "group", "block") if name in labels]
     rest = [name for name in labels if name not in (*first, *last)]
     order = tuple(labels.index(name) for name in (*first, *rest, *last))
     return tuple(splits), order
