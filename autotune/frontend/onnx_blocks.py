@@ -52,7 +52,7 @@ def _by_blocks(n: NodeContext, steps: Array, middle: Array, scales: Array) -> st
     rows = math.prod(shape[:-1])
     x = n.transpose(n.reshape(n.input(0), (rows, blocks, block)), (1, 0, 2))
     above = steps - middle
-    fits = -128 <= above.min(initial=0) and above.max(initial=0) <= 127
+    fits = above.min(initial=0) >= -128 and above.max(initial=0) <= 127
     # Otherwise bytes are counted from their middle, and what is between is added to the sums.
     kept = above if fits else steps.astype(np.float32) - 128
     weights = n.constant(kept.transpose(1, 2, 0), "int8")

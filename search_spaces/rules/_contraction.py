@@ -140,7 +140,7 @@ class Contraction:
 
 def is_contraction(task: Task, *, short: bool = True) -> bool:
     """Whether the anchor is a float32 convolution or product, not depthwise, of given operands;
-    `short`: these may be short floats."""
+    `short`: these may be short floats; otherwise constants of a product may be bytes."""
     node = task.nodes[task.anchor]
     made_here = any(task.value(v).role == "local" for v in node.inputs)
     if made_here or node.op not in ("matmul", "conv2d"):
@@ -151,6 +151,8 @@ def is_contraction(task: Task, *, short: bool = True) -> bool:
     narrow = {task.value(v).type.dtype for v in node.inputs} & set(SHORT_FLOATS)
     if task.value(node.outputs[0]).type.dtype != "float32" or (narrow and not short):
         return False
+    if task.value(c.weights).type.dtype == "int8":
+        return node.op == "matmul" and c.constant and not short
     if node.op == "matmul":
         return True
     return not (c.one_per_group and c.reduce[2][1] == 1)
@@ -202,7 +204,8 @@ def _strassen_halves(task: Task) -> str | None:
     data, weights, out = (task.value(v) for v in (*node.inputs[:2], node.outputs[0]))
     attrs: dict[str, Any] = dict(node.attrs)
     plain = {"pads": (0, 0, 0, 0), "groups": 1}
-    if weights.role != "constant" or data.type.dtype != "float32" or out.type.dtype != "float32":
+    floats = all(v.type.dtype == "float32" for v in (data, weights, out))
+    if weights.role != "constant" or not floats:
         return None
     if any(attrs.get(k, v) != v for k, v in plain.items()):
         return None

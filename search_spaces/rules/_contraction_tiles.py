@@ -35,6 +35,7 @@ def algorithms(task: Task, c: Contraction, target: Target) -> tuple[str, ...]:
     out = ["direct"]
     # The data is rounded in a copy, which must be of an input; pairs need an even depth.
     pairs = c.reduce[-1][1] % 2 == 0 and not c.one_per_group
+    pairs = pairs and task.value(c.weights).type.dtype != "int8"
     if target.precision == "bfloat16" and pairs and task.value(c.data).role == "input":
         out.append("bf16")
     if target.accuracy == "normal":

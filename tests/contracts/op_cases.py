@@ -62,6 +62,7 @@ def matmul(draw: Draw) -> Case:
     transposed = draw(st.booleans())
     dtypes = [
         ("float32", "float32"), ("int32", "int32"), ("uint8", "int8"), ("bfloat16", "bfloat16"),
+        ("float32", "int8"),
     ]  # fmt: skip
     one, other = draw(st.sampled_from(dtypes))
     b = (*right, n, k) if transposed else (*right, k, n)

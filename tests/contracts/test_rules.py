@@ -149,6 +149,12 @@ TASKS: dict[str, Task] = {
     "matmul": matmul(7, 13, 33),
     "matmul row": matmul(1, 24, 40),
     "matmul of inputs": matmul(6, 8, 20, constant=False),
+    "matmul of bytes": task(
+        [node("matmul", "i0 c0", "o0")],
+        value("i0", (3, 2, 8)),
+        value("c0", (3, 8, 40), "int8"),
+        value("o0", (3, 2, 40)),
+    ),
     "batched": batched(5, 8, 17),
     "max pool": pool("max_pool2d"),
     "avg pool": pool("avg_pool2d"),

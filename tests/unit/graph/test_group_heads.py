@@ -59,4 +59,5 @@ def test_a_step_of_attention_expands_nothing() -> None:
     scores = n.op("matmul", n.feed("q", 1, 8, 1, 64), keys, transpose_b=True)
     weights = n.op("softmax", n.op("mul", scores, n.scalar(0.125)), axis=3)
     counts = op_counts(optimize(n.graph(n.op("matmul", weights, values, transpose_b=False))))
-    assert counts["expand"] == 0 and counts["reduce_sum"] == 1
+    assert counts["expand"] == 0
+    assert counts["reduce_sum"] == 1
