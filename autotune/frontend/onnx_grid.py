@@ -5,9 +5,10 @@ Every corner around a place is a gather of rows of channels, times the corner's 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import ModelError, UnsupportedOpError
@@ -19,11 +20,14 @@ MODES = {
 }  # fmt: skip
 PADDINGS = ("zeros", "border", "reflection")
 CUBIC_A = -0.75
+Kernel = Callable[[NodeContext, str], list[tuple[int, str]]]
+"""(what a place is behind the element before it) -> offsets from that element, and weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tap:
-    """An element beside a place, along one axis: its index and weight (None: one), both [P]."""
+    """An element beside a place, along one axis: its index and weight (None: one), of one
+    shape."""
 
     index: str
     weight: str | None
@@ -51,30 +55,35 @@ def grid_sample(n: NodeContext) -> str:
     taps = [_axis_taps(n, grid, axis, extent) for axis, extent in enumerate(extents)]
     points = n.shape(taps[0][0].index)[0]
     starts = [image * math.prod(extents) for image in range(batch)]
-    first = n.constant([s for s in starts for _ in range(points // batch)], "float32")
-    total = ""
-    for corner in itertools.product(*taps):
-        term = _corner(n, rows, first, corner, extents)
-        total = n.op("add", total, term) if total else term
-    y = n.reshape(total, (batch, *size, channels))
+    first = n.constant([s for s in starts for _ in range(points // batch)], "int64")
+    y = n.reshape(sampled(n, rows, first, taps, extents), (batch, *size, channels))
     return n.transpose(y, (0, rank + 1, *range(1, rank + 1)))
 
 
-def _corner(
+def sampled(
+    n: NodeContext, rows: str, first: str, taps: Sequence[Sequence[Tap]], extents: Sequence[int]
+) -> str:
+    """Between the rows [P, C] of images: [..., C], where what the taps of every axis and the row
+    of an image's first element (int64) broadcast to is [...]."""
+    corners = (weighted_row(n, rows, first, c, extents) for c in itertools.product(*taps))
+    return functools.reduce(lambda a, b: n.op("add", a, b), corners)
+
+
+def weighted_row(
     n: NodeContext, rows: str, first: str, corner: Sequence[Tap], extents: Sequence[int]
 ) -> str:
-    """The rows [P, C] at one element of each axis, weighted."""
-    place, weight = n.cast(first, "int64"), ""
+    """The rows at one element of each axis, weighted."""
+    place, weight = first, ""
     for axis, tap in enumerate(corner):
-        stride = math.prod(extents[axis + 1 :])
         index = n.cast(tap.index, "int64")
+        stride = math.prod(extents[axis + 1 :])
         place = n.op("add", place, n.op("mul", index, n.constant(stride, "int64")))
         if tap.weight is not None:
             weight = n.op("mul", weight, tap.weight) if weight else tap.weight
     picked = n.op("gather", rows, place, axis=0)
     if not weight:
         return picked
-    return n.op("mul", picked, n.reshape(weight, (n.shape(weight)[0], 1)))
+    return n.op("mul", picked, n.reshape(weight, (*n.shape(weight), 1)))
 
 
 def _axis_taps(n: NodeContext, grid: str, axis: int, extent: int) -> list[Tap]:
@@ -99,9 +108,17 @@ def _axis_taps(n: NodeContext, grid: str, axis: int, extent: int) -> list[Tap]:
     place = n.op("add", scaled, n.like(half, flat))
     if mode == "nearest":
         return [_padded(n, n.op("round", place), None, edge)]
+    return _taps(n, place, edge, _linear if mode == "linear" else _cubic)
+
+
+def linear_taps(n: NodeContext, place: str, edge: Edge) -> list[Tap]:
+    """The two elements of an axis around places on it, which count its elements."""
+    return _taps(n, place, edge, _linear)
+
+
+def _taps(n: NodeContext, place: str, edge: Edge, kernel: Kernel) -> list[Tap]:
     low = n.op("floor", place)
-    part = n.op("sub", place, low)
-    weights = _linear(n, part) if mode == "linear" else _cubic(n, part)
+    weights = kernel(n, n.op("sub", place, low))
     return [
         _padded(n, n.op("add", low, n.like(offset, low)), weight, edge)
         for offset, weight in weights

@@ -4,12 +4,14 @@ width) are made of images: `onnx_volume`."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer
-from autotune.frontend.onnx_volume import Window, avg_pool, convolution, max_pool
+from autotune.frontend.onnx_volume import Window, avg_pool, convolution
 
 
 def to_nhwc(n: NodeContext, x: str) -> str:
@@ -71,14 +73,6 @@ def _wide_weights(n: NodeContext, x: str, w: str) -> str:
     return w
 
 
-@importer("MaxPool")
-def max_pooling(n: NodeContext) -> str:
-    n.ignore("storage_order")  # decides the order of the indices output only
-    x = n.input(0)
-    image = to_nhwc(n, x)
-    return from_nhwc(n, max_pool(n, image, _pool_window(n, image, n.rank(x))), n.rank(x))
-
-
 @importer("AveragePool")
 def average_pooling(n: NodeContext) -> str:
     return means_of_windows(n, n.input(0))
@@ -87,8 +81,39 @@ def average_pooling(n: NodeContext) -> str:
 def means_of_windows(n: NodeContext, x: str) -> str:
     """x [N,C,...] averaged by the node's window."""
     image = to_nhwc(n, x)
-    window, padding = _pool_window(n, image, n.rank(x)), bool(n.integer("count_include_pad", 0))
+    window, padding = pool_window(n, image, n.rank(x)), bool(n.integer("count_include_pad", 0))
     return from_nhwc(n, avg_pool(n, image, window, padding), n.rank(x))
+
+
+@importer("LpPool")
+def lp_pool(n: NodeContext) -> str:
+    """(sum of |x| ** p) ** (1 / p): a mean of whole windows, times how much they see."""
+    x, p = n.input(0), n.integer("p", 2)
+    image = to_nhwc(n, powers(n, x, p))
+    window = pool_window(n, image, n.rank(x))
+    window = dataclasses.replace(window, valid_pads=window.pads)
+    mean = avg_pool(n, image, window, count_include_pad=True)
+    total = n.op("mul", mean, n.like(math.prod(window.kernel), mean))
+    return from_nhwc(n, root(n, total, p), n.rank(x))
+
+
+@importer("GlobalLpPool")
+def global_lp_pool(n: NodeContext) -> str:
+    x, p = n.input(0), n.integer("p", 2)
+    axes = tuple(range(2, n.rank(x)))
+    return root(n, n.op("reduce_sum", powers(n, x, p), axes=axes, keepdims=True), p)
+
+
+def powers(n: NodeContext, x: str, p: int) -> str:
+    """|x| ** p."""
+    size = n.op("abs", x) if p != 2 else x
+    return functools.reduce(lambda a, _: n.op("mul", a, size), range(p - 1), size)
+
+
+def root(n: NodeContext, total: str, p: int) -> str:
+    if p <= 2:
+        return total if p == 1 else n.op("sqrt", total)
+    return n.op("pow", total, n.like(1 / p, total))
 
 
 @importer("GlobalAveragePool")
@@ -111,7 +136,8 @@ def _global_pool(n: NodeContext, op: str) -> str:
 # ---------------------------------------------------------------------------------------- windows
 
 
-def _pool_window(n: NodeContext, image: str, rank: int) -> Window:
+def pool_window(n: NodeContext, image: str, rank: int) -> Window:
+    """That of a pool over an image with channels last, which has `rank` dimensions in the file."""
     kernel = n.integers("kernel_shape")
     if kernel is None or len(kernel) != rank - 2:
         raise ModelError(f"kernel_shape must have {rank - 2} entries, got {kernel}")
