@@ -10,7 +10,6 @@ import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -23,7 +22,9 @@ from autotune.frontend.onnx_context import (
     tensor_array,
     tensor_type,
 )
+from autotune.frontend.onnx_control import CONTROLS
 from autotune.frontend.onnx_inputs import resolve_shapes
+from autotune.frontend.onnx_sequence import READERS
 from autotune.frontend.onnx_values import check_values, describe
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -32,8 +33,6 @@ OPSETS = range(7, 27)
 MOVERS = frozenset(("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 """Operators whose results are elements of their first input, whatever these are."""
 UNSHAPED = frozenset(("Compress", "NonMaxSuppression", "Unique"))
-UNROLLED_NODES = 5_000
-"""Loops are unrolled up to this many nodes."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 for _info in pkgutil.iter_modules([str(Path(__file__).parent)]):
@@ -103,12 +102,13 @@ class _ModelImport:
     def run(self) -> Graph:
         check_values(self.graph, self.opset)
         self._add_inputs()
-        self.values.update(self._initializers(self.graph))
+        self.values.update(self.initializers(self.graph))
         for node in self.graph.node:
             self._add_node(node)
         outputs = []
         for info in self.graph.output:
             self._check_made(info.name, f"output {info.name!r} of the model")
+            self._check_tensor(info.name, f"output {info.name!r} of the model")
             outputs.append((info.name, self._own(self.values[info.name])))
         return self.builder.finish(outputs)
 
@@ -121,7 +121,7 @@ class _ModelImport:
             self.values[info.name] = self.builder.input(info.name, tensor_type(dtype, shape))
             self.inputs.add(info.name)
 
-    def _initializers(self, graph: onnx.GraphProto) -> dict[str, str]:
+    def initializers(self, graph: onnx.GraphProto) -> dict[str, str]:
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
             raise UnsupportedOpError(f"initializer {name!r} is sparse; export it dense")
@@ -135,9 +135,10 @@ class _ModelImport:
         where = describe(node, self.opset)
         for value in filter(None, node.input):
             self._check_made(value, where)
+            self._check_tensor(value, where, node.op_type)
         plain = node.domain in ("", "ai.onnx")
         operator = node.op_type if plain else f"{node.domain}.{node.op_type}"
-        if operator in ("If", "Loop"):
+        if operator in CONTROLS:
             self._add_control(node, where)
             return
         if operator not in IMPORTERS:
@@ -168,50 +169,12 @@ class _ModelImport:
 
     def _add_control(self, node: onnx.NodeProto, where: str) -> None:
         try:
-            (self._add_branch if node.op_type == "If" else self._add_loop)(node, where)
+            results = CONTROLS[node.op_type](self, node, where)
+            self.values.update(zip(node.output, results, strict=True))
         except (ValueError, IndexError) as error:
             raise ModelError(f"{where}: its graphs do not fit it: {error}") from error
 
-    def _add_branch(self, node: onnx.NodeProto, where: str) -> None:
-        """The nodes of the branch that an If over a constant takes."""
-        taken = "then_branch" if self._item(node.input[0], where) else "else_branch"
-        branch = _graph_within(node, taken, where)
-        results = self._add_inner(branch, self._initializers(branch), where)
-        self.values.update(zip(node.output, results, strict=True))
-
-    def _add_loop(self, node: onnx.NodeProto, where: str) -> None:
-        """The body once per trip, where constants say how often; scan outputs are joined."""
-        body = _graph_within(node, "body", where)
-        most, first = (self._item(v, where) if v else None for v in node.input[:2])
-        going = first is None or bool(first)
-        states = [self.values[v] for v in node.input[2:]]
-        scans: list[list[str]] = [[] for _ in body.output[1 + len(states) :]]
-        initializers = self._initializers(body)
-        names = [i.name for i in body.input]
-        trip = 0
-        while going and (most is None or trip < most):
-            if trip * len(body.node) > UNROLLED_NODES:
-                raise UnsupportedOpError(
-                    f"{where}: more than {trip} trips of {len(body.node)} nodes are too many to "
-                    "unroll; export the model without the loop"
-                )
-            given = (self._constant(trip), self._constant(True), *states)
-            known = {**initializers, **dict(zip(names, given, strict=True))}
-            condition, *results = self._add_inner(body, known, where)
-            going = bool(self._number(condition, body.output[0].name, where))
-            states, made = results[: len(states)], results[len(states) :]
-            for scan, value in zip(scans, made, strict=True):
-                shape = self.builder.shape(value)
-                scan.append(self.builder.op("reshape", value, shape=(1, *shape)))
-            trip += 1
-        if scans and not trip:
-            raise UnsupportedOpError(f"{where}: its scan outputs are empty; leave the loop out")
-        joined = [self.builder.op("concat", *scan, axis=0) for scan in scans]
-        self.values.update(zip(node.output, (*states, *joined), strict=True))
-
-    def _add_inner(
-        self, graph: onnx.GraphProto, known: Mapping[str, str], where: str
-    ) -> list[str]:
+    def inner(self, graph: onnx.GraphProto, known: Mapping[str, str], where: str) -> list[str]:
         """The values of a graph's outputs; its names are its own."""
         outer = self.values
         self.values = {**outer, **known}
@@ -223,41 +186,24 @@ class _ModelImport:
         self.values = outer
         return results
 
-    def _constant(self, value: bool | int) -> str:
-        return self.builder.constant(np.asarray(value))
-
-    def _item(self, name: str, where: str) -> bool | int:
-        """A condition or a count."""
-        return self._number(self.values[name], name, where)
-
-    def _number(self, value: str, name: str, where: str) -> bool | int:
-        array = self.builder.evaluated(value)
-        if array is None:
-            raise UnsupportedOpError(
-                f"{where}: {name!r} must be a constant, but it is computed from the model's "
-                "inputs; export the model for one case"
-            )
-        item: bool | int = array.item()
-        return item
-
     def _check_made(self, value: str, where: str) -> None:
         if value in self.absent and value not in self.values:
             raise UnsupportedOpError(
                 f"{where} uses {value!r}: {self.absent[value]}; export the model for inference"
             )
 
+    def _check_tensor(self, value: str, where: str, operator: str = "") -> None:
+        sequence = self.values.get(value) in self.builder.sequences
+        if sequence and operator not in READERS and operator not in CONTROLS:
+            raise UnsupportedOpError(
+                f"{where} uses {value!r}, a sequence of tensors; take tensors out of it, or join "
+                "them, before"
+            )
+
     def _own(self, value: str) -> str:
         """An output must be made by a node: inputs and constants are copied."""
         given = value in self.builder.constants or value in self.inputs
         return self.builder.op("copy", value) if given else value
-
-
-def _graph_within(node: onnx.NodeProto, name: str, where: str) -> onnx.GraphProto:
-    for attribute in node.attribute:
-        if attribute.name == name:
-            found: onnx.GraphProto = attribute.g
-            return found
-    raise ModelError(f"{where}: attribute {name} is missing; export the model again")
 
 
 def _refusal(node: onnx.NodeProto, where: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
@@ -122,6 +124,23 @@ def _pad_parameters(n: NodeContext, rank: int) -> tuple[list[int], list[int], fl
     return before, after, value
 
 
+@importer("CenterCropPad")
+def center_crop_pad(n: NodeContext) -> str:
+    """Axes cut or filled up at both ends, of an odd rest more behind."""
+    x, wanted = n.input(0), n.required_ints(1)
+    rank, shape = n.rank(x), n.shape(x)
+    given = n.integers("axes") or range(rank)
+    pads, cuts = [0] * (2 * rank), {}
+    for axis, extent in zip((positive_axis(a, rank) for a in given), wanted, strict=True):
+        more = extent - shape[axis]
+        if more > 0:
+            pads[axis], pads[rank + axis] = more // 2, more - more // 2
+        elif more:
+            cuts[axis] = range(-more // 2, -more // 2 + extent)
+    x = select_ranges(n, x, cuts)
+    return n.op("pad", x, pads=tuple(pads), value=0.0) if any(pads) else x
+
+
 @importer("Trilu")
 def trilu(n: NodeContext) -> str:
     x = n.input(0)
@@ -130,6 +149,20 @@ def trilu(n: NodeContext) -> str:
     mask = np.ones(n.shape(x)[-2:], bool)
     kept = np.triu(mask, offset) if n.integer("upper", 1) else np.tril(mask, offset)
     return n.op("where", n.constant(kept), x, n.like(0, x))
+
+
+@importer("Hardmax")
+def hardmax(n: NodeContext) -> str:
+    """One where the first largest element is; before opset 13 the axes from `axis` on are one."""
+    x = n.input(0)
+    shape = n.shape(x)
+    axis = positive_axis(n.integer("axis", -1 if n.opset >= 13 else 1), len(shape))
+    if n.opset < 13:
+        x = n.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        axis = 1
+    places = np.arange(n.shape(x)[axis]).reshape(-1, *[1] * (n.rank(x) - axis - 1))
+    first = n.op("argmax", x, axis=axis, keepdims=True)
+    return n.reshape(n.cast(n.op("eq", first, n.constant(places, "int64")), n.dtype(x)), shape)
 
 
 @importer("OneHot")

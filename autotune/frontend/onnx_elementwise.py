@@ -130,6 +130,18 @@ def thresholded_relu(n: NodeContext) -> str:
     return n.op("where", above, x, n.like(0, x))
 
 
+@importer("Shrink")
+def shrink(n: NodeContext) -> str:
+    """Nearer to zero by `bias`, and zero within `lambd` of it."""
+    x = n.input(0)
+    limit, bias, zero = n.number("lambd", 0.5), n.like(n.number("bias", 0.0), x), n.like(0, x)
+    wide = n.cast(x, "float64") if not n.dtype(x).startswith("float") else x
+    above = n.op("gt", wide, n.like(limit, wide))
+    below = n.op("lt", wide, n.like(-limit, wide))
+    rest = n.op("where", below, n.op("add", x, bias), zero)
+    return n.op("where", above, n.op("sub", x, bias), rest)
+
+
 @importer("Softsign")
 def softsign(n: NodeContext) -> str:
     x = n.input(0)
@@ -204,10 +216,10 @@ def identity(n: NodeContext) -> str:
 
 
 @importer("Dropout")
-def dropout(n: NodeContext) -> str:
-    """Nothing at inference; a mask output is reported where something uses it."""
+def dropout(n: NodeContext) -> tuple[str, str]:
+    """Nothing at inference: the mask keeps everything."""
     n.ignore("ratio", "seed", "is_test")
     training = n.parameter(2)
     if training is not None and training.any():
         raise UnsupportedOpError("training_mode is on; export the model for inference")
-    return n.input(0)
+    return n.input(0), n.op("expand", n.constant(True), shape=n.shape(n.input(0)))

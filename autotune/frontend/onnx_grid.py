@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer
 
@@ -41,6 +43,21 @@ class Edge:
     extent: int
     padding: str
     aligned: bool
+
+
+@importer("AffineGrid")
+def affine_grid(n: NodeContext) -> str:
+    """Places [batch, ...size, rank] that matrices [batch, rank, rank + 1] map an even grid to."""
+    theta, (batch, _, *size) = n.input(0), n.required_ints(1)
+    rank, aligned = len(size), bool(n.integer("align_corners", 0))
+    axes = []
+    for extent in size:
+        middle, places = (extent - 1) / 2, np.arange(extent)
+        axes.append((places - middle) / (max(middle, 0.5) if aligned else extent / 2))
+    grid = np.stack([*np.meshgrid(*axes, indexing="ij")][::-1] + [np.ones(size)], -1)
+    points = n.constant(grid.reshape(-1, rank + 1), n.dtype(theta))
+    y = n.op("matmul", points, theta, transpose_b=True)
+    return n.reshape(y, (batch, *size, rank))
 
 
 @importer("GridSample")

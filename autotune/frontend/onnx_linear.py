@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer
+from autotune.frontend.onnx_shape import select_ranges
+
+LARGEST_DETERMINANT = 4
 
 
 @importer("MatMul")
@@ -50,37 +55,100 @@ def matrix_product(n: NodeContext) -> str:
     return n.op("add", y, c)
 
 
+@importer("Det")
+def det(n: NodeContext) -> str:
+    """By its minors: sums of products of columns that are left."""
+    x = n.input(0)
+    *outer, rows, columns = n.shape(x)
+    if rows != columns or not 1 <= rows <= LARGEST_DETERMINANT:
+        raise UnsupportedOpError(
+            f"determinants of {rows} x {columns} are not supported, only up to "
+            f"{LARGEST_DETERMINANT} x {LARGEST_DETERMINANT}; compute them outside the model"
+        )
+    flat = n.reshape(x, (*outer, rows * rows))
+    items = [
+        select_ranges(n, flat, {len(outer): range(place, place + 1)})
+        for place in range(rows * rows)
+    ]
+    return n.reshape(_minor(n, items, rows, tuple(range(rows))), outer)
+
+
+def _minor(n: NodeContext, items: Sequence[str], rows: int, columns: tuple[int, ...]) -> str:
+    """The determinant of the last rows and some columns."""
+    row = rows - len(columns)
+    total = ""
+    for position, column in enumerate(columns):
+        term = items[row * rows + column]
+        if len(columns) > 1:
+            rest = _minor(n, items, rows, (*columns[:position], *columns[position + 1 :]))
+            term = n.op("mul", term, rest)
+        total = n.op("sub" if position % 2 else "add", total, term) if total else term
+    return total
+
+
 @importer("Einsum")
 def einsum(n: NodeContext) -> str:
-    """Products of one or two operands without repeated labels: transposes, sums and one matmul."""
+    """Products of operands from the left: transposes, sums, diagonals and matmuls."""
     equation = n.text("equation", "").replace(" ", "")
+    terms, result = _terms(n, equation)
+    operands = [_diagonal(n, n.input(i), t) for i, t in enumerate(terms)]
+    value, labels = _summed(n, *operands[0], result + "".join(t for _, t in operands[1:]))
+    for position, (factor, own) in enumerate(operands[1:], 2):
+        needed = result + "".join(t for _, t in operands[position:])
+        factor, own = _summed(n, factor, own, needed + labels)
+        value, labels = _summed(n, value, labels, needed + own)
+        kept = "".join(dict.fromkeys(c for c in labels + own if c in needed))
+        value, labels = _product(n, (value, labels), (factor, own), kept), kept
+    return n.transpose(value, [labels.index(c) for c in result])
+
+
+def _terms(n: NodeContext, equation: str) -> tuple[list[str], str]:
+    """The labels of the operands and the result; what an ellipsis stands for gets capital ones
+    from a far alphabet, so that those of several operands meet at the end."""
     left, arrow, result = equation.partition("->")
     terms = left.split(",")
-    if not arrow:
-        result = "".join(sorted(c for c in left if left.count(c) == 1 and c.isalpha()))
-    simple = all(len(set(t)) == len(t) and t.isalpha() for t in terms if t)
-    if len(terms) != len(n.inputs) or len(terms) > 2 or not simple:
-        raise UnsupportedOpError(
-            f"equation {equation!r} is not supported: expected one or two operands and labels "
-            "without repetition or ellipsis; write it as MatMul"
-        )
-    operands = [
-        _summed(n, n.input(i), t, _elsewhere(terms, i, result)) for i, t in enumerate(terms)
+    if len(terms) != len(n.inputs):
+        raise ModelError(f"equation {equation!r} does not fit {len(n.inputs)} operands")
+    hidden = [
+        n.rank(n.input(i)) - len(t.replace("...", "")) if "..." in t else 0
+        for i, t in enumerate(terms)
     ]
-    if len(operands) == 1:
-        value, labels = operands[0]
-        return n.transpose(value, [labels.index(c) for c in result])
-    return _product(n, operands[0], operands[1], result)
+    if min(hidden) < 0:
+        raise ModelError(f"equation {equation!r} has more labels than an operand dimensions")
+    most = "".join(chr(0x391 + i) for i in range(max(hidden)))
+    if not arrow:
+        plain = left.replace("...", "").replace(",", "")
+        shown = "..." if "..." in left else ""
+        result = shown + "".join(sorted(c for c in set(plain) if plain.count(c) == 1))
+    written = [t.replace("...", most[len(most) - h :]) for t, h in zip(terms, hidden, strict=True)]
+    result = result.replace("...", most)
+    known = set("".join(written))
+    if not all(c.isalpha() for c in known) or not known.issuperset(result):
+        raise ModelError(f"equation {equation!r} is not one of labels that its operands have")
+    return written, result
 
 
-def _elsewhere(terms: Sequence[str], position: int, result: str) -> str:
-    return result + "".join(t for i, t in enumerate(terms) if i != position)
+def _diagonal(n: NodeContext, value: str, labels: str) -> tuple[str, str]:
+    """The elements where dimensions of equal labels have equal places."""
+    if len(labels) != n.rank(value):
+        raise ModelError(f"labels {labels!r} do not fit an operand of shape {n.shape(value)}")
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            order = [d for d in range(len(labels)) if d not in (first, second)] + [first, second]
+            *rest, extent, again = (n.shape(value)[d] for d in order)
+            if extent != again:
+                raise ModelError(f"label {label!r} is of {extent} and of {again} elements")
+            flat = n.reshape(n.transpose(value, order), (*rest, extent * extent))
+            places = n.constant(np.arange(extent) * (extent + 1), "int64")
+            value = n.op("gather", flat, places, axis=len(rest))
+            labels = "".join(labels[d] for d in order[:-1])
+    return value, labels
 
 
 def _summed(n: NodeContext, value: str, labels: str, needed: str) -> tuple[str, str]:
     """The operand summed over the labels that only it has."""
-    if len(labels) != n.rank(value):
-        raise ModelError(f"labels {labels!r} do not fit an operand of shape {n.shape(value)}")
     axes = tuple(i for i, c in enumerate(labels) if c not in needed)
     if axes:
         value = n.op("reduce_sum", value, axes=axes, keepdims=False)

@@ -84,17 +84,40 @@ def group_normalization(n: NodeContext) -> str:
 
 def _standardized(n: NodeContext, x: str, axes: Sequence[int], epsilon: float) -> str:
     """Mean 0 and variance 1 over some axes."""
-    mean = n.op("reduce_mean", x, axes=tuple(axes), keepdims=True)
-    centred = n.op("sub", x, mean)
-    squares = n.op("mul", centred, centred)
-    variance = n.op("reduce_mean", squares, axes=tuple(axes), keepdims=True)
+    centred, variance = _centred(n, x, axes)
     return n.op("div", centred, n.op("sqrt", n.op("add", variance, n.like(epsilon, x))))
 
 
+def _centred(n: NodeContext, x: str, axes: Sequence[int]) -> tuple[str, str]:
+    """(x less its mean over some axes, its variance)."""
+    mean = n.op("reduce_mean", x, axes=tuple(axes), keepdims=True)
+    centred = n.op("sub", x, mean)
+    squares = n.op("mul", centred, centred)
+    return centred, n.op("reduce_mean", squares, axes=tuple(axes), keepdims=True)
+
+
+@importer("MeanVarianceNormalization")
+def mean_variance_normalization(n: NodeContext) -> str:
+    x = n.input(0)
+    given = n.integers("axes") or (0, 2, 3)
+    axes = tuple(sorted({positive_axis(a, n.rank(x)) for a in given}))
+    centred, variance = _centred(n, x, axes)
+    return n.op("div", centred, n.op("add", n.op("sqrt", variance), n.like(1e-9, x)))
+
+
 @importer("LayerNormalization")
-def layer_normalization(n: NodeContext) -> str:
+def layer_normalization(n: NodeContext) -> str | tuple[str, ...]:
+    """The result; its mean and the reciprocal of its deviation too where something uses them."""
     n.ignore("stash_type")
-    return _over_last_axes(n, "layer_norm")
+    y = _over_last_axes(n, "layer_norm")
+    if not any(n.outputs[1:]):
+        return y
+    x = n.input(0)
+    axes = tuple(range(positive_axis(n.integer("axis", -1), n.rank(x)), n.rank(x)))
+    variance = _centred(n, x, axes)[1]
+    shifted = n.op("add", variance, n.like(n.number("epsilon", 1e-5), variance))
+    mean = n.op("reduce_mean", x, axes=axes, keepdims=True)
+    return y, mean, n.op("reciprocal", n.op("sqrt", shifted))
 
 
 @importer("RMSNormalization")

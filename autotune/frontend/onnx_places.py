@@ -16,6 +16,9 @@ from autotune.frontend.onnx_norm import positive_axis
 from autotune.types import Array, dense_strides
 
 
+LARGEST_TRIANGLE = 2048
+
+
 @importer("GatherElements")
 def gather_elements(n: NodeContext) -> str:
     x, indices = n.input(0), n.input(1)
@@ -88,6 +91,20 @@ def non_zero(n: NodeContext) -> str:
     return n.constant(np.stack(np.nonzero(array)), "int64")
 
 
+@importer("Compress")
+def compress(n: NodeContext) -> str:
+    """The elements that constants choose, along an axis or of all."""
+    x = n.input(0)
+    n.input(1)
+    chosen = n.parameter(1)
+    assert chosen is not None  # a required input is there
+    axis = n.attribute("axis")
+    if axis is None:
+        x, axis = n.reshape(x, (math.prod(n.shape(x)),)), 0
+    at = positive_axis(int(axis), n.rank(x))
+    return n.op("gather", x, n.constant(np.flatnonzero(chosen), "int64"), axis=at)
+
+
 @importer("EyeLike")
 def eye_like(n: NodeContext) -> str:
     rows, columns = n.shape(n.input(0))
@@ -97,13 +114,62 @@ def eye_like(n: NodeContext) -> str:
     return n.constant(np.eye(rows, columns, n.integer("k", 0)), dtype)
 
 
+@importer("ReverseSequence")
+def reverse_sequence(n: NodeContext) -> str:
+    """The first elements along one axis turned around; how many these are, the other says."""
+    x, time, batch = n.input(0), n.integer("time_axis", 0), n.integer("batch_axis", 1)
+    shape, counts = n.shape(x), n.cast(n.input(1), "int64")
+    if sorted((time, batch)) != [0, 1] or n.shape(counts) != (shape[batch],):
+        raise ModelError(
+            f"{n.shape(counts)} lengths along axis {batch}, of elements along axis {time}, do not "
+            f"fit data of {shape}"
+        )
+    counts = n.reshape(counts, (1, shape[1]) if batch else (shape[0], 1))
+    grid = np.indices(shape[:2])
+    own = n.constant(grid[time], "int64")
+    turned = n.op("sub", n.op("sub", counts, n.like(1, counts)), own)
+    place = n.op("where", n.op("lt", own, counts), turned, own)
+    strides = dense_strides(shape[:2])
+    flat = n.op("mul", place, n.constant(strides[time], "int64"))
+    flat = n.op("add", flat, n.constant(grid[batch] * strides[batch], "int64"))
+    return n.op("gather", n.reshape(x, (shape[0] * shape[1], *shape[2:])), flat, axis=0)
+
+
+@importer("CumProd")
+def cum_prod(n: NodeContext) -> str:
+    return _running(n, "mul", 1)
+
+
+def _running(n: NodeContext, op: str, neutral: int) -> str:
+    """What the elements up to each along an axis join to, by steps that double: after each, an
+    element has joined twice as many before it."""
+    x = n.input(0)
+    rank, shape = n.rank(x), n.shape(x)
+    axis = positive_axis(n.required_ints(1)[0], rank)
+    backward = bool(n.integer("reverse", 0))
+
+    def moved(value: str, by: int) -> str:
+        before, behind = (-by, by) if backward else (by, -by)
+        pads = [0] * (2 * rank)
+        pads[axis], pads[rank + axis] = before, behind
+        return n.op("pad", value, pads=tuple(pads), value=float(neutral))
+
+    y = moved(x, 1) if n.integer("exclusive", 0) and shape[axis] else x
+    step = 1
+    while step < shape[axis]:
+        y, step = n.op(op, y, moved(y, step)), 2 * step
+    return y
+
+
 @importer("CumSum")
 def cum_sum(n: NodeContext) -> str:
-    """A product with a triangle of ones."""
+    """A product with a triangle of ones, where that is small."""
     x = n.input(0)
     rank = n.rank(x)
     axis = positive_axis(n.required_ints(1)[0], rank)
     extent = n.shape(x)[axis]
+    if extent > LARGEST_TRIANGLE:
+        return _running(n, "add", 0)
     triangle = np.triu(np.ones((extent, extent)), n.integer("exclusive", 0))
     if n.integer("reverse", 0):
         triangle = triangle.T

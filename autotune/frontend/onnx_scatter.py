@@ -29,6 +29,24 @@ def scatter_nd(n: NodeContext) -> str:
     return n.reshape(_join(n, table, n.reshape(places, (length, 1)), updates, 0), shape)
 
 
+@importer("TensorScatter")
+def tensor_scatter(n: NodeContext) -> str:
+    """A cache with new elements along an axis, from the place on that is given for each batch."""
+    past, update, first = n.input(0), n.input(1), n.optional(2)
+    rank, mode = n.rank(past), n.text("mode", "linear")
+    axis = positive_axis(n.integer("axis", -2), rank)
+    if mode not in ("linear", "circular") or axis == 0:
+        raise UnsupportedOpError(f"mode {mode!r} along axis {axis}, expected linear or circular")
+    batch, extent, count = n.shape(past)[0], n.shape(past)[axis], n.shape(update)[axis]
+    begin = n.constant([0] * batch, "int64") if first is None else n.cast(first, "int64")
+    begin = n.reshape(begin, (batch, *[1] * (rank - 1)))
+    along = np.arange(count).reshape(-1, *[1] * (rank - 1 - axis))
+    places = n.op("add", begin, n.constant(along[(None,) * axis], "int64"))
+    if mode == "circular":
+        places = n.op("mod", places, n.constant(extent, "int64"))
+    return n.op("scatter", past, places, update, axis=axis)
+
+
 @importer("ScatterElements", "Scatter")
 def scatter_elements(n: NodeContext) -> str:
     x, indices, updates = n.input(0), n.input(1), n.input(2)

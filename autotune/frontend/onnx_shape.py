@@ -183,8 +183,11 @@ def depth_to_space(n: NodeContext) -> str:
 @importer("SpaceToDepth")
 def space_to_depth(n: NodeContext) -> str:
     x, block = n.input(0), n.integer("blocksize", 1)
+    mode = n.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise UnsupportedOpError(f"mode must be DCR or CRD, got {mode!r}")
     batch, channels, height, width = n.shape(x)
     rows, columns = height // block, width // block
     x = n.reshape(x, (batch, channels, rows, block, columns, block))
-    x = n.transpose(x, (0, 3, 5, 1, 2, 4))
+    x = n.transpose(x, (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4))
     return n.reshape(x, (batch, channels * block * block, rows, columns))

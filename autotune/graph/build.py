@@ -31,6 +31,8 @@ class GraphBuilder:
         self.label = ""
         self.numbers: dict[str, tuple[str, float, int]] = {}
         """Of bytes: the value of the numbers they stand for, (byte - zero) * step."""
+        self.sequences: dict[str, tuple[str, ...]] = {}
+        """Lists of values, by names of their own; a graph has none."""
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
         self._inputs: list[tuple[str, TensorType]] = []
@@ -70,6 +72,12 @@ class GraphBuilder:
             Node(op=op, inputs=inputs, output=value, attrs=frozen, name=self.label or value)
         )
         return value
+
+    def sequence(self, values: Sequence[str]) -> str:
+        """A name for a list of values."""
+        name = f"sequence {len(self.sequences)}"
+        self.sequences[name] = tuple(values)
+        return name
 
     def shape(self, value: str) -> tuple[int, ...]:
         return self.types[value].shape

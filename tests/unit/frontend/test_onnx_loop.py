@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autotune.frontend import onnx as onnx_import
+from autotune.frontend import onnx_control
 from tests.unit.frontend.onnx_models import check, floats, ints, nodes_model
 from tests.unit.frontend.test_onnx_errors import refused
 
@@ -67,7 +67,7 @@ def test_no_trip_gives_what_it_was_given() -> None:
 
 
 def test_too_many_trips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_import, "UNROLLED_NODES", 20)
+    monkeypatch.setattr(onnx_control, "UNROLLED_NODES", 20)
     refused(model(1_000_000), "loop.*more than 5 trips of 5 nodes are too many to unroll")
 
 
