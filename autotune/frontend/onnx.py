@@ -19,7 +19,7 @@ from autotune.frontend.onnx_context import (
     IMPORTERS,
     NodeContext,
     dtype_name,
-    tensor_array,
+    tensor_constant,
     tensor_type,
 )
 from autotune.frontend.onnx_control import CONTROLS
@@ -32,7 +32,21 @@ from autotune.graph.ir import Graph
 OPSETS = range(7, 27)
 MOVERS = frozenset(("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 """Operators whose results are elements of their first input, whatever these are."""
-UNSHAPED = frozenset(("Compress", "NonMaxSuppression", "Unique"))
+DRAWN = (
+    "it draws numbers, and the same inputs give the same outputs here; make what is drawn an "
+    "input of the model"
+)
+UNSHAPED = (
+    "how much it gives depends on the values it is given, and shapes are static here; export the "
+    "model up to its inputs, and run it on the outputs"
+)
+REASONS = {
+    "Bernoulli": DRAWN, "Multinomial": DRAWN, "RandomNormal": DRAWN, "RandomNormalLike": DRAWN,
+    "RandomUniform": DRAWN, "RandomUniformLike": DRAWN, "NonMaxSuppression": UNSHAPED,
+    "Unique": UNSHAPED,
+    "MaxRoiPool": "its windows are known to a run only; export the model with RoiAlign",
+}  # fmt: skip
+"""Of operators that are refused: why, and what to do."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 for _info in pkgutil.iter_modules([str(Path(__file__).parent)]):
@@ -127,8 +141,8 @@ class _ModelImport:
             raise UnsupportedOpError(f"initializer {name!r} is sparse; export it dense")
         made = {}
         for tensor in graph.initializer:
-            array = tensor_array(tensor, f"initializer {tensor.name!r}")
-            made[tensor.name] = self.builder.constant(array, tensor.name)
+            what = f"initializer {tensor.name!r}"
+            made[tensor.name] = tensor_constant(self.builder, tensor, what, tensor.name)
         return made
 
     def _add_node(self, node: onnx.NodeProto) -> None:
@@ -208,12 +222,8 @@ class _ModelImport:
 
 def _refusal(node: onnx.NodeProto, where: str) -> str:
     domain = f" of domain {node.domain!r}" if node.domain else ""
-    if node.op_type in UNSHAPED:
-        return (
-            f"{where}{domain} is not supported: how much it gives depends on the values it is "
-            "given, and shapes are static here; export the model up to its inputs, and run it on "
-            "the outputs"
-        )
+    if node.op_type in REASONS:
+        return f"{where}{domain} is not supported: {REASONS[node.op_type]}"
     return (
         f"{where}{domain} is not supported; replace it before the export, or add an importer in "
         "autotune/frontend"

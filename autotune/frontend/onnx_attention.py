@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import ModelError
 from autotune.frontend.onnx_context import NodeContext, importer
 
 
@@ -15,8 +16,6 @@ def attention(n: NodeContext) -> tuple[str, ...]:
     """(Y, present_key, present_value, scores in the wanted state). A row whose mask lets no key
     through gives zeros."""
     n.ignore("softmax_precision")
-    if n.optional(6) is not None:
-        raise UnsupportedOpError("nonpad_kv_seqlen is not supported; give a mask instead")
     flat = n.rank(n.input(0)) == 3
     query = heads_apart(n, n.input(0), n.integer("q_num_heads", 0))
     key, value = (heads_apart(n, n.input(i), n.integer("kv_num_heads", 0)) for i in (1, 2))
@@ -28,9 +27,13 @@ def attention(n: NodeContext) -> tuple[str, ...]:
     count, depth = n.shape(query)[1], n.shape(query)[3]
     scale = n.number("scale", 1 / math.sqrt(depth))
     states = scores_of(n, query, repeated(n, key, count), scale)
-    states.append(_masked(n, states[-1], past))
-    weights = n.op("softmax", states[-1], axis=3)
-    if n.optional(3) is not None:
+    masked = _masked(n, states[-1])
+    seen = _seen(n, n.shape(masked)[2], n.shape(masked)[3], past)
+    if seen is not None:
+        masked = n.op("where", seen, masked, n.like(-math.inf, masked))
+    states.append(masked)
+    weights = n.op("softmax", masked, axis=3)
+    if n.optional(3) is not None or n.optional(6) is not None or n.has("left_window_size"):
         nothing = n.op("ne", weights, weights)
         weights = n.op("where", nothing, n.like(0, weights), weights)
     states.append(weights)
@@ -79,17 +82,37 @@ def scores_of(n: NodeContext, query: str, key: str, scale: float) -> list[str]:
     return [scores, n.op("mul", limited, n.like(cap, scores))]
 
 
-def _masked(n: NodeContext, scores: str, past: int) -> str:
-    """-inf for keys behind a row's own place and where a boolean mask says false; a mask of
-    numbers is added."""
-    mask, none = n.optional(3), n.like(-math.inf, scores)
-    rows, keys = n.shape(scores)[2:]
-    if mask is not None:
-        if n.shape(mask)[-1] not in (1, keys):
-            raise UnsupportedOpError(f"the mask is for {n.shape(mask)[-1]} of {keys} keys; pad it")
-        kept = n.dtype(mask) == "bool"
-        scores = n.op("where", mask, scores, none) if kept else n.op("add", scores, mask)
+def _masked(n: NodeContext, scores: str) -> str:
+    """-inf where a boolean mask says false; a mask of numbers is added. What a mask is too short
+    for is hidden."""
+    mask, keys = n.optional(3), n.shape(scores)[3]
+    if mask is None:
+        return scores
+    kept, given = n.dtype(mask) == "bool", n.shape(mask)[-1]
+    if given not in (1, keys):
+        pads, none = [0] * (2 * n.rank(mask)), 0.0 if kept else -math.inf
+        pads[-1] = keys - given
+        mask = n.op("pad", mask, pads=tuple(pads), value=none)
+    if not kept:
+        return n.op("add", scores, mask)
+    return n.op("where", mask, scores, n.like(-math.inf, scores))
+
+
+def _seen(n: NodeContext, rows: int, keys: int, past: int) -> str | None:
+    """Which keys a row sees by where they are: those of its sequence that are in its window, and
+    not behind it where the attention is causal. A row is as far behind keys as there are past
+    ones; the last row is the last of its sequence where lengths are given. None: all keys."""
+    lengths, place = n.optional(6), np.arange(keys)
+    behind = n.constant(np.arange(rows)[:, None] + past - place, "int64")
+    conditions = []
+    if lengths is not None:
+        lengths = n.reshape(n.cast(lengths, "int64"), (n.shape(lengths)[0], 1, 1, 1))
+        behind = n.op("add", behind, n.op("sub", lengths, n.like(rows, lengths)))
+        conditions.append(n.op("lt", n.constant(place, "int64"), lengths))
     if n.integer("is_causal", 0):
-        before = np.tril(np.ones((rows, keys), bool), past)
-        scores = n.op("where", n.constant(before), scores, none)
-    return scores
+        conditions.append(n.op("ge", behind, n.like(0, behind)))
+    if (left := n.integer("left_window_size", -1)) >= 0:
+        conditions.append(n.op("le", behind, n.like(left, behind)))
+    if (right := n.integer("right_window_size", -1)) >= 0:
+        conditions.append(n.op("ge", behind, n.like(-right, behind)))
+    return functools.reduce(lambda a, b: n.op("and", a, b), conditions) if conditions else None

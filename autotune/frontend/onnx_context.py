@@ -226,13 +226,25 @@ class NodeContext:
         return self.constant(value, self.dtype(other))
 
 
+def tensor_constant(builder: GraphBuilder, tensor: onnx.TensorProto, what: str, name: str) -> str:
+    """A tensor as a constant of that name, which is remembered where its type is a narrow one."""
+    made = builder.constant(tensor_array(tensor, what), name)
+    if tensor.data_type in _NARROW:
+        builder.narrow.add(made)
+    return made
+
+
 def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
     """The array of an ONNX tensor. Raises ModelError where it is damaged or of a foreign type."""
-    dtype_name(tensor.data_type, what)
+    narrow = _NARROW.get(tensor.data_type)
+    if narrow is None:
+        dtype_name(tensor.data_type, what)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise ModelError(f"{what}: the data lie in another file; import the model by its path")
     try:
         array = np.asarray(numpy_helper.to_array(tensor))
+        if narrow is not None:
+            return array.astype(narrow)
         return array.astype(np.float32) if tensor.data_type in _WIDENED else array
     except (ValueError, TypeError) as error:
         raise ModelError(
@@ -257,6 +269,13 @@ def dtype_name(element_type: int, what: str) -> str:
 
 _WIDENED = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 """Types of tensors that are float32 here: every value of theirs is one, and nothing is rounded."""
+_NARROW: dict[int, str] = {
+    onnx.TensorProto.INT4: "int8", onnx.TensorProto.UINT4: "uint8",
+    onnx.TensorProto.FLOAT8E4M3FN: "float32", onnx.TensorProto.FLOAT8E5M2: "float32",
+    onnx.TensorProto.FLOAT8E4M3FNUZ: "float32", onnx.TensorProto.FLOAT8E5M2FNUZ: "float32",
+    onnx.TensorProto.FLOAT4E2M1: "float32",
+}  # fmt: skip
+"""Types that only constants may have: they are widened, and no result is rounded to them."""
 _ONNX_NAMES = {
     "float32": "FLOAT", "float64": "DOUBLE", "int64": "INT64", "int32": "INT32",
     "int8": "INT8", "uint8": "UINT8", "bool": "BOOL",

@@ -34,7 +34,7 @@ class Importing(Protocol):
 def if_(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     condition = run.values[node.input[0]]
     known = run.builder.evaluated(condition)
-    names = ("then_branch", "else_branch")
+    names = ["then_branch", "else_branch"]
     if known is not None:
         names = names[:1] if known.item() else names[1:]
     graphs = [_graph(node, name, where) for name in names]
@@ -42,14 +42,10 @@ def if_(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     if not other:
         return taken
     whole = run.builder.op("reshape", condition, shape=())
-    return [
-        _chosen(run.builder, whole, pair, where) for pair in zip(taken, other[0], strict=True)
-    ]
+    return [_chosen(run.builder, whole, pair, where) for pair in zip(taken, other[0], strict=True)]
 
 
-def _chosen(
-    builder: GraphBuilder, condition: str, results: tuple[str, str], where: str
-) -> str:
+def _chosen(builder: GraphBuilder, condition: str, results: tuple[str, str], where: str) -> str:
     types = [builder.types.get(r) for r in results]
     if types[0] is None or types[0] != types[1]:
         given = " and ".join("a sequence" if t is None else str(t) for t in types)

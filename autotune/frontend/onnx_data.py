@@ -7,7 +7,12 @@ import math
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
-from autotune.frontend.onnx_context import NodeContext, importer, tensor_array
+from autotune.frontend.onnx_context import (
+    NodeContext,
+    importer,
+    tensor_array,
+    tensor_constant,
+)
 from autotune.frontend.onnx_norm import positive_axis
 from autotune.frontend.onnx_shape import select_ranges
 from autotune.types import Array
@@ -22,7 +27,7 @@ CONSTANT_TYPES = {
 def constant(n: NodeContext) -> str:
     value = n.tensor("value")
     if value is not None:
-        return n.builder.constant(tensor_array(value, "attribute value"), n.outputs[0])
+        return tensor_constant(n.builder, value, "attribute value", n.outputs[0])
     for name, dtype in CONSTANT_TYPES.items():
         if n.has(name):
             return n.constant(n.attribute(name), dtype)

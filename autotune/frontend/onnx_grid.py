@@ -54,7 +54,8 @@ def affine_grid(n: NodeContext) -> str:
     for extent in size:
         middle, places = (extent - 1) / 2, np.arange(extent)
         axes.append((places - middle) / (max(middle, 0.5) if aligned else extent / 2))
-    grid = np.stack([*np.meshgrid(*axes, indexing="ij")][::-1] + [np.ones(size)], -1)
+    columns = np.meshgrid(*axes, indexing="ij")
+    grid = np.stack([*reversed(columns), np.ones(size)], -1)
     points = n.constant(grid.reshape(-1, rank + 1), n.dtype(theta))
     y = n.op("matmul", points, theta, transpose_b=True)
     return n.reshape(y, (batch, *size, rank))

@@ -93,9 +93,9 @@ def einsum(n: NodeContext) -> str:
     terms, result = _terms(n, equation)
     operands = [_diagonal(n, n.input(i), t) for i, t in enumerate(terms)]
     value, labels = _summed(n, *operands[0], result + "".join(t for _, t in operands[1:]))
-    for position, (factor, own) in enumerate(operands[1:], 2):
+    for position, operand in enumerate(operands[1:], 2):
         needed = result + "".join(t for _, t in operands[position:])
-        factor, own = _summed(n, factor, own, needed + labels)
+        factor, own = _summed(n, *operand, needed + labels)
         value, labels = _summed(n, value, labels, needed + own)
         kept = "".join(dict.fromkeys(c for c in labels + own if c in needed))
         value, labels = _product(n, (value, labels), (factor, own), kept), kept

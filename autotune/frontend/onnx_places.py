@@ -15,7 +15,6 @@ from autotune.frontend.onnx_context import NodeContext, dtype_name, importer
 from autotune.frontend.onnx_norm import positive_axis
 from autotune.types import Array, dense_strides
 
-
 LARGEST_TRIANGLE = 2048
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 
-from autotune.errors import UnsupportedOpError
-from autotune.frontend.onnx_context import NodeContext, importer
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.onnx_context import NodeContext, dtype_name, importer
 from autotune.frontend.onnx_image import conv_operands, from_nhwc
 from autotune.frontend.onnx_integers import Sums
+from autotune.frontend.onnx_norm import positive_axis
 from autotune.frontend.onnx_numbers import (
     as_bytes,
     known_numbers,
@@ -19,29 +21,34 @@ from autotune.frontend.onnx_numbers import (
 )
 from autotune.frontend.onnx_volume import convolution
 
+_DIRECT = (("float32", "uint8"), ("float32", "int8"))
 _LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "int32": (-(2**31), 2**31 - 1)}
 
 
 @importer("QuantizeLinear")
 def quantize_linear(n: NodeContext) -> str:
-    n.ignore("saturate", "precision", "output_dtype")
-    x, axis = n.input(0), n.integer("axis", 1)
-    scale, zero = _parameter(n, x, 1, axis), n.optional(2)
-    if (steps := steps_of(n, 1, 2)) is not None and n.dtype(x) == "float32":
-        return as_bytes(n, x, steps)
-    dtype = "uint8" if zero is None else n.dtype(zero)
+    n.ignore("saturate", "precision", "block_size")
+    x, axis, zero = n.input(0), n.integer("axis", 1), n.optional(2)
+    wanted = n.integer("output_dtype", 0)
+    if zero in n.builder.narrow:
+        raise UnsupportedOpError("quantizing to less than 8 bits is not supported; use int8")
+    dtype = n.dtype(zero) if zero else dtype_name(wanted, "output_dtype") if wanted else "uint8"
+    if (steps := steps_of(n, 1, 2)) is not None and (n.dtype(x), dtype) in _DIRECT:
+        return as_bytes(n, x, dataclasses.replace(steps, dtype=dtype))
+    scale = _parameter(n, x, 1, axis)
     return _rounded(n, n.op("div", x, scale), _parameter(n, x, 2, axis) if zero else None, dtype)
 
 
 @importer("DequantizeLinear")
 def dequantize_linear(n: NodeContext) -> str:
-    n.ignore("output_dtype")
+    n.ignore("output_dtype", "block_size")
     x, axis = n.input(0), n.integer("axis", 1)
     if (numbers := numbers_of(n, 0, 1, 2)) is not None:
         return numbers
-    value = n.cast(x, "int32")
+    whole = "float32" if n.dtype(x) == "float32" else "int32"
+    value = n.cast(x, whole)
     if n.optional(2) is not None:
-        value = n.op("sub", value, n.cast(_parameter(n, x, 2, axis), "int32"))
+        value = n.op("sub", value, n.cast(_parameter(n, x, 2, axis), whole))
     scale = _parameter(n, x, 1, axis)
     return n.op("mul", n.cast(value, n.dtype(scale)), scale)
 
@@ -124,12 +131,28 @@ def _rounded(n: NodeContext, value: str, zero: str | None, dtype: str) -> str:
 
 
 def _parameter(n: NodeContext, x: str, position: int, axis: int) -> str:
-    """A scale or zero point as it broadcasts: one for all, or one per element along an axis."""
+    """A scale or zero point as it broadcasts: one for all, or one per element along an axis, or
+    one per block of elements along it."""
     value = n.input(position)
     if n.rank(value) == 0 or n.shape(value) == (1,):
         return n.reshape(value, ())
     if n.rank(value) != 1:
-        raise UnsupportedOpError("scales per block are not supported; use one per channel")
+        return _of_blocks(n, value, n.shape(x), axis)
     shape = [1] * n.rank(x)
     shape[axis] = n.shape(value)[0]
     return n.reshape(value, shape)
+
+
+def _of_blocks(n: NodeContext, value: str, shape: tuple[int, ...], axis: int) -> str:
+    """Every scale or zero point as often as its block has elements."""
+    at, block = positive_axis(axis, len(shape)), n.integer("block_size", 0)
+    blocks = n.shape(value)[at] if n.rank(value) == len(shape) else 0
+    if block < 1 or blocks != -(-shape[at] // block):
+        raise ModelError(
+            f"scales of shape {n.shape(value)} are not those of blocks of {block} in {shape}"
+        )
+    places = np.arange(shape[at]) // block
+    known = n.known(value)
+    if known is not None:
+        return n.constant(known.take(places, axis=at))
+    return n.op("gather", value, n.constant(places, "int64"), axis=at)

@@ -47,9 +47,12 @@ def _reduction(before: Step, op: str, after: Step) -> Importer:
         x = before(n, x)
         if not axes:
             return after(n, x)
+        if n.dtype(x) == "bool":
+            x = n.cast(x, "uint8")
         # Dimensions of one element cost nothing; where none is left there are none for vectors.
         whole = len(axes) == n.rank(x)
         y = after(n, n.op(op, x, axes=axes, keepdims=keepdims or whole))
+        y = n.cast(y, n.dtype(n.input(0)))
         return n.reshape(y, ()) if whole and not keepdims else y
 
     return run

@@ -6,6 +6,7 @@ axis: a gather of the nearest elements, or a product with the matrix of interpol
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from autotune.types import Array
 
 COORDINATES = (
     "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric",
+    "tf_crop_and_resize",
 )  # fmt: skip
 RESIZE_OP_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 NEAREST: dict[str, Callable[[Array], Array]] = {
@@ -39,6 +41,9 @@ class Method:
     nearest: str = "floor"
     cubic_a: float = -0.75
     exclude_outside: bool = False
+    antialias: bool = False
+    beyond: float | None = None
+    """What lies outside the data, where it does not repeat the border's elements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,8 @@ class Scaling:
     before: int
     after: int
     factor: float
+    cut: tuple[float, float] = (0.0, 1.0)
+    """What is resized, in parts of the axis."""
 
     @property
     def exact(self) -> bool:
@@ -92,20 +99,21 @@ def _mode(mode: str) -> str:
 def _method(n: NodeContext, mode: str) -> Method:
     coordinate = n.text("coordinate_transformation_mode", "half_pixel")
     nearest = n.text("nearest_mode", "round_prefer_floor")
-    n.ignore("extrapolation_value")  # of tf_crop_and_resize only
+    beyond = n.number("extrapolation_value", 0.0)
+    antialias = bool(n.integer("antialias", 0))
     if coordinate not in COORDINATES or nearest not in NEAREST:
         raise UnsupportedOpError(
             f"coordinate_transformation_mode {coordinate!r} with nearest_mode {nearest!r} is not "
             f"supported; use one of {', '.join(COORDINATES)}"
         )
-    if n.integer("antialias", 0):
-        raise UnsupportedOpError("antialias=1 is not supported; export the model without it")
     return Method(
         mode=mode,
         coordinate=coordinate,
         nearest=nearest,
         cubic_a=n.number("cubic_coeff_a", -0.75),
         exclude_outside=bool(n.integer("exclude_outside", 0)),
+        antialias=antialias and mode != "nearest",
+        beyond=beyond if coordinate == "tf_crop_and_resize" else None,
     )
 
 
@@ -122,7 +130,23 @@ def _scalings(n: NodeContext, shape: tuple[int, ...]) -> dict[int, Scaling]:
         scalings = _by_sizes(extents, sizes, policy)
     else:
         raise ModelError("neither scales nor sizes are given; the model is malformed")
+    if n.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
+        scalings = _cut(n, scalings, extents)
     return {axes[i]: s for i, s in scalings.items()}
+
+
+def _cut(n: NodeContext, scalings: dict[int, Scaling], extents: list[int]) -> dict[int, Scaling]:
+    """Every axis with the part of it that the input `roi` says: all starts, then all ends."""
+    roi = n.parameter(1)
+    if roi is None or roi.size != 2 * len(extents):
+        raise ModelError(f"tf_crop_and_resize needs a roi of {2 * len(extents)} numbers")
+    parts = roi.reshape(2, -1).T.astype(float)
+    whole = {i: Scaling(before=e, after=e, factor=1.0) for i, e in enumerate(extents)} | scalings
+    return {
+        i: dataclasses.replace(s, cut=(parts[i][0], parts[i][1]))
+        for i, s in whole.items()
+        if i in scalings or tuple(parts[i]) != (0.0, 1.0)
+    }
 
 
 def _by_factors(extents: list[int] | tuple[int, ...], factors: list[float]) -> dict[int, Scaling]:
@@ -172,17 +196,29 @@ def _is_resize_op(rank: int, scalings: dict[int, Scaling], method: Method) -> bo
         and method.mode in ("nearest", "linear")
         and method.coordinate in RESIZE_OP_COORDINATES
         and not method.exclude_outside
+        and not method.antialias
     )
 
 
 def _resize_axis(n: NodeContext, x: str, axis: int, scaling: Scaling, method: Method) -> str:
-    places = _coordinates(scaling, method.coordinate)
+    given = _coordinates(scaling, method.coordinate)
+    places = given if method.beyond is None else given.clip(0, scaling.before - 1)
     if method.mode == "nearest":
         nearest = NEAREST[method.nearest](places).clip(0, scaling.before - 1)
-        return n.op("gather", x, n.constant(nearest, "int64"), axis=axis)
-    matrix = _interpolation(places, scaling.before, method).astype(n.dtype(x))
+        y = n.op("gather", x, n.constant(nearest, "int64"), axis=axis)
+    else:
+        y = _along(n, x, axis, _interpolation(places, scaling, method))
+    if method.beyond is None:
+        return y
+    mask = n.constant((given == places).reshape(-1, *[1] * (n.rank(x) - axis - 1)))
+    return n.op("where", mask, y, n.like(method.beyond, y))
+
+
+def _along(n: NodeContext, x: str, axis: int, matrix: Array) -> str:
+    """x with sums of elements of an axis, weighted by the columns of a matrix."""
     order = [i for i in range(n.rank(x)) if i != axis] + [axis]
-    y = n.op("matmul", n.transpose(x, order), n.builder.constant(matrix), transpose_b=False)
+    weights = n.builder.constant(matrix.astype(n.dtype(x)))
+    y = n.op("matmul", n.transpose(x, order), weights, transpose_b=False)
     return n.transpose(y, [order.index(i) for i in range(len(order))])
 
 
@@ -191,6 +227,10 @@ def _coordinates(scaling: Scaling, coordinate: str) -> Array:
 
     In float32, as factors are: in float64 a factor of 2.3 would break ties by its rounding."""
     i, factor = np.arange(scaling.after, dtype=np.float32), np.float32(scaling.factor)
+    if coordinate == "tf_crop_and_resize":
+        (start, end), last = scaling.cut, scaling.before - 1
+        share = i / (scaling.after - 1) if scaling.after > 1 else i + 0.5
+        return np.asarray(start * last + share * (end - start) * last)
     if coordinate == "asymmetric":
         return np.asarray(i / factor)
     if coordinate == "align_corners":
@@ -204,19 +244,24 @@ def _coordinates(scaling: Scaling, coordinate: str) -> Array:
     return centred
 
 
-def _interpolation(places: Array, extent: int, method: Method) -> Array:
-    """The matrix [extent, outputs] of weights; taps outside are those of the border."""
+def _interpolation(places: Array, scaling: Scaling, method: Method) -> Array:
+    """The matrix [extent, outputs] of weights; taps outside are those of the border. Against
+    aliases, data that become fewer are seen through a kernel as much wider."""
+    extent, columns = scaling.before, np.arange(places.size)
     matrix = np.zeros((extent, places.size))
     first = np.floor(places).astype(int)
-    columns = np.arange(places.size)
-    for tap in range(-1, 3) if method.mode == "cubic" else range(2):
-        distance = np.abs(places - (first + tap))
-        weight = _cubic(distance, method.cubic_a) if method.mode == "cubic" else 1 - distance
+    narrow = min(scaling.factor, 1.0) if method.antialias else 1.0
+    reach = math.ceil((2 if method.mode == "cubic" else 1) / narrow)
+    for tap in range(1 - reach, 1 + reach):
+        distance = np.abs(places - (first + tap)) * narrow
+        cubic = method.mode == "cubic"
+        weight = _cubic(distance, method.cubic_a) if cubic else np.maximum(1 - distance, 0)
         rows = (first + tap).clip(0, extent - 1)
         if method.exclude_outside:
             weight = np.where(rows == first + tap, weight, 0.0)
         np.add.at(matrix, (rows, columns), weight)
-    return matrix / matrix.sum(axis=0) if method.exclude_outside else matrix
+    shared = method.exclude_outside or method.antialias
+    return matrix / matrix.sum(axis=0) if shared else matrix
 
 
 def _cubic(distance: Array, a: float) -> Array:

@@ -91,11 +91,3 @@ def _edge(n: NodeContext, column: int, taken: float) -> str:
 
 def _default_coordinate(opset: int) -> str:
     return "half_pixel" if opset >= 16 else "output_half_pixel"
-
-
-@importer("MaxRoiPool")
-def max_roi_pool(n: NodeContext) -> str:
-    raise UnsupportedOpError(
-        "how many elements a bin has depends on the regions, which only a run knows; export the "
-        "model with RoiAlign"
-    )

@@ -13,7 +13,6 @@ import numpy as np
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, dtype_name, importer
 from autotune.frontend.onnx_norm import positive_axis
-from autotune.types import Array
 
 MOST_FACTORS = 1 << 25
 """Of a transform's matrix."""
@@ -28,11 +27,8 @@ WINDOWS = {
 def dft(n: NodeContext) -> str:
     x, inverse, half = n.input(0), bool(n.integer("inverse", 0)), bool(n.integer("onesided", 0))
     rank, shape = n.rank(x), n.shape(x)
-    if n.opset >= 20:
-        axis = (n.int_parameter(2) or (-2,))[0]
-    else:
-        axis = n.integer("axis", 1)
-    axis = positive_axis(axis, rank)
+    given = (n.int_parameter(2) or (-2,))[0] if n.opset >= 20 else n.integer("axis", 1)
+    axis = positive_axis(given, rank)
     if axis == rank - 1:
         raise ModelError(f"axis {axis} of {shape} holds the parts of numbers")
     default = 2 * (shape[axis] - 1) if inverse and half else shape[axis]
@@ -48,7 +44,7 @@ def stft(n: NodeContext) -> str:
     signal, window = n.input(0), n.optional(2)
     if n.rank(signal) == 2:
         signal = n.reshape(signal, (*n.shape(signal), 1))
-    batch, length, parts = n.shape(signal)
+    length = n.shape(signal)[1]
     step = n.required_ints(1)[0]
     default = length if window is None else n.shape(window)[0]
     size = (n.int_parameter(3) or (default,))[0]

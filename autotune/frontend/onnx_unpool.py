@@ -35,14 +35,11 @@ def max_pooling(n: NodeContext) -> str | tuple[str, str]:
     return y, from_nhwc(n, places, n.rank(x))
 
 
-def _places(
-    n: NodeContext, image: str, largest: str, window: Window, columns_first: bool
-) -> str:
-    """Where the first of every window's largest elements lies: an offset from the first element
-    that the window sees, and where that is."""
+def _places(n: NodeContext, image: str, largest: str, window: Window, columns_first: bool) -> str:
+    """Where the first of every window's largest elements lies: how far behind the first element
+    of its window, and where that is."""
     batch, *extents, channels = n.shape(image)
-    rank = len(extents)
-    order = -1 if columns_first else 1
+    rank, order = len(extents), -1 if columns_first else 1
     strides = dense_strides(tuple(extents[::order]))[::order]
     before, behind = window.pads[:rank], window.pads[rank:]
     pads, fill = (0, *before, 0, 0, *behind, 0), lowest(n.dtype(image))
@@ -51,12 +48,8 @@ def _places(
         np.arange(count) * step - b
         for count, step, b in zip(n.shape(largest)[1:-1], window.strides, before, strict=True)
     ]
-    taps = [
-        [t * d for t, d in zip(tap, window.dilations, strict=True)]
-        for tap in itertools.product(*map(range, window.kernel))
-    ]
     found = ""
-    for tap in reversed(taps):  # of equal elements the first is looked at last
+    for tap in reversed(_taps(window)):  # of equal elements the first is looked at last
         offset = n.constant(np.dot(tap, strides), "int64")
         if not found:
             found = n.op("expand", offset, shape=n.shape(largest))
@@ -64,13 +57,20 @@ def _places(
         seen = _strided(n, padded, tap, [f.size for f in firsts], window.strides)
         hit = n.op("eq", seen, largest)
         if any(pads):
-            inside = [(f + t >= 0) & (f + t < e) for f, t, e in zip(firsts, tap, extents, strict=True)]
-            hit = n.op("and", hit, n.constant(_outer(np.logical_and, inside)[None, ..., None]))
+            ends = zip(firsts, tap, extents, strict=True)
+            inside = _outer(np.logical_and, [(f + t >= 0) & (f + t < e) for f, t, e in ends])
+            hit = n.op("and", hit, n.constant(inside[None, ..., None]))
         found = n.op("where", hit, offset, found)
-    along = [f * s for f, s in zip(firsts, strides, strict=True)]
+    along = _outer(np.add, [f * s for f, s in zip(firsts, strides, strict=True)])
     images = np.arange(batch * channels).reshape(batch, *[1] * rank, channels)
-    begin = images * math.prod(extents) + _outer(np.add, along)[None, ..., None]
+    begin = images * math.prod(extents) + along[None, ..., None]
     return n.op("add", found, n.constant(begin, "int64"))
+
+
+def _taps(window: Window) -> list[tuple[int, ...]]:
+    """What a window sees, from its first element on."""
+    every = itertools.product(*map(range, window.kernel))
+    return [tuple(t * d for t, d in zip(tap, window.dilations, strict=True)) for tap in every]
 
 
 def _strided(

@@ -31,6 +31,8 @@ class GraphBuilder:
         self.label = ""
         self.numbers: dict[str, tuple[str, float, int]] = {}
         """Of bytes: the value of the numbers they stand for, (byte - zero) * step."""
+        self.narrow: set[str] = set()
+        """Constants whose values were of less than eight bits, or are floats of eight."""
         self.sequences: dict[str, tuple[str, ...]] = {}
         """Lists of values, by names of their own; a graph has none."""
         self.types: dict[str, TensorType] = {}
