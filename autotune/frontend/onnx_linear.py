@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -91,7 +91,12 @@ def einsum(n: NodeContext) -> str:
     """Products of operands from the left: transposes, sums, diagonals and matmuls."""
     equation = n.text("equation", "").replace(" ", "")
     terms, result = _terms(n, equation)
-    operands = [_diagonal(n, n.input(i), t) for i, t in enumerate(terms)]
+    whole = [_diagonal(n, n.input(i), t) for i, t in enumerate(terms)]
+    extents: dict[str, int] = {}
+    for operand, own in whole:
+        for label, extent in zip(own, n.shape(operand), strict=True):
+            extents[label] = max(extent, extents.get(label, 1))
+    operands = [_without_ones(n, operand, own, extents) for operand, own in whole]
     value, labels = _summed(n, *operands[0], result + "".join(t for _, t in operands[1:]))
     for position, operand in enumerate(operands[1:], 2):
         needed = result + "".join(t for _, t in operands[position:])
@@ -145,6 +150,17 @@ def _diagonal(n: NodeContext, value: str, labels: str) -> tuple[str, str]:
             value = n.op("gather", flat, places, axis=len(rest))
             labels = "".join(labels[d] for d in order[:-1])
     return value, labels
+
+
+def _without_ones(
+    n: NodeContext, value: str, labels: str, extents: Mapping[str, int]
+) -> tuple[str, str]:
+    """Without dimensions of one element that are of more elsewhere: those are the same for all."""
+    kept = [d for d, c in enumerate(labels) if n.shape(value)[d] == extents[c]]
+    if any(n.shape(value)[d] != 1 for d in range(len(labels)) if d not in kept):
+        raise ModelError(f"labels {labels!r} of {n.shape(value)} do not fit the other operands'")
+    value = n.reshape(value, [n.shape(value)[d] for d in kept])
+    return value, "".join(labels[d] for d in kept)
 
 
 def _summed(n: NodeContext, value: str, labels: str, needed: str) -> tuple[str, str]:
