@@ -57,7 +57,7 @@ def mean(n: NodeContext) -> str:
 @importer("Pow")
 def power(n: NodeContext) -> str:
     x, exponent = n.input(0), n.input(1)
-    if n.dtype(x).startswith("int"):
+    if not n.dtype(x).startswith("float"):
         return _whole_power(n, x, exponent)
     return n.op("pow", x, n.cast(exponent, n.dtype(x)))
 

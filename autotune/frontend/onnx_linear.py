@@ -93,10 +93,10 @@ def einsum(n: NodeContext) -> str:
     terms, result = _terms(n, equation)
     whole = [_diagonal(n, n.input(i), t) for i, t in enumerate(terms)]
     extents: dict[str, int] = {}
-    for operand, own in whole:
-        for label, extent in zip(own, n.shape(operand), strict=True):
+    for given, own in whole:
+        for label, extent in zip(own, n.shape(given), strict=True):
             extents[label] = max(extent, extents.get(label, 1))
-    operands = [_without_ones(n, operand, own, extents) for operand, own in whole]
+    operands = [_without_ones(n, given, own, extents) for given, own in whole]
     value, labels = _summed(n, *operands[0], result + "".join(t for _, t in operands[1:]))
     for position, operand in enumerate(operands[1:], 2):
         needed = result + "".join(t for _, t in operands[position:])

@@ -94,7 +94,12 @@ def arg_max(n: NodeContext) -> str:
 
 @importer("ArgMin")
 def arg_min(n: NodeContext) -> str:
-    return _arg_max(n, n.op("neg", n.input(0)))
+    x = n.input(0)
+    if n.dtype(x).startswith("float"):
+        return _arg_max(n, n.op("neg", x))
+    # The least integer has no negative: counted down from the greatest.
+    top = 255 if n.dtype(x) == "uint8" else -1
+    return _arg_max(n, n.op("sub", n.like(top, x), x))
 
 
 def _arg_max(n: NodeContext, x: str) -> str:

@@ -102,8 +102,16 @@ def slice_(n: NodeContext) -> str:
     ranges = {}
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         at = positive_axis(axis, n.rank(x))
-        ranges[at] = range(*slice(start, end, step).indices(n.shape(x)[at]))
+        ranges[at] = _clamped(start, end, step, n.shape(x)[at])
     return select_ranges(n, x, ranges)
+
+
+def _clamped(start: int, end: int, step: int, extent: int) -> range:
+    """The elements of an axis. Backward from before the first element is from the first one, where
+    Python has none."""
+    if step < 0 and start + extent < 0:
+        start = 0
+    return range(*slice(start, end, step).indices(extent))
 
 
 def select_ranges(n: NodeContext, x: str, ranges: dict[int, range]) -> str:

@@ -7,6 +7,7 @@ woven into one image.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, importer
 from autotune.frontend.onnx_image import from_nhwc, spread, to_nhwc
+from autotune.frontend.onnx_shape import select_ranges
 from autotune.frontend.onnx_volume import Window, convolution
 
 
@@ -41,7 +43,7 @@ def conv_transpose(n: NodeContext) -> str:
     n.ignore("kernel_shape")
     geometry = _read(n, n.shape(image)[1:-1], n.shape(w)[2:])
     if any(d != 1 and s != 1 for d, s in zip(geometry.dilations, geometry.strides, strict=True)):
-        raise UnsupportedOpError("dilations together with strides are not supported")
+        w, geometry = _spread_out(n, w, geometry)
     y = _phases(n, image, w, geometry, groups)
     if (bias := n.optional(2)) is not None:
         y = n.op("add", y, bias)
@@ -74,6 +76,22 @@ def _read(n: NodeContext, spatial: Sequence[int], kernel: Sequence[int]) -> _Geo
         kernel=tuple(kernel), strides=strides, dilations=dilations, start=start,
         extent=tuple(extent),
     )  # fmt: skip
+
+
+def _spread_out(n: NodeContext, w: str, geometry: _Geometry) -> tuple[str, _Geometry]:
+    """Weights with the zeros that dilations say between them."""
+    kernel = list(geometry.kernel)
+    for d, dilation in enumerate(geometry.dilations):
+        front, behind = (*n.shape(w)[:2], *kernel[:d]), kernel[d + 1 :]
+        apart = n.reshape(w, (*front, kernel[d], 1, *behind))
+        pads = [0] * (2 * n.rank(apart))
+        pads[n.rank(apart) + d + 3] = dilation - 1
+        filled = n.op("pad", apart, pads=tuple(pads), value=0.0) if dilation > 1 else apart
+        whole = n.reshape(filled, (*front, kernel[d] * dilation, *behind))
+        kernel[d] = (kernel[d] - 1) * dilation + 1
+        w = select_ranges(n, whole, {d + 2: range(kernel[d])})
+    plain = (1,) * len(kernel)
+    return w, dataclasses.replace(geometry, kernel=tuple(kernel), dilations=plain)
 
 
 def _phases(n: NodeContext, x: str, w: str, geometry: _Geometry, groups: int) -> str:

@@ -87,8 +87,7 @@ def test_conv_transpose(data: st.DataObject, dims: int, groups: int) -> None:
         data.draw(st.lists(st.integers(1, high), min_size=dims, max_size=dims))
         for high in (4, 3, 4)
     )
-    plain = strides == [1] * dims
-    dilations = [data.draw(st.integers(1, 2)) if plain else 1] * dims
+    dilations = data.draw(st.lists(st.integers(1, 2), min_size=dims, max_size=dims))
     more = [data.draw(st.integers(0, s - 1)) for s in strides]
     pads = [
         data.draw(st.integers(0, (kernel[i % dims] + more[i % dims] - 1) // 2))

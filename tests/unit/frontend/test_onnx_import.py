@@ -113,6 +113,23 @@ def test_whole_powers() -> None:
     assert {n.op for n in graph.nodes} <= {"expand", "mul"}
     check(node_model("Pow", {"x": x}, [np.array([0, 2, 9])]), {"x": x})
     check(node_model("Pow", {"x": ints(1, 2, 7)}, [np.float32([2.5])]), {"x": ints(1, 2, 7)})
+    bytes_ = {"x": np.array([4, 9, 12], np.uint8)}
+    got = run_graph(imported(node_model("Pow", bytes_, [np.float32([0.5])])), bytes_)["y0"]
+    np.testing.assert_array_equal(got, [2, 3, 3])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32"])
+def test_least_of_integers(dtype: str) -> None:
+    low = np.iinfo(dtype).min
+    feeds = {"x": np.array([[1, low, 0, low], [low, 3, 2, 1]], dtype)}
+    check(node_model("ArgMin", feeds, axis=1, opset=13), feeds)
+    check(node_model("ArgMin", feeds, axis=1, opset=13, select_last_index=1), feeds)
+
+
+def test_backward_from_before_the_first_element() -> None:
+    feeds = {"x": floats(2, 5)}
+    parameters = (ints(-4), ints(-(2**31)), ints(0), ints(-2))
+    check(node_model("Slice", feeds, parameters), feeds)
 
 
 def test_identities_take_their_own_type() -> None:

@@ -83,6 +83,7 @@ def test_equal_constants_are_shared() -> None:
         ("reshape", {"shape": (2, 3)}),
         ("transpose", {"perm": (0, 1)}),
         ("slice", {"starts": (0, 0), "stops": (2, 3), "steps": (1, 1)}),
+        ("pad", {"pads": (0, 0, 0, 0)}),
         ("to_float32", {}),
     ],
 )
@@ -90,6 +91,12 @@ def test_identities_are_removed(op: str, attrs: dict[str, tuple[int, ...]]) -> N
     n = Net()
     same = n.op(op, n.feed("x", 2, 3), **attrs)
     assert op_counts(run(RemoveIdentities(), n.graph(n.op("relu", same)))) == {"relu": 1}
+
+
+def test_a_pad_that_cuts_as_much_as_it_fills_up_stays() -> None:
+    n = Net()
+    moved = n.op("pad", n.feed("x", 5), pads=(1, -1), value=1.0)
+    assert op_counts(run(RemoveIdentities(), n.graph(moved))) == {"pad": 1}
 
 
 def test_neutral_constants_are_removed_unless_they_broadcast() -> None:
