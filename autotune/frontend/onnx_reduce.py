@@ -44,9 +44,11 @@ def _reduction(before: Step, op: str, after: Step) -> Importer:
         x = n.input(0)
         keepdims = bool(n.integer("keepdims", 1))
         axes = _axes(n, n.rank(x))
+        if after is not _same:
+            x = _real(n, x)
         x = before(n, x)
         if not axes:
-            return after(n, x)
+            return n.cast(after(n, x), n.dtype(n.input(0)))
         if n.dtype(x) == "bool":
             x = n.cast(x, "uint8")
         # Dimensions of one element cost nothing; where none is left there are none for vectors.
@@ -75,16 +77,21 @@ for _operator, _steps in REDUCTIONS.items():
 @importer("ReduceLogSumExp")
 def reduce_log_sum_exp(n: NodeContext) -> str:
     """max + log(sum(exp(x - max))): does not overflow."""
-    x = n.input(0)
+    x = _real(n, n.input(0))
     keepdims = bool(n.integer("keepdims", 1))
     axes = _axes(n, n.rank(x))
     if not axes:
-        return x
+        return n.input(0)
     top = n.op("reduce_max", x, axes=axes, keepdims=True)
     total = n.op("reduce_sum", n.op("exp", n.op("sub", x, top)), axes=axes, keepdims=True)
     y = n.op("add", top, n.op("log", total))
     kept = [e for i, e in enumerate(n.shape(y)) if keepdims or i not in axes]
-    return n.reshape(y, kept)
+    return n.cast(n.reshape(y, kept), n.dtype(n.input(0)))
+
+
+def _real(n: NodeContext, x: str) -> str:
+    """Integers as real numbers, which have roots and logarithms."""
+    return x if n.dtype(x).startswith("float") else n.cast(x, "float64")
 
 
 @importer("ArgMax")

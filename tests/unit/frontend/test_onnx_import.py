@@ -126,6 +126,12 @@ def test_least_of_integers(dtype: str) -> None:
     check(node_model("ArgMin", feeds, axis=1, opset=13, select_last_index=1), feeds)
 
 
+@pytest.mark.parametrize("operator", ["ReduceL2", "ReduceLogSum", "ReduceLogSumExp"])
+def test_roots_and_logarithms_of_integers(operator: str) -> None:
+    feeds = {"x": np.array([[3, 4, 11], [60, 25, 8]], np.int32)}
+    check(node_model(operator, feeds, axes=[1], opset=11), feeds)
+
+
 def test_backward_from_before_the_first_element() -> None:
     feeds = {"x": floats(2, 5)}
     parameters = (ints(-4), ints(-(2**31)), ints(0), ints(-2))
