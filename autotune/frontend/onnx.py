@@ -24,6 +24,7 @@ from autotune.frontend.onnx_context import (
 )
 from autotune.frontend.onnx_control import CONTROLS
 from autotune.frontend.onnx_inputs import resolve_shapes
+from autotune.frontend.onnx_places import UNSHAPED
 from autotune.frontend.onnx_sequence import READERS
 from autotune.frontend.onnx_values import check_values, describe
 from autotune.graph.build import GraphBuilder
@@ -35,10 +36,6 @@ MOVERS = frozenset(("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Un
 DRAWN = (
     "it draws numbers, and the same inputs give the same outputs here; make what is drawn an "
     "input of the model"
-)
-UNSHAPED = (
-    "how much it gives depends on the values it is given, and shapes are static here; export the "
-    "model up to its inputs, and run it on the outputs"
 )
 REASONS = {
     "Bernoulli": DRAWN, "Multinomial": DRAWN, "RandomNormal": DRAWN, "RandomNormalLike": DRAWN,

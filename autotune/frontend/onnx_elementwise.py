@@ -200,13 +200,13 @@ def is_nan(n: NodeContext) -> str:
 
 @importer("Cast")
 def cast(n: NodeContext) -> str:
-    n.ignore("saturate")
+    n.ignore("saturate", "round_mode")
     return n.cast(n.input(0), dtype_name(n.integer("to", 0), "the type to cast to"))
 
 
 @importer("CastLike")
 def cast_like(n: NodeContext) -> str:
-    n.ignore("saturate")
+    n.ignore("saturate", "round_mode")
     return n.cast(n.input(0), n.dtype(n.input(1)))
 
 

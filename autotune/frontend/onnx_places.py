@@ -10,12 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.errors import ModelError
+from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx_context import NodeContext, dtype_name, importer
 from autotune.frontend.onnx_norm import positive_axis
 from autotune.types import Array, dense_strides
 
 LARGEST_TRIANGLE = 2048
+UNSHAPED = (
+    "how much it gives depends on the values it is given, and shapes are static here; export the "
+    "model up to its inputs, and run it on the outputs"
+)
+"""Why operators are refused whose results have no size before a run."""
 
 
 @importer("GatherElements")
@@ -84,24 +89,25 @@ def row_places(n: NodeContext, indices: str, extents: Sequence[int]) -> str:
 
 @importer("NonZero")
 def non_zero(n: NodeContext) -> str:
-    n.input(0)
-    array = n.parameter(0)
-    assert array is not None  # a required input is there
-    return n.constant(np.stack(np.nonzero(array)), "int64")
+    return n.constant(np.stack(np.nonzero(_shaping(n, 0))), "int64")
 
 
 @importer("Compress")
 def compress(n: NodeContext) -> str:
     """The elements that constants choose, along an axis or of all."""
-    x = n.input(0)
-    n.input(1)
-    chosen = n.parameter(1)
-    assert chosen is not None  # a required input is there
-    axis = n.attribute("axis")
+    x, chosen, axis = n.input(0), _shaping(n, 1), n.attribute("axis")
     if axis is None:
         x, axis = n.reshape(x, (math.prod(n.shape(x)),)), 0
     at = positive_axis(int(axis), n.rank(x))
     return n.op("gather", x, n.constant(np.flatnonzero(chosen), "int64"), axis=at)
+
+
+def _shaping(n: NodeContext, position: int) -> Array:
+    """An input that decides how much there is."""
+    array = n.evaluated(n.input(position))
+    if array is None:
+        raise UnsupportedOpError(UNSHAPED)
+    return array
 
 
 @importer("EyeLike")

@@ -150,6 +150,9 @@ def test_cast_to_short_precision() -> None:
 def test_as_many_boxes_as_the_values_say() -> None:
     feeds = {"boxes": floats(1, 4, 4), "scores": floats(1, 1, 4)}
     refused(node_model("NonMaxSuppression", feeds), "static here; export the model up to")
+    refused(node_model("NonZero", {"x": floats(3)}), "static here; export the model up to")
+    chosen = {"x": floats(3), "c": np.array([True, False, True])}
+    refused(node_model("Compress", chosen, axis=0), "static here; export the model up to")
 
 
 def test_nodes_out_of_order() -> None:

@@ -23,6 +23,22 @@ def test_cum_sum(axis: int, exclusive: int, reverse: int) -> None:
     check(node_model("CumSum", FEEDS, [np.array(axis)], **attrs), FEEDS)
 
 
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("exclusive", [0, 1])
+def test_running_sums_of_long_rows(reverse: int, exclusive: int) -> None:
+    feeds = {"x": floats(2, 3000)}
+    attrs = {"reverse": reverse, "exclusive": exclusive}
+    graph = check(node_model("CumSum", feeds, [np.array(1)], **attrs), feeds)
+    assert not any(a.size > 3000 for a in graph.constants.values())
+
+
+def test_rows_turned_around() -> None:
+    feeds = {"x": floats(4, 3, 2), "lengths": ints(4, 1, 3)}
+    check(node_model("ReverseSequence", feeds), feeds)
+    other = {"x": floats(3, 4), "lengths": ints(4, 1, 3)}
+    check(node_model("ReverseSequence", other, time_axis=1, batch_axis=0), other)
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("k", [1, 3])
