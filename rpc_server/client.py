@@ -126,7 +126,8 @@ class RpcRunner:
                     if not results:
                         raise BoardLostError(
                             f"{self._device} is lost ({error}) and did not come back within "
-                            f"{self._patience_s:g} s"
+                            f"{self._patience_s:g} s; start it again, then continue with the same "
+                            "command"
                         ) from None
                     while len(results) < len(requests):
                         self._add(results, self._lost(f"the board is lost: {error}"), on_result)
