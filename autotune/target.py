@@ -13,10 +13,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from autotune.digits import whole
 from autotune.errors import TargetError
 
 KINDS = ("cpu", "cuda", "opencl", "c")
 GPU_KINDS = ("cuda", "opencl")
+MAX_DEVICES = 1024
 MAX_THREADS = 1024
 """More would be a slip: they would only wait for each other."""
 
@@ -252,11 +254,11 @@ def load_target(name_or_path: str, threads: int = 1) -> Target:
     if threads > MAX_THREADS:
         raise TargetError(f"threads must be at most {MAX_THREADS}, got {threads}")
     name, colon, number = name_or_path.rpartition(":")
-    if colon and number.isdecimal():
+    if colon and (device := whole(number, MAX_DEVICES)) is not None:
         found = load_target(name, threads)
         if not found.is_gpu:
             raise TargetError(f"{name} has no devices to choose from; leave out :{number}")
-        return dataclasses.replace(found, device=int(number))
+        return dataclasses.replace(found, device=device)
     if name_or_path == "cpu":
         return host_target(threads)
     if name_or_path.endswith(".toml") or os.sep in name_or_path:

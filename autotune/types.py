@@ -27,8 +27,6 @@ SHORT_FLOATS = ("bfloat16", "float16")
 them. Arrays hold the float32 values that they stand for; see `program.packing.stored`."""
 ITEM_BYTES = {name: np.dtype(name).itemsize for name in DTYPES} | dict.fromkeys(SHORT_FLOATS, 2)
 """Bytes of an element."""
-MAX_SEED = (1 << 63) - 1
-"""The largest that a log can hold."""
 
 
 def is_real(dtype: str) -> bool:

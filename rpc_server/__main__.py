@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         discard(sys.stdout)  # whoever read the output has seen enough

@@ -12,6 +12,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+from autotune.digits import whole
 from autotune.errors import ConfigError
 from rpc_server import certs
 from rpc_server.auth import ISSUED, Role
@@ -45,9 +46,10 @@ def add_certs_command(commands: Any) -> None:
 
 
 def _days(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= certs.CA_DAYS:
+    days = whole(text, certs.CA_DAYS)
+    if not days:
         raise argparse.ArgumentTypeError(f"days from 1 to {certs.CA_DAYS}, got {text!r}")
-    return int(text)
+    return days
 
 
 def _now() -> datetime.datetime:

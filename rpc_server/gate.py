@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import threading
 
+from autotune.digits import whole
 from rpc_server.auth import Peer, Role
 from rpc_server.farm_types import FarmError
 
@@ -52,15 +53,15 @@ class Gate:
     def admit(self, owner: int, peer: Peer, ticket: str) -> None:
         """The link `owner` holds this ticket. Raises FarmError."""
         number, _, _ = ticket.partition(":")
-        known = number.isdigit() and len(number) < 18
-        if not known or not hmac.compare_digest(
-            make_ticket(self.secret, int(number), identity(peer)).encode(), ticket.encode()
+        fence = whole(number)
+        if fence is None or not hmac.compare_digest(
+            make_ticket(self.secret, fence, identity(peer)).encode(), ticket.encode()
         ):
             raise FarmError("the ticket is not of this board's lease; lease it again")
         with self._lock:
-            self._check(int(number))
-            self._floor = int(number)
-            self._fences[owner] = int(number)
+            self._check(fence)
+            self._floor = fence
+            self._fences[owner] = fence
 
     def fence(self, owner: int) -> int:
         """Of the link's lease. Raises FarmError where it has none, or it is over."""

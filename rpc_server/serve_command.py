@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from autotune.digits import whole
 from autotune.errors import ConfigError
 from autotune.measure.devices.cuda import locked_clocks
 from autotune.measure.executor import DEFAULT_EXECUTOR
@@ -42,6 +43,7 @@ from rpc_server.tls import Credentials
 from rpc_server.tracker_link import TrackerLink
 from rpc_server.versions import compiler
 
+MOST_CORES = 4095
 SETTINGS = tuple(f.name for f in dataclasses.fields(BoardSettings))
 
 
@@ -272,9 +274,10 @@ def parse_cores(text: str) -> tuple[int, ...]:
     cores: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
+        start, stop = whole(first, MOST_CORES), whole(last or first, MOST_CORES)
+        if start is None or stop is None:
             raise ConfigError(f"expected cores like 0-1 or 0,2,3, got {text!r}")
-        cores.update(range(int(first), int(last or first) + 1))
+        cores.update(range(start, stop + 1))
     if not cores or not cores <= set(allowed):
         listed = ",".join(map(str, allowed))
         raise ConfigError(f"cores {text} are not all available; this process may use {listed}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+from autotune.digits import whole
 from autotune.errors import ConfigError
 from rpc_server.audit import AuditLog
 from rpc_server.auth import Peer, Role, check_loopback
@@ -25,9 +26,10 @@ def parse_address(text: str) -> tuple[str, int]:
     """'127.0.0.1:9190' or '[::1]:9190' as host and port. Raises ConfigError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
+    number = whole(port, 65535)
+    if not colon or not host or number is None:
         raise ConfigError(f"expected HOST:PORT with a port up to 65535, got {text!r}")
-    return host, int(port)
+    return host, number
 
 
 class BoardServer(Door):

@@ -15,7 +15,8 @@ PACKAGES = ("autotune", "cost_model", "rpc_server", "search_spaces")
 # Lowest first. A module may import its own layer and those above it in this list.
 LAYERS = (
     ("autotune.errors", "autotune.types", "autotune.registry", "autotune.target",
-     "autotune.memory", "autotune.release", "autotune.streams", "autotune.whole_file"),
+     "autotune.digits", "autotune.memory", "autotune.release", "autotune.streams",
+     "autotune.whole_file"),
     ("autotune.ops", "autotune.graph", "autotune.program", "autotune.schedule",
      "autotune.measure.types"),
     ("search_spaces", "cost_model", "autotune.frontend", "autotune.codegen", "autotune.db.types",

@@ -29,10 +29,14 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of the `autotune` command."""
-    from autotune.streams import open_closed
+    try:
+        from autotune.streams import open_closed
 
-    open_closed()
-    sys.exit(execute(sys.argv[1:] if arguments is None else arguments))
+        open_closed()
+        sys.exit(execute(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:  # before the command began
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
 
 def execute(arguments: Sequence[str]) -> int:
@@ -64,11 +68,11 @@ def _guarded(command: str, arguments: Sequence[str]) -> int:
     from autotune.errors import AutotuneError, InputError
     from autotune.streams import discard, refusal
 
-    module = importlib.import_module(f"autotune.cli.{command}")
-    parser = Parser(prog=f"autotune {command}", description=module.__doc__)
-    module.arguments(parser)
     options = None
     try:
+        module = importlib.import_module(f"autotune.cli.{command}")
+        parser = Parser(prog=f"autotune {command}", description=module.__doc__)
+        module.arguments(parser)
         options = parser.parse_args(arguments)
         check_output(options)
         module.run(options)
@@ -80,7 +84,8 @@ def _guarded(command: str, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         from autotune.db.files import shown
 
-        log = getattr(options, "log", None) if command == "tune" else None
+        measured = command == "tune" and not getattr(options, "dry_run", False)
+        log = getattr(options, "log", None) if measured else None
         kept = shown(log) if log else None
         print(f"interrupted{f'; measured results are in {kept}' if kept else ''}", file=sys.stderr)
         return 130

@@ -32,7 +32,7 @@ def arguments(parser: opt.Parser) -> None:
         help=f"a tuning log; may be repeated (default {opt.DEFAULT_LOG})",
     )
     train.add_argument("-o", "--output", required=True, metavar="FILE.json")
-    train.add_argument("--seed", type=opt.seed, default=0)
+    train.add_argument("--seed", type=opt.at_least(0), default=0)
     opt.executor(train, "they learn")
     opt.target(train)
     opt.threads(train)

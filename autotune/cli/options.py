@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from autotune.db import files
+from autotune.digits import LARGEST, whole
 from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ DEFAULT_LOG = "tuning.db"
 COMPILED_TOO = "an .onnx file, zoo:NAME or a compiled model"
 LONGEST_S = 1e9
 """More than any clock's wait may be."""
+MAX_PRIORITY = 100
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
 Shapes = dict[str, tuple[int, ...]]
 
@@ -126,7 +128,10 @@ def farm(parser: Parser) -> None:
         "--boards", type=at_least(1), metavar="N", help="of a tracker's key to use (default 1)"
     )
     parser.add_argument(
-        "--priority", type=int, metavar="N", help="before a tracker's other clients (default 0)"
+        "--priority",
+        type=between(-MAX_PRIORITY, MAX_PRIORITY),
+        metavar="N",
+        help="before a tracker's other clients (default 0)",
     )
     parser.add_argument("--farm", metavar="FILE.toml", help="settings; see configs/farm")
 
@@ -188,6 +193,10 @@ def at_least(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(
                 f"expected a whole number of at least {least}, got {text!r}"
             )
+        if value > LARGEST:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number up to {LARGEST}, got {text!r}"
+            )
         return value
 
     return number
@@ -204,13 +213,6 @@ def between(least: int, most: int) -> Callable[[str], int]:
         return value
 
     return limited
-
-
-def seed(text: str) -> int:
-    """An argument type: what seeded generators, and the log, take."""
-    from autotune.types import MAX_SEED
-
-    return between(0, MAX_SEED)(text)
 
 
 def duration_s(text: str) -> float:
@@ -253,13 +255,14 @@ def parse_shapes(texts: Sequence[str]) -> Shapes:
     """['x=1x3x224x224'] as {'x': (1, 3, 224, 224)}. Raises ConfigError."""
     shapes: Shapes = {}
     for text in texts:
-        name, _, extents = text.rpartition("=")
-        numbers = extents.lower().split("x") if extents else []
-        if not name or not all(n.isdigit() and int(n) > 0 for n in numbers):
+        name, _, shape = text.rpartition("=")
+        numbers = shape.lower().split("x") if shape else []
+        extents = [whole(n) or 0 for n in numbers]
+        if not name or not all(extents):
             raise ConfigError(f"expected --shape NAME=1x3x224x224, got {text!r}")
         if name in shapes:
             raise ConfigError(f"--shape of {name} is given twice; give it once")
-        shapes[name] = tuple(map(int, numbers))
+        shapes[name] = tuple(extents)
     return shapes
 
 

@@ -22,7 +22,7 @@ def arguments(parser: opt.Parser) -> None:
     )
     parser.add_argument("-o", "--output", metavar="FILE.npz", help="write the outputs there")
     parser.add_argument(
-        "--seed", type=opt.seed, default=0, help="of the random inputs (default 0)"
+        "--seed", type=opt.at_least(0), default=0, help="of the random inputs (default 0)"
     )
     opt.log(parser)
     opt.target(parser)

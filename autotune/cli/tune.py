@@ -72,7 +72,9 @@ def _end_arguments(parser: opt.Parser) -> None:
 
 def _search_arguments(parser: opt.Parser) -> None:
     """How it searches and measures."""
-    parser.add_argument("--seed", type=opt.seed, default=0, help="of the search (default 0)")
+    parser.add_argument(
+        "--seed", type=opt.at_least(0), default=0, help="of the search (default 0)"
+    )
     parser.add_argument(
         "--strategy", default="model", metavar="NAME", help="of the search (default model)"
     )

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from autotune.digits import whole
 from autotune.errors import LogError
 
 Row = Sequence[Any]
@@ -61,9 +62,9 @@ def moment(text: str, *, end: bool = False) -> str:
 def parse_shape(text: str) -> tuple[int | None, ...]:
     """'1x56x*x64' as (1, 56, None, 64). Raises LogError."""
     extents = text.lower().split("x")
-    if not all(e == "*" or e.isdigit() for e in extents):
+    if not all(e == "*" or whole(e) is not None for e in extents):
         raise LogError(f"expected a shape like 1x56x56x64 or 1x*x*x64, got {text!r}")
-    return tuple(None if e == "*" else int(e) for e in extents)
+    return tuple(whole(e) for e in extents)
 
 
 def resolve(execute: Execute, selection: Selection) -> Selection:

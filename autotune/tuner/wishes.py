@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.db.types import Store
+from autotune.digits import LARGEST
 from autotune.errors import ConfigError
 from autotune.graph.ages import ages_of
 from autotune.graph.ir import Graph
@@ -23,7 +24,6 @@ from autotune.release import release
 from autotune.settings import TuneSettings
 from autotune.tuner.budget import NEAR, Limits
 from autotune.tuner.options import TuneOptions
-from autotune.types import MAX_SEED
 from cost_model.features import FEATURE_VERSION
 from cost_model.models import Train
 from cost_model.pretrained import Pretrained
@@ -61,8 +61,8 @@ class Wishes:
             raise ConfigError(f"time_s must be more than 0 seconds, got {self.time_s}")
         if self.until_gain is not None and not 0 < self.until_gain < 1:
             raise ConfigError(f"until_gain is a share between 0 and 1, got {self.until_gain}")
-        if not 0 <= self.seed <= MAX_SEED:
-            raise ConfigError(f"seed must be at least 0 and at most {MAX_SEED}, got {self.seed}")
+        if not 0 <= self.seed <= LARGEST:
+            raise ConfigError(f"seed must be at least 0 and at most {LARGEST}, got {self.seed}")
 
     def limits(self, tasks: int) -> Limits:
         """When the run ends; where nothing says so, after some trials of each of so many tasks."""

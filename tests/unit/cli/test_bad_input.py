@@ -87,7 +87,8 @@ def test_a_seed_fits_into_a_log(command: tuple[str, ...], capsys: Captured) -> N
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--time", "-5s"), ("--until-gain", "-1%"), ("--threads", "-1")]
+    ("option", "value"),
+    [("--time", "-5s"), ("--until-gain", "-1%"), ("--threads", "-1"), ("--priority", "-101")],
 )
 def test_a_value_below_zero_is_shown_for_what_it_is(
     option: str, value: str, capsys: Captured
@@ -95,6 +96,22 @@ def test_a_value_below_zero_is_shown_for_what_it_is(
     message = refused(capsys, "tune", "tiny.onnx", option, value)
     assert f"argument {option}: expected a" in message
     assert f"got '{value}'" in message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("query", "--top", "9" * 20),
+        ("query", "--shape", "1x" + "9" * 5000),
+        ("query", "--shape", "1x\u00b2"),
+        ("log", "prune", "--keep", "9" * 20),
+        ("tasks", "tiny.onnx", "--shape", "x=1x" + "9" * 5000),
+        ("tasks", "tiny.onnx", "--target", "opencl:" + "9" * 5000),
+    ],
+    ids=lambda a: " ".join(a)[:20],
+)
+def test_numbers_beyond_all_use(arguments: tuple[str, ...], capsys: Captured) -> None:
+    assert "expected" in refused(capsys, *arguments)
 
 
 def test_a_folder_is_no_model_and_no_log(folder: Path, capsys: Captured) -> None:

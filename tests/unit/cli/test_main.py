@@ -126,6 +126,17 @@ def test_an_error_becomes_a_line_and_a_status(
     assert capsys.readouterr().err == line
 
 
+def test_a_dry_run_that_is_interrupted_has_measured_nothing(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("autotune.tune", interrupt)
+    assert execute(["tune", "zoo:tiny", "--dry-run"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 def test_a_reader_that_goes_away_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)

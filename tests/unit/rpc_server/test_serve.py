@@ -68,7 +68,7 @@ def test_a_board_that_stays_away_loses_what_is_not_measured() -> None:
         assert results[0].status is Status.OK
         assert {r.status for r in results[1:]} <= {Status.OK, Status.DEVICE_LOST}
         assert results[2].status is Status.DEVICE_LOST
-        with pytest.raises(DeviceError, match="did not come back within .* s; start it again"):
+        with pytest.raises(DeviceError, match=r"did not come back within .* s; start it again"):
             runner.measure(requests)
         runner.close()
         board.start()
