@@ -5,6 +5,7 @@ In: a task whose anchor is a convolution or matrix product. Out: plain data for 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -195,6 +196,17 @@ def contraction_of(task: Task) -> Contraction:
         strides=(1, 1), dilation=(1, 1), item_bytes=item_bytes,
         strassen=halves is not None, halved=halved,
     )  # fmt: skip
+
+
+def tiled_contraction(task: Task) -> Contraction:
+    """The same for tiles of points: where constant weights meet single rows, these lie along the
+    batch (of a sequence before its batch: 197 x 1 x 768)."""
+    c = contraction_of(task)
+    longest = max(c.batch, key=lambda loop: loop[1], default=c.points)
+    if c.rows or c.points[1] > 1 or longest[1] == 1 or not c.constant or c.weight_rank > 2:
+        return c
+    rest = (*(loop for loop in c.batch if loop != longest), c.points)
+    return dataclasses.replace(c, batch=rest, points=longest)
 
 
 def _strassen_halves(task: Task) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.program.build import node_computes
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Column
@@ -33,15 +34,29 @@ def algorithms(task: Task, c: Contraction, target: Target) -> tuple[str, ...]:
     if c.item_bytes == 1:
         return ("int8",)
     out = ["direct"]
-    # The data is rounded in a copy, which must be of an input; pairs need an even depth.
-    pairs = c.reduce[-1][1] % 2 == 0 and not c.one_per_group
-    pairs = pairs and task.value(c.weights).type.dtype != "int8"
-    if target.precision == "bfloat16" and pairs and task.value(c.data).role == "input":
+    if target.precision == "bfloat16" and _rounds(task, c):
         out.append("bf16")
     if target.accuracy == "normal":
         out += c.winograd
         out += ["strassen"] if c.strassen else []
     return tuple(out)
+
+
+def _rounds(task: Task, c: Contraction) -> bool:
+    """Whether operands can be rounded: data in a copy, which must be of an input that has zeros
+    around it where these are read, and is not the weights too. Pairs need an even depth."""
+    data = task.value(c.data)
+    read = (
+        side
+        for compute in node_computes(task, task.nodes[task.anchor])
+        for name, pads in compute.pads
+        if name == c.data
+        for side in zip(pads, data.layout.halo, strict=True)
+    )
+    covered = all(b <= x and a <= y for (b, a), (x, y) in read)
+    pairs = c.reduce[-1][1] % 2 == 0 and not c.one_per_group
+    floats = task.value(c.weights).type.dtype != "int8" and c.data != c.weights
+    return pairs and covered and floats and data.role == "input"
 
 
 def together(algorithms: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -35,9 +35,9 @@ from search_spaces.rules._contraction import (
     BANDS,
     Contraction,
     accesses_of,
-    contraction_of,
     is_contraction,
     levels_of,
+    tiled_contraction,
 )
 from search_spaces.rules._contraction_schedule import (
     write_direct,
@@ -83,7 +83,7 @@ class ContractionRule:
     # --------------------------------------------------------------------------------------- space
 
     def space(self, task: Task, target: Target) -> Space:
-        c = contraction_of(task)
+        c = tiled_contraction(task)
         lanes, inner = target.lanes(), c.reduce[-1][1]
         forms = c.winograd if target.accuracy == "normal" else ()
         widths = [lanes]
@@ -182,7 +182,7 @@ class ContractionRule:
         return np.asarray(ok & (columns["vectors"] * columns["lanes"] <= c.channels[1] // 2))
 
     def default(self, task: Task, target: Target) -> Config:
-        space, c = self.space(task, target), contraction_of(task)
+        space, c = self.space(task, target), tiled_contraction(task)
         rows = space.rows(20_000, np.random.default_rng(0))
         best = rows[int(np.argmin(cycles(task, c, target, space.columns(rows))))]
         if str(space.config(best)["algorithm"]) in c.winograd:
@@ -193,7 +193,7 @@ class ContractionRule:
     # ------------------------------------------------------------------------------------ schedule
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
-        c = contraction_of(task)
+        c = tiled_contraction(task)
         builder = ScheduleBuilder(task)
         output = output_name(task)
         inline_locals(builder, keep=frozenset((output, c.tensor)))
@@ -210,7 +210,7 @@ class ContractionRule:
     # ----------------------------------------------------------------------------------- structure
 
     def structure(self, task: Task, target: Target, columns: Columns) -> TileStructure:
-        c = contraction_of(task)
+        c = tiled_contraction(task)
         ones = np.ones(len(columns["vectors"]))
         number = {
             p: columns[p].astype(np.float64)

@@ -148,6 +148,12 @@ TASKS: dict[str, Task] = {
     "conv of one": conv((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)),
     "matmul": matmul(7, 13, 33),
     "matmul row": matmul(1, 24, 40),
+    "matmul of a batch of rows": task(
+        [node("matmul", "i0 c0", "o0")],
+        value("i0", (3, 40, 1, 24)),
+        value("c0", (24, 40)),
+        value("o0", (3, 40, 1, 40)),
+    ),
     "matmul of inputs": matmul(6, 8, 20, constant=False),
     "matmul of bytes": task(
         [node("matmul", "i0 c0", "o0")],

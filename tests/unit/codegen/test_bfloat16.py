@@ -60,15 +60,35 @@ def test_interpreter_stays_within_the_rounding(name: str) -> None:
     assert 1e-6 < error < 3e-2
 
 
-def test_pairs_are_no_choice_where_groups_make_one_channel_each() -> None:
-    made = task(
+NO_PAIRS = {
+    "groups of one channel": task(
         [node("conv2d", "i0 c0", "o0", groups=3)],
         value("i0", (1, 4, 5, 12)),
         value("c0", (2, 2, 4, 3)),
         value("o0", (1, 3, 4, 3)),
-    )
-    space = rule_for(made, TARGET).space(made, TARGET)
-    assert [p.choices for p in space.params if p.name == "algorithm"] == [("direct",)]
+    ),
+    "a product with itself": task(
+        [node("matmul", "i0 i0", "o0", transpose_b=True)],
+        value("i0", (3, 9, 16)),
+        value("o0", (3, 9, 9)),
+    ),
+    "zeros that the data lack": task(
+        [node("conv2d", "i0 c0", "o0", pads=(1, 1, 1, 1))],
+        value("i0", (1, 4, 4, 8)),
+        value("c0", (3, 3, 8, 8)),
+        value("o0", (1, 4, 4, 8)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_PAIRS)
+def test_pairs_are_no_choice_where_data_cannot_be_rounded_in_a_copy(name: str) -> None:
+    made = NO_PAIRS[name]
+    rule = rule_for(made, TARGET)
+    choices = {p.name: p.choices for p in rule.space(made, TARGET).params}["algorithm"]
+    assert "bf16" not in choices
+    assert "direct" in choices
+    apply_schedule(build_program(made), rule.schedule(made, TARGET, rule.default(made, TARGET)))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -75,3 +75,26 @@ def test_plain_operands_with_tails_give_the_product(threads: int) -> None:
         program = apply_schedule(build_program(case), rule.schedule(case, on, config))
         result = run_kernel(case, program, on, arrays)
         assert_close(result, evaluate_task(case, arrays), 1e-4)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("shape", [(40, 1), (2, 40, 1)])
+def test_single_rows_of_a_batch_are_points_of_tiles(
+    shape: tuple[int, ...], precision: str
+) -> None:
+    case = task(
+        [node("matmul", "i0 c0", "t0"), node("add", "t0 c1", "o0")],
+        value("i0", (*shape, 64)),
+        value("c0", (64, 96)),
+        value("t0", (*shape, 96)),
+        value("c1", (96,)),
+        value("o0", (*shape, 96)),
+    )
+    on = host().with_precision(precision)
+    config = rule_for(case, on).default(case, on)
+    assert config.number("tile_w") * config.number("vectors") >= 12
+    arrays = random_inputs(case, 3)
+    program = apply_schedule(build_program(case), rule_for(case, on).schedule(case, on, config))
+    wanted = evaluate_task(case, arrays)
+    error = np.abs(run_kernel(case, program, on, arrays) - wanted).max() / np.abs(wanted).max()
+    assert error < (3e-2 if config["algorithm"] == "bf16" else 1e-5)
