@@ -3,8 +3,8 @@
 In: a C compiler and a core with 512-bit vectors. Out: microseconds of 128 rows of 384, and the
 share of copying them. `in turn`: pass after pass over eight rows, as the generator does. `mixed`:
 the pass that finds mean and variance of four rows goes through the pipelines beside the last pass
-of the four before, instruction by instruction, so that adders and multipliers work at once, and
-the sums along two rows are added up together. Nothing else is left to hide.
+of the four before, four vectors of each row at a time, so that adders and multipliers work at once
+and whole lines come and go; the sums along four rows are added up together.
 
 Usage: python benchmarks/layer_norm_bound.py [--seconds 3]
 """
@@ -25,15 +25,20 @@ SOURCE = r"""
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-enum { C = 384, ROWS = 128, MANY = 8, K = 4 };
+enum { C = 384, ROWS = 128, MANY = 8, K = 4, AT_ONCE = 4 };
 typedef __m512 V;
 typedef void kernel(const float *, const float *, const float *, float *);
 #define L(p) _mm512_loadu_ps(p)
 #define ALL(v) _mm512_set1_ps(v)
 #define FMA _mm512_fmadd_ps
-#define BOTH(f, a, b) (f(a, b, 0x44) + f(a, b, 0xEE))
+#define UNPACK(kind, part, a, b) (V)_mm512_unpack##part##kind(AS(kind, a), AS(kind, b))
+#define AS(kind, a) AS##kind(a)
+#define AS_ps(a) (a)
+#define AS_pd(a) _mm512_castps_pd(a)
+#define PAIRS(kind, a, b) (UNPACK(kind, lo, a, b) + UNPACK(kind, hi, a, b))
 #define EACH(k) _Pragma("GCC unroll 8") for (int k = 0; k < K; k++)
-#define VECTORS for (int c = 0; c < C; c += 16)
+#define EACH_OF(c) _Pragma("GCC unroll 8") for (int c = from; c < from + 16 * AT_ONCE; c += 16)
+#define VECTORS(n) for (int from = 0, c = 0; from < C; from += 16 * n, c = from)
 
 static void in_turn(const float *x, const float *g, const float *b, float *restrict y) {
   float mean[MANY], scale[MANY];
@@ -52,7 +57,7 @@ static void in_turn(const float *x, const float *g, const float *b, float *restr
     }
     for (int k = 0; k < MANY; k++) scale[k] = 1 / sqrtf(scale[k] + 1e-12f);
     for (int k = 0; k < MANY; k += 2)
-      VECTORS
+      VECTORS(1)
         _Pragma("GCC unroll 2") for (int j = k; j < k + 2; j++)
           _mm512_storeu_ps(y + j * C + c,
             FMA((L(x + j * C + c) - ALL(mean[j])) * ALL(scale[j]), L(g + c), L(b + c)));
@@ -60,32 +65,28 @@ static void in_turn(const float *x, const float *g, const float *b, float *restr
 }
 
 static void mixed(const float *x, const float *g, const float *b, float *restrict y) {
-  float shift[2][4 * K], scale[2][4 * K];
+  float mean[2][K], scale[2][K];
   for (int i = -K; i < ROWS; i += K) {
     const float *next = x + (i + K) * C, *now = x + i * C;
     int old = (i / K) & 1, new = !old;
     V first[K], s[K], q[K], by[K], to[K];
-    EACH(k) if (i >= 0) by[k] = ALL(scale[old][4 * k]), to[k] = ALL(shift[old][4 * k]);
+    EACH(k) if (i >= 0) by[k] = ALL(scale[old][k]), to[k] = ALL(-mean[old][k] * scale[old][k]);
     EACH(k) if (i < ROWS - K) first[k] = ALL(next[k * C]), s[k] = q[k] = ALL(0);
 #define SUM { V d = L(next + k * C + c) - first[k]; s[k] += d; q[k] = FMA(d, d, q[k]); }
 #define OUT { V d = FMA(L(now + k * C + c), by[k], to[k]); \
               _mm512_storeu_ps(y + (i + k) * C + c, FMA(d, L(g + c), L(b + c))); }
-    if (i < 0) VECTORS EACH(k) SUM
-    else if (i < ROWS - K) VECTORS EACH(k) { SUM OUT }
-    else VECTORS EACH(k) OUT
-    _Pragma("GCC unroll 2") for (int k = 0; k < K; k += 2) if (i < ROWS - K) {
-      V d = BOTH(_mm512_shuffle_f32x4, s[k], s[k + 1]);
-      V e = BOTH(_mm512_shuffle_f32x4, q[k], q[k + 1]);
-      V t = _mm512_shuffle_f32x4(d, e, 0x88) + _mm512_shuffle_f32x4(d, e, 0xDD);
-      t += _mm512_permute_ps(t, 0x4E);
-      t = (t + _mm512_permute_ps(t, 0xB1)) / ALL(C);
-      __m256 m = _mm512_castps512_ps256(t), squares = _mm512_extractf32x8_ps(t, 1);
-      __m256 f = _mm256_set1_ps(1) / _mm256_sqrt_ps(squares - m * m + _mm256_set1_ps(1e-12f));
-      __m256 of = _mm512_castps512_ps256(_mm512_shuffle_f32x4(first[k], first[k + 1], 0));
-      of = _mm256_blend_ps(of, _mm512_castps512_ps256(first[k + 1]), 0xF0);
-      _mm256_storeu_ps(scale[new] + 4 * k, f);
-      _mm256_storeu_ps(shift[new] + 4 * k, -(m + of) * f);
-    }
+    if (i < 0) VECTORS(1) EACH(k) SUM
+    else if (i < ROWS - K) VECTORS(AT_ONCE) { EACH(k) EACH_OF(c) SUM EACH(k) EACH_OF(c) OUT }
+    else VECTORS(1) EACH(k) OUT
+    if (i == ROWS - K) break;
+    V d = PAIRS(_pd, PAIRS(_ps, s[0], s[1]), PAIRS(_ps, s[2], s[3]));
+    V e = PAIRS(_pd, PAIRS(_ps, q[0], q[1]), PAIRS(_ps, q[2], q[3]));
+    V t = _mm512_shuffle_f32x4(d, e, 0x88) + _mm512_shuffle_f32x4(d, e, 0xDD);
+    t = (t + _mm512_shuffle_f32x4(t, t, 0xB1)) / ALL(C);
+    __m128 m = _mm512_castps512_ps128(t), squares = _mm512_extractf32x4_ps(t, 2);
+    __m128 of = _mm_set_ps(next[3 * C], next[2 * C], next[C], next[0]);
+    _mm_storeu_ps(scale[new], 1 / _mm_sqrt_ps(squares - m * m + 1e-12f));
+    _mm_storeu_ps(mean[new], m + of);
   }
 }
 

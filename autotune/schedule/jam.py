@@ -43,15 +43,15 @@ class Jam:
         if (loop.extent, loop.kind) != (other.extent, other.kind):
             raise ScheduleError(f"loops {self.loop} and {self.other} are not of the same form")
         around = _around(program, loop, other)
-        flat, local = _flat(around.body if around else program.body, (loop, other))
-        places = [n for n, s in enumerate(flat) if s is loop or s is other]
-        if len(places) != 2 or flat[places[0]] is not loop:
+        stmts, local = flat(around.body if around else program.body, (loop, other))
+        places = [n for n, s in enumerate(stmts) if s is loop or s is other]
+        if len(places) != 2 or stmts[places[0]] is not loop:
             raise ScheduleError(f"loop {self.other} is not beside {self.loop} and after it")
         first, second = places
-        before, after = _sorted(loop, other, flat[first + 1 : second])
+        before, after = _sorted(loop, other, stmts[first + 1 : second])
         moved = map_stmt_indices(other.body, lambda i: i.substitute({other.var: index(loop.var)}))
         both = with_body(loop, _joined((*loop.body, *moved)))
-        new: Body = (*flat[:first], *before, both, *after, *flat[second + 1 :])
+        new: Body = (*stmts[:first], *before, both, *after, *stmts[second + 1 :])
         for alloc in reversed(local):
             new = (with_body(alloc, new),)
         if around is None:
@@ -72,13 +72,13 @@ def _around(program: Program, loop: For, other: For) -> For | If | None:
     return found
 
 
-def _flat(body: Body, loops: Collection[For]) -> tuple[list[Stmt], list[Alloc]]:
+def flat(body: Body, loops: Collection[For]) -> tuple[list[Stmt], list[Alloc]]:
     """Statements without the allocs around the loops, and those allocs."""
     out: list[Stmt] = []
     local: list[Alloc] = []
     for stmt in body:
         if isinstance(stmt, Alloc) and any(s is v for s in walk(stmt.body) for v in loops):
-            inner, more = _flat(stmt.body, loops)
+            inner, more = flat(stmt.body, loops)
             out += inner
             local += [stmt, *more]
         else:
@@ -118,14 +118,16 @@ def _independent(one: Stmt, two: Stmt) -> bool:
         for part in walk((stmt,)):
             if not isinstance(part, For | If | Alloc | Store):
                 raise ScheduleError(f"a {type(part).__name__} stays where it is")
-        _check_plain(stmt)
+        check_plain(stmt)
         stores = {s.buffer for s in stores_of((stmt,))}
         written.append(stores)
         touched.append(stores | {v.buffer for v in loads_of((stmt,))})
     return written[0].isdisjoint(touched[1]) and written[1].isdisjoint(touched[0])
 
 
-def _check_plain(stmt: Stmt) -> None:
+def check_plain(stmt: Stmt) -> None:
+    """ScheduleError where an index is read from memory."""
+
     def check(i: Index) -> Index:
         if reads_memory(i):
             raise ScheduleError("what is read at computed places stays where it is")

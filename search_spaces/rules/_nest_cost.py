@@ -48,6 +48,12 @@ _AGAIN = 6.0
 """Finding the element that squares are taken around, in each iteration where one is shorter."""
 _WAITING = 8.0
 """Of a merged pass for the one before it."""
+AHEAD = 2
+"""Choice of `merge`: merged, and the last pass beside the sums of the next rows."""
+_HELD_AHEAD = 0.6
+"""Of the innermost cache: rows of two blocks that are read, and of one that is written."""
+_EVICTED = 4.0
+"""Waiting for the outer caches where it does not."""
 _NARROW = 1 / 8
 """Share of the elements below which a pass is not one over rows, but of their results."""
 _L2_BYTES_PER_CYCLE = 60.0
@@ -170,8 +176,9 @@ def _cycles(
     """The same, with so many sums in a pass around a mean."""
     unroll, together = (columns[name].astype(np.float64) for name in ("unroll", "rows"))
     rowwise = any(p.reduces for p in passes)
-    merged = np.asarray(columns["merge"] == 1) & rowwise
-    total = np.zeros(len(unroll))
+    merged = np.asarray(columns["merge"] != 0) & rowwise
+    ahead = np.asarray(columns["merge"] == AHEAD) & rowwise
+    total, beside, held = (np.zeros(len(unroll)) for _ in range(3))
     most = max(p.rows * p.width for p in passes)
     for one in passes:
         computed, steps, tail = tiling(one, target, unroll)
@@ -190,10 +197,15 @@ def _cycles(
         apart, joined = one.rows * row, one.rows * (row + _WAITING / together)
         if one.rows * one.width <= _NARROW * most:  # one number a row: merged, it is no vector
             joined = one.rows * one.width * (one.work + _WAITING / together)
+        elif one.reduces:  # beside the last pass, the shorter one costs nothing
+            beside = one.rows * (computed * max(one.work, _STREAM * one.streams) + _ROW)
+            held = together * 4 * one.width * (2 * one.streams + 1)
         total = total + np.where(merged, joined, apart)
+    total = total - np.where(ahead, beside, 0.0)
     fits = together * _row_bytes(passes) <= 0.8 * target.l1_bytes
     inner, next_, outer = _streaming(task, passes, target)
     waits = np.where(merged, np.where(fits | (together == 1), inner, next_), outer)
+    waits = waits * np.where(ahead & (held > _HELD_AHEAD * target.l1_bytes), _EVICTED, 1.0)
     return np.asarray(total + waits, np.float64)
 
 

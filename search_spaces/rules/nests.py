@@ -22,15 +22,12 @@ from autotune.errors import ScheduleError
 from autotune.graph.plan import task_flops
 from autotune.ops import OPS
 from autotune.program.analysis import own_vars
-from autotune.program.build import node_computes
 from autotune.program.ir import (
     Alloc,
     For,
-    If,
     Index,
     Load,
     Program,
-    Stmt,
     Store,
     walk,
 )
@@ -44,21 +41,34 @@ from search_spaces.params import Config, Param
 from search_spaces.rules._builder import (
     ScheduleBuilder,
     inline_locals,
-    local_buffers,
     nest_loops,
     output_name,
     schedule_elementwise,
     share,
     vectorize_loop,
 )
-from search_spaces.rules._nest_cost import cycles, ideal_cycles, mean_of, passes_of, tiling
+from search_spaces.rules._nest_cost import AHEAD, cycles, ideal_cycles, passes_of, tiling
 from search_spaces.rules._rates import imbalance
+from search_spaces.rules._rows import (
+    BLOCK,
+    chunks_of,
+    inner_statements,
+    is_float,
+    is_guarded,
+    is_row,
+    jam,
+    last_rows,
+    merge,
+    moments_of,
+    row_width,
+    run_ahead,
+)
 from search_spaces.space import Columns, Constraint, Space
 
 _MOVED = 256
 """Elements moved at a time, at most, by an interleaving transpose."""
-_BLOCK, _ROW = "_block", "_row"
-"""Ends of the names of loops over blocks of rows, and over the rows of a block."""
+_REGISTERS = 5
+"""A row's sums, and what its last pass takes from them."""
 
 
 class NestsRule:
@@ -71,21 +81,49 @@ class NestsRule:
         return not target.is_gpu and OPS.get(task.op).kind != "scatter"
 
     def space(self, task: Task, target: Target) -> Space:
-        together = tuple(r for r in (1, 2, 4, 8) if r <= _last_rows(task))
+        together = tuple(r for r in (1, 2, 4, 8) if r <= last_rows(task))
+        ahead = self._ahead(task, target)
 
         def fits(columns: Columns) -> npt.NDArray[Any]:
             alone = (columns["rows"] == 1) & (columns["shift"] == 0)
-            return np.asarray(alone | (columns["merge"] == 1))
+            return np.asarray(alone | (columns["merge"] != 0))
+
+        def may_run_ahead(columns: Columns) -> npt.NDArray[Any]:
+            pairs = zip(columns["rows"].tolist(), columns["unroll"].tolist(), strict=True)
+            found = np.array([pair in ahead for pair in pairs], bool)
+            return np.asarray(found | (columns["merge"] != AHEAD))
 
         return Space(
             (
                 Param(name="unroll", choices=(1, 2, 4, 8)),
-                Param(name="merge", choices=(1, 0)),
+                Param(name="merge", choices=(1, 0, AHEAD) if ahead else (1, 0)),
                 Param(name="rows", choices=together),
-                Param(name="shift", choices=(0, 1) if _moments(task, target) else (0,)),
+                Param(name="shift", choices=(0, 1) if moments_of(task, target) else (0,)),
             ),
-            (Constraint("merged", fits),),
+            (Constraint("merged", fits), Constraint("ahead", may_run_ahead)),
         )
+
+    def _ahead(self, task: Task, target: Target) -> frozenset[tuple[int, int]]:
+        """Rows of a block, and vectors at a time, with which the last pass of a block can go
+        beside the sums of the next."""
+        width, shape = row_width(task), task.by_role("output")[0].type.shape
+        found = frozenset(
+            (rows, unroll)
+            for rows in (2, 4)
+            if _REGISTERS * rows + 3 <= target.vector_registers
+            for unroll in (1, 2, 4)
+            if width % (target.lanes() * unroll) == 0
+            and chunks_of(last_rows(task), rows, math.prod(shape[:-2]), target.threads)
+        )
+        if not width or not found:
+            return frozenset()
+        rows, unroll = min(found)
+        items = {"unroll": unroll, "merge": AHEAD, "rows": rows, "shift": 0}
+        try:
+            self.schedule(task, target, Config(tuple(items.items())))
+        except ScheduleError:  # rows that are read or written in ways of their own
+            return frozenset()
+        return found
 
     def default(self, task: Task, target: Target) -> Config:
         space = self.space(task, target)
@@ -98,13 +136,16 @@ class NestsRule:
         output = output_name(task)
         inline_locals(builder, keep=frozenset((output,)), cheap_only=_has_reduction(builder))
         unroll = config.number("unroll")
-        moments = _moments(task, target) if config.number("shift") else None
+        ahead = config.number("merge") == AHEAD
+        moments = moments_of(task, target) if config.number("shift") else None
         if moments:
             builder.do("shift", buffer=moments[1])
         if config.number("merge"):
-            _merge(builder, config.number("rows"))
+            merge(builder, config.number("rows"), "register" if ahead else "scratch")
         for stmt in root_body(builder.program):
-            if isinstance(stmt, For):
+            if isinstance(stmt, For) and ahead:
+                run_ahead(builder, target, stmt, unroll, moments)
+            elif isinstance(stmt, For):
                 _schedule_nest(builder, target, stmt, unroll, moments)
         return builder.schedule
 
@@ -161,67 +202,6 @@ def _has_reduction(builder: ScheduleBuilder) -> bool:
     return any(s.combine for s in stores_of(builder.program.body))
 
 
-def _last_rows(task: Task) -> int:
-    """How many rows lie along the innermost loop over rows; 1 where a task has no rows."""
-    for node in task.nodes:
-        for compute in node_computes(task, node):
-            if compute.combine:
-                return compute.axes[-1].extent if compute.axes else 1
-    return 1
-
-
-def _moments(task: Task, target: Target) -> tuple[str, str] | None:
-    """The buffers of a row's sum and of the squares around its mean, where both may be found in
-    one pass: None where there are none, a tensor is no rows but one sum, or rounding errors are
-    not to grow."""
-    computes = {c.output: c for node in task.nodes for c in node_computes(task, node)}
-    means = {name: mean_of(c) for name, c in computes.items() if c.combine and c.axes}
-    found = [(name, mean) for name, mean in means.items() if mean in computes]
-    if target.accuracy != "normal" or not found:
-        return None
-    squares, mean = found[0]
-    builder = ScheduleBuilder(task)
-    inline_locals(builder, keep=frozenset((output_name(task),)), cheap_only=True)
-    try:
-        builder.do("shift", buffer=squares)
-    except ScheduleError:
-        return None
-    return next(value_loads(computes[mean].body)).buffer, squares
-
-
-def _merge(builder: ScheduleBuilder, together: int) -> None:
-    """Merge nests into the first reduction's, as deep as they share loops, where that is legal.
-    Of the last loop they share, `together` iterations take each pass side by side."""
-    nests = [s for s in root_body(builder.program) if isinstance(s, For)]
-    first = next((n for n in nests if any(s.combine for s in stores_of((n,)))), None)
-    if first is None:
-        return
-    rows = [loop.var for loop in nest_loops(first)]
-    rest = nests[nests.index(first) + 1 :]
-    if not rows or not rest:
-        return
-    at = rows[-1]
-    if together > 1:
-        shape = [loop.extent for loop in nest_loops(first)]
-        for nest in (first, *rest):
-            chain = nest_loops(nest)
-            if [loop.extent for loop in chain[: len(rows)]] == shape:
-                var = chain[len(rows) - 1].var
-                builder.split(var, together, var + _BLOCK, var + _ROW)
-        at += _BLOCK
-    for name in [stores_of((n,))[-1].buffer for n in rest]:
-        try:
-            builder.do("compute_at", buffer=name, at=at)
-        except ScheduleError:
-            # Not of the same rows: it stays a nest of its own.
-            continue
-    for name in sorted(local_buffers(builder.program)):
-        try:
-            builder.do("store_at", buffer=name, loop=at)
-        except ScheduleError:
-            continue
-
-
 def _schedule_nest(
     builder: ScheduleBuilder,
     target: Target,
@@ -236,14 +216,14 @@ def _schedule_nest(
         if not _interleave(builder, target, stores[0], loops):
             schedule_elementwise(builder, target, loops, unroll)
         return
-    chain = list(itertools.takewhile(lambda loop: not _is_row(loop), chain))
-    inner = [s for s in _inner_statements(chain[-1].body) if isinstance(s, For)]
+    chain = list(itertools.takewhile(lambda loop: not is_row(loop), chain))
+    inner = [s for s in inner_statements(chain[-1].body) if isinstance(s, For)]
     shorter = [_schedule_inner(builder, target, stmt, unroll) for stmt in inner]
     if moments:
-        _jam(builder, moments)
+        jam(builder, moments)
     for loop in builder.present(shorter):
         builder.do("specialize", loop=loop)
-    if chain[-1].var.endswith(_BLOCK) and _is_guarded(find_loop(builder.program, chain[-1].var)):
+    if chain[-1].var.endswith(BLOCK) and is_guarded(find_loop(builder.program, chain[-1].var)):
         builder.do("specialize", loop=chain[-1].var)
     share(builder, target, _independent(chain), f"{loops[0]}_p")
 
@@ -298,36 +278,13 @@ def _steps(program: Program, access: Store | Load, loops: tuple[str, ...]) -> tu
     return tuple(0 if loop in odd else flat.coefficient(loop) for loop in loops)
 
 
-def _inner_statements(body: tuple[Stmt, ...]) -> list[Stmt]:
-    """Statements of a merged nest's body, below its local buffers and the loops over its rows."""
-    out: list[Stmt] = []
-    for stmt in body:
-        if isinstance(stmt, Alloc | If) or (isinstance(stmt, For) and _is_row(stmt)):
-            out += _inner_statements(stmt.body)
-        else:
-            out.append(stmt)
-    return out
-
-
-def _is_row(loop: For) -> bool:
-    return loop.var.endswith(_ROW)
-
-
-def _is_guarded(block: For) -> bool:
-    """Whether the last block of rows is not whole."""
-    return any(
-        isinstance(s, If) and any(block.var in b.index.vars() for b in s.bounds)
-        for s in walk(block.body)
-    )
-
-
 def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> str:
     """Vectors along the innermost loop of one pass over a row; gives the loop of a reduction whose
     last iteration is shorter, if any."""
     chain = nest_loops(top)
     stores = [s for s in walk((top,)) if isinstance(s, Store)]
     last = chain[-1]
-    if len(stores) != 1 or last.extent < 4 or not _float(builder, stores[0]):
+    if len(stores) != 1 or last.extent < 4 or not is_float(builder, stores[0]):
         return ""
     if not stores[0].combine:
         pair = _pair(builder, top, stores[0]) if len(chain) == 1 else ""
@@ -353,7 +310,7 @@ def _pair(builder: ScheduleBuilder, top: For, store: Store) -> str:
     """A loop over two rows, written out, around a pass; empty where rows have nothing in common or
     come by odd numbers."""
     row = loop_path(builder.program.body, top.var)[-2]
-    if not isinstance(row, For) or not _is_row(row) or row.extent % 2 or len(row.body) > 1:
+    if not isinstance(row, For) or not is_row(row) or row.extent % 2 or len(row.body) > 1:
         return ""
     used = [
         frozenset[str]().union(*(i.vars() for i in v.indices)) for v in value_loads(store.value)
@@ -364,30 +321,6 @@ def _pair(builder: ScheduleBuilder, top: For, store: Store) -> str:
     builder.split(row.var, 2, f"{row.var}_o", pair)
     builder.do("unroll", loops=(pair,))
     return pair
-
-
-def _jam(builder: ScheduleBuilder, moments: tuple[str, str]) -> None:
-    """Two sums share loops, from the outermost on, as far as that is legal."""
-    chains = []
-    for name in moments:
-        stores = stores_of(builder.program.body)
-        store = next(s for s in stores if s.combine and s.buffer in (name, f"{name}.part"))
-        loops = (s for s in walk(builder.program.body) if isinstance(s, For))
-        chains.append([s.var for s in loops if any(v is store for v in walk(s.body))])
-    for loop, other in zip(*chains, strict=False):
-        if loop != other:
-            try:
-                builder.do("jam", loop=loop, other=other)
-            except ScheduleError:
-                return
-
-
-def _float(builder: ScheduleBuilder, store: Store) -> bool:
-    buffers = {p.name: p for p in builder.program.params}
-    buffers |= {
-        s.buffer.name: s.buffer for s in walk(builder.program.body) if isinstance(s, Alloc)
-    }
-    return buffers[store.buffer].dtype == "float32"
 
 
 RULES.add(NestsRule.name, NestsRule())

@@ -18,7 +18,7 @@ from autotune.program.text import parse_program
 from autotune.program.verify import verify
 from autotune.schedule import STEPS, Step, schedule_from_json, schedule_to_json
 from autotune.types import Array
-from tests.unit.schedule import test_jam, test_reuse, test_roll, test_steps
+from tests.unit.schedule import test_jam, test_reuse, test_roll, test_stagger, test_steps
 
 PROGRAMS = tuple(
     parse_program(text)
@@ -30,6 +30,7 @@ PROGRAMS = tuple(
         test_roll.DOWN,
         test_reuse.chain(),
         test_jam.VARIANCE,
+        test_stagger.CENTRED,
     )
 )
 OF_BUFFERS = ("buffer", "buffers", "of")

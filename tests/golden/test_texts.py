@@ -15,7 +15,9 @@ from autotune.program.ir import Program
 from autotune.program.text import print_program
 from autotune.schedule import apply_schedule, schedule_from_json
 from autotune.target import load_target
-from tests.unit.codegen.kernels import conv_relu, matmul
+from search_spaces.params import Config
+from search_spaces.rules import RULES
+from tests.unit.codegen.kernels import conv_relu, matmul, norm_of_rows
 from tests.unit.codegen.nvptx_programs import MATMUL as GPU_MATMUL
 from tests.unit.codegen.nvptx_programs import ROWS, TRANSPOSE
 from tests.unit.codegen.stream_programs import stream_matmul
@@ -68,6 +70,13 @@ def test_convolution_program(request: pytest.FixtureRequest) -> None:
 
 def test_matmul_program(request: pytest.FixtureRequest) -> None:
     same(request, "matmul.program", print_program(matmul_program()))
+
+
+def test_layer_norm_program(request: pytest.FixtureRequest) -> None:
+    config = Config((("unroll", 2), ("merge", 2), ("rows", 2), ("shift", 1)))
+    made, target = norm_of_rows(5, 64), load_target("x86-64-v4")
+    steps = RULES.get("nests").schedule(made, target, config)
+    same(request, "norm.program", print_program(apply_schedule(build_program(made), steps)))
 
 
 def test_code_for_neon(request: pytest.FixtureRequest) -> None:

@@ -50,6 +50,14 @@ def task(nodes: list[TaskNode], *values: TaskValue) -> Task:
     return Task(nodes=tuple(nodes), values=values, anchor=0)
 
 
+def norm_of_rows(*shape: int) -> Task:
+    wide = shape[-1:]
+    return task(
+        [node("layer_norm", "i0 c0 c1", "o0", axis=len(shape) - 1, epsilon=1e-3)],
+        value("i0", shape), value("c0", wide), value("c1", wide), value("o0", shape),
+    )  # fmt: skip
+
+
 def conv_relu(height: int = 6, channels: int = 5, filters: int = 19, kernel: int = 3) -> Task:
     """A convolution of same size with bias and relu; its input has a halo."""
     pad = kernel // 2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from autotune.program.build import build_program
@@ -10,11 +13,19 @@ from autotune.program.inputs import random_inputs
 from autotune.program.ir import For, If, Store, walk
 from autotune.program.rewrite import find_loop, stores_of
 from autotune.schedule import apply_schedule
-from autotune.target import Target, host_target
+from autotune.target import Target, host_target, load_target
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import RULES
-from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, unary, value
+from tests.unit.codegen.kernels import (
+    assert_close,
+    node,
+    norm_of_rows,
+    run_kernel,
+    task,
+    unary,
+    value,
+)
 
 ROW = 630
 
@@ -40,14 +51,6 @@ def computed(made: Task, config: Config, threads: int = 1) -> None:
     rule, target, arrays = RULES.get("nests"), host_target(threads), random_inputs(made, 0)
     program = apply_schedule(build_program(made), rule.schedule(made, target, config))
     assert_close(run_kernel(made, program, target, arrays), evaluate_task(made, arrays), 1e-4)
-
-
-def norm_of_rows(*shape: int) -> Task:
-    wide = shape[-1:]
-    return task(
-        [node("layer_norm", "i0 c0 c1", "o0", axis=len(shape) - 1, epsilon=1e-3)],
-        value("i0", shape), value("c0", wide), value("c1", wide), value("o0", shape),
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -119,3 +122,58 @@ def test_what_rows_share_is_loaded_once_for_two() -> None:
     alone = unary("softmax", (8, 64), axis=-1)
     text = str(RULES.get("nests").schedule(alone, target, Config(tuple(items.items()))))
     assert "_pair" not in text
+
+
+def ahead(made: Task, target: Target) -> list[Config]:
+    """Configs whose last pass goes beside the sums of the next rows."""
+    space = RULES.get("nests").space(made, target)
+    rows = space.rows(space.raw_size, np.random.default_rng(0))
+    configs = [space.config(row) for row in rows]
+    return [c for c in configs if c.number("merge") == 2]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("accuracy", ["normal", "strict"])
+@pytest.mark.parametrize("shape", [(8, 96), (2, 12, 64)])
+def test_sums_of_the_next_rows_go_beside_the_last_pass(
+    shape: tuple[int, ...], accuracy: str, threads: int
+) -> None:
+    made, target = norm_of_rows(*shape), host_target(threads).with_accuracy(accuracy)
+    configs = ahead(made, target)
+    assert {c.number("rows") for c in configs} >= {2}
+    assert {c.number("shift") for c in configs} == ({0, 1} if accuracy == "normal" else {0})
+    for config in configs:
+        computed(made, config, threads)
+
+
+@pytest.mark.parametrize("rows", [5, 6, 7])
+def test_rows_that_make_no_block_come_last(rows: int) -> None:
+    made = norm_of_rows(rows, 64)
+    for config in ahead(made, host_target()):
+        computed(made, config)
+    assert not ahead(made, host_target(2)) or rows % 2 == 0
+
+
+def test_whole_rows_between_passes_are_not_kept_twice() -> None:
+    assert not ahead(unary("softmax", (8, 64), axis=-1), host_target())
+    assert not ahead(norm_of_rows(8, 65), host_target())
+
+
+def test_rows_that_a_cache_holds_twice_run_ahead_by_default() -> None:
+    rule, target = RULES.get("nests"), replace(load_target("x86-64-v4"), l1_bytes=32768)
+    chosen = {width: rule.default(norm_of_rows(128, width), target) for width in (384, 4096)}
+    assert [chosen[width].number("merge") for width in (384, 4096)] == [2, 1]
+
+
+def test_far_means_cost_little_accuracy() -> None:
+    made, target, rule = norm_of_rows(16, 384), host_target(), RULES.get("nests")
+    rng = np.random.default_rng(0)
+    x = (1e3 + rng.standard_normal((16, 384))).astype(np.float32)
+    scale, bias = (rng.standard_normal(384).astype(np.float32) for _ in range(2))
+    wide = x.astype(np.float64)
+    apart = wide - wide.mean(1, keepdims=True)
+    want = apart / np.sqrt((apart**2).mean(1, keepdims=True) + 1e-3) * scale + bias
+    for config in ahead(made, target):
+        program = apply_schedule(build_program(made), rule.schedule(made, target, config))
+        found = run_kernel(made, program, target, {"i0": x, "c0": scale, "c1": bias})
+        assert np.abs(found - want).max() < (1.5e-4 if config.number("shift") else 1e-3)
