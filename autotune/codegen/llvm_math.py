@@ -101,16 +101,20 @@ class MathWriter:
 
     def _exp_inside(self, x: str) -> str:
         """e**x for -87.336 < x < 88.7228."""
+        shifted, _, p = self.exp_parts(x)
+        bits = self._bits(shifted)
+        scale = self.text.emit(f"shl {self.int_type} {bits}, {self.int_const(23)}")
+        scaled = self.text.emit(f"add {self.int_type} {self._bits(p)}, {scale}")
+        return self._from_bits(scaled)
+
+    def exp_parts(self, x: str) -> tuple[str, str, str]:
+        """(a number with n in its lowest bits, n, p): e**x is p times two to the power of n."""
         # Adding 1.5 * 2**23 rounds to an integer, which then stands in the lowest bits.
         shifted = self.fma(x, self.const(math.log2(math.e)), self.const(12582912.0))
         n = self.op("fsub", shifted, self.const(12582912.0))
         r = self.fma(n, self.const(-0.693359375), x)
         r = self.fma(n, self.const(2.12194440054690583e-4), r)
-        p = self.polynomial(r, EXP)
-        bits = self._bits(shifted)
-        scale = self.text.emit(f"shl {self.int_type} {bits}, {self.int_const(23)}")
-        scaled = self.text.emit(f"add {self.int_type} {self._bits(p)}, {scale}")
-        return self._from_bits(scaled)
+        return shifted, n, self.polynomial(r, EXP)
 
     def _bits(self, x: str) -> str:
         return self.text.emit(f"bitcast {self.type} {x} to {self.int_type}")
