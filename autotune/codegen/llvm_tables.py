@@ -1,5 +1,5 @@
-"""Element functions by tables in registers and by scaling, for x86 processors that pick 16 lanes of
-16 floats at once and multiply by powers of two (AVX-512).
+"""Element functions by tables in registers and by scaling, for x86 processors that pick 16 lanes
+of 16 floats at once and multiply by powers of two (AVX-512).
 
 In: a MathWriter's arguments. Out: the same functions, where a table needs fewer instructions than
 one polynomial for all arguments: a short polynomial for each of 16 intervals, whose coefficients
