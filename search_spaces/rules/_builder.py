@@ -5,6 +5,8 @@ In: a task. Out: the steps, known to apply. Helpers that several rules share liv
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from autotune.ops import OPS
 from autotune.program.analysis import recombine
 from autotune.program.build import build_program, loop_var
@@ -12,6 +14,7 @@ from autotune.program.ir import (
     Alloc,
     Apply,
     Bound,
+    Compute,
     For,
     Index,
     Program,
@@ -25,7 +28,7 @@ from autotune.schedule import STEPS, Schedule, Step
 from autotune.schedule.compute import root_body
 from autotune.schedule.loops import Fuse
 from autotune.target import Target
-from autotune.types import ITEM_BYTES, Task
+from autotune.types import ITEM_BYTES, Task, TaskNode
 
 
 class ScheduleBuilder:
@@ -87,6 +90,29 @@ CHEAP = frozenset((
     "expand",
 ))  # fmt: skip
 """Ops that are as quick to compute again as to load."""
+
+
+def is_written_again(task: Task, node: TaskNode, compute: Compute) -> bool:
+    """Whether what a node of several passes ends with is quick to compute in its only reader."""
+    (name, *others), readers = node.outputs, [n for n in task.nodes if compute.output in n.inputs]
+    return (
+        not others
+        and compute.output == name
+        and compute.combine is None
+        and len(readers) == 1
+        and readers[0].inputs.count(name) == 1
+        and OPS.get(readers[0].op).kind == "elementwise"
+        and all(fn in CHEAP for fn in _functions(compute.body))
+    )
+
+
+def _functions(value: Value) -> Iterator[str]:
+    if isinstance(value, Apply):
+        yield value.fn
+        for part in value.args:
+            yield from _functions(part)
+    elif isinstance(value, Select):
+        yield from (*_functions(value.then), *_functions(value.other))
 
 
 def inline_locals(

@@ -23,7 +23,7 @@ from autotune.program.ir import Apply, Compute, Load, Select, Value
 from autotune.target import Target
 from autotune.types import Task, TaskNode
 from search_spaces.base import Column
-from search_spaces.rules._builder import CHEAP
+from search_spaces.rules._builder import CHEAP, is_written_again
 from search_spaces.space import Columns
 
 _SLOW = {
@@ -81,16 +81,18 @@ def passes_of(task: Task) -> tuple[Pass, ...]:
     """The nests of a task, in order, with what is inlined into them."""
     output = task.by_role("output")[0].name
     computes = [(node, node_computes(task, node)) for node in task.nodes]
-    rowwise = any(c.combine for _, found in computes for c in found)
+    sums = [c for _, found in computes for c in found if c.combine]
+    rowwise, outer = bool(sums), len(sums[0].axes) if sums else -1
     out: list[Pass] = []
     inlined = 0.0
     for node, found in computes:
         for compute in found:
             work = sum(_work(v) for v in _values(compute.body))
-            if compute.output != output and _vanishes(node, compute, rowwise):
+            again = rowwise and is_written_again(task, node, compute)
+            if compute.output != output and (again or _vanishes(node, compute, rowwise)):
                 inlined += work
                 continue
-            out.append(_pass(compute, work + inlined))
+            out.append(_pass(compute, work + inlined, outer))
             inlined = 0.0
     return tuple(out)
 
@@ -108,14 +110,15 @@ def ideal_cycles(task: Task, target: Target) -> float:
     return max(1, task_flops(task)) / (2 * target.lanes())
 
 
-def _pass(compute: Compute, work: float) -> Pass:
-    axes = compute.reduce or compute.axes
-    width = axes[-1].extent if axes else 1
+def _pass(compute: Compute, work: float, outer: int) -> Pass:
+    """One nest, below `outer` loops over rows."""
+    inner = compute.reduce or compute.axes[outer:] or compute.axes[-1:]
+    width = math.prod(a.extent for a in inner)
     points = math.prod(a.extent for a in (*compute.axes, *compute.reduce))
-    wide = {axes[-1].name} if axes else set()
+    wide = {a.name for a in inner}
     loads = [v for v in _values(compute.body) if isinstance(v, Load)]
     used = {v.buffer: {n for i in v.indices for n in i.vars()} for v in loads}
-    full = {name for name, names in used.items() if wide & names}
+    full = {name for name, names in used.items() if inner and inner[-1].name in names}
     return Pass(
         rows=max(1, points // max(width, 1)),
         width=width,

@@ -11,6 +11,7 @@ whose order counts.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from typing import Any
@@ -22,6 +23,7 @@ from autotune.errors import ScheduleError
 from autotune.graph.plan import task_flops
 from autotune.ops import OPS
 from autotune.program.analysis import own_vars
+from autotune.program.build import node_computes
 from autotune.program.ir import (
     Alloc,
     For,
@@ -41,11 +43,14 @@ from search_spaces.params import Config, Param
 from search_spaces.rules._builder import (
     ScheduleBuilder,
     inline_locals,
+    is_written_again,
+    local_buffers,
     nest_loops,
     output_name,
     schedule_elementwise,
     share,
     vectorize_loop,
+    widen_last,
 )
 from search_spaces.rules._nest_cost import AHEAD, cycles, ideal_cycles, passes_of, tiling
 from search_spaces.rules._rates import imbalance
@@ -135,6 +140,7 @@ class NestsRule:
         builder = ScheduleBuilder(task)
         output = output_name(task)
         inline_locals(builder, keep=frozenset((output,)), cheap_only=_has_reduction(builder))
+        _inline_results(builder)
         unroll = config.number("unroll")
         ahead = config.number("merge") == AHEAD
         moments = moments_of(task, target) if config.number("shift") else None
@@ -200,6 +206,18 @@ class NestsRule:
 
 def _has_reduction(builder: ScheduleBuilder) -> bool:
     return any(s.combine for s in stores_of(builder.program.body))
+
+
+def _inline_results(builder: ScheduleBuilder) -> None:
+    """Compute what a norm ends with in the elementwise node that reads it."""
+    for node in builder.task.nodes:
+        for compute in node_computes(builder.task, node):
+            name = compute.output
+            if name in local_buffers(builder.program) and is_written_again(
+                builder.task, node, compute
+            ):
+                with contextlib.suppress(ScheduleError):  # read at places of its own
+                    builder.do("inline", buffer=name)
 
 
 def _schedule_nest(
@@ -281,11 +299,15 @@ def _steps(program: Program, access: Store | Load, loops: tuple[str, ...]) -> tu
 def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> str:
     """Vectors along the innermost loop of one pass over a row; gives the loop of a reduction whose
     last iteration is shorter, if any."""
-    chain = nest_loops(top)
     stores = [s for s in walk((top,)) if isinstance(s, Store)]
-    last = chain[-1]
-    if len(stores) != 1 or last.extent < 4 or not is_float(builder, stores[0]):
+    if len(stores) != 1 or not is_float(builder, stores[0]):
         return ""
+    loops = widen_last(builder, target, [loop.var for loop in nest_loops(top)])
+    chain = nest_loops(find_loop(builder.program, loops[0]))
+    top, last = chain[0], chain[-1]
+    if last.extent < 4:
+        return ""
+    stores = stores_of((top,))
     if not stores[0].combine:
         pair = _pair(builder, top, stores[0]) if len(chain) == 1 else ""
         vectorize_loop(builder, last.var, target.lanes(), unroll, pair)

@@ -10,7 +10,7 @@ import pytest
 from autotune.program.build import build_program
 from autotune.program.evaluate import evaluate_task
 from autotune.program.inputs import random_inputs
-from autotune.program.ir import For, If, Store, walk
+from autotune.program.ir import Alloc, For, If, Store, walk
 from autotune.program.rewrite import find_loop, stores_of
 from autotune.schedule import apply_schedule
 from autotune.target import Target, host_target, load_target
@@ -177,3 +177,22 @@ def test_far_means_cost_little_accuracy() -> None:
         program = apply_schedule(build_program(made), rule.schedule(made, target, config))
         found = run_kernel(made, program, target, {"i0": x, "c0": scale, "c1": bias})
         assert np.abs(found - want).max() < (1.5e-4 if config.number("shift") else 1e-3)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_norm_of_planes_takes_them_as_rows_and_ends_in_its_reader(threads: int) -> None:
+    planes = (1, 6, 7, 9)
+    made = task(
+        [node("layer_norm", "i0 c0 c1", "t0", axis=2, epsilon=1e-3), node("mul", "t0 c2", "o0")],
+        *(value(name, planes[2:]) for name in ("c0", "c1")), value("c2", (6, 1, 1)),
+        *(value(name, planes) for name in ("i0", "t0", "o0")),
+    )  # fmt: skip
+    rule, target = RULES.get("nests"), host_target(threads)
+    steps = rule.schedule(made, target, rule.default(made, target))
+    program = apply_schedule(build_program(made), steps)
+    assert "t0" not in {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
+    assert all(fused in str(steps) for fused in ("t0_sum_r2_f", "o0_d2_f"))
+    for rows, unroll in ((1, 4), (2, 2), (4, 8)):
+        for shift in (0, 1):
+            items = {"unroll": unroll, "merge": 1, "rows": rows, "shift": shift}
+            computed(made, Config(tuple(items.items())), threads)
