@@ -25,7 +25,10 @@ EMULATOR = "qemu-aarch64"
 PACKAGES = ("python3", "libstdc++6", "libgcc-s1")
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux2014_aarch64")
 OURS = ("autotune", "rpc_server", "search_spaces", "cost_model")
-NEEDED = ("rpc_server.__main__", "autotune.measure.worker", "autotune.measure.execute")
+NEEDED = (
+    "rpc_server.__main__", "rpc_server.commands", "autotune.measure.worker",
+    "autotune.measure.execute",
+)  # fmt: skip
 PROGRAM = """#!/bin/sh
 exec env PYTHONHOME={root}/usr PYTHONPATH={site}:{code} OPENBLAS_NUM_THREADS=1 \\
     {emulator} -0 {program} -L {root} {python} "$@"

@@ -9,29 +9,20 @@ Exit status 2 with one line on stderr where the arguments cannot be used.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import NoReturn
 
-from autotune.errors import ConfigError, InputError
+from autotune.errors import InputError
 from autotune.streams import discard, open_closed, refusal
-from rpc_server.certs_command import add_certs_command
-from rpc_server.farm_commands import add_farm_commands
-from rpc_server.serve_command import add_serve_command
-
-
-class _Parser(argparse.ArgumentParser):
-    """Its complaint, and that of its commands, is an InputError: one line, like every other."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see {self.prog} --help")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `rpc_server` command."""
     open_closed()
     try:
-        options = _parser().parse_args(arguments)
+        # Loading them takes long enough for a Ctrl-C.
+        from rpc_server.commands import parser
+
+        options = parser().parse_args(arguments)
         options.run(options)
         sys.stdout.flush()
     except InputError as error:
@@ -46,17 +37,6 @@ def main(arguments: list[str] | None = None) -> None:
         discard(sys.stdout)
         print(f"error: {refusal(error)}", file=sys.stderr)
         sys.exit(2)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="rpc_server", description="Serve this machine as a board; run a farm of boards."
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    add_serve_command(commands)
-    add_farm_commands(commands)
-    add_certs_command(commands)
-    return parser
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ NOT_ON_A_BOARD = "xgboost,sqlalchemy,onnx,rich,typer,click"
 
 
 def test_a_board_needs_only_numpy_llvmlite_and_rpyc() -> None:
-    done = run_without(NOT_ON_A_BOARD, "import rpc_server.board, rpc_server.__main__")
+    done = run_without(NOT_ON_A_BOARD, "import rpc_server.board, rpc_server.commands")
     assert done.returncode == 0, done.stderr
 
 

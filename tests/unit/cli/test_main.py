@@ -126,6 +126,17 @@ def test_an_error_becomes_a_line_and_a_status(
     assert capsys.readouterr().err == line
 
 
+def test_an_interrupt_while_a_command_is_loaded_is_one_line(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.importlib, "import_module", interrupt)
+    assert execute(["tasks", "zoo:tiny"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 def test_a_dry_run_that_is_interrupted_has_measured_nothing(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,6 +183,19 @@ def test_cores_are_listed_and_ranged() -> None:
     assert parse_cores(",".join(map(str, allowed))) == allowed
 
 
+def test_an_interrupt_while_commands_are_loaded_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rpc_server.commands.parser", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        main(["serve"])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 def test_sizes_are_for_people() -> None:
     assert (size(100), size(32 << 10), size(1 << 20)) == ("100 B", "32 KiB", "1 MiB")
 
@@ -194,7 +207,7 @@ class Blocked:
         if name.split(".")[0] in {"xgboost", "sqlalchemy", "onnx", "rich", *sys.argv[1:]}:
             raise ImportError(name)
 sys.meta_path.insert(0, Blocked())
-import rpc_server.board, rpc_server.__main__, autotune.measure.execute
+import rpc_server.board, rpc_server.commands, autotune.measure.execute
 """
 
 

@@ -1,0 +1,30 @@
+"""The commands of `rpc_server`. In: nothing. Out: a parser whose options have a `run`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from autotune.errors import ConfigError
+from rpc_server.certs_command import add_certs_command
+from rpc_server.farm_commands import add_farm_commands
+from rpc_server.serve_command import add_serve_command
+
+
+class Parser(argparse.ArgumentParser):
+    """Its complaint, and that of its commands, is an InputError: one line, like every other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def parser() -> Parser:
+    """Of the whole command line."""
+    whole = Parser(
+        prog="rpc_server", description="Serve this machine as a board; run a farm of boards."
+    )
+    commands = whole.add_subparsers(dest="command", required=True)
+    add_serve_command(commands)
+    add_farm_commands(commands)
+    add_certs_command(commands)
+    return whole
