@@ -12,8 +12,8 @@ after its run, on cores that the next one needs. With `--apart` each has a proce
 which is stopped while the others run.
 
 With `--precision int8` the others run the model as ONNX Runtime's static quantization writes it,
-on the samples that calibrate ours; our float32 stands beside, and float32 is what outputs are
-compared with.
+on the samples that calibrate ours, and so do we in the column `quantized`; our float32 stands
+beside, and float32 is what outputs are compared with.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ from benchmarks.quantized import write_quantized
 Feed = dict[str, Any]
 Run = Callable[[], list[Any]]
 SAMPLES = 4
+BESIDE = {"float32": [], "bf16": ["float32"], "int8": ["float32", "quantized"]}
+"""What else of ours is measured, by precision."""
 
 
 def feeds(path: Path, seed: int = 7) -> Feed:
@@ -114,6 +116,7 @@ def engine(name: str, path: Path, theirs: Path, options: argparse.Namespace) -> 
         "untuned": lambda: ours(path, feed, options, None, kind),
         "tuned": lambda: ours(path, feed, options, options.log, kind),
         "float32": lambda: ours(path, feed, options, options.log, "float32"),
+        "quantized": lambda: ours(theirs, feed, options, options.log, "float32"),
         "exact": lambda: onnxruntime(path, feed, options),
         "onnxruntime": lambda: onnxruntime(theirs, feed, options),
         "openvino": lambda: openvino(theirs, feed, options),
@@ -191,7 +194,7 @@ def serve(job: str) -> None:
 def compare(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Median milliseconds per engine, and the errors."""
     names, theirs = ["untuned", *(["tuned"] if options.log else [])], path
-    names += ["float32"] if options.precision == "int8" else []
+    names += BESIDE[options.precision]
     place = Apart if options.apart else Together
     with tempfile.TemporaryDirectory() as folder:
         if options.precision == "int8":
@@ -247,7 +250,7 @@ def main() -> int:
     os.sched_setaffinity(0, set(cores[-options.threads :]))
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     names = ["untuned", *(["tuned"] if options.log else []), "onnxruntime", "openvino"]
-    names += ["float32"] if options.precision == "int8" else []
+    names += BESIDE[options.precision]
     print(f"| model | {' | '.join(names)} | speed-up | error |")
     print("| --- |" + " --- |" * (len(names) + 2))
     results = []
