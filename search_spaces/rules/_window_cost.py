@@ -208,8 +208,12 @@ def _fetched(
     lost = np.where(first, 0.0, evicted(row * item, high, (wide - 1) * step * item))
     lost = np.where(kept, lost, 1.0)
     often = (1 - lost) * np.maximum(down, deep) * across + lost * over * deep
-    # Blocks of channels inside: a tile's lines lie apart, and no prefetcher follows so many.
-    jumps = _JUMP * np.maximum(high * wide - _STREAMS, 0)
+    # Blocks of channels inside: a tile's lines lie apart, and no prefetcher follows so many. Where
+    # none lies between a row's points, and the next cache holds all, the row is followed as one.
+    between = item * (step - tile["channel"] * target.lanes())
+    near = task.value(access.buffer).type.nbytes <= target.l2_bytes
+    streams = high * np.where((between < _LINE) & near, 1.0, wide)
+    jumps = _JUMP * np.maximum(streams - _STREAMS, 0)
     turns = np.where(stays, 0.0, np.where(first, _TURN, jumps))
     fetched = np.where(stays, down * across, often) + turns * across
     # A block that begins amid a line touches one more, whose other half another block reads.

@@ -104,7 +104,7 @@ class WindowRule:
         params = (
             Param(name="vectors", choices=tuple(v for v in sizes if v <= blocks)),
             Param(name="tile_w", choices=_sizes(w.points[1], 14)),
-            Param(name="tile_h", choices=_sizes(w.rows[1], 7 if along else 4)),
+            Param(name="tile_h", choices=_sizes(w.rows[1], 7 if rolling else 4)),
             Param(name="order", choices=ORDERS if blocks > 1 and w.rows[0] else ORDERS[:1]),
             *((Param(name="join", choices=JOINS),) if joins(task, w) else ()),
             *((Param(name="slide", choices=(0, 1)),) if sliding else ()),

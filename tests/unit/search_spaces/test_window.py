@@ -27,10 +27,10 @@ def depthwise(rows: int, width: int, channels: int) -> Task:
     )  # fmt: skip
 
 
-def pool(width: int) -> Task:
+def pool(width: int, channels: int = 64) -> Task:
     return task(
         [node("max_pool2d", "i0", "o0", **ATTRS, kernel=(3, 3))],
-        value("i0", (1, 57, width, 64)), value("o0", (1, 28, (width - 1) // 2, 64)),
+        value("i0", (1, 57, width, channels)), value("o0", (1, 28, (width - 1) // 2, channels)),
     )  # fmt: skip
 
 
@@ -67,6 +67,10 @@ def test_sums_roll_along_rows_where_these_follow_each_other(made: Task, along: i
 
 def test_a_pool_takes_fewer_rows_where_these_evict_each_other() -> None:
     assert (default(pool(112))["tile_h"], default(pool(113))["tile_h"]) == (2, 4)
+
+
+def test_a_pool_takes_more_rows_where_points_adjoin() -> None:
+    assert default(pool(57, 24))["tile_h"] == 7
 
 
 @pytest.mark.parametrize(
