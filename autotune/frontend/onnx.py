@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
-import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from autotune.errors import ModelError, UnsupportedOpError
@@ -23,6 +22,7 @@ from autotune.frontend.onnx_context import (
     tensor_type,
 )
 from autotune.frontend.onnx_control import CONTROLS
+from autotune.frontend.onnx_functions import without_functions
 from autotune.frontend.onnx_inputs import resolve_shapes
 from autotune.frontend.onnx_places import UNSHAPED
 from autotune.frontend.onnx_sequence import READERS
@@ -30,7 +30,7 @@ from autotune.frontend.onnx_values import check_values, describe
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 
-OPSETS = range(7, 27)
+OPSETS = range(7, 29)
 MOVERS = frozenset(("Flatten", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 """Operators whose results are elements of their first input, whatever these are."""
 DRAWN = (
@@ -61,12 +61,7 @@ def import_onnx(source: str | Path | bytes, shapes: Shapes | None = None) -> Gra
 
 def import_model(model: onnx.ModelProto, shapes: Shapes) -> Graph:
     """As `import_onnx`, from a model in memory."""
-    if model.functions:
-        try:
-            model = onnx.inliner.inline_local_functions(model)
-        except onnx.checker.ValidationError as error:
-            raise ModelError(f"the model's functions: {error}; export the model again") from error
-    return _ModelImport(model, shapes).run()
+    return _ModelImport(without_functions(model), shapes).run()
 
 
 def _read(source: str | Path | bytes) -> onnx.ModelProto:

@@ -31,6 +31,9 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
     "BlackmanWindow": (0,),
 }  # fmt: skip
 
+# Without importers: imported as what the standard says they consist of.
+FUNCTIONS = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", "SwiGLU")
+
 # Variants that are refused, by words in the case's name.
 REFUSED = (
     "training_dropout", "quantizelinear_blocked_symmetric",
@@ -54,7 +57,8 @@ def _cases() -> dict[str, Any]:
 
 def _wanted(case: Any) -> bool:
     node = case.model.graph.node[0]
-    alone = len(case.model.graph.node) == 1 and node.op_type in IMPORTERS
+    imported_ = node.op_type in IMPORTERS or node.op_type in FUNCTIONS
+    alone = len(case.model.graph.node) == 1 and imported_
     if not alone or case.model.opset_import[0].version < OPSETS[0] or not case.data_sets:
         return False
     if case.name in FRACTIONAL + ELSEWHERE:
