@@ -13,6 +13,7 @@ from autotune.codegen.c_compiler import compile_c
 from autotune.codegen.c_dialect import C99
 from autotune.codegen.c_statement import StatementWriter, Workspace
 from autotune.errors import BuildError
+from autotune.program.analysis import is_shared
 from autotune.program.ir import Alloc, For, Program, Stmt
 from autotune.target import Target
 
@@ -46,6 +47,10 @@ class _FunctionWriter(StatementWriter):
         while len(body) == 1 and isinstance(body[0], Alloc) and body[0].buffer.scope == "scratch":
             self._scratch(body[0], private=False)
             body = body[0].body
+        self._phases(body)
+
+    def _phases(self, body: tuple[Stmt, ...]) -> None:
+        """Statements that threads begin together, those in memory around parallel loops too."""
         for number, stmt in enumerate(body):
             if number and self.target.threads > 1:
                 self.line(_BARRIER)
@@ -54,6 +59,10 @@ class _FunctionWriter(StatementWriter):
     def _top(self, stmt: Stmt) -> None:
         if self.target.threads == 1 or (isinstance(stmt, For) and stmt.kind == "parallel"):
             self.stmt(stmt)
+            return
+        if isinstance(stmt, Alloc) and is_shared(stmt):
+            self._scratch(stmt, private=False)
+            self._phases(stmt.body)
             return
         with self.block("if (thread == 0)"):
             self.stmt(stmt)

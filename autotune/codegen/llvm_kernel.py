@@ -1,9 +1,10 @@
 """A whole program as one LLVM function. In: a Program and a Target. Out: LLVM IR text.
 
 Threads run the function side by side. Every top-level statement is a phase whose iterations they
-share (see `llvm_phase`); one that is no parallel loop is run whole by whoever claims it. The
-writer is a stack of layers, one file each: element functions, indices, loads, bounds, values,
-stores, and here statements.
+share (see `llvm_phase`); one that is no parallel loop is run whole by whoever claims it. Memory
+around parallel loops belongs to all threads, and what is in it is phases again. The writer is a
+stack of layers, one file each: element functions, indices, loads, bounds, values, stores, and here
+statements.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from autotune.codegen.llvm_statement import StatementWriter
 from autotune.codegen.llvm_tables import math_of
 from autotune.codegen.llvm_text import FunctionText
 from autotune.errors import BuildError
-from autotune.program.analysis import interval
+from autotune.program.analysis import interval, is_shared
 from autotune.program.ir import (
     Alloc,
     Buffer,
@@ -101,6 +102,10 @@ class _KernelWriter(StatementWriter):
         elif isinstance(stmt, For) and stmt.kind == "parallel":
             with self._phase(stmt.extent) as (first, limit):
                 self._loop(stmt, first, limit)
+        elif isinstance(stmt, Alloc) and is_shared(stmt):
+            self._allocate(stmt.buffer, private=False)
+            for inner in stmt.body:
+                self._top(inner)
         else:
             with self._phase(1):
                 self._stmt(stmt)

@@ -1,10 +1,24 @@
-"""Interval analysis of indices and simplification by it. In: an index and the loops' extents."""
+"""Interval analysis of indices and simplification by it; what threads share.
+
+In: an index and the loops' extents, or a statement."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from autotune.program.ir import Atom, Bound, Clamp, FloorDiv, Index, LoadIndex, Mod, clamp
+from autotune.program.ir import (
+    Alloc,
+    Atom,
+    Bound,
+    Clamp,
+    FloorDiv,
+    For,
+    Index,
+    LoadIndex,
+    Mod,
+    Stmt,
+    clamp,
+)
 
 Ranges = Mapping[str, int]
 """Loop variable -> extent; its values are 0 .. extent-1."""
@@ -120,3 +134,10 @@ def recombine(value: Index) -> Index:
                 pair = Index(((whole, c * atom.divisor),)) + Index(((atom, c),))
                 return recombine(value - pair + atom.index * c)
     return value
+
+
+def is_shared(stmt: Stmt) -> bool:
+    """Whether threads share what is in a statement: a parallel loop, or memory around one."""
+    if isinstance(stmt, Alloc):
+        return stmt.buffer.scope == "scratch" and any(is_shared(s) for s in stmt.body)
+    return isinstance(stmt, For) and stmt.kind == "parallel"

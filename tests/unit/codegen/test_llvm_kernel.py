@@ -35,7 +35,7 @@ from autotune.program.ir import (
 )
 from autotune.program.verify import verify
 from autotune.schedule import apply_schedule
-from autotune.target import host_target
+from autotune.target import host_target, load_target
 from autotune.types import Array, Task
 from search_spaces.rules import rule_for
 from tests.contracts.case import Case, single_task
@@ -189,6 +189,24 @@ def test_threads_meet_between_statements() -> None:
     made, program = by_hand(Alloc(scratch, (first, last)), 64)
     for _ in range(5):
         check(made, program, {"i0": np.arange(64, dtype=np.float32)}, threads=2)
+
+
+@pytest.mark.parametrize(
+    ("backend", "meets"), [("llvm", "call void @autotune_finish("), ("c", "#pragma omp barrier")]
+)
+def test_threads_share_what_is_in_memory_amid_statements(backend: str, meets: str) -> None:
+    i, j, k = index("i"), index("j"), index("k")
+    t, u = (Buffer.dense(name, "float32", (64,), "scratch") for name in ("t", "u"))
+    first = For("i", 64, "parallel", (Store("t", (i,), Load("i0", (i,))),))
+    second = For("j", 64, "parallel", (Store("u", (j,), Load("i0", (j * -1 + 63,))),))
+    total = Apply("sub", (Load("t", (k * -1 + 63,)), Load("u", (k * -1 + 63,))))
+    last = For("k", 64, "parallel", (Store("o0", (k,), total),))
+    made, program = by_hand(Alloc(t, (first, Alloc(u, (second, last)))), 64)
+    target = TWO if backend == "llvm" else load_target("c").with_threads(2)
+    arrays = {"i0": np.arange(64, dtype=np.float32)}
+    for _ in range(5):
+        assert_close(run_kernel(made, program, target, arrays), 63 - 2 * arrays["i0"])
+    assert BACKENDS.get(backend).source(program, target, "kernel").count(meets) == 3
 
 
 def test_private_scratch_of_threads() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 
 import numpy as np
 import pytest
 
+from autotune.codegen.llvm_kernel import write_kernel
 from autotune.errors import ScheduleError
 from autotune.program.build import build_program
 from autotune.program.evaluate import evaluate_task
@@ -122,7 +125,7 @@ def test_what_is_no_attention_is_refused(case: Task, keys: int, message: str) ->
 
 @pytest.mark.parametrize(
     "target",
-    [host_target(1), host_target(2), load_target("c")],
+    [host_target(1), host_target(2), host_target(3), load_target("c")],
     ids=lambda t: f"{t.kind}{t.threads}",
 )
 @pytest.mark.parametrize(
@@ -132,8 +135,10 @@ def test_what_is_no_attention_is_refused(case: Task, keys: int, message: str) ->
         attention((9,), 17, 33, 8, 16, where=(17, 33)),
         attention((), 33, 70, 12, 20, guarded=True),
         attention((2,), 192, 192, 8, 16, causal=0),
+        attention((1, 3), 37, 64, 8, 16, mask=(37, 64)),
+        attention((5,), 64, 64, 8, 16, causal=0),
     ],
-    ids=["blocks", "ragged", "flat", "causal"],
+    ids=["blocks", "ragged", "flat", "causal", "odd masked", "odd causal"],
 )
 def test_scheduled_machine_code(case: Task, target: Target) -> None:
     rule, arrays = RULES.get("attention"), with_causal_mask(random_inputs(case, 2))
@@ -142,3 +147,18 @@ def test_scheduled_machine_code(case: Task, target: Target) -> None:
     program = apply_schedule(build_program(case), rule.schedule(case, target, config))
     verify(program)
     assert_close(run_kernel(case, program, target, arrays), evaluate_task(case, arrays))
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("batch", [(), (1, 3), (5,), (7,)])
+def test_threads_share_blocks_of_rows_of_few_heads(batch: tuple[int, ...], threads: int) -> None:
+    case, rule, target = attention(batch, 197, 64, 8, 16), RULES.get("attention"), host_target(1)
+    target = target.with_threads(threads)
+    config = rule.default(case, target)
+    program = apply_schedule(build_program(case), rule.schedule(case, target, config))
+    text = write_kernel(program, target, "kernel").function
+    pieces = [int(n) for n in re.findall(r"@autotune_claim\(.*, i64 (\d+)\)", text)]
+    heads, blocks = math.prod(batch), -(-197 // config.number("rows"))
+    assert len(pieces) == 3  # keys, values, rows
+    assert pieces[-1] == heads * blocks
+    assert min(pieces) >= threads
