@@ -25,6 +25,11 @@ _RAGGED = 1.06
 """Of a product whose last tile is smaller than the others."""
 _L2_BYTES_PER_CYCLE = 24.0
 _L3_BYTES_PER_CYCLE = 10.0
+_FEW = 4
+"""Elements of the batch per thread: fewer leave all waiting for a thread that lost its core."""
+_UNEVEN = 1.07
+"""Time of the busiest thread over that of all. Keys and values that all threads pack together
+first cost several per cent."""
 _SEEN = 0.3
 """Share of a stream from a cache that arithmetic does not hide."""
 
@@ -170,8 +175,12 @@ def ideal_cycles(a: AttentionTask, target: Target) -> float:
 
 
 def split_rows(a: AttentionTask, target: Target) -> bool:
-    """Whether threads share blocks of rows, not only elements of the batch."""
-    return not a.batch or (target.threads > 1 and a.count < 4 * target.threads)
+    """Whether threads share blocks of rows, not only elements of the batch, as these are few or do
+    not come out even."""
+    if target.threads == 1 or not a.batch:
+        return not a.batch
+    even = -(-a.count // target.threads) * target.threads
+    return a.count < _FEW * target.threads or even > _UNEVEN * a.count
 
 
 def accesses_of(a: AttentionTask) -> tuple[Access, ...]:

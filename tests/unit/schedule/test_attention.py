@@ -15,7 +15,7 @@ from autotune.program.build import build_program
 from autotune.program.evaluate import evaluate_task
 from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
-from autotune.program.ir import If, Program, walk
+from autotune.program.ir import For, If, Program, walk
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import STEPS, apply_schedule
@@ -150,8 +150,10 @@ def test_scheduled_machine_code(case: Task, target: Target) -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-@pytest.mark.parametrize("batch", [(), (1, 3), (5,), (7,)])
-def test_threads_share_blocks_of_rows_of_few_heads(batch: tuple[int, ...], threads: int) -> None:
+@pytest.mark.parametrize("batch", [(), (1, 3), (5,), (7,), (13,)])
+def test_threads_share_blocks_of_rows_of_few_or_uneven_heads(
+    batch: tuple[int, ...], threads: int
+) -> None:
     case, rule, target = attention(batch, 197, 64, 8, 16), RULES.get("attention"), host_target(1)
     target = target.with_threads(threads)
     config = rule.default(case, target)
@@ -162,3 +164,20 @@ def test_threads_share_blocks_of_rows_of_few_heads(batch: tuple[int, ...], threa
     assert len(pieces) == 3  # keys, values, rows
     assert pieces[-1] == heads * blocks
     assert min(pieces) >= threads
+
+
+@pytest.mark.parametrize(("heads", "threads"), [(12, 1), (3, 1), (12, 2), (12, 3), (31, 2)])
+def test_threads_share_heads_that_come_out_even(heads: int, threads: int) -> None:
+    case, rule, target = (
+        attention((heads,), 197, 64, 8, 16),
+        RULES.get("attention"),
+        host_target(1),
+    )
+    target = target.with_threads(threads)
+    program = apply_schedule(
+        build_program(case), rule.schedule(case, target, rule.default(case, target))
+    )
+    (loop,) = program.body
+    assert isinstance(loop, For)
+    assert loop.extent == heads
+    assert loop.kind == ("parallel" if threads > 1 else "serial")
