@@ -18,7 +18,7 @@ from autotune.program.packing import packed_shape
 from autotune.program.winograd import points_of
 from autotune.schedule.attention import Attend
 from autotune.schedule.base import Schedule
-from autotune.schedule.strassen import Strassen
+from autotune.schedule.strassen import Strassen, StrassenRuns
 from autotune.schedule.winograd import Winograd
 from autotune.types import ITEM_BYTES, Task, TensorType
 
@@ -60,7 +60,7 @@ def _algorithm(schedule: Schedule) -> str:
             oblong = min(step.tile_h, step.tile_w) > 1 and step.tile_h != step.tile_w
             shape = f"{step.tile_h}x{step.tile_w}" if oblong else max(step.tile_h, step.tile_w)
             return f"winograd{shape}"
-        if isinstance(step, Strassen):
+        if isinstance(step, Strassen | StrassenRuns):
             return "strassen"
         if isinstance(step, Attend):
             return "attention"
@@ -73,7 +73,7 @@ def _flops(task: Task, schedule: Schedule) -> int:
     for step in schedule:
         if isinstance(step, Winograd):
             return _winograd_flops(task, step)
-        if isinstance(step, Strassen):
+        if isinstance(step, Strassen | StrassenRuns):
             return _strassen_flops(task)
         if isinstance(step, Attend):
             return round(task_flops(task) * _share_seen(task, step))

@@ -103,15 +103,36 @@ def map_loads(body: Body, f: Callable[[Load], Value | None]) -> Body:
     def one(value: Value) -> Value | None:
         return f(value) if isinstance(value, Load) else None
 
+    return _map_values(body, lambda value: map_value(value, one))
+
+
+def _map_values(body: Body, f: Callable[[Value], Value]) -> Body:
+    """Rebuild statements with every stored value mapped."""
     out: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, Store):
-            out.append(dataclasses.replace(stmt, value=map_value(stmt.value, one)))
+            out.append(dataclasses.replace(stmt, value=f(stmt.value)))
         elif isinstance(stmt, Prefetch | Group):
             out.append(stmt)
         else:
-            out.append(with_body(stmt, map_loads(stmt.body, f)))
+            out.append(with_body(stmt, _map_values(stmt.body, f)))
     return tuple(out)
+
+
+def decided(body: Body, ranges: Ranges) -> Body:
+    """Selections whose bounds always hold, or one of them never, as what they select."""
+    inner = {**ranges, **{s.var: s.extent for s in walk(body) if isinstance(s, For)}}
+
+    def choose(value: Value) -> Value | None:
+        if not isinstance(value, Select):
+            return None
+        if all(always(b, inner) for b in value.bounds):
+            return map_value(value.then, choose)
+        if any(never(b, inner) for b in value.bounds):
+            return map_value(value.other, choose)
+        return None
+
+    return _map_values(body, lambda value: map_value(value, choose))
 
 
 def keep_dims(

@@ -1,5 +1,8 @@
 """Strassen's algorithm: a product of two matrices of 2 x 2 blocks by seven products, not eight.
 
+The order of the products is such that each uses at most one block of the weights for the first
+time.
+
 C[p, r] = sum over i of RESULT[i][p, r] * M[i], M[i] = (sum of DATA[i] * A) (sum of WEIGHTS[i] * B)
 Source: V. Strassen, Gaussian elimination is not optimal, 1969.
 """
@@ -14,30 +17,30 @@ PRODUCTS = 7
 Blocks = tuple[tuple[int, int], tuple[int, int]]
 
 DATA: tuple[Blocks, ...] = (
-    ((1, 0), (0, 1)),
     ((0, 0), (1, 1)),
-    ((1, 0), (0, 0)),
-    ((0, 0), (0, 1)),
     ((1, 1), (0, 0)),
+    ((1, 0), (0, 1)),
+    ((1, 0), (0, 0)),
     ((-1, 0), (1, 0)),
+    ((0, 0), (0, 1)),
     ((0, 1), (0, -1)),
 )
 WEIGHTS: tuple[Blocks, ...] = (
-    ((1, 0), (0, 1)),
     ((1, 0), (0, 0)),
-    ((0, 1), (0, -1)),
-    ((-1, 0), (1, 0)),
     ((0, 0), (0, 1)),
+    ((1, 0), (0, 1)),
+    ((0, 1), (0, -1)),
     ((1, 1), (0, 0)),
+    ((-1, 0), (1, 0)),
     ((0, 0), (1, 1)),
 )
 RESULT: tuple[Blocks, ...] = (
-    ((1, 0), (0, 1)),
     ((0, 0), (1, -1)),
-    ((0, 1), (0, 1)),
-    ((1, 0), (1, 0)),
     ((-1, 1), (0, 0)),
+    ((1, 0), (0, 1)),
+    ((0, 1), (0, 1)),
     ((0, 0), (0, 1)),
+    ((1, 0), (1, 0)),
     ((1, 0), (0, 0)),
 )
 
@@ -51,6 +54,12 @@ def terms(matrices: tuple[Blocks, ...], product: int) -> list[tuple[int, int, in
         if matrices[product][p][q]
     ]
     return sorted(found, key=lambda t: -t[2])
+
+
+def first_uses(product: int) -> tuple[tuple[int, int], ...]:
+    """Blocks of the weights that no product before this one uses."""
+    before = {(q, r) for i in range(product) for q, r, _ in terms(WEIGHTS, i)}
+    return tuple((q, r) for q, r, _ in terms(WEIGHTS, product) if (q, r) not in before)
 
 
 def combined_weights(array: Array, reduce_dim: int, channel_dim: int) -> Array:

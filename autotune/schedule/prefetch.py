@@ -1,4 +1,4 @@
-"""Step that asks for weights before they are needed: prefetch."""
+"""Steps that ask for weights before they are needed: prefetch, prefetch_part."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import For, Index, Prefetch, Program, Stmt, index
+from autotune.program.ir import Buffer, For, Index, Prefetch, Program, Stmt, index
 from autotune.program.rewrite import (
     find_buffer,
     find_loop,
@@ -44,20 +44,10 @@ class PrefetchPanel:
         buffer, loop = find_buffer(program, self.buffer), find_loop(program, self.loop)
         between = self._between(program)
         place = self._place(loop)
-        # Lines of the panel, evenly over the iterations.
-        elements = math.prod(buffer.shape[place + 1 :])
-        line = max(1, LINE_BYTES // ITEM_BYTES[buffer.dtype])
-        count = -(-elements // (math.prod(b.extent for b in between) * line))
-        at = Index()
-        for inner in between:
-            at = at * inner.extent + inner.var
-        new: list[Stmt] = []
-        for number in range(count):
-            indices = [Index()] * len(buffer.shape)
-            indices[place] = index(self.panel) + 1
-            indices[-1] = indices[-1] + at * (count * line) + number * line
-            new.append(Prefetch(self.buffer, tuple(indices)))
-        return replace(program, loop, (with_body(loop, (*new, *loop.body)),))
+        start = [Index()] * len(buffer.shape)
+        start[place] = index(self.panel) + 1
+        asked = _asked(buffer, start, between, math.prod(buffer.shape[place + 1 :]))
+        return replace(program, loop, (with_body(loop, (*asked, *loop.body)),))
 
     def _between(self, program: Program) -> list[For]:
         """Loops inside `panel` down to `loop`."""
@@ -66,8 +56,7 @@ class PrefetchPanel:
         if self.panel not in names[:-1]:
             raise ScheduleError(f"loop {self.loop} is not inside loop {self.panel}")
         inside = path[names.index(self.panel) + 1 :]
-        if any(s.kind != "serial" for s in inside):
-            raise ScheduleError(f"loops between {self.panel} and {self.loop} must be serial")
+        _check_serial(inside)
         return inside
 
     def _place(self, loop: For) -> int:
@@ -82,3 +71,72 @@ class PrefetchPanel:
         if len(found) != 1:
             raise ScheduleError(f"{self.buffer} has no panel per iteration of {self.panel}")
         return found.pop()
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefetchPart:
+    """While loops run, prefetch a part of a packed buffer that is used after them, a few lines an
+    iteration: of the same place as is read in them, but for the dimensions given.
+
+    for t in 4: for k in 8: { .. w[b, 0, k, l] .. }   ->
+    for t in 4: for k in 8: { prefetch w[b, 1, 0, 16*(8*t + k)] ; .. }   with fixed=((1, 1),)
+
+    `first` is the outermost of the loops, `loop` the innermost that is not written out. The last
+    two dimensions are the part. In `fixed`, dimensions and their indices; in `ahead`, those whose
+    index is one more. What lies behind the last part may be asked for.
+    """
+
+    step: ClassVar[str] = "prefetch_part"
+    buffer: str
+    first: str
+    loop: str
+    fixed: tuple[tuple[int, int], ...] = ()
+    ahead: tuple[int, ...] = ()
+
+    def apply(self, program: Program) -> Program:
+        buffer, loop = find_buffer(program, self.buffer), find_loop(program, self.loop)
+        path = [s for s in loop_path(program.body, self.loop) if isinstance(s, For)]
+        names = [s.var for s in path]
+        if self.first not in names:
+            raise ScheduleError(f"loop {self.loop} is not inside loop {self.first}")
+        between = path[names.index(self.first) :]
+        _check_serial(between)
+        start = [*self._place(loop), Index(), Index()]
+        for dim, at in self.fixed:
+            start[dim] = Index((), at)
+        for dim in self.ahead:
+            start[dim] = start[dim] + 1
+        asked = _asked(buffer, start, between, math.prod(buffer.shape[-2:]))
+        return replace(program, loop, (with_body(loop, (*asked, *loop.body)),))
+
+    def _place(self, loop: For) -> tuple[Index, ...]:
+        """Indices of the part that is read, where they are not given."""
+        given = {*dict(self.fixed), *self.ahead}
+        reads = [v.indices[:-2] for v in loads_of(loop.body) if v.buffer == self.buffer]
+        if not reads or not given <= set(range(len(reads[0]))):
+            raise ScheduleError(f"{self.buffer} has no such part in loop {self.loop}")
+        free = {tuple(i for d, i in enumerate(r) if d not in dict(self.fixed)) for r in reads}
+        if len(free) != 1:
+            raise ScheduleError(f"{self.buffer} is read at several places in loop {self.loop}")
+        return reads[0]
+
+
+def _asked(buffer: Buffer, start: list[Index], between: list[For], elements: int) -> list[Stmt]:
+    """Prefetches, for each iteration of these loops, of its share of the lines of `elements`."""
+    line = max(1, LINE_BYTES // ITEM_BYTES[buffer.dtype])
+    count = -(-elements // (math.prod(b.extent for b in between) * line))
+    at = Index()
+    for inner in between:
+        at = at * inner.extent + inner.var
+    out: list[Stmt] = []
+    for number in range(count):
+        last = start[-1] + at * (count * line) + number * line
+        out.append(Prefetch(buffer.name, (*start[:-1], last)))
+    return out
+
+
+def _check_serial(loops: list[For]) -> None:
+    other = next((s for s in loops if s.kind != "serial"), None)
+    if other:
+        raise ScheduleError(f"loops of a prefetch must be serial, {other.var} is {other.kind}")

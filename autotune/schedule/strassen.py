@@ -1,20 +1,18 @@
-"""Step that computes a matrix product by Strassen's algorithm: seven products instead of eight."""
+"""Steps that compute a matrix product by Strassen's algorithm, seven products instead of eight:
+strassen (weights combined before the call), strassen_runs (as they are used)."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import (
     Alloc,
-    Apply,
     Bound,
     Buffer,
     Const,
     For,
-    If,
     Index,
     Load,
     Pack,
@@ -26,20 +24,11 @@ from autotune.program.ir import (
     fn,
     index,
 )
-from autotune.program.rewrite import (
-    Body,
-    drop_alloc,
-    find_loop,
-    map_loads,
-    map_stmt_indices,
-    replace,
-    stores_of,
-)
-from autotune.program.strassen import DATA, PRODUCTS, RESULT, terms
-from autotune.schedule._convolution import buffers_of
+from autotune.program.rewrite import Body, drop_alloc, replace
+from autotune.program.strassen import PRODUCTS, WEIGHTS, terms
+from autotune.schedule._strassen import Halves, Part, Product, find_product, signed_sum
 from autotune.schedule._weights import free_weights, with_pack
 from autotune.schedule.base import register
-from autotune.schedule.loops import perfect_chain
 from autotune.schedule.winograd import hoist_allocs
 
 
@@ -68,98 +57,147 @@ class Strassen:
     lanes: int
 
     def apply(self, program: Program) -> Program:
-        product = _find_product(program, self.buffer, self.rows)
-        plan = _Plan(step=self, product=product)
-        body: Body = (plan.combine_data(), plan.multiply(), plan.combine_result())
-        for scratch in plan.scratch():
+        product = find_product(program, self.buffer, self.rows)
+        halves = Halves(product=product, lanes=self.lanes)
+        body: Body = self._nests(halves)
+        for scratch in _scratch(halves, halves.points, halves.channels):
             body = (Alloc(scratch, body),)
-        program = replace(program, product.loops[0], body)
-        if product.epilogue:
-            program = drop_alloc(program, self.buffer)
+        program = _without_result(replace(program, product.loops[0], body), product)
         return hoist_allocs(_combine_weights(program, product))
 
+    def _nests(self, halves: Halves) -> Body:
+        ends = []
+        for prefix in ("sin", "sout"):
+            around = [(f"{prefix}_p{n}", extent) for n, extent in enumerate(halves.extents)]
+            ends.append((tuple(index(v) for v, _ in around), around))
+        (data, data_loops), (result, result_loops) = ends
+        channels = halves.product.channels.var
+        cell = (index("stra_i"), index("stra_t"), index(channels))
+        product = _multiply(halves, cell, "stra_t", _combined(halves.product))
+        for var, extent in (
+            (channels, halves.channels), ("stra_t", halves.points), ("stra_i", PRODUCTS),
+        ):  # fmt: skip
+            product = (For(var, extent, "serial", product),)
+        return (
+            halves.combine_data(data, lambda i, c: (index(i), halves.number(data), c), data_loops),
+            *product,
+            halves.combine_result(
+                result, lambda i, c: (index(i), halves.number(result), c), result_loops
+            ),
+        )
 
+
+@register
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Product:
-    """A naive matrix product and its epilogue, as found in a program. `halved`: number of the
-    output loop that is halved, -1 for all as one. `weight_dims`: those of the reduction and the
-    channels."""
+class StrassenRuns:
+    """As strassen, run by run of the points and panel by panel of the channels: sums of weights
+    are made as they are used, from a panel of each quarter, and a run's products of a panel are
+    combined at once. So weights are read as they are, and what is between stays in a cache.
 
-    loops: tuple[For, ...]
-    halved: int
-    depth: For
-    data: Load
-    weights: str
-    weight_rank: int
-    weight_dims: tuple[int, int]
-    epilogue: Body
-    buffer: Buffer
+    for m, n: { t = 0 ; for k: t += x*w ; y = f(t) }   ->
+    for stra_r: alloc V: {
+      for m, k: V[i, m, k] = sums of quarters of x
+      for stra_b: alloc M: {
+        for i, t, n: { M[i, t, n] = 0 ; for k: M += V * (sum of quarters of w) }
+        for m, n: y = f(sums of M), a quarter each } }
 
-    @property
-    def channels(self) -> For:
-        return self.loops[-1]
+    `run` points of a half and `panel` of its channels, both divisors. The products are a loop,
+    stra_i, whose sums differ: to be written out. Otherwise as there.
+    """
+
+    step: ClassVar[str] = "strassen_runs"
+    buffer: str
+    rows: str
+    lanes: int
+    run: int
+    panel: int
+
+    def apply(self, program: Program) -> Program:
+        product = find_product(program, self.buffer, self.rows)
+        halves = Halves(product=product, lanes=self.lanes)
+        for size, whole, of in (
+            (self.run, halves.points, "points"), (self.panel, halves.channels, "channels"),
+        ):  # fmt: skip
+            if size < 1 or whole % size:
+                raise ScheduleError(f"{whole} {of} of a half are not runs of {size}")
+        free_weights(program, product.weights, product.weight_rank, "product")
+        program = replace(program, product.loops[0], (self._runs(halves),))
+        return _without_result(program, product)
+
+    def _runs(self, halves: Halves) -> Stmt:
+        m, v = _scratch(halves, self.run, self.panel)
+        start = index("stra_r") * self.run
+
+        def at(loop: str) -> tuple[Index, ...]:
+            return halves.coords(start + loop)
+
+        data = halves.combine_data(
+            at("sin_p"), lambda i, c: (index(i), index("sin_p"), c), [("sin_p", self.run)]
+        )
+        part = Part(index("stra_b") * self.panel, self.panel)
+        result = halves.combine_result(
+            at("sout_p"), lambda i, c: (index(i), index("sout_p"), c), [("sout_p", self.run)], part
+        )
+        channels = halves.product.channels.var
+        cell = (index("stra_i"), index("stra_t"), index(channels))
+        product = _multiply(halves, cell, "stra_t", self._quarters(halves, part))
+        for var, extent in (
+            (channels, self.panel), ("stra_t", self.run), ("stra_i", PRODUCTS),
+        ):  # fmt: skip
+            product = (For(var, extent, "serial", product),)
+        panel = For(
+            "stra_b", halves.channels // self.panel, "serial", (Alloc(m, (*product, result)),)
+        )
+        return For("stra_r", halves.points // self.run, "serial", (Alloc(v, (data, panel)),))
+
+    def _quarters(self, halves: Halves, part: Part) -> Value:
+        """The sum of weights that a product uses, chosen by its number."""
+        product = halves.product
+        depth, channel = index(product.depth.var), part.start + product.channels.var
+
+        def quarter(q: int, r: int) -> Value:
+            weights = [Index()] * product.weight_rank
+            along = (depth + q * halves.depth, channel + r * halves.channels)
+            for d, at in zip(product.weight_dims, along, strict=True):
+                weights[d] = at
+            return Load(product.weights, tuple(weights))
+
+        sums = [
+            signed_sum([(quarter(q, r), sign) for q, r, sign in terms(WEIGHTS, i)])
+            for i in range(PRODUCTS)
+        ]
+        out = sums.pop()
+        for number, value in reversed(list(enumerate(sums))):
+            out = Select((Bound(index("stra_i"), number, number + 1),), value, out)
+        return out
 
 
-def _find_product(program: Program, buffer: str, rows: str) -> _Product:
-    """Recognize the loops; ScheduleError where they are no plain product of even extents."""
-    refuse = ScheduleError(f"{buffer} is not a plain product with constant weights")
-    update = next((s for s in stores_of(program.body, buffer) if s.combine == "sum"), None)
-    product = update.value if update else None
-    if update is None or not (isinstance(product, Apply) and product.fn == "mul"):
-        raise refuse
-    x, w = product.args
-    names = [str(i.terms[0][0]) if i.terms else "" for i in update.indices]
-    if not (isinstance(x, Load) and isinstance(w, Load)) or len(names) < 2 or "" in names:
-        raise refuse
-    chain = perfect_chain(find_loop(program, names[0]), len(names))
-    if tuple(index(c.var) for c in chain) != update.indices or len(chain[-1].body) < 2:
-        raise refuse
-    init, reduction, *epilogue = chain[-1].body
-    if not (isinstance(reduction, For) and isinstance(init, Store) and init.value == Const(0.0)):
-        raise refuse
-    nest = [reduction]
-    while isinstance(nest[-1].body[0], For):
-        nest.append(nest[-1].body[0])
-    *single, depth = nest
-    env = {loop.var: Index() for loop in single}
-    data, weights = (Load(v.buffer, tuple(i.substitute(env) for i in v.indices)) for v in (x, w))
-    dims = _weight_dims(weights, depth.var, chain[-1].var)
-    same = any(chain[-1].var in i.vars() for i in data.indices)
-    if any(loop.extent > 1 for loop in single) or same or dims is None:
-        raise refuse
-    if any(not isinstance(s, Store) or s.combine for s in epilogue):
-        raise refuse
-    halved = next((n for n, c in enumerate(chain[:-1]) if c.var == rows), -1)
-    if halved < 0 and rows:
-        raise ScheduleError(f"{rows} is no loop over points of {buffer}")
-    for loop in (*chain[halved : halved + 1], depth, chain[-1]):
-        if loop.extent % 2:
-            raise ScheduleError(f"loop {loop.var} of {loop.extent} iterations has no halves")
-    return _Product(
-        loops=tuple(chain),
-        halved=halved,
-        depth=depth,
-        data=data,
-        weights=w.buffer,
-        weight_rank=len(weights.indices),
-        weight_dims=dims,
-        epilogue=tuple(epilogue),
-        buffer=buffers_of(program)[buffer],
+def _scratch(halves: Halves, points: int, channels: int) -> tuple[Buffer, Buffer]:
+    """M and V, of so many points and channels."""
+    dtype = halves.product.buffer.dtype
+    return (
+        Buffer.dense(halves.m_name, dtype, (PRODUCTS, points, channels), "scratch"),
+        Buffer.dense(halves.v_name, dtype, (PRODUCTS, points, halves.depth), "scratch"),
     )
 
 
-def _weight_dims(weights: Load, depth: str, channels: str) -> tuple[int, int] | None:
-    """Dimensions along the reduction and the channels; None where others vary too."""
-    along = [
-        [d for d, i in enumerate(weights.indices) if i == index(v)] for v in (depth, channels)
-    ]
-    others = [i for i in weights.indices if i not in (index(depth), index(channels))]
-    if any(len(dims) != 1 for dims in along) or any(i.terms for i in others):
-        return None
-    return along[0][0], along[1][0]
+def _multiply(halves: Halves, cell: tuple[Index, ...], point: str, weights: Value) -> Body:
+    """An element of M."""
+    depth = halves.product.depth.var
+    product = fn("mul", Load(halves.v_name, (cell[0], index(point), index(depth))), weights)
+    update = Store(halves.m_name, cell, product, "sum")
+    return (Store(halves.m_name, cell, Const(0.0)), For(depth, halves.depth, "serial", (update,)))
 
 
-def _combine_weights(program: Program, product: _Product) -> Program:
+def _combined(product: Product) -> Value:
+    """The weights of a product, combined before the call."""
+    weights = [Index()] * product.weight_rank
+    for d, loop in zip(product.weight_dims, (product.depth, product.channels), strict=True):
+        weights[d] = index(loop.var)
+    return Load(product.weights, (index("stra_i"), *weights))
+
+
+def _combine_weights(program: Program, product: Product) -> Program:
     rank = product.weight_rank + 1
     param = free_weights(program, product.weights, rank, "product")
     order = tuple(range(rank))
@@ -167,183 +205,6 @@ def _combine_weights(program: Program, product: _Product) -> Program:
     return with_pack(program, pack)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """Sizes and the three nests."""
-
-    step: Strassen
-    product: _Product
-
-    @property
-    def whole(self) -> int:
-        """Points of both halves."""
-        return math.prod(c.extent for c in self.product.loops[:-1])
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        """Of the loops over the points of a half."""
-        p = self.product
-        if p.halved < 0:
-            return (-(-self.whole // 2),)
-        return tuple(
-            c.extent // 2 if n == p.halved else c.extent for n, c in enumerate(p.loops[:-1])
-        )
-
-    @property
-    def points(self) -> int:
-        return math.prod(self.extents)
-
-    @property
-    def depth(self) -> int:
-        return self.product.depth.extent // 2
-
-    @property
-    def channels(self) -> int:
-        return self.product.channels.extent // 2
-
-    @property
-    def v_name(self) -> str:
-        return f"{self.product.buffer.name}.v"
-
-    @property
-    def m_name(self) -> str:
-        return f"{self.product.buffer.name}.m"
-
-    def scratch(self) -> tuple[Buffer, Buffer]:
-        dtype = self.product.buffer.dtype
-        return (
-            Buffer.dense(self.m_name, dtype, (PRODUCTS, self.points, self.channels), "scratch"),
-            Buffer.dense(self.v_name, dtype, (PRODUCTS, self.points, self.depth), "scratch"),
-        )
-
-    def _point(self, prefix: str) -> Index:
-        """Number of a point of a half, from the loops over them."""
-        out = Index()
-        for n, extent in enumerate(self.extents):
-            out = out * extent + f"{prefix}_p{n}"
-        return out
-
-    def _place(self, prefix: str, half: int) -> tuple[Index, ...]:
-        """Its place in the whole: the halves alternate, so that threads which share the points of
-        the halves share those of the whole alike."""
-        halved = self.product.halved
-        if halved >= 0:
-            return tuple(
-                index(f"{prefix}_p{n}") * 2 + half if n == halved else index(f"{prefix}_p{n}")
-                for n in range(len(self.extents))
-            )
-        place: list[Index] = []
-        number = self._point(prefix) * 2 + half
-        for loop in reversed(self.product.loops[1:-1]):
-            place.append(number % loop.extent)
-            number = number // loop.extent
-        return (number, *reversed(place))
-
-    def _inside(self, prefix: str, half: int) -> tuple[Bound, ...]:
-        """Where a half has a point less, that the point exists."""
-        if half == 0 or self.whole == 2 * self.points:
-            return ()
-        return (Bound(self._point(prefix) * 2 + 1, 0, self.whole),)
-
-    def _nest(self, prefix: str, extent: int, body: Body) -> Stmt:
-        """Loops over points and vectors along the last dimension."""
-        lanes = min(self.step.lanes, extent)
-        if extent % lanes:
-            body = (If((Bound(self._last(prefix, extent), 0, extent),), body),)
-        body = (For(f"{prefix}_l", lanes, "vector", body),)
-        if prefix == "sout":
-            body = (Alloc(self._sums(), body),)
-        body = (For(f"{prefix}_c", -(-extent // lanes), "serial", body),)
-        for n, rows in reversed(list(enumerate(self.extents))):
-            body = (For(f"{prefix}_p{n}", rows, "serial", body),)
-        return body[0]
-
-    def _last(self, prefix: str, extent: int) -> Index:
-        return index(f"{prefix}_c") * min(self.step.lanes, extent) + f"{prefix}_l"
-
-    def _sums(self) -> Buffer:
-        lanes, kind = min(self.step.lanes, self.channels), self.product.buffer.dtype
-        return Buffer.dense(f"{self.product.buffer.name}.y", kind, (2, 2, lanes), "register")
-
-    def combine_data(self) -> Stmt:
-        """V: seven sums of quarters of the data."""
-        at = self._last("sin", self.depth)
-
-        def quarter(p: int, q: int) -> Value:
-            where = (*self._place("sin", p), Index())
-            env = {c.var: i for c, i in zip(self.product.loops, where, strict=True)}
-            env |= {self.product.depth.var: at + q * self.depth}
-            data = self.product.data
-            load = Load(data.buffer, tuple(i.substitute(env) for i in data.indices))
-            inside = self._inside("sin", p)
-            return Select(inside, load, Const(0.0)) if inside else load
-
-        body = tuple(
-            Store(
-                self.v_name,
-                (index(i), self._point("sin"), at),
-                _sum([(quarter(p, q), sign) for p, q, sign in terms(DATA, i)]),
-            )
-            for i in range(PRODUCTS)
-        )
-        return self._nest("sin", self.depth, body)
-
-    def multiply(self) -> Stmt:
-        """M: seven matrix products."""
-        oc, ic = self.product.channels, self.product.depth
-        cell = (index("stra_i"), index("stra_t"), index(oc.var))
-        weights = [Index()] * self.product.weight_rank
-        for d, var in zip(self.product.weight_dims, (ic.var, oc.var), strict=True):
-            weights[d] = index(var)
-        product = fn(
-            "mul",
-            Load(self.v_name, (index("stra_i"), index("stra_t"), index(ic.var))),
-            Load(self.product.weights, (index("stra_i"), *weights)),
-        )
-        update = For(ic.var, self.depth, "serial", (Store(self.m_name, cell, product, "sum"),))
-        body: Body = (Store(self.m_name, cell, Const(0.0)), update)
-        for var, extent in (
-            (oc.var, self.channels), ("stra_t", self.points), ("stra_i", PRODUCTS),
-        ):  # fmt: skip
-            body = (For(var, extent, "serial", body),)
-        return body[0]
-
-    def combine_result(self) -> Stmt:
-        """y = f(sums of the products), four quarters at a time."""
-        at, lane = self._last("sout", self.channels), index("sout_l")
-        sums = self._sums().name
-        body: list[Stmt] = []
-        for p in range(2):
-            for r in range(2):
-                parts = [
-                    (Load(self.m_name, (index(i), self._point("sout"), at)), RESULT[i][p][r])
-                    for i in range(PRODUCTS)
-                    if RESULT[i][p][r]
-                ]
-                cell = (index(p), index(r), lane)
-                body.append(Store(sums, cell, _sum(sorted(parts, key=lambda t: -t[1]))))
-                place = (*self._place("sout", p), at + r * self.channels)
-                kept = self._epilogue(place, Load(sums, cell))
-                inside = self._inside("sout", p)
-                body += (If(inside, kept),) if inside else kept
-        return self._nest("sout", self.channels, tuple(body))
-
-    def _epilogue(self, place: tuple[Index, ...], value: Load) -> Body:
-        name, epilogue = self.product.buffer.name, self.product.epilogue
-        if not epilogue:
-            return (Store(name, place, value),)
-        env = {loop.var: where for loop, where in zip(self.product.loops, place, strict=True)}
-        body = map_stmt_indices(epilogue, lambda i: i.substitute(env))
-
-        def load(found: Load) -> Value | None:
-            return value if found.buffer == name else None
-
-        return map_loads(body, load)
-
-
-def _sum(parts: list[tuple[Value, int]]) -> Value:
-    """Of values with signs; the first is positive."""
-    out = parts[0][0]
-    for value, sign in parts[1:]:
-        out = fn("add" if sign > 0 else "sub", out, value)
-    return out
+def _without_result(program: Program, product: Product) -> Program:
+    """Where only an epilogue reads the product, it is nowhere as a whole."""
+    return drop_alloc(program, product.buffer.name) if product.epilogue else program

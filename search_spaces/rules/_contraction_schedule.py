@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from autotune.program.strassen import PRODUCTS, first_uses
 from autotune.target import Target
 from search_spaces.params import Config
 from search_spaces.rules._builder import ScheduleBuilder, output_name, schedule_copies, share
@@ -19,6 +20,7 @@ from search_spaces.rules._contraction_tiles import (
     in_band,
     outer_loops,
     pack_plan,
+    quarters_plan,
     strassen_parts,
 )
 
@@ -137,6 +139,46 @@ def write_strassen(
         outside = list(builder.present([*loops, f"{prefix}_c"]))
         share(builder, target, outside, f"{prefix}_shared")
     share(builder, target, outer, "shared")
+
+
+def write_strassen_runs(
+    builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
+) -> None:
+    """Seven products of halves, a run of points and a panel of channels at a time."""
+    size = config.number("lanes") * config.number("vectors")
+    run, points = config.number("block"), config.number("tile_w")
+    builder.do(
+        "strassen_runs", buffer=c.tensor, rows=c.halved, lanes=target.lanes(), run=run, panel=size
+    )
+    splits, order = quarters_plan(c, size)
+    builder.do("pack", buffer=c.weights, splits=splits, order=order)
+    builder.split(c.channels[0], config.number("lanes"), "vector", "lane")
+    builder.split("stra_t", points, "points", "point")
+    tile = ("point", "vector", "lane")
+    products = f"{c.tensor}.m"
+    builder.do("reorder", loops=("stra_i", "points", *tile))
+    builder.do("cache_write", buffer=products, loops=tile)
+    _annotate(builder, c, config, tile)
+    if run % points:
+        builder.do("specialize", loop="points", at=f"{products}.reg")
+    builder.do("write_out", loop="stra_i")
+    _prefetch_quarters(builder, c, config)
+    schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
+    share(builder, target, ["stra_r"], "shared")
+
+
+def _prefetch_quarters(builder: ScheduleBuilder, c: Contraction, config: Config) -> None:
+    """While a product runs, ask for the weights that the next one is the first to use."""
+    last = "step" if config.number("unroll") > 1 else c.reduce[-1][0]
+    block, low, right = (c.weight_rank + d for d in (-2, -1, 0))
+    for number in range(PRODUCTS):
+        following = (number + 1) % PRODUCTS
+        for q, r in first_uses(following):
+            builder.do(
+                "prefetch_part", buffer=c.weights, first=f"points.stra_i{number}",
+                loop=f"{last}.stra_i{number}", fixed=((low, q), (right, r)),
+                ahead=() if following else (block,),
+            )  # fmt: skip
 
 
 def _split(

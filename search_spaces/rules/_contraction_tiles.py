@@ -29,6 +29,10 @@ DIRECT = ("direct", *TOGETHER)
 """Algorithms that compute every product."""
 
 
+_LEAST_RUN = 8
+"""Points that share a panel of weights, which is read again for every run."""
+
+
 def algorithms(task: Task, c: Contraction, target: Target) -> tuple[str, ...]:
     """Those that can compute a contraction on the target, the plainest first."""
     if c.item_bytes == 1:
@@ -38,7 +42,7 @@ def algorithms(task: Task, c: Contraction, target: Target) -> tuple[str, ...]:
         out.append("bf16")
     if target.accuracy == "normal":
         out += c.winograd
-        out += ["strassen"] if c.strassen else []
+        out += ["strassen", "strassen_runs"] if c.strassen else []
     return tuple(out)
 
 
@@ -135,6 +139,17 @@ def strassen_parts(c: Contraction, target: Target) -> int:
     return target.threads if c.strassen_points % target.threads == 0 else 1
 
 
+def strassen_runs(c: Contraction, target: Target) -> tuple[int, ...]:
+    """Points of a half that Strassen's algorithm may take at a time: equal runs, as many for each
+    thread where they can be."""
+    if not c.strassen or target.accuracy != "normal":
+        return ()
+    whole = c.strassen_points
+    sizes = [d for d in range(1, whole + 1) if whole % d == 0 and d >= min(_LEAST_RUN, whole)]
+    even = [d for d in sizes if whole // d % target.threads == 0]
+    return tuple(even or sizes)
+
+
 def pack_plan(
     c: Contraction, config: Config, dims: tuple[int, ...]
 ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
@@ -161,3 +176,26 @@ def pack_plan(
     rest = [name for name in labels if name not in (*first, *last)]
     order = tuple(labels.index(name) for name in (*first, *rest, *last))
     return tuple(splits), order
+
+
+def quarters_plan(
+    c: Contraction, size: int
+) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """(splits, order) that put the panels of `size` channels of all quarters side by side."""
+    labels = [
+        {c.channel_dim: "channel", c.reduce_dim: "depth"}.get(d, f"{d}")
+        for d in range(c.weight_rank)
+    ]
+    splits: list[tuple[int, int]] = []
+    for label, factor, outer, inner in (
+        ("channel", c.channels[1] // 2, "right", "channel"),
+        ("channel", size, "block", "lane"),
+        ("depth", c.depth // 2, "low", "depth"),
+    ):
+        at = labels.index(label)
+        splits.append((at, factor))
+        labels[at : at + 1] = [outer, inner]
+    named = ("block", "low", "right", "depth", "lane")
+    rest = [name for name in labels if name not in named]
+    order = (*rest, *named)
+    return tuple(splits), tuple(labels.index(name) for name in order)

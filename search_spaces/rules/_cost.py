@@ -85,6 +85,9 @@ def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Colu
     chosen = columns["algorithm"] == "strassen"
     if chosen.any():
         total = np.where(chosen, strassen_cycles(c, target, columns), total)
+    chosen = columns["algorithm"] == "strassen_runs"
+    if chosen.any():
+        total = np.where(chosen, strassen_runs_cycles(c, target, columns), total)
     early = columns["prefetch"] == "panel"
     gain = 0.9 if _prefetch_pays(c, target) else 1.1
     return np.asarray(np.where(early, total * gain, total), np.float64)
@@ -268,22 +271,48 @@ def _result_cycles(task: Task, c: Contraction, target: Target, columns: Columns)
 
 def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
     """Seven products of halves, and the sums at both ends."""
-    lanes = float(target.lanes())
-    half = dataclasses.replace(c, channels=(c.channels[0], c.channels[1] // 2))
-    rows, depth, channels = c.strassen_points, c.depth // 2, half.channels[1]
-    points = columns["tile_w"].astype(np.float64)
-    rate, taste = _tile_efficiency(half, target, columns, points, depth)
+    rows, depth, channels = c.strassen_points, c.depth // 2, c.channels[1] // 2
     run = rows // strassen_parts(c, target)
-    rate = (rate + taste) * channel_waste(half, columns) * tail_waste(run, columns["tile_w"])
-    product = 7 * rows * depth * channels / lanes * rate
-    product = product * np.where(points > conflict_free(depth), 1.5, 1.0)
-    ends = rows * (math.ceil(depth / lanes) + math.ceil(channels / lanes)) * _SUM_CYCLES
+    product = _strassen_products(c, target, columns, run)
     moved = 7.0 * rows * (depth + channels) * 4
     held = moved + 8.0 * rows * (depth + channels)
     spill = moved / _SPILL_BYTES_PER_CYCLE if held > target.l2_bytes else 0.0
     # In a model, weights come from memory: seven quarters of those of direct code.
-    stream = _LATE * 7.0 * depth * channels * 4 / MEMORY_BYTES_PER_CYCLE
     weights = 7.0 * depth * channels * 4
+    stream = _LATE * weights / MEMORY_BYTES_PER_CYCLE
     across = from_others(weights, target) if run < rows else from_writers(moved, target)
-    busy = (product + stream + ends + spill) / target.threads
+    busy = (product + stream + _strassen_ends(c, target) + spill) / target.threads
     return np.asarray(busy + across, np.float64)
+
+
+def strassen_runs_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
+    """The same in runs of points, each with all weights: these are asked for early, and late only
+    where multiplying takes less time than they do."""
+    depth, run = c.depth // 2, columns["block"].astype(np.float64)
+    runs = c.strassen_points / run
+    shares = imbalance(runs, target)
+    product = _strassen_products(c, target, columns, run) * shares
+    stream = stream_cycles(_weight_bytes(c), np.asarray(np.ceil(runs)), target) / target.threads
+    sums = 7.0 * run * depth * 4
+    spill = np.where(sums > target.l2_bytes / 2, 2 * sums * runs / _SPILL_BYTES_PER_CYCLE, 0.0)
+    busy = np.maximum(product, stream) + (_strassen_ends(c, target) + spill) * shares
+    return np.asarray(busy, np.float64)
+
+
+def _strassen_products(
+    c: Contraction, target: Target, columns: Columns, run: Column | int
+) -> Column:
+    """Cycles of all cores for the seven products, in runs of so many points."""
+    half = dataclasses.replace(c, channels=(c.channels[0], c.channels[1] // 2))
+    depth, points = c.depth // 2, columns["tile_w"].astype(np.float64)
+    rate, taste = _tile_efficiency(half, target, columns, points, depth)
+    rate = (rate + taste) * channel_waste(half, columns) * tail_waste(run, columns["tile_w"])
+    product = 7 * c.strassen_points * depth * half.channels[1] / target.lanes() * rate
+    return np.asarray(product * np.where(points > conflict_free(depth), 1.5, 1.0))
+
+
+def _strassen_ends(c: Contraction, target: Target) -> float:
+    """Cycles of all cores for combining data and results."""
+    lanes = float(target.lanes())
+    vectors = math.ceil(c.depth // 2 / lanes) + math.ceil(c.channels[1] // 2 / lanes)
+    return c.strassen_points * vectors * _SUM_CYCLES

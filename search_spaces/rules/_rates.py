@@ -74,7 +74,7 @@ def channel_waste(c: Contraction, columns: Columns) -> Column:
     return np.asarray(np.ceil(c.channels[1] / lanes) * lanes / c.channels[1], np.float64)
 
 
-def tail_waste(extent: int, size: Column) -> Column:
+def tail_waste(extent: Column | int, size: Column) -> Column:
     """A short tail has too few accumulators to hide the latency."""
     tail = extent % size
     lost = np.where((tail > 0) & (tail < size / 2), size / 2 - tail, 0)

@@ -42,6 +42,7 @@ from search_spaces.rules._contraction import (
 from search_spaces.rules._contraction_schedule import (
     write_direct,
     write_strassen,
+    write_strassen_runs,
     write_winograd,
 )
 from search_spaces.rules._contraction_tiles import (
@@ -56,6 +57,7 @@ from search_spaces.rules._contraction_tiles import (
     plain,
     sizes,
     strassen_parts,
+    strassen_runs,
     together,
     unrolled,
 )
@@ -65,7 +67,7 @@ from search_spaces.space import Columns, Constraint, Space
 Mask = npt.NDArray[Any]
 _CODES = {
     "direct": 0, "bf16": 1, "int8": 3, "winograd2": 2, "winograd4": 4, "strassen": 5,
-    "winograd4x2": 6, "winograd5": 7, "winograd6": 8,
+    "winograd4x2": 6, "winograd5": 7, "winograd6": 8, "strassen_runs": 9,
 }  # fmt: skip
 _UNROLLED = 480
 """Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""
@@ -96,7 +98,7 @@ class ContractionRule:
         orders = (*ORDERS, BANDS) if bands(c, target) > 1 else ORDERS
         if c.strassen and target.accuracy == "normal":
             columns |= set(sizes(c.strassen_points // strassen_parts(c, target), 28))
-        blocks = {1}.union(*(c.blocks(f) for f in forms))
+        blocks = {1}.union(*(c.blocks(f) for f in forms), strassen_runs(c, target))
         read = (Param(name="weights", choices=(PACKED, PLAIN)),) if c.plain else ()
         params = (
             Param(name="algorithm", choices=algorithms(task, c, target)),
@@ -154,6 +156,7 @@ class ContractionRule:
                 ok[own] = self._winograd(c, columns, own, form)
             if c.strassen:
                 ok |= (columns["algorithm"] == "strassen") & self._halves(c, columns, target)
+                ok |= (columns["algorithm"] == "strassen_runs") & self._runs(c, columns, target)
             return np.asarray(ok)
 
         return (
@@ -181,6 +184,17 @@ class ContractionRule:
         ok &= c.reduce[-1][1] // 2 % columns["unroll"] == 0
         return np.asarray(ok & (columns["vectors"] * columns["lanes"] <= c.channels[1] // 2))
 
+    def _runs(self, c: Contraction, columns: Columns, target: Target) -> Mask:
+        """Whole panels and runs; tiles lie in these."""
+        run = columns["block"]
+        ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0])
+        ok &= (columns["prefetch"] == "none") & np.isin(run, strassen_runs(c, target))
+        for size in strassen_runs(c, target):
+            ok &= (run != size) | np.isin(columns["tile_w"], sizes(size, 28))
+        ok &= c.reduce[-1][1] // 2 % columns["unroll"] == 0
+        ok &= c.channels[1] // 2 % (columns["vectors"] * columns["lanes"]) == 0
+        return np.asarray(ok & (columns["vectors"] * columns["lanes"] <= c.channels[1] // 2))
+
     def default(self, task: Task, target: Target) -> Config:
         space, c = self.space(task, target), tiled_contraction(task)
         rows = space.rows(20_000, np.random.default_rng(0))
@@ -203,6 +217,8 @@ class ContractionRule:
             write_direct(builder, c, config, target)
         elif config["algorithm"] == "strassen":
             write_strassen(builder, c, config, target)
+        elif config["algorithm"] == "strassen_runs":
+            write_strassen_runs(builder, c, config, target)
         else:
             write_winograd(builder, c, config, target)
         return builder.schedule
