@@ -66,6 +66,8 @@ _LATE = 0.7
 """Share of the time that weights take to come from memory which direct code does not hide."""
 _SUM_CYCLES = 14.0
 """Per vector of each of the four quarters that Strassen's algorithm combines."""
+_SHARED_PATH = 0.1
+"""Share of the time that weights take to come, asked for early, in which other data wait."""
 _SPILL_BYTES_PER_CYCLE = 10.0
 """Of its sums and products, where they leave the L2 cache."""
 
@@ -87,7 +89,7 @@ def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Colu
         total = np.where(chosen, strassen_cycles(c, target, columns), total)
     chosen = columns["algorithm"] == "strassen_runs"
     if chosen.any():
-        total = np.where(chosen, strassen_runs_cycles(c, target, columns), total)
+        total = np.where(chosen, strassen_runs_cycles(task, c, target, columns), total)
     early = columns["prefetch"] == "panel"
     gain = 0.9 if _prefetch_pays(c, target) else 1.1
     return np.asarray(np.where(early, total * gain, total), np.float64)
@@ -285,18 +287,23 @@ def strassen_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
     return np.asarray(busy + across, np.float64)
 
 
-def strassen_runs_cycles(c: Contraction, target: Target, columns: Columns) -> Column:
+def strassen_runs_cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Column:
     """The same in runs of points, each with all weights: these are asked for early, and late only
     where multiplying takes less time than they do."""
     depth, run = c.depth // 2, columns["block"].astype(np.float64)
     runs = c.strassen_points / run
     shares = imbalance(runs, target)
-    product = _strassen_products(c, target, columns, run) * shares
+    # As direct code: data are read at many places, and results written, a panel at a time.
+    near = np.where(run * depth * 4 < target.l2_bytes / 2, _NEAR, 1.0)
+    extra = _DATA / columns["vectors"] * near + _RAGGED * (-run % columns["tile_w"]) / run
+    product = _strassen_products(c, target, columns, run) * (1 + extra) * shares
     stream = stream_cycles(_weight_bytes(c), np.asarray(np.ceil(runs)), target) / target.threads
     sums = 7.0 * run * depth * 4
     spill = np.where(sums > target.l2_bytes / 2, 2 * sums * runs / _SPILL_BYTES_PER_CYCLE, 0.0)
-    busy = np.maximum(product, stream) + (_strassen_ends(c, target) + spill) * shares
-    return np.asarray(busy, np.float64)
+    busy = np.maximum(product, stream) + _SHARED_PATH * stream
+    busy = busy + (_strassen_ends(c, target) + spill) * shares
+    panels = {**columns, "order": np.full(len(run), "channels_first")}
+    return np.asarray(busy + _result_cycles(task, c, target, panels), np.float64)
 
 
 def _strassen_products(

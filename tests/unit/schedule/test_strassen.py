@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,16 @@ from autotune.errors import ScheduleError
 from autotune.program.build import build_program
 from autotune.program.evaluate import evaluate_task
 from autotune.program.inputs import random_inputs
-from autotune.program.interp import run
+from autotune.program.interp import run as run_program
 from autotune.program.ir import Program
-from autotune.program.strassen import DATA, RESULT, WEIGHTS, combined_weights
+from autotune.program.strassen import (
+    DATA,
+    PRODUCTS,
+    RESULT,
+    WEIGHTS,
+    combined_weights,
+    first_uses,
+)
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import STEPS, apply_schedule
@@ -77,8 +86,14 @@ def test_combined_weights_are_the_sums_of_blocks() -> None:
     w = np.random.default_rng(1).standard_normal((1, 4, 6)).astype(np.float32)
     got = combined_weights(w, 1, 2)
     assert got.shape == (7, 1, 2, 3)
-    np.testing.assert_array_equal(got[0], w[:, :2, :3] + w[:, 2:, 3:])
-    np.testing.assert_array_equal(got[3], w[:, 2:, :3] - w[:, :2, :3])
+    np.testing.assert_array_equal(got[2], w[:, :2, :3] + w[:, 2:, 3:])
+    np.testing.assert_array_equal(got[5], w[:, 2:, :3] - w[:, :2, :3])
+
+
+def test_a_product_is_the_first_to_use_one_block_at_most() -> None:
+    uses = [first_uses(i) for i in range(PRODUCTS)]
+    assert max(map(len, uses)) == 1
+    assert {block for found in uses for block in found} == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
 CASES = [
@@ -102,7 +117,43 @@ def test_equals_the_naive_loops(case: Task, rows: str, channels: str) -> None:
     verify(program)
     assert parse_program(print_program(program)) == program
     arrays = random_inputs(case, 1)
-    np.testing.assert_allclose(run(program, arrays), evaluate_task(case, arrays), atol=1e-4)
+    np.testing.assert_allclose(
+        run_program(program, arrays), evaluate_task(case, arrays), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(("case", "rows", "channels"), CASES)
+@pytest.mark.parametrize("fewest", [False, True])
+def test_runs_and_panels_equal_the_naive_loops(
+    case: Task, rows: str, channels: str, fewest: bool
+) -> None:
+    *points, n = next(v.type.shape for v in case.values if v.name == "o0")
+    halves = -(-math.prod(points) // 2), n // 2
+    run, panel = (next(d for d in range(2 - fewest, h + 1) if h % d == 0) for h in halves)
+    fields = {"rows": rows, "lanes": 2, "run": run, "panel": panel}
+    program = STEPS.get("strassen_runs")(buffer="t0", **fields).apply(merged(case, channels))
+    verify(program)
+    assert parse_program(print_program(program)) == program
+    out = STEPS.get("write_out")(loop="stra_i").apply(program)
+    verify(out)
+    assert "select" not in print_program(out).replace("select(0 <= 2*", "")
+    arrays = random_inputs(case, 1)
+    for made in (program, out):
+        np.testing.assert_allclose(
+            run_program(made, arrays), evaluate_task(case, arrays), atol=1e-4
+        )
+
+
+def test_runs_are_equal() -> None:
+    step = STEPS.get("strassen_runs")
+    for run, panel, message in (
+        (3, 4, "2 points .* runs of 3"),
+        (2, 3, "4 channels .* runs of 3"),
+    ):
+        with pytest.raises(ScheduleError, match=message):
+            step(buffer="t0", rows="t0_m", lanes=2, run=run, panel=panel).apply(
+                merged(product(4, 6, 8), "t0_n")
+            )
 
 
 @pytest.mark.parametrize(
@@ -121,14 +172,23 @@ def test_what_has_no_halves_is_refused(case: Task, rows: str, channels: str, mes
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
-    "case", [product(128, 128, 256), conv1x1(1, 14, 14, 256, 136), product(1, 71, 130, 226)]
+    ("case", "algorithm"),
+    [
+        (product(128, 128, 256), "strassen"),
+        (conv1x1(1, 14, 14, 256, 136), "strassen"),
+        (product(1, 71, 130, 226), "strassen"),
+        (product(128, 128, 256), "strassen_runs"),
+        (conv1x1(1, 14, 14, 256, 160), "strassen_runs"),
+        (conv1x1(1, 9, 9, 256, 128), "strassen_runs"),
+        (product(1, 71, 130, 224), "strassen_runs"),
+    ],
 )
-def test_scheduled_machine_code(case: Task, threads: int) -> None:
+def test_scheduled_machine_code(case: Task, algorithm: str, threads: int) -> None:
     target = host_target(threads)
     rule = rule_for(case, target)
     space = rule.space(case, target)
     rows = space.sample(np.random.default_rng(0), 1000)
-    configs = [c for c in map(space.config, rows) if c["algorithm"] == "strassen"]
+    configs = [c for c in map(space.config, rows) if c["algorithm"] == algorithm]
     arrays = random_inputs(case, 2)
     assert configs
     for config in configs[:: max(1, len(configs) // 4)][:4]:
@@ -141,3 +201,10 @@ def test_strict_accuracy_leaves_it_out() -> None:
     case, target = product(128, 128, 256), host_target().with_accuracy("strict")
     choices = rule_for(case, target).space(case, target).params[0].choices
     assert choices == ("direct",)
+
+
+def test_halves_that_are_no_panels_have_no_runs() -> None:
+    case, target = product(1, 71, 130, 226), host_target()
+    space = rule_for(case, target).space(case, target)
+    found = {space.config(row)["algorithm"] for row in space.sample(np.random.default_rng(0), 500)}
+    assert found == {"direct", "strassen"}
