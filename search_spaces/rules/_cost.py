@@ -24,6 +24,7 @@ from search_spaces.rules._contraction_tiles import (
     together,
 )
 from search_spaces.rules._rates import (
+    L3_BYTES_PER_CYCLE,
     MEMORY_BYTES_PER_CYCLE,
     channel_waste,
     conflict_free,
@@ -293,7 +294,7 @@ def strassen_runs_cycles(task: Task, c: Contraction, target: Target, columns: Co
     depth, run = c.depth // 2, columns["block"].astype(np.float64)
     runs = c.strassen_points / run
     shares = imbalance(runs, target)
-    # As direct code: data are read at many places, and results written, a panel at a time.
+    # As direct code: data are read at as many places as a tile has points.
     near = np.where(run * depth * 4 < target.l2_bytes / 2, _NEAR, 1.0)
     extra = _DATA / columns["vectors"] * near + _RAGGED * (-run % columns["tile_w"]) / run
     product = _strassen_products(c, target, columns, run) * (1 + extra) * shares
@@ -302,8 +303,17 @@ def strassen_runs_cycles(task: Task, c: Contraction, target: Target, columns: Co
     spill = np.where(sums > target.l2_bytes / 2, 2 * sums * runs / _SPILL_BYTES_PER_CYCLE, 0.0)
     busy = np.maximum(product, stream) + _SHARED_PATH * stream
     busy = busy + (_strassen_ends(c, target) + spill) * shares
-    panels = {**columns, "order": np.full(len(run), "channels_first")}
-    return np.asarray(busy + _result_cycles(task, c, target, panels), np.float64)
+    return np.asarray(busy + _end_bytes(task, c, target) / L3_BYTES_PER_CYCLE / target.threads)
+
+
+def _end_bytes(task: Task, c: Contraction, target: Target) -> float:
+    """Bytes that combining waits for, while nothing is multiplied: data beyond the L2 cache, and
+    half of the results there, with what is added to them."""
+    data, out = task.value(c.data).type, task.value(c.tensor).type
+    alike = [v for v in task.by_role("input") if v.type == out and v.name != c.data]
+    results = out.nbytes * (1 + len(alike))
+    far = target.l2_bytes / 2
+    return data.nbytes * (data.nbytes > far) + results / 2 * (results > far)
 
 
 def _strassen_products(
