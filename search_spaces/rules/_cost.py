@@ -24,6 +24,7 @@ from search_spaces.rules._contraction_tiles import (
     together,
 )
 from search_spaces.rules._rates import (
+    L2_BYTES_PER_CYCLE,
     L3_BYTES_PER_CYCLE,
     MEMORY_BYTES_PER_CYCLE,
     channel_waste,
@@ -69,6 +70,8 @@ _SUM_CYCLES = 14.0
 """Per vector of each of the four quarters that Strassen's algorithm combines."""
 _SHARED_PATH = 0.1
 """Share of the time that weights take to come, asked for early, in which other data wait."""
+_STEP_BYTES, _TILE_BYTES, _CODE_BYTES_PER_CYCLE = 7, 16, 1.0
+"""Of code per accumulator: of a step of the reduction, and of a tile; and how fast it comes."""
 _SPILL_BYTES_PER_CYCLE = 10.0
 """Of its sums and products, where they leave the L2 cache."""
 
@@ -298,12 +301,29 @@ def strassen_runs_cycles(task: Task, c: Contraction, target: Target, columns: Co
     near = np.where(run * depth * 4 < target.l2_bytes / 2, _NEAR, 1.0)
     extra = _DATA / columns["vectors"] * near + _RAGGED * (-run % columns["tile_w"]) / run
     product = _strassen_products(c, target, columns, run) * (1 + extra) * shares
+    product = (
+        product
+        * _fed(columns)
+        * np.where(columns["tile_w"] > 0.75 * conflict_free(depth), 1.1, 1.0)
+    )
     stream = stream_cycles(_weight_bytes(c), np.asarray(np.ceil(runs)), target) / target.threads
     sums = 7.0 * run * depth * 4
     spill = np.where(sums > target.l2_bytes / 2, 2 * sums * runs / _SPILL_BYTES_PER_CYCLE, 0.0)
     busy = np.maximum(product, stream) + _SHARED_PATH * stream
     busy = busy + (_strassen_ends(c, target) + spill) * shares
-    return np.asarray(busy + _end_bytes(task, c, target) / L3_BYTES_PER_CYCLE / target.threads)
+    busy = busy + _end_bytes(task, c, target) / L3_BYTES_PER_CYCLE / target.threads
+    # Other kernels have driven the code of seven products from the caches.
+    held = columns["vectors"] * columns["tile_w"]
+    code = 7 * held * (_STEP_BYTES * columns["unroll"] + _TILE_BYTES)
+    code = code * np.where(run % columns["tile_w"], 2, 1) / _CODE_BYTES_PER_CYCLE
+    return np.asarray(busy + code + from_others(_weight_bytes(c), target) / 2)
+
+
+def _fed(columns: Columns) -> Column:
+    """Times what multiplying takes if panels of quarters, mostly two, come from the L2 cache for
+    every tile: few points use what comes."""
+    cycles = 12 / 7 * 64 / L2_BYTES_PER_CYCLE / columns["tile_w"]
+    return np.maximum(1.0, cycles) + 0.02 * cycles
 
 
 def _end_bytes(task: Task, c: Contraction, target: Target) -> float:

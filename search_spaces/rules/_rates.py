@@ -15,7 +15,7 @@ from search_spaces.base import Column
 from search_spaces.rules._contraction import Contraction
 from search_spaces.space import Columns
 
-_L2_BYTES_PER_CYCLE = 24.0
+L2_BYTES_PER_CYCLE = 24.0
 L3_BYTES_PER_CYCLE = 10.0
 MEMORY_BYTES_PER_CYCLE = 9.0
 """Of all cores together; the caches' are of each."""
@@ -99,7 +99,7 @@ def stream_cycles(weights: float, passes: Column, target: Target) -> Column:
 def _speed(nbytes: float, target: Target) -> float:
     """Bytes a cycle that weights of this size come in at, over and over."""
     if nbytes <= target.l2_bytes / 2:
-        return _L2_BYTES_PER_CYCLE
+        return L2_BYTES_PER_CYCLE
     if nbytes <= target.l3_bytes * 0.75:
         return L3_BYTES_PER_CYCLE
     return MEMORY_BYTES_PER_CYCLE / target.threads
