@@ -316,7 +316,8 @@ def strassen_runs_cycles(task: Task, c: Contraction, target: Target, columns: Co
     held = columns["vectors"] * columns["tile_w"]
     code = 7 * held * (_STEP_BYTES * columns["unroll"] + _TILE_BYTES)
     code = code * np.where(run % columns["tile_w"], 2, 1) / _CODE_BYTES_PER_CYCLE
-    return np.asarray(busy + code + from_others(_weight_bytes(c), target))
+    busy = (busy + code) * (_BANDED if target.threads > 1 else 1.0)
+    return np.asarray(busy + from_others(_weight_bytes(c), target))
 
 
 def _fed(columns: Columns) -> Column:
