@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import Index, Program
+from autotune.program.ir import Index, Program, Stmt
 from autotune.program.rewrite import (
     decided,
     find_loop,
@@ -44,7 +44,7 @@ class WriteOut:
                 f"loop {self.loop} has {loop.extent} iterations; up to {_MOST} are written out"
             )
         ranges = ranges_at(program, self.loop)
-        new = []
+        new: list[Stmt] = []
         for i in range(loop.extent):
             body = substitute(loop.body, {self.loop: Index((), i)}, ranges)
             new += renamed(decided(prune(body, ranges), ranges), f".{self.loop}{i}")
