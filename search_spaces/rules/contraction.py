@@ -3,8 +3,8 @@
 `algorithm` says how: `direct`; `bf16`, the same with operands rounded to bfloat16, two products an
 instruction; `int8`, four products of uint8 data and int8 weights an instruction; `winogradM` and
 `winogradMxN`, a convolution over tiles of M x M or M x N output points with fewer multiplications,
-`block` tiles at a time (see `autotune.schedule.winograd`); `strassen`, seven products of halves, or
-`strassen_runs`, the same `block` points at a time with weights as they are (see
+`block` tiles at a time (see `autotune.schedule.winograd`); `strassen`, seven products of halves,
+or `strassen_runs`, these `block` points at a time, with weights as they are (see
 `autotune.schedule.strassen`). The register tile is `tile_h` x `tile_w` points (with Winograd:
 `tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one outer
 product at a time. Weights are packed in the order of use; those that few points use are asked for
