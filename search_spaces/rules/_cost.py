@@ -300,7 +300,8 @@ def strassen_runs_cycles(task: Task, c: Contraction, target: Target, columns: Co
     # As direct code: data are read at as many places as a tile has points.
     near = np.where(run * depth * 4 < target.l2_bytes / 2, _NEAR, 1.0)
     extra = _DATA / columns["vectors"] * near + _RAGGED * (-run % columns["tile_w"]) / run
-    product = _strassen_products(c, target, columns, run) * (1 + extra) * shares
+    steps = {**columns, "unroll": np.maximum(columns["unroll"], 4)}
+    product = _strassen_products(c, target, steps, run) * (1 + extra) * shares
     product = (
         product
         * _fed(columns)

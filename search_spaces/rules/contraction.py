@@ -194,6 +194,8 @@ class ContractionRule:
             ok &= (run != size) | np.isin(columns["tile_w"], sizes(size, 28))
         ok &= c.reduce[-1][1] // 2 % columns["unroll"] == 0
         ok &= c.channels[1] // 2 % (columns["vectors"] * columns["lanes"]) == 0
+        # There are seven bodies: longer ones take longer to build and to fetch, and gain nothing.
+        ok &= columns["unroll"] <= 2
         return np.asarray(ok & (columns["vectors"] * columns["lanes"] <= c.channels[1] // 2))
 
     def default(self, task: Task, target: Target) -> Config:
