@@ -52,8 +52,7 @@ def write_direct(builder: ScheduleBuilder, c: Contraction, config: Config, targe
         builder.do("reorder", loops=(*tile, "pair"))
         builder.do("dot", loop="pair")
     if config["prefetch"] == "panel":
-        last = "step" if config.number("unroll") > 1 else c.reduce[-1][0]
-        builder.do("prefetch", buffer=c.weights, panel="block", loop=last)
+        builder.do("prefetch", buffer=c.weights, panel="block", loop=_step_loop(c, config))
     at, part = f"{c.tensor}.reg", in_band(c, count)
     for loop, extent, size in (
         ("block", c.channels[1], config.number("lanes") * config.number("vectors")),
@@ -96,6 +95,8 @@ def write_winograd(
     products = f"{c.tensor}.m"
     builder.do("cache_write", buffer=products, loops=tile)
     _annotate(builder, c, config, tile)
+    if config["prefetch"] == "panel":
+        builder.do("prefetch", buffer=c.weights, panel="block", loop=_step_loop(c, config))
     if c.channels[1] % size:
         builder.do("specialize", loop="block", at=f"{products}.reg")
     if block % config.number("tile_w"):
@@ -167,9 +168,14 @@ def write_strassen_runs(
     share(builder, target, ["stra_r"], "shared")
 
 
+def _step_loop(c: Contraction, config: Config) -> str:
+    """The innermost loop of a tile that is not written out."""
+    return "step" if config.number("unroll") > 1 else c.reduce[-1][0]
+
+
 def _prefetch_quarters(builder: ScheduleBuilder, c: Contraction, config: Config) -> None:
     """While a product runs, ask for the weights that the next one is the first to use."""
-    last = "step" if config.number("unroll") > 1 else c.reduce[-1][0]
+    last = _step_loop(c, config)
     block, low, right = (c.weight_rank + d for d in (-2, -1, 0))
     for number in range(PRODUCTS):
         following = (number + 1) % PRODUCTS

@@ -40,6 +40,8 @@ from search_spaces.space import Columns
 
 _PREFETCH_POINTS = 8
 """From which arithmetic takes so long that weights are late unless they are asked for."""
+_FEW_TILES = 16
+"""Of Winograd's algorithm, up to which its weights are late unless they are asked for."""
 _COPY_CYCLES = 8.0
 """Per vector of weights that a kernel packs by itself."""
 _CONFLICT = 0.01
@@ -95,7 +97,10 @@ def cycles(task: Task, c: Contraction, target: Target, columns: Columns) -> Colu
     if chosen.any():
         total = np.where(chosen, strassen_runs_cycles(task, c, target, columns), total)
     early = columns["prefetch"] == "panel"
-    gain = 0.9 if _prefetch_pays(c, target) else 1.1
+    gain = np.full(len(early), 0.9 if _prefetch_pays(c, target) else 1.1)
+    for form in c.winograd:
+        few = c.count * c.tile_rows(form) * c.tile_columns(form) <= _FEW_TILES
+        gain[columns["algorithm"] == form] = 0.999 if few else 1.01
     return np.asarray(np.where(early, total * gain, total), np.float64)
 
 

@@ -7,7 +7,7 @@ instruction; `int8`, four products of uint8 data and int8 weights an instruction
 or `strassen_runs`, these `block` points at a time, with weights as they are (see
 `autotune.schedule.strassen`). The register tile is `tile_h` x `tile_w` points (with Winograd:
 `tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one outer
-product at a time. Weights are packed in the order of use; those that few points use are asked for
+product at a time. Weights are packed in the order of use; those that few points use may be asked for
 a panel ahead (`prefetch`); those that are activations are packed by the kernel, or read where they
 lie (`weights`). The epilogue is computed on the tile before it is stored. Depthwise convolutions
 have a rule of their own.
@@ -100,6 +100,7 @@ class ContractionRule:
         if c.strassen and target.accuracy == "normal":
             columns |= set(sizes(c.strassen_points // strassen_parts(c, target), 28))
         blocks = {1}.union(*(c.blocks(f) for f in forms), strassen_runs(c, target))
+        early = c.streams or (c.groups == 1 and len(forms) > 0)
         read = (Param(name="weights", choices=(PACKED, PLAIN)),) if c.plain else ()
         params = (
             Param(name="algorithm", choices=algorithms(task, c, target)),
@@ -110,7 +111,7 @@ class ContractionRule:
             Param(name="order", choices=orders),
             Param(name="unroll", choices=tuple(u for u in (1, 2, 3, 4, 8) if inner % u == 0)),
             Param(name="block", choices=tuple(sorted(blocks))),
-            Param(name="prefetch", choices=("none", "panel") if c.streams else ("none",)),
+            Param(name="prefetch", choices=("none", "panel") if early else ("none",)),
             *read,
         )
         return Space(params, self._constraints(c, target))
@@ -151,7 +152,9 @@ class ContractionRule:
             ok &= depth % columns["unroll"] == 0
             ok &= (columns["algorithm"] == "direct") | ~plain(c, columns)
             several = c.channels[1] > columns["lanes"] * columns["vectors"]
-            ok &= (several & (columns["algorithm"] == "direct")) | (columns["prefetch"] == "none")
+            ok &= (several & c.streams & (columns["algorithm"] == "direct")) | (
+                columns["prefetch"] == "none"
+            )
             for form in c.winograd:
                 own = np.flatnonzero(columns["algorithm"] == form)
                 ok[own] = self._winograd(c, columns, own, form)
@@ -171,7 +174,8 @@ class ContractionRule:
         """Params that mean nothing to Winograd have their first value; blocks are whole."""
         tiles, side = columns["block"][own], columns["tile_w"][own]
         ok = (columns["tile_h"][own] == 1) & (columns["order"][own] == ORDERS[0])
-        ok &= columns["prefetch"][own] == "none"
+        several = c.channels[1] > columns["lanes"][own] * columns["vectors"][own]
+        ok &= (several & (c.groups == 1)) | (columns["prefetch"][own] == "none")
         ok &= np.isin(tiles, c.blocks(form)) & (side <= tiles)
         tail = (-tiles) % side
         return np.asarray(ok & (tail / (tiles + tail) <= 0.2))

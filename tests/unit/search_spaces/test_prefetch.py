@@ -32,3 +32,19 @@ def test_weights_are_asked_for_early_where_that_pays(
     sizes = {"l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
     on = dataclasses.replace(host_target(1), **sizes)
     assert rule_for(case, on).default(case, on)["prefetch"] == wanted
+
+
+@pytest.mark.parametrize(("side", "wanted"), [(14, "panel"), (56, "none")])
+def test_weights_of_few_tiles_are_asked_for_early(side: int, wanted: str) -> None:
+    case = task(
+        [node("conv2d", "i0 c0", "o0", pads=(1, 1, 1, 1))],
+        value("i0", (1, side, side, 128), pads=((0, 0), (1, 8), (1, 8), (0, 0))),
+        value("c0", (3, 3, 128, 128)),
+        value("o0", (1, side, side, 128)),
+    )
+    rule, on = rule_for(case, host_target(1)), host_target(1)
+    config = rule.default(case, on)
+    assert str(config["algorithm"]).startswith("winograd")
+    assert config["prefetch"] == wanted
+    steps = [s.step for s in rule.schedule(case, on, config)]
+    assert ("prefetch" in steps) == (wanted == "panel")
