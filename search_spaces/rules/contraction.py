@@ -7,9 +7,9 @@ instruction; `int8`, four products of uint8 data and int8 weights an instruction
 or `strassen_runs`, these `block` points at a time, with weights as they are (see
 `autotune.schedule.strassen`). The register tile is `tile_h` x `tile_w` points (with Winograd:
 `tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one outer
-product at a time. Weights are packed in the order of use; those that few points use may be asked for
-a panel ahead (`prefetch`); those that are activations are packed by the kernel, or read where they
-lie (`weights`). The epilogue is computed on the tile before it is stored. Depthwise convolutions
+product at a time. Weights are packed in the order of use; those that few points use may be asked
+for a panel ahead (`prefetch`); those that are activations are packed by the kernel, or read where
+they lie (`weights`). The epilogue is computed on the tile before it is stored. Depthwise convolutions
 have a rule of their own.
 """
 
