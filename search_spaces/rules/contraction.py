@@ -9,8 +9,8 @@ or `strassen_runs`, these `block` points at a time, with weights as they are (se
 `tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one outer
 product at a time. Weights are packed in the order of use; those that few points use may be asked
 for a panel ahead (`prefetch`); those that are activations are packed by the kernel, or read where
-they lie (`weights`). The epilogue is computed on the tile before it is stored. Depthwise convolutions
-have a rule of their own.
+they lie (`weights`). The epilogue is computed on the tile before it is stored. Depthwise
+convolutions have a rule of their own.
 """
 
 from __future__ import annotations
