@@ -11,10 +11,7 @@ Usage: python benchmarks/layer_norm_bound.py [--seconds 3]
 
 from __future__ import annotations
 
-import argparse
-import subprocess
-import tempfile
-from pathlib import Path
+import by_hand
 
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -125,19 +122,6 @@ int main(int count, char **arguments) {
   return off > 1e-4;
 }
 """
-FLAGS = ("-O3", "-march=x86-64-v4", "-mprefer-vector-width=512", "-ffast-math")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=3.0)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        source, program = Path(folder) / "rows.c", Path(folder) / "rows"
-        source.write_text(SOURCE)
-        subprocess.run(["cc", *FLAGS, "-o", program, source, "-lm"], check=True)
-        subprocess.run([program, str(options.seconds)], check=True)
-
 
 if __name__ == "__main__":
-    main()
+    by_hand.main(__doc__, SOURCE)

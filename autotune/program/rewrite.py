@@ -103,10 +103,10 @@ def map_loads(body: Body, f: Callable[[Load], Value | None]) -> Body:
     def one(value: Value) -> Value | None:
         return f(value) if isinstance(value, Load) else None
 
-    return _map_values(body, lambda value: map_value(value, one))
+    return map_values(body, lambda value: map_value(value, one))
 
 
-def _map_values(body: Body, f: Callable[[Value], Value]) -> Body:
+def map_values(body: Body, f: Callable[[Value], Value]) -> Body:
     """Rebuild statements with every stored value mapped."""
     out: list[Stmt] = []
     for stmt in body:
@@ -115,7 +115,7 @@ def _map_values(body: Body, f: Callable[[Value], Value]) -> Body:
         elif isinstance(stmt, Prefetch | Group):
             out.append(stmt)
         else:
-            out.append(with_body(stmt, _map_values(stmt.body, f)))
+            out.append(with_body(stmt, map_values(stmt.body, f)))
     return tuple(out)
 
 
@@ -132,7 +132,7 @@ def decided(body: Body, ranges: Ranges) -> Body:
             return map_value(value.other, choose)
         return None
 
-    return _map_values(body, lambda value: map_value(value, choose))
+    return map_values(body, lambda value: map_value(value, choose))
 
 
 def keep_dims(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,6 +35,7 @@ from autotune.program.rewrite import (
     map_loads,
     map_stmt_indices,
     map_value,
+    map_values,
     ranges_at,
     renamed,
     replace,
@@ -131,7 +132,12 @@ class Hoist:
         if not values:
             raise ScheduleError(f"nothing is the same in every iteration of loop {self.loop}")
         kept = {v: f"{self.loop}.kept{n}" for n, v in enumerate(values)}
-        new: Body = (with_body(loop, _with_values(loop.body, kept)),)
+
+        def load(value: Value) -> Value | None:
+            return Load(kept[value], ()) if isinstance(value, Apply) and value in kept else None
+
+        moved = map_values(loop.body, lambda value: map_value(value, load))
+        new: Body = (with_body(loop, moved),)
         for value, name in reversed(kept.items()):
             local = Buffer.dense(name, "float32", (), "register")
             new = (Alloc(local, (Store(name, (), value), *new)),)
@@ -238,23 +244,6 @@ def _largest(value: Value, wanted: Callable[[Value], bool]) -> Iterator[Apply]:
         else:
             for part in value.args:
                 yield from _largest(part, wanted)
-
-
-def _with_values(body: Body, kept: Mapping[Apply, str]) -> Body:
-    """Statements that load what was computed ahead."""
-
-    def load(value: Value) -> Value | None:
-        return Load(kept[value], ()) if isinstance(value, Apply) and value in kept else None
-
-    out: list[Stmt] = []
-    for stmt in body:
-        if isinstance(stmt, Store):
-            out.append(dataclasses.replace(stmt, value=map_value(stmt.value, load)))
-        elif isinstance(stmt, For | Alloc | If):
-            out.append(with_body(stmt, _with_values(stmt.body, kept)))
-        else:
-            out.append(stmt)
-    return tuple(out)
 
 
 def _times(buffer: Buffer, count: int) -> Buffer:

@@ -1,0 +1,97 @@
+"""What is asked for early, and loops written out: programs made, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.errors import ScheduleError
+from autotune.program.text import parse_program
+from autotune.program.verify import verify
+from autotune.schedule import STEPS
+from tests.unit.schedule.test_steps import COPY, lines, step
+
+VECTOR = """program p
+param x: float32[17, 16]
+param y: float32[17, 16] written
+for m in 17 serial:
+  for l in 16 vector:
+    y[m, l] = x[m, l]
+"""
+
+
+def test_prefetch_takes_the_next_panel_a_few_lines_an_iteration() -> None:
+    text = """program p
+param w: float32[4, 8, 64] constant
+param y: float32[4, 2, 64] written
+for b in 4 serial:
+  for t in 2 serial:
+    for k in 8 serial:
+      for l in 64 vector:
+        y[b, t, l] sum= w[b, k, l]
+"""
+    made = STEPS.get("prefetch")(buffer="w", panel="b", loop="k")
+    program = made.apply(parse_program(text))
+    verify(program)
+    # 512 elements of 4 bytes are 32 lines, in 16 iterations.
+    assert lines(program)[3:5] == [
+        "prefetch w[b + 1, 0, 32*k + 256*t]",
+        "prefetch w[b + 1, 0, 32*k + 256*t + 16]",
+    ]
+
+
+def test_prefetch_of_a_part_that_is_used_next() -> None:
+    text = """program p
+param w: float32[4, 2, 2, 8, 64] constant
+param y: float32[4, 2, 64] written
+for b in 4 serial:
+  for t in 2 serial:
+    for k in 8 serial:
+      for l in 64 vector:
+        y[b, t, l] sum= sub(w[b, 0, 0, k, l], w[b, 1, 1, k, l])
+"""
+    fields = {"first": "t", "loop": "k", "fixed": ((1, 0), (2, 1)), "ahead": (0,)}
+    program = STEPS.get("prefetch_part")(buffer="w", **fields).apply(parse_program(text))
+    verify(program)
+    assert lines(program)[3:5] == [
+        "prefetch w[b + 1, 0, 1, 0, 32*k + 256*t]",
+        "prefetch w[b + 1, 0, 1, 0, 32*k + 256*t + 16]",
+    ]
+    with pytest.raises(ScheduleError, match="w is read at several places in loop k"):
+        STEPS.get("prefetch_part")(buffer="w", first="t", loop="k").apply(parse_program(text))
+
+
+def test_write_out_decides_what_depends_on_the_number() -> None:
+    text = """program p
+param x: float32[3, 4]
+param y: float32[4] written
+for i in 3 serial:
+  if 0 <= i < 2:
+    for j in 4 serial:
+      y[j] = select(0 <= i < 1, x[0, j], add(x[i, j], y[j]))
+"""
+    program = STEPS.get("write_out")(loop="i").apply(parse_program(text))
+    verify(program)
+    assert lines(program) == [
+        "for j.i0 in 4 serial:",
+        "y[j.i0] = x[0, j.i0]",
+        "for j.i1 in 4 serial:",
+        "y[j.i1] = add(x[1, j.i1], y[j.i1])",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "fields", "message"),
+    [
+        (COPY, "prefetch", {"buffer": "w", "panel": "j", "loop": "i"}, "is not inside loop j"),
+        (COPY, "prefetch", {"buffer": "w", "panel": "i", "loop": "j"}, "has no panel"),
+        (COPY, "prefetch_part", {"buffer": "x", "first": "j", "loop": "i"},
+         "is not inside loop j"),
+        (COPY, "prefetch_part", {"buffer": "x", "first": "i", "loop": "j", "ahead": (1,)},
+         "has no such part"),
+        (VECTOR, "write_out", {"loop": "l"}, "loop l is vector"),
+        (VECTOR, "write_out", {"loop": "m"}, "loop m has 17 iterations; up to 16 are"),
+    ],
+)  # fmt: skip
+def test_refusals(program: str, name: str, fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        step(program, name, **fields)
