@@ -2,7 +2,8 @@
 # make test   lint, type-check and run every test
 # make check  the same without the slow tests
 # make lint   ruff and mypy only
-# Everything is installed into .venv, which is made if it is missing.
+# Everything Python is installed into .venv, which is made if it is missing. What tests need from the
+# system is installed as root by apt-get; elsewhere those tests are skipped, and named at the end.
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +13,7 @@ PYTEST_ARGS ?= -n 2
 # The tests start some thousand processes: none of them is to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint tests quick clean
+.PHONY: demo test check lint tests quick needs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python benchmarks/demo.py
@@ -21,11 +22,14 @@ test: lint tests
 
 check: lint quick
 
-tests: $(INSTALLED)
+tests: $(INSTALLED) needs
 	$(BIN)/pytest --run-slow $(PYTEST_ARGS)
 
-quick: $(INSTALLED)
+quick: $(INSTALLED) needs
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+needs: $(INSTALLED)
+	$(BIN)/python -m tests.needs
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

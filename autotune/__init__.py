@@ -4,7 +4,8 @@
     model = autotune.compile("resnet18.onnx", target="cpu", log="tuning.db", threads=1)
     outputs = model.run({"x": array})
 
-Importing the package, and running a saved model, loads no tuner, no database and no frontend.
+What a caller can mend is an InputError of one line. Importing the package, and running a saved
+model, loads no tuner, no database and no frontend.
 """
 
 from __future__ import annotations
@@ -16,26 +17,39 @@ from typing import TYPE_CHECKING, Any
 from autotune.compile import compile as compile
 
 if TYPE_CHECKING:
+    from autotune.compiler.driver import partition as partition
     from autotune.db.store import TuningLog as TuningLog
+    from autotune.errors import AutotuneError as AutotuneError
+    from autotune.errors import InputError as InputError
     from autotune.runtime.artifact import load as load
     from autotune.runtime.host import pin as pin
+    from autotune.runtime.model import CompiledModel as CompiledModel
     from autotune.target import Target as Target
     from autotune.tuner.api import tune as tune
+    from autotune.types import TensorType as TensorType
 
     __version__: str
 
-__all__ = ["Target", "TuningLog", "__version__", "compile", "load", "pin", "tune"]
+__all__ = [
+    "AutotuneError", "CompiledModel", "InputError", "Target", "TensorType", "TuningLog",
+    "__version__", "compile", "load", "partition", "pin", "tune",
+]  # fmt: skip
 
 _HOMES = {
+    "AutotuneError": "autotune.errors",
+    "CompiledModel": "autotune.runtime.model",
+    "InputError": "autotune.errors",
     "Target": "autotune.target",
+    "TensorType": "autotune.types",
     "TuningLog": "autotune.db.store",
     "load": "autotune.runtime.artifact",
+    "partition": "autotune.compiler.driver",
     "pin": "autotune.runtime.host",
     "tune": "autotune.tuner.api",
 }
 
 
-def __getattr__(name: str) -> Any:
+def _public(name: str) -> Any:
     """Import a public name when it is first used."""
     if name == "__version__":
         value: Any = importlib.import_module("autotune.release").release()
@@ -45,6 +59,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'autotune' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # type checkers know the names above, and that there are no others
+    __getattr__ = _public
 
 
 def __dir__() -> list[str]:

@@ -7,42 +7,19 @@ from __future__ import annotations
 
 import typing
 
+from autotune.request import CompileRequest, taking
+
 if typing.TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from autotune.db.types import Store
-    from autotune.graph.feeds import Samples
-    from autotune.runtime.executor import CompiledModel
-    from autotune.target import Target
+    from autotune.runtime.model import CompiledModel
 
 
-def compile(
-    model: str | Path,
-    *,
-    target: str | Target = "cpu",
-    log: str | Path | Store | None = None,
-    threads: int = 1,
-    accuracy: str = "normal",
-    precision: str = "float32",
-    calibration: Samples | None = None,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
-) -> CompiledModel:
-    """`model` is an .onnx file or `zoo:NAME`; `shapes` fixes symbolic input dimensions.
+@taking(CompileRequest)
+def compile(request: CompileRequest) -> CompiledModel:
+    """The model as one native function for a target, ready to run or to save.
 
-    Every task takes its best record of this target in `log` (a path, an SQLAlchemy URL or an open
-    log), else the nearest record of a similar task, else its default schedule; an empty or missing
-    log is fine. `notes` of the result says which schedules had to be replaced. `threads`,
-    `accuracy` (normal, or strict: no algorithm that rounds more than direct code) and `precision`
-    (float32, bf16 or int8) apply unless a Target is given.
+    Every task takes its best record of this target in `log`, else the nearest record of a similar
+    task, else its default schedule. `notes` of the result says which schedules had to be replaced;
+    its `quantization` how far the outputs of int8 are from those of float32 on the samples."""
+    from autotune.compiler.driver import compile_request
 
-    For int8, `calibration` gives samples of the inputs: a .npz file, a folder of them, or arrays
-    by input name; without it they are random. `quantization` of the result says how far its
-    outputs are from those of float32 on the samples.
-
-    Raises InputError for what the user can mend."""
-    from autotune.compiler.driver import compile_model
-    from autotune.target import wanted_target
-
-    wanted = wanted_target(target, threads=threads, accuracy=accuracy, precision=precision)
-    return compile_model(model, target=wanted, log=log, shapes=shapes, calibration=calibration)
+    return compile_request(request)

@@ -8,8 +8,9 @@
     │   ├── LogError          tuning log: not a database, newer schema, read-only, locked
     │   ├── DeviceError       device unreachable or it refused
     │   ├── ArtifactError     compiled model: not one of ours, or built for another CPU
-    │   ├── FeedError         model input of wrong name, shape or type
-    │   └── ConfigError       settings file or option value
+    │   ├── FeedError         model input or output array of wrong name, shape or type
+    │   ├── ClosedError       a compiled model used after `close`
+    │   └── ConfigError       settings file, option value or argument
     ├── VerifyError           a graph or program broke an invariant (a defect of a pass or a step)
     ├── ScheduleError         a schedule step is not legal on this program
     └── BuildError            code generation failed for a program
@@ -51,11 +52,15 @@ class ArtifactError(InputError):
 
 
 class FeedError(InputError):
-    """A model input has the wrong name, shape or type."""
+    """An array given for a model's input or output has the wrong name, shape or type."""
+
+
+class ClosedError(InputError):
+    """The compiled model was closed."""
 
 
 class ConfigError(InputError):
-    """A settings file or option has a wrong value."""
+    """A settings file, an option or an argument has a wrong value."""
 
 
 class VerifyError(AutotuneError):

@@ -6,6 +6,7 @@ They are aligned, and large ones lie on huge pages.
 from __future__ import annotations
 
 import mmap
+import os
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,14 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 ALIGNMENT = 64
 HUGE_PAGE_BYTES = 2 << 20
+
+
+def physical_bytes() -> int:
+    """Memory of this machine; where the system does not say, more than any has."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 62
 
 
 def zeroed_block(nbytes: int) -> Bytes:

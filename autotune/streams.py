@@ -39,8 +39,3 @@ def discard(stream: TextIO) -> None:
 def refusal(error: OSError) -> str:
     """An error of the system that nobody expected where it happened, in one line."""
     return f"the system refuses {error.filename or 'the output'}: {error.strerror or error}"
-
-
-def printable(line: str) -> str:
-    """A line of which nothing moves the cursor: what boards and candidates say is theirs."""
-    return "".join(c if c.isprintable() else "?" for c in line)

@@ -11,13 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
+from autotune import arguments
 from autotune.digits import whole
-from autotune.errors import TargetError
+from autotune.errors import ConfigError, TargetError
+from autotune.registry import Registry
 
-KINDS = ("cpu", "cuda", "opencl", "c")
+Kind = Literal["cpu", "cuda", "opencl", "c"]
+Accuracy = Literal["normal", "strict"]
+Precision = Literal["float32", "bfloat16", "float16", "tf32", "int8"]
+KINDS = get_args(Kind)
 GPU_KINDS = ("cuda", "opencl")
+ACCURACIES = get_args(Accuracy)
 MAX_DEVICES = 1024
 MAX_THREADS = 1024
 """More would be a slip: they would only wait for each other."""
@@ -28,7 +34,7 @@ class Target:
     """A device as the compiler sees it. Sizes in bytes; caches are per core except l3."""
 
     name: str
-    kind: str
+    kind: Kind
     """cpu, cuda, opencl or c (C for a processor that LLVM is not asked for)."""
     triple: str
     cpu: str
@@ -46,11 +52,13 @@ class Target:
     line_bytes: int = 64
     threads: int = 1
     """Threads a kernel runs on. Part of the key: records of other thread counts do not mix."""
-    accuracy: str = "normal"
-    """normal: algorithms whose error stays below 1e-3 of the largest value (Winograd); strict: the
-    sums as the model has them, in another order at most. Part of the key."""
+    accuracy: Accuracy = "normal"
+    """normal: algorithms whose error stays below 1e-3 of the largest value (Winograd, Strassen);
+    they add what they take away again, so that a NaN or an infinity may spoil all outputs of its
+    tile. strict: the sums as the model has them, in another order at most; what is no number
+    reaches the outputs that read it and no others. Part of the key."""
 
-    precision: str = "float32"
+    precision: Precision = "float32"
     """float32; bfloat16, float16, tf32: contractions may round their operands to it (tf32: leave
     out the last 13 bits) and sum in float32; or int8: the graph was put on bytes before it was cut
     into tasks. Part of the key."""
@@ -139,9 +147,8 @@ class Target:
 
     def with_accuracy(self, accuracy: str) -> Target:
         """Raises TargetError for anything but normal and strict."""
-        if accuracy not in ("normal", "strict"):
-            raise TargetError(f"accuracy must be normal or strict, got {accuracy!r}")
-        return dataclasses.replace(self, accuracy=accuracy)
+        arguments.one_of("accuracy", accuracy, ACCURACIES, TargetError)
+        return dataclasses.replace(self, accuracy=cast(Accuracy, accuracy))
 
     def with_precision(self, precision: str) -> Target:
         """Raises TargetError for anything but float32, bfloat16 (also written bf16), int8 and, of
@@ -221,38 +228,43 @@ def print_target(target: Target) -> str:
     return "".join(f"{k} = {json.dumps(v)}\n" for k, v in target.to_json().items())
 
 
+TARGETS: Registry[Target] = Registry("target")
+"""Targets that plugins describe; `add_target` takes their TOML text."""
+
+
+def add_target(name: str, text: str) -> Target:
+    """Register a target under a name, by TOML text as in configs/targets. Raises TargetError for
+    what `parse_target` refuses, ConfigError where the name is taken."""
+    if name in ("cpu", *_shipped()):
+        raise ConfigError(f"target {name!r} is one of the project's own; choose another name")
+    return TARGETS.add(name, parse_target(text, f"target {name}"))
+
+
 def target_names() -> tuple[str, ...]:
-    """Names that `load_target` knows without a file: this host first, then the shipped ones."""
-    shipped = (f.name for f in resources.files("autotune.configs.targets").iterdir())
-    return ("cpu", *sorted(n.removesuffix(".toml") for n in shipped if n.endswith(".toml")))
+    """Names that `load_target` knows without a file: this host first."""
+    return ("cpu", *sorted((*_shipped(), *TARGETS)))
 
 
-def precision_named(text: str) -> str:
+def _shipped() -> tuple[str, ...]:
+    """Names of the project's own targets but for this host."""
+    files = (f.name for f in resources.files("autotune.configs.targets").iterdir())
+    return tuple(n.removesuffix(".toml") for n in files if n.endswith(".toml"))
+
+
+def precision_named(text: str) -> Precision:
     """float32, bfloat16 (also written bf16), float16 (f16), tf32 or int8. Raises TargetError for
     anything else."""
     named = {"fp32": "float32", "bf16": "bfloat16", "f16": "float16"}.get(text, text)
-    if named not in ("float32", "bfloat16", "float16", "tf32", "int8"):
+    if named not in get_args(Precision):
         raise TargetError(f"precision must be float32, bf16, f16, tf32 or int8, got {text!r}")
-    return named
-
-
-def wanted_target(
-    target: str | Target, *, threads: int = 1, accuracy: str = "normal", precision: str = "float32"
-) -> Target:
-    """A Target as it is, or the named one with the settings given. Raises TargetError."""
-    if isinstance(target, Target):
-        return target
-    return load_target(target, threads).with_accuracy(accuracy).with_precision(precision)
+    return cast(Precision, named)
 
 
 def load_target(name_or_path: str, threads: int = 1) -> Target:
     """'cpu' is this host; other names are shipped descriptions; anything with a path separator or
     ending in .toml is a file; ":1" after a GPU's is the second device. `threads` is how many a
     kernel runs on. Raises TargetError listing what exists."""
-    if threads < 1:
-        raise TargetError(f"threads must be at least 1, got {threads}")
-    if threads > MAX_THREADS:
-        raise TargetError(f"threads must be at most {MAX_THREADS}, got {threads}")
+    threads = arguments.whole("threads", threads, 1, MAX_THREADS, TargetError)
     name, colon, number = name_or_path.rpartition(":")
     if colon and (device := whole(number, MAX_DEVICES)) is not None:
         found = load_target(name, threads)
@@ -268,13 +280,15 @@ def load_target(name_or_path: str, threads: int = 1) -> Target:
             reason = getattr(error, "strerror", None) or "not a text file"
             raise TargetError(f"cannot read target file {name_or_path}: {reason}") from None
         return parse_target(text, name_or_path).with_threads(threads)
-    if name_or_path not in target_names():
-        known = ", ".join(target_names())
-        raise TargetError(
-            f"unknown target {name_or_path!r}; expected one of {known}, or a path of a .toml file"
-        )
-    file = resources.files("autotune.configs.targets") / f"{name_or_path}.toml"
-    return parse_target(file.read_text(encoding="utf-8"), file.name).with_threads(threads)
+    if name_or_path in _shipped():
+        file = resources.files("autotune.configs.targets") / f"{name_or_path}.toml"
+        return parse_target(file.read_text(encoding="utf-8"), file.name).with_threads(threads)
+    if name_or_path in TARGETS:
+        return TARGETS.get(name_or_path).with_threads(threads)
+    raise TargetError(
+        f"unknown target {name_or_path!r}; expected one of {', '.join(target_names())}, or a "
+        "path of a .toml file"
+    )
 
 
 # ---------------------------------------------------------------------------------- this machine

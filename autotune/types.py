@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Attr = int | float | str | bool | tuple[Any, ...]
 Attrs = Mapping[str, Attr]
+Role = Literal["input", "constant", "local", "output"]
+ROLES = get_args(Role)
 
 DTYPES = ("float32", "float64", "int64", "int32", "int8", "uint8", "bool")
 SHORT_FLOATS = ("bfloat16", "float16")
@@ -37,6 +39,16 @@ def is_real(dtype: str) -> bool:
 def held_as(dtype: str) -> str:
     """numpy's type for arrays of such values: numpy has no bfloat16."""
     return "float32" if dtype == "bfloat16" else dtype
+
+
+def lowest(dtype: str) -> float:
+    """What `max` starts from: an int for integer dtypes."""
+    return -float("inf") if dtype in ("float32", "float64") else int(np.iinfo(dtype).min)
+
+
+def highest(dtype: str) -> float:
+    """What `min` starts from: an int for integer dtypes."""
+    return float("inf") if dtype in ("float32", "float64") else int(np.iinfo(dtype).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +128,11 @@ class TaskValue:
 
     name: str
     type: TensorType
-    role: str
+    role: Role
     layout: Layout
 
     def __post_init__(self) -> None:
-        if self.role not in ("input", "constant", "local", "output"):
+        if self.role not in ROLES:
             raise ValueError(f"role of {self.name} is {self.role!r}")
 
 
@@ -159,7 +171,7 @@ class Task:
     def value(self, name: str) -> TaskValue:
         return next(v for v in self.values if v.name == name)
 
-    def by_role(self, role: str) -> tuple[TaskValue, ...]:
+    def by_role(self, role: Role) -> tuple[TaskValue, ...]:
         return tuple(v for v in self.values if v.role == role)
 
     @property

@@ -19,11 +19,14 @@ from rpyc.core import brine, consts
 from rpyc.core.channel import Channel
 
 from autotune.errors import AutotuneError
-from rpc_server import farm_wire, wire
-from rpc_server.auth import Role
-from rpc_server.farm_types import Asked, Registered, Released
-from rpc_server.link import LINK_ERRORS, connect
-from rpc_server.tls import Credentials
+from rpc_server.security.auth import Role
+from rpc_server.security.freshness import seal
+from rpc_server.security.tls import Credentials
+from rpc_server.tracker.types import Asked, Registered, Released
+from rpc_server.wire import farm as farm_wire
+from rpc_server.wire import messages as wire
+from rpc_server.wire.link import LINK_ERRORS, connect
+from tests.properties.wire_messages import KINDS, mutated
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.farm_certs import FarmCerts
 
@@ -150,6 +153,47 @@ def decompression_bomb(site: Site) -> bytes:
     return send(site.secured("alice"), frame(BOMB, 1))
 
 
+def packed_hello(site: Site) -> bytes:
+    """31 MiB of an array of numbers, of which zlib makes 31 KB: with a valid certificate, before
+    there is a ticket."""
+    return send(site.secured("alice"), PACKED[site.service.asked[0]])
+
+
+def _packed(method: str) -> bytes:
+    message = b'{"v":3,"kind":"%s","x":[' % method.encode() + b"0," * (31 << 19) + b"0]}"
+    whole = request(1, consts.HANDLE_CALL, method, message)[HEADER.size : -1]
+    return frame(zlib.compress(whole, 9), 1)
+
+
+PACKED = {service.asked[0]: _packed(service.asked[0]) for service in (BOARD, TRACKER)}
+
+
+def deep_message(site: Site) -> bytes:
+    """As many brackets, values or digits as a small message has room for."""
+    method = site.service.asked[0]
+    inside = site.rng.choice((b"[" * 60_000, b"[" * 30_000 + b"]" * 30_000, b"0," * 30_000 + b"0",
+                              b"9" * 60_000, b'"' + b'\\"' * 30_000))  # fmt: skip
+    message = b'{"v":3,"kind":"%s","x":[' % method.encode() + inside + b"]}"
+    return _call(site, "alice", method, message)
+
+
+def many_parts(site: Site) -> bytes:
+    """A packet of as many values as have room in it."""
+    parts = brine.dump((1, (consts.HANDLE_CALL, (consts.LABEL_TUPLE, (None,) * 60_000))))
+    return send(site.secured("alice"), frame(brine.I1.pack(consts.MSG_REQUEST) + parts))
+
+
+def damaged_json(site: Site) -> bytes:
+    """A good message with something else in place of a value: 10^400, half a surrogate pair."""
+    kind = KINDS[site.service.method]
+    while True:
+        data = mutated(kind, site.rng)
+        try:
+            site.service.decode(data)
+        except AutotuneError:
+            return _call(site, "alice", site.service.method, data)
+
+
 def damaged_call(site: Site) -> bytes:
     message = good(site)
     whole = request(1, consts.HANDLE_CALL, site.service.method, message)
@@ -253,12 +297,52 @@ def foreign(site: Site) -> bytes:
     return _call(site, "stranger", site.service.method, good(site))
 
 
+def no_certificate(site: Site) -> bytes:
+    """TLS as it should be, but for a certificate; goes on talking when it is refused."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    message = request(1, consts.HANDLE_CALL, site.service.method, good(site))
+    return send(context.wrap_socket(site.plain()), message * 50)
+
+
+def sealed_for_another(site: Site) -> bytes:
+    """A message of a link without TLS, on one with it."""
+    sealed = seal(
+        site.rng.randbytes(32), site.rng.randrange(1, 99), site.service.method, good(site)
+    )
+    return _call(site, "alice", site.service.method, sealed)
+
+
 def no_tls(site: Site) -> bytes:
     return send(site.plain(), request(1, consts.HANDLE_CALL, site.service.method, good(site)))
 
 
+def slow_frame(site: Site) -> ssl.SSLSocket | None:
+    """A connection that says that a frame comes, and sends some of it; None if it was closed."""
+    size = site.rng.choice((wire.SMALL_BYTES - 1, wire.MAX_MESSAGE_BYTES))
+    sock = None
+    try:
+        sock = site.secured("alice")
+        sock.sendall(HEADER.pack(size, site.rng.randrange(2)) + bytes(min(size, 1 << 20) * 3 // 4))
+    except OSError:  # a frame that is too large is not waited for
+        if sock is not None:
+            sock.close()
+        return None
+    return sock
+
+
+def far_fence(site: Site) -> bytes:
+    """A member of the farm says that it served a lease which nobody granted."""
+    event = Registered(
+        board="rogue", key="j", address="h:1", secret="r", info={"floor": (1 << 53) - 1}
+    )
+    return _call(site, "board", "register", farm_wire.encode_register(event))
+
+
 ATTACKS: tuple[Callable[[Site], bytes], ...] = (
     random_bytes, random_inside_tls, truncated_frame, oversized_frame, decompression_bomb,
-    damaged_call, wrong_version, wrong_schema, other_handler, another_s_job, replay,
-    objects_without_right, wrong_role, expired, revoked, foreign, no_tls,
+    packed_hello, deep_message, many_parts, damaged_json, damaged_call, wrong_version,
+    wrong_schema, other_handler, another_s_job, replay, objects_without_right, wrong_role,
+    expired, revoked, foreign, no_certificate, sealed_for_another, no_tls,
 )  # fmt: skip

@@ -2,10 +2,13 @@
 
     python benchmarks/bad_peers.py [--count 10000]
 
-Random bytes, truncated and oversized frames, decompression bombs, wrong versions, replays, valid
-TLS of the wrong role, expired, revoked and foreign certificates, half-open connections. An honest
-client calls all the while. Exit status 1 if a bad peer got a job run or a lease, the honest one
-waited more than a second, or the memory of a server passed 200 MiB.
+Random bytes, truncated and oversized frames, decompression bombs, small messages that become large
+ones, wrong versions, replays, valid TLS of the wrong role or without a certificate, expired,
+revoked and foreign certificates, half-open connections, frames that do not end, a board of the
+farm with a fence that nobody granted. An honest client calls and an honest board beats all the
+while. Then hostile objects on a board that takes objects, and recorded sessions without TLS. Exit
+status 1 if a bad peer got a job run or a lease, an object found a secret, an honest one waited
+more than a second or missed a beat, or the memory of a server passed 200 MiB.
 """
 
 from __future__ import annotations
@@ -27,17 +30,34 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 from autotune.errors import AutotuneError
-from benchmarks.bad_attacks import ATTACKS, BOARD, TRACKER, Service, Site
-from rpc_server import wire
-from rpc_server.link import LINK_ERRORS, connect
+from benchmarks.bad_attacks import (
+    ATTACKS,
+    BOARD,
+    TRACKER,
+    Service,
+    Site,
+    far_fence,
+    slow_frame,
+)
+from benchmarks.bad_objects import hostile_objects, replays
+from rpc_server.tracker.types import Beat, Registered
+from rpc_server.wire import farm as farm_wire
+from rpc_server.wire import messages as wire
+from rpc_server.wire.link import LINK_ERRORS, BytesConnection, connect
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.farm_certs import FarmCerts, make_farm
 from tests.unit.rpc_server.farms import ServerProcess
 
 HALF_OPEN = 1000
+SLOW = 54
+MEMBERS = {name: {"idle", "away"} for name in ("board/honest", "board/rogue")}
+"""Boards that are there by right, and how they may stand: nobody is lost. The honest one is away
+when its link is closed at the end; a link that was lost before is an error of its own."""
 MAX_WAIT_S = 1.0
 """Beyond what a call takes here without bad peers."""
 CALM_CALLS = 20
+RARER = 500
+"""Of attacks, hostile objects and replayed sessions: each costs a worker, or a whole session."""
 MAX_MEMORY_KIB = 200 << 10
 
 
@@ -50,7 +70,9 @@ def admit_stranger(farm: FarmCerts, other: FarmCerts) -> None:
 
 
 class Honest:
-    """A client that asks again and again, and how long it waited at most."""
+    """A peer that calls again and again, and how long it waited at most."""
+
+    pause_s = 0.02
 
     def __init__(self, site: Site) -> None:
         self.worst_s = 0.0
@@ -82,7 +104,7 @@ class Honest:
             time.sleep(0.05)
 
     def _run(self) -> None:
-        while not self._done.wait(0.02):
+        while not self._done.wait(self.pause_s):
             start = time.monotonic()
             try:
                 self._call()
@@ -98,6 +120,46 @@ class Honest:
         name, answer = service.asked
         wire.decode(answer, link.call(name, wire.encode(name, {}), 10.0))
         link.drop()
+
+
+class Beating(Honest):
+    """A board that beats at a tracker, on one link, and registers anew when all is over."""
+
+    pause_s = 0.25
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._link: BytesConnection | None = None
+
+    def _call(self) -> None:
+        if self._link is None:
+            self._link = self.register()
+        beat = farm_wire.encode_beat(Beat(board="honest", secret="s", stats={"trials": 1}))
+        farm_wire.decode_standing(self._link.call("beat", beat, 10.0))
+
+    def register(self, floor: int = 0) -> BytesConnection:
+        """A new link, on which the board is known."""
+        site = self._site
+        whom = frozenset({site.service.role})
+        link = connect("127.0.0.1", site.port, 10.0, site.credentials("board"), whom)
+        event = Registered(
+            board="honest", key="k", address="h:1", secret="s", info={"floor": floor}
+        )
+        standing = farm_wire.decode_standing(
+            link.call("register", farm_wire.encode_register(event), 10.0)
+        )
+        if floor and standing.floor > 1 << 40:
+            self.errors.append(f"locked out: leases begin at {standing.floor}")
+        return link
+
+    def end(self) -> None:
+        """Come back once more, after whatever others have said."""
+        if self._link is not None:
+            self._link.drop()
+        try:
+            self.register(floor=1).drop()
+        except (*LINK_ERRORS, AutotuneError) as error:
+            self.errors.append(f"locked out: {error}")
 
 
 def attack(site: Site, count: int) -> Counter[str]:
@@ -123,7 +185,11 @@ def half_open(site: Site, count: int) -> list[socket.socket]:
 def jobs_run(audit: Path, service: Service) -> list[str]:
     """Who got a batch into the queue, a lease, or anything else that is not theirs."""
     events = [json.loads(line) for line in audit.read_text().splitlines()]
-    return [f"{e['who']}: {e['what']} {e['result']}" for e in events if e["result"] in service.got]
+    return [
+        f"{e['who']}: {e['what']} {e['result']} {e.get('board', '')} {e.get('state', '')}"
+        for e in events
+        if e["result"] in service.got and e.get("state") not in MEMBERS.get(e.get("board"), ())
+    ]
 
 
 def memory_kib(pid: int) -> int:
@@ -138,14 +204,17 @@ class Outcome:
     service: Service
     done: Counter[str]
     honest: Honest
+    beating: Honest | None
     got: list[str]
     memory_kib: int
 
     def failures(self) -> list[str]:
         """Promises that were broken."""
         found = [*self.honest.errors[:5], *(f"{what} for a bad peer" for what in self.got[:5])]
-        if self.honest.worst_s > MAX_WAIT_S + self.honest.calm_s:
-            found.append("the honest client waited too long")
+        for who in (self.honest, self.beating):
+            if who is not None and who.worst_s > MAX_WAIT_S + who.calm_s:
+                found.append(f"an honest peer waited {who.worst_s:.1f} s")
+        found += self.beating.errors[:5] if self.beating else []
         if self.memory_kib > MAX_MEMORY_KIB:
             found.append(f"it took {self.memory_kib >> 10} MiB of memory")
         return [f"{self.service.name}: {line}" for line in found]
@@ -164,19 +233,34 @@ def run(folder: Path, service: Service, count: int, silent: int) -> Outcome:
     server.start()
     try:
         site = Site(service=service, port=server.port, farm=farm, rng=random.Random(1))
-        with Honest(site) as honest:
+        beating = Beating(site) if service is TRACKER else None
+        with Honest(site) as honest, beating or contextlib.nullcontext():
             honest.settle()
-            idle = half_open(site, silent)
+            if beating is not None:
+                beating.settle()
+            idle: list[socket.socket] = half_open(site, silent)
+            slow = [sock for _ in range(SLOW) if (sock := slow_frame(site)) is not None]
             done = attack(site, count)
+            if beating is not None:
+                far_fence(site)
+                done["far_fence"] += 1
+            slow += [sock for _ in range(SLOW) if (sock := slow_frame(site)) is not None]
+            done["slow_frame"] = 2 * SLOW
             idle += half_open(site, silent)
             done["half_open"] = len(idle)
+            idle += slow
             honest.some_more()
+            if beating is not None:
+                beating.some_more()
+        if beating is not None:
+            beating.end()
         for sock in idle:
             sock.close()
         return Outcome(
             service=service,
             done=done,
             honest=honest,
+            beating=beating,
             got=jobs_run(audit, service),
             memory_kib=memory_kib(server.pid),
         )
@@ -202,6 +286,11 @@ def main() -> None:
             flush=True,
         )
         failed += outcome.failures()
+    for breach in (hostile_objects, replays):
+        with tempfile.TemporaryDirectory() as folder:
+            tried = breach(Path(folder), max(1, count // RARER))
+        print(f"{tried.count:6} {tried.kind}; got through: {len(tried.got)}", flush=True)
+        failed += [f"{tried.kind}: {what}" for what in tried.got[:5]]
     print("\n".join(failed) or "none got in, none kept others waiting")
     sys.exit(bool(failed))
 

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.compiler.build import build_here
+import cost_model
+from autotune.compiler.layout_costs import arranged
 from autotune.errors import AutotuneError, BuildError, ScheduleError
 from autotune.frontend import load_model
 from autotune.graph.pipeline import optimize
-from autotune.graph.plan import describe
-from autotune.layouts.choose import arranged
+from autotune.machine import Machine
+from autotune.measure.build_task import build_task
 from autotune.target import Target, load_target
+from autotune.tasks.describe import describe
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
@@ -71,7 +73,7 @@ def build(rule: str, task: Task, target: Target, config: Config) -> Built:
     try:
         schedule = rule_for(task, target).schedule(task, target, config)
         between = time.process_time()
-        build_here(task, schedule, target)
+        build_task(task, schedule, target)
     except (ScheduleError, BuildError) as failure:
         error = str(failure)
     end = time.process_time()
@@ -103,7 +105,7 @@ def main() -> None:
     options = parser.parse_args()
     target = load_target("cpu", options.threads).with_precision(options.precision)
     tasks = tasks_of(options.models, target)
-    build("", tasks[0], target, rule_for(tasks[0], target).default(tasks[0], target))  # warm
+    build("", tasks[0], target, cost_model.default(tasks[0], Machine.of(target)))  # warm
     rows = list(sampled(tasks, target, options.samples, np.random.default_rng(options.seed)))
     for name in dict.fromkeys(row.rule for row in rows):
         print(line(name, [row for row in rows if row.rule == name]))

@@ -16,11 +16,13 @@ import time
 from pathlib import Path
 
 import autotune
+import cost_model
+from autotune.compiler.layout_costs import arranged
 from autotune.db.types import Record
 from autotune.errors import AutotuneError
 from autotune.frontend import load_model
 from autotune.graph.pipeline import optimize
-from autotune.layouts.choose import arranged
+from autotune.machine import Machine
 from autotune.measure.types import MeasureResult, Status
 from autotune.target import Target, load_target
 from autotune.types import Task
@@ -30,7 +32,7 @@ from search_spaces.rules import rule_for
 def default_record(task: Task, target: Target) -> Record:
     """A record of the task's default schedule, of no measurement."""
     rule = rule_for(task, target)
-    config = rule.default(task, target)
+    config = cost_model.default(task, Machine.of(target), rule)
     return Record(
         task=task,
         target=target,

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from autotune.measure.executor import Built
 from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
-from rpc_server.client import RpcRunner
+from rpc_server.client.board_runner import RpcRunner
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.boards import BoardProcess
 

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from autotune.runtime.artifact import read_image
+from autotune.runtime.image_file import read_image
 from autotune.runtime.latency import latencies
 
 HERE = Path("build/demo")

@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import autotune
-from autotune.runtime.executor import random_feeds
+from autotune.runtime.model import random_feeds
 from autotune.types import Array
 
 TOLERANCE = 1e-4

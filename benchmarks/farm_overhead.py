@@ -15,16 +15,19 @@ import tempfile
 import time
 from pathlib import Path
 
+import cost_model
+from autotune.machine import Machine
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import autotune  # noqa: E402
 from autotune.frontend import load_model  # noqa: E402
-from autotune.graph.partition import partition  # noqa: E402
 from autotune.graph.pipeline import optimize  # noqa: E402
 from autotune.measure.executor import DEFAULT_EXECUTOR  # noqa: E402
 from autotune.measure.runners.local import LocalRunner  # noqa: E402
 from autotune.measure.types import MeasureRequest, Runner  # noqa: E402
+from autotune.placement.partition import partition  # noqa: E402
 from autotune.target import host_target  # noqa: E402
 from rpc_server.runners import FarmOptions  # noqa: E402
 from search_spaces.rules import rule_for  # noqa: E402
@@ -82,7 +85,7 @@ def agreement(rounds: int = 12) -> bool:
     target = host_target()
     task = max(partition(graph).weights(), key=lambda t: sum(v.type.nbytes for v in t.values))
     rule = rule_for(task, target)
-    schedule = rule.schedule(task, target, rule.default(task, target))
+    schedule = rule.schedule(task, target, cost_model.default(task, Machine.of(target), rule))
     request = MeasureRequest(task=task, schedule=schedule, target=target)
     times: dict[str, list[float]] = {"local": [], "farm": []}
     with (

@@ -28,11 +28,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from rpc_server.agent import Agent, Post  # noqa: E402
-from rpc_server.farm_client import LeaseSession, News  # noqa: E402
-from rpc_server.farm_wire import Grant  # noqa: E402
-from rpc_server.gate import Gate  # noqa: E402
-from rpc_server.tracker_link import Backoff, TrackerLink  # noqa: E402
+from rpc_server.board.agent import Agent, Post  # noqa: E402
+from rpc_server.board.lease_guard import Gate  # noqa: E402
+from rpc_server.client.leases import LeaseSession, News  # noqa: E402
+from rpc_server.tracker.link import Backoff, TrackerLink  # noqa: E402
+from rpc_server.wire.farm import Grant  # noqa: E402
 from tests.unit.rpc_server.farms import ServerProcess  # noqa: E402
 
 HELPERS = 32

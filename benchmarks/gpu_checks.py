@@ -17,17 +17,20 @@ from unittest import mock
 import numpy as np
 import onnx
 
+import cost_model
+from autotune.compiler.layout_costs import arranged
+from autotune.compiler.prepare import prepare
 from autotune.db.types import Store
 from autotune.errors import DeviceError
 from autotune.frontend import load_model
 from autotune.frontend.zoo.base import Network
-from autotune.graph.prepare import prepare
-from autotune.layouts.choose import arranged
+from autotune.machine import Machine
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.profile import profile_lines
 from autotune.measure.runners import local
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import OPEN, Sandbox
-from autotune.measure.types import DeviceProfile, MeasureRequest, Status, Timing
+from autotune.measure.types import MeasureRequest, Status, Timing
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.base import Column
@@ -124,7 +127,7 @@ def defaults(rule: Rule, task: Task, target: Target) -> dict[str, Config]:
     space = rule.space(task, target)
 
     def cost(columns: Columns) -> Column:
-        return rule.structure(task, target, columns).extra["expected"]
+        return rule.prior(task, Machine.of(target), columns).cycles
 
     rows = space.rows(LOOKED_AT, np.random.default_rng(0))
     columns = space.columns(rows)
@@ -180,7 +183,10 @@ def configs(target: Target, samples: int) -> list[tuple[str, MeasureRequest]]:
         for task in (t for t in tasks if rule.matches(t, target)):
             space = rule.space(task, target)
             rows = space.sample(np.random.default_rng(0), samples) if samples else ()
-            for config in (rule.default(task, target), *map(space.config, rows)):
+            for config in (
+                cost_model.default(task, Machine.of(target), rule),
+                *map(space.config, rows),
+            ):
                 name = f"{rule.name} {target.precision} {task.key} {config}"
                 made.append((name, request(rule, task, target, config, once)))
     return made

@@ -16,17 +16,19 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from autotune.graph.gaps import gap_of
+import cost_model
+from autotune.machine import Machine
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
 from autotune.ops import OPS
+from autotune.placement.stride_padding import padding_of
 from autotune.schedule import Schedule
 from autotune.target import Target, load_target
 from autotune.types import Attr, Layout, Task, TaskNode, TaskValue, TensorType, freeze_attrs
 from search_spaces.rules import rule_for
 
 TIMING = Timing(min_repeats=20, max_repeats=60, budget_s=0.3)
-BLOCK, LINE, GAP = 64, 16, gap_of("float32", load_target("x86-64-v3"))
+BLOCK, LINE, GAP = 64, 16, padding_of("float32", load_target("x86-64-v3"))
 """Channels of a block; floats of a cache line, and of what graphs leave free after a point."""
 Shape = tuple[int, int, int, int]
 
@@ -134,7 +136,7 @@ def main() -> None:
 
 def _schedule(task: Task, target: Target) -> Schedule:
     rule = rule_for(task, target)
-    return rule.schedule(task, target, rule.default(task, target))
+    return rule.schedule(task, target, cost_model.default(task, Machine.of(target), rule))
 
 
 def _seconds(result: MeasureResult) -> float:

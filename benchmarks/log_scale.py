@@ -35,15 +35,17 @@ from sqlalchemy import (
     text,
 )
 
+import cost_model
 from autotune.db import codec, files
 from autotune.db.schema import RECORDS
 from autotune.db.store import TuningLog
 from autotune.db.types import Record
 from autotune.errors import AutotuneError
 from autotune.frontend import load_model
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
+from autotune.machine import Machine
 from autotune.measure.types import MeasureResult, Status
+from autotune.placement.partition import partition
 from autotune.target import Target, load_target
 from autotune.types import Task, TensorType
 from search_spaces.rules import rule_for
@@ -73,7 +75,7 @@ def samples() -> list[Record]:
     found = []
     for task in partition(optimize(load_model("zoo:resnet18"))).weights():
         rule = rule_for(task, target)
-        config = rule.default(task, target)
+        config = cost_model.default(task, Machine.of(target), rule)
         result = MeasureResult(status=Status.OK, times_s=(1e-3,) * 8, device="synthetic")
         found.append(
             Record(
@@ -165,7 +167,8 @@ def _copy(log: TuningLog, first: int, records: int, count: int) -> None:
     """`count` copies of the records from number `first` on. Every chunk pairs records and times
     anew, so that none is there twice."""
     drawn = [c.name for c in DRAWN.columns if c.name != "number"]
-    same = [c.name for c in RECORDS.columns if c.name not in ("id", *drawn)]
+    # Without a seal: a database cannot compute it for other times.
+    same = [c.name for c in RECORDS.columns if c.name not in ("id", "seal", *drawn)]
     statement = text(
         f"INSERT INTO records ({', '.join(same + drawn)}) "
         f"SELECT {', '.join([f'r.{n}' for n in same] + [f'd.{n}' for n in drawn])} "

@@ -19,8 +19,8 @@ from typing import Any
 
 import autotune
 from autotune.errors import AutotuneError
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.types import DeviceProfile
 from autotune.runtime.roofline import KernelProfile, kernel_profiles, model_limit_s
 from autotune.target import load_target
 

@@ -20,12 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
+import cost_model
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.builds import build_in
 from autotune.measure.frames import encode_frame, read_frame
 from autotune.measure.process import WorkerProcess
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.runners.replay import Survey, load_survey, schedule_hash
-from autotune.measure.types import Built, DeviceProfile, MeasureRequest, Status, Timing
+from autotune.measure.types import Built, MeasureRequest, Status, Timing
 from autotune.schedule.base import Schedule
 from autotune.types import Task
 from cost_model.subject import Subject
@@ -82,7 +84,7 @@ class Draft:
         drawn = space.sample(rng, limit)
         pool = space.rows(_POOL, rng)
         liked = pool[np.argsort(subject.describe(pool).prior_s, kind="stable")[:LIKED]]
-        default = space.row(subject.rule.default(subject.task, subject.target))
+        default = space.row(cost_model.default(subject.task, subject.machine, subject.rule))
         nothing = Draft(
             rows=drawn[:0],
             drawn=np.empty(0, bool),

@@ -11,8 +11,8 @@ import numpy as np
 
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
+from autotune.placement.partition import partition
 from autotune.types import Array, Attr, Task, TensorType
 
 

@@ -30,20 +30,22 @@ import numpy as np
 
 from autotune.compiler.choose import Candidate, candidates
 from autotune.compiler.driver import open_log
+from autotune.compiler.layout_costs import arranged
 from autotune.compiler.work import work_of
 from autotune.db.types import Store
 from autotune.errors import AutotuneError
 from autotune.frontend import load_model
 from autotune.graph.pipeline import optimize
-from autotune.graph.plan import describe, task_flops
-from autotune.layouts.choose import arranged
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status, Timing
-from autotune.program.build import node_computes
+from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
 from autotune.program.ir import Apply, Select, Value
 from autotune.program.rewrite import value_loads
 from autotune.schedule import Schedule
 from autotune.target import Target, load_target
+from autotune.tasks.build import node_computes
+from autotune.tasks.describe import describe
+from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.rules import rule_for
 

@@ -26,19 +26,19 @@ from pathlib import Path
 
 import autotune
 from autotune.compiler.choose import candidates
+from autotune.compiler.layout_costs import arranged
+from autotune.compiler.prepare import prepare
 from autotune.db.query import describe
 from autotune.db.store import TuningLog
 from autotune.errors import AutotuneError
 from autotune.frontend import load_model
-from autotune.graph.plan import Partition
-from autotune.graph.prepare import prepare
-from autotune.layouts.choose import arranged
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import MeasureRequest
-from autotune.runtime.executor import CompiledModel, ModelTimes
+from autotune.placement.types import Partition
+from autotune.runtime.model import CompiledModel, ModelTimes
 from autotune.settings import load_settings
 from autotune.target import Target
-from autotune.tuner.wishes import all_ages, calls_s, moved_bytes
+from autotune.tuner.resolve import all_reuse_distances, calls_s, moved_bytes
 
 RUNS = 10
 """Of the model, before and after each timing of its tasks."""
@@ -120,7 +120,7 @@ def requests_of(
         foreign_bytes=moved_bytes(partition),
         apart_s=math.fsum(calls_s(partition, here)),
     )
-    ages = all_ages((partition,), here)
+    ages = all_reuse_distances((partition,), here)
     return tuple(
         MeasureRequest(
             task=task,

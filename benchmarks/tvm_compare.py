@@ -27,9 +27,9 @@ import search_tasks
 from autotune.db.store import TuningLog
 from autotune.db.types import Record
 from autotune.graph.ir import Graph
-from autotune.graph.plan import KernelCall, Partition
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import MeasureRequest, Timing
+from autotune.placement.types import KernelCall, Partition
 from autotune.target import load_target
 from autotune.tuner.budget import Limits
 from autotune.tuner.loop import tune_partition

@@ -1,17 +1,16 @@
 """The analytical prior: predicted seconds of a config from what its device can do.
 
-In: the tile structure of many configs and the device's measured profile. Out: seconds per call,
-one per config, and the parts they are made of.
+In: the tile structure of many configs and the machine. Out: seconds per call, one per config, and
+the parts they are made of.
 
 A call takes about as long as the slowest of: its arithmetic (points computed in vain included,
 and slowed where the accumulators are too few to hide the multiply-add's latency, or too many for
 the register file), the loads of the register tile, and the traffic of each memory level at its
 measured bandwidth. Uneven chunks leave threads idle.
 
-A rule that knows better, because its algorithm is not the nest that the structure shows, gives
-`extra["expected"]`: log2 of the predicted cycles of all threads over those of the multiply-adds at
-peak on one. The prediction is then that. One that counts cycles besides gives `extra["counted"]`,
-log2 of them on one thread, over the same; the prediction is then the mean of both, by ratio.
+A rule whose prior tells the time knows better, because its algorithm is not the nest that the
+structure shows: the prediction is then the prior's. Where the prior counts work, each sees what
+the other does not, and the prediction is the mean of both, by ratio (see `Prior.means`).
 """
 
 from __future__ import annotations
@@ -21,18 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.measure.types import DeviceProfile
+from autotune.machine import Machine
+from autotune.machine.cpu import imbalance
 from cost_model.footprint import Memory, Traffic, count, memory_of, traffic
-from search_spaces.base import Access, Column, TileStructure
+from search_spaces.base import Access, Column, Prior, TileStructure
 
-LATENCY_CHAINS = 8
-"""Independent multiply-adds in flight that keep the units busy: 4 cycles on 2 pipes."""
 _NORM = 4.0
 """Parts are combined by this norm: near their maximum, yet a better second part still counts."""
-IN_FLIGHT = 256
-"""Instructions that the core has in flight: short chains of several tiles run side by side."""
-_BODY_LIMIT = 1500
-"""Instructions of an unrolled body that the decoded-instruction cache holds with ease."""
 _LOOP_INSTRUCTIONS = 6.0
 """Counters, addresses and the branch of one iteration around the register tile."""
 
@@ -51,30 +45,29 @@ class Estimate:
     traffic: Traffic
 
 
-def estimate(structure: TileStructure, profile: DeviceProfile) -> Estimate:
-    """Predicted seconds of every config of the structure on the profile's target."""
+def estimate(structure: TileStructure, machine: Machine, prior: Prior | None = None) -> Estimate:
+    """Predicted seconds of every config of the structure."""
+    profile = machine.profile
     memory = memory_of(profile)
     moved = traffic(structure, memory)
     threads = float(profile.target.threads)
     lanes = float(profile.target.lanes())
     rate = profile.peak_flops / (2 * lanes)
     balance = imbalance(structure.parallel_chunks, profile.target.threads)
-    compute = _compute(structure, profile) * balance / threads
+    compute = _compute(structure, machine) * balance / threads
     issue = _instructions(structure, moved, lanes) / rate * balance / threads
     levels = _levels(moved, memory, threads, balance)
     parts = np.stack([compute, issue, *levels])
     largest = parts.max(axis=0)
     norm = ((parts / largest) ** _NORM).sum(axis=0) ** (1 / _NORM)
     overhead = profile.parallel_region_s if threads > 1 else 0.0
-    expected, counted = (structure.extra.get(name) for name in ("expected", "counted"))
+    seconds = largest * norm
     at_peak = structure.flops / profile.peak_flops
-    if expected is not None:
-        seconds = at_peak * np.exp2(expected)
-    elif counted is not None:
-        # Each sees what the other does not: measured windows are ranked best by their mean.
-        seconds = np.sqrt(largest * norm * at_peak * np.exp2(counted) * balance / threads)
-    else:
-        seconds = largest * norm
+    if prior is not None and prior.means == "time":
+        seconds = at_peak * prior.relative
+    elif prior is not None and prior.means == "work":
+        # Measured windows are ranked best by the mean.
+        seconds = np.sqrt(seconds * at_peak * prior.relative * balance / threads)
     return Estimate(
         seconds=seconds + overhead,
         compute_s=compute,
@@ -85,10 +78,10 @@ def estimate(structure: TileStructure, profile: DeviceProfile) -> Estimate:
     )
 
 
-def roofline_s(flops: int, nbytes: int, profile: DeviceProfile) -> float:
+def roofline_s(flops: int, nbytes: int, machine: Machine) -> float:
     """Seconds below which a task cannot go by direct code: every operation at peak on all threads,
     and every byte once, from the innermost cache that still has room for it."""
-    threads = profile.target.threads
+    profile, threads = machine.profile, machine.profile.target.threads
     left, inside, moving_s = nbytes, 0, 0.0
     for level in profile.levels:
         last = level is profile.levels[-1]
@@ -98,26 +91,21 @@ def roofline_s(flops: int, nbytes: int, profile: DeviceProfile) -> float:
     return max(flops / profile.peak_flops, moving_s) / threads
 
 
-def imbalance(chunks: Column, threads: int) -> Column:
-    """Time of the busiest thread over the mean when `chunks` equal pieces are shared."""
-    pieces = np.maximum(chunks, 1.0)
-    return np.ceil(pieces / threads) * threads / pieces
-
-
-def _compute(structure: TileStructure, profile: DeviceProfile) -> Column:
+def _compute(structure: TileStructure, machine: Machine) -> Column:
     """Seconds of the arithmetic on one thread."""
+    profile, cpu = machine.profile, machine.cpu
     registers = float(profile.target.vector_registers)
     held = structure.accumulators
     seconds = structure.flops * structure.vector_axis_waste / profile.peak_flops
     seconds = seconds * (2 / structure.flops_per_lane)
     if structure.reduce_axes:
         depth = math.prod(structure.extents[axis] for axis in structure.reduce_axes)
-        chains = np.maximum(held, IN_FLIGHT / max(depth, 1)) / LATENCY_CHAINS
-        seconds = seconds / np.minimum(chains, 1.0)
+        chains = np.maximum(held, cpu.instructions_in_flight / max(depth, 1))
+        seconds = seconds / np.minimum(chains / cpu.multiply_adds_in_flight, 1.0)
     # One register holds the broadcast operand; what does not fit is stored and loaded again.
     live = held + 1 + _operands(structure, float(profile.target.lanes()))
     spilled = np.maximum(live - registers, 0.0) / registers
-    crowded = np.maximum(structure.unrolled / _BODY_LIMIT - 1, 0.0)
+    crowded = np.maximum(structure.unrolled / cpu.decoded_instructions - 1, 0.0)
     return seconds * (1 + 2 * spilled) * (1 + 0.1 * np.minimum(crowded, 4.0))
 
 

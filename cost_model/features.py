@@ -1,7 +1,7 @@
 """Features of candidates, from their tile structure: nothing is built.
 
-In: the tile structure of many configs and the device profile. Out: a float32 matrix with one row
-per config and one named column per feature, and the analytical prior's prediction.
+In: a prediction for many configs. Out: a float32 matrix with one row per config and one named
+column per feature, and the predicted seconds.
 
 Sizes, counts and times enter as log2(1 + x): a tree then splits by ratio. The columns depend on
 the rule (its axes, buffers and `extra`), not on the task: tasks of a rule share a model.
@@ -14,13 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from autotune.measure.types import DeviceProfile
-from cost_model.analytic import Estimate, estimate
+from cost_model.analytic import Estimate
 from cost_model.footprint import SLOTS, count
+from cost_model.prediction import Prediction
 from search_spaces.base import Column, TileStructure
 
 FEATURE_VERSION = 7
 """Raised whenever a column changes its meaning; models of other versions are not used."""
+_PRIOR_NAMES = {"time": "extra.expected", "work": "extra.counted"}
+"""What the prior's cycles are called, by what they mean."""
+_PRIOR_PLACES = {"gpu_contraction": 0, "gpu_nests": 3}
+"""Where that column stands among the rule's own since version 7; of the other rules, behind."""
 Matrix = npt.NDArray[np.float32]
 
 
@@ -36,21 +40,31 @@ class Features:
         return Features(names=self.names, values=self.values[rows], prior_s=self.prior_s[rows])
 
 
-def features(structure: TileStructure, profile: DeviceProfile) -> Features:
-    """Features of every config of the structure, one row each, all finite."""
-    guess = estimate(structure, profile)
+def features(prediction: Prediction) -> Features:
+    """Features of every config that was predicted, one row each, all finite."""
+    structure, guess = prediction.structure, prediction.estimate
     columns: dict[str, Column] = {
         **_shape(structure),
         **_tiles(structure),
         **_work(structure, guess),
         **_memory(guess),
-        **{f"extra.{name}": column for name, column in structure.extra.items()},
+        **_extra(prediction),
     }
     values = np.empty((count(structure), len(columns)), np.float32)
     for number, column in enumerate(columns.values()):
         values[:, number] = column
     np.nan_to_num(values, copy=False, posinf=1e6, neginf=-1e6)
     return Features(names=tuple(columns), values=values, prior_s=guess.seconds)
+
+
+def _extra(prediction: Prediction) -> dict[str, Column]:
+    """The rule's own columns, and what its prior says."""
+    columns = [(f"extra.{name}", c) for name, c in prediction.structure.extra.items()]
+    if prediction.prior.means in _PRIOR_NAMES:
+        place = _PRIOR_PLACES.get(prediction.rule, len(columns))
+        name = _PRIOR_NAMES[prediction.prior.means]
+        columns.insert(place, (name, np.log2(prediction.prior.relative)))
+    return dict(columns)
 
 
 def _log(column: Column | float) -> Column:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.measure.types import DeviceProfile
+from autotune.machine.profile import DeviceProfile
 from search_spaces.base import Access, Column, TileStructure
 
 SLOTS = ("l1", "l2", "l3", "memory")

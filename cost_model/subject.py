@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.measure.types import DeviceProfile
+from autotune.machine import Machine
+from autotune.machine.profile import DeviceProfile
 from autotune.target import Target
 from autotune.types import Task
 from cost_model.features import Features, features
+from cost_model.prediction import predict
 from search_spaces.base import Rule
 from search_spaces.params import Config
 from search_spaces.space import Rows, Space
@@ -36,12 +38,17 @@ class Subject:
             task=task, target=target, profile=profile, rule=rule, space=rule.space(task, target)
         )
 
+    @property
+    def machine(self) -> Machine:
+        """The target with what its device measured."""
+        return Machine.of(self.target, self.profile)
+
     def describe(self, rows: Rows) -> Features:
         """Features and the prior's prediction of rows of the space."""
         if self.elsewhere is not None and len(rows) > self.many:
             return self.elsewhere(rows)
         columns = self.space.columns(rows)
-        return features(self.rule.structure(self.task, self.target, columns), self.profile)
+        return features(predict(self.task, self.machine, columns, self.rule))
 
     def known(self, configs: Sequence[Config]) -> dict[int, Config]:
         """Position and present form of the configs that the space still contains."""

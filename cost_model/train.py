@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from autotune.db.types import Record
-from autotune.measure.types import DeviceProfile, Status
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.types import Status
 from autotune.target import Target
 from autotune.types import Task
 from cost_model.models.base import Dataset

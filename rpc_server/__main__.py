@@ -1,8 +1,8 @@
 """The command line of boards and farms. In: arguments. Out: what the command does.
 
-rpc_server serve ...                        (see rpc_server.serve_command)
-rpc_server tracker|status|release|quarantine|drain ...    (see rpc_server.farm_commands)
-rpc_server certs init|issue|revoke ...      (see rpc_server.certs_command)
+rpc_server serve ...                        (see rpc_server.board.command)
+rpc_server tracker|status|release|quarantine|drain ...    (see rpc_server.tracker.commands)
+rpc_server certs init|issue|revoke ...      (see rpc_server.security.command)
 
 Exit status 2 with one line on stderr where the arguments cannot be used.
 """

@@ -6,9 +6,9 @@ import argparse
 from typing import NoReturn
 
 from autotune.errors import ConfigError
-from rpc_server.certs_command import add_certs_command
-from rpc_server.farm_commands import add_farm_commands
-from rpc_server.serve_command import add_serve_command
+from rpc_server.board.command import add_serve_command
+from rpc_server.security.command import add_certs_command
+from rpc_server.tracker.commands import add_farm_commands
 
 
 class Parser(argparse.ArgumentParser):

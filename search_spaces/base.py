@@ -6,19 +6,21 @@ the analytical cost model need: candidates are ranked without being built.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from autotune.defects import raised
+from autotune.machine import Machine
 from autotune.registry import Registry
 from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.params import Config
-from search_spaces.space import Space
+from search_spaces.space import Columns, Space
 
 Column = npt.NDArray[np.float64]
 
@@ -65,10 +67,33 @@ class TileStructure:
     """Operations of a vector instruction per lane: 2 of a multiply-add, 1 of a maximum or sum."""
     at_once: Mapping[str, Column] = field(default_factory=dict)
     """Extents of axes that the innermost tile takes one after another -> what one step takes."""
+    modelled: npt.NDArray[np.bool_] | None = None
+    """Configs whose algorithm computes other points than the nest has: what they compute over
+    useful points is what the prior makes of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """What a rule's algorithms should take, per config."""
+
+    cycles: Column
+    peak_cycles: float
+    """Cycles, counted in the same way, of the task's multiply-adds at the peak of one core (of a
+    GPU: of all of it). Only the ratio to them is believed: it becomes seconds by the device's
+    measured peak."""
+    means: Literal["time", "work", "order"] = "time"
+    """time: cycles until the last thread is done, which the prediction is. work: of one thread for
+    all the work; the prediction is the mean, by ratio, with what the nest's footprint says.
+    order: which config to begin with; the footprint alone predicts seconds."""
+
+    @property
+    def relative(self) -> Column:
+        """Cycles over those at the peak."""
+        return np.asarray(self.cycles / self.peak_cycles)
 
 
 class Rule(Protocol):
-    """How tasks of one kind are scheduled. Add one: a file in rules/ and `RULES.add`."""
+    """How tasks of one kind are scheduled. Add one: a file in cpu/ or gpu/ and `RULES.add`."""
 
     @property
     def name(self) -> str: ...
@@ -83,24 +108,49 @@ class Rule(Protocol):
 
     def space(self, task: Task, target: Target) -> Space: ...
 
-    def default(self, task: Task, target: Target) -> Config:
-        """A config that is valid with zero trials, and good: the best guess without measuring."""
-        ...
-
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule: ...
 
-    def structure(
-        self, task: Task, target: Target, columns: Mapping[str, npt.NDArray[np.object_] | Column]
-    ) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         """Tile structure of the configs whose params are given as columns (see Space.columns)."""
         ...
 
+    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+        """Cycles that these configs should take, without measuring."""
+        ...
 
-RULES: Registry[Rule] = Registry("rule")
+    @property
+    def sampled_rows(self) -> int:
+        """Configs among which the prior looks for the default."""
+        return 20_000
+
+    def descents(self, task: Task, best: Config) -> int:  # noqa: ARG002
+        """From how many of these the default is looked for downhill, `best` being the first; 0:
+        it is the default."""
+        return 0
+
+
+RULES: Registry[Rule] = Registry("rule", room="search_spaces.rules")
+LAST: Registry[Rule] = Registry("last rule", room="search_spaces.rules")
+"""Rules that no task is meant for: asked where the others have a defect."""
+
+
+PLAIN = "plain"
+"""The rule that takes loops as they are: it is asked last, of everything, and never raises."""
+
+
+def rules_for(task: Task, target: Target) -> Iterator[Rule]:
+    """The rules that schedule a task for a target, best first; the last one is `plain`."""
+    for rule in (*sorted(RULES.parts(), key=lambda r: -r.priority), *LAST.parts()):
+        try:
+            matches = rule.matches(task, target)
+        except Exception as error:  # it ends no run: the others are asked
+            raised(f"{task.key}: rule {rule.name} raises", error, "it is left out")
+            continue
+        if matches:
+            yield rule
 
 
 def rule_for(task: Task, target: Target) -> Rule:
     """The rule that schedules a task for a target. Every task has one: the fallback rules, of CPUs
     and of GPUs, and that of scatters, match anything."""
-    rules = sorted(RULES.parts(), key=lambda r: -r.priority)
-    return next(r for r in rules if r.matches(task, target))
+    return next(rules_for(task, target))

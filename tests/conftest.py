@@ -1,15 +1,24 @@
-"""Options of the whole suite: `--run-slow` also runs the tests marked slow."""
+"""Options of the whole suite: `--run-slow` also runs the tests marked slow, `--require-all` fails
+those that would be skipped. A summary at the end names what was skipped, and why, once."""
 
 from __future__ import annotations
 
+import collections
+from collections.abc import Generator
+
 import pytest
 
+from tests.needs import require
 from tests.postgres import new_database  # noqa: F401 (a fixture)
+from tests.tiny import tuned  # noqa: F401 (a fixture)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--run-slow", action="store_true", help="also run the tests marked slow")
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden texts")
+    parser.addoption(
+        "--require-all", action="store_true", help="fail tests whose needs are missing"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -20,3 +29,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before fixtures: a test whose needs are missing starts nothing."""
+    for marker in item.iter_markers("needs"):
+        for name in marker.args:
+            require(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and item.config.getoption("--require-all"):
+        report.outcome, report.longrepr = "failed", f"--require-all: {_reason(report)}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = collections.Counter(map(_reason, terminalreporter.stats.get("skipped", [])))
+    if skipped:
+        terminalreporter.section("not tested here")
+    for why, count in sorted(skipped.items()):
+        terminalreporter.line(f"{count} test{'s' if count > 1 else ''} skipped: {why}")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Of a skip, without its place."""
+    where = report.longrepr
+    return str(where[2] if isinstance(where, tuple) else where).removeprefix("Skipped: ")

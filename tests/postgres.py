@@ -18,6 +18,8 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
+from tests.needs import program, require
+
 NewDatabase = Callable[[], str]
 
 
@@ -25,6 +27,7 @@ NewDatabase = Callable[[], str]
 def new_database() -> Iterator[NewDatabase]:
     """Makes an empty database on the session's server; its URL. It is a schema of its own: that is
     as good here, and does not copy a thousand files."""
+    require("postgres")
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
     server = start(folder)
     numbers = itertools.count()
@@ -54,6 +57,7 @@ def execute(address: str, statement: str) -> None:
 
 def start(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     """A new server on a socket in the folder, ready to be connected to."""
+    require("postgres")
     user = _unprivileged()
     if user is not None:
         shutil.chown(folder, user)
@@ -108,12 +112,8 @@ def _run(user: str | None, program: str, *arguments: str | Path) -> None:
 
 
 def _program(name: str) -> str:
-    """Debian keeps the server's programs out of the path."""
-    places = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
-    found = shutil.which(name, path=os.pathsep.join([*places, os.environ.get("PATH", "")]))
-    if found is None:
-        pytest.fail(f"{name} is missing: apt-get install postgresql")
-    return found
+    require("postgres")
+    return str(program(name))
 
 
 def _unprivileged() -> str | None:

@@ -1,4 +1,5 @@
-"""Who imports whom: only downward, and what a board or a compiled model needs is little."""
+"""Who imports whom: only downward, folder by folder, and what a board or a compiled model needs is
+little."""
 
 from __future__ import annotations
 
@@ -12,32 +13,60 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("autotune", "cost_model", "rpc_server", "search_spaces")
 
-# Lowest first. A module may import its own layer and those above it in this list.
+# Lowest first, one folder (or module beside the folders) each, and why it is above those before.
+# A module may import its own folder and those before it in this list.
 LAYERS = (
-    ("autotune.errors", "autotune.types", "autotune.registry", "autotune.target",
-     "autotune.digits", "autotune.memory", "autotune.release", "autotune.streams",
-     "autotune.whole_file"),
-    ("autotune.ops", "autotune.graph", "autotune.program", "autotune.schedule",
-     "autotune.measure.types"),
-    ("search_spaces", "cost_model", "autotune.frontend", "autotune.codegen", "autotune.db.types",
-     "autotune.db.selection"),
-    ("autotune.measure", "autotune.db", "autotune.settings", "autotune.layouts"),
-    ("rpc_server", "autotune.tuner"),
-    ("autotune.compiler", "autotune.runtime"),
-    ("autotune.compile", "autotune.report", "autotune.tuner.api", "autotune.tuner.whole"),
-    ("autotune", "autotune.cli", "autotune.__main__"),
-)  # fmt: skip
+    ("autotune.errors", "every folder raises them"),
+    ("autotune.printable", "texts: any message shows some"),
+    ("autotune.digits", "texts: digits of numbers that users gave"),
+    ("autotune.arguments", "checks of what a caller gives, ends in errors"),
+    ("autotune.defects", "errors that are no user's fault, made printable"),
+    ("autotune.plugins", "packages beside this one that fill registries"),
+    ("autotune.registry", "names of what folders hold, a duplicate is an error"),
+    ("autotune.release", "the version of this package"),
+    ("autotune.streams", "standard output that may go away"),
+    ("autotune.whole_file", "files written in one step"),
+    ("autotune.memory", "blocks of memory, aligned: of the system, not of a tensor"),
+    ("autotune.types", "values that every room shares: tensor types, layouts, tasks"),
+    ("autotune.target", "what code is made for"),
+    ("autotune.machine", "how fast a target's device is, and what things cost on it"),
+    ("autotune.program", "the grammar of loops and values, without a word of operators"),
+    ("autotune.ops", "operators say in that grammar what they compute"),
+    ("autotune.tasks", "tasks of operators as naive loops, as values, as work"),
+    ("autotune.graph", "nodes are operators; passes over them"),
+    ("autotune.frontend", "makes graphs of models"),
+    ("autotune.placement", "where a graph's values lie, and so what is a task"),
+    ("autotune.schedule", "steps from program to program, from a task's naive loops on"),
+    ("search_spaces", "schedules to choose from"),
+    ("autotune.codegen", "programs that were scheduled, as code"),
+    ("autotune.measure", "times code, and requests that hold schedules"),
+    ("autotune.db", "keeps what was measured, with configs of spaces"),
+    ("autotune.settings", "of a tuning run: how to measure"),
+    ("autotune.request", "what a caller asks for: models, targets, settings, logs"),
+    ("cost_model", "learns from what was measured and kept, predicts times in spaces"),
+    ("rpc_server", "measures elsewhere"),
+    ("autotune.runtime", "runs compiled models, on devices as measuring does"),
+    ("autotune.compiler", "makes compiled models, by the log"),
+    ("autotune.tuner", "measures tasks by the cost model, here and elsewhere, and whole models"),
+    ("autotune.report", "tells of tuning and of models"),
+    ("autotune.compile", "the package's function, the compiler behind it"),
+    ("autotune", "the public names, each loaded when it is asked for"),
+    ("autotune.cli", "everything, as commands"),
+    ("autotune.__main__", "the commands"),
+)
 
 
 def layer(module: str) -> int:
-    """The layer of the longest listed name that the module is, or is inside of."""
-    parts = module.split(".")
-    for length in range(len(parts), 0, -1):
-        name = ".".join(parts[:length])
-        for number, names in enumerate(LAYERS):
-            if name in names and (name != "autotune" or length == len(parts)):
-                return number
-    raise AssertionError(f"{module} is in no layer; add it to LAYERS")
+    """The number of the folder, or of the module beside the folders, that the module is in."""
+    names = [name for name, _ in LAYERS]
+    room = folder(module)
+    assert room in names, f"{module} is in no layer; add {room} to LAYERS"
+    return names.index(room)
+
+
+def folder(module: str) -> str:
+    """The room of a module: a folder of the top level, or of `autotune`."""
+    return ".".join(module.split(".")[: 2 if module.startswith("autotune.") else 1])
 
 
 def modules() -> list[tuple[str, Path]]:
@@ -81,6 +110,22 @@ def test_imports_go_downward(module: str, path: Path) -> None:
     assert not upward, f"{module} imports {', '.join(sorted(upward))}, which is above it"
 
 
+@pytest.mark.parametrize(
+    ("module", "path"), modules(), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_what_begins_with_an_underscore_stays_in_its_folder(module: str, path: Path) -> None:
+    home = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    private = {n for n in imports(path) if (own := private_folder(n)) and own != home}
+    assert not private, f"{module} imports {', '.join(sorted(private))}: give it a public name"
+
+
+def private_folder(module: str) -> str:
+    """The folder of the first part of a name that begins with an underscore; "" without one."""
+    parts = module.split(".")
+    private = (i for i, p in enumerate(parts) if p.startswith("_") and not p.endswith("__"))
+    return ".".join(parts[: next(private, 0)])
+
+
 _WITHOUT = """
 import sys
 
@@ -106,7 +151,7 @@ NOT_ON_A_BOARD = "xgboost,sqlalchemy,onnx,rich,typer,click"
 
 
 def test_a_board_needs_only_numpy_llvmlite_and_rpyc() -> None:
-    done = run_without(NOT_ON_A_BOARD, "import rpc_server.board, rpc_server.commands")
+    done = run_without(NOT_ON_A_BOARD, "import rpc_server.board.device, rpc_server.commands")
     assert done.returncode == 0, done.stderr
 
 
@@ -134,7 +179,7 @@ for name in autotune.__all__:
 assert "tune" in dir(autotune)
 """
     lines = run_without("none", code).stdout.splitlines()
-    assert [line.split()[1] for line in lines] == ["True"] * 7
+    assert [line.split()[1] for line in lines] == ["True"] * 12
     with pytest.raises(AttributeError, match="no attribute 'tuna'"):
         __import__("autotune").tuna  # noqa: B018
 
@@ -153,3 +198,15 @@ print(len(outputs))
 """
     done = run_without("xgboost,sqlalchemy,onnx,rpyc,rich", code, str(path))
     assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+def test_compiling_and_running_need_neither_tuner_nor_database(tmp_path: Path) -> None:
+    code = """
+from autotune.cli import execute
+place = sys.argv[2]
+print(execute(["compile", "zoo:tiny", "--log", f"{place}/none.db", "-o", f"{place}/tiny.model"]))
+print(execute(["run", f"{place}/tiny.model", "--random"]))
+"""
+    done = run_without("xgboost,scipy,sqlalchemy,alembic,rpyc,rich", code, str(tmp_path))
+    lines = done.stdout.splitlines()
+    assert (lines.count("0"), done.returncode) == (2, 0), done.stderr

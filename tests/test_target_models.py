@@ -9,13 +9,14 @@ import onnx
 import pytest
 
 import autotune
-from autotune.runtime.executor import random_feeds
+from autotune.runtime.model import random_feeds
 from tests import networks
+from tests.needs import param
 from tests.test_models import TOLERANCE, reference, relative_error
 
 FAST = ("tiny",)
 SLOW = ("encoder_small", "squeezenet", "shufflenet", "mobilenetv2")
-TARGETS = pytest.mark.parametrize("target", ["c", "opencl"])
+TARGETS = pytest.mark.parametrize("target", [param("c"), param("opencl")])
 
 
 def check(name: str, target: str, folder: Path) -> None:

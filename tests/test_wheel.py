@@ -1,4 +1,6 @@
-"""The wheel holds the four packages and the configs, and nothing else; it installs and tunes."""
+"""The sdist and the wheel made of it: the four packages and the configs, and nothing else in the
+wheel; each installs, and works.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -40,18 +44,31 @@ def run(*command: str | Path, **options: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of the tree, so that nothing is left in it."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an sdist, made of a copy of the tree, and of the wheel made of it."""
     tree = tmp_path_factory.mktemp("tree")
-    for name in (*PACKAGES, "configs"):
-        ignore = shutil.ignore_patterns("__pycache__")
+    for name in (*PACKAGES, "configs", "docs", "examples"):
+        ignore = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
         shutil.copytree(ROOT / name, tree / name, ignore=ignore)
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, tree)
-    out = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", out, tree)
-    (built,) = out.iterdir()
-    return built
+    for path in ROOT.glob("*.*"):
+        if path.suffix in (".toml", ".md", ".in"):
+            shutil.copy(path, tree)
+    shutil.copy(ROOT / "LICENSE", tree)
+    out = tmp_path_factory.mktemp("built")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, tree)
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (found,) = built.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def sdist(built: Path) -> Path:
+    (found,) = built.glob("*.tar.gz")
+    return found
 
 
 @pytest.mark.slow
@@ -63,6 +80,7 @@ def test_the_wheel_holds_packages_and_configs_and_no_tests(wheel: Path) -> None:
     configs = {f"autotune/{p.relative_to(ROOT)}" for p in (ROOT / "configs").rglob("*.toml")}
     assert shipped == configs
     assert "autotune/py.typed" in names
+    assert [n for n in names if n.endswith(".dist-info/licenses/LICENSE")]
     assert not [n for n in names if "test" in n.lower()]
 
 
@@ -80,3 +98,34 @@ def test_the_wheel_installs_in_an_empty_environment_and_tunes(wheel: Path, tmp_p
     assert "cpu-" in run(venv / "bin/autotune", "query", "zoo:tiny", **options)
     assert "cortex-a72" in run(venv / "bin/autotune", "targets", **options)
     assert "median of" in run(venv / "bin/autotune", "bench", "zoo:tiny", "--brief", **options)
+
+
+@pytest.mark.slow
+def test_the_sdist_holds_what_a_reader_needs(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    pages = {str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")}
+    files = {"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "examples/mini_autotune.py"}
+    assert pages | files <= names
+    assert not [n for n in names if n.startswith("tests/")]
+
+
+@pytest.mark.slow
+def test_the_sdist_installs_beside_its_dependencies_and_compiles(
+    sdist: Path, tmp_path: Path
+) -> None:
+    venv = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", venv)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    install = ("install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation")
+    run(sys.executable, "-m", "pip", "--python", venv / "bin/python", *install, sdist)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    options = {"cwd": tmp_path, "env": {**environment, "XDG_CACHE_HOME": str(tmp_path / "cache")}}
+    where = "import autotune; print(autotune.__file__)"
+    assert str(venv) in run(venv / "bin/python", "-c", where, **options)
+    assert "usage: autotune" in run(venv / "bin/autotune", "--help", **options)
+    assert "usage: rpc_server" in run(venv / "bin/rpc_server", "--help", **options)
+    assert "tiny.model" in run(venv / "bin/autotune", "compile", "zoo:tiny", **options)
+    assert "bert_small" in run(venv / "bin/autotune", "zoo", "list", **options)
+    assert "rpi4" in run(venv / "bin/autotune", "targets", **options)

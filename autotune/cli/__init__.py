@@ -1,8 +1,8 @@
 """The `autotune` command. In: arguments. Out: text, and an exit status.
 
 One file per command, imported only when it is called: `arguments(parser)` declares its options and
-`run(options)` does it. Exit status: 0 done, 2 input that cannot be used (one line on stderr),
-1 a failure of ours, 130 interrupted.
+`run(options)` does it. `COMMANDS` has them all, those of plugins too. Exit status: 0 done, 2 input
+that cannot be used (one line on stderr), 1 a failure of ours, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,13 +10,26 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
-COMMANDS = {
+from autotune.cli.warned import warned
+from autotune.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its line in the list of commands, and the module that declares and runs it."""
+
+    summary: str
+    module: str
+
+
+_OWN = {
     "tune": "tune a model's tasks and log every measurement",
     "tasks": "list the tasks of a model",
     "query": "show the best records of a tuning log",
-    "log": "export, import, merge, verify, freeze, prune a tuning log",
+    "log": "export, import, merge, verify, freeze, prune, check, repair a tuning log",
     "model": "train cost models on tuning logs",
     "report": "write a page about a model's tuning",
     "compile": "compile a model into one file",
@@ -25,6 +38,9 @@ COMMANDS = {
     "targets": "list the known targets",
     "zoo": "list or export the bundled models",
 }
+COMMANDS: Registry[Command] = Registry("command")
+for _name, _summary in _OWN.items():
+    COMMANDS.add(_name, Command(_summary, f"autotune.cli.{_name}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -41,6 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def execute(arguments: Sequence[str]) -> int:
     """Run one command; the exit status."""
+    with warned():
+        return _execute(arguments)
+
+
+def _execute(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0 if arguments else 2
@@ -51,12 +72,13 @@ def execute(arguments: Sequence[str]) -> int:
         return 0
     command = arguments[0]
     if command not in COMMANDS:
-        return _fail(f"unknown command {command!r}; expected one of {', '.join(COMMANDS)}")
+        known = ", ".join(COMMANDS.in_order())
+        return _fail(f"unknown command {command!r}; expected one of {known}")
     return _guarded(command, arguments[1:])
 
 
 def usage() -> str:
-    rows = [f"  {name:<9} {text}" for name, text in COMMANDS.items()]
+    rows = [f"  {name:<9} {command.summary}" for name, command in COMMANDS.in_order().items()]
     return "\n".join(
         ["usage: autotune COMMAND ...", "", *rows, "", "autotune COMMAND --help shows its options"]
     )
@@ -70,7 +92,8 @@ def _guarded(command: str, arguments: Sequence[str]) -> int:
 
     options = None
     try:
-        module = importlib.import_module(f"autotune.cli.{command}")
+        _show_warnings()
+        module = importlib.import_module(COMMANDS.get(command).module)
         parser = Parser(prog=f"autotune {command}", description=module.__doc__)
         module.arguments(parser)
         options = parser.parse_args(arguments)
@@ -99,6 +122,23 @@ def _guarded(command: str, arguments: Sequence[str]) -> int:
     return 0
 
 
+def _show_warnings() -> None:
+    """A log's warnings are lines on standard error."""
+    import logging
+
+    from autotune.db.damage import LOGGER
+    from autotune.printable import printable
+
+    class Line(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            print(f"warning: {printable(record.getMessage())}", file=sys.stderr)
+
+    if not LOGGER.handlers:
+        LOGGER.addHandler(Line())
+
+
 def _fail(message: str, status: int = 2) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    from autotune.printable import one_line
+
+    print(f"error: {one_line(message)}", file=sys.stderr)
     return status

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from autotune.cli import models, tables
+from autotune.cli import flags, models, peers, tables
 from autotune.cli import options as opt
 from autotune.errors import DeviceError
 
 if TYPE_CHECKING:
-    from autotune.measure.types import DeviceProfile
-    from autotune.runtime.executor import ModelTimes
+    from autotune.machine.profile import DeviceProfile
+    from autotune.runtime.model import ModelTimes
     from autotune.runtime.roofline import KernelProfile
     from autotune.target import Target
 
@@ -24,7 +24,7 @@ MOST_REPEATS = 1_000_000
 
 
 def arguments(parser: opt.Parser) -> None:
-    opt.model(parser, opt.COMPILED_TOO)
+    flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
     parser.add_argument(
         "--repeats",
         type=opt.between(1, MOST_REPEATS),
@@ -39,16 +39,26 @@ def arguments(parser: opt.Parser) -> None:
         help="kernels by time, beside the least time that this machine allows each",
     )
     parser.add_argument("--json", action="store_true", help="the profile as JSON")
-    opt.log(parser)
-    opt.target(parser)
-    opt.threads(parser)
+    parser.add_argument(
+        "--compare",
+        type=peers.names,
+        default=(),
+        metavar="ENGINE,...",
+        help=f"time the model beside other engines, of {', '.join(peers.ENGINES)}",
+    )
+    flags.add(parser, "log", *flags.TARGET)
     opt.pin(parser)
-    opt.numerics(parser)
+    flags.add(parser, *flags.NUMERICS)
 
 
 def run(options: argparse.Namespace) -> None:
+    if options.compare:
+        peers.check_model(options.model)
     model = models.compiled(options)
     models.pinned(options, model)
+    if options.compare:
+        print(peers.compare(options, model))
+        return
     times = model.bench(options.repeats)
     target = model.image.target
     if options.profile or options.json:

@@ -7,20 +7,21 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.cli import models, tables
+from autotune.cli import flags, models, tables
 from autotune.cli import options as opt
 
 if TYPE_CHECKING:
     from autotune.graph.int8.accuracy import Quantization
 
+SUFFIX = ".model"
+
 
 def arguments(parser: opt.Parser) -> None:
-    opt.model(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write")
-    opt.log(parser)
-    opt.target(parser)
-    opt.threads(parser)
-    opt.numerics(parser)
+    flags.add(parser, "model", "shapes")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="file to write (default MODEL.model beside MODEL)"
+    )
+    flags.add(parser, "log", *flags.TARGET, *flags.NUMERICS)
 
 
 def accuracy_table(found: Quantization) -> str:
@@ -43,7 +44,20 @@ def accuracy_table(found: Quantization) -> str:
     return "\n".join(lines)
 
 
+def default_output(model: str) -> str:
+    """Beside the model's file, with another ending; for a bundled model, in this folder."""
+    from autotune.frontend import ZOO_PREFIX
+
+    name = model.removeprefix(ZOO_PREFIX)
+    return f"{name}{SUFFIX}" if name != model else str(Path(model).with_suffix(SUFFIX))
+
+
 def run(options: argparse.Namespace) -> None:
+    named = options.output is not None
+    if not named:
+        # A name that is no model's gets its own error.
+        options.output = default_output(options.model) if options.model else None
+        opt.check_output(options)
     model = models.compiled(options)
     model.save(options.output)
     sources = Counter(kernel.source for kernel in model.image.kernels)
@@ -52,3 +66,5 @@ def run(options: argparse.Namespace) -> None:
     if model.quantization is not None:
         print(accuracy_table(model.quantization))
     print(f"{options.output}: {size:.1f} MB, {len(model.image.kernels)} kernels ({chosen})")
+    if not named:
+        print(f"written to {options.output}, since no -o names another file")

@@ -1,4 +1,4 @@
-"""Look after tuning logs: exchange records between them, measure imported ones, freeze the best.
+"""Look after tuning logs: exchange records, measure imported ones, freeze the best, mend them.
 
 An imported record counts only after `verify` measured it here."""
 
@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from autotune.cli import flags, selecting, tables
 from autotune.cli import options as opt
-from autotune.cli import selecting, tables
 from autotune.errors import ConfigError, LogError
-from autotune.streams import printable
+from autotune.printable import printable
 from autotune.whole_file import whole_file
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def arguments(parser: opt.Parser) -> None:
     for name, (about, declare, _) in ACTIONS.items():
         action = actions.add_parser(name, help=about, description=about)
         declare(action)
-        opt.log(action)
+        flags.add(action, "log")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -47,9 +47,10 @@ def _export_arguments(parser: opt.Parser) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
+    from autotune.db.clock import utc_now
     from autotune.db.exchange import log_items
     from autotune.db.items import header, to_line
-    from autotune.db.store import TuningLog, utc_now
+    from autotune.db.store import TuningLog
 
     wanted = selecting.selection(options, options.models)
     count = 0
@@ -165,9 +166,7 @@ def _add(options: argparse.Namespace, items: Iterator[tuple[str, Item]], source:
 def _verify_arguments(parser: opt.Parser) -> None:
     _models(parser)
     parser.add_argument("--op", help="only tasks of this op, such as conv2d")
-    opt.target(parser)
-    opt.threads(parser)
-    opt.numerics(parser)
+    flags.add(parser, *flags.TARGET, *flags.NUMERICS)
     parser.add_argument(
         "--device",
         default="local",
@@ -187,11 +186,13 @@ def _verify(options: argparse.Namespace) -> None:
     from autotune.db.store import TuningLog
     from autotune.db.upkeep import stats
     from autotune.db.verify import verify, waiting
-    from autotune.tuner.wishes import component_versions
+    from autotune.target import load_target
+    from autotune.tuner.resolve import component_versions
     from rpc_server.runners import runner_for
 
     keys = selecting.task_keys(options.models, (), options) if options.models else None
-    target = opt.wanted_target(options)
+    target = load_target(options.target, options.threads)
+    target = target.with_accuracy(options.accuracy).with_precision(options.precision)
     with TuningLog(options.log).must_exist() as log:
         with contextlib.closing(
             runner_for(options.device, target, cache_dir=opt.cache_dir())
@@ -227,8 +228,9 @@ def _freeze_arguments(parser: opt.Parser) -> None:
 
 
 def _freeze(options: argparse.Namespace) -> None:
+    from autotune.db.clock import utc_now
     from autotune.db.frozen import freeze
-    from autotune.db.store import TuningLog, utc_now
+    from autotune.db.store import TuningLog
 
     wanted = selecting.selection(options, options.models)
     path = Path(options.output)
@@ -306,6 +308,45 @@ def _print_counts(title: str, counts: Mapping[str, int]) -> None:
         print("\n" + tables.table((title, "records"), rows, right=(1,)))
 
 
+def _check_arguments(_: opt.Parser) -> None:
+    """Only --log."""
+
+
+def _check(options: argparse.Namespace) -> None:
+    from autotune.db.files import shown
+    from autotune.db.repair import check
+
+    whole, damage = check(options.log)
+    name = shown(options.log)
+    print(f"{name}: {whole} records are whole")
+    if not len(damage):
+        return
+    for row in damage.rows():
+        print(f"damaged: {printable(str(row))}")
+    raise LogError(
+        f"tuning log {name}: {len(damage)} rows or parts are damaged; "
+        f"`autotune log repair --log {name}` keeps the rest"
+    )
+
+
+def _repair_arguments(_: opt.Parser) -> None:
+    """Only --log."""
+
+
+def _repair(options: argparse.Namespace) -> None:
+    from autotune.db.files import shown
+    from autotune.db.repair import repair
+
+    done = repair(options.log)
+    name = shown(options.log)
+    if done is None:
+        print(f"{name}: nothing is damaged")
+        return
+    for row in done.damage.rows():
+        print(f"damaged: {printable(str(row))}")
+    print(f"{name}: {done.records} records kept; as it was: {done.backup}")
+
+
 def _upgrade_arguments(_: opt.Parser) -> None:
     """Only --log."""
 
@@ -341,6 +382,8 @@ ACTIONS = {
     "freeze": ("write the best records to a small file to ship", _freeze_arguments, _freeze),
     "prune": ("delete records", _prune_arguments, _prune),
     "stats": ("figures of a log", _stats_arguments, _stats),
+    "check": ("list what is damaged in a log", _check_arguments, _check),
+    "repair": ("keep what is whole of a damaged log", _repair_arguments, _repair),
     "upgrade": ("bring a log of an older release up to date", _upgrade_arguments, _upgrade),
 }
 """Action -> (what it does, its arguments, doing it)."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autotune.cli import flags, tables
 from autotune.cli import options as opt
-from autotune.cli import tables
 from autotune.db.files import shown
 from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
     from autotune.db.types import Record
-    from autotune.measure.types import DeviceProfile
+    from autotune.machine.profile import DeviceProfile
     from cost_model.models import Dataset, Train
     from cost_model.train import Origin
 
@@ -33,9 +33,7 @@ def arguments(parser: opt.Parser) -> None:
     )
     train.add_argument("-o", "--output", required=True, metavar="FILE.json")
     train.add_argument("--seed", type=opt.at_least(0), default=0)
-    opt.executor(train, "they learn")
-    opt.target(train)
-    opt.threads(train)
+    flags.add(train, "executor", *flags.TARGET, executor="where they learn (default local)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -62,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
         profile = runner.profile()
     sets, origins = datasets(records, profile, profiles), tuple(by_origin(records))
     about = f"{len(records)} records of {', '.join(map(shown, logs))}"
-    if options.executor != "local":
+    if options.executor not in (None, "local"):
         logging.disable(logging.ERROR)  # what a cluster has to say, we say in one line
     with opened(options.executor) as engine:
         fit = engine.train if engine else fit_here

@@ -10,18 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from autotune.arguments import LONGEST_S
 from autotune.db import files
+from autotune.db.selection import moment
 from autotune.digits import LARGEST, whole
-from autotune.errors import ConfigError
+from autotune.errors import ConfigError, LogError
 
 if TYPE_CHECKING:
-    from autotune.target import Target
     from rpc_server.runners import FarmOptions
 
 DEFAULT_LOG = "tuning.db"
 COMPILED_TOO = "an .onnx file, zoo:NAME or a compiled model"
-LONGEST_S = 1e9
-"""More than any clock's wait may be."""
 MAX_PRIORITY = 100
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
 Shapes = dict[str, tuple[int, ...]]
@@ -39,26 +38,6 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see {self.prog} --help")
 
 
-def model(parser: Parser, what: str = "an .onnx file or zoo:NAME") -> None:
-    parser.add_argument("model", metavar="MODEL", help=what)
-    parser.add_argument(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="NAME=1x3x224x224",
-        help="fix an input's symbolic dimensions; may be repeated",
-    )
-
-
-def log(parser: Parser) -> None:
-    parser.add_argument(
-        "--log",
-        default=DEFAULT_LOG,
-        metavar="FILE|URL",
-        help=f"tuning log (default {DEFAULT_LOG})",
-    )
-
-
 def absent_log(options: argparse.Namespace) -> str:
     """What to say of a log that was named and is not there (a slip, probably); else nothing. The
     default log is absent until the first tuning, which is nothing to speak of."""
@@ -68,72 +47,10 @@ def absent_log(options: argparse.Namespace) -> str:
     return f"there is no tuning log {log}"
 
 
-def target(parser: Parser) -> None:
-    parser.add_argument(
-        "--target", default="cpu", help="name or .toml file; see autotune targets (default cpu)"
-    )
-
-
-def threads(parser: Parser) -> None:
-    from autotune.target import MAX_THREADS
-
-    parser.add_argument(
-        "--threads", type=between(1, MAX_THREADS), default=1, metavar="N",
-        help="threads to run on (default 1)",
-    )  # fmt: skip
-
-
 def pin(parser: Parser) -> None:
     parser.add_argument(
         "--pin", type=cores, metavar="CORES", help="run on these cores only: 0 or 0,2-3"
     )
-
-
-def numerics(parser: Parser) -> None:
-    parser.add_argument(
-        "--accuracy",
-        choices=("normal", "strict"),
-        default="normal",
-        help="strict: only direct algorithms; normal: errors up to 1e-3 of the largest value",
-    )
-    parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default="float32",
-        help="of contractions: bf16 rounds their operands to bfloat16, int8 to bytes, by ranges "
-        "found on samples; f16 and tf32 are for tensor cores (default float32)",
-    )
-    calibration(parser)
-
-
-def calibration(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--calibration",
-        metavar="FILE.npz|FOLDER",
-        help="samples of the inputs for int8 (default random ones)",
-    )
-
-
-def executor(parser: Parser, work: str) -> None:
-    parser.add_argument(
-        "--executor",
-        default="local",
-        metavar="local | dask://HOST:PORT",
-        help=f"where {work} (default local)",
-    )
-
-
-def farm(parser: Parser) -> None:
-    parser.add_argument(
-        "--boards", type=at_least(1), metavar="N", help="of a tracker's key to use (default 1)"
-    )
-    parser.add_argument(
-        "--priority",
-        type=between(-MAX_PRIORITY, MAX_PRIORITY),
-        metavar="N",
-        help="before a tracker's other clients (default 0)",
-    )
-    parser.add_argument("--farm", metavar="FILE.toml", help="settings; see configs/farm")
 
 
 def check_device(options: argparse.Namespace) -> None:
@@ -173,11 +90,14 @@ def _is_same(name: str, output: str) -> bool:
         return False
 
 
-def farm_options(options: argparse.Namespace) -> FarmOptions:
-    """Those of the file, under those of the command line. Raises ConfigError."""
-    from rpc_server.farm_settings import load_farm_settings
-
+def farm_options(options: argparse.Namespace) -> FarmOptions | None:
+    """Those of the file, under those of the command line; None where no farm is spoken of. Raises
+    ConfigError."""
     given = {n: v for n in ("boards", "priority") if (v := getattr(options, n)) is not None}
+    if options.device == "local" and not given and not options.farm:
+        return None
+    from rpc_server.tracker.settings import load_farm_settings  # needs rpyc
+
     return dataclasses.replace(load_farm_settings(options.farm).client, **given)
 
 
@@ -200,6 +120,18 @@ def at_least(least: int) -> Callable[[str], int]:
         return value
 
     return number
+
+
+def date(*, end: bool) -> Callable[[str], str]:
+    """An argument type: a date or moment as records have it."""
+
+    def parsed(text: str) -> str:
+        try:
+            return moment(text, end=end)
+        except LogError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
 
 
 def between(least: int, most: int) -> Callable[[str], int]:
@@ -264,18 +196,6 @@ def parse_shapes(texts: Sequence[str]) -> Shapes:
             raise ConfigError(f"--shape of {name} is given twice; give it once")
         shapes[name] = tuple(extents)
     return shapes
-
-
-def wanted_target(options: argparse.Namespace) -> Target:
-    """The target that --target, --threads, --accuracy and --precision name. Raises TargetError."""
-    from autotune.target import wanted_target as named
-
-    return named(
-        options.target,
-        threads=options.threads,
-        accuracy=options.accuracy,
-        precision=options.precision,
-    )
 
 
 def cache_dir() -> Path:

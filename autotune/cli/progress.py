@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from autotune.cli import tables
 from autotune.measure.types import Status
-from autotune.streams import printable
+from autotune.printable import printable
 from autotune.tuner.events import (
     Event,
     Finished,
@@ -54,7 +54,7 @@ class TaskLine:
     def cells(self) -> tuple[str, ...]:
         return (
             self.info.task.key,
-            self.info.name[:40],
+            printable(self.info.name[:40], 60),
             str(self.info.weight),
             tables.seconds(self.best_s),
             f"{self.gflops:.1f}" if self.gflops else "-",
@@ -70,6 +70,10 @@ HEADER = (
 )  # fmt: skip
 """GFLOP/s and its share of the multiply-add peak are effective: direct arithmetic over time, which
 exceeds the peak where an algorithm does with less."""
+ACHIEVABLE = (
+    "achievable: the time that more trials may reach, by the cost model, by how lately trials "
+    "gained, and by the machine's limit"
+)
 RIGHT = (2, 3, 4, 5, 6, 7, 8)
 DISPENSABLE = ("achievable", "nodes", "calls", "GFLOP/s", "failed")
 """Columns that a narrow terminal goes without, the first of them first."""
@@ -160,7 +164,8 @@ class PlainLines:
         self._board.take(event)
         if isinstance(event, Started):
             count = len(event.tasks)
-            self._say(f"{count} tasks on {self._board.device}; {headline(event.progress)}")
+            device = printable(self._board.device)
+            self._say(f"{count} tasks on {device}; {headline(event.progress)}")
         elif isinstance(event, Round):
             self._say(f"round {event.number}: {headline(event.progress)}")
         elif isinstance(event, TrialDone) and event.record.result.status is not Status.OK:
@@ -172,7 +177,8 @@ class PlainLines:
         elif isinstance(event, Finished):
             rows = [line.cells() for line in self._board.heaviest()]
             self._say(tables.table(HEADER, rows, RIGHT))
-            self._say(f"{headline(event.progress)}; ended: {event.reason}")
+            self._say(ACHIEVABLE)
+            self._say(f"{headline(event.progress)}; ended: {printable(event.reason)}")
 
     def _say(self, text: str) -> None:
         print(text, file=self._out, flush=True)
@@ -211,7 +217,7 @@ class LiveTable:
             return Text("measuring the device ...")
         rows = [line.cells() for line in board.heaviest()[:ROWS]]
         shown = columns_that_fit(rows, self._console.width)
-        grid = Table(title=board.device, title_justify="left")
+        grid = Table(title=Text(printable(board.device)), title_justify="left")
         for number in shown:
             # Columns that may wrap are the ones that become narrower; their cells are cut instead.
             right = number in RIGHT
@@ -220,7 +226,11 @@ class LiveTable:
             grid.add_row(*(Text(cells[n], no_wrap=True, overflow="ellipsis") for n in shown))
         hidden = len(board.lines) - ROWS
         more = [Text(f"and {hidden} lighter tasks")] if hidden > 0 else []
-        last = f"ended: {board.reason}" if board.reason else board.doing[: self._console.width]
+        last = (
+            f"ended: {printable(board.reason)}"
+            if board.reason
+            else board.doing[: self._console.width]
+        )
         return Group(grid, *more, Text(headline(board.progress)), Text(last))
 
 

@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from autotune.cli import flags, selecting, tables
 from autotune.cli import options as opt
-from autotune.cli import selecting, tables
 from autotune.db import files
+from autotune.db.damage import Damage
 from autotune.db.query import query_file
 from autotune.db.selection import Selection
+from autotune.printable import printable
 
 Found = list[dict[str, Any]]
 
@@ -32,15 +34,14 @@ def arguments(parser: opt.Parser) -> None:
         "--history", action="store_true", help="every record that was the best when measured"
     )
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    opt.log(parser)
+    flags.add(parser, "log")
 
 
 def run(options: argparse.Namespace) -> None:
     models = [options.model] if options.model else []
     found = _find(options.log, selecting.selection(options, models), options)
     if not found:
-        nothing = opt.absent_log(options) or f"nothing found in {files.shown(options.log)}"
-        print(nothing, file=sys.stderr)
+        print(f"nothing found in {files.shown(options.log)}", file=sys.stderr)
     if options.format == "json":
         print(json.dumps(found, indent=1))
     elif options.format == "csv":
@@ -52,11 +53,16 @@ def run(options: argparse.Namespace) -> None:
 def _find(log: str, wanted: Selection, options: argparse.Namespace) -> Found:
     top, history = options.top, options.history
     path = Path(log)
-    if not files.is_url(log) and not files.is_text(path):
-        return query_file(path, wanted, top=top, over_time=history)
+    if not files.is_url(log) and not files.exists(path):
+        raise files.missing(log)
+    if not files.is_url(log) and not files.is_text(path) and not files.trouble(path):
+        damage = Damage(log)
+        found = query_file(path, wanted, top=top, over_time=history, damage=damage)
+        damage.tell()
+        return found
     from autotune.db.opening import open_log  # needs SQLAlchemy or NumPy
 
-    with contextlib.closing(open_log(log, missing_ok=True)) as store:
+    with contextlib.closing(open_log(log)) as store:
         return store.query(wanted, top=top, history=history)
 
 
@@ -72,8 +78,14 @@ def _print_csv(found: Found) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(_CSV)
     for record in found:
-        cells = (record[name] for name in _CSV)
-        writer.writerow(json.dumps(c) if isinstance(c, dict) else c for c in cells)
+        writer.writerow(_cell(record[name]) for name in _CSV)
+
+
+def _cell(value: object) -> object:
+    """Numbers as they are; text as one that a terminal shows, too."""
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return printable(value) if isinstance(value, str) else value
 
 
 def as_table(found: Found) -> str:

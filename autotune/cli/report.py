@@ -3,46 +3,74 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from autotune.cli import models
+from autotune.cli import flags
 from autotune.cli import options as opt
 from autotune.errors import ConfigError
 from autotune.whole_file import write_text
 
+if TYPE_CHECKING:
+    from autotune.report.earlier import Earlier
+    from autotune.target import Target
+
 
 def arguments(parser: opt.Parser) -> None:
-    opt.model(parser)
-    opt.log(parser)
-    opt.target(parser)
-    opt.threads(parser)
-    opt.numerics(parser)
+    flags.add(parser, "model", "shapes", "log", *flags.TARGET, *flags.NUMERICS)
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE.html")
+    earlier = parser.add_mutually_exclusive_group()
+    earlier.add_argument(
+        "--since", type=opt.date(end=False), metavar="DATE",
+        help="compare with the log as it was then, in UTC (default: when the whole model was "
+        "measured for the last time but one)",
+    )  # fmt: skip
+    earlier.add_argument("--against", metavar="LOG", help="compare with another log")
+
+
+@contextlib.contextmanager
+def _earlier(options: argparse.Namespace, target: Target) -> Iterator[Earlier | None]:
+    """What the options ask to compare with, if anything; another log is open meanwhile."""
+    from autotune.db.store import TuningLog
+    from autotune.report.earlier import Earlier
+    from autotune.streams import readable
+
+    if options.against is not None:
+        with TuningLog(options.against, read_only=True) as other:
+            yield Earlier.of_log(other, target, readable(other.name))
+    else:
+        yield Earlier.up_to(options.since) if options.since else None
 
 
 def run(options: argparse.Namespace) -> None:
+    from autotune.compiler.driver import load_prepared
+    from autotune.compiler.layout_costs import arranged
     from autotune.db import latencies
     from autotune.db.rankings import kept
     from autotune.db.store import TuningLog
-    from autotune.layouts.choose import arranged
     from autotune.measure.runners.local import LocalRunner
     from autotune.report.facts import collect
     from autotune.report.page import page
+    from autotune.request import CompileRequest
     from autotune.streams import readable
 
-    target = opt.wanted_target(options)
-    shapes = opt.parse_shapes(options.shape)
+    request = flags.request(CompileRequest, options)
+    target = request.wanted_target()
     with TuningLog(options.log, read_only=True) as log:
-        graph = models.load_prepared(options.model, shapes, target, options.calibration)
+        graph = load_prepared(request, target)
         partition = arranged(graph, target, log)
         with LocalRunner(target, cache_dir=opt.cache_dir()) as runner:
             profile = dataclasses.replace(runner.profile(), target=target)
         keys = [task.key for task in partition.weights()]
         rankings = kept(log, keys, target.key)
         measured = latencies.kept(log, latencies.model_key(graph), target.key)
-        facts = collect(
-            partition, log, profile, readable(log.name), kept=rankings, latencies=measured
-        )
+        with _earlier(options, target) as earlier:
+            facts = collect(
+                partition, log, profile, readable(log.name), kept=rankings, latencies=measured,
+                earlier=earlier,
+            )  # fmt: skip
     write_text(options.output, page(facts), ConfigError)
     known = sum(t.best_s is not None for t in facts.tasks)
     print(f"{options.output}: {known} of {len(facts.tasks)} tasks have records")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 import numpy as np
 
-from autotune.cli import models, tables
+from autotune.cli import flags, models, tables
 from autotune.cli import options as opt
 from autotune.errors import ConfigError, FeedError
 from autotune.types import Array, TensorType
@@ -14,7 +15,7 @@ from autotune.whole_file import whole_file
 
 
 def arguments(parser: opt.Parser) -> None:
-    opt.model(parser, opt.COMPILED_TOO)
+    flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--random", action="store_true", help="seeded random inputs")
     source.add_argument(
@@ -24,11 +25,9 @@ def arguments(parser: opt.Parser) -> None:
     parser.add_argument(
         "--seed", type=opt.at_least(0), default=0, help="of the random inputs (default 0)"
     )
-    opt.log(parser)
-    opt.target(parser)
-    opt.threads(parser)
+    flags.add(parser, "log", *flags.TARGET)
     opt.pin(parser)
-    opt.numerics(parser)
+    flags.add(parser, *flags.NUMERICS)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     print(tables.table(("output", "type", "shape", "min", "mean", "max"), rows, right=(3, 4, 5)))
 
 
-def _random(inputs: dict[str, TensorType], seed: int) -> dict[str, Array]:
+def _random(inputs: Mapping[str, TensorType], seed: int) -> dict[str, Array]:
     from autotune.graph.feeds import random_feeds
 
     return random_feeds(inputs, seed)

@@ -4,12 +4,13 @@ model is named."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from autotune.cli import flags
 from autotune.cli import options as opt
-from autotune.db.selection import Selection, moment, parse_shape
-from autotune.errors import ConfigError, LogError
+from autotune.db.selection import Selection, parse_shape
+from autotune.errors import ConfigError
 from autotune.target import precision_named
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=opt.PRECISIONS,
         help="only for targets of this precision, and MODEL's tasks in it",
     )
-    opt.calibration(parser)
+    flags.add(parser, "calibration")
     parser.add_argument("--device", help="only what this device measured")
     parser.add_argument(
-        "--since", type=_date(end=False), metavar="DATE", help="measured then or later, in UTC"
+        "--since", type=opt.date(end=False), metavar="DATE", help="measured then or later, in UTC"
     )
     parser.add_argument(
-        "--until", type=_date(end=True), metavar="DATE", help="measured then or earlier, in UTC"
+        "--until", type=opt.date(end=True), metavar="DATE", help="measured then or earlier, in UTC"
     )
 
 
@@ -82,11 +83,12 @@ def task_forms(
     """Keys of the models' tasks: where attention is one of them, and where it is three; where
     tensors between kernels are short too; in the layouts that the log would give values here; in
     each that it could."""
+    from autotune.compiler.layout_costs import choose_layouts
+    from autotune.compiler.prepare import prepare
     from autotune.frontend import load_model  # needs onnx
-    from autotune.graph.partition import partition
-    from autotune.graph.prepare import prepare
-    from autotune.layouts.choose import apply, choose
-    from autotune.layouts.problem import problem_of
+    from autotune.placement.layout_choice import apply
+    from autotune.placement.layout_problem import problem_of
+    from autotune.placement.partition import partition
     from autotune.target import load_target
     from autotune.types import SHORT_FLOATS
 
@@ -108,18 +110,6 @@ def task_forms(
     chosen = [
         t.key
         for p, g in zip(problems, plain, strict=True)
-        for t in apply(p, g, here, choose(p, here, log).layouts).weights()
+        for t in apply(p, g, here, choose_layouts(p, here, log).layouts).weights()
     ]
     return joined, *apart, chosen, [t.key for p in problems for t in p.tasks()] + joined
-
-
-def _date(*, end: bool) -> Callable[[str], str]:
-    """An argument type: a date or moment as records have it."""
-
-    def parsed(text: str) -> str:
-        try:
-            return moment(text, end=end)
-        except LogError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parsed

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from autotune.printable import printable
+
 Row = Sequence[str]
 
 
 def table(header: Row, rows: Sequence[Row], right: Sequence[int] = ()) -> str:
-    """Columns padded to their widest cell; those numbered in `right` are aligned to the right."""
-    lines = [header, *rows]
+    """Columns padded to their widest cell; those numbered in `right` are aligned to the right.
+    Cells may hold names of strangers: nothing in them is obeyed by a terminal."""
+    lines = [header, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     return "\n".join(
         "  ".join(

@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 
-from autotune.cli import models, tables
+from autotune.cli import flags, tables
 from autotune.cli import options as opt
 from autotune.cli.tune import expectation
+from autotune.printable import printable
 
 
 def arguments(parser: opt.Parser) -> None:
-    opt.model(parser)
-    opt.log(parser)
-    opt.target(parser)
-    opt.threads(parser)
-    opt.numerics(parser)
+    flags.add(parser, "model", "shapes", "log", *flags.TARGET, *flags.NUMERICS)
     parser.add_argument(
         "--why", action="store_true", help="what tuning would do next with every task, and why"
     )
@@ -30,21 +27,12 @@ def run(options: argparse.Namespace) -> None:
 
 def _explain(options: argparse.Namespace) -> None:
     """The budget's decision per task, as far as the log tells."""
-    import autotune
     from autotune.db.query import describe
+    from autotune.tuner.api import tune_request
+    from autotune.tuner.request import TuneRequest
 
-    report = autotune.tune(
-        options.model,
-        target=options.target,
-        log=options.log,
-        threads=options.threads,
-        accuracy=options.accuracy,
-        precision=options.precision,
-        calibration=options.calibration,
-        shapes=opt.parse_shapes(options.shape),
-        cache_dir=opt.cache_dir(),
-        dry_run=True,
-    )
+    cache = opt.cache_dir()
+    report = tune_request(flags.request(TuneRequest, options, cache_dir=cache, dry_run=True))
     assert report.forecast is not None
     rows = [
         (
@@ -61,30 +49,30 @@ def _explain(options: argparse.Namespace) -> None:
     header = ("task", "what", "calls", "best", "trials", "next", "why")
     print(tables.table(header, rows, right=(2, 3, 4, 5)))
     for line in report.layouts:
-        print(f"layout {line}")
+        print(f"layout {printable(line)}")
     print(expectation(report.forecast))
 
 
 def _list(options: argparse.Namespace) -> None:
+    from autotune.compiler.driver import partition_with
     from autotune.db.opening import open_log
     from autotune.db.query import describe
-    from autotune.graph.plan import task_flops
-    from search_spaces.rules import rule_for
+    from autotune.request import CompileRequest
+    from autotune.tasks.flops import task_flops
+    from search_spaces.sound import space_of
 
-    target = opt.wanted_target(options)
+    request = flags.request(CompileRequest, options)
+    target = request.wanted_target()
     rows, known_s, missing = [], 0.0, 0
-    shapes = opt.parse_shapes(options.shape)
     with contextlib.closing(open_log(options.log, missing_ok=True)) as log:
-        weights = models.load_partition(
-            options.model, shapes, target, options.calibration, log
-        ).weights()
+        weights = partition_with(request, target, log).weights()
         for task, weight in weights.items():
             best = log.best(task.key, target)
             time_s = best.result.median_s if best else None
             known_s += weight * (time_s or 0.0)
             missing += time_s is None
             flops = task_flops(task)
-            space = rule_for(task, target).space(task, target)
+            space = space_of(task, target)
             rows.append(
                 (
                     task.key,

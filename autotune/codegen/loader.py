@@ -8,18 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from autotune.codegen import base
-from autotune.codegen.c_compiler import CLibrary
-from autotune.codegen.elf import read_elf
-from autotune.codegen.elf_loader import ElfLibrary
-from autotune.codegen.llvm_backend import compile_text, initialize
-from autotune.codegen.llvm_binding import binding, builds_here
-from autotune.codegen.llvm_team import END, end_with
+from autotune.codegen.c.compiler import CLibrary
+from autotune.codegen.elf.loader import ElfLibrary
+from autotune.codegen.elf.objects import read_elf
+from autotune.codegen.llvm.backend import compile_text, initialize
+from autotune.codegen.llvm.binding import binding, builds_here
+from autotune.codegen.llvm.team import END, end_with
 from autotune.errors import BuildError
 from autotune.target import Target
 from autotune.types import Array
 
 
-class Library:
+class LoadedLibrary:
     """Loaded objects. Addresses are valid while the library is referenced."""
 
     def __init__(self, codes: Sequence[bytes], target: Target) -> None:
@@ -48,7 +48,7 @@ def load(codes: Sequence[bytes], target: Target) -> base.Library:
     """Load objects that may call each other. They must be for this machine."""
     if target.kind == "cpu" and not builds_here():
         return ElfLibrary(codes)
-    return CLibrary(codes, target) if target.kind == "c" else Library(codes, target)
+    return CLibrary(codes, target) if target.kind == "c" else LoadedLibrary(codes, target)
 
 
 def load_text(text: str, target: Target) -> base.Library:

@@ -6,26 +6,27 @@ candidate is taken. Builds run in worker processes, one per core, where that pay
 
 from __future__ import annotations
 
-import dataclasses
 import queue
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from autotune.codegen import backend_for
 from autotune.compiler.choose import Candidate, candidates
-from autotune.compiler.odd import OddParams
 from autotune.db.types import Store
-from autotune.errors import AutotuneError, BuildError, ScheduleError
+from autotune.defects import NO_DEFECT, described, tell
+from autotune.errors import BuildError, ScheduleError
+from autotune.measure.build_task import build_task
+from autotune.measure.builds import build_reply, outcome_of
 from autotune.measure.devices.sandbox import sandbox_for
-from autotune.measure.executor import Built, kernel_symbol
-from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from autotune.measure.executor import Built
+from autotune.measure.process import WorkerProcess
 from autotune.measure.sandbox import Sandbox
-from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult
-from autotune.program.build import build_program
-from autotune.schedule.base import Schedule, apply_schedule
+from autotune.measure.types import MeasureRequest, MeasureResult
+from autotune.placement.unaligned import UnalignedParams
+from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.types import Task
+from search_spaces.sound import settled_by
 
 SERIAL_BELOW = 8
 """With fewer kernels, starting worker processes takes longer than building here."""
@@ -44,52 +45,55 @@ class Kernels:
     notes: tuple[str, ...]
 
 
-def build_here(
-    task: Task, schedule: Schedule, target: Target, odd: frozenset[str] = frozenset()
-) -> Built:
-    """Build one kernel in this process; `odd` params may begin anywhere. Raises ScheduleError or
-    BuildError."""
-    symbol = kernel_symbol(task)
-    naive = build_program(task)
-    params = tuple(dataclasses.replace(p, odd=p.name in odd) for p in naive.params)
-    program = apply_schedule(dataclasses.replace(naive, params=params), schedule)
-    code = backend_for(target).build(program, target, symbol)
-    return Built(
-        symbol=symbol,
-        code=code.code,
-        workspace_bytes=code.workspace_bytes,
-        packs=program.packs,
-    )
-
-
 def build_kernels(
     tasks: Sequence[Task],
     target: Target,
     log: Store | None,
     processes: int,
     *,
-    odd: OddParams | None = None,
+    unaligned: UnalignedParams | None = None,
     known: Known | None = None,
 ) -> Kernels:
-    """Build every task that is not `known`. Raises BuildError where even a task's default schedule
-    fails."""
-    odd = odd or {}
+    """Build every task that is not `known`. Raises BuildError where not even the loops as they are
+    can be built."""
+    unaligned = unaligned or {}
     waiting = {task: candidates(task, target, log) for task in tasks}
-    first = {task: next(found) for task, found in waiting.items()}
-    there = {t: known(t, c.schedule) for t, c in first.items() if known and t not in odd}
+    first = {task: _next(found, task.key) for task, found in waiting.items()}
+    there = {t: known(t, c.schedule) for t, c in first.items() if known and t not in unaligned}
     missing = [task for task in first if there.get(task) is None]
-    with _Pool(target, processes if len(missing) >= SERIAL_BELOW else 1, odd) as pool:
+    with _Pool(target, processes if len(missing) >= SERIAL_BELOW else 1, unaligned) as pool:
         made = iter(pool.build_all([(task, first[task].schedule) for task in missing]))
-        built, chosen, notes = {}, {}, []
+        built, chosen = {}, {}
+        notes: list[str] = []
         for task, best in first.items():
             choice, outcome = best, there.get(task) or next(made)
-            while isinstance(outcome, str):
-                note = f"{task.key}: the {choice.source} schedule fails ({outcome})"
-                choice = _next(waiting[task], note)
-                notes.append(f"{note}; using the {choice.source} schedule")
+            notes += best.said
+            while isinstance(outcome, Refusal):
+                failed = _failing(task, choice, outcome)
+                ours = _is_defect(choice, outcome, task in unaligned)
+                choice = _next(waiting[task], failed)
+                instead = f"using the {choice.source} schedule"
+                told = tell(failed, instead) if ours else f"{failed}; {instead}"
+                notes += [told, *choice.said]
                 outcome = pool.build_all([(task, choice.schedule)])[0]
             built[task], chosen[task] = outcome, choice
     return Kernels(built=built, chosen=chosen, notes=tuple(notes))
+
+
+def _is_defect(choice: Candidate, outcome: Refusal, unaligned: bool) -> bool:
+    """Records may be stale, and a default asks that values begin at even places; anything else
+    that fails should not."""
+    return (
+        outcome.defect
+        or (choice.source == "default" and not unaligned)
+        or choice.source == "plain"
+    )
+
+
+def _failing(task: Task, choice: Candidate, outcome: Refusal) -> str:
+    """Which candidate fails and why; of what should never raise, the config, too."""
+    settled = f" with {settled_by(choice.config)}" if choice.config and outcome.defect else ""
+    return f"{task.key}: the {choice.source} schedule{settled} fails ({outcome.reason})"
 
 
 def _next(found: Iterator[Candidate], note: str) -> Candidate:
@@ -99,15 +103,26 @@ def _next(found: Iterator[Candidate], note: str) -> Candidate:
     return choice
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why there is no kernel. `defect`: something raised what no schedule should."""
+
+    reason: str
+    defect: bool = False
+
+    @staticmethod
+    def of(error: Exception) -> Refusal:
+        return Refusal(described(error), not isinstance(error, ScheduleError | BuildError))
+
+
 class _Pool:
     """Builds in this process, or in worker processes that are gone when the `with` block ends."""
 
-    def __init__(self, target: Target, processes: int, odd: OddParams) -> None:
-        self._target, self._odd = target, odd
-        spec = f"{__name__}:KernelExecutor"
+    def __init__(self, target: Target, processes: int, unaligned: UnalignedParams) -> None:
+        self._target, self._unaligned = target, unaligned
         count = processes if processes > 1 else 0
         bounds = sandbox_for(target, Sandbox())
-        self._workers = [WorkerProcess(executor=spec, sandbox=bounds) for _ in range(count)]
+        self._workers = [WorkerProcess(sandbox=bounds) for _ in range(count)]
         self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
@@ -121,50 +136,32 @@ class _Pool:
         for worker in self._workers:
             worker.stop()
 
-    def build_all(self, jobs: Sequence[tuple[Task, Schedule]]) -> list[Built | str]:
+    def build_all(self, jobs: Sequence[tuple[Task, Schedule]]) -> list[Built | Refusal]:
         """A kernel or the reason why there is none, per job."""
         if not self._workers or len(jobs) == 1:
             return [self._here(task, schedule) for task, schedule in jobs]
         with ThreadPoolExecutor(len(self._workers)) as threads:
             return list(threads.map(lambda job: self._there(*job), jobs))
 
-    def _here(self, task: Task, schedule: Schedule) -> Built | str:
+    def _here(self, task: Task, schedule: Schedule) -> Built | Refusal:
         try:
-            return build_here(task, schedule, self._target, self._odd.get(task, frozenset()))
-        except (ScheduleError, BuildError) as error:
-            return str(error)
+            return build_task(task, schedule, self._target, self._unaligned.get(task, frozenset()))
+        except NO_DEFECT:
+            raise
+        except Exception as error:  # a defect ends no compile: the next candidate is taken
+            return Refusal.of(error)
 
-    def _there(self, task: Task, schedule: Schedule) -> Built | str:
-        if task in self._odd:
+    def _there(self, task: Task, schedule: Schedule) -> Built | Refusal:
+        if task in self._unaligned:
             return self._here(task, schedule)
         request = MeasureRequest(task=task, schedule=schedule, target=self._target)
         worker = self._idle.get()
+        where = "the compiler process"
         try:
-            header, code = worker.call(
-                {"command": "build", "request": request.to_json()}, timeout_s=BUILD_TIMEOUT_S
-            )
-        except WorkerTimeoutError:
-            return f"the build took more than {BUILD_TIMEOUT_S:.0f} s"
-        except WorkerDiedError as error:
-            return f"the compiler process was {error}"
+            reply, code = build_reply(worker.call, request.to_json(), BUILD_TIMEOUT_S, where)
         finally:
             self._idle.put(worker)
-        if "built" in header:
-            return Built.from_header(header["built"], code)
-        return MeasureResult.from_json(header["result"]).error
-
-
-class KernelExecutor:
-    """What a building process does: kernels under their final names, and nothing else."""
-
-    def build(self, request: MeasureRequest) -> Built:
-        return build_here(request.task, request.schedule, request.target)
-
-    def prepare(self, request: MeasureRequest) -> None:
-        raise AutotuneError(f"this process only builds, it cannot prepare {request.task.key}")
-
-    def check_and_time(self, request: MeasureRequest, _built: Built) -> MeasureResult:
-        raise AutotuneError(f"this process only builds, it cannot run {request.task.key}")
-
-    def profile(self, target: Target) -> DeviceProfile:
-        raise AutotuneError(f"this process only builds, it cannot measure {target.name}")
+        outcome = outcome_of(reply, code)
+        if isinstance(outcome, MeasureResult):
+            return Refusal(outcome.error, bool(reply.get("defect")))
+        return outcome

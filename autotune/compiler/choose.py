@@ -1,6 +1,9 @@
 """Which schedules to try for a task. In: a task, a target and a tuning log. Out: candidates, best
-first: the best record of exactly this task, records of similar tasks, the rule's default, and the
-plain default: it asks nothing of where a graph's values begin.
+first: the best record of exactly this task, records of similar tasks, the rule's default, the
+plain default, which asks nothing of where a graph's values begin, and what the rules behind this
+one say; the last of these takes the loops as they are.
+
+A rule that raises gives no candidate, but a warning (see `autotune.defects`).
 """
 
 from __future__ import annotations
@@ -8,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import search_spaces.rules  # noqa: F401 (registers the rules)
-from autotune.db.types import Store
+import cost_model
+from autotune.db.types import Record, Store
+from autotune.defects import NO_DEFECT, raised
 from autotune.errors import ScheduleError
+from autotune.machine import Machine
+from autotune.runtime.image import Source
 from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.types import Task
-from search_spaces.base import Rule, rule_for
+from search_spaces.params import Config
+from search_spaces.rules import Rule, rules_for
+from search_spaces.sound import where
 
 NEIGHBOURS = 8
 """Records of similar tasks looked at before the default is taken."""
@@ -22,37 +30,80 @@ NEIGHBOURS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A schedule worth building. source: record, nearest, default or plain."""
+    """A schedule worth building. source: record, nearest, default or plain. `said`: what went
+    wrong on the way to it."""
 
     schedule: Schedule
-    source: str
+    source: Source
+    config: Config | None = None
+    said: tuple[str, ...] = ()
 
 
 def candidates(task: Task, target: Target, log: Store | None) -> Iterator[Candidate]:
     """Lazily: similar tasks are looked up only where the exact record is missing or stale."""
-    rule = rule_for(task, target)
+    rules = tuple(rules_for(task, target))
+    said: list[str] = []
     if log is not None:
         best = log.best(task.key, target)
         if best is not None:
-            yield Candidate(schedule=best.schedule, source="record")
-        yield from _nearest(rule, task, target, log)
-    config = rule.default(task, target)
-    yield Candidate(schedule=rule.schedule(task, target, config), source="default")
-    if target.plain != target:
-        config = rule.default(task, target.plain)
-        yield Candidate(schedule=rule.schedule(task, target.plain, config), source="plain")
+            yield Candidate(schedule=best.schedule, source="record", config=best.config)
+        for candidate in _nearest(rules[0], task, target, log, said):
+            yield candidate
+            said.clear()
+    for rule in rules:
+        for place in dict.fromkeys((target, target.plain)):
+            first = rule is rules[0] and place == target
+            source: Source = "default" if first else "plain"
+            made = _default(rule, task, place, said)
+            if made is not None:
+                config, schedule = made
+                yield Candidate(schedule=schedule, source=source, config=config, said=tuple(said))
+                said.clear()
 
 
-def _nearest(rule: Rule, task: Task, target: Target, log: Store) -> Iterator[Candidate]:
+def _default(
+    rule: Rule, task: Task, target: Target, said: list[str]
+) -> tuple[Config, Schedule] | None:
+    """A rule's default config and its schedule; None where it raises, which is told."""
+    config = None
+    try:
+        config = cost_model.default(task, Machine.of(target), rule)
+        return config, rule.schedule(task, target, config)
+    except NO_DEFECT:
+        raise
+    except Exception as error:  # a defect of the rule: the next candidate is taken
+        said.append(raised(where(task, rule, config), error, "another schedule is taken"))
+        return None
+
+
+def _nearest(
+    rule: Rule, task: Task, target: Target, log: Store, said: list[str]
+) -> Iterator[Candidate]:
     """Configs of similar tasks that are in this task's space, as schedules by its rule."""
     found = [r for r in log.nearest(task, target, NEIGHBOURS) if r.rule == rule.name]
-    if not found:
-        return
-    space = rule.space(task, target)
-    today = (space.as_of_today(r.config) for r in found)
-    for config in dict.fromkeys(c for c in today if c is not None):
+    for config in _known(rule, task, target, found, said) if found else ():
         try:
             schedule = rule.schedule(task, target, config)
         except ScheduleError:
             continue
-        yield Candidate(schedule=schedule, source="nearest")
+        except NO_DEFECT:
+            raise
+        except Exception as error:  # a defect of the rule: the next candidate is taken
+            said.append(raised(where(task, rule, config), error, "another schedule is taken"))
+            continue
+        yield Candidate(schedule=schedule, source="nearest", config=config, said=tuple(said))
+
+
+def _known(
+    rule: Rule, task: Task, target: Target, found: list[Record], said: list[str]
+) -> tuple[Config, ...]:
+    """Those of the records' configs that the task's space has."""
+    try:
+        space = rule.space(task, target)
+        today = (space.as_of_today(r.config) for r in found)
+        return tuple(dict.fromkeys(c for c in today if c is not None))
+    except NO_DEFECT:
+        raise
+    except Exception as error:  # a defect of the rule: the next candidate is taken
+        said.append(raised(where(task, rule), error, "another schedule is taken"))
+        return ()

@@ -1,48 +1,70 @@
-"""The whole compilation. In: what `autotune.compile` gets. Out: a CompiledModel."""
+"""The whole compilation. In: a CompileRequest. Out: a CompiledModel."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
 from autotune.compiler.build import Known, build_kernels
+from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
-from autotune.compiler.odd import odd_params
+from autotune.compiler.prepare import prepare
 from autotune.db.types import Store
 from autotune.errors import ArtifactError
 from autotune.frontend import load_model
+from autotune.graph import memory_limit as room
 from autotune.graph.feeds import Feeds, Samples
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.memory_plan import plan_memory
-from autotune.graph.prepare import prepare
-from autotune.layouts.choose import arranged
+from autotune.memory import physical_bytes
+from autotune.placement.memory_plan import plan_memory
+from autotune.placement.types import Partition
+from autotune.placement.unaligned import unaligned_params
 from autotune.release import release
-from autotune.runtime.executor import CompiledModel
+from autotune.request import CompileRequest, taking
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ModelImage
+from autotune.runtime.model import CompiledModel
 from autotune.target import Target
 
 _LOGGER = logging.getLogger("autotune.compile")
 _LOGGER.addHandler(logging.NullHandler())
 
 
-def compile_model(
-    model: str | Path,
-    *,
-    target: Target,
-    log: str | Path | Store | None,
-    shapes: Mapping[str, tuple[int, ...]] | None,
-    calibration: Samples | None = None,
-) -> CompiledModel:
+@taking(CompileRequest)
+def partition(request: CompileRequest) -> Partition:
+    """The kernel calls of the model as `autotune.compile` makes them: its `weights()` are the
+    unique tasks and how often each is called."""
+    target = request.wanted_target()
+    with open_log(request.log) as store:
+        return partition_with(request, target, store)
+
+
+def partition_with(request: CompileRequest, target: Target, log: Store | None) -> Partition:
+    """See `partition`; for the request's target, with its log open."""
+    return arranged(load_prepared(request, target), target, log)
+
+
+def load_prepared(request: CompileRequest, target: Target, *, fits: bool = False) -> Graph:
+    """The request's graph, prepared for its target, before layouts are chosen. `fits`: it is run
+    on this machine. Raises ModelError where it does not fit into its memory."""
+    graph = load_model(request.model, request.shapes)
+    if fits:
+        room.check_model(graph, physical_bytes())
+    short = target.short_tensors
+    return prepare(graph, target.precision, request.calibration, short=short).graph
+
+
+def compile_request(request: CompileRequest) -> CompiledModel:
     """See `autotune.compile`."""
-    graph = load_model(str(model), shapes)
-    with open_log(log) as store:
-        return compile_graph(graph, target, store, calibration=calibration)
+    target = request.wanted_target()
+    graph = load_model(request.model, request.shapes)
+    with open_log(request.log) as store:
+        return compile_graph(graph, target, store, calibration=request.calibration)
 
 
 def compile_graph(
@@ -54,6 +76,8 @@ def compile_graph(
 ) -> CompiledModel:
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
     there are cores)."""
+    if _runs_here(target):
+        room.check_model(graph, physical_bytes())
     prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
     image, notes = compile_prepared(prepared.graph, target, log, processes)
     for note in notes:
@@ -75,30 +99,44 @@ def compile_prepared(
     it; `known`: kernels that need not be built."""
     parts = arranged(graph, target, log)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    tasks, odd = tuple(parts.weights()), odd_params(parts, target)
-    kernels = build_kernels(tasks, target, log, processes or cores or 1, odd=odd, known=known)
+    tasks, unaligned = tuple(parts.weights()), unaligned_params(parts, target)
     plan = plan_memory(parts, lend=target.lends_halos)
+    if _runs_here(target):
+        room.check_bytes("what its kernels pass on", plan.arena_bytes, physical_bytes())
+    kernels = build_kernels(
+        tasks, target, log, processes or cores or 1, unaligned=unaligned, known=known
+    )
     return link(parts, plan, kernels, target, _versions()), kernels.notes
 
 
 def _runner(model: CompiledModel, graph: Graph) -> Callable[[Feeds], Feeds]:
     """Runs the model, or its graph by numpy where the model is for another machine."""
-    try:
-        check_host(model.image.target, "the model")
-    except ArtifactError:
+    if not _runs_here(model.image.target):
         return lambda feeds: run_graph(graph, feeds, "float32")
     return model.run
 
 
+def _runs_here(target: Target) -> bool:
+    try:
+        check_host(target, "the model")
+    except ArtifactError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
-def open_log(log: str | Path | Store | None) -> Iterator[Store | None]:
-    """A log to read from: opened and closed here if it is named, left open if it is given open."""
-    if log is None or not isinstance(log, str | Path):
+def open_log(log: str | os.PathLike[str] | Store | None) -> Iterator[Store | None]:
+    """A log to read from: opened and closed here if it is named, left open if it is given open. A
+    missing one is none, for which SQLAlchemy is not needed."""
+    if log is None or not isinstance(log, str | os.PathLike):
         yield log
         return
-    from autotune.db import opening
+    from autotune.db import files, opening
 
-    store = opening.open_log(log, missing_ok=True)
+    if not files.is_url(os.fspath(log)) and not files.exists(Path(log)):
+        yield None
+        return
+    store = opening.open_log(os.fspath(log), missing_ok=True)
     try:
         yield store
     finally:

@@ -13,12 +13,12 @@ import numpy as np
 from autotune.codegen import backend_for
 from autotune.codegen.base import EntryCall
 from autotune.compiler.build import Kernels
-from autotune.compiler.halo import halo_program, halo_symbol
 from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
-from autotune.graph.memory_plan import MemoryPlan
-from autotune.graph.plan import KernelCall, Partition, task_flops
 from autotune.memory import ALIGNMENT, Bytes, zeroed_block
+from autotune.placement.halo_clearing import halo_program, halo_symbol
+from autotune.placement.memory_plan import MemoryPlan
+from autotune.placement.types import KernelCall, Partition
 from autotune.program.ir import Pack
 from autotune.program.packing import apply_pack
 from autotune.runtime.image import (
@@ -27,11 +27,12 @@ from autotune.runtime.image import (
     ENTRY_SYMBOL,
     FIRST_INPUT,
     WORKSPACE,
-    Kernel,
+    LinkedKernel,
     ModelImage,
     Port,
 )
 from autotune.target import Target
+from autotune.tasks.flops import task_flops
 from autotune.types import ITEM_BYTES, Array, dense_strides
 
 Address = tuple[int, int]
@@ -119,7 +120,7 @@ class Linker:
                 out.append(self.address(value))
         return (*out, (WORKSPACE, 0))
 
-    def calls(self, kernels: Sequence[Kernel]) -> list[EntryCall]:
+    def calls(self, kernels: Sequence[LinkedKernel]) -> list[EntryCall]:
         """The kernels, each behind the halos that must be zeroed first."""
         out = []
         for number, kernel in enumerate(kernels):
@@ -141,8 +142,15 @@ class Linker:
     def port(self, public: str, value: str) -> Port:
         base, offset = self.address(value)
         layout = self._partition.placements[value].layout
-        kind = self._partition.graph.types[value]
-        return Port(name=public, type=kind, base=base, offset_bytes=offset, strides=layout.strides)
+        kind, declared = self._partition.graph.types[value], dict(self._partition.graph.declared)
+        return Port(
+            name=public,
+            type=kind,
+            base=base,
+            offset_bytes=offset,
+            strides=layout.strides,
+            declared=declared.get(public, ""),
+        )
 
     def inputs(self) -> tuple[Port, ...]:
         """Every model input in order; one that no kernel reads may have no placement."""
@@ -153,6 +161,7 @@ class Linker:
                 base=FIRST_INPUT + number,
                 offset_bytes=0,
                 strides=dense_strides(kind.shape),
+                declared=dict(self._partition.graph.declared).get(name, ""),
             )
             for number, (name, kind) in enumerate(self._partition.graph.inputs)
         )
@@ -173,7 +182,7 @@ def link(
     for call in partition.calls:
         built = kernels.built[call.task]
         rows.append(
-            Kernel(
+            LinkedKernel(
                 name=call.name,
                 symbol=built.symbol,
                 task_key=call.task.key,

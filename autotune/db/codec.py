@@ -6,26 +6,48 @@ import functools
 import hashlib
 import json
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from autotune.db import query
+from autotune.db import query, seals
+from autotune.db.damage import Damage, shown
 from autotune.db.types import Mark, Record
-from autotune.errors import LogError, ScheduleError
+from autotune.errors import AutotuneError, LogError, ScheduleError
 from autotune.measure.types import MeasureResult, Status
-from autotune.schedule import schedule_from_json, schedule_to_json
+from autotune.schedule.base import Schedule, schedule_from_json, schedule_to_json, spellings
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.params import Config
 
 Values = dict[str, Any]
+_Parsed = TypeVar("_Parsed", Task, Target)
 
 
 _COMPACT = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
+def _encoder() -> Callable[[Any], str]:
+    """What `_COMPACT.encode` makes anew for every value, made once: half of the time of a short
+    one. An interpreter without it does without."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _COMPACT.encode
+    escaped = json.encoder.encode_basestring_ascii
+    chunks = make(None, _COMPACT.default, escaped, None, ":", ",", False, False, True)
+    return lambda value: "".join(chunks(value, 0))
+
+
+_encode = _encoder()
+
+
 def to_text(value: Any) -> str:
     """Compact JSON, keys in the order given: the order of a config's params matters."""
-    return _COMPACT.encode(value)
+    return _encode(value)
+
+
+@functools.lru_cache(maxsize=64)
+def _text_of_versions(versions: tuple[tuple[str, str], ...]) -> str:
+    return to_text(dict(versions))
 
 
 @functools.lru_cache(maxsize=64)
@@ -34,32 +56,49 @@ def target_digest(target: Target) -> str:
     return hashlib.sha256(to_text(target.to_json()).encode()).hexdigest()[:16]
 
 
+UNREADABLE = (AutotuneError, ValueError, KeyError, TypeError, AttributeError, OverflowError,
+              IndexError, RecursionError)  # fmt: skip
+"""What values raise that are no task, target or record, whichever of their parts is none."""
+
+
+def sealed(table: str, row: Values) -> Values:
+    """The row with its seal."""
+    row["seal"] = seals.seal_of(table, row)
+    return row
+
+
 def task_row(record: Record) -> Values:
-    task = record.task.to_json()
-    return {
-        "key": record.task.key,
-        "op": record.task.op,
-        "flops": record.flops,
-        "description": query.describe(task),
-        "json": to_text(task),
+    return row_of_task(record.task, record.flops)
+
+
+def row_of_task(task: Task, flops: int) -> Values:
+    data = task.to_json()
+    row = {
+        "key": task.key,
+        "op": task.op,
+        "flops": int(flops),
+        "description": query.describe(data),
+        "json": to_text(data),
     }
+    return sealed("tasks", row)
 
 
 def target_row(target: Target) -> Values:
-    return {
+    row = {
         "digest": target_digest(target),
         "key": target.key,
         "family": target.family,
         "name": target.name,
         "json": to_text(target.to_json()),
     }
+    return sealed("targets", row)
 
 
 def record_row(record: Record, now: str) -> Values:
     """The record's own row; `now` is its time stamp if it has none."""
     result = record.result
     median = result.median_s
-    return {
+    row = {
         "task_key": record.task.key,
         "target_key": record.target.key,
         "target": target_digest(record.target),
@@ -69,51 +108,102 @@ def record_row(record: Record, now: str) -> Values:
         "schedule": to_text(schedule_to_json(record.schedule)),
         "status": str(result.status),
         "times": to_text(result.times_s),
-        "median_s": median if math.isfinite(median) else None,
-        "calibration_s": result.calibration_s,
-        "build_s": result.build_s,
-        "run_s": result.run_s,
-        "max_error": result.max_error if math.isfinite(result.max_error) else None,
+        "median_s": float(median) if math.isfinite(median) else None,
+        "calibration_s": float(result.calibration_s),
+        "build_s": float(result.build_s),
+        "run_s": float(result.run_s),
+        "max_error": float(result.max_error) if math.isfinite(result.max_error) else None,
         "error": result.error,
-        "seed": record.seed,
+        "seed": int(record.seed),
         "model": record.model,
-        "versions": to_text(dict(record.versions)),
+        "versions": _text_of_versions(record.versions),
         "created": record.created or now,
         "origin": record.origin,
         "mark": int(record.mark),
         "conditions": result.conditions,
     }
+    return sealed("records", row)
+
+
+def schedule_texts(schedule: Schedule) -> list[str]:
+    """Texts of `records.schedule` that are this schedule: today's and earlier releases'."""
+    return [to_text(spelled) for spelled in spellings(schedule)]
 
 
 class Parsed:
-    """Tasks and targets by their JSON text, each parsed once: thousands of records share them."""
+    """Tasks and targets of rows, each parsed and checked once: thousands of records share them.
 
-    def __init__(self) -> None:
-        self._tasks: dict[str, Task] = {}
-        self._targets: dict[str, Target] = {}
+    One that is damaged is told to `damage`, and is None."""
 
-    def task(self, text: str) -> Task:
-        if text not in self._tasks:
-            self._tasks[text] = Task.from_json(json.loads(text))
-        return self._tasks[text]
+    def __init__(self, damage: Damage) -> None:
+        self.damage = damage
+        self._tasks: dict[tuple[Any, ...], Task | None] = {}
+        self._targets: dict[tuple[Any, ...], Target | None] = {}
 
-    def target(self, text: str) -> Target:
-        if text not in self._targets:
-            self._targets[text] = Target.from_json(json.loads(text))
-        return self._targets[text]
+    def task(self, row: Values) -> Task | None:
+        """Of a row of `tasks`."""
+        identity = tuple(row.values())
+        if identity not in self._tasks:
+            self._tasks[identity] = self._new("tasks", row, Task.from_json)
+        return self._tasks[identity]
+
+    def target(self, row: Values) -> Target | None:
+        """Of a row of `targets`."""
+        identity = tuple(row.values())
+        if identity not in self._targets:
+            self._targets[identity] = self._new("targets", row, Target.from_json)
+        return self._targets[identity]
+
+    def _new(self, table: str, row: Values, parse: Callable[[Any], _Parsed]) -> _Parsed | None:
+        key = row[seals.KEYS[table]]
+        try:
+            found = parse(json.loads(row["json"]))
+            if found.key == row["key"] and seals.is_whole(table, row):
+                return found
+            why = "its checksum does not fit"
+        except UNREADABLE as error:
+            why = complaint(error)
+        self.damage.add(table, key, why if row["json"] is not None else "it is missing")
+        return None
 
 
-def record_from_row(row: Any, log: str, parsed: Parsed) -> Record:
-    """The Record of a row of records joined with its task's and target's JSON and the flops.
+def complaint(error: Exception) -> str:
+    """Why a row cannot be read, in a few words for one line."""
+    return shown(f"unreadable ({type(error).__name__}: {error})")
+
+
+def record_from_row(row: Any, log: str, parsed: Parsed) -> Record | None:
+    """The Record of a row of `store.record_rows`, or None where that, its task or its target is
+    damaged, which `parsed` is told.
 
     Raises LogError where a schedule uses a step that this release does not have."""
+    values = row._mapping
+    if values["id"] is None or not seals.is_whole("records", values):
+        why = "it is missing" if values["id"] is None else "its checksum does not fit"
+        parsed.damage.add("records", values.get("found", values["id"]), why)
+        return None
+    task = parsed.task(part(values, "tasks"))
+    target = parsed.target(part(values, "targets"))
+    if task is None or target is None:
+        return None
     try:
-        schedule = schedule_from_json(json.loads(row.schedule))
+        return _record(row, task, target)
     except ScheduleError as error:
         raise LogError(
             f"tuning log {log}: record {row.id}: {error}; it was written by another release: "
             "upgrade autotune or give another --log"
         ) from None
+    except UNREADABLE as error:
+        parsed.damage.add("records", row.id, complaint(error))
+        return None
+
+
+def part(values: Mapping[str, Any], table: str) -> Values:
+    """The task's or target's own columns in a row of `store.record_rows`."""
+    return {name: values[f"{table}_{name}"] for name in (*seals.COLUMNS[table], "seal")}
+
+
+def _record(row: Any, task: Task, target: Target) -> Record:
     result = MeasureResult(
         status=Status(row.status),
         times_s=tuple(json.loads(row.times)),
@@ -126,14 +216,14 @@ def record_from_row(row: Any, log: str, parsed: Parsed) -> Record:
         max_error=math.inf if row.max_error is None else row.max_error,
     )
     return Record(
-        task=parsed.task(row.task_json),
-        target=parsed.target(row.target_json),
+        task=task,
+        target=target,
         rule=row.rule,
         config=Config.from_json(json.loads(row.config)),
-        schedule=schedule,
+        schedule=schedule_from_json(json.loads(row.schedule)),
         result=result,
         seed=row.seed,
-        flops=row.flops,
+        flops=row.tasks_flops,
         model=row.model,
         versions=tuple(sorted(json.loads(row.versions).items())),
         created=row.created,

@@ -52,16 +52,19 @@ class DirectWriter:
         """Whether the engine's driver is one of those that are known."""
         return engine.driver in _TEXTS
 
-    def add(self, row: codec.Values) -> None:
-        """Commit the row; after an error a new connection is made."""
+    def add(self, row: codec.Values) -> int:
+        """Commit the row; its number, where the database says it. After an error a new connection
+        is made."""
         connection = self._ready()
         try:
-            connection.cursor().execute(self._statement, [row[name] for name in self._order])
+            cursor = connection.cursor()
+            cursor.execute(self._statement, [row[name] for name in self._order])
         except self._engine.dialect.loaded_dbapi.Error:
             connection.invalidate()
             self._connection = None
             raise
         self._used_s = self._clock()
+        return getattr(cursor, "lastrowid", None) or 0
 
     def _ready(self) -> PoolProxiedConnection:
         """The connection; after a pause, another one where its server has ended it."""

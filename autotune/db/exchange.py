@@ -21,16 +21,18 @@ from autotune.db.latencies import file_latencies, latency_items
 from autotune.db.profiles import Key, file_profiles, latest, profile_item
 from autotune.db.schema import RECORDS
 from autotune.db.selection import ALL, Selection, conditions, resolve
-from autotune.db.store import TuningLog, executor, record_rows
+from autotune.db.statements import executor, record_rows
+from autotune.db.store import TuningLog
 from autotune.db.types import Latency, Mark, Record
 from autotune.errors import ScheduleError
+from autotune.schedule.base import Schedule
 from autotune.streams import readable
 
 _BATCH = 1000
 """Records of a transaction."""
 
-_SAME = ("target", "device", "schedule", "status", "times", "error", "seed", "created")
-"""With the task these tell whether two records are one measurement."""
+_SAME = ("target", "device", "status", "times", "error", "seed", "created")
+"""With the task and the schedule these tell whether two records are one measurement."""
 
 
 def log_items(
@@ -41,13 +43,17 @@ def log_items(
     with log.reading() as connection:
         if connection is None:
             return
-        where, params = conditions(resolve(executor(connection), selection), "records")
+        where, params = conditions(
+            resolve(executor(connection), selection, log.damage.add), "records"
+        )
         statement = record_rows().where(text(where)).order_by(RECORDS.c.id)
         if numbers is not None:
             statement = statement.where(RECORDS.c.id.in_(numbers))
-        profiles, latencies = latest(connection), latency_items(connection)
+        profiles = latest(connection, log.damage)
+        latencies = latency_items(connection, log.damage)
         rows = connection.execution_options(yield_per=1000).execute(statement, params)
-        yield from _defined(rows, profiles, latencies)
+        whole = (row for row in rows if log.record(row) is not None)
+        yield from _defined(whole, profiles, latencies)
 
 
 def _defined(
@@ -69,11 +75,11 @@ def _defined(
             yield from latencies.get(tuned, ())
         if row.task_key not in seen:
             seen.add(row.task_key)
-            task = json.loads(row.task_json)
-            yield {"kind": "task", "key": row.task_key, "flops": row.flops, "task": task}
+            task = json.loads(row.tasks_json)
+            yield {"kind": "task", "key": row.task_key, "flops": row.tasks_flops, "task": task}
         if row.target not in seen:
             seen.add(row.target)
-            yield {"kind": "target", "digest": row.target, "target": json.loads(row.target_json)}
+            yield {"kind": "target", "digest": row.target, "target": json.loads(row.targets_json)}
         yield record_item(row)
 
 
@@ -95,8 +101,8 @@ def import_items(
 ) -> Imported:
     """Add the records of (place, item) pairs. `source` becomes the origin of those that have none;
     `trust`: they keep their own marks, as if measured here. Raises LogError for an item that
-    cannot be one; everything before its batch is kept."""
-    log.claim()
+    cannot be one; everything before its batch is kept. What fails before that makes
+    no log."""
     source = readable(source)
     decoder = Decoder(source)
     total = Imported()
@@ -116,6 +122,7 @@ def import_items(
             present=total.present + len(records) - len(new),
             unknown=total.unknown + len(batch) - len(records),
         )
+    log.claim()  # of nothing at all too
     return total
 
 
@@ -144,18 +151,19 @@ def _new(connection: Connection, records: Iterable[Record]) -> list[Record]:
     found = []
     for record in records:
         row = codec.record_row(record, "")
-        identity = tuple(row[n] for n in ("task_key", *_SAME))
-        if identity in seen or _is_present(connection, row):
+        identity = tuple(row[n] for n in ("task_key", "schedule", *_SAME))
+        if identity in seen or _is_present(connection, row, record.schedule):
             continue
         seen.add(identity)
         found.append(record)
     return found
 
 
-def _is_present(connection: Connection, row: codec.Values) -> bool:
+def _is_present(connection: Connection, row: codec.Values, schedule: Schedule) -> bool:
     """The index leads to the records of this task and time; failures have no time, but are few."""
     columns = RECORDS.c
     same = [columns[n] == row[n] for n in ("task_key", "target_key", *_SAME)]
+    same.append(columns.schedule.in_(codec.schedule_texts(schedule)))
     marks = columns.mark.in_([int(m) for m in Mark])
     median = columns.median_s == row["median_s"] if row["median_s"] else columns.median_s.is_(None)
     statement = select(columns.id).where(*same, marks, median).limit(1)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from autotune.db import codec, query
 from autotune.db.items import FORMAT as EXPORTED
 from autotune.db.items import Decoder, Item, check_header
-from autotune.db.selection import ALL, Row, Selection, has_numerics, has_shape
+from autotune.db.selection import ALL, Selection, has_numerics, has_shape
 from autotune.db.types import Record
 from autotune.errors import LogError, ScheduleError
 from autotune.target import Target
@@ -149,7 +149,7 @@ class FrozenLog:
             raise LogError(f"the number of records per task must be at least 1, got {top}")
         numbered = enumerate(self._records, 1)
         return query.slowest_first(
-            [query.as_dict(_row(r, n)) for n, r in numbered if _is_selected(r, selection)]
+            [query.as_dict(*_rows(r, n)) for n, r in numbered if _is_selected(r, selection)]
         )
 
     def close(self) -> None:
@@ -171,22 +171,7 @@ def _is_selected(record: Record, wanted: Selection) -> bool:
     )
 
 
-def _row(record: Record, number: int) -> Row:
-    task = record.task
-    config: Mapping[str, Any] = record.config.to_json()
-    return (
-        number,
-        task.key,
-        task.op,
-        record.flops,
-        codec.to_text(task.to_json()),
-        record.target.key,
-        record.result.device,
-        record.rule,
-        codec.to_text(config),
-        record.result.median_s,
-        str(record.result.status),
-        record.model,
-        record.created,
-        record.origin,
-    )
+def _rows(record: Record, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The record and its task as rows of a database."""
+    row = codec.record_row(record, "")
+    return {**row, "id": number}, codec.task_row(record)

@@ -21,7 +21,8 @@ from autotune.db import codec
 from autotune.db.selection import moment
 from autotune.db.types import Latency, Mark, Record
 from autotune.errors import LogError
-from autotune.measure.types import DeviceProfile, MeasureResult, Status, sound
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.types import MeasureResult, Status, sound
 from autotune.schedule import schedule_from_json
 from autotune.target import Target
 from autotune.types import Task

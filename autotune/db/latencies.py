@@ -13,10 +13,12 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from autotune.db import codec
+from autotune.db import codec, seals
+from autotune.db.clock import utc_now
+from autotune.db.damage import Damage
 from autotune.db.items import Item, latency_item
 from autotune.db.schema import LATENCIES
-from autotune.db.store import TuningLog, utc_now
+from autotune.db.store import TuningLog
 from autotune.db.types import Latency
 from autotune.graph.ir import Graph
 from autotune.graph.text import graph_text
@@ -46,7 +48,19 @@ def kept(log: TuningLog, key: str | None, target_key: str) -> list[Latency]:
         if connection is None:
             return []
         rows = connection.execute(select(LATENCIES).where(wanted).order_by(LATENCIES.c.id)).all()
-    return [_latency(row) for row in rows]
+    return [one for row in rows if (one := _whole(row, log.damage))]
+
+
+def _whole(row: Any, damage: Damage) -> Latency | None:
+    """None, and a note, for a damaged row."""
+    try:
+        if seals.is_whole("latencies", row._mapping):
+            return _latency(row)
+        why = "its checksum does not fit"
+    except codec.UNREADABLE as error:
+        why = codec.complaint(error)
+    damage.add("latencies", row.id, why)
+    return None
 
 
 def _latency(row: Any) -> Latency:
@@ -65,29 +79,36 @@ def _latency(row: Any) -> Latency:
 
 
 def _row(latency: Latency) -> dict[str, Any]:
-    return {
+    row = {
         "model_key": latency.model_key,
         "model": latency.model,
         "target_key": latency.target_key,
         "device": latency.device,
         "before": codec.to_text(list(latency.before)),
         "after": codec.to_text(list(latency.after)),
-        "kernels_before_s": latency.kernels_before_s,
-        "kernels_after_s": latency.kernels_after_s,
+        "kernels_before_s": _float(latency.kernels_before_s),
+        "kernels_after_s": _float(latency.kernels_after_s),
         "created": latency.created or utc_now(),
         "origin": latency.origin,
     }
+    return codec.sealed("latencies", row)
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 # ---------------------------------------------------------------------------------- for exchange
 
 
-def latency_items(connection: Connection) -> dict[Key, list[Item]]:
+def latency_items(connection: Connection, damage: Damage) -> dict[Key, list[Item]]:
     """All of a log, as items of an exported one."""
     found: dict[Key, list[Item]] = {}
     for row in connection.execute(select(LATENCIES).order_by(LATENCIES.c.id)):
-        key = row.device, row.target_key, row.model
-        found.setdefault(key, []).append(latency_item(_latency(row)))
+        latency = _whole(row, damage)
+        if latency is not None:
+            key = row.device, row.target_key, row.model
+            found.setdefault(key, []).append(latency_item(latency))
     return found
 
 

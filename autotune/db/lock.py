@@ -1,7 +1,8 @@
 """One writer at a time. In: a log's path. Out: a held lock, or a LogError that names the holder.
 
 An operating-system lock on `<log>.lock`: it ends with its process, however that ends, so a lock is
-never stale. The file's text says who holds it and is for people only.
+never stale. The file's text says who holds it, for people, and for the next who opens the log the
+number of the last record that the holder said it had written: a killed writer leaves it behind.
 """
 
 from __future__ import annotations
@@ -13,14 +14,33 @@ import os
 import socket
 from pathlib import Path
 
+from autotune.db.place import identity
 from autotune.errors import LogError
+
+_DIGITS = 19
+"""Of a record's number."""
+
+
+def acknowledged(log: Path) -> int:
+    """The number of the last record that a writer of this file said it had written, which did not
+    live to close it; 0 where there is none. Read it before the log: a writer may be at work."""
+    try:
+        left = json.loads(_lock_of(log).read_bytes())
+        same = identity(log) == tuple(left["file"])
+        return int(left["last"]) if same else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _lock_of(log: Path) -> Path:
+    return log.with_name(log.name + ".lock")
 
 
 class WriterLock:
     """The right to write to a log; held from construction to `release`."""
 
     def __init__(self, log: Path, since: str) -> None:
-        self._path = log.with_name(log.name + ".lock")
+        self._path = _lock_of(log)
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
@@ -34,7 +54,25 @@ class WriterLock:
                 f"tuning log {log}: another process is writing to it ({holder}); "
                 "wait for it or give another --log"
             ) from None
-        text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+        self._who = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+        self._digits_at: int | None = None
+        self._write(json.dumps(self._who))
+
+    def count(self, log: Path) -> None:
+        """From now on `wrote` is called for this file."""
+        text = json.dumps({**self._who, "file": identity(log), "last": "0" * _DIGITS})
+        self._write(text)
+        self._digits_at = len(text.encode()) - len('"}') - _DIGITS
+
+    def wrote(self, number: int) -> None:
+        """The record of this number is committed."""
+        if self._digits_at is not None:
+            try:  # noqa: SIM105 (at every record)
+                os.pwrite(self._file, b"%019d" % number, self._digits_at)
+            except OSError:  # a full disk, which the log itself is about to notice
+                pass
+
+    def _write(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a full disk: it is locked all the same
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, text.encode(), 0)

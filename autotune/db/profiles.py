@@ -10,12 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
-from autotune.db import codec
+from autotune.db import codec, seals
+from autotune.db.clock import utc_now
+from autotune.db.damage import Damage
 from autotune.db.schema import PROFILES
-from autotune.db.store import TuningLog, utc_now
-from autotune.measure.types import DeviceProfile
+from autotune.db.store import TuningLog
+from autotune.machine.profile import DeviceProfile
 
 Key = tuple[str, str]
 """(device, target key)"""
@@ -32,7 +34,7 @@ def keep_profile(log: TuningLog, profile: DeviceProfile) -> None:
 def kept_profiles(log: TuningLog) -> dict[Key, DeviceProfile]:
     """The latest of every device and target; those of another form are left out."""
     with log.reading() as connection:
-        found = {} if connection is None else latest(connection)
+        found = {} if connection is None else latest(connection, log.damage)
     profiles = {}
     for key, text in found.items():
         try:
@@ -42,11 +44,15 @@ def kept_profiles(log: TuningLog) -> dict[Key, DeviceProfile]:
     return profiles
 
 
-def latest(connection: Connection) -> dict[Key, str]:
-    """The latest JSON text of every device and target."""
-    last = select(func.max(PROFILES.c.id)).group_by(PROFILES.c.device, PROFILES.c.target_key)
-    rows = connection.execute(select(PROFILES).where(PROFILES.c.id.in_(last)))
-    return {(row.device, row.target_key): row.json for row in rows}
+def latest(connection: Connection, damage: Damage) -> dict[Key, str]:
+    """The latest JSON text of every device and target that is not damaged."""
+    found = {}
+    for row in connection.execute(select(PROFILES).order_by(PROFILES.c.id)):
+        if seals.is_whole("profiles", row._mapping):
+            found[row.device, row.target_key] = row.json
+        else:
+            damage.add("profiles", row.id, "its checksum does not fit")
+    return found
 
 
 # ---------------------------------------------------------------------------------- for exchange
@@ -61,7 +67,7 @@ def file_profiles(connection: Connection, items: Sequence[Mapping[str, Any]]) ->
     """Add the profiles that differ from the latest of their device."""
     if not items:
         return
-    known = latest(connection)
+    known = latest(connection, Damage(""))
     rows = [
         {"device": i["device"], "target_key": i["target"], "json": codec.to_text(i["profile"])}
         for i in items
@@ -69,4 +75,5 @@ def file_profiles(connection: Connection, items: Sequence[Mapping[str, Any]]) ->
     new = [r for r in rows if known.get((r["device"], r["target_key"])) != r["json"]]
     if new:
         now = utc_now()
-        connection.execute(PROFILES.insert(), [{**row, "created": now} for row in new])
+        sealed = [codec.sealed("profiles", {**row, "created": now}) for row in new]
+        connection.execute(PROFILES.insert(), sealed)

@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select
 
+from autotune.db import codec, seals
+from autotune.db.clock import utc_now
 from autotune.db.schema import RANKINGS
-from autotune.db.store import TuningLog, utc_now
+from autotune.db.store import TuningLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +42,20 @@ def keep(log: TuningLog, rankings: Sequence[KeptRanking]) -> None:
         return
     now = utc_now()
     rows = [
-        {
-            "task_key": r.task_key,
-            "target_key": r.target_key,
-            "model": r.model,
-            "round": r.round,
-            "samples": r.samples,
-            "rank_correlation": r.rank_correlation,
-            "top_recall": r.top_recall,
-            "regret": r.regret if math.isfinite(r.regret) else None,
-            "created": r.created or now,
-        }
+        codec.sealed(
+            "rankings",
+            {
+                "task_key": r.task_key,
+                "target_key": r.target_key,
+                "model": r.model,
+                "round": int(r.round),
+                "samples": int(r.samples),
+                "rank_correlation": float(r.rank_correlation),
+                "top_recall": float(r.top_recall),
+                "regret": float(r.regret) if math.isfinite(r.regret) else None,
+                "created": r.created or now,
+            },
+        )
         for r in rankings
     ]
     with log.writing() as connection:
@@ -63,6 +69,7 @@ def kept(log: TuningLog, task_keys: Sequence[str], target_key: str) -> list[Kept
         if connection is None:
             return []
         rows = connection.execute(select(RANKINGS).where(wanted).order_by(RANKINGS.c.id)).all()
+    whole = [row for row in rows if _is_whole(log, row)]
     return [
         KeptRanking(
             task_key=row.task_key,
@@ -75,5 +82,12 @@ def kept(log: TuningLog, task_keys: Sequence[str], target_key: str) -> list[Kept
             regret=math.inf if row.regret is None else row.regret,
             created=row.created,
         )
-        for row in rows
+        for row in whole
     ]
+
+
+def _is_whole(log: TuningLog, row: Any) -> bool:
+    if seals.is_whole("rankings", row._mapping):
+        return True
+    log.damage.add("rankings", row.id, "its checksum does not fit")
+    return False

@@ -2,6 +2,7 @@
 
 records.(task_key, target_key, status, mark, median_s, id) is the index that answers `best` alone.
 Values that only programs read (task, target, config, schedule, times, versions) are JSON text.
+Every row has a checksum (see `seals`); one without is of a program that makes none.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ SCHEMA = Table(
     "schema",
     METADATA,
     Column("version", Integer, nullable=False),
+    # How many records a file had at its last checkpoint, and the number of the last.
+    Column("records", BigInteger, nullable=False, server_default="0"),
+    Column("last", BigInteger, nullable=False, server_default="0"),
 )
 TASKS = Table(
     "tasks",
@@ -41,6 +45,7 @@ TASKS = Table(
     Column("flops", BigInteger, nullable=False),
     Column("description", Text, nullable=False),
     Column("json", Text, nullable=False),
+    Column("seal", BigInteger),
 )
 TARGETS = Table(
     "targets",
@@ -50,6 +55,7 @@ TARGETS = Table(
     Column("family", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("json", Text, nullable=False),
+    Column("seal", BigInteger),
 )
 RECORDS = Table(
     "records",
@@ -77,6 +83,7 @@ RECORDS = Table(
     Column("origin", Text, nullable=False, server_default=""),
     Column("mark", Integer, nullable=False, server_default="0"),
     Column("conditions", Text, nullable=False, server_default=""),
+    Column("seal", BigInteger),
     Index("records_best", "task_key", "target_key", "status", "mark", "median_s", "id"),
 )
 RANKINGS = Table(
@@ -92,6 +99,7 @@ RANKINGS = Table(
     Column("top_recall", Float, nullable=False),
     Column("regret", Float),
     Column("created", Text, nullable=False),
+    Column("seal", BigInteger),
     Index("rankings_task", "task_key", "target_key"),
 )
 PROFILES = Table(
@@ -102,6 +110,7 @@ PROFILES = Table(
     Column("target_key", Text, nullable=False),
     Column("json", Text, nullable=False),
     Column("created", Text, nullable=False),
+    Column("seal", BigInteger),
     Index("profiles_device", "device", "target_key"),
 )
 LATENCIES = Table(
@@ -118,6 +127,7 @@ LATENCIES = Table(
     Column("kernels_after_s", Float),
     Column("created", Text, nullable=False),
     Column("origin", Text, nullable=False),
+    Column("seal", BigInteger),
     Index("latencies_model", "model_key", "target_key"),
 )
 
@@ -172,8 +182,8 @@ def _version(connection: Connection, tables: list[str]) -> int:
     be noticed by whichever it kept."""
     if SCHEMA.name not in tables:
         return 0
-    version = int(connection.execute(select(SCHEMA.c.version)).scalar() or 0)
+    version = files.number(connection.execute(select(SCHEMA.c.version)).scalar())
     if connection.dialect.name == "sqlite":
         pragma = connection.exec_driver_sql("PRAGMA user_version").scalar()
-        version = max(version, int(pragma or 0))
+        version = max(version, files.number(pragma))
     return version

@@ -15,6 +15,8 @@ from autotune.errors import LogError
 Row = Sequence[Any]
 Execute = Callable[[str, Mapping[str, Any]], Iterable[Row]]
 """Runs a statement with named parameters."""
+OnDamaged = Callable[[str, Any, str], object]
+"""Told the table and key of a row that cannot be read, and why."""
 
 
 class Selection(NamedTuple):
@@ -67,17 +69,23 @@ def parse_shape(text: str) -> tuple[int | None, ...]:
     return tuple(whole(e) for e in extents)
 
 
-def resolve(execute: Execute, selection: Selection) -> Selection:
+def resolve(execute: Execute, selection: Selection, damaged: OnDamaged | None = None) -> Selection:
     """The same selection with its shape, accuracy and precision replaced by the keys of the tasks
-    and targets that have them."""
-    return _resolve_targets(execute, _resolve_shape(execute, selection))
+    and targets that have them; `damaged` is told of those that cannot be
+    read."""
+    damaged = damaged or _ignore
+    return _resolve_targets(execute, _resolve_shape(execute, selection, damaged), damaged)
 
 
-def _resolve_targets(execute: Execute, selection: Selection) -> Selection:
+def _ignore(table: str, key: Any, why: str) -> None:
+    del table, key, why
+
+
+def _resolve_targets(execute: Execute, selection: Selection, damaged: OnDamaged) -> Selection:
     if selection.accuracy is None and selection.precision is None:
         return selection
     rows = execute("SELECT key, json FROM targets", {})
-    keys = {key for key, text in rows if has_numerics(json.loads(text), selection)}
+    keys = _having(rows, "targets", damaged, lambda data: has_numerics(data, selection))
     if selection.target_keys is not None:
         keys &= set(selection.target_keys)
     return selection._replace(target_keys=sorted(keys), accuracy=None, precision=None)
@@ -91,17 +99,31 @@ def has_numerics(target: Mapping[str, Any], wanted: Selection) -> bool:
     )
 
 
-def _resolve_shape(execute: Execute, selection: Selection) -> Selection:
+def _resolve_shape(execute: Execute, selection: Selection, damaged: OnDamaged) -> Selection:
     if selection.shape is None:
         return selection
     wanted = selection.shape
     params = {} if selection.op is None else {"op": selection.op}
     where = "" if selection.op is None else "WHERE op = :op"
     rows = execute(f"SELECT key, json FROM tasks {where}", params)
-    keys = {key for key, text in rows if has_shape(json.loads(text), wanted)}
+    keys = _having(rows, "tasks", damaged, lambda data: has_shape(data, wanted))
     if selection.task_keys is not None:
         keys &= set(selection.task_keys)
     return selection._replace(task_keys=sorted(keys), shape=None)
+
+
+def _having(
+    rows: Iterable[Row], table: str, damaged: OnDamaged, wanted: Callable[[Any], bool]
+) -> set[str]:
+    """Keys of the rows whose JSON is wanted."""
+    keys = set()
+    for key, text in rows:
+        try:
+            if wanted(json.loads(text)):
+                keys.add(key)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            damaged(table, key, f"unreadable ({type(error).__name__}: {error})")
+    return keys
 
 
 def has_shape(task: Mapping[str, Any], wanted: tuple[int | None, ...]) -> bool:

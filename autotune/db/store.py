@@ -8,41 +8,30 @@ The first write makes the file or the tables.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import itertools
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    Integer,
-    Select,
-    bindparam,
-    select,
-    text,
-    update,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Engine, Select, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from autotune.db import codec, engines, files, query, schema
+from autotune import arguments
+from autotune.db import codec, engines, files, query, rescue, schema, state
+from autotune.db.clock import utc_now
+from autotune.db.damage import Damage
 from autotune.db.direct import ADD, DirectWriter
-from autotune.db.lock import WriterLock
+from autotune.db.guard import Guard, LostLogError
+from autotune.db.lock import WriterLock, acknowledged
+from autotune.db.reader import open_reader
 from autotune.db.schema import RECORDS, TARGETS, TASKS
-from autotune.db.selection import ALL, Execute, Selection
+from autotune.db.selection import ALL, Selection
+from autotune.db.statements import executor, fastest, insert_new, record_rows, remarked
 from autotune.db.types import Mark, Record
 from autotune.errors import LogError
-from autotune.schedule.base import schedule_to_json
 from autotune.target import Target, load_target
 from autotune.types import Task
-
-
-def utc_now() -> str:
-    """The time as ISO 8601 in UTC, to the second."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 class TuningLog:
@@ -51,24 +40,30 @@ class TuningLog:
     The right to write is taken by the first `append`, or earlier by `claim`, and kept until
     `close`: looking things up never disturbs a tuner at work. `missing_ok`: with `read_only`, a
     missing file is an empty log. Everything raises LogError, one line, for what cannot be done.
+    Damaged rows are skipped: `damage` has them, and `close` warns of them in one line.
     """
 
     def __init__(
         self,
-        path_or_url: str | Path,
+        path_or_url: str | os.PathLike[str],
         read_only: bool = False,
         *,
         missing_ok: bool = False,
         now: Callable[[], str] = utc_now,
     ) -> None:
-        self.name = files.shown(str(path_or_url))
-        self.path = engines.file_of(str(path_or_url))
-        self._url = str(path_or_url)
+        what = "a path or an SQLAlchemy URL"
+        path_or_url = arguments.place("log", path_or_url, what, LogError)
+        self.name = files.shown(path_or_url)
+        self.path = engines.file_of(path_or_url)
+        self._url = path_or_url
         self._read_only = read_only
         self._now = now
         self._lock: WriterLock | None = None
         self._claimed = False
-        self._parsed = codec.Parsed()
+        self.damage = Damage(self.name)
+        self._parsed = codec.Parsed(self.damage)
+        self._guard: Guard | None = None
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
         self._filed: set[str] = set()
         self._direct: DirectWriter | None = None
         self._engine = self._open_reader()
@@ -82,13 +77,10 @@ class TuningLog:
     def __enter__(self) -> TuningLog:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        trouble = self._close()
+        if trouble is not None and (error is None or isinstance(trouble, LostLogError)):
+            raise trouble
 
     def must_exist(self) -> TuningLog:
         """Itself. Raises LogError where the log has still to be made."""
@@ -104,14 +96,20 @@ class TuningLog:
             raise LogError(f"tuning log {self.name}: it was opened for reading only")
         if self._claimed:
             return
-        lock = None
+        lock, known = None, 0
         if self.path is not None:
             files.check_writable(self.path)
+            known = acknowledged(self.path)
             lock = WriterLock(self.path, self._now())
         engine = engines.engine(self._url, write=True)
         try:
             with self._explained(), engines.transactions(engine).begin() as connection:
                 schema.upgrade(connection, self.name)
+            guard = None
+            if self.path is not None and lock is not None:
+                with self._explained(), engine.begin() as connection:
+                    self.damage.note(state.settle(executor(connection), known))
+                guard = Guard(self.path, engine, lock)
         except BaseException:  # of a Ctrl-C too, after which others may want to write
             engine.dispose()
             if lock is not None:
@@ -119,7 +117,7 @@ class TuningLog:
             raise
         if self._engine is not None:
             self._engine.dispose()
-        self._lock, self._engine, self._claimed = lock, engine, True
+        self._lock, self._engine, self._claimed, self._guard = lock, engine, True, guard
 
     def append(self, records: Iterable[Record]) -> None:
         """Add records, all or none: they are committed when this returns."""
@@ -129,30 +127,65 @@ class TuningLog:
             return
         if len(batch) == 1:
             row = codec.record_row(batch[0], self._now())
-            if {row["task_key"], row["target"]} <= self._filed:
-                self._append_row(row)
+            if row["task_key"] in self._filed and row["target"] in self._filed:
+                try:
+                    number = self._append_row(row)
+                except LogError as error:
+                    raise self._kept_elsewhere(batch, error) from None
+                if self._guard is not None:
+                    self._guard.wrote(number, row["seal"], batch)
                 return
-        with self.writing() as connection:
-            filed = self.insert(connection, batch)
+        self._add(batch)
+
+    def _add(
+        self, batch: Sequence[Record], first: Callable[[Connection], object] | None = None
+    ) -> None:
+        """Append in one transaction, in which something else may come first."""
+        last = None
+        try:
+            with self._transaction() as connection:
+                if first is not None:
+                    first(connection)
+                filed = self.insert(connection, batch)
+                if self._guard is not None:
+                    newest = select(RECORDS.c.id, RECORDS.c.seal).order_by(RECORDS.c.id.desc())
+                    last = connection.execute(newest.limit(1)).one()
+        except LogError as error:
+            raise self._kept_elsewhere(batch, error) from None
         self._filed |= filed
+        if self._guard is not None and last is not None:
+            self._guard.wrote(last.id, last.seal, batch)
+
+    def _kept_elsewhere(self, batch: Sequence[Record], error: LogError) -> LogError:
+        """What was measured and cannot be written is saved in another file; what says so."""
+        if self._guard is not None:
+            self._guard.check(batch)
+        return LogError(f"{error}; {rescue.save_records(self.path, batch)}")
+
+    def checkpoint(self) -> None:
+        """Bring everything that was written into a file's one main file, which is whole by itself
+        then. Raises LogError, where the file is not there any more too."""
+        if self._guard is not None:
+            self._guard.checkpoint()
 
     def repeat(self, records: Iterable[Record]) -> None:
         """Append records that count instead of the earlier ones of their schedules."""
         batch = list(records)
         if not batch:
             return
-        with self.writing() as connection:
+
+        def mark(connection: Connection) -> None:
             for record in batch:
                 earlier = (
                     RECORDS.c.task_key == record.task.key,
                     RECORDS.c.target_key == record.target.key,
                     RECORDS.c.mark == int(Mark.OWN),
-                    RECORDS.c.schedule == codec.to_text(schedule_to_json(record.schedule)),
+                    RECORDS.c.schedule.in_(codec.schedule_texts(record.schedule)),
                 )
-                done = update(RECORDS).where(*earlier).values(mark=int(Mark.REPEATED))
-                connection.execute(done)
-            filed = self.insert(connection, batch)
-        self._filed |= filed
+                marked = remarked(Mark.OWN, Mark.REPEATED)
+                connection.execute(update(RECORDS).where(*earlier).values(marked))
+
+        self._add(batch, mark)
 
     def insert(self, connection: Connection, batch: Sequence[Record]) -> set[str]:
         """Add records inside the caller's transaction; the tasks and targets this filed."""
@@ -161,26 +194,40 @@ class TuningLog:
         targets = {codec.target_digest(t): t for t in {r.target for r in batch}}
         new_tasks = [codec.task_row(r) for key, r in tasks.items() if key not in self._filed]
         new_targets = [codec.target_row(t) for d, t in targets.items() if d not in self._filed]
-        _insert_new(connection, TASKS, new_tasks)
-        _insert_new(connection, TARGETS, new_targets)
+        insert_new(connection, TASKS, new_tasks)
+        insert_new(connection, TARGETS, new_targets)
         connection.execute(RECORDS.insert(), [codec.record_row(r, now) for r in batch])
         return {*tasks, *targets}
 
-    def _append_row(self, row: codec.Values) -> None:
-        """Add a record whose task and target are there."""
+    def _append_row(self, row: codec.Values) -> int:
+        """Add a record whose task and target are there; its number, 0 on a server."""
         if self._engine is None or not DirectWriter.serves(self._engine):
-            with self.writing(alone=True) as connection:
+            with self._transaction(alone=True) as connection:
                 connection.execute(ADD, row)
-            return
+            return 0
         self._direct = self._direct or DirectWriter(self._engine)
         driver_error = self._engine.dialect.loaded_dbapi.Error
         try:
-            self._direct.add(row)
+            return self._direct.add(row)
         except (driver_error, SQLAlchemyError) as error:
             raise files.explain(error, self.name) from None
 
     def close(self) -> None:
-        """Give back the right to write and every connection; the log may be opened again."""
+        """Give back the right to write and every connection; the log may be opened again. Raises
+        LogError where what was written is not in its file any more."""
+        trouble = self._close()
+        if trouble is not None:
+            raise trouble
+
+    def _close(self) -> LogError | None:
+        trouble = None
+        if self._guard is not None:
+            try:
+                self._guard.checkpoint()
+            except LogError as error:
+                trouble = error
+            self._guard.release()
+            self._guard = None
         if self._direct is not None:
             self._direct.close()
             self._direct = None
@@ -190,7 +237,12 @@ class TuningLog:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+        if self._copy is not None:
+            self._copy.cleanup()
+            self._copy = None
         self._claimed = False
+        self.damage.tell()
+        return trouble
 
     # ------------------------------------------------------------------------------------ reading
 
@@ -202,13 +254,13 @@ class TuningLog:
 
     def top(self, task_key: str, target: Target, count: int) -> Sequence[Record]:
         """The `count` fastest OK records of the task on this target key, fastest first."""
-        return self._read(*_fastest(task_key, target.key, count))
+        return self._fastest(task_key, target.key, count)
 
     def records(self, task_key: str, target: Target) -> Sequence[Record]:
         """Every record of the task on this target key measured here, failures too, by age."""
         wanted = (RECORDS.c.task_key == task_key) & (RECORDS.c.target_key == target.key)
         own = RECORDS.c.mark == int(Mark.OWN)
-        return self._read(_RECORD.where(wanted & own).order_by(RECORDS.c.id))
+        return self._read(record_rows().where(wanted & own).order_by(RECORDS.c.id))
 
     def nearest(
         self, task: Task, target: Target, count: int, *, imported: bool = False, each: int = 1
@@ -220,18 +272,18 @@ class TuningLog:
         with self.reading() as connection:
             if connection is None:
                 return ()
-            tasks = connection.execute(select(TASKS.c.json).where(TASKS.c.op == task.op)).all()
+            tasks = connection.execute(select(TASKS).where(TASKS.c.op == task.op)).all()
             family = select(TARGETS.c.key).distinct().where(TARGETS.c.family == target.family)
             keys = sorted(connection.execute(family).scalars(), key=lambda k: (k != target.key, k))
-            others = [self._parsed.task(row.json) for row in tasks]
+            others = [t for row in tasks if (t := self._parsed.task(dict(row._mapping)))]
             near = sorted((codec.distance(task, o), o.key) for o in others)
             found: list[tuple[Record, ...]] = []
             for far, key in near:
                 if len(found) >= count or far == float("inf"):
                     break
                 for target_key, mark in itertools.product(keys, marks):
-                    rows = connection.execute(*_fastest(key, target_key, each, mark)).all()
-                    found += [tuple(map(self.record, rows))] if rows else []
+                    some = self._best_of(connection, key, target_key, each, mark)
+                    found += [some] if some else []
             return tuple(itertools.chain.from_iterable(found[:count]))
 
     def query(
@@ -244,9 +296,11 @@ class TuningLog:
                 return []
             execute = executor(connection)
             if history:
-                return query.history(execute, selection)
+                return query.history(execute, selection, damage=self.damage)
             lateral = connection.dialect.name == "postgresql"
-            return query.best_records(execute, selection, top=top, lateral=lateral)
+            return query.best_records(
+                execute, selection, top=top, lateral=lateral, damage=self.damage
+            )
 
     # ------------------------------------------------------------------- for the rest of this room
 
@@ -267,6 +321,13 @@ class TuningLog:
     def writing(self, *, alone: bool = False) -> Iterator[Connection]:
         """A connection inside a transaction that may write, committed at the end. `alone`: for one
         statement only, as in `reading`."""
+        with self._transaction(alone=alone) as connection:
+            yield connection
+        if self._guard is not None:
+            self._guard.committed()
+
+    @contextlib.contextmanager
+    def _transaction(self, *, alone: bool = False) -> Iterator[Connection]:
         self.claim()
         if self._engine is None:
             raise LogError(f"tuning log {self.name}: it was closed; open it again")
@@ -274,8 +335,8 @@ class TuningLog:
         with self._explained(), engine.begin() as connection:
             yield connection
 
-    def record(self, row: Any) -> Record:
-        """The Record of a row of `record_rows`."""
+    def record(self, row: Any) -> Record | None:
+        """The Record of a row of `record_rows`; None for a damaged one, which is noted."""
         return codec.record_from_row(row, self.name, self._parsed)
 
     # ----------------------------------------------------------------------------------- plumbing
@@ -287,93 +348,41 @@ class TuningLog:
             if connection is None:
                 return ()
             rows = connection.execute(statement, params).all()
-        return tuple(map(self.record, rows))
+        return tuple(filter(None, map(self.record, rows)))
+
+    def _fastest(self, task_key: str, target_key: str, count: int) -> tuple[Record, ...]:
+        with self.reading(alone=True) as connection:
+            if connection is None:
+                return ()
+            return self._best_of(connection, task_key, target_key, count, Mark.OWN)
+
+    def _best_of(
+        self, connection: Connection, task_key: str, target_key: str, count: int, mark: Mark
+    ) -> tuple[Record, ...]:
+        """The fastest of those that are not damaged."""
+        asked = count
+        while True:
+            rows = connection.execute(*fastest(task_key, target_key, asked, mark)).all()
+            found = tuple(filter(None, map(self.record, rows)))
+            if len(found) >= count or len(rows) < asked:
+                return found[:count]
+            asked = count + len(rows) - len(found)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, UnicodeDecodeError) as error:
             raise files.explain(error, self.name) from None
 
     def _open_reader(self) -> Engine | None:
         """An engine for looking things up; None if there is no file or no table yet."""
-        if self.path is not None and not files.exists(self.path):
-            return None
-        engine = engines.engine(self._url, write=False)
-        try:
-            with self._explained(), engine.begin() as connection:
-                if schema.is_current(connection, self.name):
-                    return engine
-                version = schema.version_of(connection)
-        except LogError:
-            engine.dispose()
-            raise
-        engine.dispose()
-        if version == 0:
-            return None
+        reader = open_reader(self._url, self.damage, salvage_ok=self._read_only)
+        self._copy = reader.copy
+        if reader.engine is not None or reader.version == 0:
+            return reader.engine
         if self._read_only:
-            raise files.outdated(self.name, version)
+            raise files.outdated(self.name, reader.version)
         self._engine = None
         self.claim()
         return self._engine
-
-
-def executor(connection: Connection) -> Execute:
-    """Statements as text with named parameters, on this connection."""
-
-    def execute(statement: str, params: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
-        rows: Sequence[Sequence[Any]] = connection.execute(text(statement), params).all()
-        return rows
-
-    return execute
-
-
-def record_rows() -> Select[Any]:
-    """Rows of records with what `TuningLog.record` needs of their task and target."""
-    return _RECORD
-
-
-_RECORD = (
-    select(RECORDS, TASKS.c.json.label("task_json"), TASKS.c.flops)
-    .add_columns(TARGETS.c.json.label("target_json"))
-    .join(TASKS, RECORDS.c.task_key == TASKS.c.key)
-    .join(TARGETS, RECORDS.c.target == TARGETS.c.digest)
-)
-
-
-def _statement_of_fastest() -> Select[Any]:
-    """Built once. The ids come from the covering index alone; only their rows are read from the
-    table. The count is part of the text: a plan for any count is one for many rows."""
-    ids = (
-        select(RECORDS.c.id)
-        .where(
-            RECORDS.c.task_key == bindparam("task"),
-            RECORDS.c.target_key == bindparam("target"),
-            RECORDS.c.status == "OK",
-            RECORDS.c.mark == bindparam("mark"),
-        )
-        .order_by(RECORDS.c.median_s, RECORDS.c.id)
-        .limit(bindparam("count", type_=Integer, literal_execute=True))
-    )
-    return _RECORD.where(RECORDS.c.id.in_(ids)).order_by(RECORDS.c.median_s, RECORDS.c.id)
-
-
-_FASTEST = _statement_of_fastest()
-
-
-def _fastest(
-    task_key: str, target_key: str, count: int, mark: Mark = Mark.OWN
-) -> tuple[Select[Any], dict[str, Any]]:
-    """The statement, and its parameters."""
-    params = {"task": task_key, "target": target_key, "count": count, "mark": int(mark)}
-    return _FASTEST, params
-
-
-def _insert_new(connection: Connection, table: Any, rows: Sequence[codec.Values]) -> None:
-    """Insert the rows whose primary key is not there yet, in one order for all writers."""
-    if rows:
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        key = next(iter(table.primary_key)).name
-        ordered = sorted(rows, key=lambda row: str(row[key]))
-        connection.execute(dialect.insert(table).on_conflict_do_nothing(), ordered)

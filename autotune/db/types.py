@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+import os
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from autotune import arguments
 from autotune.db.selection import ALL, Selection
+from autotune.errors import LogError
 from autotune.measure.types import MeasureResult
 from autotune.schedule.base import Schedule
 from autotune.target import Target
@@ -117,3 +120,12 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def check_log(log: object, methods: Collection[str]) -> None:
+    """Raise LogError for what is neither a path, nor a URL, nor a log with these methods."""
+    what = "a path, an SQLAlchemy URL or an open log"
+    if isinstance(log, str | os.PathLike):
+        arguments.place("log", log, what, LogError)
+    else:
+        arguments.offers("log", log, methods, what, LogError)

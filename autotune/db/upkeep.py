@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 
-from autotune.db import files
-from autotune.db.schema import METADATA, version_of
+from autotune.db import files, seals, state
+from autotune.db.schema import METADATA, RECORDS, version_of
 from autotune.db.selection import Selection, conditions, resolve
-from autotune.db.store import TuningLog, executor
+from autotune.db.statements import executor
+from autotune.db.store import TuningLog
 from autotune.db.types import Mark
 
 
@@ -98,16 +99,23 @@ class Pruning:
 
 
 def prune(log: TuningLog, selection: Selection, what: Pruning, *, dry_run: bool = False) -> int:
-    """Delete what `what` says of the selected records; how many they are."""
+    """Delete what `what` says of the selected records; how many they are. Raises LogError for a
+    damaged log: what cannot be read might be kept in the place of what can."""
+    if not dry_run:
+        _refuse_damaged(log)
     with log.reading() if dry_run else log.writing() as connection:
         if connection is None:
             return 0
-        where, params = conditions(resolve(executor(connection), selection), "records")
+        where, params = conditions(
+            resolve(executor(connection), selection, log.damage.add), "records"
+        )
         doomed = f"({where}) AND ({' OR '.join(_doomed(what)) or '1 = 0'})"
         params |= {"keep": what.keep} if what.keep is not None else {}
         action = "SELECT COUNT(*)" if dry_run else "DELETE"
         result = connection.execute(text(f"{action} FROM records WHERE {doomed}"), params)
         count = int(result.scalar() or 0) if dry_run else result.rowcount
+        if count and not dry_run and log.path is not None:
+            state.count_anew(executor(connection))
     if count and not dry_run:
         _shrink(log)
     return count
@@ -141,3 +149,14 @@ def _shrink(log: TuningLog) -> None:
         contextlib.closing(files.connect(log.path, write=True)) as connection,
     ):
         connection.execute("VACUUM")
+    log.checkpoint()
+
+
+def _refuse_damaged(log: TuningLog) -> None:
+    rows = select(RECORDS).execution_options(yield_per=1000)
+    with log.reading() as connection:
+        if connection is None:
+            return
+        for row in connection.execute(rows):
+            if not seals.is_whole("records", row._mapping):
+                raise files.damaged(log.name, f"record {row.id}")

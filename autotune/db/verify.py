@@ -15,10 +15,11 @@ from sqlalchemy import text, update
 from autotune.db import codec
 from autotune.db.schema import RECORDS
 from autotune.db.selection import ALL, Selection, conditions, resolve
-from autotune.db.store import TuningLog, executor, record_rows
+from autotune.db.statements import executor, record_rows, remarked
+from autotune.db.store import TuningLog
 from autotune.db.types import Mark, Record
 from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status, Timing
-from autotune.schedule import schedule_to_json
+from autotune.schedule.base import Schedule
 from autotune.target import Target
 
 _BATCH = 16
@@ -46,20 +47,24 @@ def waiting(
     with log.reading() as connection:
         if connection is None:
             return []
-        where, params = conditions(resolve(executor(connection), wanted), "records")
+        where, params = conditions(
+            resolve(executor(connection), wanted, log.damage.add), "records"
+        )
         statement = (
             record_rows()
             .where(RECORDS.c.mark == int(Mark.IMPORTED), RECORDS.c.status == "OK", text(where))
             .order_by(RECORDS.c.task_key, RECORDS.c.median_s, RECORDS.c.id)
         )
         rows = connection.execute(statement, params).all()
-    found: dict[tuple[str, str], Record] = {}
+    found: dict[tuple[str, Schedule], Record] = {}
     counts: dict[str, int] = {}
     for row in rows:
-        if (row.task_key, row.schedule) in found or counts.get(row.task_key, 0) == top:
+        if counts.get(row.task_key, 0) == top:
             continue
-        counts[row.task_key] = counts.get(row.task_key, 0) + 1
-        found[row.task_key, row.schedule] = log.record(row)
+        record = log.record(row)
+        if record is not None and (row.task_key, record.schedule) not in found:
+            counts[row.task_key] = counts.get(row.task_key, 0) + 1
+            found[row.task_key, record.schedule] = record
     return list(found.values())
 
 
@@ -120,13 +125,14 @@ def _here(
 
 def _settle(log: TuningLog, imported: Record, here: Record) -> None:
     """Add the measurement and lift the mark of every imported record of this schedule, at once."""
-    schedule = codec.to_text(schedule_to_json(imported.schedule))
+    texts = codec.schedule_texts(imported.schedule)
     same = (
         RECORDS.c.task_key == imported.task.key,
         RECORDS.c.target_key == imported.target.key,
         RECORDS.c.mark == int(Mark.IMPORTED),
-        (RECORDS.c.schedule == schedule) | (RECORDS.c.id == imported.id),
+        RECORDS.c.schedule.in_(texts) | (RECORDS.c.id == imported.id),
     )
     with log.writing() as connection:
         log.insert(connection, [here])
-        connection.execute(update(RECORDS).where(*same).values(mark=int(Mark.VERIFIED)))
+        marked = remarked(Mark.IMPORTED, Mark.VERIFIED)
+        connection.execute(update(RECORDS).where(*same).values(marked))

@@ -1,30 +1,56 @@
-"""Frontends. In: what the user calls a model, `zoo:NAME` or an .onnx file. Out: a `Graph`."""
+"""Frontends. In: what the user calls a model, or holds as one in memory. Out: a `Graph`."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, Union
 
+from autotune import arguments
 from autotune.errors import ModelError
 from autotune.graph.ir import Graph
 
+if TYPE_CHECKING:
+    import onnx
+
 ZOO_PREFIX = "zoo:"
+KINDS = "a path of an .onnx file, 'zoo:NAME', the bytes of one, an onnx.ModelProto or a Graph"
+
+Model: TypeAlias = Union[str, os.PathLike[str], bytes, "onnx.ModelProto", Graph]
+"""An .onnx file by its path, `zoo:NAME`, the bytes of such a file, a model of the onnx package, or
+a graph that is imported already."""
 
 
-def load_model(spec: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
-    """The model's graph. `shapes` fixes the symbolic dimensions of inputs, by input name.
+def load_model(model: Model, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
+    """The model's graph. `shapes` fixes the symbolic dimensions of inputs, by input name. Nothing
+    that is given is changed.
 
     Raises ModelError where the model is missing, damaged, not static or of an unknown kind."""
+    check_model(model)
+    fixed = arguments.shapes(shapes)
+    if isinstance(model, Graph):
+        return _as_given(model, fixed)
     # The onnx package is imported where a model is read, not where a saved artifact is run.
-    from autotune.frontend.onnx import import_model, import_onnx
+    from autotune.frontend.onnx.importer import import_model, import_onnx
 
+    if not isinstance(model, str | os.PathLike):
+        return import_onnx(model, fixed)
+    spec = os.fspath(model)
     if spec.startswith(ZOO_PREFIX):
         from autotune.frontend.zoo import build_model
 
-        return import_model(build_model(spec.removeprefix(ZOO_PREFIX)), shapes or {})
+        return import_model(build_model(spec.removeprefix(ZOO_PREFIX)), fixed)
     check_name(spec)
-    return import_onnx(spec, shapes)
+    return import_onnx(spec, fixed)
+
+
+def check_model(model: object) -> None:
+    """Raise ModelError for what is no model by its type. Reads nothing."""
+    if isinstance(model, bytes | bytearray | memoryview | Graph) or _is_proto(model):
+        return
+    arguments.place("model", model, KINDS, ModelError)
 
 
 def check_name(spec: str, expected: str = f"an .onnx file or {ZOO_PREFIX}NAME") -> None:
@@ -32,4 +58,23 @@ def check_name(spec: str, expected: str = f"an .onnx file or {ZOO_PREFIX}NAME") 
     if spec.startswith(ZOO_PREFIX) or Path(spec).suffix == ".onnx":
         return
     found = "has another ending" if os.path.exists(spec) else "does not exist"
-    raise ModelError(f"model {spec!r} {found}; expected {expected}")
+    raise ModelError(f"model {arguments.shortened(repr(spec), 200)} {found}; expected {expected}")
+
+
+def _is_proto(model: object) -> bool:
+    """Whether it is the onnx package's, which is imported where there is one."""
+    kind = getattr(sys.modules.get("onnx"), "ModelProto", None)
+    return kind is not None and isinstance(model, kind)
+
+
+def _as_given(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    """Raises ModelError where a shape is not the one that the graph's input has."""
+    inputs = dict(graph.inputs)
+    for name, shape in shapes.items():
+        if name not in inputs or inputs[name].shape != shape:
+            kinds = ", ".join(f"{n} ({kind})" for n, kind in graph.inputs)
+            raise ModelError(
+                f"shape {list(shape)} is given for {name!r}, but a Graph's inputs have theirs "
+                f"({kinds}); fix them where the model is imported"
+            )
+    return graph

@@ -8,7 +8,7 @@ graph = b.finish([("y", y)])
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -31,7 +31,6 @@ class GraphBuilder:
         self.label = ""
         self.numbers: dict[str, tuple[str, float, int]] = {}
         """Of bytes: the value of the numbers they stand for, (byte - zero) * step."""
-        self.narrow: set[str] = set()
         """Constants whose values were of less than eight bits, or are floats of eight."""
         self.sequences: dict[str, tuple[str, ...]] = {}
         """Lists of values, by names of their own; a graph has none."""
@@ -107,8 +106,11 @@ class GraphBuilder:
             arrays[node.output] = made.astype(self.types[node.output].dtype, copy=False)
         return arrays[value]
 
-    def finish(self, outputs: Sequence[tuple[str, str]]) -> Graph:
-        """The graph of what `outputs` need: pairs of (public name, value). The rest is dropped."""
+    def finish(
+        self, outputs: Sequence[tuple[str, str]], declared: Mapping[str, str] | None = None
+    ) -> Graph:
+        """The graph of what `outputs` need: pairs of (public name, value). The rest is dropped.
+        `declared`: inputs and outputs that callers have as other floats."""
         needed = {value for _, value in outputs}
         kept: list[Node] = []
         for node in reversed(self._nodes):
@@ -124,6 +126,7 @@ class GraphBuilder:
             nodes=tuple(reversed(kept)),
             constants=constants,
             types={n: t for n, t in self.types.items() if n in needed},
+            declared=tuple((declared or {}).items()),
         )
 
     def _numbered(self, stem: str) -> str:

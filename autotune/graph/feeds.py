@@ -1,26 +1,84 @@
 """Inputs of a graph: seeded random ones, and samples out of files.
 
 In: the inputs' types, and a seed, a .npz file, a folder of them, or arrays. Out: arrays by name.
+What is no array, but lists of numbers, becomes one by numpy's rules here.
 """
 
 from __future__ import annotations
 
+import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
+from autotune import arguments
 from autotune.errors import FeedError
+from autotune.graph.memory_limit import check_tensors
+from autotune.memory import physical_bytes
 from autotune.types import Array, TensorType, held_as, is_real
 
 Feeds = Mapping[str, Array]
-Samples = str | Path | Feeds | Sequence[Feeds]
+Samples = str | os.PathLike[str] | Feeds | Sequence[Feeds]
 Types = Mapping[str, TensorType]
+NUMBERS = (list, tuple, int, float, complex, np.generic)
+"""What has numbers but no type of elements that somebody chose."""
+
+
+def as_array(given: npt.ArrayLike, dtype: str, what: str) -> Array:
+    """An array of what is given, in this machine's byte order. Arrays (and what stands for one)
+    keep their type of elements; numbers, and nested lists of them, get `dtype` where numpy casts
+    them to it as the same kind, or both are integers, and they fit. Raises FeedError, which begins
+    with `what`."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise FeedError(
+            f"{what}: expected an array, got a masked one; fill it with .filled(VALUE)"
+        )
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        reason = arguments.shortened(str(error).partition("\n")[0], 120)
+        raise FeedError(
+            f"{what}: expected an array of {dtype}, got {arguments.described(given)} that numpy "
+            f"makes none of ({reason})"
+        ) from None
+    if array.dtype.kind in "OSUMm" or array.dtype.fields is not None:
+        found = arguments.described(given)
+        raise FeedError(f"{what}: expected numbers of {dtype}, got {found} ({array.dtype})")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return _converted(array, dtype, what) if isinstance(given, NUMBERS) else array
+
+
+def _converted(array: Array, dtype: str, what: str) -> Array:
+    """Numbers that had no type, in the one that is asked for."""
+    kind = np.dtype(held_as(dtype))
+    integers = array.dtype.kind in "iu" and kind.kind in "iu"
+    if array.size and not integers and not np.can_cast(array.dtype, kind, "same_kind"):
+        raise FeedError(
+            f"{what}: expected {dtype}, and {array.dtype} numbers would not stay what they are; "
+            f"convert them with numpy.array(..., '{kind}')"
+        )
+    with np.errstate(over="ignore"):
+        out = array.astype(kind)
+    if kind.kind in "iu" and array.size:
+        limits = np.iinfo(kind)
+        fits = limits.min <= int(array.min()) and int(array.max()) <= limits.max
+    else:
+        fits = kind.kind != "f" or bool((np.isfinite(out) | ~np.isfinite(array)).all())
+    if not fits:
+        raise FeedError(f"{what}: a number given is beyond {dtype}; give values that fit")
+    return out
 
 
 def random_feeds(inputs: Types, seed: int) -> dict[str, Array]:
-    """Seeded inputs: normal floats, and integers 0 or 1 (valid as ids and as masks)."""
+    """Seeded inputs: normal floats, and integers 0 or 1 (valid as ids and as masks). Raises
+    ConfigError where the seed is no whole number from 0 on, and ModelError where they are more
+    than this machine's memory."""
+    arguments.whole("seed", seed)
+    check_tensors(inputs, physical_bytes())
     rng = np.random.default_rng(seed)
     out: dict[str, Array] = {}
     for name, kind in inputs.items():
@@ -48,10 +106,22 @@ def sample_feeds(inputs: Types, source: Samples | None, count: int, seed: int = 
     return found[:count]
 
 
+def check_samples(source: object) -> None:
+    """Raise FeedError for what can be no samples by its type. Reads nothing."""
+    if source is None or (isinstance(source, Iterable) and not isinstance(source, str | bytes)):
+        listed = source if isinstance(source, Sequence) else ()
+        for number, feeds in enumerate((source,) if isinstance(source, Mapping) else listed):
+            what = "a dict of arrays by input name"
+            arguments.by_name(f"sample {number} for calibration", feeds, what, FeedError)
+        return
+    what = "a .npz file, a folder of them, or arrays by input name"
+    arguments.place("calibration", source, what, FeedError)
+
+
 def _sources(source: Samples) -> list[tuple[str, Feeds]]:
     if isinstance(source, Mapping):
         return [("the samples", source)]
-    if not isinstance(source, str | Path):
+    if not isinstance(source, str | os.PathLike):
         return [(f"sample {number}", feeds) for number, feeds in enumerate(source)]
     path = Path(source)
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
@@ -71,6 +141,7 @@ def _read(file: Path) -> Feeds:
 
 def _split(inputs: Types, arrays: Feeds, what: str) -> list[Feeds]:
     """The samples of one file."""
+    arguments.by_name(what, arrays, "a dict of arrays by input name", FeedError)
     if set(arrays) != set(inputs):
         raise FeedError(f"{what}: expected arrays {_names(inputs)}, got {sorted(arrays)}")
     parts = {name: _parts(name, kind, arrays[name], what) for name, kind in inputs.items()}
@@ -81,7 +152,7 @@ def _split(inputs: Types, arrays: Feeds, what: str) -> list[Feeds]:
 
 
 def _parts(name: str, kind: TensorType, array: Array, what: str) -> list[Array]:
-    array = np.asarray(array)
+    array = as_array(array, kind.dtype, f"{what}: {name}")
     floats = is_real(kind.dtype) and array.dtype.kind == "f"
     if not floats and array.dtype.name != kind.dtype:
         raise FeedError(f"{what}: {name} must be {kind}, got elements of {array.dtype.name}")

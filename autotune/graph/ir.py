@@ -40,3 +40,5 @@ class Graph:
     nodes: tuple[Node, ...]
     constants: Mapping[str, Array]
     types: Mapping[str, TensorType]
+    declared: tuple[tuple[str, str], ...] = ()
+    """Inputs and outputs that callers have as other floats than the graph: numpy's names."""

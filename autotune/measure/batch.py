@@ -8,6 +8,7 @@ window of candidates is built first and timed when the builders are idle.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import queue
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -17,20 +18,14 @@ from typing import Any
 
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
-from autotune.measure.builds import ExecutorBuilds
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.builds import ExecutorBuilds, build_reply, outcome_of
 from autotune.measure.executor import DEFAULT_EXECUTOR, Built
 from autotune.measure.frames import Frame
 from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
 from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.throttle import available_cores
-from autotune.measure.types import (
-    DeviceProfile,
-    MeasureRequest,
-    MeasureResult,
-    OnResult,
-    Status,
-    Timing,
-)
+from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status, Timing
 from autotune.target import Target
 
 MAX_BUILDERS = 4
@@ -98,13 +93,16 @@ class BatchExecutor:
         """Which bounds of the workers hold, and why others do not; empty before they start."""
         return dict(self._runner.report) if self._runner else {}
 
+    def ready(self, target: Target) -> Report:
+        """Start the workers for kernels of a target: which bounds hold. Raises DeviceError."""
+        return dict(self._start(self._threads_of(target)).report)
+
     def profile(self, target: Target) -> DeviceProfile:
         """Measured by the runner on its own cores. Raises DeviceError."""
         runner = self._start(self._threads_of(target))
         try:
-            reply, _ = self._call(
-                runner, {"command": "profile", "target": target.to_json()}, b"", PROFILE_TIMEOUT_S
-            )
+            header = {"command": "profile", "target": target.to_json()}
+            reply, _ = self._call(runner, header, timeout_s=PROFILE_TIMEOUT_S)
         except (WorkerDiedError, WorkerTimeoutError) as error:
             raise DeviceError(f"measuring this device's peaks failed: {_why(error)}") from None
         if "error" in reply:
@@ -246,22 +244,12 @@ class BatchExecutor:
 
     def _build(self, request: MeasureRequest) -> Built | MeasureResult:
         worker = self._idle.get()
-        limit = request.timing.build_timeout_s
+        call = functools.partial(self._call, worker)
         try:
-            reply, code = self._call(
-                worker, {"command": "build", "request": request.to_json()}, b"", limit
-            )
-        except WorkerTimeoutError:
-            return MeasureResult(
-                status=Status.BUILD_TIMEOUT, error=f"build: over {limit:g} s", build_s=limit
-            )
-        except WorkerDiedError as error:
-            return MeasureResult(status=Status.BUILD_ERROR, error=f"build: {error}")
+            reply = build_reply(call, request.to_json(), request.timing.build_timeout_s)
         finally:
             self._idle.put(worker)
-        if "built" in reply:
-            return Built.from_header(reply["built"], code)
-        return MeasureResult.from_json(reply["result"])
+        return outcome_of(*reply)
 
     def _finish(
         self, runner: WorkerProcess, request: MeasureRequest, built: Built | MeasureResult
@@ -278,7 +266,7 @@ class BatchExecutor:
             self._prepare(runner, request, header)
             prepared = True
             command = {"command": "run", "built": built.header(), **header}
-            reply, _ = self._call(runner, command, built.code, limit)
+            reply, _ = self._call(runner, command, built.code, timeout_s=limit)
         except (WorkerTimeoutError, WorkerDiedError) as error:
             if on_device and not prepared:
                 return MeasureResult(
@@ -307,10 +295,10 @@ class BatchExecutor:
         mark = (runner.pid, request.task.key, request.seed)
         if mark not in self._prepared:
             self._prepared = {m for m in self._prepared if m[0] == runner.pid} | {mark}
-            self._call(runner, {"command": "prepare", **header}, b"", PREPARE_TIMEOUT_S)
+            self._call(runner, {"command": "prepare", **header}, timeout_s=PREPARE_TIMEOUT_S)
 
     def _call(
-        self, worker: WorkerProcess, header: dict[str, Any], blob: bytes, timeout_s: float
+        self, worker: WorkerProcess, header: dict[str, Any], blob: bytes = b"", *, timeout_s: float
     ) -> Frame:
         """A call that is tried again once after SIGKILL: no kernel sends that, people and the
         system's memory manager do."""

@@ -10,13 +10,13 @@ import atexit
 import functools
 import io
 import queue
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from typing import Any
 
 from autotune.errors import DeviceError
 from autotune.measure.executor import Built
-from autotune.measure.frames import encode_frame, read_frame
+from autotune.measure.frames import Frame, encode_frame, read_frame
 from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
 from autotune.measure.worker import one_line
@@ -70,7 +70,7 @@ class ExecutorBuilds:
     def _settle(self, done: Future[bytes], outcome: Future[Built | MeasureResult]) -> None:
         try:
             header, code = read_frame(io.BytesIO(done.result()).read)
-            outcome.set_result(_outcome(header, code))
+            outcome.set_result(outcome_of(header, code))
         except LOST as error:
             outcome.set_exception(self._lost(error))
         except Exception as error:  # the process boundary: what the executor could not do
@@ -105,12 +105,10 @@ def build_job(frame: bytes) -> bytes:
     except queue.Empty:
         process = WorkerProcess()
     try:
-        built = build_in(process, header["request"], float(header["limit_s"]))
+        limit_s = float(header["limit_s"])
+        return encode_frame(*build_reply(process.call, header["request"], limit_s))
     finally:
         idle.put(process)
-    if isinstance(built, MeasureResult):
-        return encode_frame({"result": built.to_json()})
-    return encode_frame({"built": built.header()}, built.code)
 
 
 @functools.cache
@@ -130,17 +128,26 @@ def build_in(
     process: WorkerProcess, request: Mapping[str, Any], limit_s: float, where: str = "build"
 ) -> Built | MeasureResult:
     """One build in a build process; its failures are the candidate's, and say `where`."""
+    return outcome_of(*build_reply(process.call, request, limit_s, where))
+
+
+def build_reply(
+    call: Callable[..., Frame], request: Mapping[str, Any], limit_s: float, where: str = "build"
+) -> Frame:
+    """The reply of a build process to one build, by `call` (as WorkerProcess.call). A process that
+    dies, or takes longer than `limit_s`, has failed the candidate: that is the reply then."""
     try:
-        reply, code = process.call({"command": "build", "request": request}, timeout_s=limit_s)
+        return call({"command": "build", "request": request}, timeout_s=limit_s)
     except WorkerTimeoutError:
         error = f"{where}: over {limit_s:g} s"
-        return MeasureResult(status=Status.BUILD_TIMEOUT, error=error, build_s=limit_s)
+        failed = MeasureResult(status=Status.BUILD_TIMEOUT, error=error, build_s=limit_s)
     except WorkerDiedError as died:
-        return MeasureResult(status=Status.BUILD_ERROR, error=f"{where}: {died}")
-    return _outcome(reply, code)
+        failed = MeasureResult(status=Status.BUILD_ERROR, error=f"{where}: {died}")
+    return {"result": failed.to_json()}, b""
 
 
-def _outcome(reply: Mapping[str, Any], code: bytes) -> Built | MeasureResult:
+def outcome_of(reply: Mapping[str, Any], code: bytes) -> Built | MeasureResult:
+    """What a reply tells: the candidate as it was built, or how that failed."""
     if "built" in reply:
         return Built.from_header(reply["built"], code)
     return MeasureResult.from_json(reply["result"])

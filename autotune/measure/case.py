@@ -11,20 +11,23 @@ from autotune.errors import BuildError
 from autotune.measure.check import Reference, Verdict, check_against, check_points
 from autotune.measure.storage import (
     PATTERN,
-    Storage,
+    GuardedTensor,
     place,
     place_dense,
     place_input,
     take_output,
 )
-from autotune.program.evaluate import evaluate_points
-from autotune.program.inputs import random_inputs, sample_points
 from autotune.program.ir import Pack
 from autotune.program.packing import apply_pack
+from autotune.tasks.evaluate import evaluate_points
+from autotune.tasks.inputs import random_inputs, sample_points
 from autotune.types import ITEM_BYTES, Array, Task
 
 CHECKED_POINTS = 400
 MAX_PACKED = 6
+COPIES = 3
+"""Of every tensor: as drawn, as the kernel wants it, as the reference or a packed form."""
+GIB = 1 << 30
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,9 +36,9 @@ class Case:
 
     arrays: dict[str, Array]
     reference: Reference
-    inputs: dict[str, Storage]
-    output: Storage
-    packed: OrderedDict[Pack | str, Storage] = field(default_factory=OrderedDict)
+    inputs: dict[str, GuardedTensor]
+    output: GuardedTensor
+    packed: OrderedDict[Pack | str, GuardedTensor] = field(default_factory=OrderedDict)
     accepted: Array | None = None
     """Output of the first candidate found right."""
 
@@ -43,7 +46,7 @@ class Case:
         blocks = (*self.inputs.values(), self.output, *self.packed.values())
         return sum(a.nbytes for a in self.arrays.values()) + sum(s.block.nbytes for s in blocks)
 
-    def constant(self, name: str, pack: Pack | None) -> Storage:
+    def constant(self, name: str, pack: Pack | None) -> GuardedTensor:
         """A constant as the candidate wants it; the last few forms are kept."""
         key: Pack | str = pack or name
         if key not in self.packed:
@@ -59,9 +62,11 @@ def make_case(task: Task, seed: int, precision: str = "float32") -> Case:
     """Inputs, oracle values and storage of a task. Raises BuildError if memory is too small."""
     wanted = sum(sum(v.layout.span(v.type.shape)) * ITEM_BYTES[v.type.dtype] for v in task.params)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if 3 * wanted > memory:
+    if COPIES * wanted > memory:
         raise BuildError(
-            f"the task's tensors take {wanted} bytes, too much for {memory} of memory"
+            f"the task's tensors take {wanted / GIB:.1f} GiB, measuring keeps them {COPIES} "
+            f"times, and this machine has {memory / GIB:.1f} GiB of memory: at most "
+            f"{memory / COPIES / GIB:.1f} GiB can be measured here"
         )
     arrays = random_inputs(task, seed)
     points = sample_points(task, seed, CHECKED_POINTS)

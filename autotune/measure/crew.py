@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from autotune.codegen.base import Library
-from autotune.codegen.llvm_backend import compile_text
-from autotune.codegen.llvm_team import OPEN, PUBLISH
+from autotune.codegen.llvm.backend import compile_text
+from autotune.codegen.llvm.team import OPEN, PUBLISH
 from autotune.measure.kernels import SWEEP_VECTORS, read_all_text
 from autotune.target import Target
 from autotune.types import Array

@@ -13,23 +13,23 @@ from collections import OrderedDict
 from collections.abc import Callable
 from statistics import median
 
-from autotune.codegen import DEVICE_KINDS, backend_for
-from autotune.codegen.llvm_binding import builds_here
+from autotune.codegen import DEVICE_KINDS
+from autotune.codegen.llvm.binding import builds_here
 from autotune.codegen.loader import code_in_memory, load
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.build_task import build_task
 from autotune.measure.case import CHECKED_POINTS, Case, judge, make_case
 from autotune.measure.crew import Threads
 from autotune.measure.devices.bench import DeviceBench
-from autotune.measure.executor import Built, kernel_symbol
+from autotune.measure.executor import Built
 from autotune.measure.pieces import pieces_of
 from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_profile
-from autotune.measure.profile import Calibration, measure_profile
+from autotune.measure.profile import CalibrationKernel, measure_profile
 from autotune.measure.storage import GARBAGE, aligned_bytes, reset_output
 from autotune.measure.surroundings import Surroundings
 from autotune.measure.throttle import Throttling, available_cores
 from autotune.measure.timing import Sample, processor_clock, time_kernel
-from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, Status, Timing
-from autotune.program.build import build_program
-from autotune.schedule.base import apply_schedule
+from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
 from autotune.target import Target
 
 __all__ = ["CHECKED_POINTS", "Case", "NativeExecutor", "build", "judge", "make_case"]
@@ -55,7 +55,7 @@ class NativeExecutor:
         self._throttling = throttling or Throttling(available_cores())
         self._cache_bytes = cache_bytes
         self._cases: OrderedDict[tuple[str, int, str], Case] = OrderedDict()
-        self._calibrations: dict[str, Calibration | PlainCalibration] = {}
+        self._calibrations: dict[str, CalibrationKernel | PlainCalibration] = {}
         self._surroundings: dict[str, Surroundings | PlainSurroundings] = {}
         self._bench = DeviceBench(clock)
 
@@ -135,10 +135,10 @@ class NativeExecutor:
                 _, reading_s, times_s = again
         return times_s, reading_s
 
-    def _calibration(self, target: Target) -> Calibration | PlainCalibration:
+    def _calibration(self, target: Target) -> CalibrationKernel | PlainCalibration:
         if target.key not in self._calibrations:
             self._calibrations[target.key] = (
-                Calibration(target, self._clock)
+                CalibrationKernel(target, self._clock)
                 if _has_llvm(target)
                 else PlainCalibration(self._clock)
             )
@@ -176,15 +176,7 @@ def _has_llvm(target: Target) -> bool:
 
 def build(request: MeasureRequest) -> Built:
     """Object code of a candidate. Raises AutotuneError where it cannot be built."""
-    program = apply_schedule(build_program(request.task), request.schedule)
-    symbol = kernel_symbol(request.task)
-    built = backend_for(request.target).build(program, request.target, symbol)
-    return Built(
-        symbol=built.symbol,
-        code=built.code,
-        workspace_bytes=built.workspace_bytes,
-        packs=program.packs,
-    )
+    return build_task(request.task, request.schedule, request.target)
 
 
 class Kernel:

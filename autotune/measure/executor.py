@@ -10,7 +10,8 @@ import importlib
 from typing import Protocol
 
 from autotune.errors import ConfigError
-from autotune.measure.types import Built, DeviceProfile, MeasureRequest, MeasureResult
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.types import Built, MeasureRequest, MeasureResult
 from autotune.target import Target
 from autotune.types import Task
 

@@ -7,8 +7,8 @@ In: a target. Out: LLVM IR text of `void peak(ptr data, i64 rounds)`,
 
 from __future__ import annotations
 
-from autotune.codegen.llvm_entry import Word, counts, job_text, support_text
-from autotune.codegen.llvm_phase import CLAIM, FINISH, phase_text
+from autotune.codegen.llvm.entry import Word, counts, job_text, support_text
+from autotune.codegen.llvm.phase import CLAIM, FINISH, phase_text
 from autotune.target import Target
 
 PEAK_UNROLL = 8
@@ -224,7 +224,7 @@ define i64 @arrived() {
   ret i64 %count
 }
 """
-"""A job for the members of a team (see `llvm_team`), who are counted."""
+"""A job for the members of a team (see `autotune.codegen.llvm.team`), who are counted."""
 
 
 def flush_text() -> str:

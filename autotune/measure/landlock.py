@@ -21,6 +21,19 @@ _VERSION_FLAG, _PATH_BENEATH = 1, 1
 _FOR_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE
 
 
+_SCOPES = 1 << 0 | 1 << 1
+"""No abstract sockets of others, no signals to them; since version 6."""
+_VERSION_WITH_SCOPES, _SIZE_WITH_SCOPES, _SIZE_OF_FILES = 6, 24, 8
+
+
+class _Handled(ctypes.Structure):
+    _fields_ = (
+        ("files", ctypes.c_uint64),
+        ("network", ctypes.c_uint64),
+        ("scopes", ctypes.c_uint64),
+    )
+
+
 class _PathRule(ctypes.Structure):
     _pack_ = 1
     _layout_ = "ms"
@@ -40,14 +53,16 @@ def restrict(
         raise NotImplementedError("the kernel has no Landlock")
     changes = _CHANGE | (_RENAME if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     reads = _EXECUTE | _READ | _LIST
-    handled = ctypes.c_uint64(changes | (reads if readable is not None else 0))
-    rules = _checked(libc.syscall(CREATE, ctypes.byref(handled), ctypes.c_size_t(8), 0))
+    files = changes | (reads if readable is not None else 0)
+    handled = _Handled(files, 0, _SCOPES)
+    size = _SIZE_WITH_SCOPES if version >= _VERSION_WITH_SCOPES else _SIZE_OF_FILES
+    rules = _checked(libc.syscall(CREATE, ctypes.byref(handled), ctypes.c_size_t(size), 0))
     try:
         for path in writable:
-            _allow(libc, rules, path, handled.value)
+            _allow(libc, rules, path, files)
         for path in readable or ():
-            _allow(libc, rules, path, handled.value & reads)
-        _allow(libc, rules, os.devnull, handled.value & (_WRITE | _READ))
+            _allow(libc, rules, path, files & reads)
+        _allow(libc, rules, os.devnull, files & (_WRITE | _READ))
         _checked(libc.syscall(RESTRICT, rules, 0))
     finally:
         os.close(rules)
@@ -58,13 +73,17 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str, allowed: int) -> None:
         folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
         return
+    kept = path.startswith("/proc/")
     try:
         if not os.path.isdir(path):
             allowed &= _FOR_FILES
         rule = _PathRule(allowed, folder)
         _checked(libc.syscall(ADD, rules, _PATH_BENEATH, ctypes.byref(rule), 0))
     finally:
-        os.close(folder)
+        # A rule is of a file while the kernel remembers it: one of processes is made anew, and
+        # no rule's any more, when nobody has it open.
+        if not kept:
+            os.close(folder)
 
 
 def _checked(status: int) -> int:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune.measure.storage import Storage
-from autotune.measure.types import CODE, Timing
+from autotune.measure.storage import GuardedTensor
+from autotune.measure.types import Timing
+from autotune.placement.reuse_distance import CODE
 from autotune.target import Target
 from autotune.types import Array
 
@@ -20,7 +21,7 @@ _BEFORE = 0.5
 _LINE_BYTES = 64
 
 _Part = tuple[int, float, float]
-"""Bytes, seconds, share, as in an `Age`."""
+"""Bytes, seconds, share, as in an `ReuseDistance`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +43,9 @@ def pieces_of(
     timing: Timing,
     target: Target,
     *,
-    inputs: Mapping[str, Storage],
-    constants: Mapping[str, Storage],
-    output: tuple[str, Storage],
+    inputs: Mapping[str, GuardedTensor],
+    constants: Mapping[str, GuardedTensor],
+    output: tuple[str, GuardedTensor],
     workspace: Array,
     code: Array | None,
 ) -> tuple[Piece, ...]:
@@ -86,7 +87,7 @@ def _cut(block: Array, parts: Sequence[_Part]) -> Iterator[Piece]:
         start = stop
 
 
-def _whole(storage: Storage, parts: Sequence[_Part]) -> Piece:
+def _whole(storage: GuardedTensor, parts: Sequence[_Part]) -> Piece:
     """A block with gaps, of the age of the middle of what is touched."""
     done, middle = 0.0, parts[0]
     for part in sorted(parts, reverse=True):

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from autotune.codegen.base import Library
+from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.measure.crew import Threads
 from autotune.measure.pieces import Piece, moved
 from autotune.measure.storage import aligned_bytes
-from autotune.measure.types import CacheLevel, DeviceProfile, Timing
+from autotune.measure.types import Timing
 from autotune.target import Target
 from autotune.types import Array
 

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,24 +18,18 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import IO, Any
 
+from autotune.measure.environment import own_path, worker_environment
 from autotune.measure.executor import DEFAULT_EXECUTOR
+from autotune.measure.folders import WorkerFolder
 from autotune.measure.frames import Frame, FrameError, encode_frame, read_frame
 from autotune.measure.sandbox import Report, Sandbox
+from autotune.printable import printable
 
 START_TIMEOUT_S = 60.0
 STDERR_TAIL_BYTES = 2000
 LAST_WORDS = 300
-FOLDER = "autotune-worker"
-COMPILER = "pocl"
-_NUMPY_THREADS = (
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
 END_TIMEOUT_S = 20.0
 """A killed process may take that long: drivers of devices free what a hung kernel holds first."""
 LOOK_S = 0.25
@@ -72,7 +65,7 @@ class WorkerProcess:
         self._recycle_after = recycle_after
         self._sandbox = sandbox or Sandbox()
         self._clock = clock
-        self._folder: Path | None = None
+        self._folder: WorkerFolder | None = None
         self.report: Report = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
@@ -105,9 +98,10 @@ class WorkerProcess:
     def _spawn(self) -> None:
         """Raises OSError: no room on the disk, too many files or processes."""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
-        self._folder = temporary_folder()
-        program = [sys.executable, "-m", "autotune.measure.sandbox", self._sandbox.to_json()]
-        path = os.pathsep.join(os.path.abspath(p) for p in sys.path)
+        self._folder = WorkerFolder()
+        program = [sys.executable, "-m", "autotune.measure.confined", self._sandbox.to_json()]
+        narrow = self._sandbox.read_system_only
+        path = own_path(os.environ, sys.path) if narrow else sys.path
         self._process = start_child(
             [*program, "--executor", self._executor],
             stdin=subprocess.PIPE,
@@ -115,18 +109,8 @@ class WorkerProcess:
             stderr=self._stderr,
             bufsize=0,
             start_new_session=True,
-            cwd=self._folder,
-            # the child finds the same modules as its parent; PoCL keeps what it compiles, and
-            # pyopencl what it generates, where that can be written; numpy has no threads, which
-            # after their work wait busily on the cores that kernels are timed on
-            env={
-                **os.environ,
-                "PYTHONPATH": path,
-                "TMPDIR": str(self._folder),
-                "POCL_CACHE_DIR": str(self._folder / COMPILER),
-                "PYOPENCL_NO_CACHE": "1",
-                **dict.fromkeys(_NUMPY_THREADS, "1"),
-            },
+            cwd=self._folder.path,
+            env=worker_environment(os.environ, self._folder.path, path),
         )
         self._calls = 0
         if self._cores and hasattr(os, "sched_setaffinity"):
@@ -197,16 +181,15 @@ class WorkerProcess:
     def _check_folder(self) -> None:
         """Raises WorkerDiedError, having killed the worker, where it fills the disk."""
         limit = self._sandbox.folder_bytes
-        if limit and self._folder and (used := size_of(self._folder)) > limit:
+        if limit and self._folder and (used := self._folder.size()) > limit:
             self.stop()
             raise WorkerDiedError(
                 "", f"killed: {used} bytes in the temporary directory, {limit} are allowed"
             )
 
     def _empty_folder(self) -> None:
-        if self._folder is None:
-            return
-        empty(self._folder)
+        if self._folder is not None:
+            self._folder.empty()
 
     def _died(self, error: Exception) -> WorkerDiedError:
         """Collect the ended process and say how it ended."""
@@ -222,8 +205,7 @@ class WorkerProcess:
         if self._stderr is not None:
             size = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, size - STDERR_TAIL_BYTES))
-            lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-            tail = tail or (lines[-1].strip()[-LAST_WORDS:] if lines else "")
+            tail = tail or last_words(self._stderr.read())
         self.stop()
         if code is not None and code < 0:
             name = signal_name(-code)
@@ -255,17 +237,13 @@ class WorkerProcess:
             stderr.close()
         folder, self._folder = self._folder, None
         if folder is not None:
-            remove(folder)
+            folder.remove()
 
 
-def temporary_folder() -> Path:
-    """A new one; those of parents that were killed go."""
-    root = Path(tempfile.gettempdir())
-    for old in root.glob(f"{FOLDER}-*-*"):
-        parent = old.name.split("-")[-2]
-        if parent.isdigit() and not Path("/proc", parent).exists():
-            remove(old)
-    return Path(tempfile.mkdtemp(prefix=f"{FOLDER}-{os.getpid()}-", dir=root))
+def last_words(written: bytes) -> str:
+    """The last line of what a candidate wrote: its end, what could move a cursor escaped."""
+    lines = written[-STDERR_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+    return printable(lines[-1].strip())[-LAST_WORDS:] if lines else ""
 
 
 def start_child(command: Sequence[str], **settings: Any) -> subprocess.Popen[bytes]:
@@ -294,35 +272,6 @@ def ended(process: subprocess.Popen[bytes]) -> bool:
         return os.waitid(os.P_PID, process.pid, flags) is not None
     except ChildProcessError:  # somebody else collected it
         return True
-
-
-def size_of(folder: Path) -> int:
-    """Bytes of the files below a directory, while somebody may be changing it."""
-    total = 0
-    for where, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(where, name)).st_blocks * 512
-    return total
-
-
-def empty(folder: Path) -> None:
-    """Remove what is in a directory; a compiler's, which it makes only once, stays, emptied."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name == COMPILER and entry.is_dir(follow_symlinks=False):
-                empty(Path(entry.path))
-            else:
-                remove(Path(entry.path))
-
-
-def remove(path: Path) -> None:
-    """A file or a whole directory, as far as that is possible."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    with contextlib.suppress(OSError):
-        path.unlink()
 
 
 def signal_name(number: int) -> str:

@@ -14,6 +14,7 @@ from statistics import median
 
 from autotune.codegen import BACKENDS
 from autotune.codegen.loader import load, load_text
+from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.measure.kernels import (
     SWEEP_VECTORS,
     copy_text,
@@ -24,7 +25,6 @@ from autotune.measure.kernels import (
     sweep_text,
 )
 from autotune.measure.storage import aligned_bytes
-from autotune.measure.types import CacheLevel, DeviceProfile
 from autotune.program.ir import Buffer, Const, For, Program, Store, index
 from autotune.target import Target
 
@@ -37,7 +37,7 @@ LARGEST_SWEEP_BYTES = 256 << 20
 CALIBRATION_S = 0.0003
 
 
-class Calibration:
+class CalibrationKernel:
     """The fixed kernel that tells a disturbed moment from a quiet one."""
 
     def __init__(self, target: Target, clock: Callable[[], float] = time.perf_counter) -> None:

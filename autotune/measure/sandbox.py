@@ -1,10 +1,8 @@
-"""What a worker process may do, and the program that starts one inside these bounds.
+"""Bounds of a worker process. In: settings. Out: a process whose crashes, loops, leaks, forks and
+floods end with it.
 
-In: settings as JSON and the worker's arguments. Out: a worker whose crashes, loops, leaks, forks
-and floods end with it. What the system does not offer is left out and reported by `ping`, never an
-error: the same code runs as root on a board and as a user on a laptop.
-
-Usage: python -m autotune.measure.sandbox SETTINGS [worker arguments]
+What the system does not offer is left out and reported by `ping`, never an error: the same code
+runs as root on a board and as a user on a laptop.
 """
 
 from __future__ import annotations
@@ -20,15 +18,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from autotune.measure import landlock, seccomp
+from autotune.measure import landlock, seccomp, view, visible
 
-NOBODY = 65534
+FIRST_USER, LAST_USER = 61184, 65519
+"""User ids that no package and no administrator gives away (systemd's dynamic users)."""
 SHARED_BYTES = 2 << 30
 """Address space beyond the memory limit: code, shared libraries, reserved but unused ranges."""
 SPARE_CPU_S = 5.0
-SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", "/dev", "/opt")
-_NEWUSER, _NEWNET, _NEWIPC = 0x10000000, 0x40000000, 0x08000000
+_NEWNET, _NEWIPC = 0x40000000, 0x08000000
 _NO_NEW_PRIVS, _CHILD_SUBREAPER, _CAPBSET_DROP, _PARENT_DEATH_SIGNAL = 38, 36, 24, 1
+_DUMPABLE = 4
 _CAPABILITY_VERSION = 0x20080522
 
 
@@ -58,7 +57,10 @@ class Sandbox:
     """Files of devices that may be written to besides; their drivers make sockets of the machine,
     which nobody answers in a network of one's own."""
     read_system_only: bool = False
-    """Files are read only where programs lie, not in home directories (Landlock)."""
+    """Only the files that Python and the loader need are there (a mount namespace) and can be
+    read (Landlock)."""
+    own_view: bool = True
+    """Of these files: a mount namespace, where only some may be read."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -94,14 +96,20 @@ def confine(sandbox: Sandbox, folder: str) -> Report:
     measure("oom", True, _first_to_go)
     measure("children", True, lambda: _prctl(libc, _CHILD_SUBREAPER, 1))
     measure("network", sandbox.own_network, lambda: _own_network(libc))
-    measure("privileges", sandbox.drop_privileges, lambda: _drop(libc, sandbox, folder))
+    shown = readable(sandbox, folder)
+    user = own_user(Path("/etc/passwd"), os.getpid())
+    if shown is not None:
+        sys.meta_path.insert(0, visible.TreeImporter(visible.packages(folder)))
+    own_view = shown is not None and sandbox.own_view
+    measure("view", own_view, lambda: view.enter(libc, shown or (), folder, sandbox.devices))
+    measure("privileges", sandbox.drop_privileges, lambda: _drop(libc, sandbox, folder, user))
     # After the change of user, which would undo it.
     measure("parent", True, lambda: _prctl(libc, _PARENT_DEATH_SIGNAL, signal.SIGKILL))
     _prctl(libc, _NO_NEW_PRIVS, 1)
     measure(
         "files",
         sandbox.write_temporary_only,
-        lambda: landlock.restrict(libc, [folder, *sandbox.devices], readable(sandbox, folder)),
+        lambda: landlock.restrict(libc, [folder, *sandbox.devices], shown),
     )
     measure(
         "calls",
@@ -116,13 +124,32 @@ def end_with_parent() -> None:
     _prctl(ctypes.CDLL(None, use_errno=True), _PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
+def hide_memory() -> None:
+    """Memory, environment and open files of this process are shown to root alone, not to others
+    of the same user. Raises OSError."""
+    _prctl(ctypes.CDLL(None, use_errno=True), _DUMPABLE, 0)
+
+
 def readable(sandbox: Sandbox, folder: str) -> list[str] | None:
-    """Directories a worker may read; None for all."""
+    """Files and directories a worker may read; None for all."""
     if not sandbox.read_system_only:
         return None
-    here = str(Path(__file__).resolve().parents[2])
-    paths = [*SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, here, folder, *sys.path]
-    return [p for p in dict.fromkeys(os.path.realpath(p) for p in paths if p) if p != "/"]
+    library_path = os.environ.get("LD_LIBRARY_PATH", "")
+    paths = visible.readable(folder, sandbox.programs, sandbox.devices, library_path)
+    return [*paths, folder]
+
+
+def own_user(passwd: Path, pid: int) -> int:
+    """A user id that is nobody's: no files are its own, and no process but this one's children.
+    Of two processes that live at the same time it is not the same."""
+    try:
+        lines = passwd.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    taken = {line.split(":")[2] for line in lines if line.count(":") >= 3}
+    count = LAST_USER - FIRST_USER + 1
+    users = (FIRST_USER + (pid + n) % count for n in range(count))
+    return next(user for user in users if str(user) not in taken)
 
 
 def _set_limits(sandbox: Sandbox) -> None:
@@ -163,23 +190,16 @@ def _first_to_go() -> None:
 
 
 def _own_network(libc: ctypes.CDLL) -> None:
-    """A network with no interface that is up: root makes it directly, others in a user namespace
-    where they are themselves."""
-    if libc.unshare(_NEWNET | _NEWIPC) == 0:
-        return
-    user, group = os.getuid(), os.getgid()
-    _check(libc.unshare(_NEWUSER | _NEWNET | _NEWIPC), "unshare")
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    """A network with no interface that is up, and no shared memory of others."""
+    view.unshare(libc, _NEWNET | _NEWIPC)
 
 
-def _drop(libc: ctypes.CDLL, sandbox: Sandbox, folder: str) -> None:
-    """Become nobody, where nobody can read the program; give up all capabilities in any case.
+def _drop(libc: ctypes.CDLL, sandbox: Sandbox, folder: str, user: int) -> None:
+    """Become `user`, where that one can read the program; give up all capabilities in any case.
     Raises NotImplementedError naming what kept the user."""
     kept = ""
     if os.getuid() == 0:
-        kept = _become_nobody(sandbox, folder)
+        kept = _become(user, sandbox, folder)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     _check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
     for number in range(64):
@@ -188,22 +208,34 @@ def _drop(libc: ctypes.CDLL, sandbox: Sandbox, folder: str) -> None:
         raise NotImplementedError(kept)
 
 
-def _become_nobody(sandbox: Sandbox, folder: str) -> str:
+def _become(user: int, sandbox: Sandbox, folder: str) -> str:
     """Empty, or the directory for whose sake the user stays root, without its capabilities."""
-    os.seteuid(NOBODY)
+    os.seteuid(user)
     paths = [sys.prefix, sys.base_prefix, __file__, *(p for p in sys.path if p)]
     denied = hidden(paths, folder, lambda p: os.access(p, os.R_OK, effective_ids=True))
     os.seteuid(0)
     denied = [p for p in denied if os.path.exists(p)]
     if denied:
         return f"still root, without capabilities: only root can read {denied[0]}"
-    os.chown(folder, NOBODY, NOBODY)
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.chown(folder, user, user)
+    os.setgroups(device_groups(sandbox.devices))
+    os.setresgid(user, user, user)
     if sandbox.processes:
         _limit(resource.RLIMIT_NPROC, sandbox.processes)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(user, user, user)
     return ""
+
+
+def device_groups(devices: Sequence[str]) -> list[int]:
+    """Groups that may write to devices which not everybody may: video, render. The system's own
+    group is none of them."""
+    found = set()
+    for path in devices:
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            if status.st_mode & 0o020 and not status.st_mode & 0o002 and status.st_gid:
+                found.add(status.st_gid)
+    return sorted(found)
 
 
 def hidden(paths: Sequence[str], folder: str, readable: Callable[[str], bool]) -> list[str]:
@@ -244,16 +276,3 @@ def _children() -> list[int]:
             text = Path(f"/proc/self/task/{task}/children").read_text(encoding="ascii")
             found += map(int, text.split())
     return found
-
-
-def main(arguments: Sequence[str]) -> None:
-    settings, *rest = arguments
-    sandbox = Sandbox(**json.loads(settings))
-    report = confine(sandbox, os.getcwd())
-    from autotune.measure.worker import main as worker_main  # only now: it starts threads
-
-    worker_main(list(rest), report)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,7 +1,8 @@
 """A filter of system calls: a worker computes, it starts nothing and talks to nobody.
 
 Refused with EPERM: new processes (threads are fine), programs, sockets, namespaces, mounts,
-tracing, leaving the process group, signals and limits of other processes. In: nothing. Out: an
+tracing, leaving the process group, signals and limits of other processes, their memory and
+descriptors, shared memory with names. In: nothing. Out: an
 installed filter, which holds for the process and whatever it becomes.
 """
 
@@ -32,6 +33,8 @@ _X86_64 = {
     "add_key": 248, "request_key": 249, "userfaultfd": 323, "kexec_load": 246,
     "init_module": 175, "finit_module": 313, "delete_module": 176, "reboot": 169, "swapon": 167,
     "swapoff": 168, "tkill": 200, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297,
+    "shmget": 29, "shmat": 30, "semget": 64, "msgget": 68, "mq_open": 240, "kcmp": 312,
+    "open_by_handle_at": 304,
 }  # fmt: skip
 _GENERIC = {
     "clone": 220, "kill": 129, "tgkill": 131, "prlimit64": 261,
@@ -42,10 +45,13 @@ _GENERIC = {
     "add_key": 217, "request_key": 218, "userfaultfd": 282, "kexec_load": 104,
     "init_module": 105, "finit_module": 273, "delete_module": 106, "reboot": 142, "swapon": 224,
     "swapoff": 225, "tkill": 130, "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240,
+    "shmget": 194, "shmat": 196, "semget": 190, "msgget": 186, "mq_open": 180, "kcmp": 272,
+    "open_by_handle_at": 265,
 }  # fmt: skip
 _COMMON = {
     "io_uring_setup": 425, "pidfd_send_signal": 424, "open_tree": 428, "move_mount": 429,
-    "fsopen": 430, "pidfd_open": 434, "mount_setattr": 442,
+    "fsopen": 430, "pidfd_open": 434, "mount_setattr": 442, "pidfd_getfd": 438,
+    "process_madvise": 440,
 }  # fmt: skip
 _CLONE3 = 435
 _MACHINES = {

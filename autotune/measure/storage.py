@@ -23,7 +23,7 @@ GARBAGE = 0xFF
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class GuardedTensor:
     """`block`: all its bytes, guards included. `view`: the tensor's elements in it as they lie
     there. `address`: of element 0,0,..."""
 
@@ -46,7 +46,7 @@ def aligned_bytes(count: int, fill: int) -> Array:
     return raw[skip : skip + count]
 
 
-def place(value: TaskValue, fill: int) -> Storage:
+def place(value: TaskValue, fill: int) -> GuardedTensor:
     """Storage for a value by its layout, every byte `fill`."""
     item = ITEM_BYTES[value.type.dtype]
     shape, layout = value.type.shape, value.layout
@@ -56,10 +56,10 @@ def place(value: TaskValue, fill: int) -> Storage:
     dtype = np.dtype("uint8" if value.type.dtype == "bool" else stored_as(value.type.dtype))
     strides = tuple(s * item for s in layout.strides)
     view = np.ndarray(shape, dtype, buffer=block.data, offset=first, strides=strides)
-    return Storage(block, view, block.ctypes.data + first, value.type.dtype)
+    return GuardedTensor(block, view, block.ctypes.data + first, value.type.dtype)
 
 
-def place_input(value: TaskValue, array: Array) -> Storage:
+def place_input(value: TaskValue, array: Array) -> GuardedTensor:
     """An input's data in its layout."""
     storage = place(value, GARBAGE)
     item = ITEM_BYTES[value.type.dtype]
@@ -78,29 +78,29 @@ def place_input(value: TaskValue, array: Array) -> Storage:
     return storage
 
 
-def place_dense(array: Array) -> Storage:
+def place_dense(array: Array) -> GuardedTensor:
     """A constant: dense, aligned, followed by a guard that may be read."""
     block = aligned_bytes(array.nbytes + GUARD_BYTES, 0)
     view = block[: array.nbytes].view(array.dtype).reshape(array.shape)
     view[...] = array
-    return Storage(block, view, block.ctypes.data)
+    return GuardedTensor(block, view, block.ctypes.data)
 
 
-def reset_output(storage: Storage) -> None:
+def reset_output(storage: GuardedTensor) -> None:
     """Pattern around the elements, garbage in them."""
     storage.block[...] = PATTERN
     unset = np.nan if storage.view.dtype.kind == "f" else _pattern(storage.view.dtype)
     storage.view[...] = stored(np.asarray(np.nan), "bfloat16") if _short(storage) else unset
 
 
-def take_output(storage: Storage) -> tuple[Array, int]:
+def take_output(storage: GuardedTensor) -> tuple[Array, int]:
     """(a dense copy of the elements, how many bytes outside of them were overwritten)."""
     out = widen_bfloat16(storage.view) if _short(storage) else storage.view.copy()
     storage.view[...] = _pattern(storage.view.dtype)
     return out, int(np.count_nonzero(storage.block != PATTERN))
 
 
-def _short(storage: Storage) -> bool:
+def _short(storage: GuardedTensor) -> bool:
     """Whether the elements are bits of bfloat16."""
     return storage.dtype == "bfloat16"
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from autotune.machine.profile import DeviceProfile
+from autotune.placement.reuse_distance import ReuseDistance
 from autotune.program.ir import Pack
 from autotune.schedule.base import Schedule, schedule_from_json, schedule_to_json
 from autotune.target import Target
@@ -26,13 +28,6 @@ class Status(enum.StrEnum):
     RUN_TIMEOUT = "RUN_TIMEOUT"
     WRONG_RESULT = "WRONG_RESULT"
     DEVICE_LOST = "DEVICE_LOST"
-
-
-Age = tuple[str, int, float, float]
-"""Of a part of a task's value, or of `CODE`: its name, bytes of memory and seconds that were used
-since the part was, what share of the value it is (0-1)."""
-CODE = ""
-"""In place of a value's name: the kernel's code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +50,7 @@ class Timing:
     two calls of a kernel in its model; 0: the kernel is called again and again."""
     apart_s: float = 0.0
     """Time between two such calls, in which others use the caches too; 0: they do not."""
-    ages: tuple[Age, ...] = ()
+    ages: tuple[ReuseDistance, ...] = ()
     """How long ago the task's values, and the memory that they are written to, were used last."""
     build_timeout_s: float = 10.0
     run_timeout_s: float = 10.0
@@ -182,63 +177,41 @@ class MeasureResult:
     def from_json(data: Mapping[str, Any]) -> MeasureResult:
         fields = dict(data)
         fields["status"] = Status(fields["status"])
-        fields["times_s"] = tuple(float(t) for t in fields["times_s"])
+        fields["times_s"] = tuple(_finite(t) for t in fields["times_s"])
         return MeasureResult(**fields)
+
+
+LARGEST_TIME = 1e18
+"""Seconds: any more, and sums and logs of them would not be finite either."""
+
+
+def _finite(value: object) -> float:
+    """A number as a float. Raises TypeError and ValueError, whatever it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"must be real number, got {value!r:.80}")
+    if isinstance(value, int) and not -LARGEST_TIME < value < LARGEST_TIME:
+        raise ValueError(f"expected finite numbers of seconds, got one beyond {LARGEST_TIME:g}")
+    return float(value)
 
 
 def sound(result: MeasureResult) -> MeasureResult:
     """The result. Raises ValueError where no measurement could have given it: files and boards
     are not taken at their word."""
-    times_s, numbers = result.times_s, (result.build_s, result.run_s, result.calibration_s)
-    if (result.status is Status.OK) != bool(times_s) or not all(0 < t < math.inf for t in times_s):
+    numbers = tuple(map(_finite, (result.build_s, result.run_s, result.calibration_s)))
+    times_s = tuple(map(_finite, result.times_s))
+    if (result.status is Status.OK) != bool(times_s) or not all(
+        0 < t < LARGEST_TIME for t in times_s
+    ):
         raise ValueError(f"status {result.status} with the times {list(times_s[:8])}")
     if not all(map(math.isfinite, numbers)):
         raise ValueError(f"expected finite numbers of seconds, got {numbers}")
     for text in (result.error, result.device, result.conditions):
+        if not isinstance(text, str):
+            raise TypeError(f"expected a text, got {text!r:.80}")
         text.encode()  # half of a surrogate pair has no bytes
         if "\0" in text:
             raise ValueError(f"a NUL character in {text!r:.80}")
     return result
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheLevel:
-    """One level of the memory hierarchy as measured on one core. The last level is memory."""
-
-    name: str
-    size_bytes: int
-    load_bytes_per_s: float
-    store_bytes_per_s: float = 0.0
-    """0 where it was not measured."""
-    copy_bytes_per_s: float = 0.0
-    """Bytes copied, each loaded and stored once; 0 where it was not measured."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceProfile:
-    """What a device measured about itself. The analytical cost model uses only this."""
-
-    device: str
-    """Stable name: host name, CPU model."""
-    target: Target
-    peak_flops: float
-    """Fused multiply-add peak of one core, float32, FLOP/s."""
-    levels: tuple[CacheLevel, ...]
-    parallel_region_s: float
-    width_peaks: tuple[tuple[int, float], ...] = ()
-    """(vector bytes, peak FLOP/s) of every vector width the core has, narrowest first."""
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> DeviceProfile:
-        fields = dict(data)
-        fields["target"] = Target.from_json(fields["target"])
-        fields["levels"] = tuple(CacheLevel(**level) for level in fields["levels"])
-        peaks = fields.get("width_peaks", ())
-        fields["width_peaks"] = tuple((int(width), float(peak)) for width, peak in peaks)
-        return DeviceProfile(**fields)
 
 
 OnResult = Callable[[int, MeasureResult], None]

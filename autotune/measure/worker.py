@@ -4,7 +4,7 @@ In: frames on stdin, {"command": ping|build|prepare|run|profile, ...}. Out: one 
 on the original stdout; whatever a candidate prints goes to stderr. Ends when its stdin closes or
 its parent is gone, in the middle of a hanging kernel too.
 
-Started by autotune.measure.sandbox, with [--executor package.module:Class].
+Started by autotune.measure.confined, with [--executor package.module:Class].
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, BuildError, ScheduleError
 from autotune.measure.executor import DEFAULT_EXECUTOR, Built, Executor, load_executor
 from autotune.measure.frames import Frame, encode_frame, read_frame
 from autotune.measure.sandbox import Report, allow_cpu, end_children
@@ -83,7 +83,8 @@ def _build(executor: Executor, request: MeasureRequest, clock: Callable[[], floa
         failed = MeasureResult(
             status=Status.BUILD_ERROR, error=one_line(error), build_s=clock() - start
         )
-        return {"result": failed.to_json()}, b""
+        defect = not isinstance(error, ScheduleError | BuildError)
+        return {"result": failed.to_json(), "defect": defect}, b""
     return {"built": {**built.header(), "build_s": clock() - start}}, built.code
 
 

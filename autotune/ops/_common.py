@@ -118,16 +118,6 @@ def const(value: float, dtype: str) -> Const:
     return Const(float(value) if is_float(dtype) else int(value), dtype)
 
 
-def lowest(dtype: str) -> float:
-    """What `max` starts from: an int for integer dtypes."""
-    return -float("inf") if is_float(dtype) else int(np.iinfo(dtype).min)
-
-
-def highest(dtype: str) -> float:
-    """What `min` starts from: an int for integer dtypes."""
-    return float("inf") if is_float(dtype) else int(np.iinfo(dtype).max)
-
-
 def same_dtype(op: str, types: Sequence[TensorType]) -> str:
     """The one dtype of all inputs. ModelError where they differ."""
     found = sorted({t.dtype for t in types})

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from autotune.program.ir import Compute
 from autotune.registry import Registry
 from autotune.types import Array, Attrs, TensorType
+
+OpKind = Literal["contraction", "pool", "row", "elementwise", "scatter", "sort", "data", "view"]
+"""data moves elements, view none."""
 
 
 class Op(Protocol):
@@ -22,9 +25,8 @@ class Op(Protocol):
     def name(self) -> str: ...
 
     @property
-    def kind(self) -> str:
-        """contraction | pool | row | elementwise | scatter | sort | data (moves elements) |
-        view (moves none)."""
+    def kind(self) -> OpKind:
+        """The family."""
         ...
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:

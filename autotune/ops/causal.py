@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autotune.ops._common import Inputs, Output, arity, at, axes_of, float_dtype, integer, require
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Bound, Compute, Const, Load, Select, index
 from autotune.types import Array, Attrs, TensorType
 
@@ -17,7 +17,7 @@ class Causal:
     """What rows of attention may not look at; elementwise, as it moves nothing."""
 
     name = "causal"
-    kind = "elementwise"
+    kind: OpKind = "elementwise"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)

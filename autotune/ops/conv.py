@@ -21,8 +21,8 @@ from autotune.ops._common import (
     product_dtype,
     require,
 )
-from autotune.ops._window import Window
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
+from autotune.ops.window import Window
 from autotune.program.ir import Axis, Compute, Index, Load, index
 from autotune.types import Array, Attrs, TensorType
 
@@ -31,7 +31,7 @@ class Conv2d:
     """2-D cross-correlation with zero padding; depthwise where C/groups = 1 and O = groups."""
 
     name = "conv2d"
-    kind = "contraction"
+    kind: OpKind = "contraction"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 2)

@@ -20,7 +20,7 @@ from autotune.ops._common import (
     places_of,
     require,
 )
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Bound, Compute, Index, Load, LoadIndex, Select, Value
 from autotune.types import Array, Attrs, TensorType
 
@@ -40,7 +40,7 @@ class Gather:
     """Rows of x along `axis` picked by integers; negative ones count from the end."""
 
     name = "gather"
-    kind = "data"
+    kind: OpKind = "data"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         axis = _picked_axis(self.name, types, attrs)
@@ -67,7 +67,7 @@ class GatherElements:
     """x where `indices` say along `axis`, and at an element's own place otherwise."""
 
     name = "gather_elements"
-    kind = "data"
+    kind: OpKind = "data"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         axis = _picked_axis(self.name, types, attrs)
@@ -102,7 +102,7 @@ class Pad:
     around it; a negative count crops."""
 
     name = "pad"
-    kind = "data"
+    kind: OpKind = "data"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)
@@ -150,7 +150,7 @@ class Copy:
     """x again, in a layout of its own."""
 
     name = "copy"
-    kind = "data"
+    kind: OpKind = "data"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)

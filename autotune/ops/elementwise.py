@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from autotune.ops._common import (
     same_dtype,
     text,
 )
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
 from autotune.program.functions import apply_function
 from autotune.program.ir import COMPARISONS, FUNCTIONS, Compute, Const, Value, fn
 from autotune.types import DTYPES, Array, Attrs, TensorType
@@ -34,7 +35,8 @@ from autotune.types import DTYPES, Array, Attrs, TensorType
 _LOGICAL = ("and", "or", "not")
 _FLOATS = (
     "sqrt", "rsqrt", "exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "reciprocal", "floor",
-    "ceil", "round",
+    "ceil", "round", "expm1", "sinh", "cosh", "tan", "asin", "acos", "atan", "asinh", "acosh",
+    "atanh", "softplus", "mish", "silu", "swish", "gelu_erf", "gelu_tanh",
 )  # fmt: skip
 
 
@@ -43,7 +45,7 @@ class Function:
     """An element function as an op of the same name."""
 
     name: str
-    kind: str = "elementwise"
+    kind: OpKind = "elementwise"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, FUNCTIONS[self.name])
@@ -54,9 +56,9 @@ class Function:
             require(types[0].dtype == "bool", f"where: condition must be bool, got {types[0]}")
             return TensorType(dtype=same_dtype(self.name, types[1:]), shape=shape)
         dtype = same_dtype(self.name, types)
-        if self.name == "bits":
-            require(dtype == "float32", f"bits: input must be float32, got {dtype}")
-            return TensorType(dtype="int32", shape=shape)
+        if self.name in ("bits", "binade"):
+            require(dtype == "float32", f"{self.name}: input must be float32, got {dtype}")
+            return TensorType(dtype="int32" if self.name == "bits" else dtype, shape=shape)
         if self.name in _LOGICAL:
             require(dtype == "bool", f"{self.name}: inputs must be bool, got {dtype}")
         elif self.name not in ("eq", "ne"):
@@ -85,7 +87,7 @@ class Activation:
     name: str
     formula: Formula
     numpy: Callable[[Array, Attrs], Array]
-    kind: str = "elementwise"
+    kind: OpKind = "elementwise"
     floats_only: bool = True
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -112,9 +114,9 @@ def _relu(x: Value, attrs: Attrs, dtype: str) -> Value:
 
 def _clip(x: Value, attrs: Attrs, dtype: str) -> Value:
     low, high = _limits(attrs)
-    if math.isfinite(low):
+    if low > -math.inf:
         x = fn("max", x, const(low, dtype))
-    return fn("min", x, const(high, dtype)) if math.isfinite(high) else x
+    return fn("min", x, const(high, dtype)) if high < math.inf else x
 
 
 def _leaky_relu(x: Value, attrs: Attrs, dtype: str) -> Value:
@@ -124,41 +126,27 @@ def _leaky_relu(x: Value, attrs: Attrs, dtype: str) -> Value:
 
 def _elu(x: Value, attrs: Attrs, dtype: str) -> Value:
     zero, alpha = const(0, dtype), const(number(attrs, "alpha", 1.0), dtype)
-    below = fn("sub", fn("exp", fn("min", x, zero)), const(1, dtype))
+    below = fn("expm1", fn("min", x, zero))
     return fn("add", fn("max", x, zero), fn("mul", alpha, below))
 
 
 def _hard_sigmoid(x: Value, attrs: Attrs, dtype: str) -> Value:
-    alpha, beta = _hard_sigmoid_line(attrs)
-    line = fn("add", fn("mul", x, const(alpha, dtype)), const(beta, dtype))
+    slope, zero, rest = _hard_sigmoid_line(attrs, dtype)
+    line = fn("sub", x, const(zero, dtype)) if zero else x
+    line = fn("mul", line, const(slope, dtype))
+    line = fn("add", line, const(rest, dtype)) if rest else line
     return fn("min", fn("max", line, const(0, dtype)), const(1, dtype))
 
 
 def _hard_swish(x: Value, attrs: Attrs, dtype: str) -> Value:
-    return fn("mul", x, _hard_sigmoid(x, {"alpha": 1 / 6, "beta": 0.5}, dtype))
+    """x * (x + 3, between 0 and 6) / 6: the sum is exact where it is small."""
+    share = fn("min", fn("max", fn("add", x, const(3, dtype)), const(0, dtype)), const(6, dtype))
+    return fn("mul", x, fn("mul", share, const(1 / 6, dtype)))
 
 
 def _gelu(x: Value, attrs: Attrs, dtype: str) -> Value:
-    if text(attrs, "approximate", "none", ("none", "tanh")) == "none":
-        inside: Value = fn("erf", fn("mul", x, const(math.sqrt(0.5), dtype)))
-    else:
-        cube = fn("mul", fn("mul", x, x), fn("mul", x, const(0.044715, dtype)))
-        inside = fn("tanh", fn("mul", const(math.sqrt(2 / math.pi), dtype), fn("add", x, cube)))
-    half = fn("mul", x, const(0.5, dtype))
-    return fn("mul", half, fn("add", inside, const(1, dtype)))
-
-
-def _silu(x: Value, attrs: Attrs, dtype: str) -> Value:
-    return fn("mul", x, fn("sigmoid", x))
-
-
-def _softplus(x: Value, attrs: Attrs, dtype: str) -> Value:
-    tail = fn("log", fn("add", fn("exp", fn("neg", fn("abs", x))), const(1, dtype)))
-    return fn("add", fn("max", x, const(0, dtype)), tail)
-
-
-def _mish(x: Value, attrs: Attrs, dtype: str) -> Value:
-    return fn("mul", x, fn("tanh", _softplus(x, attrs, dtype)))
+    exact = text(attrs, "approximate", "none", ("none", "tanh")) == "none"
+    return fn("gelu_erf" if exact else "gelu_tanh", x)
 
 
 def _snap(x: Value, attrs: Attrs, dtype: str) -> Value:
@@ -173,14 +161,22 @@ def _limits(attrs: Attrs) -> tuple[float, float]:
     return number(attrs, "min", -math.inf), number(attrs, "max", math.inf)
 
 
-def _hard_sigmoid_line(attrs: Attrs) -> tuple[float, float]:
-    return number(attrs, "alpha", 0.2), number(attrs, "beta", 0.5)
+def _hard_sigmoid_line(attrs: Attrs, dtype: str) -> tuple[float, float, float]:
+    """(a, z, r) of alpha x + beta = a (x - z) + r, z being the number next to the line's zero: the
+    difference is exact where the result is small, so that nothing cancels without a fused
+    multiply-add, either."""
+    # Attributes are float32 numbers, whatever x is.
+    slope = float(np.float32(number(attrs, "alpha", 0.2)))
+    offset = float(np.float32(number(attrs, "beta", 0.5)))
+    if not 1e-30 < abs(slope) < 1e30 or not abs(offset / slope) < 1e30:
+        return slope, 0.0, offset
+    zero = -offset / slope if dtype == "float64" else float(np.float32(-offset / slope))
+    return slope, zero, float(Fraction(slope) * Fraction(zero) + Fraction(offset))
 
 
 def _np_gelu(x: Array, attrs: Attrs) -> Array:
-    if attrs.get("approximate", "none") == "none":
-        return np.asarray(0.5 * x * (1 + apply_function("erf", [x / math.sqrt(2)])))
-    return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+    exact = attrs.get("approximate", "none") == "none"
+    return apply_function("gelu_erf" if exact else "gelu_tanh", [x])
 
 
 def _np_elu(x: Array, attrs: Attrs) -> Array:
@@ -188,8 +184,8 @@ def _np_elu(x: Array, attrs: Attrs) -> Array:
 
 
 def _np_hard_sigmoid(x: Array, attrs: Attrs) -> Array:
-    alpha, beta = _hard_sigmoid_line(attrs)
-    return np.clip(alpha * x + beta, 0, 1)
+    slope, zero, rest = (x.dtype.type(v) for v in _hard_sigmoid_line(attrs, x.dtype.name))
+    return np.asarray(np.clip((x - zero) * slope + rest, 0, 1))
 
 
 def _np_leaky_relu(x: Array, attrs: Attrs) -> Array:
@@ -198,8 +194,8 @@ def _np_leaky_relu(x: Array, attrs: Attrs) -> Array:
 
 def _np_clip(x: Array, attrs: Attrs) -> Array:
     low, high = _limits(attrs)
-    x = np.maximum(x, x.dtype.type(low)) if math.isfinite(low) else x
-    return np.minimum(x, x.dtype.type(high)) if math.isfinite(high) else x
+    x = np.maximum(x, x.dtype.type(low)) if low > -math.inf else x
+    return np.minimum(x, x.dtype.type(high)) if high < math.inf else x
 
 
 def _np_snap(x: Array, attrs: Attrs) -> Array:
@@ -207,15 +203,11 @@ def _np_snap(x: Array, attrs: Attrs) -> Array:
     return np.asarray((np.clip(np.rint(x / step) + zero, 0, 255) - zero) * step)
 
 
-def _np_softplus(x: Array, attrs: Attrs) -> Array:
-    return np.logaddexp(x, 0)
-
-
 class Scalar:
     """scalar(; value, dtype): a number that the compiler knows; shape ()."""
 
     name = "scalar"
-    kind = "elementwise"
+    kind: OpKind = "elementwise"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 0)
@@ -240,7 +232,7 @@ class Expand:
     """expand(x; shape): broadcast x to a shape (the shape of both, as numpy broadcasts)."""
 
     name = "expand"
-    kind = "elementwise"
+    kind: OpKind = "elementwise"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)
@@ -265,12 +257,9 @@ for _op in (
     Activation("leaky_relu", _leaky_relu, _np_leaky_relu),
     Activation("elu", _elu, _np_elu),
     Activation("hard_sigmoid", _hard_sigmoid, _np_hard_sigmoid),
-    Activation("hard_swish", _hard_swish, lambda x, _: x * np.clip(x / 6 + 0.5, 0, 1)),
+    Activation("hard_swish", _hard_swish, lambda x, _: x * (np.clip(x + 3, 0, 6) / 6)),
     Activation("gelu", _gelu, _np_gelu),
     Activation("snap", _snap, _np_snap),
-    Activation("silu", _silu, lambda x, _: x / (1 + np.exp(-x))),
-    Activation("softplus", _softplus, _np_softplus),
-    Activation("mish", _mish, lambda x, a: x * np.tanh(_np_softplus(x, a))),
     Scalar(),
     Expand(),
 ):

@@ -18,13 +18,12 @@ from autotune.ops._common import (
     broadcast_load,
     broadcast_shape,
     integer,
-    lowest,
     require,
 )
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
 from autotune.program.functions import apply_function
 from autotune.program.ir import Axis, Compute, Const, IndexValue, Load, Value, fn, index
-from autotune.types import Array, Attrs, TensorType
+from autotune.types import Array, Attrs, TensorType, lowest
 
 KEYED = ("float32", "int32", "int8", "uint8")
 """Types whose elements have keys."""
@@ -37,7 +36,7 @@ class Keys:
     """Of elements that lie at known places."""
 
     name = "keys"
-    kind = "elementwise"
+    kind: OpKind = "elementwise"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 2)
@@ -63,7 +62,7 @@ class Leaders:
     side by side, `depth` elements of each behind one another. What fills no block is left out."""
 
     name = "leaders"
-    kind = "row"
+    kind: OpKind = "row"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.ops._common import Inputs, Output, arity, const, integer, lowest, require
-from autotune.ops.base import OPS
+from autotune.ops._common import Inputs, Output, arity, const, integer, require
+from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Axis, Bound, Compute, Index, Load, Select, Value, fn, index
-from autotune.types import Array, Attrs, TensorType
+from autotune.types import Array, Attrs, TensorType, lowest
 
 _COLUMNS = 8
 """Columns that are sorted side by side, if there are as many."""
@@ -24,7 +24,7 @@ _TOGETHER = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class ExchangePass:
     """Exchanges of elements some rows of columns apart, then half as many, and so on.
 
     start: `near`, or where the first exchange meets the end of a sorted sequence with the start
@@ -53,11 +53,11 @@ class Pass:
         return self.columns * (self.distance if self.start == "near" else 1)
 
 
-def passes(extent: int, count: int) -> tuple[Pass, ...]:
+def passes(extent: int, count: int) -> tuple[ExchangePass, ...]:
     """What makes the `count` largest of `extent` elements, padded to a power of two, the first."""
     size, kept = _power(extent), _power(count)
     height = max(1, min(kept, size // _COLUMNS))
-    columns, sorted_, out = size // height, 1, list[Pass]()
+    columns, sorted_, out = size // height, 1, list[ExchangePass]()
     while sorted_ < height:
         out += _phase("turned", sorted_, columns, size)
         sorted_ *= 2
@@ -75,7 +75,7 @@ def padded(extent: int) -> int:
     return _power(extent)
 
 
-def _phase(start: str, half: int, columns: int, size: int) -> list[Pass]:
+def _phase(start: str, half: int, columns: int, size: int) -> list[ExchangePass]:
     """Two sorted sequences of `half` elements become one, in passes of a few exchanges each."""
     drops = start == "merged" and half * columns == size
     distances = [half >> n for n in range(half.bit_length())]
@@ -84,7 +84,7 @@ def _phase(start: str, half: int, columns: int, size: int) -> list[Pass]:
         here = distances[first : first + _TOGETHER]
         begins = not first
         kind = start if begins else "near"
-        out.append(Pass(kind, here[-1], columns, len(here), drops and begins, size))
+        out.append(ExchangePass(kind, here[-1], columns, len(here), drops and begins, size))
     return out
 
 
@@ -97,7 +97,7 @@ class Leading:
     of equal ones comes first does not matter."""
 
     name = "leading"
-    kind = "sort"
+    kind: OpKind = "sort"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)
@@ -142,7 +142,7 @@ class _Exchange:
     each exchange, a row of the distance, a column."""
 
     source: str
-    pass_: Pass
+    pass_: ExchangePass
 
     def value(self) -> Value:
         return self._after(self.pass_.exchanges, ())

@@ -22,7 +22,7 @@ from autotune.ops._common import (
     product_dtype,
     require,
 )
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Axis, Compute, Index, Load, index
 from autotune.types import Array, Attrs, TensorType
 
@@ -31,7 +31,7 @@ class Matmul:
     """Batched matrix product; both operands have rank 2 or more."""
 
     name = "matmul"
-    kind = "contraction"
+    kind: OpKind = "contraction"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 2)

@@ -19,12 +19,11 @@ from autotune.ops._common import (
     integer,
     integers,
     is_float,
-    lowest,
     require,
     widened,
 )
-from autotune.ops._window import Window
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
+from autotune.ops.window import Window
 from autotune.program.ir import (
     Axis,
     Bound,
@@ -39,7 +38,7 @@ from autotune.program.ir import (
     fn,
     index,
 )
-from autotune.types import Array, Attrs, TensorType
+from autotune.types import Array, Attrs, TensorType, lowest
 
 
 def windows(x: TensorType | Array, attrs: Attrs) -> tuple[Window, Window]:
@@ -91,7 +90,7 @@ class MaxPool2d:
     """Largest element of each window; padding never wins."""
 
     name = "max_pool2d"
-    kind = "pool"
+    kind: OpKind = "pool"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         return _infer(self.name, types, attrs)
@@ -137,7 +136,7 @@ class AvgPool2d:
     """Mean of the counted elements of each window."""
 
     name = "avg_pool2d"
-    kind = "pool"
+    kind: OpKind = "pool"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         out = _infer(self.name, types, attrs)

@@ -15,17 +15,15 @@ from autotune.ops._common import (
     at,
     axis_of,
     const,
-    highest,
     integer,
     integers,
     is_float,
-    lowest,
     require,
 )
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
 from autotune.program.functions import combine_over
 from autotune.program.ir import Axis, Compute, Const, Index, IndexValue, Load, Value, fn, index
-from autotune.types import Array, Attrs, TensorType
+from autotune.types import Array, Attrs, TensorType, highest, lowest
 
 
 def split_axes(
@@ -53,7 +51,8 @@ def reduction(
     combine: str,
 ) -> Compute:
     """A Compute that combines `body` over the second axes, starting from the neutral element."""
-    init = {"sum": 0.0, "prod": 1.0, "max": lowest(dtype), "min": highest(dtype)}[combine]
+    least = lowest(dtype)
+    starts = {"sum": 0.0, "prod": 1.0, "max": least, "peak": least, "min": highest(dtype)}
     outer, inner = axes
     return Compute(
         output=output,
@@ -62,7 +61,7 @@ def reduction(
         body=body,
         reduce=inner,
         combine=combine if inner else None,
-        init=init if inner else 0.0,
+        init=starts[combine] if inner else 0.0,
     )
 
 
@@ -73,7 +72,7 @@ class Reduce:
     name: str
     combine: str
     mean: bool = False
-    kind: str = "row"
+    kind: OpKind = "row"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)
@@ -118,7 +117,7 @@ class Argmax:
     """Position of the first largest element along one dimension, as int64."""
 
     name = "argmax"
-    kind = "row"
+    kind: OpKind = "row"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)
@@ -132,7 +131,10 @@ class Argmax:
         axis = axis_of(attrs, "axis", 0, len(type_.shape))
         outer, inner, point = split_axes(type_.shape, (axis,), _keepdims(attrs))
         peak = reduction(f"{output[0]}.max", type_.dtype, (outer, inner), Load(name, point), "max")
-        here = fn("eq", Load(name, point), Load(peak.output, at(outer)))
+        x = Load(name, point)
+        here = fn("eq", x, Load(peak.output, at(outer)))
+        if is_float(type_.dtype):  # a NaN is the largest, as in numpy, and equals nothing
+            here = fn("or", here, fn("ne", x, x))
         position = IndexValue(index(inner[0].name), "int64")
         body = fn("where", here, position, const(inner[0].extent - 1, "int64"))
         return peak, reduction(output[0], "int64", (outer, inner), body, "min")

@@ -26,7 +26,7 @@ from autotune.ops._common import (
     require,
     text,
 )
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Compute, Const, Index, IndexValue, Load, Value, clamp, fn, index
 from autotune.types import Array, Attrs, TensorType
 
@@ -56,7 +56,7 @@ class Resize:
     """Nearest or (multi-)linear interpolation to `out_shape`."""
 
     name = "resize"
-    kind = "data"
+    kind: OpKind = "data"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)

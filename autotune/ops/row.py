@@ -25,9 +25,20 @@ from autotune.ops._common import (
     number,
     require,
 )
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
 from autotune.ops.reduce import reduction, split_axes
-from autotune.program.ir import Axis, Bound, Compute, Const, Load, Select, Value, fn, index
+from autotune.program.ir import (
+    Axis,
+    Bound,
+    Compute,
+    Const,
+    Index,
+    Load,
+    Select,
+    Value,
+    fn,
+    index,
+)
 from autotune.types import Array, Attrs, TensorType
 
 
@@ -37,7 +48,7 @@ class Softmax:
 
     name: str
     log: bool
-    kind: str = "row"
+    kind: OpKind = "row"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)
@@ -50,7 +61,7 @@ class Softmax:
         axis = axis_of(attrs, "axis", -1, len(type_.shape))
         outer, inner, point = split_axes(type_.shape, (axis,), False)
         axes = axes_of(type_.shape)
-        peak = reduction(f"{out}.max", dtype, (outer, inner), Load(name, point), "max")
+        peak = reduction(f"{out}.max", dtype, (outer, inner), Load(name, point), "peak")
         highest = Load(peak.output, at(outer))
         shifted = fn("sub", Load(name, at(axes)), highest)
         if self.log:
@@ -80,11 +91,12 @@ class Softmax:
 class Norm:
     """Normalization over the dimensions from `axis` on: (x - mean) * rstd * scale + bias.
 
-    rms_norm subtracts no mean and has no bias; layer_norm's bias may be left out."""
+    rms_norm subtracts no mean and has no bias; layer_norm's bias may be left out. Elements are
+    multiplied by `norm_scale` first, which their sums take along in a multiply-add."""
 
     name: str
     centred: bool
-    kind: str = "row"
+    kind: OpKind = "row"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 2, 3 if self.centred else 2)
@@ -102,23 +114,29 @@ class Norm:
         outer, inner, point = split_axes(type_.shape, rows, False)
         axes = axes_of(type_.shape)
         share = Const(1 / math.prod(a.extent for a in inner), dtype)
+        epsilon = number(attrs, "epsilon", 1e-5)
+        scale = norm_scale(epsilon, dtype)
         stages: list[Compute] = []
+
+        def element(at_: tuple[Index, ...]) -> Value:
+            load = Load(name, at_)
+            return load if scale == 1 else fn("mul", load, Const(scale, dtype))
 
         def centre(value: Value) -> Value:
             return fn("sub", value, Load(f"{out}.mean", at(outer))) if self.centred else value
 
         if self.centred:
-            total = reduction(f"{out}.sum", dtype, (outer, inner), Load(name, point), "sum")
+            total = reduction(f"{out}.sum", dtype, (outer, inner), element(point), "sum")
             mean = fn("mul", Load(total.output, at(outer)), share)
             stages += [total, Compute(f"{out}.mean", dtype, outer, mean)]
-        apart = centre(Load(name, point))
+        apart = centre(element(point))
         stages.append(
             reduction(f"{out}.sq", dtype, (outer, inner), fn("mul", apart, apart), "sum")
         )
         variance = fn("mul", Load(f"{out}.sq", at(outer)), share)
-        inverse = fn("rsqrt", fn("add", variance, Const(number(attrs, "epsilon", 1e-5), dtype)))
+        inverse = fn("rsqrt", fn("add", variance, Const(epsilon * scale**2, dtype)))
         stages.append(Compute(f"{out}.rstd", dtype, outer, inverse))
-        body = fn("mul", centre(Load(name, at(axes))), Load(f"{out}.rstd", at(outer)))
+        body = fn("mul", centre(element(at(axes))), Load(f"{out}.rstd", at(outer)))
         for function, (operand, t) in zip(("mul", "add"), inputs[1:], strict=False):
             body = fn(function, body, broadcast_load(operand, t.shape, axes))
         return (*stages, Compute(out, dtype, axes, body))
@@ -126,11 +144,25 @@ class Norm:
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         x, scale, *bias = arrays
         axes = tuple(range(axis_of(attrs, "axis", -1, x.ndim), x.ndim))
+        step = norm_scale(number(attrs, "epsilon", 1e-5), x.dtype.name)
+        x = x * x.dtype.type(step)
         apart = x - x.mean(axis=axes, keepdims=True) if self.centred else x
         variance = (apart * apart).mean(axis=axes, keepdims=True)
-        epsilon = x.dtype.type(number(attrs, "epsilon", 1e-5))
+        epsilon = x.dtype.type(number(attrs, "epsilon", 1e-5) * step**2)
         out = apart / np.sqrt(variance + epsilon) * scale
         return np.asarray(out + bias[0] if bias else out)
+
+
+def norm_scale(epsilon: float, dtype: str) -> float:
+    """A power of two that keeps squares of large float32 elements finite: 2**-47, or more where
+    epsilon is so small that its product with the square would come near to a denormal number. The
+    squares that vanish then are too small to count beside epsilon. With an epsilon of at least
+    1e-12, rows of 4096 elements of 1e30 are normalized, and what is much larger is not: squares
+    beside both it and epsilon would need a scale of each row's own, another pass over its
+    elements. With an epsilon of 0 nothing is scaled."""
+    if dtype != "float32" or epsilon <= 0:
+        return 1.0
+    return 2.0 ** -max(0, min(47, math.floor((math.log2(epsilon) + 124) / 2)))
 
 
 class Lrn:
@@ -138,7 +170,7 @@ class Lrn:
     x / (bias + alpha/size * sum of squares of `size` neighbours) ** beta."""
 
     name = "lrn"
-    kind = "row"
+    kind: OpKind = "row"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)

@@ -22,7 +22,7 @@ from autotune.ops._common import (
     require,
     text,
 )
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Compute, Index, Load, LoadIndex, Updates
 from autotune.types import Array, Attrs, TensorType
 
@@ -40,7 +40,7 @@ class Scatter:
     says how many places there are."""
 
     name = "scatter"
-    kind = "scatter"
+    kind: OpKind = "scatter"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 3)

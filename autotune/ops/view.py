@@ -21,7 +21,7 @@ from autotune.ops._common import (
     require,
     same_dtype,
 )
-from autotune.ops.base import OPS
+from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Bound, Compute, Index, Load, Select, Value, index
 from autotune.types import Array, Attrs, TensorType, dense_strides
 
@@ -30,7 +30,7 @@ class Reshape:
     """The same elements in row-major order under another shape (no -1 or 0 here)."""
 
     name = "reshape"
-    kind = "view"
+    kind: OpKind = "view"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)
@@ -84,7 +84,7 @@ class Transpose:
     """Dimension d of the output is dimension perm[d] of x."""
 
     name = "transpose"
-    kind = "view"
+    kind: OpKind = "view"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)
@@ -108,7 +108,7 @@ class Slice:
     """x[start:stop:step] in every dimension; 0 <= start <= stop <= extent, step > 0."""
 
     name = "slice"
-    kind = "view"
+    kind: OpKind = "view"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)
@@ -139,7 +139,7 @@ class Concat:
     """Tensors one after the other along `axis`."""
 
     name = "concat"
-    kind = "view"
+    kind: OpKind = "view"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1, 1 << 16)

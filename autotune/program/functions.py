@@ -1,7 +1,10 @@
 """What the element functions and combiners of the program IR mean, by numpy.
 
 In: a function's name and arrays (or numpy scalars). Out: the result in the arguments' precision.
-Integer `div` rounds toward zero; `mod` has the divisor's sign; `round` goes half to even.
+Integer `div` rounds toward zero; `mod` has the divisor's sign; `round` goes half to even. Every
+backend agrees where C leaves it open: an integer divided by zero is 0, and so is its remainder;
+the least integer by -1 is itself, with remainder 0. A float that becomes an integer is cut toward
+zero and limited to what the integer type holds; NaN becomes 0. `max` and `min` of a NaN are NaN.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from autotune.program.packing import bfloat16_bits, widen_bfloat16
 from autotune.types import Array
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
+_ERFC = np.frompyfunc(math.erfc, 1, 1)
 
 
 def apply_function(name: str, args: list[Array]) -> Array:
@@ -50,10 +54,9 @@ def _erf(x: Array) -> Array:
 def _div(a: Array, b: Array) -> Array:
     if np.issubdtype(np.asarray(a).dtype, np.floating):
         return np.asarray(a / b)
-    safe = np.where(b == 0, np.ones_like(b), b)
-    quotient = np.abs(a) // np.abs(safe)
-    negative = (a < 0) != (safe < 0)
-    return np.asarray(np.where(negative, -quotient, quotient)).astype(np.asarray(a).dtype)
+    down = np.floor_divide(a, b)
+    short = (down < 0) & (np.multiply(down, b) != a) & (np.asarray(b) != 0)
+    return np.asarray(down + short).astype(np.asarray(a).dtype)
 
 
 def _sigmoid(x: Array) -> Array:
@@ -61,8 +64,60 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(one / (one + np.exp(-x)))
 
 
+def _swish(x: Array, slope: Array) -> Array:
+    """x / (1 + e**(-slope x)); of minus infinity, zero times that."""
+    one, z = x.dtype.type(1), np.asarray(slope * x)
+    power = np.exp(-np.abs(z))
+    return np.asarray(np.where(z < 0, x * power, x) / (one + power))
+
+
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
+
+
+def _mish(x: Array) -> Array:
+    return np.asarray(x * np.tanh(_softplus(x)))
+
+
+def _gelu_erf(x: Array) -> Array:
+    """x times the normal distribution's share below it, in double precision."""
+    below = np.asarray(_ERFC(np.asarray(x, np.float64) * -math.sqrt(0.5)), np.float64)
+    return np.asarray(x * (below / 2)).astype(x.dtype)
+
+
+def _gelu_tanh(x: Array) -> Array:
+    wide = np.asarray(x, np.float64)
+    slope = math.sqrt(8 / math.pi) * (1 + 0.044715 * wide * wide)
+    return np.asarray(_swish(wide, slope)).astype(x.dtype)
+
+
+def _binade(x: Array) -> Array:
+    """The power of two at or below |x|: 0 for what is less than all normal numbers, infinity for
+    what is no number."""
+    whole, mask = ("int32", 0x7F800000) if x.dtype == np.float32 else ("int64", 0x7FF << 52)
+    return np.asarray((x.view(whole) & np.asarray(mask, whole)).view(x.dtype))
+
+
 def _to(dtype: str) -> Callable[[Array], Array]:
     return lambda x: np.asarray(x).astype(dtype)
+
+
+def _to_integer(dtype: str) -> Callable[[Array], Array]:
+    """Floats cut toward zero, limited to the type's range, NaN as 0; integers wrap around."""
+    limits = np.iinfo(dtype)
+    low, end = float(limits.min), float(limits.max) + 1.0
+
+    def convert(x: Array) -> Array:
+        x = np.asarray(x)
+        if x.dtype.kind != "f":
+            return x.astype(dtype)
+        wide = np.trunc(x.astype(np.float64))
+        inside = (wide >= low) & (wide < end)
+        out = np.where(inside, wide, 0.0).astype(dtype)
+        out = np.where(wide >= end, limits.max, out)
+        return np.asarray(np.where(wide < low, limits.min, out)).astype(dtype)
+
+    return convert
 
 
 def _to_bfloat16(x: Array) -> Array:
@@ -98,6 +153,23 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "sin": np.sin,
     "cos": np.cos,
     "reciprocal": lambda x: x.dtype.type(1) / x,
+    "binade": lambda x: _binade(np.ascontiguousarray(x).reshape(np.shape(x))),
+    "expm1": np.expm1,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "softplus": _softplus,
+    "mish": _mish,
+    "silu": lambda x: _swish(x, x.dtype.type(1)),
+    "swish": _swish,
+    "gelu_erf": _gelu_erf,
+    "gelu_tanh": _gelu_tanh,
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -110,21 +182,23 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "where": np.where,
     "to_float32": _to("float32"),
     "to_float64": _to("float64"),
-    "to_int32": _to("int32"),
-    "to_int64": _to("int64"),
+    "to_int32": _to_integer("int32"),
+    "to_int64": _to_integer("int64"),
     "to_bool": _to("bool"),
-    "to_int8": _to("int8"),
-    "to_uint8": _to("uint8"),
+    "to_int8": _to_integer("int8"),
+    "to_uint8": _to_integer("uint8"),
 }
 _COMBINE: dict[str, Callable[..., Any]] = {
     "sum": np.add,
     "max": np.maximum,
     "min": np.minimum,
     "prod": np.multiply,
+    "peak": np.fmax,
 }
 _REDUCE: dict[str, Callable[..., Any]] = {
     "sum": np.sum,
     "max": np.max,
     "min": np.min,
     "prod": np.prod,
+    "peak": np.fmax.reduce,
 }

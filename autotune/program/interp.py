@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import VerifyError
+from autotune.program.async_pipeline import depth_of, order_of, parts_of
 from autotune.program.collective import Copies, add_product, fetched
 from autotune.program.functions import combine, function
 from autotune.program.ir import (
@@ -55,7 +56,6 @@ from autotune.program.ir import (
 from autotune.program.memory import GARBAGE, Memory, Private, given, interior_of, new_memory
 from autotune.program.packing import apply_pack, widen_bfloat16
 from autotune.program.races import Grid, Watch
-from autotune.program.stream import depth_of, order_of, parts_of
 from autotune.types import ITEM_BYTES, Array
 
 Env = dict[str, int]

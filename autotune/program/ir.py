@@ -6,13 +6,13 @@
              | alloc BUFFER: stmt*                        # lives for the duration of its body
              | if BOUND and BOUND ...: stmt*              # BOUND is  lo <= index < hi
              | BUFFER[index, ...] = value
-             | BUFFER[index, ...] sum=|max=|min=|prod= value
+             | BUFFER[index, ...] sum=|max=|min=|prod=|peak= value
              | prefetch BUFFER[index, ...]
              | barrier
              | mma BUFFER[...], BUFFER[...], BUFFER[...]  # a warp's step on matrices
              | wgmma COUNT BUFFER[...], BUFFER[...], BUFFER[...]  # of four warps
              | copy COUNT BUFFER[...] from BUFFER[...] | commit | wait COUNT
-             | shuffle sum|max|min|prod COUNT BUFFER[...]  # of threads side by side
+             | shuffle sum|max|min|prod|peak COUNT BUFFER[...]  # of threads side by side
              | fetch [COUNT, ...] BUFFER[...] from BUFFER[...]
     index   := integer affine sum  c0 + c1*atom + ...
     atom    := VAR | (index // n) | (index % n) | clamp(index, lo, hi) | int(BUFFER[index, ...])
@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from autotune.program.affine import Atom as Atom
 from autotune.program.affine import Clamp as Clamp
@@ -62,6 +63,12 @@ from autotune.program.values import Value as Value
 from autotune.program.values import fn as fn
 from autotune.types import Layout, dense_strides
 
+LoopKind = Literal[
+    "serial", "parallel", "unroll", "vector", "dot", "block.x", "block.y", "block.z", "thread.x",
+    "thread.y", "thread.z", "warp", "fragment.m", "fragment.n", "stream",
+]  # fmt: skip
+Scope = Literal["param", "scratch", "register", "shared", "fragment"]
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -73,7 +80,7 @@ class Buffer:
     name: str
     dtype: str
     shape: tuple[int, ...]
-    scope: str
+    scope: Scope
     strides: tuple[int, ...]
     halo: tuple[tuple[int, int], ...]
     constant: bool = False
@@ -83,11 +90,11 @@ class Buffer:
     swizzle: tuple[int, ...] = ()
     """(bits, base, shift) of shared memory: the element at offset o lies at o with `bits` of its
     bits, from `base` on, changed where those `shift` further up are set."""
-    odd: bool = False
+    unaligned: bool = False
     """A param that may begin at any element: nothing is known of its address."""
 
     @staticmethod
-    def dense(name: str, dtype: str, shape: tuple[int, ...], scope: str) -> Buffer:
+    def dense(name: str, dtype: str, shape: tuple[int, ...], scope: Scope) -> Buffer:
         return Buffer(name, dtype, shape, scope, dense_strides(shape), ((0, 0),) * len(shape))
 
     def place(self, offset: int) -> int:
@@ -109,14 +116,14 @@ class For:
 
     var: str
     extent: int
-    kind: str
+    kind: LoopKind
     body: tuple[Stmt, ...]
 
 
 BLOCK_KINDS = ("block.x", "block.y", "block.z")
 THREAD_KINDS = ("thread.x", "thread.y", "thread.z")
 WARP = 32
-MATRIX_KINDS = ("fragment.m", "fragment.n")
+MATRIX_KINDS: tuple[LoopKind, ...] = ("fragment.m", "fragment.n")
 MATRIX = (16, 8)
 """Rows and columns of the matrices that `mma` adds to."""
 MATRIX_BYTES = 32

@@ -8,6 +8,13 @@ import math
 from dataclasses import dataclass
 
 from autotune.errors import VerifyError
+from autotune.program.async_pipeline import (
+    BARRIER_BYTES,
+    AsyncPipeline,
+    check_group,
+    parts_of,
+    pipeline_of,
+)
 from autotune.program.ir import (
     BLOCK_KINDS,
     MATRIX,
@@ -31,7 +38,6 @@ from autotune.program.ir import (
     WarpgroupMma,
     walk,
 )
-from autotune.program.stream import BARRIER_BYTES, Stream, check_group, parts_of, stream_of
 from autotune.types import ITEM_BYTES
 
 Extents = tuple[int, int, int]
@@ -47,7 +53,7 @@ class KernelLaunch:
     """The block loops, outermost first."""
     body: tuple[Stmt, ...]
     shared: tuple[Buffer, ...]
-    stream: Stream | None = None
+    pipeline: AsyncPipeline | None = None
 
     @property
     def threads(self) -> int:
@@ -56,7 +62,7 @@ class KernelLaunch:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block, every buffer at a multiple of 16 bytes."""
-        barriers = BARRIER_BYTES * self.stream.copies if self.stream else 0
+        barriers = BARRIER_BYTES * self.pipeline.copies if self.pipeline else 0
         return sum(-(-storage_bytes(b) // 16) * 16 for b in self.shared) + barriers
 
 
@@ -117,9 +123,9 @@ def _launch(stmt: Stmt) -> KernelLaunch:
     for inner in walk(body):
         if isinstance(inner, Shuffle) and (block[0] % inner.width or inner.width > WARP):
             raise VerifyError(f"no {inner.width} threads side by side in all of a block {block}")
-    stream = stream_of(body)
-    if stream is not None:
-        block[0] = WARP * (stream.warps + 1)
+    pipeline = pipeline_of(body)
+    if pipeline is not None:
+        block[0] = WARP * (pipeline.warps + 1)
     threaded = math.prod(block) > 1 or any(
         isinstance(s, For) and s.kind in THREAD_KINDS for s in walk(body)
     )
@@ -135,7 +141,7 @@ def _launch(stmt: Stmt) -> KernelLaunch:
     )
     return KernelLaunch(
         grid=(grid[0], grid[1], grid[2]), block=(block[0], block[1], block[2]),
-        blocks=tuple(blocks), body=body, shared=shared, stream=stream,
+        blocks=tuple(blocks), body=body, shared=shared, pipeline=pipeline,
     )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from autotune.errors import VerifyError
 from autotune.program.ir import (
     COMBINERS,
@@ -15,10 +17,12 @@ from autotune.program.ir import (
     For,
     If,
     Load,
+    LoopKind,
     Mma,
     Pack,
     Prefetch,
     Program,
+    Scope,
     Shuffle,
     Stmt,
     Store,
@@ -85,7 +89,7 @@ class _Lines:
         if word == "for":
             var = tokens.name()
             tokens.expect("in")
-            extent, kind = tokens.integer(), tokens.name()
+            extent, kind = tokens.integer(), cast(LoopKind, tokens.name())  # `verify` checks it
             tokens.close(":")
             return For(var, extent, kind, self.body(indent + 2))
         if word == "alloc":
@@ -160,9 +164,9 @@ def _parse_buffer(tokens: Tokens, scope: str) -> Buffer:
             scope = word
     tokens.close(":" if scope != "param" else "")
     return Buffer(
-        name, dtype, shape, scope, strides, halo,
+        name, dtype, shape, cast(Scope, scope), strides, halo,
         constant="constant" in flags, written="written" in flags,
-        swizzle=swizzle, odd="odd" in flags,
+        swizzle=swizzle, unaligned="odd" in flags,
     )  # fmt: skip
 
 

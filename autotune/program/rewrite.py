@@ -333,6 +333,12 @@ def stores_of(body: Body, buffer: str | None = None) -> list[Store]:
     return [s for s in walk(body) if isinstance(s, Store) and buffer in (None, s.buffer)]
 
 
+def accesses_of(body: Body) -> Iterator[tuple[str, tuple[Index, ...]]]:
+    """Buffer and indices of every store and load."""
+    yield from ((s.buffer, s.indices) for s in stores_of(body))
+    yield from ((v.buffer, v.indices) for v in loads_of(body))
+
+
 def prune(body: Body, ranges: Ranges) -> Body:
     """Drop guards that always hold and statements that can never run."""
     out: list[Stmt] = []

@@ -172,7 +172,7 @@ def _buffer(buffer: Buffer) -> str:
     words += [buffer.scope] if buffer.scope != "param" else []
     words += ["constant"] if buffer.constant else []
     words += ["written"] if buffer.written else []
-    words += ["odd"] if buffer.odd else []
+    words += ["odd"] if buffer.unaligned else []
     if buffer.strides != dense_strides(buffer.shape):
         words.append(f"strides {_list(buffer.strides)}")
     if buffer.swizzle:

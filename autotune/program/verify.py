@@ -11,36 +11,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from autotune.errors import VerifyError
+from autotune.program.async_pipeline import check_fetch, matrices_of
+from autotune.program.intervals import guarded_interval
 from autotune.program.ir import (
-    BLOCK_KINDS,
     COMBINERS,
     MATRIX,
     MATRIX_BYTES,
-    MATRIX_KINDS,
     MATRIX_SUMS,
-    THREAD_KINDS,
     Alloc,
     Apply,
     AsyncCopy,
-    Atom,
     Bound,
     Buffer,
-    Clamp,
     Fetch,
-    FloorDiv,
     For,
     If,
     Index,
     IndexValue,
     Load,
     LoadIndex,
+    LoopKind,
     Mma,
-    Mod,
     Pack,
     Prefetch,
     Program,
+    Scope,
     Select,
     Shuffle,
     Stmt,
@@ -52,15 +50,11 @@ from autotune.program.ir import (
 )
 from autotune.program.launch import is_gpu, launches
 from autotune.program.packing import packed_shape
-from autotune.program.stream import check_fetch, matrices_of
 from autotune.program.text import print_stmt
 from autotune.types import ITEM_BYTES, SHORT_FLOATS
 
-KINDS = (
-    "serial", "parallel", "unroll", "vector", "dot", *BLOCK_KINDS, *THREAD_KINDS, "warp",
-    *MATRIX_KINDS, "stream",
-)  # fmt: skip
-SCOPES = ("scratch", "register", "shared", "fragment")
+KINDS = get_args(LoopKind)
+SCOPES = get_args(Scope)[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,90 +288,3 @@ def _index(value: Index, scope: _Scope) -> None:
             _access(atom.buffer, atom.indices, scope)
         else:
             _index(atom.index, scope)
-
-
-def guarded_interval(
-    value: Index, loops: Mapping[str, int], guards: tuple[Bound, ...]
-) -> tuple[int, int]:
-    """Limits of an index where all guards hold, both included; empty (lo > hi) if never.
-
-    The index, or a multiple of it, is seen as k * guarded index + rest for every guard that shares
-    an atom with it."""
-    lo, hi = _sum_interval(value, loops, guards)
-    multiplied = _multiplied(value)
-    if multiplied != value:
-        a, b = _sum_interval(multiplied, loops, guards)
-        lo, hi = max(lo, a), min(hi, b)
-    times = _whole_divisions(value) if guards else 1
-    if times > 1:
-        a, b = guarded_interval(value * times, loops, guards)
-        lo, hi = max(lo, -(-a // times)), min(hi, b // times)
-    for number, guard in enumerate(guards):
-        others = guards[:number] + guards[number + 1 :]
-        for k in _factors(value, guard.index):
-            a, b = guarded_interval(value - guard.index * k, loops, others)
-            limits = (k * guard.lo, k * (guard.hi - 1))
-            lo, hi = max(lo, a + min(limits)), min(hi, b + max(limits))
-        for times in _factors(guard.index, value) - {1, -1}:
-            sign = 1 if times > 0 else -1
-            a, b = guarded_interval(value * abs(times) - guard.index * sign, loops, others)
-            limits = (sign * guard.lo, sign * (guard.hi - 1))
-            lo = max(lo, -(-(a + min(limits)) // abs(times)))
-            hi = min(hi, (b + max(limits)) // abs(times))
-    return lo, hi
-
-
-def _sum_interval(
-    value: Index, loops: Mapping[str, int], guards: tuple[Bound, ...]
-) -> tuple[int, int]:
-    """The limits that the terms' own give."""
-    lo = hi = value.const
-    for atom, c in value.terms:
-        a, b = _atom_interval(atom, loops, guards)
-        lo += c * (a if c > 0 else b)
-        hi += c * (b if c > 0 else a)
-    return lo, hi
-
-
-def _multiplied(value: Index) -> Index:
-    """The same with d * (e // d) written as e - e % d: what else depends on e cancels."""
-    out = Index((), value.const)
-    for atom, c in value.terms:
-        if isinstance(atom, FloorDiv) and c % atom.divisor == 0:
-            out = out + (atom.index - Index(((Mod(atom.index, atom.divisor), 1),))) * (
-                c // atom.divisor
-            )
-        else:
-            out = out + Index(((atom, c),))
-    return out
-
-
-def _whole_divisions(value: Index) -> int:
-    """What to multiply an index by so that its quotients are of whole divisors."""
-    out = 1
-    for atom, c in value.terms:
-        if isinstance(atom, FloorDiv):
-            out = math.lcm(out, atom.divisor // math.gcd(atom.divisor, c))
-    return out
-
-
-def _factors(value: Index, guarded: Index) -> set[int]:
-    own = dict(value.terms)
-    return {own[a] // c for a, c in guarded.terms if a in own and own[a] % c == 0}
-
-
-def _atom_interval(
-    atom: Atom, loops: Mapping[str, int], guards: tuple[Bound, ...]
-) -> tuple[int, int]:
-    if isinstance(atom, str):
-        return 0, loops[atom] - 1
-    if isinstance(atom, LoadIndex):
-        return 0, atom.extent - 1
-    lo, hi = guarded_interval(atom.index, loops, guards)
-    if isinstance(atom, Clamp):
-        return min(max(lo, atom.lo), atom.hi), min(max(hi, atom.lo), atom.hi)
-    if isinstance(atom, FloorDiv):
-        return lo // atom.divisor, hi // atom.divisor
-    if lo // atom.divisor == hi // atom.divisor:
-        return lo % atom.divisor, hi % atom.divisor
-    return 0, atom.divisor - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import statistics
@@ -9,16 +10,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import cost_model
 from autotune.db.rankings import KeptRanking
 from autotune.db.types import Latency, Record, Store
-from autotune.graph.plan import Partition, describe, task_flops
-from autotune.measure.types import DeviceProfile, Status
+from autotune.machine import Machine
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.types import Status
+from autotune.placement.types import Partition
+from autotune.report.earlier import Earlier
+from autotune.report.importance import Importance, importances
+from autotune.report.network import Call, calls_of
 from autotune.target import Target
+from autotune.tasks.describe import describe
+from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from cost_model.analytic import roofline_s
 from cost_model.pretrained import LEAST, Quality, left_out, quality
 from cost_model.train import by_origin, datasets, measured_s
-from search_spaces.rules import rule_for
+from search_spaces.sound import asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +46,25 @@ class TaskFacts:
     default_s: float | None
     """Of the default schedule, or of the first that worked."""
     best_s: float | None
-    best_config: str
-    curve: tuple[float, ...]
-    """Best seconds after each trial; infinity before the first success."""
-    trials: int
-    failures: int
+    best_config: tuple[tuple[str, str], ...]
+    """(parameter, choice) pairs of the fastest."""
+    trials_s: tuple[float, ...]
+    """Seconds of each trial in the order of the log; infinity where it failed."""
+    earlier_s: float | None = None
+    """Best of the run that this one is compared with."""
+
+    @property
+    def curve(self) -> tuple[float, ...]:
+        """Best seconds after each trial; infinity before the first success."""
+        return tuple(itertools.accumulate(self.trials_s, min))
+
+    @property
+    def trials(self) -> int:
+        return len(self.trials_s)
+
+    @property
+    def failures(self) -> int:
+        return sum(map(math.isinf, self.trials_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +110,13 @@ class Facts:
     environment: tuple[tuple[str, str], ...]
     latencies: tuple[Latency, ...] = ()
     """Of the whole model as measured, in the order of the log."""
+    calls: tuple[Call, ...] = ()
+    """The network's kernel calls in the order of execution."""
+    importances: tuple[Importance, ...] = ()
+    earlier: str = ""
+    """What `earlier_s` of the tasks is of, in words; empty: there is nothing to compare with."""
+    later_trials: int = 0
+    """Trials that were added after the whole model was last measured."""
 
     @property
     def latency(self) -> Latency | None:
@@ -118,17 +148,22 @@ def collect(
     seed: int = 0,
     kept: Sequence[KeptRanking] = (),
     latencies: Sequence[Latency] = (),
+    earlier: Earlier | None = None,
 ) -> Facts:
     """Facts about the model on the profile's target; `kept` and `latencies`: the log's rankings of
-    its tasks, and measurements of the whole model."""
+    its tasks, and measurements of the whole model. `earlier`: the run to compare with; without it,
+    what the log held when the whole model was measured for the last time but one."""
     target = profile.target
+    before = earlier or Earlier.of_previous(latencies, profile.device)
     names = {call.task: call.name for call in reversed(partition.calls)}
     every: list[Record] = []
     tasks = []
     for task, calls in partition.weights().items():
         records = store.records(task.key, target)
         every += records
-        tasks.append(_task(task, calls, names[task], _judged(records), profile))
+        then_s = before.best_s(task.key, _judged(records)) if before else None
+        found = _task(task, calls, names[task], _judged(records), profile)
+        tasks.append(dataclasses.replace(found, earlier_s=then_s))
     judged = _judged(every)
     failures = Counter(
         f"{r.result.status}: {_cause(r.result.error)}"
@@ -147,7 +182,17 @@ def collect(
         rounds=rounds(kept),
         environment=_environment(every),
         latencies=tuple(latencies),
+        calls=calls_of(partition),
+        importances=importances(judged),
+        earlier=before.what if before else "",
+        later_trials=_later(judged, latencies),
     )
+
+
+def _later(records: Sequence[Record], latencies: Sequence[Latency]) -> int:
+    """Records that are younger than the last measurement of the whole model."""
+    last = max((v.created for v in latencies), default="")
+    return sum(r.created > last for r in records) if last else 0
 
 
 def _judged(records: Sequence[Record]) -> list[Record]:
@@ -158,16 +203,12 @@ def _judged(records: Sequence[Record]) -> list[Record]:
 def _task(
     task: Task, calls: int, name: str, records: Sequence[Record], profile: DeviceProfile
 ) -> TaskFacts:
-    rule = rule_for(task, profile.target)
-    wanted = rule.default(task, profile.target)
+    machine = Machine.of(profile.target, profile)
+    wanted = asked(lambda rule: cost_model.default(task, machine, rule), task, profile.target)
     worked = [r for r in records if r.result.status is Status.OK]
     default = next((r for r in worked if r.config == wanted), next(iter(worked), None))
     best = min(worked, key=measured_s, default=None)
     flops, nbytes = task_flops(task), sum(v.type.nbytes for v in task.params)
-    curve, least = [], math.inf
-    for record in records:
-        least = min(least, measured_s(record))
-        curve.append(least)
     return TaskFacts(
         key=task.key,
         what=describe(task),
@@ -175,13 +216,11 @@ def _task(
         calls=calls,
         flops=flops,
         nbytes=nbytes,
-        roofline_s=roofline_s(flops, nbytes, profile),
+        roofline_s=roofline_s(flops, nbytes, machine),
         default_s=measured_s(default) if default else None,
         best_s=measured_s(best) if best else None,
-        best_config=" ".join(f"{k}={v}" for k, v in best.config.items) if best else "",
-        curve=tuple(curve),
-        trials=len(records),
-        failures=len(records) - len(worked),
+        best_config=tuple((k, str(v)) for k, v in best.config.items) if best else (),
+        trials_s=tuple(measured_s(record) for record in records),
     )
 
 

@@ -12,11 +12,16 @@ from dataclasses import dataclass
 
 Points = Sequence[tuple[float, float]]
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 12.0, 40.0
+FEWEST_TICKS, MOST_TICKS = 4, 9
+_FACTORS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
+"""Ticks of a decade, from few to many: the first set that gives enough of them is taken. Where
+none does, the axis is short: its ticks are those of a linear one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """What an axis shows. Logarithmic axes have ticks at powers of ten and halves between."""
+class ChartAxis:
+    """What an axis shows. Logarithmic axes have ticks at powers of ten and round numbers between,
+    as many as it takes."""
 
     label: str
     low: float
@@ -31,23 +36,37 @@ class Axis:
 
     def ticks(self) -> tuple[float, ...]:
         if not self.log:
-            step = _round_step((self.high - self.low) / 4)
-            first = math.ceil(self.low / step)
-            return tuple(step * n for n in range(first, math.floor(self.high / step) + 1))
+            return _linear_ticks(self.low, self.high)
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        factors = (1,) if self.high / self.low > 500 else (1, 2, 5)
-        marks = (f * 10.0**d for d in decades for f in factors)
-        return tuple(m for m in marks if self.low <= m <= self.high * 1.0001)
+        for factors in _FACTORS:
+            marks = tuple(
+                f * 10.0**d
+                for d in decades
+                for f in factors
+                if self.low <= f * 10.0**d <= self.high * 1.0001
+            )
+            if FEWEST_TICKS <= len(marks) <= MOST_TICKS:
+                return marks
+        return _linear_ticks(self.low, self.high)
 
 
-def log_axis(label: str, values: Sequence[float]) -> Axis:
+def log_axis(label: str, values: Sequence[float]) -> ChartAxis:
     """A logarithmic axis around positive values."""
     positive = [v for v in values if 0 < v < math.inf] or [1.0]
-    return Axis(label=label, low=min(positive) / 1.3, high=max(positive) * 1.3, log=True)
+    return ChartAxis(label=label, low=min(positive) / 1.3, high=max(positive) * 1.3, log=True)
 
 
-def linear_axis(label: str, high: float, low: float = 0.0) -> Axis:
-    return Axis(label=label, low=low, high=max(high, low + 1e-12), log=False)
+def linear_axis(label: str, high: float, low: float = 0.0) -> ChartAxis:
+    return ChartAxis(label=label, low=low, high=max(high, low + 1e-12), log=False)
+
+
+def _linear_ticks(low: float, high: float) -> tuple[float, ...]:
+    for parts in (4, 8):
+        step = _round_step((high - low) / parts)
+        places = range(math.ceil(low / step), math.floor(high / step) + 1)
+        if len(places) > 1:
+            break
+    return tuple(step * n for n in places)
 
 
 def _round_step(rough: float) -> float:
@@ -68,8 +87,8 @@ class Chart:
 
     def __init__(
         self,
-        x: Axis,
-        y: Axis,
+        x: ChartAxis,
+        y: ChartAxis,
         *,
         width: int = 460,
         height: int = 240,
@@ -90,17 +109,27 @@ class Chart:
             last = self._at_y(y)
             path.append(f"{self._at_x(x):.1f},{last:.1f}")
         self._parts.append(
-            f'<polyline class="line {kind}" points="{" ".join(path)}">{_title(title)}</polyline>'
+            f'<polyline class="line {kind}" points="{" ".join(path)}">{heading(title)}</polyline>'
         )
 
     def dot(self, x: float, y: float, kind: str, title: str, radius: float = 4.0) -> None:
         self._parts.append(
             f'<circle class="dot {kind}" cx="{self._at_x(x):.1f}" cy="{self._at_y(y):.1f}" '
-            f'r="{radius:.1f}">{_title(title)}</circle>'
+            f'r="{radius:.1f}">{heading(title)}</circle>'
         )
 
+    def cross(self, x: float, title: str) -> None:
+        """A mark at the upper edge: of something that has no value."""
+        at = self._at_x(x)
+        path = f"M{at - 3:.1f} {_TOP - 3}l6 6m0 -6l-6 6"
+        self._parts.append(f'<path class="cross" d="{path}">{heading(title)}</path>')
+
+    def write(self, x: float, y: float, text: str, anchor: str = "start") -> None:
+        """Text right above a place."""
+        self._parts.append(_label(self._at_x(x), self._at_y(y) - 5, anchor, text, "name"))
+
     def text(self) -> str:
-        return _svg(self._width, self._height, self._parts)
+        return picture(self._width, self._height, self._parts)
 
     def _at_x(self, value: float) -> float:
         return _LEFT + self._x.place(value) * (self._width - _LEFT - _RIGHT)
@@ -133,24 +162,24 @@ def bars(rows: Sequence[tuple[str, float, str]], *, kind: str = "s0", width: int
     for place, (name, value, text) in enumerate(rows):
         top = place * height
         length = max(1.0, space * value / most)
-        parts.append(_label(name_width - 8, top + 15, "end", _short(name, 52)))
+        parts.append(_label(name_width - 8, top + 15, "end", shortened(name, 52)))
         parts.append(
             f'<rect class="bar {kind}" x="{name_width}" y="{top + 4}" width="{length:.1f}" '
-            f'height="{height - 8}">{_title(f"{name}: {text}")}</rect>'
+            f'height="{height - 8}">{heading(f"{name}: {text}")}</rect>'
         )
         parts.append(_label(name_width + length + 6, top + 15, "start", text))
     total = max(1, len(rows)) * height
-    return _svg(width, total, parts)
+    return picture(width, total, parts)
 
 
-def _svg(width: int, height: int, parts: Sequence[str]) -> str:
+def picture(width: int, height: int, parts: Sequence[str]) -> str:
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
         f"{''.join(parts)}</svg>"
     )
 
 
-def _short(text: str, most: int) -> str:
+def shortened(text: str, most: int) -> str:
     """The text without what is too much of its middle: how often comes last."""
     return text if len(text) <= most else f"{text[: most - 7]}…{text[-6:]}"
 
@@ -162,5 +191,5 @@ def _label(x: float, y: float, anchor: str, text: str, kind: str = "tick") -> st
     )
 
 
-def _title(text: str) -> str:
+def heading(text: str) -> str:
     return f"<title>{html.escape(text)}</title>"

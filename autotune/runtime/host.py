@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 
+from autotune import arguments
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import ArtifactError, ConfigError
 from autotune.target import Target
@@ -30,22 +31,29 @@ def check_host(target: Target, what: str) -> None:
         )
 
 
-def pin(cores: Sequence[int], threads: int = 1) -> None:
+def pin(cores: Iterable[int], threads: int = 1) -> None:
     """Keep the calling thread, and those that it starts from now on, on these cores: call it
     before a model's first run. Raises ConfigError where a core is not there, where they are fewer
     than the model's threads (which would wait for each other), or where the system has no way."""
     if not hasattr(os, "sched_setaffinity"):
         raise ConfigError("this system cannot keep threads on cores; run without pinning")
     allowed = os.sched_getaffinity(0)
-    wanted = set(cores)
+    arguments.whole("threads", threads, 1)
+    wanted = _numbers(cores)
     if not wanted or not wanted <= allowed:
         raise ConfigError(
             f"expected cores out of {', '.join(map(str, sorted(allowed)))}, "
-            f"got {', '.join(map(str, cores)) or 'none'}"
+            f"got {', '.join(map(str, sorted(wanted))) or 'none'}"
         )
     if len(wanted) < threads:
         raise ConfigError(f"{threads} threads need as many cores, got {len(wanted)}; name more")
     os.sched_setaffinity(0, wanted)
+
+
+def _numbers(cores: object) -> set[int]:
+    if isinstance(cores, str | bytes) or not isinstance(cores, Iterable):
+        raise ConfigError(f"cores must be a list of numbers, got {arguments.described(cores)}")
+    return {arguments.whole("every one of cores", core) for core in cores}
 
 
 def crowded(threads: int) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
+from autotune.arguments import listed, shortened
 from autotune.memory import Bytes
 from autotune.program.packing import stored_as
 from autotune.target import Target
@@ -20,6 +21,10 @@ from autotune.types import Array, TensorType, dense_strides
 
 ARENA, CONSTANTS, WORKSPACE, FIRST_INPUT = 0, 1, 2, 3
 ENTRY_SYMBOL = "model_entry"
+
+Source = Literal["record", "nearest", "default", "plain"]
+"""Where a schedule came from: a record of the task, one of a similar task, the rule's default, or
+the plain rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,8 @@ class Port:
     base: int
     offset_bytes: int
     strides: tuple[int, ...]
+    declared: str = ""
+    """numpy's name of the short float that the model says it is, where that is another one."""
 
     def view(self, block: Bytes) -> Array:
         """The port's elements in the bytes of its buffer, bfloat16 as its bits."""
@@ -53,7 +60,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class LinkedKernel:
     """One kernel call. `args`: address of every parameter and, last, of the workspace."""
 
     name: str
@@ -62,7 +69,7 @@ class Kernel:
     task_key: str
     op: str
     flops: int
-    source: str
+    source: Source
     """Where the schedule came from: record, nearest, default or plain."""
     args: tuple[tuple[int, int], ...]
     algorithm: str = "direct"
@@ -74,9 +81,9 @@ class Kernel:
     """Each counted once, however often the kernel comes back to it."""
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Kernel:
+    def from_json(data: Mapping[str, Any]) -> LinkedKernel:
         args = tuple((int(base), int(offset)) for base, offset in data["args"])
-        return Kernel(**{**data, "args": args})
+        return LinkedKernel(**{**data, "args": args})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +96,31 @@ class ModelImage:
     outputs: tuple[Port, ...]
     output_bytes: tuple[int, ...]
     """Sizes of the output buffers; an output port may be a view of one, or lie in the arena."""
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[LinkedKernel, ...] = field(repr=False)
     arena_bytes: int
     workspace_bytes: int
     versions: tuple[tuple[str, str], ...]
-    objects: tuple[bytes, ...]
+    objects: tuple[bytes, ...] = field(repr=False)
     """Object code of the unique kernels, the entry last."""
-    constants: Bytes
+    constants: Bytes = field(repr=False)
+
+    @property
+    def summary(self) -> str:
+        """The model in one line: its name, what it is for, what goes in and comes out."""
+        target = self.target
+        words = [target.cpu or target.kind]
+        if not target.is_gpu:
+            words.append(f"{target.threads} thread{'s' if target.threads > 1 else ''}")
+        if target.precision != "float32":
+            words.append(target.precision)
+        sides = (
+            listed((f"{p.name}: {p.type}" for p in ports), 4)
+            for ports in (self.inputs, self.outputs)
+        )
+        return (
+            f"{shortened(repr(self.name))} for {target.name} ({', '.join(words)}): "
+            f"{' -> '.join(sides)}; {len(self.kernels)} kernels"
+        )
 
     def manifest(self) -> dict[str, Any]:
         """JSON of everything but the object code and the constants, whose sizes are given."""
@@ -118,7 +143,7 @@ class ModelImage:
             inputs=tuple(Port.from_json(p) for p in data["inputs"]),
             outputs=tuple(Port.from_json(p) for p in data["outputs"]),
             output_bytes=tuple(data["output_bytes"]),
-            kernels=tuple(Kernel.from_json(k) for k in data["kernels"]),
+            kernels=tuple(LinkedKernel.from_json(k) for k in data["kernels"]),
             arena_bytes=data["arena_bytes"],
             workspace_bytes=data["workspace_bytes"],
             versions=tuple((name, version) for name, version in data["versions"]),

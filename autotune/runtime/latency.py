@@ -24,9 +24,10 @@ from autotune.errors import DeviceError
 from autotune.graph.feeds import random_feeds
 from autotune.measure.process import start_child
 from autotune.measure.sandbox import end_with_parent
-from autotune.runtime.artifact import load, write_image
-from autotune.runtime.executor import CompiledModel
+from autotune.runtime.artifact import load
 from autotune.runtime.image import ModelImage
+from autotune.runtime.image_file import write_image
+from autotune.runtime.model import CompiledModel
 
 TURNS = 5
 MOST_RUNS = 10

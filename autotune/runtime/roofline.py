@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.measure.types import CacheLevel, DeviceProfile
-from autotune.runtime.executor import KernelTime
-from autotune.runtime.image import Kernel, ModelImage
-
-_FASTER = {"bf16": 2, "int8": 4}
-"""Operations per instruction against float32."""
+from autotune.machine import Machine
+from autotune.machine.profile import CacheLevel, DeviceProfile
+from autotune.runtime.image import LinkedKernel, ModelImage
+from autotune.runtime.model import KernelTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +42,7 @@ class KernelProfile:
     """A kernel call's measured time beside its limit; `number`: its place in the model."""
 
     number: int
-    kernel: Kernel
+    kernel: LinkedKernel
     time_s: float
     limit: Limit
 
@@ -57,26 +55,27 @@ def kernel_profiles(
     image: ModelImage, times: Sequence[KernelTime], profile: DeviceProfile
 ) -> tuple[KernelProfile, ...]:
     """One per kernel call, in order of execution."""
-    level = _level(profile, image.constants.nbytes, image.target.threads)
+    machine = Machine.of(image.target, profile)
+    level = _level(machine, image.constants.nbytes)
     return tuple(
         KernelProfile(
             number=number,
             kernel=row.kernel,
             time_s=row.time_s,
-            limit=limit_of(row.kernel, profile, image.target.threads, level),
+            limit=limit_of(row.kernel, machine, level),
         )
         for number, row in enumerate(times)
     )
 
 
-def limit_of(kernel: Kernel, profile: DeviceProfile, threads: int, weights: CacheLevel) -> Limit:
+def limit_of(kernel: LinkedKernel, machine: Machine, weights: CacheLevel) -> Limit:
     """`weights`: the level that the model's weights come from."""
-    near = _level(profile, kernel.input_bytes + kernel.output_bytes, threads)
+    threads = machine.target.threads
+    near = _level(machine, kernel.input_bytes + kernel.output_bytes)
     moved_s = kernel.input_bytes / near.load_bytes_per_s
     moved_s += kernel.output_bytes / (near.store_bytes_per_s or near.load_bytes_per_s)
-    peak = profile.peak_flops * _FASTER.get(kernel.algorithm, 1)
     return Limit(
-        compute_s=kernel.work_flops / peak / threads,
+        compute_s=kernel.work_flops / machine.peak_flops(kernel.algorithm) / threads,
         weights_s=kernel.weight_bytes / weights.load_bytes_per_s / threads,
         activations_s=moved_s / threads,
     )
@@ -87,11 +86,11 @@ def model_limit_s(rows: Sequence[KernelProfile]) -> float:
     return sum(row.limit.time_s for row in rows)
 
 
-def _level(profile: DeviceProfile, nbytes: int, threads: int) -> CacheLevel:
+def _level(machine: Machine, nbytes: int) -> CacheLevel:
     """The smallest level that holds so many bytes; caches but the last are per core."""
-    *caches, memory = profile.levels
+    *caches, memory = machine.profile.levels
     for place, level in enumerate(caches):
         shared = place == len(caches) - 1 and place > 1
-        if nbytes <= level.size_bytes * (1 if shared else threads):
+        if nbytes <= level.size_bytes * (1 if shared else machine.target.threads):
             return level
     return memory

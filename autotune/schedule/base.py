@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from autotune.errors import ScheduleError
 from autotune.program.ir import Program
 from autotune.registry import Registry
+from autotune.schedule.aliases import FORMER, RENAMED
 
 
 class Step(Protocol):
@@ -62,18 +63,27 @@ def _names(kind: type[Step]) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
 
 
+def spellings(schedule: Schedule) -> list[list[dict[str, Any]]]:
+    """The schedule as JSON under every name that logs may hold it by: first as it is written now,
+    then as earlier releases wrote it, where that differs."""
+    now = schedule_to_json(schedule)
+    former = [s | {"step": FORMER.get(s["step"], s["step"])} for s in now]
+    return [now] if former == now else [now, former]
+
+
 def schedule_from_json(data: Sequence[Mapping[str, Any]]) -> Schedule:
-    """Inverse of `schedule_to_json`; an unknown step or field is a ScheduleError."""
+    """Inverse of `schedule_to_json`, of former names of steps too; an unknown step or field is a
+    ScheduleError."""
     out: list[Step] = []
     for item in data:
         fields = {k: _tuples(v) for k, v in item.items() if k != "step"}
-        if item.get("step") not in STEPS:
-            raise ScheduleError(f"unknown step {item.get('step')!r}; known: {', '.join(STEPS)}")
-        cls = STEPS.get(item["step"])
+        name = RENAMED.get(item.get("step", ""), item.get("step", ""))
+        if name not in STEPS:
+            raise ScheduleError(f"unknown step {name!r}; known: {', '.join(STEPS)}")
         try:
-            out.append(cls(**fields))
+            out.append(STEPS.get(name)(**fields))
         except TypeError as error:
-            raise ScheduleError(f"step {item['step']}: {error}") from None
+            raise ScheduleError(f"step {name}: {error}") from None
     return tuple(out)
 
 

@@ -85,10 +85,15 @@ def opened(
         yield None
     elif isinstance(executor, Executor):
         yield Engine(executor, chunk=chunk)
-    elif executor.startswith(SCHEME):
+    else:
+        check_name(executor)
         with _cluster(executor, cores) as client:
             yield Engine(client.get_executor(pure=False), executor, chunk=chunk)
-    else:
+
+
+def check_name(executor: str) -> None:
+    """Raise ConfigError for a name that is no executor's."""
+    if executor != "local" and not executor.startswith(SCHEME):
         raise ConfigError(f"expected the executor local or {SCHEME}HOST:PORT, got {executor!r}")
 
 

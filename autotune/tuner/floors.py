@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autotune.graph.plan import anchor_flops
+import cost_model
+from autotune.tasks.flops import anchor_flops
 from cost_model.analytic import roofline_s
 from cost_model.subject import Subject
 from search_spaces.params import Choice, Config
@@ -29,9 +30,9 @@ class Floors:
     def __init__(self, subject: Subject) -> None:
         nbytes = sum(v.type.nbytes for v in subject.task.params)
         flops = anchor_flops(subject.task)
-        self._direct_s = roofline_s(flops, nbytes, subject.profile)
+        self._direct_s = roofline_s(flops, nbytes, subject.machine)
         self._others_s = {
-            algorithm: roofline_s(round(flops * share), nbytes, subject.profile)
+            algorithm: roofline_s(round(flops * share), nbytes, subject.machine)
             for algorithm, share in other_algorithms(subject).items()
         }
         self._measured_s: dict[Choice, float] = {}
@@ -54,15 +55,15 @@ class Floors:
 
 def other_algorithms(subject: Subject) -> dict[Choice, float]:
     """Share of the direct arithmetic that each algorithm but the first needs at least."""
-    default = subject.space.row(subject.rule.default(subject.task, subject.target))
+    default = subject.space.row(cost_model.default(subject.task, subject.machine, subject.rule))
     rows = np.concatenate([default[None], subject.space.rows(_SAMPLE, np.random.default_rng(0))])
     columns = subject.space.columns(rows)
     if "algorithm" not in columns:
         return {}
-    structure = subject.rule.structure(subject.task, subject.target, columns)
+    found = cost_model.predict(subject.task, subject.machine, columns, subject.rule).structure
     out: dict[Choice, float] = {}
     for algorithm in next(p.choices for p in subject.space.params if p.name == "algorithm")[1:]:
-        share = structure.vector_axis_waste[columns["algorithm"] == algorithm]
+        share = found.vector_axis_waste[columns["algorithm"] == algorithm]
         if len(share) and share.min() < _HOPELESS:
             out[algorithm] = _MODELLED * float(share.min())
     return out

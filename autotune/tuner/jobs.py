@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.frames import encode_frame, read_frame
-from autotune.measure.types import DeviceProfile
 from autotune.target import Target
 from autotune.types import Task
 from cost_model.features import FEATURE_VERSION, Features

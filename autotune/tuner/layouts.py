@@ -7,12 +7,14 @@ from __future__ import annotations
 import dataclasses
 
 from autotune.db.types import Record, Store
-from autotune.graph.plan import Partition, task_flops
-from autotune.layouts.problem import LayoutProblem
+from autotune.machine import Machine
 from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status
+from autotune.placement.layout_problem import LayoutProblem
+from autotune.placement.types import Partition
+from autotune.tasks.flops import task_flops
 from autotune.tuner.budget import Limits
 from autotune.tuner.options import TuneOptions
-from search_spaces.rules import rule_for
+from cost_model import default_of
 
 _SHARE = 4
 """Of a run's trials or time, one part in so many may go to layouts."""
@@ -30,27 +32,26 @@ def measure_layouts(
     fresh = [t for t in problem.tasks() if not store.records(t.key, target)]
     if not fresh or len(fresh) > _affordable(options.limits):
         return 0
-    rules = [rule_for(task, target) for task in fresh]
-    configs = [rule.default(task, target) for rule, task in zip(rules, fresh, strict=True)]
+    defaults = [default_of(task, Machine.of(target)) for task in fresh]
     requests = tuple(
         MeasureRequest(
             task=task,
-            schedule=rule.schedule(task, target, config),
+            schedule=schedule,
             target=target,
             timing=options.timing,
             seed=options.seed,
         )
-        for task, rule, config in zip(fresh, rules, configs, strict=True)
+        for task, (_, _, schedule) in zip(fresh, defaults, strict=True)
     )
 
     def on_result(place: int, result: MeasureResult) -> None:
         if result.status is not Status.DEVICE_LOST:
-            request = requests[place]
+            request, (rule, config, _) = requests[place], defaults[place]
             record = Record(
                 task=request.task,
                 target=target,
-                rule=rules[place].name,
-                config=configs[place],
+                rule=rule.name,
+                config=config,
                 schedule=request.schedule,
                 result=result,
                 seed=options.seed,

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 
 from autotune.db.types import Record, Store
 from autotune.errors import DeviceError
-from autotune.graph.plan import Partition
 from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status
+from autotune.placement.types import Partition
 from autotune.schedule.base import Schedule
 from autotune.target import Target
+from autotune.tuner.begin import begun
 from autotune.tuner.budget import Limits, Share, achievable_s, explain, plan
 from autotune.tuner.costs import surviving, trial_costs_s
 from autotune.tuner.engine import Engine
@@ -36,22 +37,17 @@ from autotune.tuner.events import (
     TrialDone,
 )
 from autotune.tuner.forecast import forecast
-from autotune.tuner.learner import Learner
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TaskReport, TuneReport
-from autotune.tuner.seeds import seeds
-from autotune.tuner.settle import combined, doubtful, in_turns, settling_s
-from autotune.tuner.strategies import STRATEGIES
+from autotune.tuner.rerank import combined, interleaved, rerank_s, to_rerank
 from autotune.tuner.task_run import TaskRun
 from autotune.types import Task
-from cost_model.models import COST_MODELS, fit_here
-from cost_model.subject import Subject
 from search_spaces.base import Rule
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 
-SETTLED_TOGETHER = 4
-"""Tasks per batch, so that building overlaps timing."""
+RERANKED_TOGETHER = 4
+"""Tasks per batch of the final re-ranking, so that building overlaps timing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,24 +72,7 @@ def tune_partition(
     DeviceError where the device or the engine is lost; everything measured until then, or until an
     interrupt, is in the store."""
     profile = dataclasses.replace(runner.profile(), target=options.target)
-    subjects = [
-        Subject.of(task, options.target, profile, rules(task, options.target))
-        for task in partition.weights()
-    ]
-    runs = tuple(
-        TaskRun(subject if engine is None else engine.attached(subject), weight)
-        for subject, weight in zip(subjects, partition.weights().values(), strict=True)
-    )
-    model = COST_MODELS.get(options.cost_model)
-    train = fit_here if engine is None else engine.train
-    learner = Learner(model, options.seed, options.pretrained, train)
-    factory = STRATEGIES.get(options.strategy)
-    for number, run in enumerate(runs):
-        elsewhere = seeds(run.subject, store, options.profiles)
-        run.start(
-            factory, learner, store, group=number, seed=options.seed, versions=options.versions,
-            elsewhere=elsewhere,
-        )  # fmt: skip
+    runs = begun(partition.weights(), store, options, profile, rules=rules, engine=engine)
     names = {call.task: call.name for call in reversed(partition.calls)}
     session = _Session(
         runs=runs,
@@ -145,10 +124,10 @@ class _Session:
         number = 0
         while True:
             states = tuple(run.state() for run in self.runs)
-            elapsed_s = self.clock() - self.started_s + self._settling_s()
+            elapsed_s = self.clock() - self.started_s + self._rerank_s()
             decision = plan(states, options.limits, batch=options.batch, elapsed_s=elapsed_s)
             if not decision.shares:
-                self._settle(number + 1)
+                self._rerank(number + 1)
                 self.on_event(Finished(reason=decision.reason, progress=self._progress()))
                 return self._report(decision.reason)
             candidates = self._candidates(decision.shares)
@@ -261,21 +240,21 @@ class _Session:
         run.count(record)
         self.on_event(self._trial(candidate.task, record))
 
-    def _settling_s(self) -> float:
-        """What measuring the fastest again will take, of a run that is limited in time."""
+    def _rerank_s(self) -> float:
+        """Seconds kept for the final re-ranking, in a run that is limited in time."""
         limit_s = self.options.limits.time_s
-        return 0.0 if limit_s is None else settling_s(self.runs, self.touched, limit_s)
+        return 0.0 if limit_s is None else rerank_s(self.runs, self.touched, limit_s)
 
-    def _settle(self, number: int) -> None:
-        """Measure the fastest again, in turns; the heaviest tasks first, while there is time."""
-        found = doubtful(self.runs, self.touched)
+    def _rerank(self, number: int) -> None:
+        """The final re-ranking: the heaviest tasks first, while there is time."""
+        found = to_rerank(self.runs, self.touched)
         order = list(found)
         limit_s = self.options.limits.time_s
-        for place in range(0, len(order), SETTLED_TOGETHER):
+        for place in range(0, len(order), RERANKED_TOGETHER):
             late = limit_s is not None and self.clock() - self.started_s >= limit_s
             if late and place:
                 return
-            some = {n: found[n] for n in order[place : place + SETTLED_TOGETHER]}
+            some = {n: found[n] for n in order[place : place + RERANKED_TOGETHER]}
             shares = tuple(
                 Share(task=n, count=len(records), reason="the fastest, again in turns")
                 for n, records in some.items()
@@ -285,7 +264,7 @@ class _Session:
             number += 1
 
     def _measure_again(self, some: dict[int, tuple[Record, ...]]) -> None:
-        asked = [(n, r) for n, found in some.items() for r in in_turns(found)]
+        asked = [(n, r) for n, found in some.items() for r in interleaved(found)]
         known = {n: self.options.timing_of(self.runs[n].task, None) for n in some}
         requests = tuple(
             dataclasses.replace(self._request(n, r.schedule), timing=known[n]) for n, r in asked

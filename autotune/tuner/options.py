@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from autotune.measure.types import Age, Timing
+from autotune.measure.types import Timing
+from autotune.placement.reuse_distance import ReuseDistance
 from autotune.target import Target
 from autotune.tuner.budget import Limits
 from autotune.types import Task
@@ -26,7 +27,7 @@ class TuneOptions:
     batch: int = 12
     """Candidates measured between two looks at the model."""
     timing: Timing = field(default_factory=Timing)
-    ages: Mapping[str, tuple[Age, ...]] = field(default_factory=dict)
+    ages: Mapping[str, tuple[ReuseDistance, ...]] = field(default_factory=dict)
     """By task key, when the model uses the task's values: part of the timing of its candidates."""
     model: str = ""
     """Name kept in the records."""

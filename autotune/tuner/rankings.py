@@ -8,7 +8,8 @@ from autotune.tuner.events import Event, OnEvent, Ranked, Started
 
 
 def keeping(log: TuningLog, model: str, target_key: str, listener: OnEvent | None) -> OnEvent:
-    """A listener that writes each round's rankings to the log, then tells the other one."""
+    """A listener that writes each round's rankings to the log, after which the log's one file has
+    everything, then tells the other one."""
     task_keys: list[str] = []
 
     def on_event(event: Event) -> None:
@@ -29,6 +30,7 @@ def keeping(log: TuningLog, model: str, target_key: str, listener: OnEvent | Non
                 for r in event.tasks
             ]
             keep(log, found)
+            log.checkpoint()
         if listener is not None:
             listener(event)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+import cost_model
 from autotune.db.codec import distance
 from autotune.measure.runners.replay import Survey
 from autotune.tuner.learner import Learner
@@ -56,7 +57,7 @@ class Recorded(Subject):
         )
         keys = space.keys(survey.rows)
         order = np.argsort(keys)
-        default = rule.default(survey.task, profile.target)
+        default = cost_model.default(survey.task, subject.machine, rule)
         return Recorded(
             **{f.name: getattr(subject, f.name) for f in dataclasses.fields(Subject)},
             survey=survey,

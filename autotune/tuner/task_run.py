@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+import cost_model
 from autotune.db.types import Record, Store
+from autotune.defects import NO_DEFECT, raised
 from autotune.errors import ScheduleError
 from autotune.measure.types import Status
 from autotune.schedule.base import Schedule, schedule_to_json
@@ -16,12 +18,13 @@ from autotune.tuner.budget import TaskState
 from autotune.tuner.events import TaskRanking
 from autotune.tuner.floors import Floors
 from autotune.tuner.learner import Learner
-from autotune.tuner.settle import contenders
+from autotune.tuner.rerank import top_candidates
 from autotune.tuner.strategies import Outcome, Setting, Strategy
 from cost_model.metrics import rank_correlation, regret, top_k_recall
 from cost_model.subject import Subject
 from cost_model.train import measured_s
 from search_spaces.params import Config
+from search_spaces.sound import where
 
 _REMEMBERED = 64
 """Trials whose times the budget looks at."""
@@ -37,10 +40,10 @@ class TaskRun:
         self.task = task = subject.task
         self.target = target = subject.target
         self.weight = weight
-        self.default = subject.rule.default(task, target)
+        self.default = cost_model.default(task, subject.machine, subject.rule)
         row = self.subject.space.row(self.default)[None]
         columns = self.subject.space.columns(row)
-        self.flops = self.subject.rule.structure(task, target, columns).flops
+        self.flops = self.subject.rule.structure(task, subject.machine, columns).flops
         self._floors = Floors(subject)
         self.peak_flops = subject.profile.peak_flops * target.threads
         self.guess_s = float(subject.describe(row).prior_s[0])
@@ -106,10 +109,10 @@ class TaskRun:
             self.failures += 1
         self.history.append(math.inf if self.best_s is None else self.best_s)
 
-    def contenders(self) -> tuple[Record, ...]:
-        """Records whose order is not sure (see `settle`), and the default's: what was gained is
+    def top_candidates(self) -> tuple[Record, ...]:
+        """Records whose order is not sure (see `rerank`), and the default's: what was gained is
         told from measurements of the same moment."""
-        found = contenders(tuple(self._worked.values()))
+        found = top_candidates(tuple(self._worked.values()))
         default = self._worked.get(self._default_id)
         if not found or default is None or any(r is default for r in found):
             return found
@@ -194,7 +197,18 @@ class TaskRun:
         )
 
     def candidates(self, count: int) -> list[tuple[Config, Schedule]]:
-        """Up to `count` configs with schedules that were never measured for this task."""
+        """Up to `count` configs with schedules that were never measured for this task. Where the
+        search itself raises, the task keeps what it has."""
+        try:
+            return self._candidates(count)
+        except NO_DEFECT:
+            raise
+        except Exception as error:  # a defect of the rule ends the search of its task, no run
+            raised(where(self.task, self.subject.rule), error, "its search ends here")
+            self.exhausted = True
+            return []
+
+    def _candidates(self, count: int) -> list[tuple[Config, Schedule]]:
         out: list[tuple[Config, Schedule]] = []
         pending: set[str] = set()
         for _ in range(_ASKS):
@@ -223,8 +237,13 @@ class TaskRun:
         try:
             return self.schedule(config)
         except ScheduleError:
-            known.append(Outcome(config=config, time_s=math.inf))
-            return None
+            pass
+        except NO_DEFECT:
+            raise
+        except Exception as error:  # a defect of the rule: the other configs go on
+            raised(where(self.task, self.subject.rule, config), error, "the config is left out")
+        known.append(Outcome(config=config, time_s=math.inf))
+        return None
 
 
 def schedule_id(schedule: Schedule) -> str:

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import func, select
 
 from autotune.db.schema import RECORDS, TARGETS
-from autotune.db.store import TuningLog, record_rows
+from autotune.db.statements import record_rows
+from autotune.db.store import TuningLog
 from autotune.db.types import Mark, Record
-from autotune.measure.types import DeviceProfile
+from autotune.machine.profile import DeviceProfile
 from cost_model.models import Train, fit_here
 from cost_model.pretrained import Pretrained, pretrain
 from cost_model.train import NONE, Profiles, datasets
@@ -61,7 +62,7 @@ def samples(
                 for row in connection.execute(statement.limit(PER_TASK // 2))
             }
             rows = record_rows().where(RECORDS.c.id.in_(sorted(ids))).order_by(RECORDS.c.id)
-            yield from (log.record(row) for row in connection.execute(rows).all())
+            yield from filter(None, map(log.record, connection.execute(rows).all()))
             taken += len(ids)
             if most is not None and taken >= most:
                 return

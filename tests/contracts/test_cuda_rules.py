@@ -11,13 +11,15 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.codegen import backend_for
-from autotune.program.build import build_program
-from autotune.program.inputs import random_inputs
+from autotune.machine import Machine
 from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule, rule_for
@@ -93,7 +95,7 @@ def assembled(program: Program, target: Target) -> dict[str, KernelReport]:
 @each_pair
 def test_the_default_is_correct(rule: Rule, made: Task) -> None:
     arrays, want = arrays_of(made)
-    program = scheduled(rule, made, SM80, rule.default(made, SM80))
+    program = scheduled(rule, made, SM80, cost_model.default(made, Machine.of(SM80), rule))
     assert_close(run_emulated(program, SM80, arrays), want, 1e-4)
 
 
@@ -244,7 +246,7 @@ def test_defaults_of_layers_do_not_spill(name: str, target: Target) -> None:
     made = LAYERS[name]
     for wanted in (target, *short(made, target)):
         rule = rule_for(made, wanted)
-        program = scheduled(rule, made, wanted, rule.default(made, wanted))
+        program = scheduled(rule, made, wanted, cost_model.default(made, Machine.of(wanted), rule))
         for kernel, report in assembled(program, wanted).items():
             assert report.spill_bytes == report.stack_bytes == 0, f"{kernel}: {report}"
             assert not report.remarks, f"{kernel}: {report}"
@@ -254,7 +256,7 @@ def test_defaults_of_layers_do_not_spill(name: str, target: Target) -> None:
 @each_target
 @each_pair
 def test_ptxas_accepts_random_configs(rule: Rule, made: Task, target: Target) -> None:
-    default = rule.default(made, target)
+    default = cost_model.default(made, Machine.of(target), rule)
     reports = assembled(scheduled(rule, made, target, default), target)
     assert all(report.spill_bytes == 0 for report in reports.values())
     for config in sampled(rule, made, target, dealt(rule, RANDOM)):

@@ -10,8 +10,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from autotune.program.build import build_program
-from autotune.program.inputs import random_inputs
+import cost_model
+from autotune.machine import Machine
 from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.launch import is_gpu, launches
@@ -19,6 +19,8 @@ from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import apply_schedule, schedule_from_json, schedule_to_json
 from autotune.target import Target, load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from cost_model.features import features
 from search_spaces.params import Config
@@ -102,7 +104,11 @@ def test_every_task_has_a_rule_of_the_target_s_kind(target: Target) -> None:
 @each_pair
 def test_the_default_is_correct_where_a_warp_is_one_thread(rule: Rule, made: Task) -> None:
     target = TARGETS[0]
-    check(program_of(rule, made, target, rule.default(made, target)), made, target)
+    check(
+        program_of(rule, made, target, cost_model.default(made, Machine.of(target), rule)),
+        made,
+        target,
+    )
 
 
 @each_pair
@@ -115,7 +121,7 @@ def test_every_config_is_correct(rule: Rule, made: Task) -> None:
 @each_target
 @each_pair
 def test_the_default_is_in_the_space(rule: Rule, made: Task, target: Target) -> None:
-    assert rule.space(made, target).contains(rule.default(made, target))
+    assert rule.space(made, target).contains(cost_model.default(made, Machine.of(target), rule))
 
 
 @each_target
@@ -125,14 +131,21 @@ def test_features_are_finite_and_the_prior_positive(
 ) -> None:
     space = rule.space(made, target)
     rows = space.sample(np.random.default_rng(1), 30)
-    found = features(rule.structure(made, target, space.columns(rows)), profile(target))
+    machine = Machine.of(target, profile(target))
+    found = features(cost_model.predict(made, machine, space.columns(rows), rule))
     assert np.all(np.isfinite(found.values))
     assert np.all(found.prior_s > 0)
+    prior = rule.prior(made, machine, space.columns(rows))
+    assert np.all(np.isfinite(prior.cycles))
+    assert np.all(prior.cycles > 0)
+    assert 0 < prior.peak_cycles < np.inf
 
 
 @each_pair
 def test_schedules_survive_json(rule: Rule, made: Task) -> None:
-    schedule = rule.schedule(made, TARGETS[1], rule.default(made, TARGETS[1]))
+    schedule = rule.schedule(
+        made, TARGETS[1], cost_model.default(made, Machine.of(TARGETS[1]), rule)
+    )
     assert schedule_from_json(schedule_to_json(schedule)) == schedule
 
 

@@ -8,20 +8,23 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
+import cost_model
+from autotune.machine import Machine
 from autotune.schedule import apply_schedule
 from autotune.target import load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from search_spaces.rules import rule_for
 from tests.contracts.case import Case, single_task
 from tests.contracts.op_cases import CASES
+from tests.needs import param
 from tests.unit.codegen.kernels import assert_close, run_kernel
 
 FAST = ("conv2d", "gather", "leaky_relu", "matmul", "max_pool2d", "softmax")
 SLOW = sorted(set(CASES) - {*FAST, "to_float16"})  # which only CUDA has
 EXAMPLES = 2
-BACKENDS = pytest.mark.parametrize("backend", ["c", "opencl"])
+BACKENDS = pytest.mark.parametrize("backend", [param("c"), param("opencl")])
 
 
 def check(op: str, backend: str, examples: int) -> None:
@@ -31,7 +34,7 @@ def check(op: str, backend: str, examples: int) -> None:
         task = single_task(case, halo=number % 2 == 0)
         arrays = random_inputs(task, number)
         rule = rule_for(task, target)
-        schedule = rule.schedule(task, target, rule.default(task, target))
+        schedule = rule.schedule(task, target, cost_model.default(task, Machine.of(target), rule))
         program = apply_schedule(build_program(task), schedule)
         assert_close(run_kernel(task, program, target, arrays), evaluate_task(task, arrays), 1e-4)
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.program.build import build_program
+import cost_model
+from autotune.machine import Machine
 from autotune.schedule import apply_schedule
 from autotune.target import load_target
+from autotune.tasks.build import build_program
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule, rule_for
@@ -30,7 +32,7 @@ def check(rule: Rule, made: Task, config: Config) -> None:
 def test_defaults_are_right(name: str) -> None:
     made = TASKS[name]
     rule = rule_for(made, TARGET)
-    check(rule, made, rule.default(made, TARGET))
+    check(rule, made, cost_model.default(made, Machine.of(TARGET), rule))
 
 
 @pytest.mark.slow

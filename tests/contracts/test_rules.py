@@ -8,13 +8,15 @@ import functools
 import numpy as np
 import pytest
 
-from autotune.measure.types import CacheLevel, DeviceProfile
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
+import cost_model
+from autotune.machine import Machine
+from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.program.verify import verify
 from autotune.schedule import apply_schedule, schedule_from_json, schedule_to_json
 from autotune.target import Target, host_target, load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Attr, Task
 from cost_model.features import features
 from search_spaces.params import Config
@@ -214,7 +216,10 @@ def sampled(rule: Rule, made: Task, target: Target, count: int = SAMPLED) -> lis
     """The default and some random configs."""
     space = rule.space(made, target)
     rows = space.sample(np.random.default_rng(0), count)
-    return [rule.default(made, target), *(space.config(row) for row in rows)]
+    return [
+        cost_model.default(made, Machine.of(target), rule),
+        *(space.config(row) for row in rows),
+    ]
 
 
 def profile(target: Target) -> DeviceProfile:
@@ -253,7 +258,8 @@ def test_every_config_has_a_schedule_for_two_threads(rule: Rule, made: Task) -> 
 def test_the_default_is_correct_on_two_threads(rule: Rule, made: Task) -> None:
     target, (arrays, want) = host_target(2), arrays_of(made)
     program = apply_schedule(
-        build_program(made), rule.schedule(made, target, rule.default(made, target))
+        build_program(made),
+        rule.schedule(made, target, cost_model.default(made, Machine.of(target), rule)),
     )
     assert_close(run_kernel(made, program, target, arrays), want, 1e-4)
 
@@ -261,14 +267,41 @@ def test_the_default_is_correct_on_two_threads(rule: Rule, made: Task) -> None:
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
 @each_pair
 def test_the_default_is_in_the_space(rule: Rule, made: Task, target: Target) -> None:
-    assert rule.space(made, target).contains(rule.default(made, target))
+    assert rule.space(made, target).contains(cost_model.default(made, Machine.of(target), rule))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
+@each_pair
+def test_the_prior_is_finite_and_positive(rule: Rule, made: Task, target: Target) -> None:
+    space = rule.space(made, target)
+    rows = space.sample(np.random.default_rng(1), 30)
+    prior = rule.prior(made, Machine.of(target), space.columns(rows))
+    assert prior.cycles.shape == (len(rows),)
+    assert np.all(np.isfinite(prior.cycles))
+    assert np.all(prior.cycles > 0)
+    assert 0 < prior.peak_cycles < np.inf
+
+
+@each_pair
+def test_what_is_predicted_of_configs_is_what_is_predicted_of_their_columns(
+    rule: Rule, made: Task
+) -> None:
+    space, machine = rule.space(made, HOST), Machine.of(HOST)
+    rows = space.sample(np.random.default_rng(1), 3)
+    configs = [space.config(row) for row in rows]
+    one, two = (
+        cost_model.predict(made, machine, given, rule).seconds
+        for given in (configs, space.columns(rows))
+    )
+    np.testing.assert_array_equal(one, two)
 
 
 @each_pair
 def test_features_are_finite_and_the_prior_positive(rule: Rule, made: Task) -> None:
     space = rule.space(made, HOST)
     rows = space.sample(np.random.default_rng(1), 30)
-    found = features(rule.structure(made, HOST, space.columns(rows)), profile(HOST))
+    machine = Machine.of(HOST, profile(HOST))
+    found = features(cost_model.predict(made, machine, space.columns(rows), rule))
     assert found.values.shape == (len(rows), len(found.names))
     assert np.all(np.isfinite(found.values))
     assert np.all(found.prior_s > 0)

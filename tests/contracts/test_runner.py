@@ -16,7 +16,7 @@ import pytest
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import Runner, Status
 from autotune.target import host_target
-from rpc_server.client import RpcRunner
+from rpc_server.client.board_runner import RpcRunner
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.boards import BoardProcess
 from tests.unit.rpc_server.farms import running_farm

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
+import cost_model
+from autotune.machine import Machine
 from autotune.program.interp import run
 from autotune.program.launch import launches
 from autotune.program.parse import parse_program
 from autotune.program.text import print_program
 from autotune.target import Target, load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
@@ -34,7 +36,7 @@ def test_the_default_is_correct(name: str, dtype: str) -> None:
     made = short(TASKS[name], dtype)
     target, arrays = SM80.with_precision(dtype), random_inputs(made, 1)
     rule, want = rule_for(made, target), evaluate_task(made, arrays)
-    program = scheduled(rule, made, target, rule.default(made, target))
+    program = scheduled(rule, made, target, cost_model.default(made, Machine.of(target), rule))
     assert_close(run_emulated(program, target, arrays), want, LIMIT[dtype])
 
 
@@ -136,7 +138,7 @@ def test_groups_of_warps_fetch_them(name: str, dtype: str) -> None:
 def test_defaults_of_layers_do_not_spill(name: str, target: Target) -> None:
     made = short(LAYERS[name])
     rule = rule_for(made, target)
-    program = scheduled(rule, made, target, rule.default(made, target))
+    program = scheduled(rule, made, target, cost_model.default(made, Machine.of(target), rule))
     for kernel, report in assembled(program, target).items():
         assert report.spill_bytes == report.stack_bytes == 0, f"{kernel}: {report}"
         assert not report.remarks, f"{kernel}: {report}"

@@ -18,7 +18,13 @@ from autotune.program.text import parse_program
 from autotune.program.verify import verify
 from autotune.schedule import STEPS, Step, schedule_from_json, schedule_to_json
 from autotune.types import Array
-from tests.unit.schedule import test_jam, test_reuse, test_roll, test_stagger, test_steps
+from tests.unit.schedule import (
+    test_jam,
+    test_loop_restructuring,
+    test_reuse,
+    test_rolling_window,
+    test_steps,
+)
 
 PROGRAMS = tuple(
     parse_program(text)
@@ -27,10 +33,10 @@ PROGRAMS = tuple(
         test_steps.SUMS,
         test_steps.NORM,
         test_steps.STAGES,
-        test_roll.DOWN,
+        test_rolling_window.DOWN,
         test_reuse.chain(),
         test_jam.VARIANCE,
-        test_stagger.CENTRED,
+        test_loop_restructuring.CENTRED,
     )
 )
 OF_BUFFERS = ("buffer", "buffers", "of")
@@ -48,6 +54,8 @@ def plain(kind: object, names: tuple[str, ...]) -> st.SearchStrategy[object]:
         return st.integers(-1, 5)
     if kind is str:
         return st.sampled_from(names)
+    if typing.get_origin(kind) is typing.Literal:
+        return st.sampled_from((*typing.get_args(kind), *names))
     assert typing.get_origin(kind) is tuple, f"a step's field is no {kind}"
     first, *rest = typing.get_args(kind)
     if rest == [...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.tuner.learner import Learner
 from autotune.tuner.strategies import STRATEGIES, Outcome, Setting, Strategy
 from cost_model.models import COST_MODELS
@@ -18,7 +19,7 @@ SUBJECT = subject()
 
 
 def make(name: str, seed: int = 0, pool: int = 50_000, hints: tuple[Config, ...] = ()) -> Strategy:
-    seeds = (SUBJECT.rule.default(SUBJECT.task, SUBJECT.target),)
+    seeds = (cost_model.default(SUBJECT.task, SUBJECT.machine, SUBJECT.rule),)
     learner = Learner(COST_MODELS.get("xgb"), seed)
     setting = Setting(
         subject=SUBJECT, seeds=seeds, hints=hints, learner=learner, group=0, seed=seed, pool=pool
@@ -48,7 +49,9 @@ def test_proposes_valid_configs_without_repeats(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_starts_with_its_seeds(name: str) -> None:
-    assert make(name).propose(1) == (SUBJECT.rule.default(SUBJECT.task, SUBJECT.target),)
+    assert make(name).propose(1) == (
+        cost_model.default(SUBJECT.task, SUBJECT.machine, SUBJECT.rule),
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,7 +60,7 @@ def test_hints_that_nothing_speaks_against_come_right_after_the_seeds(name: str)
     prior_s = SUBJECT.describe(rows).prior_s
     fast = SUBJECT.space.config(rows[np.argsort(prior_s)[3]])
     found = make(name, hints=(fast,)).propose(2)
-    assert found == (SUBJECT.rule.default(SUBJECT.task, SUBJECT.target), fast)
+    assert found == (cost_model.default(SUBJECT.task, SUBJECT.machine, SUBJECT.rule), fast)
 
 
 def test_the_model_does_not_try_a_hint_that_it_predicts_to_be_slow() -> None:

@@ -23,9 +23,9 @@ import numpy as np
 
 from autotune.codegen.base import Launch, TensorMap
 from autotune.codegen.loader import load_text
-from autotune.codegen.nvptx_kernel import write_kernels
+from autotune.codegen.nvptx.kernel import write_kernels
 from autotune.measure.storage import (
-    Storage,
+    GuardedTensor,
     aligned_bytes,
     place,
     place_dense,
@@ -39,6 +39,7 @@ from autotune.target import Target, host_target
 from autotune.types import ITEM_BYTES, Array, TaskValue, TensorType
 from tests.emulator.matrices import DECLARED, definitions
 from tests.emulator.ptx import host_asm
+from tests.needs import require
 
 FAILURES = {
     1: "some threads of a block or warp wait where others do not come",
@@ -56,6 +57,7 @@ FAILURES = {
 @functools.cache
 def compiled() -> ctypes.CDLL:
     """The compiled emulator, also visible to code that is loaded later."""
+    require("cc")
     sources = [str(Path(__file__).with_name(name)) for name in ("emulator.c", "hopper.c")]
     with tempfile.TemporaryDirectory(prefix="autotune-emulator-") as folder:
         library = str(Path(folder) / "emulator.so")
@@ -177,7 +179,7 @@ def run_emulated(program: Program, target: Target, arrays: Mapping[str, Array]) 
     result depends on the order in which threads run."""
     made = write_kernels(program, target, "kernel")
     packs = {p.buffer: p for p in program.packs}
-    blocks: dict[str, Storage] = {}
+    blocks: dict[str, GuardedTensor] = {}
     for param in program.params:
         if param.written:
             blocks[param.name] = output = place(_value(param), 0)

@@ -16,9 +16,9 @@ from unittest import mock
 
 import numpy as np
 
-from autotune.codegen import nvptx_backend
 from autotune.codegen.base import DeviceCode, Launch
-from autotune.measure.devices import DeviceFacts, Event, Memory, Module, Place
+from autotune.codegen.nvptx import backend as nvptx_backend
+from autotune.measure.devices import DeviceAddress, DeviceFacts, Event, Memory, Module
 from autotune.measure.devices.cuda import CudaDriver
 from autotune.target import Target
 from autotune.types import Array
@@ -48,20 +48,20 @@ class EmulatedDevice:
         skip = -raw.ctypes.data % ALIGNMENT
         return raw[skip : skip + nbytes]
 
-    def fill(self, place: Place, nbytes: int, byte: int) -> None:
+    def fill(self, place: DeviceAddress, nbytes: int, byte: int) -> None:
         place.memory[place.offset_bytes : place.offset_bytes + nbytes] = byte
 
-    def upload(self, place: Place, array: Array) -> None:
+    def upload(self, place: DeviceAddress, array: Array) -> None:
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         place.memory[place.offset_bytes : place.offset_bytes + flat.nbytes] = flat
 
-    def download(self, place: Place, array: Array) -> None:
+    def download(self, place: DeviceAddress, array: Array) -> None:
         ctypes.memmove(array.ctypes.data, _address(place), array.nbytes)
 
     def load(self, code: DeviceCode) -> Module:
         return Kernels(code.text.decode(), code.launches)
 
-    def launch(self, module: Module, launch: Launch, args: Sequence[Place]) -> None:
+    def launch(self, module: Module, launch: Launch, args: Sequence[DeviceAddress]) -> None:
         start = functools.partial(module.launch, launch, [_address(place) for place in args])
         if self._kept is None:
             start()
@@ -100,7 +100,7 @@ class EmulatedDevice:
         pass
 
 
-def _address(place: Place) -> int:
+def _address(place: DeviceAddress) -> int:
     return int(place.memory.ctypes.data) + place.offset_bytes
 
 

@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.needs import require
+
 HERE = Path(__file__).parent
 SOURCES = ("driver.c", "queue.c", "nvml.c", "emulator.c", "hopper.c")
 
@@ -32,6 +34,7 @@ def emulated_machine(folder: Path) -> Mapping[str, str]:
 @functools.cache
 def _driver() -> bytes:
     """The shared library, compiled once for all machines."""
+    require("cc")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "libcuda.so.1"
         sources = [str(HERE / name) for name in SOURCES]

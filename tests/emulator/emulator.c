@@ -253,6 +253,31 @@ void emulate_ldmatrix_turned(void *address, uint32_t *words, int count) {
     together(AT_WARP, load_matrices, &mine);
 }
 
+/* LLVM calls these where the processor has no instruction that rounds to bfloat16, and no library
+ * of Debian 12 has them. The result is in the low half of the register that returns a float. */
+float __truncsfbf2(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    if (isnan(x)) bits |= 0x400000u;
+    else bits += 0x7FFFu + (bits >> 16 & 1);
+    bits >>= 16;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+float __truncdfbf2(double x) {
+    float near = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &near, 4);
+    /* rounded to odd first, so that rounding twice is as rounding once */
+    if (!isnan(x) && (double)near != x) {
+        if (isinf(near) || fabs((double)near) > fabs(x)) bits -= 1;
+        bits |= 1;
+        memcpy(&near, &bits, 4);
+    }
+    return __truncsfbf2(near);
+}
+
 struct factors { uint32_t *a, *b; void *sum; };
 
 enum kind { S8, U8, BF16, F16, TF32 };

@@ -36,10 +36,9 @@ _loaded: list[tuple[str, Any]] = []
 
 def change(module: ModuleType) -> None:
     """A module that has just been imported."""
-    kind = module.__name__.rpartition(".")[2]
-    if kind == "nvptx_backend":
+    if module.__name__ == "autotune.codegen.nvptx.backend":
         module.__dict__["compile_ptx"] = _with_ir(module.__dict__["compile_ptx"])
-    elif kind == "profile":
+    elif module.__name__ == "autotune.measure.devices.profile":
         module.__dict__["measure_device"] = _made_up
     else:
         ctypes.CDLL(LIBRARY).emulated_hooks(_load, _find)
@@ -54,7 +53,7 @@ def _with_ir(compile_ptx: Callable[..., str]) -> Callable[..., str]:
 
 
 def _made_up(device: Any, target: Any) -> Any:  # noqa: ARG001
-    from autotune.measure.types import CacheLevel, DeviceProfile
+    from autotune.machine.profile import CacheLevel, DeviceProfile
 
     level = CacheLevel(
         name="memory", size_bytes=1 << 30, load_bytes_per_s=4e12, copy_bytes_per_s=2e12

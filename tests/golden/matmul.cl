@@ -12,7 +12,8 @@ static inline ix clamp_index(ix i, ix lo, ix hi) {
     return i < lo ? lo : i > hi ? hi : i;
 }
 static inline ix wrap_index(long i, ix extent) {
-    return clamp_index((ix)(i < 0 ? i + extent : i), 0, extent - 1);
+    i = i < 0 ? i + extent : i;
+    return i < 0 ? 0 : i < extent ? (ix)i : extent - 1;
 }
 
 __kernel __attribute__((reqd_work_group_size(8, 8, 1)))

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.program.build import build_program
 from autotune.program.text import print_program
 from autotune.schedule import apply_schedule
 from autotune.target import load_target
+from autotune.tasks.build import build_program
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for

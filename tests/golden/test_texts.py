@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from autotune.codegen import BACKENDS
-from autotune.program.build import build_program
 from autotune.program.ir import Program
 from autotune.program.text import print_program
 from autotune.schedule import apply_schedule, schedule_from_json
 from autotune.target import load_target
+from autotune.tasks.build import build_program
 from search_spaces.params import Config
 from search_spaces.rules import RULES
 from tests.unit.codegen.kernels import conv_relu, matmul, norm_of_rows

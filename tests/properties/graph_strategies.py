@@ -33,7 +33,8 @@ class RandomGraph:
             self.conv, self.pool, self.affine, self.activate, self.gelu, self.residual,
             self.concat, self.slice, self.transpose, self.reshape, self.dense, self.attention,
             self.reduce, self.softmax, self.pad, self.shuffle, self.norm,
-            self.shuffled_conv,
+            self.shuffled_conv, self.gather, self.split, self.chain, self.chain, self.scatter,
+            self.resize,
         ]  # fmt: skip
         for _ in range(steps):
             made = self.draw(st.sampled_from(actions))()
@@ -147,6 +148,86 @@ class RandomGraph:
         return self.b.op(
             "slice", x, starts=tuple(s for s, _ in ends), stops=tuple(e for _, e in ends),
             steps=steps,
+        )  # fmt: skip
+
+    def gather(self) -> str | None:
+        """Places at equal distances, backward or forward, or the same one again and again."""
+        x = self.pick()
+        assert x is not None
+        shape = self.b.shape(x)
+        axis, step = self.draw(st.integers(0, len(shape) - 1)), self.draw(st.integers(-2, 2))
+        first = self.draw(st.integers(0, shape[axis] - 1))
+        room = shape[axis] - 1 - first if step > 0 else first
+        count = self.draw(st.integers(1, room // abs(step) + 1 if step else 3))
+        negative = self.draw(st.sampled_from([0, shape[axis]]))
+        places = first + step * np.arange(count, dtype=np.int64) - negative
+        return self.b.op("gather", x, self.b.constant(places), axis=axis)
+
+    def reversal(self) -> str | None:
+        x = self.pick()
+        assert x is not None
+        axis = self.draw(st.integers(0, len(self.b.shape(x)) - 1))
+        places = np.arange(self.b.shape(x)[axis], dtype=np.int64)[::-1]
+        return self.b.op("gather", x, self.b.constant(places.copy()), axis=axis)
+
+    def split(self) -> str | None:
+        """Both parts of a value, the second in front."""
+        x = self.pick()
+        assert x is not None
+        shape = self.b.shape(x)
+        axis = self.draw(st.integers(0, len(shape) - 1))
+        if shape[axis] < 2:
+            return None
+        cut, parts = self.draw(st.integers(1, shape[axis] - 1)), list[str]()
+        for start, stop in ((0, cut), (cut, shape[axis])):
+            starts = [start if d == axis else 0 for d in range(len(shape))]
+            stops = [stop if d == axis else e for d, e in enumerate(shape)]
+            part = self.b.op(
+                "slice", x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * len(shape)
+            )  # fmt: skip
+            parts.append(part)
+        self.values.append(parts[0])
+        return self.b.op("concat", *parts[::-1], axis=axis) if self.draw(st.booleans()) else part
+
+    def chain(self) -> str | None:
+        """Up to six views, each of the one before; any of them may be read later on."""
+        views = [
+            self.transpose, self.reversal, self.slice, self.gather, self.concat, self.pad,
+            self.split, self.reshape,
+        ]  # fmt: skip
+        held = self.values
+        self.values = [self.draw(st.sampled_from(held[::-1]))]
+        for _ in range(self.draw(st.integers(1, 6))):
+            made = self.draw(st.sampled_from(views))()
+            if made is not None and 0 < np.prod(self.b.shape(made)) <= LIMIT:
+                self.values = [made]
+        last, self.values = self.values[-1], held
+        return last if last not in held else None
+
+    def scatter(self) -> str | None:
+        """A value's part, reversed, joined to it or put in its place."""
+        x = self.pick()
+        assert x is not None
+        shape = self.b.shape(x)
+        axis = self.draw(st.integers(0, len(shape) - 1))
+        places = np.arange(shape[axis], dtype=np.int64)[::-1][: self.draw(st.integers(1, 4))]
+        updates = self.b.op("gather", x, self.b.constant(places[::-1].copy()), axis=axis)
+        where = places.reshape([-1 if d == axis else 1 for d in range(len(shape))])
+        reduction = self.draw(st.sampled_from(["none", "add", "max"]))
+        return self.b.op(
+            "scatter", x, self.b.constant(where.copy()), updates, axis=axis, reduction=reduction
+        )
+
+    def resize(self) -> str | None:
+        x = self.pick()
+        assert x is not None
+        target = tuple(self.draw(st.sampled_from([e, e + 2, 2 * e])) for e in self.b.shape(x))
+        if np.prod(target) > LIMIT:
+            return None
+        mode = self.draw(st.sampled_from(["nearest", "linear"]))
+        return self.b.op(
+            "resize", x, out_shape=target, mode=mode, coordinate="half_pixel",
+            nearest_mode="floor",
         )  # fmt: skip
 
     def transpose(self) -> str | None:

@@ -12,9 +12,9 @@ from autotune.compiler.driver import compile_graph
 from autotune.db.types import Record
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.measure.types import MeasureResult, Status
+from autotune.placement.partition import partition
 from autotune.target import Target, host_target
 from autotune.types import Array
 from search_spaces.rules import rule_for

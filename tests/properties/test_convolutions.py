@@ -7,6 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import cost_model
+from autotune.machine import Machine
 from autotune.target import Target, load_target
 from autotune.types import Task
 from search_spaces.rules import rule_for
@@ -43,6 +45,6 @@ def test_every_config_of_a_space_has_a_schedule(target: Target, made: Task, seed
     rule = rule_for(made, target)
     space = rule.space(made, target)
     rows = space.sample(np.random.default_rng(seed), 3)
-    for config in [rule.default(made, target), *map(space.config, rows)]:
+    for config in [cost_model.default(made, Machine.of(target), rule), *map(space.config, rows)]:
         assert space.contains(config)
         assert rule.schedule(made, target, config)

@@ -17,8 +17,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from rpc_server.farm_state import FarmState
-from rpc_server.farm_types import (
+from autotune.digits import LARGEST
+from rpc_server.tracker.state import FarmState
+from rpc_server.tracker.store import StateStore
+from rpc_server.tracker.types import (
     Action,
     Asked,
     Beat,
@@ -27,6 +29,7 @@ from rpc_server.farm_types import (
     Ended,
     Event,
     FarmError,
+    FarmRules,
     Granted,
     LeaseEnded,
     Registered,
@@ -34,13 +37,11 @@ from rpc_server.farm_types import (
     Renewed,
     Request,
     Restarted,
-    Rules,
     Tick,
     Withdrawn,
 )
-from rpc_server.state_store import StateStore
 
-RULES = Rules(
+RULES = FarmRules(
     lease_s=4.0,
     board_lost_s=4.0,
     slice_s=6.0,
@@ -144,11 +145,16 @@ class Farm(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------------------- what happens
 
-    @rule(name=st.sampled_from(BOARDS), again=st.booleans())
-    def register(self, name: str, again: bool) -> None:
+    @rule(
+        name=st.sampled_from(BOARDS),
+        again=st.booleans(),
+        floor=st.sampled_from((0, 1, 40, 1 << 16, 1 << 17, (1 << 53) - 1, LARGEST)),
+    )
+    def register(self, name: str, again: bool, floor: int = 0) -> None:
         self.secrets[name] += again
         secret = f"{name}-{self.secrets[name]}"
-        self.send(Registered(board=name, key=KEYS[name], address="a", secret=secret))
+        info = {"floor": floor}
+        self.send(Registered(board=name, key=KEYS[name], address="a", secret=secret, info=info))
 
     @rule(name=st.sampled_from(BOARDS))
     def beat(self, name: str) -> None:
@@ -183,12 +189,22 @@ class Farm(RuleBasedStateMachine):
         self.send(Renewed(client=client, fences=fences))
         return multiple(*((client, fence) for fence in fences))
 
-    @rule(lease=consumes(fences), results=st.integers(0, 2), fault=st.sampled_from(("", "lost")))
-    def release(self, lease: tuple[str, int], results: int, fault: str) -> None:
+    @rule(
+        lease=consumes(fences),
+        results=st.integers(0, 2),
+        fault=st.sampled_from(("", "lost")),
+        unsound=st.booleans(),
+    )
+    def release(self, lease: tuple[str, int], results: int, fault: str, unsound: bool) -> None:
         """Also of leases that are over."""
         client, fence = lease
-        self.send(Released(client=client, fence=fence, results=results, fault=fault))
+        held = self.state.leases.get(fence)
+        event = Released(client=client, fence=fence, results=results, fault=fault, unsound=unsound)
+        self.send(event)
         assert fence not in self.state.leases
+        if held is not None and fault and unsound:
+            board = self.state.boards[held.board]
+            assert board.quarantined_until_s is not None or board.unsound < RULES.fault_limit
 
     @rule(
         board=st.sampled_from((*BOARDS, "b9")),
@@ -233,6 +249,12 @@ class Farm(RuleBasedStateMachine):
     def a_lease_ends_once(self) -> None:
         assert all(count == 1 for count in self.over.values())
         assert self.granted == self.over.keys() | self.state.leases.keys()
+
+    @invariant()
+    def fences_are_those_of_grants(self) -> None:
+        """However far ahead a board says it is: a fence is near what was granted or believed."""
+        events = len(self.granted) + sum(self.secrets.values()) + 3 * (self.count + 100)
+        assert self.state.fence <= events << 17
 
     @invariant()
     def a_request_waits_or_has_ended_once(self) -> None:

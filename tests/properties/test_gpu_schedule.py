@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import ScheduleError
-from autotune.program.build import build_program
-from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import apply_schedule, schedule_from_json
 from autotune.target import load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
@@ -112,7 +112,7 @@ def test_threads_reduce_together(
         {"step": "reorder", "loops": ["t", "c", "v"]},
         {"step": "bind", "loop": "o0_d0", "axis": "block.x"},
         {"step": step, "buffer": "o0", "loop": "t", "lanes": "v"},
-        {"step": "solo", "loop": "o0_d0"},
+        {"step": "single_thread", "loop": "o0_d0"},
     ]
     before = build_program(made)
     same(before, apply_schedule(before, schedule_from_json(steps)), made)

@@ -8,16 +8,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.graph.gaps import rows_together
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.layouts import DENSE, ValueLayout, takes_zeros
-from autotune.graph.partition import partition
 from autotune.graph.passes.band_rows import BandRows
-from autotune.graph.passes.short_tensors import ShortTensors
 from autotune.graph.pipeline import PIPELINE, optimize
 from autotune.graph.verify import verify_graph
-from autotune.layouts.problem import problem_of
+from autotune.placement.layout_problem import problem_of
+from autotune.placement.layouts import DENSE, ValueLayout, takes_zeros
+from autotune.placement.partition import partition
+from autotune.placement.short_tensors import ShortTensors
+from autotune.placement.stride_padding import rows_together
 from autotune.target import load_target
 from autotune.types import Array
 from tests.properties.graph_strategies import feeds_for, graphs
@@ -115,9 +115,9 @@ def test_values_may_lie_in_any_layout(graph: Graph, data: st.DataObject) -> None
     graph = optimize(graph)
     layouts = {}
     for value in [n.output for n in graph.nodes if len(graph.types[n.output].shape) == 4]:
-        options = [DENSE, ValueLayout(gap=1), ValueLayout(gap=3)]
+        options = [DENSE, ValueLayout(padding=1), ValueLayout(padding=3)]
         if any(rows_together(n, value, graph.types) > 1 for n in graph.nodes):
-            options += [ValueLayout(copied=True), ValueLayout(copied=True, gap=2)]
+            options += [ValueLayout(copied=True), ValueLayout(copied=True, padding=2)]
         if takes_zeros(graph, value):
             options.append(ValueLayout(zeros=2))
         layouts[value] = data.draw(st.sampled_from(options))

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 from autotune.compiler.driver import compile_graph
-from autotune.frontend.onnx import import_model
+from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
 from autotune.graph.pipeline import optimize
 from autotune.graph.verify import verify_graph
@@ -23,10 +23,16 @@ IMPORTED, COMPILED = range(120), range(1000, 1008)
 TOLERANCE = 1e-3
 
 
-def expected(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Sequence[Array]:
+def expected(
+    model: onnx.ModelProto, feeds: Mapping[str, Array], as_written: bool = False
+) -> Sequence[Array]:
+    """`as_written`: without ONNX Runtime's own rewriting, which makes bytes of more than a model
+    says."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
+    if as_written:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     return [np.asarray(a) for a in session.run(None, dict(feeds))]
 

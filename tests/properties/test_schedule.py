@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import BuildError, ScheduleError
-from autotune.program.build import build_program
-from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
 from autotune.program.ir import Alloc, For, Program, Store, walk
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import Schedule, Step, schedule_from_json, schedule_to_json
 from autotune.target import host_target
+from autotune.tasks.build import build_program
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task
 from tests.unit.codegen.kernels import (
     assert_close,
@@ -117,8 +117,8 @@ def random_step(draw: Draw, program: Program, number: int) -> Step:
         "parallel": {"loop": at},
         "jam": {"loop": at, "other": draw(loop)},
         "hoist": {"loop": at},
-        "abreast": {"loop": at, "inner": draw(loop)},
-        "ahead": {"loop": at, "buffer": buffer},
+        "distribute": {"loop": at, "inner": draw(loop)},
+        "software_pipeline": {"loop": at, "buffer": buffer},
         "inline": {"buffer": buffer},
         "compute_at": {"buffer": buffer, "at": at},
         "cache_write": {"buffer": buffer, "loops": draw(in_order)},

@@ -14,15 +14,17 @@ import pytest
 from onnx import helper, numpy_helper
 
 import autotune
+import cost_model
 from autotune.compiler.driver import compile_graph
 from autotune.db.store import TuningLog
 from autotune.db.types import Record
 from autotune.errors import ArtifactError, ModelError, TargetError
 from autotune.graph.feeds import random_feeds
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
+from autotune.machine import Machine
 from autotune.measure.types import MeasureResult, Status
-from autotune.runtime.executor import CompiledModel
+from autotune.placement.partition import partition
+from autotune.runtime.model import CompiledModel
 from autotune.schedule import schedule_from_json
 from autotune.schedule.base import Schedule
 from autotune.target import host_target, load_target
@@ -39,7 +41,7 @@ def records(tasks: Sequence[Task], schedule: Schedule | None = None) -> list[Rec
     out = []
     for task in tasks:
         rule = rule_for(task, TARGET)
-        config = rule.default(task, TARGET)
+        config = cost_model.default(task, Machine.of(TARGET), rule)
         out.append(
             Record(
                 task=task,

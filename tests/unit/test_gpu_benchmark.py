@@ -22,12 +22,13 @@ from autotune.errors import DeviceError
 from autotune.frontend import load_model
 from autotune.frontend.zoo import export_onnx
 from autotune.graph.interp import run_graph
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.execute import NativeExecutor
 from autotune.measure.runners import local
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import OPEN, Sandbox
-from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, OnResult, Timing
-from autotune.runtime.executor import CompiledModel, random_feeds
+from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Timing
+from autotune.runtime.model import CompiledModel, random_feeds
 from autotune.target import Target, load_target
 from benchmarks import gpu, gpu_checks
 from search_spaces.rules import rule_for

@@ -10,6 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import cost_model
 from tests.unit.tuner.synthetic import matmul_task, subject
 
 OF = subject(matmul_task(64, 64, 64))
@@ -31,7 +32,10 @@ def test_a_draft_holds_drawn_configs_and_promising_ones(surveys: ModuleType) -> 
     assert draft.drawn.sum() == 20
     assert len(draft.rows) > 20
     assert len(np.unique(keys)) == len(keys)
-    assert OF.space.keys(OF.space.row(OF.rule.default(OF.task, OF.target))[None])[0] in keys
+    assert (
+        OF.space.keys(OF.space.row(cost_model.default(OF.task, OF.machine, OF.rule))[None])[0]
+        in keys
+    )
 
 
 def test_a_config_is_settled_when_its_least_time_was_seen_twice(surveys: ModuleType) -> None:

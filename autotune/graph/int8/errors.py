@@ -11,7 +11,7 @@ import numpy as np
 
 from autotune.graph.feeds import Feeds
 from autotune.graph.int8.lower import weight_bytes
-from autotune.graph.int8.plan import Plan, Steps
+from autotune.graph.int8.plan import QuantizationPlan, Steps
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.ops import OPS
@@ -26,7 +26,7 @@ class Losses:
     values: Mapping[str, float]
 
 
-def losses(graph: Graph, feeds: Feeds, plan: Plan) -> Losses:
+def losses(graph: Graph, feeds: Feeds, plan: QuantizationPlan) -> Losses:
     """Each loss by itself: everything before is computed in float32."""
     measured = _Measured(graph, plan)
     for name, _ in graph.inputs:
@@ -59,7 +59,7 @@ class _Held:
 @dataclass
 class _Measured:
     graph: Graph
-    plan: Plan
+    plan: QuantizationPlan
     contractions: dict[str, float] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
 

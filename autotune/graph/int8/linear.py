@@ -5,14 +5,20 @@ In: bytes, sums of their products, floats. Out: nodes of a new graph.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.graph.int8.plan import Steps
 from autotune.graph.ir import Node
-from autotune.graph.passes._rewrite import Rewriter
+from autotune.graph.rewriter import Rewriter
 from autotune.types import Array
+
+_NEAR = 1e-3
+"""How far from a whole number a shift may be that counts as one: float32 rounds."""
+_LARGEST = 2.0**21
+"""Shifts from here on are known by less than half a unit no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +30,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linear:
+class LinearSum:
     """The sum of the terms and of `shift` (per channel, or one for all). A value may be bytes, or
     32-bit sums of products of bytes, or floats."""
 
@@ -32,29 +38,29 @@ class Linear:
     shift: Array
 
     @staticmethod
-    def of_bytes(value: str, steps: Steps) -> Linear:
+    def of_bytes(value: str, steps: Steps) -> LinearSum:
         """The numbers that bytes stand for."""
-        return Linear(
+        return LinearSum(
             terms=(Term(value=value, factor=np.array([steps.step])),),
             shift=np.array([steps.low]),
         )
 
     @staticmethod
-    def of_float(value: str) -> Linear:
-        return Linear(terms=(Term(value=value, factor=np.ones(1)),), shift=np.zeros(1))
+    def of_float(value: str) -> LinearSum:
+        return LinearSum(terms=(Term(value=value, factor=np.ones(1)),), shift=np.zeros(1))
 
-    def __add__(self, other: Linear) -> Linear:
-        return Linear(terms=self.terms + other.terms, shift=self.shift + other.shift)
+    def __add__(self, other: LinearSum) -> LinearSum:
+        return LinearSum(terms=self.terms + other.terms, shift=self.shift + other.shift)
 
-    def shifted(self, by: Array) -> Linear:
-        return Linear(terms=self.terms, shift=self.shift + by)
+    def shifted(self, by: Array) -> LinearSum:
+        return LinearSum(terms=self.terms, shift=self.shift + by)
 
-    def scaled(self, by: Array) -> Linear:
+    def scaled(self, by: Array) -> LinearSum:
         terms = tuple(Term(value=t.value, factor=t.factor * by) for t in self.terms)
-        return Linear(terms=terms, shift=self.shift * by)
+        return LinearSum(terms=terms, shift=self.shift * by)
 
 
-def materialized(new: Rewriter, form: Linear, like: Node) -> str:
+def materialized(new: Rewriter, form: LinearSum, like: Node) -> str:
     """The sum as a float32 value. Numbers are constants, one per channel, also where these are
     equal: layers that differ in their steps alone stay one task."""
     # What is computed by a contraction comes first: its kernel computes the rest.
@@ -85,10 +91,53 @@ def _per_channel(new: Rewriter, array: Array, value: str, stem: str) -> str:
     return new.constant(np.broadcast_to(array, channels or (1,)).astype(np.float32), stem)
 
 
-def as_bytes(new: Rewriter, form: Linear, steps: Steps, like: Node) -> str:
-    """The sum rounded to bytes: those below and above their range become 0 and 255."""
-    counted = form.scaled(np.array([1 / steps.step])).shifted(np.array([float(steps.zero)]))
-    value = materialized(new, counted, like)
-    value = new.emit("round", [value], like)
+def as_bytes(new: Rewriter, form: LinearSum, steps: Steps, like: Node) -> str:
+    """The sum as bytes: divided by the step, rounded with halves to even, and only then moved by
+    the zero point; those below and above their range become 0 and 255."""
+    value = new.emit("round", [_counts(new, form, steps, like)], like)
+    if steps.zero:
+        zero = _per_channel(new, np.array([float(steps.zero)]), value, f"{like.output}.zero")
+        value = new.emit("add", [value, zero], like)
     value = new.emit("clip", [value], like, min=0, max=255)
     return new.emit("to_uint8", [value], like)
+
+
+def _counts(new: Rewriter, form: LinearSum, steps: Steps, like: Node) -> str:
+    """The sum in steps, before rounding. Of a float the quotient itself: what a product with the
+    reciprocal misses by decides beside ties."""
+    inverse = np.array([1 / steps.step])
+    if len(form.terms) != 1:
+        return materialized(new, form.scaled(inverse), like)
+    (term,) = form.terms
+    plain = not form.shift.any() and bool((term.factor == 1).all())
+    if plain and new.types[term.value].dtype == "float32" and not _power_of_two(steps.step):
+        step = _per_channel(new, np.array([steps.step]), term.value, f"{like.output}.step")
+        return new.emit("div", [term.value, step], like)
+    shift = _whole_shift(form) if new.types[term.value].dtype == "int32" else None
+    if shift is None:
+        return materialized(new, form.scaled(inverse), like)
+    value = term.value
+    if shift.any():
+        channels = new.shape(value)[-1:]
+        counts = np.broadcast_to(shift, channels or (1,)).astype(np.int32)
+        value = new.emit("add", [value, new.constant(counts, f"{like.output}.shift")], like)
+    # Rounded where ONNX Runtime rounds: the step of the products, then its ratio to the result's.
+    factor = term.factor.astype(np.float32) / np.float32(steps.step)
+    return _product(new, Term(value=value, factor=factor.astype(np.float64)), like)
+
+
+def _power_of_two(step: float) -> bool:
+    return math.frexp(step)[0] == 0.5
+
+
+def _whole_shift(form: LinearSum) -> Array | None:
+    """The shift of sums of bytes in units of these sums, where it is whole numbers: biases that
+    are quantized, and zero points. None where it is not, or too large to tell."""
+    (term,) = form.terms
+    if not term.factor.all():
+        return None
+    counts = form.shift / term.factor
+    whole = np.rint(counts)
+    slack = np.maximum(_NEAR, np.abs(whole) * 2.0**-22)
+    good = (np.abs(counts - whole) <= slack) & (np.abs(whole) < _LARGEST)
+    return whole if bool(good.all()) else None

@@ -11,17 +11,17 @@ import math
 
 import numpy as np
 
-from autotune.graph.int8.linear import Linear, Term, as_bytes, materialized
-from autotune.graph.int8.plan import NEIGHBOURS, SAME_ELEMENTS, Plan, Steps
+from autotune.graph.int8.linear import LinearSum, Term, as_bytes, materialized
+from autotune.graph.int8.plan import NEIGHBOURS, SAME_ELEMENTS, QuantizationPlan, Steps
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter, ints, use_counts
+from autotune.graph.rewriter import Rewriter, ints, use_counts
 from autotune.types import Array, Attr
 
 LAST = (0, 2, 3, 1)
 """Channels behind rows and columns."""
 
 
-def lower(graph: Graph, plan: Plan) -> Graph:
+def lower(graph: Graph, plan: QuantizationPlan) -> Graph:
     """The graph as planned; inputs and outputs keep their types."""
     return _Lowering(graph, plan).run() if plan.steps else graph
 
@@ -30,12 +30,12 @@ class _Lowering:
     """Values of the old graph are known here as bytes (`bytes`), as sums that are not computed yet
     (`forms`) or as floats (`floats`), by their old names."""
 
-    def __init__(self, graph: Graph, plan: Plan) -> None:
+    def __init__(self, graph: Graph, plan: QuantizationPlan) -> None:
         self.graph, self.plan = graph, plan
         self.new = Rewriter(graph)
         self.uses = use_counts(graph)
         self.outputs = {value for _, value in graph.outputs}
-        self.forms: dict[str, Linear] = {}
+        self.forms: dict[str, LinearSum] = {}
         self.bytes: dict[str, str] = {}
         self.floats = {n: n for n in (*(name for name, _ in graph.inputs), *graph.constants)}
 
@@ -43,7 +43,9 @@ class _Lowering:
         for name, _ in self.graph.inputs:
             if name in self.plan.steps:
                 like = Node(op="to_uint8", inputs=(), output=name, name=name)
-                self._keep(name, Linear.of_float(name), like)
+                self._keep(name, LinearSum.of_float(name), like)
+                if self.plan.own:
+                    del self.floats[name]
         for node in self.graph.nodes:
             if not (self._same_elements(node) or self._limited(node)):
                 self._compute(node)
@@ -64,18 +66,18 @@ class _Lowering:
             if value in self.new.types and output not in self.plan.steps:
                 self.floats[output] = value
                 return
-            form = Linear.of_float(value)
+            form = LinearSum.of_float(value)
         if output in self.plan.steps:
             if output in self.outputs or output in self.plan.exact:
                 self.floats[output] = materialized(self.new, form, node)
-                form = Linear.of_float(self.floats[output])
+                form = LinearSum.of_float(self.floats[output])
             self._keep(output, form, node)
         elif self.uses[output] == 1 and output not in self.outputs:
             self.forms[output] = form
         else:
             self.floats[output] = materialized(self.new, form, node)
 
-    def _form(self, node: Node) -> Linear | None:
+    def _form(self, node: Node) -> LinearSum | None:
         """The node as a sum of values that are there; None where it is none."""
         if node.output in self.plan.contractions:
             return self._contraction(node)
@@ -94,7 +96,7 @@ class _Lowering:
             return form.scaled(known if node.op == "mul" else 1 / known)
         if node.op not in ("add", "sub") or self.graph.types[right].shape != shape:
             return None
-        other = self.forms.get(right) or Linear.of_float(self._float(right, node))
+        other = self.forms.get(right) or LinearSum.of_float(self._float(right, node))
         return form + (other if node.op == "add" else other.scaled(np.array([-1.0])))
 
     def _known(self, value: str, shape: tuple[int, ...]) -> Array | None:
@@ -121,7 +123,7 @@ class _Lowering:
             floats = [self._float(i, node) for i in node.inputs]
             self.floats[node.output] = self.new.emit(node.op, floats, node, **node.attributes)
         else:
-            self.forms[node.output] = Linear.of_bytes(self.bytes[node.output], steps)
+            self.forms[node.output] = LinearSum.of_bytes(self.bytes[node.output], steps)
         return True
 
     def _limited(self, node: Node) -> bool:
@@ -138,18 +140,18 @@ class _Lowering:
         if steps.low < low - slack or steps.high > high + slack:
             return False
         (source,) = node.inputs
-        form = self.forms.get(source) or Linear.of_float(self._float(source, node))
+        form = self.forms.get(source) or LinearSum.of_float(self._float(source, node))
         self._keep(node.output, form, node)
         return True
 
     # --------------------------------------------------------------------------------------- bytes
 
-    def _keep(self, value: str, form: Linear, like: Node) -> None:
+    def _keep(self, value: str, form: LinearSum, like: Node) -> None:
         """Compute a value as bytes; whoever wants floats reads the bytes."""
         steps = self.plan.steps[value]
         self.bytes[value] = as_bytes(self.new, form, steps, like)
         if value not in self.plan.exact:
-            self.forms[value] = Linear.of_bytes(self.bytes[value], steps)
+            self.forms[value] = LinearSum.of_bytes(self.bytes[value], steps)
 
     def _float(self, value: str, like: Node) -> str:
         """The value as floats. From bytes they are computed for each reader, inside its kernel."""
@@ -157,7 +159,7 @@ class _Lowering:
             return materialized(self.new, self.forms[value], like)
         return self.floats[value]
 
-    def _contraction(self, node: Node) -> Linear:
+    def _contraction(self, node: Node) -> LinearSum:
         """32-bit sums, and what makes numbers of them."""
         source, weights = node.inputs
         steps = self.plan.steps[source]
@@ -169,7 +171,7 @@ class _Lowering:
         total = self.new.emit(node.op, inputs, node, **attrs)
         factor = unit * steps.step
         ones = array.astype(np.int64).reshape(-1, array.shape[-1]).sum(axis=0)
-        return Linear(
+        return LinearSum(
             terms=(Term(value=total, factor=factor),), shift=-factor * ones * float(steps.zero)
         )
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.int8.lower import lower
-from autotune.graph.int8.plan import SAME_ELEMENTS, Plan, Steps, multiplies_bytes
+from autotune.graph.int8.plan import SAME_ELEMENTS, QuantizationPlan, Steps, multiplies_bytes
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter, use_counts
+from autotune.graph.rewriter import Rewriter, use_counts
 from autotune.types import Array
 
 _SAMPLED = 64
@@ -37,11 +37,15 @@ def by_own_steps(graph: Graph) -> Graph:
     contractions = []
     for node in found.graph.nodes:
         if node.inputs and node.inputs[0] in found.steps and multiplies_bytes(found.graph, node):
-            unit = unit_of(found.graph.constants[node.inputs[1]])
+            weights = found.graph.constants[node.inputs[1]]
+            unit = unit_of(weights)
             if unit is not None:
+                unit = of_float32(weights, unit)
                 contractions.append(node.output)
                 units[node.inputs[1]] = unit
-    plan = Plan(contractions=frozenset(contractions), steps=found.steps, units=units)
+    plan = QuantizationPlan(
+        contractions=frozenset(contractions), steps=found.steps, units=units, own=True
+    )
     return lower(found.graph, plan)
 
 
@@ -103,6 +107,21 @@ def unit_of(weights: Array) -> Array | None:
         if not left.size:
             return unit
     return None if left.size else unit
+
+
+def of_float32(weights: Array, unit: Array) -> Array:
+    """The float32 numbers near the units that give exactly these weights as whole multiples, where
+    there are such: what the model's own scales are."""
+    flat = weights.reshape(-1, weights.shape[-1])
+    counts = np.rint(flat / unit)
+    out, found = unit.copy(), np.zeros(len(unit), bool)
+    for ulps in (0, 1, -1, 2, -2):
+        middle = unit.astype(np.float32)
+        near = middle + np.float32(ulps) * np.spacing(middle)
+        fits = ((counts * near.astype(np.float64)).astype(np.float32) == flat).all(axis=0)
+        out[fits & ~found] = near.astype(np.float64)[fits & ~found]
+        found |= fits
+    return out
 
 
 def _whole(weights: Array, unit: Array) -> Array:

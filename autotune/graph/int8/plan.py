@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from autotune.graph.int8.calibrate import Range
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import use_counts
+from autotune.graph.rewriter import use_counts
 from autotune.types import Array
 
 SAME_ELEMENTS = frozenset({"reshape", "transpose", "slice", "concat", "max_pool2d", "copy"})
@@ -47,15 +47,17 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class QuantizationPlan:
     """`contractions`: outputs of the nodes that multiply bytes; `steps`: of values kept as bytes;
     `exact`: those of them that are kept as floats, too, for whoever does not multiply bytes;
-    `units`: per output channel the number that a weight of 1 stands for, where it is given."""
+    `units`: per output channel the number that a weight of 1 stands for, where it is given;
+    `own`: the steps are the model's own, so that nobody reads what a value was before rounding."""
 
     contractions: frozenset[str]
     steps: Mapping[str, Steps]
     exact: frozenset[str] = frozenset()
     units: Mapping[str, Array] = field(default_factory=dict)
+    own: bool = False
 
 
 def plan(
@@ -63,7 +65,7 @@ def plan(
     ranges: Mapping[str, Range],
     keep: frozenset[str] = frozenset(),
     exact: frozenset[str] = frozenset(),
-) -> Plan:
+) -> QuantizationPlan:
     """`keep`: outputs of contractions that stay in float32; `exact`: values that bytes spoil."""
     return _Planner(graph, ranges, keep, exact).plan()
 
@@ -110,7 +112,7 @@ class _Planner:
             n.output for n in graph.nodes if n.output not in keep and self._multiplies_bytes(n)
         )
 
-    def plan(self) -> Plan:
+    def plan(self) -> QuantizationPlan:
         for output in self.contractions:
             self._keep(self.producer[output].inputs[0])
         for node in self.graph.nodes:
@@ -121,7 +123,7 @@ class _Planner:
             found = self.ranges[value]
             groups[root] = groups[root].union(found) if root in groups else found
         steps = {root: Steps.of(found) for root, found in groups.items()}
-        return Plan(
+        return QuantizationPlan(
             contractions=self.contractions,
             steps={value: steps[self._root(value)] for value in self.bytes},
             exact=self.exact & self.bytes,

@@ -15,12 +15,12 @@ from autotune.graph.int8.accuracy import Quantization, compare
 from autotune.graph.int8.calibrate import Calibration, calibrate
 from autotune.graph.int8.errors import losses
 from autotune.graph.int8.lower import lower
-from autotune.graph.int8.plan import Plan, plan
+from autotune.graph.int8.plan import QuantizationPlan, plan
 from autotune.graph.ir import Graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class QuantizationRules:
     """How careful to be. Decibels of signal to noise, on the first sample."""
 
     coverage: float = 0.9999
@@ -36,7 +36,7 @@ class Quantized:
     that bytes would have had."""
 
     graph: Graph
-    plan: Plan
+    plan: QuantizationPlan
     calibration: Calibration
     kept: Mapping[str, float]
 
@@ -50,9 +50,11 @@ class Quantized:
         )
 
 
-def quantize(graph: Graph, samples: Sequence[Feeds], rules: Rules | None = None) -> Quantized:
+def quantize(
+    graph: Graph, samples: Sequence[Feeds], rules: QuantizationRules | None = None
+) -> Quantized:
     """See the module. `graph`: after the passes."""
-    rules = rules or Rules()
+    rules = rules or QuantizationRules()
     calibration = calibrate(graph, samples, rules.coverage)
     first = plan(graph, calibration.ranges)
     lost = losses(graph, samples[0], first)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter, ints, kind_of, use_counts
+from autotune.graph.rewriter import Rewriter, ints, kind_of, use_counts
 from autotune.ops import conv, pool
-from autotune.ops._window import Window
+from autotune.ops.window import Window
 
 Rows = tuple[int, int]
 """First row and end."""

@@ -7,20 +7,13 @@ placements, so what is gained is that a band's intermediate results never leave 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.graph.ir import Graph
 from autotune.graph.passes._image_chain import ImageChain, image_chains
-from autotune.graph.passes._rewrite import Rewriter
+from autotune.graph.rewriter import Rewriter
+from autotune.machine.value import CpuSpeeds, shipped_speeds
 
-_SHARED_BYTES_PER_CYCLE = 8.0
-"""At which a core reads or writes what lies in a cache that cores share."""
-_MEMORY_BYTES_PER_CYCLE = 3.0
-_MEMORY_FROM = 8
-"""Times the size of a core's own cache: what is larger lies in memory."""
-_FLOPS_PER_CYCLE = 32.0
-_KERNEL_CYCLES = 2000.0
-"""Of the ends of a kernel: short loops, threads that wait for each other."""
 _SURE = 0.05
 """Share of a chain's work that must be gained: the estimate is a coarse one."""
 
@@ -37,6 +30,7 @@ class BandRows:
     most: int = 16
     bands: int = 0
     """So many bands of every chain, whatever that gains; 0: as many as should gain most."""
+    speeds: CpuSpeeds = field(default_factory=lambda: shipped_speeds()[0])
 
     def run(self, graph: Graph) -> Graph:
         chains = {c.output: (c, self._bands(c)) for c in image_chains(graph, 4 * self.cache_bytes)}
@@ -72,13 +66,15 @@ class BandRows:
         held = max(map(chain.held_bytes, needed))
         fit = min(1.0, max(0.0, (4 - held / self.cache_bytes) / 3))
         saved = fit * 2 * sum(map(self._cycles, chain.intermediates()))
-        once = chain.flops(chain.needed((0, chain.height))) / _FLOPS_PER_CYCLE
-        again = sum(map(chain.flops, needed)) / _FLOPS_PER_CYCLE - once
-        each = len(chain.windowed) * _KERNEL_CYCLES
-        each += chain.weight_bytes() / _SHARED_BYTES_PER_CYCLE
+        speeds = self.speeds
+        once = chain.flops(chain.needed((0, chain.height))) / speeds.strip_flops_per_cycle
+        again = sum(map(chain.flops, needed)) / speeds.strip_flops_per_cycle - once
+        each = len(chain.windowed) * speeds.kernel_start_cycles
+        each += chain.weight_bytes() / speeds.l3_strip_bytes_per_cycle
         return saved - 2 * (again + (count - 1) * each) - _SURE * once
 
     def _cycles(self, nbytes: int) -> float:
-        """Of writing or reading a value that is too large for a core's own cache."""
-        far = nbytes > _MEMORY_FROM * self.cache_bytes
-        return nbytes / (_MEMORY_BYTES_PER_CYCLE if far else _SHARED_BYTES_PER_CYCLE)
+        """Cycles to write or read a value that is too large for a core's own cache."""
+        if nbytes > self.speeds.own_caches_in_l3 * self.cache_bytes:
+            return nbytes / self.speeds.memory_strip_bytes_per_cycle
+        return nbytes / self.speeds.l3_strip_bytes_per_cycle

@@ -15,9 +15,9 @@ from itertools import groupby
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter
-from autotune.ops._window import Window
+from autotune.graph.rewriter import Rewriter
 from autotune.ops.conv import windows
+from autotune.ops.window import Window
 
 _MOST_USED = 0.8
 """Share of the taps that may meet the image: more, and there is too little to gain."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter, kind_of
+from autotune.graph.rewriter import Rewriter, kind_of
 from autotune.types import Array
 
 

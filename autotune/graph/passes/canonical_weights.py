@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph
-from autotune.graph.passes._rewrite import Rewriter
+from autotune.graph.rewriter import Rewriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

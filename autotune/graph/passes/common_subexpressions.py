@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import COMMUTATIVE, Rewriter
+from autotune.graph.rewriter import COMMUTATIVE, Rewriter
 from autotune.types import Array
 
 

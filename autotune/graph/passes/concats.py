@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter, kind_of
+from autotune.graph.rewriter import Rewriter, kind_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter
-from autotune.ops._window import Window
+from autotune.graph.rewriter import Rewriter
 from autotune.ops.conv import windows
+from autotune.ops.window import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph
-from autotune.graph.passes._rewrite import Rewriter
+from autotune.graph.rewriter import Rewriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

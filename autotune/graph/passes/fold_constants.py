@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph
-from autotune.graph.passes._rewrite import Rewriter
+from autotune.graph.rewriter import Rewriter
 from autotune.ops import OPS
 from autotune.types import Array, TensorType, held_as
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter
 from autotune.graph.passes.push_transposes import factor_groups, inverse
+from autotune.graph.rewriter import Rewriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter, ints
+from autotune.graph.rewriter import Rewriter, ints
 
 Shape = tuple[int, ...]
 

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter, kind_of
+from autotune.graph.rewriter import Rewriter, kind_of
 
 Shape = tuple[int, ...]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter, ints, kind_of
+from autotune.graph.rewriter import Rewriter, ints, kind_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter, ints, kind_of
 from autotune.graph.passes.remove_identities import only_moves_units
+from autotune.graph.rewriter import Rewriter, ints, kind_of
 
 Perm = tuple[int, ...]
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")

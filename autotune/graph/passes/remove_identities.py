@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import COMMUTATIVE, Rewriter, ints, kind_of
+from autotune.graph.rewriter import COMMUTATIVE, Rewriter, ints, kind_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,17 @@ def _strength_reduced(new: Rewriter, node: Node) -> str | None:
     inverse = np.asarray(1.0 / number if number else math.inf, dtype=known.dtype)
     if number == 0.0 or not np.isfinite(inverse):
         return None
+    exact = math.frexp(number)[0] == 0.5
+    if not exact and (new.types[value].size == 1 or _is_rounded(new, node)):
+        return None
     return new.emit("mul", [value, new.constant(inverse.reshape(known.shape), operand)], node)
+
+
+def _is_rounded(new: Rewriter, node: Node) -> bool:
+    """Whether a quotient is rounded to a whole number, which beside ties is that of the quotient
+    itself only."""
+    readers = [n for n in new.graph.nodes if node.output in n.inputs]
+    return any(n.op == "round" for n in readers)
 
 
 def _without_expands(new: Rewriter, node: Node) -> str | None:

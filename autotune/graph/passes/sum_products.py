@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.passes._rewrite import Rewriter
+from autotune.graph.rewriter import Rewriter
 
 MOST_ROWS = 8
 LEAST_DEPTH = 32

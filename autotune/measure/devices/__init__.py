@@ -3,12 +3,12 @@
 from autotune.measure.devices.base import (
     DEVICES,
     Device,
+    DeviceAddress,
     DeviceFacts,
     Driver,
     Event,
     Memory,
     Module,
-    Place,
     open_device,
 )
 from autotune.registry import load_folder
@@ -18,11 +18,11 @@ load_folder(__name__, list(__path__))
 __all__ = [
     "DEVICES",
     "Device",
+    "DeviceAddress",
     "DeviceFacts",
     "Driver",
     "Event",
     "Memory",
     "Module",
-    "Place",
     "open_device",
 ]

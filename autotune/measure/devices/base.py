@@ -22,7 +22,7 @@ Event = Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DeviceAddress:
     """An address in a device's memory: a block that `allocate` gave, and bytes from its start."""
 
     memory: Memory
@@ -60,15 +60,15 @@ class Device(Protocol):
         back when nothing refers to it."""
         ...
 
-    def fill(self, place: Place, nbytes: int, byte: int) -> None:
+    def fill(self, place: DeviceAddress, nbytes: int, byte: int) -> None:
         """Every byte to `byte`."""
         ...
 
-    def upload(self, place: Place, array: Array) -> None:
+    def upload(self, place: DeviceAddress, array: Array) -> None:
         """The array's bytes (C order); the array may change as soon as this returns."""
         ...
 
-    def download(self, place: Place, array: Array) -> None:
+    def download(self, place: DeviceAddress, array: Array) -> None:
         """Fill a C-contiguous array; waits for all work before it."""
         ...
 
@@ -76,7 +76,7 @@ class Device(Protocol):
         """Code ready for launching. Raises BuildError where the driver's compiler refuses it."""
         ...
 
-    def launch(self, module: Module, launch: Launch, args: Sequence[Place]) -> None:
+    def launch(self, module: Module, launch: Launch, args: Sequence[DeviceAddress]) -> None:
         """Put one launch into the queue; `args` in the order of `launch.args`."""
         ...
 

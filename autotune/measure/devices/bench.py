@@ -12,13 +12,14 @@ from collections.abc import Callable
 
 from autotune.codegen.base import DeviceCode
 from autotune.errors import BuildError, DeviceError
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.case import Case, judge
 from autotune.measure.devices.base import Device, open_device
 from autotune.measure.devices.kernel import DeviceKernel
 from autotune.measure.devices.profile import measure_device, try_device
-from autotune.measure.storage import Storage, reset_output
+from autotune.measure.storage import GuardedTensor, reset_output
 from autotune.measure.timing import time_kernel
-from autotune.measure.types import Built, DeviceProfile, MeasureRequest, MeasureResult, Status
+from autotune.measure.types import Built, MeasureRequest, MeasureResult, Status
 from autotune.target import Target
 
 
@@ -78,7 +79,7 @@ class DeviceBench:
             return result(Status.RUN_CRASH, f"run: {error}")
 
 
-def _storages(request: MeasureRequest, built: Built, case: Case) -> dict[str, Storage]:
+def _storages(request: MeasureRequest, built: Built, case: Case) -> dict[str, GuardedTensor]:
     """Host memory of every param."""
     packs = {p.buffer: p for p in built.packs}
     constants = [v.name for v in request.task.by_role("constant")]

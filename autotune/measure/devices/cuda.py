@@ -19,11 +19,11 @@ from autotune.codegen.base import DeviceCode, Launch, TensorMap
 from autotune.errors import BuildError, DeviceError
 from autotune.measure.devices.base import (
     DEVICES,
+    DeviceAddress,
     DeviceFacts,
     Event,
     Memory,
     Module,
-    Place,
     check_number,
 )
 from autotune.measure.devices.clocks import held_clocks
@@ -155,16 +155,16 @@ class CudaDevice:
     def allocate(self, nbytes: int) -> Memory:
         return _Block(self._api, nbytes)
 
-    def fill(self, place: Place, nbytes: int, byte: int) -> None:
+    def fill(self, place: DeviceAddress, nbytes: int, byte: int) -> None:
         if nbytes:
             self._api.call("cuMemsetD8Async", _address(place), byte, nbytes, self._stream)
 
-    def upload(self, place: Place, array: Array) -> None:
+    def upload(self, place: DeviceAddress, array: Array) -> None:
         flat = np.ascontiguousarray(array)
         if flat.nbytes:
             self._copy("cuMemcpyHtoDAsync", _address(place), flat.ctypes.data, flat.nbytes)
 
-    def download(self, place: Place, array: Array) -> None:
+    def download(self, place: DeviceAddress, array: Array) -> None:
         if array.nbytes:
             self._copy("cuMemcpyDtoHAsync", array.ctypes.data, _address(place), array.nbytes)
 
@@ -176,7 +176,7 @@ class CudaDevice:
     def flush_cache(self) -> None:
         if self._flush is None:
             self._flush = _Block(self._api, self._flush_bytes)
-        self.fill(Place(memory=self._flush), self._flush_bytes, 0)
+        self.fill(DeviceAddress(memory=self._flush), self._flush_bytes, 0)
 
     # ------------------------------------------------------------------------------------- kernels
 
@@ -194,7 +194,7 @@ class CudaDevice:
             raise BuildError(f"{error}; {said[:300]}" if said else str(error)) from None
         return _Module(self._api, module, code.launches)
 
-    def launch(self, module: Module, launch: Launch, args: Sequence[Place]) -> None:
+    def launch(self, module: Module, launch: Launch, args: Sequence[DeviceAddress]) -> None:
         plain = len(args) - len(launch.maps)
         pointers = tuple(_address(place) for place in args[:plain])
         maps = [
@@ -291,7 +291,7 @@ class _Event:
         self._api.give_back("cuEventDestroy", self.event)
 
 
-def _address(place: Place) -> int:
+def _address(place: DeviceAddress) -> int:
     return int(place.memory.address) + place.offset_bytes
 
 

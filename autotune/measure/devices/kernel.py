@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from autotune.codegen.base import DeviceCode
 from autotune.errors import BuildError
-from autotune.measure.devices.base import Device, Place
-from autotune.measure.storage import GARBAGE, Storage
+from autotune.measure.devices.base import Device, DeviceAddress
+from autotune.measure.storage import GARBAGE, GuardedTensor
 from autotune.measure.timing import Sample
 
 TOGETHER = 16
@@ -17,7 +17,9 @@ TOGETHER = 16
 class DeviceKernel:
     """Loaded code with its arguments in device memory, as they were when it was made."""
 
-    def __init__(self, device: Device, code: DeviceCode, storages: Mapping[str, Storage]) -> None:
+    def __init__(
+        self, device: Device, code: DeviceCode, storages: Mapping[str, GuardedTensor]
+    ) -> None:
         """`storages`: host memory of every param, by name. Raises BuildError, DeviceError."""
         missing = [name for name in code.params if name not in storages]
         if missing:
@@ -27,26 +29,26 @@ class DeviceKernel:
         self._places = {name: self._uploaded(storages[name]) for name in code.params}
         if code.workspace_bytes:
             memory = device.allocate(code.workspace_bytes)
-            device.fill(Place(memory=memory), code.workspace_bytes, GARBAGE)
+            device.fill(DeviceAddress(memory=memory), code.workspace_bytes, GARBAGE)
             for name, offset in code.scratch:
-                self._places[name] = Place(memory=memory, offset_bytes=offset)
+                self._places[name] = DeviceAddress(memory=memory, offset_bytes=offset)
         self._launches = [(x, [self._places[a] for a in x.args]) for x in code.launches]
         self._many: Callable[[], None] | None = None
 
-    def _uploaded(self, storage: Storage) -> Place:
+    def _uploaded(self, storage: GuardedTensor) -> DeviceAddress:
         memory = self._device.allocate(storage.block.nbytes)
-        self._device.upload(Place(memory=memory), storage.block)
+        self._device.upload(DeviceAddress(memory=memory), storage.block)
         first = storage.address - storage.block.ctypes.data
-        return Place(memory=memory, offset_bytes=first)
+        return DeviceAddress(memory=memory, offset_bytes=first)
 
     def launch(self) -> None:
         """Put one call into the queue."""
         for launch, places in self._launches:
             self._device.launch(self._module, launch, places)
 
-    def fetch(self, name: str, storage: Storage) -> None:
+    def fetch(self, name: str, storage: GuardedTensor) -> None:
         """A param's memory, guards included, back to the host."""
-        self._device.download(Place(memory=self._places[name].memory), storage.block)
+        self._device.download(DeviceAddress(memory=self._places[name].memory), storage.block)
 
     def run(self, calls: int) -> Sample:
         """Calls back to back, by the device's clock."""

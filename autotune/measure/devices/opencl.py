@@ -17,11 +17,11 @@ from autotune.codegen.base import DeviceCode, Launch
 from autotune.errors import BuildError, DeviceError
 from autotune.measure.devices.base import (
     DEVICES,
+    DeviceAddress,
     DeviceFacts,
     Event,
     Memory,
     Module,
-    Place,
     check_number,
 )
 from autotune.target import Target
@@ -82,14 +82,14 @@ class OpenClDevice:
                 f"{self._device.name} gives no {nbytes} bytes of memory ({error})"
             ) from None
 
-    def fill(self, place: Place, nbytes: int, byte: int) -> None:
+    def fill(self, place: DeviceAddress, nbytes: int, byte: int) -> None:
         if nbytes:
             pattern = np.uint8(byte)
             self._do(
                 self._cl.enqueue_fill_buffer, place.memory, pattern, place.offset_bytes, nbytes
             )
 
-    def upload(self, place: Place, array: Array) -> None:
+    def upload(self, place: DeviceAddress, array: Array) -> None:
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         if flat.nbytes:
             self._do(
@@ -97,7 +97,7 @@ class OpenClDevice:
                 is_blocking=True,
             )  # fmt: skip
 
-    def download(self, place: Place, array: Array) -> None:
+    def download(self, place: DeviceAddress, array: Array) -> None:
         flat = array.reshape(-1).view(np.uint8)
         if flat.nbytes:
             self._do(
@@ -135,7 +135,7 @@ class OpenClDevice:
                 f"{self._device.name} has {most} and {limit} for this kernel"
             )
 
-    def launch(self, module: Module, launch: Launch, args: Sequence[Place]) -> None:
+    def launch(self, module: Module, launch: Launch, args: Sequence[DeviceAddress]) -> None:
         kernel = module[launch.kernel]
         total = tuple(g * b for g, b in zip(launch.grid, launch.block, strict=True))
         # One by one: setting them together, pyopencl first writes code to a cache on disk.
@@ -160,7 +160,7 @@ class OpenClDevice:
     def flush_cache(self) -> None:
         if self._flush is None:
             self._flush = self.allocate(FLUSH_BYTES)
-        self.fill(Place(memory=self._flush), FLUSH_BYTES, 0)
+        self.fill(DeviceAddress(memory=self._flush), FLUSH_BYTES, 0)
 
     def conditions(self) -> str:
         return ""

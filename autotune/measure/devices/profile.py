@@ -14,11 +14,11 @@ import numpy as np
 
 from autotune.codegen.base import DeviceCode, backend_for
 from autotune.errors import DeviceError
+from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.measure.devices.base import Device, DeviceFacts
 from autotune.measure.devices.kernel import DeviceKernel
-from autotune.measure.storage import Storage, place_dense
+from autotune.measure.storage import GuardedTensor, place_dense
 from autotune.measure.timing import calls_per_sample
-from autotune.measure.types import CacheLevel, DeviceProfile
 from autotune.program.ir import (
     Alloc,
     Buffer,
@@ -114,7 +114,7 @@ def _bound(blocks: int, threads: int, *body: Stmt) -> Stmt:
 
 def _kernel(
     device: Device, target: Target, body: Stmt, *params: Buffer
-) -> tuple[DeviceKernel, dict[str, Storage]]:
+) -> tuple[DeviceKernel, dict[str, GuardedTensor]]:
     program = Program(name="profile", params=params, body=(body,))
     code = backend_for(target).build(program, target, "profile").code
     storages = {p.name: place_dense(np.zeros(p.shape, np.float32)) for p in params}

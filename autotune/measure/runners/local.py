@@ -16,6 +16,7 @@ from pathlib import Path
 
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.batch import BatchExecutor, plan_cores
 from autotune.measure.builds import ExecutorBuilds
 from autotune.measure.devices import DEVICES, DeviceFacts
@@ -23,13 +24,7 @@ from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.throttle import available_cores
-from autotune.measure.types import (
-    Built,
-    DeviceProfile,
-    MeasureRequest,
-    MeasureResult,
-    OnResult,
-)
+from autotune.measure.types import Built, MeasureRequest, MeasureResult, OnResult
 from autotune.target import Target, machine_of
 from autotune.whole_file import write_text
 
@@ -96,6 +91,10 @@ class LocalRunner:
     def sandbox(self) -> Report:
         """Which bounds of the workers hold, and why others do not: empty text where one holds."""
         return self._batch.sandbox
+
+    def ready(self) -> Report:
+        """Start the workers, without measuring anything: `sandbox`. Raises DeviceError."""
+        return self._batch.ready(self.target)
 
     def profile(self) -> DeviceProfile:
         """The device's measured peaks, at the runner's thread count. Raises DeviceError."""

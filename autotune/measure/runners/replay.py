@@ -18,14 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import ConfigError, DeviceError
-from autotune.measure.types import (
-    DeviceProfile,
-    MeasureRequest,
-    MeasureResult,
-    OnResult,
-    Status,
-)
-from autotune.schedule.base import Schedule, schedule_to_json
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
+from autotune.schedule.base import Schedule, spellings
 from autotune.types import Task
 from search_spaces.params import Param
 from search_spaces.space import Mask, Rows, Space
@@ -91,8 +86,9 @@ class RecordedSpace(Space):
 
 
 def schedule_hash(schedule: Schedule) -> int:
-    """64 bits of the SHA-256 of the schedule's JSON."""
-    text = json.dumps(schedule_to_json(schedule), sort_keys=True, separators=(",", ":"))
+    """64 bits of the SHA-256 of the schedule's JSON, under the steps' former names: the same in
+    surveys of every release."""
+    text = json.dumps(spellings(schedule)[-1], sort_keys=True, separators=(",", ":"))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 

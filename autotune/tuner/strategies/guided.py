@@ -60,8 +60,10 @@ class ModelStrategy:
         self._best_s = float("inf")
         self._best: Rows | None = None
         self._since_best = 0
-        first = self._space.params[0]
-        self._algorithms = len(first.choices) if isinstance(first.choices[0], str) else 1
+        names = self._space.names
+        self._algorithm_at = names.index("algorithm") if "algorithm" in names else None
+        at = self._algorithm_at
+        self._algorithms = 1 if at is None else len(self._space.params[at].choices)
         self._untold = set(range(self._algorithms))
         """Algorithms of which a config is to be tried, if they may win."""
         self._promised: dict[int, float] = {}
@@ -145,8 +147,9 @@ class ModelStrategy:
         return predicted * self._scales()[self._algorithm(self._rows[places])]
 
     def _algorithm(self, rows: Rows) -> Rows:
-        """Number of each row's algorithm: the first param, where that is one."""
-        return rows[:, 0] if self._algorithms > 1 else np.zeros(len(rows), rows.dtype)
+        """Number of each row's algorithm, where the task has a choice."""
+        at = self._algorithm_at
+        return np.zeros(len(rows), rows.dtype) if at is None else rows[:, at]
 
     def _scales(self) -> Column:
         """Measured over predicted seconds, by algorithm, of the configs that worked lately; what

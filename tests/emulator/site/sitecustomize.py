@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 CHANGED = (
-    "autotune.codegen.nvptx_backend",
+    "autotune.codegen.nvptx.backend",
     "autotune.measure.devices.cuda",
     "autotune.measure.devices.profile",
 )

@@ -261,3 +261,56 @@ def test_what_compiling_has_settled(option: tuple[str, ...], capsys: Captured) -
 
 def test_a_name_that_is_too_long(capsys: Captured) -> None:
     assert "does not exist" in refused(capsys, "tasks", "x" * 300)
+
+
+HUGE = [("run", "--random"), ("bench",), ("compile", "-o", "m"), ("tune", "--trials", "1"),
+        ("run", "--random", "--precision", "int8")]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", HUGE, ids="_".join)
+def test_what_no_memory_holds_is_refused_before_it_is_drawn(
+    command: tuple[str, ...], capsys: Captured
+) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    shape = [1, 448, 8192, 8192]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    graph = helper.make_graph([node], "g", [x], [Y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "huge.onnx")
+    text = refused(capsys, command[0], "huge.onnx", *command[1:])
+    assert "does not fit into memory" in text
+    assert "'x' alone, float32[1,448,8192,8192], takes 112 GiB" in text
+    assert not Path("tuning.db").exists()
+
+
+EVIL = "a\x1b[2J\x1b]0;mine\x07\n\u202etxt.exe"
+
+
+@pytest.mark.parametrize("place", ["input", "node", "operator"])
+def test_names_of_models_move_no_cursor(place: str, capsys: Captured) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"], name="node")
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])]
+    if place == "input":
+        inputs[0].name = node.input[0] = EVIL
+    elif place == "node":
+        node.name, node.op_type = EVIL, "Softmax"
+        inputs[0].type.tensor_type.shape.dim[0].dim_value = 2
+        node.attribute.append(helper.make_attribute("axis", 7))
+    else:
+        node.op_type = EVIL
+        inputs[0].type.tensor_type.shape.dim[0].dim_value = 2
+    graph = helper.make_graph([node], "g", inputs, [Y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "evil.onnx")
+    text = refused(capsys, "tasks", "evil.onnx")
+    assert text.removesuffix("\n").isprintable()
+    assert "txt.exe" in text
+
+
+def test_names_in_tables_move_no_cursor(capsys: Captured) -> None:
+    node = helper.make_node("Relu", ["x"], [EVIL], name=EVIL)
+    y = helper.make_tensor_value_info(EVIL, TensorProto.FLOAT, [1, 3])
+    graph = helper.make_graph([node], EVIL, [X], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "evil.onnx")
+    for command in (("run", "--random"), ("bench",), ("tasks",), ("bench", "--profile")):
+        assert execute((command[0], "evil.onnx", *command[1:])) == 0
+        out, err = capsys.readouterr()
+        assert all(c.isprintable() or c == "\n" for c in out + err), command

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.cli import main
+from autotune.cli import main, peers
 
 
 def bench(capsys: pytest.CaptureFixture[str], folder: Path, *options: str) -> str:
@@ -46,3 +46,41 @@ def test_a_named_log_that_is_not_there_is_mentioned(
     note = f"note: there is no tuning log {log}; every kernel gets its default schedule"
     assert note in capsys.readouterr().err
     assert not log.exists()
+
+
+def test_other_engines_are_timed_beside(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    header, ours, theirs = bench(capsys, tmp_path, "--compare", "onnxruntime").splitlines()
+    assert header.split()[:3] == ["engine", "median", "fastest"]
+    assert ours.startswith("autotune ")
+    assert " 1.00x " in ours
+    assert theirs.startswith("onnxruntime ")
+    assert float(theirs.split()[-1]) < 1e-5
+
+
+def test_an_engine_that_is_not_installed_is_a_note(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(peers.ENGINES, "no_such_engine", peers.onnxruntime)  # type: ignore[misc]
+    lines = bench(capsys, tmp_path, "--compare", "no_such_engine").splitlines()
+    assert lines[-1] == "note: no_such_engine is not installed: pip install no_such_engine"
+    assert lines[1].startswith("autotune ")
+
+
+@pytest.mark.parametrize(
+    ("model", "engines", "message"),
+    [
+        ("zoo:tiny", "tensorflow", "unknown engine 'tensorflow'; expected some of onnxruntime, "),
+        ("tiny.model", "onnxruntime", "--compare needs the .onnx file"),
+    ],
+)
+def test_what_can_t_be_compared_is_one_line(
+    model: str, engines: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", model, "--compare", engines])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1

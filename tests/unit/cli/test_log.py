@@ -12,10 +12,11 @@ import pytest
 import autotune
 from autotune.cli import execute
 from autotune.cli.log import ACTIONS
-from autotune.cli.models import load_partition
+from autotune.compiler.driver import partition_with
 from autotune.db.frozen import FrozenLog
 from autotune.db.store import TuningLog
 from autotune.measure.types import Status
+from autotune.request import CompileRequest
 from autotune.target import host_target, load_target
 from tests.unit.db.samples import matmul, record, target
 
@@ -115,7 +116,7 @@ def test_prune_needs_to_be_told_what(log: str, capsys: Captured) -> None:
 def test_an_old_log_is_upgraded(tmp_path: Path, capsys: Captured) -> None:
     old = str(shutil.copy(FIXTURES / "log_v1.db", tmp_path / "old.db"))
     assert "autotune log upgrade" in out_of(capsys, "stats", "--log", old, status=2)
-    assert out_of(capsys, "upgrade", "--log", old) == f"{old}: schema 5\n"
+    assert out_of(capsys, "upgrade", "--log", old) == f"{old}: schema 6\n"
     assert "5 records" in out_of(capsys, "stats", "--log", old)
 
 
@@ -157,7 +158,7 @@ def test_a_model_is_frozen_in_one_precision(
 ) -> None:
     path = str(tmp_path / "log.db")
     on = host_target().with_precision(precision)
-    tasks = load_partition("zoo:tiny", {}, on).weights()
+    tasks = partition_with(CompileRequest("zoo:tiny"), on, None).weights()
     with TuningLog(path) as store:
         store.append([record(task, on=o) for task in tasks for o in (on, host_target())])
     frozen = str(tmp_path / "tiny.json")
@@ -173,7 +174,7 @@ def test_a_model_s_tasks_of_short_tensors_are_found(
 ) -> None:
     path = str(tmp_path / "log.db")
     on = load_target("sm_90a").with_precision(precision)
-    tasks = load_partition("zoo:tiny", {}, on).weights()
+    tasks = partition_with(CompileRequest("zoo:tiny"), on, None).weights()
     with TuningLog(path) as store:
         store.append([record(task, on=on) for task in tasks])
     found = ("zoo:tiny", "--precision", precision, "--log", path, "-o", str(tmp_path / "found"))

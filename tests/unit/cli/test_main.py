@@ -26,7 +26,7 @@ def only_error(capsys: Captured) -> str:
     return err
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", list(COMMANDS))
 def test_every_command_explains_itself(command: str, capsys: Captured) -> None:
     with pytest.raises(SystemExit) as done:
         execute([command, "--help"])
@@ -56,7 +56,7 @@ def test_the_version_is_the_package_s(capsys: Captured) -> None:
         (["tune"], "MODEL"),
         (["tune", "a.onnx", "--until-gain", "200%"], "1%"),
         (["tune", "a.onnx", "--time", "soon"], "10m"),
-        (["compile", "a.onnx"], "-o"),
+        (["compile", "a.onnx"], "a.onnx"),
         (["run", "a.onnx"], "--random"),
         (["zoo", "export", "tiny"], "-o"),
         (["targets", "toaster"], "unknown target 'toaster'"),
@@ -143,7 +143,7 @@ def test_a_dry_run_that_is_interrupted_has_measured_nothing(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("autotune.tune", interrupt)
+    monkeypatch.setattr("autotune.tuner.api.tune_request", interrupt)
     assert execute(["tune", "zoo:tiny", "--dry-run"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 

@@ -71,12 +71,15 @@ def test_nothing_found_is_empty_and_a_line_on_stderr(
     assert err == f"nothing found in {log}\n"
 
 
-def test_a_missing_log_has_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_log_ends_as_it_does_for_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = str(tmp_path / "none.db")
-    assert execute(["query", "--log", log, "--format", "json"]) == 0
+    assert execute(["query", "--log", log, "--format", "json"]) == 2
     out, err = capsys.readouterr()
-    assert json.loads(out) == []
-    assert err == f"there is no tuning log {log}\n"
+    assert execute(["report", "zoo:tiny", "--log", log]) == 2
+    assert (out, err) == ("", capsys.readouterr().err)
+    assert "does not exist" in err
 
 
 def test_a_url_answers_like_a_path(log: str, capsys: pytest.CaptureFixture[str]) -> None:

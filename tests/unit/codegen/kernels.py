@@ -13,7 +13,7 @@ from autotune.codegen.loader import load
 from autotune.measure.devices import Device, open_device
 from autotune.measure.devices.kernel import DeviceKernel
 from autotune.measure.storage import (
-    Storage,
+    GuardedTensor,
     aligned_bytes,
     place,
     place_dense,
@@ -25,6 +25,7 @@ from autotune.program.ir import Program
 from autotune.program.packing import apply_pack, stored
 from autotune.target import Target, load_target
 from autotune.types import Array, Attr, Layout, Task, TaskNode, TaskValue, TensorType, freeze_attrs
+from tests.needs import require_for
 
 ROLES = {"i": "input", "c": "constant", "t": "local", "o": "output"}
 
@@ -95,12 +96,14 @@ def unary(op: str, shape: tuple[int, ...], dtype: str = "float32", **attrs: Attr
 
 
 def run_kernel(task: Task, program: Program, target: Target, arrays: Mapping[str, Array]) -> Array:
-    """The output of the program's machine code. AssertionError where it writes elsewhere."""
+    """The output of the program's machine code. AssertionError where it writes elsewhere; skips
+    the test where what compiles or runs it is missing."""
+    require_for(target)
     built = backend_for(target).build(program, target, "kernel")
     packs = {p.buffer: p for p in program.packs}
     output = place(task.by_role("output")[0], 0)
     reset_output(output)
-    blocks: dict[str, Storage] = {}
+    blocks: dict[str, GuardedTensor] = {}
     for param in task.params:
         if param.role == "output":
             blocks[param.name] = output
@@ -125,7 +128,8 @@ def run_kernel(task: Task, program: Program, target: Target, arrays: Mapping[str
 
 @functools.cache
 def device_of(kind: str) -> Device:
-    """The first device of a kind, opened once."""
+    """The first device of a kind, opened once; skips the test where there is none."""
+    require_for(load_target(kind))
     return open_device(load_target(kind))
 
 

@@ -7,19 +7,21 @@ import dataclasses
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.codegen import BACKENDS
 from autotune.errors import ScheduleError, TargetError
+from autotune.machine import Machine
 from autotune.measure.execute import NativeExecutor
 from autotune.measure.types import MeasureRequest, Status, Timing
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
 from autotune.program.packing import bfloat16_bits, widen_bfloat16
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import STEPS, Schedule, apply_schedule
 from autotune.target import Target, host_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
@@ -41,7 +43,7 @@ CASES = {
 
 def narrow(task: Task, target: Target) -> Schedule:
     rule = rule_for(task, target)
-    items = dict(rule.default(task, target).items) | {
+    items = dict(cost_model.default(task, Machine.of(target), rule).items) | {
         "algorithm": "bf16", "tile_w": 2, "tile_h": 1, "vectors": 1, "unroll": 1, "block": 1,
         "lanes": target.lanes(), "order": "channels_first",
     }  # fmt: skip
@@ -88,7 +90,10 @@ def test_pairs_are_no_choice_where_data_cannot_be_rounded_in_a_copy(name: str) -
     choices = {p.name: p.choices for p in rule.space(made, TARGET).params}["algorithm"]
     assert "bf16" not in choices
     assert "direct" in choices
-    apply_schedule(build_program(made), rule.schedule(made, TARGET, rule.default(made, TARGET)))
+    apply_schedule(
+        build_program(made),
+        rule.schedule(made, TARGET, cost_model.default(made, Machine.of(TARGET), rule)),
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -135,7 +140,7 @@ def test_dot_takes_two_products_of_one_sum() -> None:
     with pytest.raises(ScheduleError, match="not two or four iterations"):
         STEPS.get("dot")(loop="o0_k").apply(program)
     with pytest.raises(ScheduleError, match="not a float32 input"):
-        STEPS.get("narrow")(buffer="c0", tensor="o0").apply(program)
+        STEPS.get("cast")(buffer="c0", tensor="o0").apply(program)
 
 
 def test_rounding_is_to_nearest_even() -> None:

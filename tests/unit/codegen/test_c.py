@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 
 from autotune.codegen import backend_for
-from autotune.codegen.c_compiler import compile_c, find_compiler
+from autotune.codegen.c.compiler import compile_c, find_compiler
 from autotune.errors import BuildError
-from autotune.program.build import build_program
 from autotune.program.ir import For, Program, walk
 from autotune.program.text import parse_program
 from autotune.schedule import apply_schedule, schedule_from_json
 from autotune.target import Target, host_target, load_target, machine_of
+from autotune.tasks.build import build_program
 from autotune.types import Array
+from tests.needs import needs
 from tests.unit.codegen.kernels import assert_close, matmul, run_kernel, unary
 from tests.unit.codegen.test_llvm_math import samples
 
@@ -149,6 +150,7 @@ def fresh_compilers() -> Iterator[None]:
     find_compiler.cache_clear()
 
 
+@needs("cc")
 def test_what_the_compiler_refuses_is_named() -> None:
     with pytest.raises(BuildError, match=r"refused the program: .*error: "):
         compile_c("no code;", load_target("c"))

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from autotune.codegen import elf_loader
-from autotune.codegen.elf import read_elf
-from autotune.codegen.elf_image import ElfImage, Memory
-from autotune.codegen.elf_loader import ElfLibrary, Runtime, this_machine
-from autotune.codegen.llvm_backend import compile_text
+from autotune.codegen.elf import loader as elf_loader
+from autotune.codegen.elf.image import ElfImage, Memory
+from autotune.codegen.elf.loader import ElfLibrary, Runtime, this_machine
+from autotune.codegen.elf.objects import read_elf
+from autotune.codegen.llvm.backend import compile_text
 from autotune.errors import BuildError
 from autotune.target import Target, host_target, load_target
 

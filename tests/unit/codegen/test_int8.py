@@ -7,19 +7,21 @@ import dataclasses
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.codegen import BACKENDS
-from autotune.codegen.llvm_value import unrounded
+from autotune.codegen.llvm.value import unrounded
+from autotune.machine import Machine
 from autotune.measure.execute import NativeExecutor
 from autotune.measure.types import MeasureRequest, Status, Timing
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
 from autotune.program.ir import Const, Load, fn
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import Schedule, apply_schedule
 from autotune.target import Target, host_target, load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
@@ -80,7 +82,7 @@ REQUANTISED = task(
 def schedule(task: Task, target: Target) -> Schedule:
     rule = rule_for(task, target)
     assert rule.name == "contraction"
-    items = dict(rule.default(task, target).items) | {
+    items = dict(cost_model.default(task, Machine.of(target), rule).items) | {
         "tile_w": 2, "tile_h": 1, "vectors": 1, "unroll": 1, "lanes": target.lanes(),
     }  # fmt: skip
     return rule.schedule(task, target, Config(tuple(items.items())))
@@ -140,7 +142,7 @@ def test_groups_that_make_one_channel_each_are_exact() -> None:
         value("o0", (1, 3, 4, 3), "int32"),
     )
     rule, arrays = rule_for(made, TARGET), random_inputs(made, 5)
-    steps = rule.schedule(made, TARGET, rule.default(made, TARGET))
+    steps = rule.schedule(made, TARGET, cost_model.default(made, Machine.of(TARGET), rule))
     program = apply_schedule(build_program(made), steps)
     assert np.array_equal(run_kernel(made, program, TARGET, arrays), exact(made, arrays))
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import cost_model
 from autotune.codegen import BACKENDS
 from autotune.errors import BuildError
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
+from autotune.machine import Machine
 from autotune.program.interp import run
 from autotune.program.ir import (
     Alloc,
@@ -36,6 +35,9 @@ from autotune.program.ir import (
 from autotune.program.verify import verify
 from autotune.schedule import apply_schedule
 from autotune.target import host_target, load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task
 from search_spaces.rules import rule_for
 from tests.contracts.case import Case, single_task
@@ -104,7 +106,7 @@ def test_unscheduled_loops_of_every_op(op: str) -> None:
 def test_default_schedules(made: Task, threads: int) -> None:
     target = host_target(threads)
     rule = rule_for(made, target)
-    schedule = rule.schedule(made, target, rule.default(made, target))
+    schedule = rule.schedule(made, target, cost_model.default(made, Machine.of(target), rule))
     arrays = random_inputs(made, 1)
     got = run_kernel(made, apply_schedule(build_program(made), schedule), target, arrays)
     assert_close(got, evaluate_task(made, arrays))

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from autotune.codegen.llvm_math import MathWriter, unary
-from autotune.codegen.llvm_tables import WIDTH, erf_tables, math_of
-from autotune.codegen.llvm_text import FunctionText, type_text
+from autotune.codegen.llvm.math import MathWriter, unary
+from autotune.codegen.llvm.tables import WIDTH, erf_tables, math_of
+from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.codegen.loader import load_text
 from autotune.target import Target, host_target
 from autotune.types import Array
@@ -25,17 +25,17 @@ REFERENCE: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "erf": np.vectorize(math.erf, otypes=[np.float64]),
-    "rsqrt": lambda x: 1 / np.sqrt(np.where((x > 0) & (x < SMALLEST_NORMAL), 0.0, x)),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
 }
 # The docstrings' claims: largest error in ulp where the result is a normal number, and the largest
 # absolute error where it is not.
 LIMITS = {
     "exp": (2.5, 1.18e-38),
     "log": (1.0, 0.0),
-    "tanh": (5.0, 2e-45),
+    "tanh": (3.0, 2e-45),
     "sigmoid": (4.0, 3e-39),
     "erf": (3.0, 2e-45),
-    "rsqrt": (5.0, 0.0),
+    "rsqrt": (1.5, 0.0),
 }
 
 
@@ -106,20 +106,10 @@ def test_errors_are_those_of_the_docstrings(fn: str, math: type[MathWriter]) -> 
     assert np.max(error[~normal[finite]], initial=0.0) <= absolute
 
 
-# A reciprocal root starts from an estimate, and vectors may have another one.
-@pytest.mark.parametrize("fn", sorted(REFERENCE.keys() - {"rsqrt"}))
+@pytest.mark.parametrize("fn", sorted(REFERENCE))
 def test_one_lane_gives_what_sixteen_do(fn: str) -> None:
     x = samples()[::97]
     np.testing.assert_array_equal(apply(fn, x, lanes=1), apply(fn, x))
-
-
-@pytest.mark.parametrize("lanes", [1, 8])
-def test_reciprocal_roots_of_few_lanes_are_as_exact(lanes: int) -> None:
-    x = samples()[::7]
-    x = x[np.abs(x) >= SMALLEST_NORMAL]
-    with np.errstate(all="ignore"):
-        want = 1 / np.sqrt(x.astype(np.float64))
-    np.testing.assert_allclose(apply("rsqrt", x, lanes=lanes), want, rtol=5 * 2.0**-23)
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 8])

@@ -14,7 +14,7 @@ import pytest
 
 from autotune.codegen import BACKENDS
 from autotune.codegen.base import EntryCall
-from autotune.codegen.elf_loader import ElfLibrary
+from autotune.codegen.elf.loader import ElfLibrary
 from autotune.codegen.loader import load
 from autotune.program.ir import Alloc, Buffer, Const, For, Load, Program, Stmt, Store, index
 from autotune.target import host_target

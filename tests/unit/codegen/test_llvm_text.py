@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.codegen.llvm_text import FunctionText
+from autotune.codegen.llvm.text import FunctionText
 
 
 def test_what_is_written_and_read_in_a_block_takes_no_memory() -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from autotune.codegen.llvm_kernel import write_kernel
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
+import cost_model
+from autotune.codegen.llvm.kernel import write_kernel
+from autotune.machine import Machine
 from autotune.program.ir import Program
 from autotune.schedule import apply_schedule
 from autotune.target import Target, host_target
-from autotune.types import Task
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
+from autotune.types import Layout, Task
 from search_spaces.rules import RULES
 from tests.unit.codegen.kernels import node, run_kernel, task, value
 
@@ -30,7 +34,7 @@ def shuffle(points: int, groups: int, each: int, dtype: str = "float32") -> Task
 
 def scheduled(made: Task, target: Target) -> Program:
     rule = RULES.get("nests")
-    schedule = rule.schedule(made, target, rule.default(made, target))
+    schedule = rule.schedule(made, target, cost_model.default(made, Machine.of(target), rule))
     return apply_schedule(build_program(made), schedule)
 
 
@@ -54,6 +58,38 @@ def test_images_become_channels_last() -> None:
     target, arrays = host_target(2), random_inputs(made, 0)
     got = run_kernel(made, scheduled(made, target), target, arrays)
     np.testing.assert_array_equal(got, evaluate_task(made, arrays))
+
+
+def picked(points: int, groups: int, constant: bool = True) -> Task:
+    """Rows of a matrix that lies by columns, in an order that is read when the kernel runs."""
+    name = "c0" if constant else "i1"
+    columns = dataclasses.replace(
+        value("i0", (points, groups)), layout=Layout(strides=(1, points), halo=((0, 0),) * 2)
+    )
+    return task(
+        [node("gather", f"i0 {name}", "o0", axis=1)],
+        columns, value(name, (groups,), "int64"), value("o0", (points, groups)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("order", [(3, 2, 1, 0), (0, 0, 2, -1), (2, -2, 0, -4), (1, 0)])
+@pytest.mark.parametrize("points", [6, 16, 17, 35])
+def test_every_run_begins_where_its_own_index_says(
+    points: int, order: tuple[int, ...], constant: bool
+) -> None:
+    made, target = picked(points, len(order), constant), host_target(1)
+    data = random_inputs(made, 0)["i0"]
+    arrays = {"i0": data, "c0" if constant else "i1": np.array(order)}
+    got = run_kernel(made, scheduled(made, target), target, arrays)
+    np.testing.assert_array_equal(got, data[:, order])
+
+
+def test_picked_runs_are_read_as_vectors() -> None:
+    made, target = picked(16, 3), host_target(1)
+    text = write_kernel(scheduled(made, target), target, "k").function
+    assert "load <16 x float>" in text
+    assert "insertelement" not in text
 
 
 def test_no_element_is_moved_alone() -> None:

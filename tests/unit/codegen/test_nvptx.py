@@ -7,16 +7,16 @@ import pytest
 
 from autotune.codegen import backend_for
 from autotune.codegen.base import DeviceCode
-from autotune.codegen.nvptx_kernel import write_kernels
+from autotune.codegen.nvptx.kernel import write_kernels
 from autotune.errors import BuildError
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.parse import parse_program
 from autotune.program.verify import verify
 from autotune.target import Target, load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task
 from tests.emulator import run_emulated
 from tests.ptxas import assemble

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tests.emulator
-from autotune.codegen.nvptx_kernel import write_kernels
+from autotune.codegen.nvptx.kernel import write_kernels
 from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.parse import parse_program

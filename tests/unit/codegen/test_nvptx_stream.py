@@ -12,7 +12,7 @@ import pytest
 import tests.emulator
 from autotune.codegen import backend_for
 from autotune.codegen.base import DeviceCode
-from autotune.codegen.nvptx_kernel import DeviceText, write_kernels
+from autotune.codegen.nvptx.kernel import DeviceText, write_kernels
 from autotune.errors import BuildError, VerifyError
 from autotune.program.interp import run
 from autotune.program.ir import Program

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.codegen import backend_for, c_opencl
+from autotune.codegen import backend_for
+from autotune.codegen.c import opencl as c_opencl
 from autotune.errors import BuildError
 from autotune.program.ir import Program
 from autotune.program.text import parse_program

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from autotune.codegen import backend_for
-from autotune.program.build import build_program
 from autotune.program.ir import Program
 from autotune.program.text import parse_program, print_program
 from autotune.schedule import apply_schedule
 from autotune.target import load_target
+from autotune.tasks.build import build_program
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.contracts.test_rules import arrays_of

@@ -9,7 +9,8 @@ import pytest
 from autotune.compiler import build
 from autotune.compiler.choose import Candidate
 from autotune.errors import BuildError
-from autotune.graph.partition import partition
+from autotune.measure.executor import kernel_symbol
+from autotune.placement.partition import partition
 from autotune.schedule import schedule_from_json
 from autotune.schedule.base import Schedule
 from autotune.target import host_target
@@ -64,7 +65,7 @@ def test_no_working_schedule_is_an_error(
 
 def test_symbols_differ_between_tasks(tasks: tuple[Task, ...]) -> None:
     other = tuple(partition(mlp(width=4)).weights())
-    symbols = [build.kernel_symbol(t) for t in (*tasks, *other)]
+    symbols = [kernel_symbol(t) for t in (*tasks, *other)]
     assert len(set(symbols)) == len(symbols)
     assert all(s.isidentifier() for s in symbols)
 

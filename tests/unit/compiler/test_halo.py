@@ -10,17 +10,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from autotune.compiler.build import build_kernels
-from autotune.compiler.halo import halo_program
 from autotune.compiler.link import link
 from autotune.graph.feeds import random_feeds
-from autotune.graph.memory_plan import plan_memory
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
-from autotune.graph.plan import Storage
+from autotune.placement.halo_clearing import halo_program
+from autotune.placement.memory_plan import plan_memory
+from autotune.placement.partition import partition
+from autotune.placement.types import Storage
 from autotune.program.interp import run
 from autotune.program.verify import verify
-from autotune.runtime.executor import CompiledModel
+from autotune.runtime.model import CompiledModel
 from autotune.target import Target, host_target, load_target
+from tests.needs import needs
 from tests.unit.graph.nets import Net
 
 SIDES = st.tuples(st.integers(0, 2), st.integers(0, 2))
@@ -50,7 +51,9 @@ def test_all_around_a_value_is_zeroed_and_nothing_of_it(
     np.testing.assert_array_equal(written, ~np.pad(np.ones(shape, bool), halo).reshape(-1))
 
 
-@pytest.mark.parametrize("target", [host_target(), load_target("c")], ids=["llvm", "c"])
+@pytest.mark.parametrize(
+    "target", [host_target(), pytest.param(load_target("c"), marks=needs("cc"))], ids=["llvm", "c"]
+)
 def test_a_model_whose_layers_share_memory_with_halos_is_right_again_and_again(
     target: Target,
 ) -> None:

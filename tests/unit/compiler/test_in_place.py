@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from autotune.compiler.build import build_kernels
 from autotune.compiler.link import link
 from autotune.graph.feeds import random_feeds
-from autotune.graph.memory_plan import plan_memory
-from autotune.graph.partition import partition as parts_of
 from autotune.graph.pipeline import optimize
-from autotune.graph.plan import Partition
-from autotune.runtime.executor import CompiledModel
+from autotune.placement.memory_plan import plan_memory
+from autotune.placement.partition import partition as parts_of
+from autotune.placement.types import Partition
+from autotune.runtime.model import CompiledModel
 from autotune.target import host_target
 from autotune.types import Array
 from tests.unit.graph.nets import Net

@@ -7,17 +7,18 @@ import dataclasses
 import numpy as np
 import pytest
 
-from autotune.compiler.build import Kernels, build_here
+from autotune.compiler.build import Kernels
 from autotune.compiler.choose import Candidate
 from autotune.compiler.link import ConstantBlock, link
 from autotune.graph.feeds import random_feeds
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.memory_plan import plan_memory
-from autotune.graph.partition import partition
+from autotune.measure.build_task import build_task
+from autotune.placement.memory_plan import plan_memory
+from autotune.placement.partition import partition
 from autotune.program.ir import Pack
-from autotune.runtime.executor import CompiledModel
 from autotune.runtime.image import ModelImage
+from autotune.runtime.model import CompiledModel
 from autotune.target import host_target
 from tests.unit.compiler.graphs import mlp
 
@@ -27,7 +28,7 @@ def image_of(graph: Graph, threads: int = 1) -> ModelImage:
     parts, target = partition(graph), host_target(threads)
     tasks = tuple(parts.weights())
     kernels = Kernels(
-        built={t: build_here(t, (), target) for t in tasks},
+        built={t: build_task(t, (), target) for t in tasks},
         chosen=dict.fromkeys(tasks, Candidate(schedule=(), source="default")),
         notes=(),
     )

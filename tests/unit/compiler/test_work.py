@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from autotune.compiler.work import Work, work_of
-from autotune.graph.plan import task_flops
-from autotune.program.build import build_program
 from autotune.schedule import apply_schedule
 from autotune.target import host_target
+from autotune.tasks.build import build_program
+from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.rules import rule_for
 from tests.unit.attentions import attention

@@ -5,13 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cost_model.analytic import estimate, imbalance, roofline_s
+from autotune.machine import Machine
+from autotune.machine.cpu import imbalance
+from cost_model import predict
+from cost_model.analytic import estimate, roofline_s
 from cost_model.features import features
 from search_spaces.base import Column
 from search_spaces.params import Choice
 from tests.unit.tuner.synthetic import PROFILE, matmul_task, subject
 
 OF = subject(matmul_task(512, 512, 512))
+MACHINE = OF.machine
 BASE: dict[str, Choice] = {"tm": 128, "tn": 256, "tk": 256, "rm": 6, "rn": 64, "order": "mn"}
 
 
@@ -20,8 +24,8 @@ def seconds(**choices: Choice) -> float:
         name: np.array([value], dtype=object if isinstance(value, str) else np.float64)
         for name, value in {**BASE, **choices}.items()
     }
-    structure = OF.rule.structure(OF.task, OF.target, columns)
-    return float(estimate(structure, PROFILE).seconds[0])
+    structure = OF.rule.structure(OF.task, OF.machine, columns)
+    return float(estimate(structure, MACHINE).seconds[0])
 
 
 def test_a_good_config_is_predicted_near_the_peak() -> None:
@@ -42,7 +46,7 @@ def test_small_register_tiles_are_bound_by_loads() -> None:
 
 def test_nothing_is_predicted_faster_than_the_peak() -> None:
     rows = OF.space.rows(10**6, np.random.default_rng(0))
-    assert OF.describe(rows).prior_s.min() >= roofline_s(2 * 512**3, 0, PROFILE)
+    assert OF.describe(rows).prior_s.min() >= roofline_s(2 * 512**3, 0, MACHINE)
 
 
 def test_imbalance_is_what_the_busiest_thread_does() -> None:
@@ -52,20 +56,21 @@ def test_imbalance_is_what_the_busiest_thread_does() -> None:
 
 def test_threads_shorten_what_divides_evenly() -> None:
     rows = OF.space.rows(10**6, np.random.default_rng(0))[:1]
-    structure = OF.rule.structure(OF.task, OF.target, OF.space.columns(rows))
-    four = dataclasses.replace(PROFILE, target=PROFILE.target.with_threads(4))
-    assert estimate(structure, four).seconds[0] < 0.4 * estimate(structure, PROFILE).seconds[0]
+    structure = OF.rule.structure(OF.task, OF.machine, OF.space.columns(rows))
+    target = PROFILE.target.with_threads(4)
+    four = Machine.of(target, dataclasses.replace(PROFILE, target=target))
+    assert estimate(structure, four).seconds[0] < 0.4 * estimate(structure, MACHINE).seconds[0]
 
 
 def test_the_roofline_is_bytes_where_there_is_little_to_compute() -> None:
-    assert roofline_s(1, 16 << 10, PROFILE) == (16 << 10) / 400e9
-    assert roofline_s(1, 1 << 40, PROFILE) == pytest.approx((1 << 40) / 15e9, rel=1e-3)
+    assert roofline_s(1, 16 << 10, MACHINE) == (16 << 10) / 400e9
+    assert roofline_s(1, 1 << 40, MACHINE) == pytest.approx((1 << 40) / 15e9, rel=1e-3)
 
 
 def test_the_roofline_keeps_what_it_can_in_the_inner_caches() -> None:
     inner, outer = (1 << 20) - (32 << 10), 1 << 20
     wanted = (32 << 10) / 400e9 + inner / 100e9 + outer / 50e9
-    assert roofline_s(1, 2 << 20, PROFILE) == pytest.approx(wanted)
+    assert roofline_s(1, 2 << 20, MACHINE) == pytest.approx(wanted)
 
 
 def test_features_are_finite_and_named_once() -> None:
@@ -84,6 +89,7 @@ def test_tasks_of_a_rule_have_the_same_features() -> None:
 
 def test_infinite_extras_become_large_numbers() -> None:
     rows = OF.space.rows(10**6, np.random.default_rng(0))[:2]
-    structure = OF.rule.structure(OF.task, OF.target, OF.space.columns(rows))
-    odd = dataclasses.replace(structure, extra={"odd": np.array([np.inf, np.nan])})
-    assert np.isfinite(features(odd, PROFILE).values).all()
+    found = predict(OF.task, OF.machine, OF.space.columns(rows), OF.rule)
+    extra = {"odd": np.array([np.inf, np.nan])}
+    odd = dataclasses.replace(found, structure=dataclasses.replace(found.structure, extra=extra))
+    assert np.isfinite(features(odd).values).all()

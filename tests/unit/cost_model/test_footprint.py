@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from autotune.measure.types import CacheLevel
+from autotune.machine.profile import CacheLevel
 from cost_model.footprint import Memory, memory_of, traffic
 from search_spaces.base import Access, TileStructure
 from tests.unit.tuner.synthetic import PROFILE

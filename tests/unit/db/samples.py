@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.db.types import Record
 from autotune.measure.types import MeasureResult, Status
-from autotune.schedule.loops import Split
+from autotune.schedule.loops.nest import Split
 from autotune.target import Target
 from autotune.types import Layout, Task, TaskNode, TaskValue, TensorType
 from search_spaces.params import Config

@@ -48,7 +48,7 @@ def add(log: TuningLog, text: str, *, trust: bool = False) -> Imported:
 
 def kept(log: TuningLog) -> list[Record]:
     """Every record, imported ones too, as it would be if it had been measured here."""
-    from autotune.db.store import record_rows
+    from autotune.db.statements import record_rows
 
     with log.reading() as connection:
         assert connection is not None

@@ -155,6 +155,10 @@ def test_an_old_postgresql_log_is_upgraded_too(new_database: NewDatabase) -> Non
                 "DROP TABLE rankings",
                 "DROP TABLE profiles",
                 "DROP TABLE latencies",
+                "ALTER TABLE schema DROP COLUMN records, DROP COLUMN last",
+                "ALTER TABLE tasks DROP COLUMN seal",
+                "ALTER TABLE targets DROP COLUMN seal",
+                "ALTER TABLE records DROP COLUMN seal",
                 "CREATE INDEX records_best ON records (task_key, target_key, status, median_s)",
                 "UPDATE schema SET version = 1",
             ):

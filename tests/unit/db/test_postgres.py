@@ -7,12 +7,15 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import inspect
 
 from autotune.db import engines, files
+from autotune.db.rankings import KeptRanking, keep
+from autotune.db.repair import check, repair
 from autotune.db.store import TuningLog
 from autotune.errors import LogError
 from autotune.measure.types import Status
@@ -115,8 +118,9 @@ def test_a_server_that_ended_the_connection_meanwhile_costs_no_record(
 
 
 def test_a_connection_that_ends_at_work_is_one_line_and_the_next_record_gets_a_new_one(
-    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+    new_database: NewDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     url = new_database()
     monkeypatch.setattr(engines, "PAUSE_S", 1e9)
     with TuningLog(url) as log:
@@ -202,3 +206,50 @@ def test_a_password_is_never_shown() -> None:
         assert files.shown(plain) == plain
     assert files.shown("postgresql://me@host/db") == "postgresql://me@host/db"
     assert files.shown("logs/a:b@c.db") == "logs/a:b@c.db"
+
+
+def test_what_a_server_does_not_take_is_saved_in_a_file(
+    new_database: NewDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = new_database()
+    with TuningLog(url) as log:
+        log.append([record(times=(1.0,))])
+        execute(url, "DROP TABLE records")
+        with pytest.raises(LogError, match="1 record that it did not take: saved in") as error:
+            log.append([record(times=(2.0,))])
+    assert "\n" not in str(error.value)
+    with TuningLog("autotune.rescued.db", read_only=True) as saved:
+        assert [r.result.median_s for r in saved.records(matmul().key, target())] == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("statement", "kept", "named"),
+    [
+        ("UPDATE records SET median_s = 1e-9 WHERE id = 1", 2, ["records 1"]),
+        ("UPDATE records SET schedule = '{{' WHERE id = 1", 2, ["records 1"]),
+        ("UPDATE tasks SET json = '{}'", 0, ["tasks "] * 2),
+        ("UPDATE rankings SET regret = 7", 3, ["rankings 1"]),
+    ],
+)
+def test_damaged_rows_are_skipped_listed_and_moved_away(
+    new_database: NewDatabase, statement: str, kept: int, named: list[str]
+) -> None:
+    url = new_database()
+    with TuningLog(url) as log:
+        log.append([record(times=(1e-3,)), record(times=(2e-3,)), record(matmul(m=9))])
+        keep(log, [KeptRanking(
+            task_key="t", target_key="x", model="m", round=1, samples=2,
+            rank_correlation=0.5, top_recall=0.5, regret=0.0,
+        )])  # fmt: skip
+    execute(url, statement)
+    with TuningLog(url, read_only=True) as log:
+        best = log.best(matmul().key, target())
+        assert (best and best.result.median_s) == {2: 2e-3, 0: None, 3: 1e-3}[kept]
+    damage = check(url)[1]
+    assert [str(row)[: len(n)] for row, n in zip(damage.rows(), named, strict=True)] == named
+    done = repair(url)
+    assert done is not None
+    assert done.records == kept
+    assert not len(check(url)[1])
+    assert repair(url) is None

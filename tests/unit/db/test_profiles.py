@@ -16,7 +16,8 @@ from autotune.db.profiles import keep_profile, kept_profiles
 from autotune.db.schema import PROFILES
 from autotune.db.store import TuningLog
 from autotune.errors import LogError
-from autotune.measure.types import CacheLevel, DeviceProfile, MeasureResult
+from autotune.machine.profile import CacheLevel, DeviceProfile
+from autotune.measure.types import MeasureResult
 from tests.unit.db.samples import record, target
 
 BOARD = DeviceProfile(

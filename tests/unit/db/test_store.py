@@ -228,7 +228,9 @@ def test_a_url_of_an_unknown_kind_is_refused(url: str) -> None:
 
 def test_a_step_of_another_release_is_named(log_path: Path) -> None:
     with sqlite3.connect(log_path) as connection:
-        connection.execute("""UPDATE records SET schedule = '[{"step":"levitate"}]'""")
+        connection.execute(
+            """UPDATE records SET seal = NULL, schedule = '[{"step":"levitate"}]'"""
+        )
     connection.close()
     with (
         TuningLog(log_path) as log,

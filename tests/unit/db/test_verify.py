@@ -13,14 +13,9 @@ from autotune.db.store import TuningLog
 from autotune.db.types import Mark, Record
 from autotune.db.upkeep import stats
 from autotune.db.verify import Verified, verify, waiting
-from autotune.measure.types import (
-    DeviceProfile,
-    MeasureRequest,
-    MeasureResult,
-    OnResult,
-    Status,
-)
-from autotune.schedule.loops import Split
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
+from autotune.schedule.loops.nest import Split
 from autotune.types import Task
 from tests.unit.db.samples import matmul, record, target
 

@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
-from autotune.frontend.onnx import import_model
+from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.verify import verify_graph

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend import load_model
-from autotune.frontend.onnx import import_model, import_onnx
+from autotune.frontend.onnx.importer import import_model, import_onnx
 from tests.unit.frontend.onnx_models import floats, ints, node_model, nodes_model
 
 
@@ -179,3 +179,51 @@ def test_missing_input(operator: str) -> None:
 
 def test_reshape_to_another_size() -> None:
     malformed(node_model("Reshape", {"x": floats(2, 3)}, (ints(4, -1),)), "cannot reshape")
+
+
+def test_what_an_operator_expects_is_said_where_it_is_not_given() -> None:
+    model = node_model("LSTM", {"x": floats(3, 4)}, (floats(1, 16, 4),) * 2, hidden_size=4)
+    malformed(model, r"LSTM .* must have rank 3; got 3 inputs \(x float32\[3,4\], .*; expected 3 "
+                     r"to 8 inputs \(X \[seq_length, batch_size, input_size\], W \[")  # fmt: skip
+
+
+def test_the_interpreters_words_are_not_said() -> None:
+    model = node_model("MatMulNBits", {"x": floats(2, 32)}, (ints(1), floats(1)), K=32, N=8)
+    model.graph.node[0].domain = "com.microsoft"
+    with pytest.raises(ModelError, match=r"got 3 inputs .* please report this") as error:
+        import_model(model, {})
+    assert "reshape" not in str(error.value)
+
+
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("kernel", [[2**31, 1], [2**31, 2**31], [2**13, 2**13]])
+def test_a_window_beyond_any_image(operator: str, kernel: list[int]) -> None:
+    attrs = {"kernel_shape": kernel, "pads": [k // 2 for k in kernel * 2]}
+    malformed(node_model(operator, {"x": floats(1, 1, 4, 4)}, **attrs), "window|kernel of 2147")
+    more = {"kernel_shape": [2, 2], "dilations": [2**31, 1], "auto_pad": "SAME_UPPER"}
+    if operator == "MaxPool":
+        malformed(node_model(operator, {"x": floats(1, 1, 4, 4)}, **more), "dilations of 2147")
+
+
+@pytest.mark.parametrize("operator", ["ConstantOfShape", "HannWindow", "BlackmanWindow"])
+def test_constants_that_nobody_can_hold(operator: str) -> None:
+    nodes = [helper.make_node(operator, ["size"], ["y"], name="node")]
+    size = numpy_helper.from_array(ints(1 << 36), "size")
+    malformed(nodes_model(nodes, {}, [size], ["y"]), "a constant of 68719476736 elements")
+
+
+def test_a_dimension_of_nothing_is_not_symbolic() -> None:
+    model = node_model("Relu", {"x": floats(2, 3)})
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 0
+    malformed(model, r"'x' has the shape 2x0: a dimension of no elements.*--shape x=2x1")
+    assert import_model(model, {"x": (2, 5)}).inputs[0][1].shape == (2, 5)
+
+
+def test_a_dimension_that_is_not_said_is_symbolic() -> None:
+    model = node_model("Relu", {"x": floats(2, 3)})
+    for value in (-1, None):
+        dim = model.graph.input[0].type.tensor_type.shape.dim[1]
+        dim.Clear()
+        if value is not None:
+            dim.dim_value = value
+        malformed(model, r"'x' has symbolic dimensions 2x\?; pass --shape x=2x1")

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import autotune
-from autotune.frontend.onnx import import_model
+from autotune.frontend.onnx.importer import import_model
 from autotune.types import Array
 from tests.unit.frontend.onnx_models import check, floats, nodes_model
 
@@ -35,13 +35,13 @@ def test_nothing_is_rounded_but_what_the_file_holds() -> None:
     assert {t.dtype for t in graph.types.values()} == {"float32"}
 
 
-def test_compiled_model_takes_both_and_gives_float32(tmp_path: Path) -> None:
+def test_compiled_model_takes_both_and_gives_what_is_declared(tmp_path: Path) -> None:
     model, feeds = network()
     onnx.save(model, tmp_path / "half.onnx")
     compiled = autotune.compile(tmp_path / "half.onnx")
     (given,) = compiled.run(feeds).values()
     (wide,) = compiled.run({"x": feeds["x"].astype(np.float32)}).values()
-    assert given.dtype == np.float32
+    assert given.dtype == np.float16
     np.testing.assert_array_equal(given, wide)
 
 

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from autotune.errors import ModelError
 from autotune.frontend import load_model
-from autotune.frontend.onnx import import_model, import_onnx
+from autotune.frontend.onnx.importer import import_model, import_onnx
 from autotune.graph.interp import run_graph
 from tests.unit.frontend.onnx_models import (
     assert_close,

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autotune.frontend import onnx_control
+from autotune.frontend.onnx import control as onnx_control
 from tests.unit.frontend.onnx_models import check, floats, ints, nodes_model
 from tests.unit.frontend.test_onnx_errors import refused
 

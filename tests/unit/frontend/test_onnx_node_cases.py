@@ -12,8 +12,8 @@ from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 from autotune.errors import ModelError
-from autotune.frontend.onnx import OPSETS
-from autotune.frontend.onnx_context import IMPORTERS
+from autotune.frontend.onnx.context import IMPORTERS
+from autotune.frontend.onnx.importer import OPSETS
 from autotune.graph.interp import run_graph
 from autotune.types import DTYPES, Array
 from tests.unit.frontend.onnx_models import assert_close, imported

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autotune.errors import ModelError
-from autotune.frontend.onnx import import_model
+from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
 from tests.unit.frontend.onnx_models import check, floats, ints, node_model, nodes_model
 

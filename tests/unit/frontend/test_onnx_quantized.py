@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from autotune.compiler.driver import compile_graph
 from autotune.errors import UnsupportedOpError
-from autotune.frontend.onnx import import_model
+from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
 from autotune.graph.verify import verify_graph
 from autotune.target import host_target
@@ -159,6 +159,25 @@ def test_products_of_two_activations() -> None:
     (wanted,) = run_onnxruntime(model, {**inputs, **zeros})
     (got,) = run_graph(import_model(model, {}), {**inputs, **zeros}, "float32").values()
     assert np.array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("group", [1, 2])
+def test_padding_of_a_zero_point_that_only_a_run_knows(group: int, kind: str) -> None:
+    """As dynamic quantization writes convolutions."""
+    inputs = {"x": whole(kind, 2, 4, 7, 5), "w": weights(6, 4 // group, 3, 2)}
+    attrs = {"pads": [1, 0, 2, 1], "strides": [2, 1], "dilations": [1, 2], "group": group}
+    zero = one(5, kind)
+    known = node_model("ConvInteger", {"x": inputs["x"]}, [inputs["w"], zero], **attrs)
+    (wanted,) = run_graph(import_model(known, {}), {"x": inputs["x"]}).values()
+    nodes = [helper.make_node("ConvInteger", ["x", "w", "z"], ["y"], **attrs)]
+    tensors = [numpy_helper.from_array(inputs["w"], "w")]
+    feeds = {"x": inputs["x"], "z": zero}
+    model = nodes_model(nodes, feeds, tensors, ["y"])
+    (got,) = run_graph(import_model(model, {}), feeds).values()
+    assert np.array_equal(got, wanted)
+    if kind == "uint8":  # ONNX Runtime has no kernel for signed data
+        assert np.array_equal(got, run_onnxruntime(model, feeds)[0])
 
 
 def test_weights_of_a_run_are_refused_in_convolutions() -> None:

@@ -164,7 +164,10 @@ def test_results_of_four_bits() -> None:
         helper.make_tensor("zero", onnx.TensorProto.INT4, [], [0]),
     ]
     node = helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["y"], name="q")
-    refused(nodes_model([node], feeds, tensors, ["y"], opset=21), "'q'.*less than 8 bits")
+    refused(
+        nodes_model([node], feeds, tensors, ["y"], opset=21),
+        "'q'.*INT4 is not supported; use uint8 or int8",
+    )
 
 
 def test_the_type_of_bytes_may_be_an_attribute() -> None:

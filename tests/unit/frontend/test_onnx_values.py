@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autotune.frontend.onnx import import_model
+from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
 from tests.unit.frontend.onnx_models import check, floats, node_model, nodes_model
 from tests.unit.frontend.test_onnx_errors import malformed

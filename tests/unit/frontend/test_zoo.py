@@ -11,7 +11,7 @@ import pytest
 
 from autotune.errors import ModelError
 from autotune.frontend import load_model
-from autotune.frontend.onnx import import_model
+from autotune.frontend.onnx.importer import import_model
 from autotune.frontend.zoo import ZOO, build_model, export_onnx
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from autotune.graph.plan import KernelCall, Partition, Placement
 from autotune.ops import OPS
+from autotune.placement.types import KernelCall, Partition, Placement
 from autotune.types import Array, Layout, Task, TensorType
 
 

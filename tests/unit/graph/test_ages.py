@@ -6,22 +6,21 @@ from collections import defaultdict
 
 import numpy as np
 
+from autotune.compiler.prepare import prepare
 from autotune.frontend import load_model
-from autotune.graph.ages import ages_of
 from autotune.graph.build import GraphBuilder
-from autotune.graph.memory_plan import plan_memory
-from autotune.graph.partition import partition
-from autotune.graph.plan import Partition
-from autotune.graph.prepare import prepare
-from autotune.measure.types import CODE, Age
+from autotune.placement.memory_plan import plan_memory
+from autotune.placement.partition import partition
+from autotune.placement.reuse_distance import CODE, ReuseDistance, reuse_distances
+from autotune.placement.types import Partition
 from autotune.types import TensorType
 
 CALL_S = 0.25
 
 
-def tiny() -> tuple[Partition, dict[str, tuple[Age, ...]]]:
+def tiny() -> tuple[Partition, dict[str, tuple[ReuseDistance, ...]]]:
     parts = partition(prepare(load_model("zoo:tiny"), "float32").graph)
-    return parts, ages_of(parts, [CALL_S] * len(parts.calls))
+    return parts, reuse_distances(parts, [CALL_S] * len(parts.calls))
 
 
 def test_every_value_and_the_code_have_ages_that_make_a_whole() -> None:
@@ -47,7 +46,7 @@ def test_an_output_over_an_input_finds_what_was_just_read() -> None:
     graph = b.finish([("y", b.op("conv2d", third, weights))])
     parts = partition(prepare(graph, "float32").graph)
     assert len(plan_memory(parts).in_place) == 1
-    found = ages_of(parts, [CALL_S] * len(parts.calls))
+    found = reuse_distances(parts, [CALL_S] * len(parts.calls))
     plain, over = (
         [age[1] for age in found[call.task.key] if age[0] == call.task.by_role("output")[0].name]
         for call in (parts.calls[0], parts.calls[2])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from autotune.compiler.driver import compile_graph
+from autotune.compiler.layout_costs import arranged
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.pipeline import optimize
-from autotune.layouts.choose import arranged
 from autotune.target import host_target, load_target
 from tests.unit.graph.nets import Net, random_feeds
 

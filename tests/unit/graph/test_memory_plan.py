@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import VerifyError
-from autotune.graph.memory_plan import (
+from autotune.placement.memory_plan import (
     ALIGNMENT,
     MemoryPlan,
     _best_gap,
@@ -20,7 +20,7 @@ from autotune.graph.memory_plan import (
     plan_memory,
     storage_bytes,
 )
-from autotune.graph.plan import Partition
+from autotune.placement.types import Partition
 from tests.unit.runtime.partitions import partition_of
 
 SHAPES = ((4, 5), (3, 7), (40, 2), (1, 1))

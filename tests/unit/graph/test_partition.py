@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
-from autotune.graph.plan import anchor_flops, describe, task_flops
-from autotune.graph.views import canonical_layout
+from autotune.placement.partition import partition
+from autotune.placement.views import canonical_layout
+from autotune.tasks.describe import describe
+from autotune.tasks.flops import anchor_flops, task_flops
 from autotune.types import Layout, Task
 from tests.unit.attentions import attention
 from tests.unit.graph.nets import Net

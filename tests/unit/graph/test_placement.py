@@ -6,9 +6,9 @@ import numpy as np
 
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
-from autotune.graph.plan import Partition, Placement
+from autotune.placement.partition import partition
+from autotune.placement.types import Partition, Placement
 from tests.unit.graph.nets import TO_NCHW, TO_NHWC, Net, random_feeds
 from tests.unit.graph.oracle import run_partition
 

@@ -7,8 +7,8 @@ import pytest
 
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
+from autotune.placement.partition import partition
 from tests.unit.graph.nets import Net, op_counts, random_feeds
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from autotune.graph.interp import run_graph
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
+from autotune.placement.partition import partition
 from tests.unit.graph.nets import Net, op_counts, random_feeds
 
 

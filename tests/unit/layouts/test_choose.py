@@ -7,25 +7,27 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.compiler.driver import compile_graph
+from autotune.compiler.layout_costs import arranged, choose_layouts, variant_costs
 from autotune.db.types import Record
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.layouts import DENSE, Layouts, ValueLayout
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
-from autotune.layouts.choose import arranged, choose, explain
-from autotune.layouts.costs import variant_costs
-from autotune.layouts.problem import LayoutProblem, problem_of
+from autotune.machine import Machine
 from autotune.measure.types import MeasureResult, Status
+from autotune.placement.layout_choice import explain
+from autotune.placement.layout_problem import LayoutProblem, problem_of
+from autotune.placement.layouts import DENSE, Layouts, ValueLayout
+from autotune.placement.partition import partition
 from autotune.target import Target, host_target, load_target
 from autotune.types import Task
 from search_spaces.rules import rule_for
 from tests.unit.graph.nets import Net, random_feeds
 
 TARGET = load_target("x86-64-v4")
-GAP = ValueLayout(gap=32)
-COPY = ValueLayout(gap=32, copied=True)
+PADDED = ValueLayout(padding=32)
+COPY = ValueLayout(padding=32, copied=True)
 
 
 def depthwise_net(readers: int = 1) -> Graph:
@@ -49,7 +51,7 @@ class Times:
         if task is None or time_s is None:
             return None
         rule = rule_for(task, target)
-        config = rule.default(task, target)
+        config = cost_model.default(task, Machine.of(target), rule)
         return Record(
             task=task,
             target=target,
@@ -64,7 +66,7 @@ class Times:
 
 
 def chosen(problem: LayoutProblem, seconds: Callable[[Task], float | None]) -> Layouts:
-    return choose(problem, TARGET, Times(seconds, problem.tasks())).layouts
+    return choose_layouts(problem, TARGET, Times(seconds, problem.tasks())).layouts
 
 
 def apart(task: Task) -> bool:
@@ -77,12 +79,12 @@ def apart(task: Task) -> bool:
 def test_a_value_under_a_window_has_three_layouts() -> None:
     problem = problem_of(depthwise_net(), TARGET)
     (options,) = problem.options.values()
-    assert options == (DENSE, GAP, COPY)
+    assert options == (DENSE, PADDED, COPY)
 
 
 def test_without_a_log_the_prior_moves_points_apart() -> None:
     problem = problem_of(depthwise_net(), TARGET)
-    assert set(choose(problem, TARGET).layouts.values()) == {GAP}
+    assert set(choose_layouts(problem, TARGET).layouts.values()) == {PADDED}
 
 
 def test_where_gaps_were_measured_to_be_slow_values_stay_dense() -> None:
@@ -156,7 +158,7 @@ def test_dense_graphs_have_no_choices() -> None:
     net = Net()
     problem = problem_of(optimize(net.graph(net.conv(net.feed("x", 1, 8, 9, 9), 8))), TARGET)
     assert problem.options == {}
-    assert explain(choose(problem, TARGET)) == ()
+    assert explain(choose_layouts(problem, TARGET)) == ()
 
 
 def image_net(side: int) -> Graph:
@@ -173,11 +175,11 @@ def test_images_get_a_fourth_channel_where_that_is_faster() -> None:
     padded = partition(graph, layouts=problem.layouts(dict.fromkeys(problem.options, 1))).weights()
     for faster_s, chosen in ((1e-6, {fourth}), (1e-2, set())):
         log = Times(lambda task, s=faster_s: s if task in padded else 1e-4, problem.tasks())
-        assert set(choose(problem, TARGET, log).layouts.values()) == chosen
+        assert set(choose_layouts(problem, TARGET, log).layouts.values()) == chosen
     # Winograd's algorithm takes three channels as they are, and faster.
-    assert choose(problem, TARGET).layouts == {}
+    assert choose_layouts(problem, TARGET).layouts == {}
     strict = TARGET.with_accuracy("strict")
-    assert choose(problem_of(graph, strict), strict).layouts == {}
+    assert choose_layouts(problem_of(graph, strict), strict).layouts == {}
 
 
 @pytest.mark.parametrize(("graph", "option"), [("window", 1), ("window", 2), ("image", 1)])
@@ -197,6 +199,6 @@ def test_compiled_results_are_the_same_in_every_layout(graph: str, option: int) 
 def test_gpus_and_explanations() -> None:
     gpu = load_target("cuda")
     assert problem_of(depthwise_net(), gpu).options == {}
-    lines = explain(choose(problem_of(depthwise_net(), TARGET), TARGET))
+    lines = explain(choose_layouts(problem_of(depthwise_net(), TARGET), TARGET))
     assert "points 32 elements further apart" in lines[0]
     assert "instead of" in lines[-1]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.layouts.solve import CostTable, solve
+from autotune.placement.layout_solver import CostTable, solve
 
 Problem = tuple[dict[str, int], list[CostTable]]
 

@@ -15,18 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
+import cost_model
 from autotune.codegen.base import DeviceCode
 from autotune.compiler.driver import compile_graph
 from autotune.errors import AutotuneError
 from autotune.frontend import load_model
 from autotune.graph.interp import run_graph
+from autotune.machine import Machine
 from autotune.measure import batch
-from autotune.measure.devices import Place, open_device
+from autotune.measure.devices import DeviceAddress, open_device
 from autotune.measure.devices.cuda import locked_clocks
 from autotune.measure.execute import build
 from autotune.measure.runners.local import LocalRunner, device_name
 from autotune.measure.types import MeasureRequest, Timing
-from autotune.runtime.executor import random_feeds
+from autotune.runtime.model import random_feeds
 from autotune.target import Target, load_target
 from search_spaces.rules import rule_for
 from tests.emulator.driver import break_down
@@ -39,7 +41,7 @@ ONCE = Timing(min_repeats=2, max_repeats=2, min_repeat_s=1e-6, budget_s=0.01, ru
 
 def request(target: Target = TARGET) -> MeasureRequest:
     rule = rule_for(TASK, target)
-    schedule = rule.schedule(TASK, target, rule.default(TASK, target))
+    schedule = rule.schedule(TASK, target, cost_model.default(TASK, Machine.of(target), rule))
     return MeasureRequest(task=TASK, schedule=schedule, target=target, timing=ONCE)
 
 
@@ -62,12 +64,12 @@ def data() -> None:
     device = open_device(TARGET)
     array, back = np.arange(8, dtype=np.float32), np.zeros(16, np.float32)
     memory = device.allocate(64)
-    device.upload(Place(memory=memory, offset_bytes=32), array)
-    device.fill(Place(memory=memory), 32, 0)
-    device.download(Place(memory=memory), back)
+    device.upload(DeviceAddress(memory=memory, offset_bytes=32), array)
+    device.fill(DeviceAddress(memory=memory), 32, 0)
+    device.download(DeviceAddress(memory=memory), back)
     print(back.tolist())
     print(device.conditions())
-    print(said(partial(device.upload, Place(memory=memory, offset_bytes=112), array)))
+    print(said(partial(device.upload, DeviceAddress(memory=memory, offset_bytes=112), array)))
     print(said(lambda: device.allocate(1 << 40)))
     code = dataclasses.replace(DeviceCode.decode(build(request()).code), text=b"nothing")
     print(said(lambda: device.load(code)))
@@ -84,7 +86,7 @@ def threads() -> None:
     def work() -> None:
         try:
             memory = device.allocate(64)
-            device.upload(Place(memory=memory), np.zeros(4, np.float32))
+            device.upload(DeviceAddress(memory=memory), np.zeros(4, np.float32))
         except AutotuneError as error:
             errors.append(error)
 

@@ -13,15 +13,9 @@ import sys
 import time
 
 from autotune.errors import BuildError
+from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.measure.executor import Built
-from autotune.measure.types import (
-    CacheLevel,
-    DeviceProfile,
-    MeasureRequest,
-    MeasureResult,
-    Status,
-    Timing,
-)
+from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
 from autotune.target import Target, host_target
 from autotune.types import Layout, Task, TaskNode, TaskValue, TensorType
 

@@ -7,10 +7,11 @@ import time
 from typing import Any
 from unittest import mock
 
+from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.measure.devices.cuda import CudaDriver
 from autotune.measure.devices.nvml import Nvml
 from autotune.measure.execute import NativeExecutor
-from autotune.measure.types import CacheLevel, DeviceProfile, MeasureRequest
+from autotune.measure.types import MeasureRequest
 from autotune.target import Target
 from tests.emulator import compiled
 from tests.emulator.device import EmulatedDevice, emulated_cuda

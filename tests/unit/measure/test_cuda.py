@@ -14,7 +14,7 @@ from cuda.bindings.driver import CUresult as Result
 from autotune.codegen import backend_for
 from autotune.codegen.base import DeviceCode
 from autotune.errors import BuildError, DeviceError
-from autotune.measure.devices import DEVICES, Place
+from autotune.measure.devices import DEVICES, DeviceAddress
 from autotune.measure.devices.cuda import Api, CudaDevice, runs
 from autotune.measure.devices.kernel import TOGETHER, DeviceKernel
 from autotune.measure.devices.nvml import Nvml
@@ -41,7 +41,9 @@ def launch_all(device: CudaDevice, made: DeviceCode) -> None:
     module = device.load(made)
     memory = device.allocate(4096)
     for launch in made.launches:
-        device.launch(module, launch, [Place(memory=memory, offset_bytes=64) for _ in launch.args])
+        device.launch(
+            module, launch, [DeviceAddress(memory=memory, offset_bytes=64) for _ in launch.args]
+        )
 
 
 def test_a_device_says_what_it_is() -> None:
@@ -56,10 +58,10 @@ def test_data_comes_back_from_where_it_was_put() -> None:
     driver, device = opened()
     memory = device.allocate(256)
     array = np.arange(8, dtype=np.float32)
-    device.upload(Place(memory=memory, offset_bytes=32), array)
-    device.fill(Place(memory=memory), 32, 0xFF)
+    device.upload(DeviceAddress(memory=memory, offset_bytes=32), array)
+    device.fill(DeviceAddress(memory=memory), 32, 0xFF)
     back = np.zeros(16, np.float32)
-    device.download(Place(memory=memory), back)
+    device.download(DeviceAddress(memory=memory), back)
     np.testing.assert_array_equal(back[8:], array)
     assert np.all(np.isnan(back[:8]))
     # copies take their turn in the stream, and are done when the call returns
@@ -102,7 +104,7 @@ def test_tensors_that_are_fetched_are_described_once_per_address() -> None:
     driver, device = opened()
     made = code(stream_matmul())
     module, memory = device.load(made), device.allocate(4096)
-    places = [Place(memory=memory, offset_bytes=64 * i) for i in range(4)]
+    places = [DeviceAddress(memory=memory, offset_bytes=64 * i) for i in range(4)]
     for _ in range(2):
         device.launch(module, made.launches[0], places)
     values = real.CUtensorMapDataType, real.CUtensorMapSwizzle
@@ -125,7 +127,7 @@ def test_a_tensor_at_an_odd_address_is_not_fetched() -> None:
     _, device = opened()
     made = code(stream_matmul())
     module, memory = device.load(made), device.allocate(4096)
-    places = [Place(memory=memory, offset_bytes=8)] * 4
+    places = [DeviceAddress(memory=memory, offset_bytes=8)] * 4
     with pytest.raises(BuildError, match="cannot fetch boxes"):
         device.launch(module, made.launches[0], places)
 
@@ -146,7 +148,7 @@ def test_a_graph_is_captured_once_and_replayed() -> None:
 
     def run() -> None:
         for launch in made.launches:
-            device.launch(module, launch, [Place(memory=memory) for _ in launch.args])
+            device.launch(module, launch, [DeviceAddress(memory=memory) for _ in launch.args])
 
     replay = device.capture(run)
     for _ in range(3):

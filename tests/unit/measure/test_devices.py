@@ -9,10 +9,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.codegen import DeviceCode
 from autotune.errors import DeviceError
+from autotune.machine import Machine
 from autotune.measure.case import Case, make_case
-from autotune.measure.devices import DEVICES, Place, bench, open_device
+from autotune.measure.devices import DEVICES, DeviceAddress, bench, open_device
 from autotune.measure.devices.bench import DeviceBench
 from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.execute import build
@@ -21,6 +23,7 @@ from autotune.measure.sandbox import Sandbox
 from autotune.measure.types import Built, MeasureRequest, Status, Timing
 from autotune.target import load_target
 from search_spaces.rules import rule_for
+from tests.needs import needs
 from tests.unit.codegen.kernels import device_of, matmul
 
 TARGET = load_target("opencl")
@@ -30,7 +33,7 @@ TIMING = Timing(min_repeats=2, max_repeats=2, min_repeat_s=1e-5, budget_s=0.01)
 
 def request(**changes: object) -> MeasureRequest:
     rule = rule_for(TASK, TARGET)
-    schedule = rule.schedule(TASK, TARGET, rule.default(TASK, TARGET))
+    schedule = rule.schedule(TASK, TARGET, cost_model.default(TASK, Machine.of(TARGET), rule))
     made = MeasureRequest(task=TASK, schedule=schedule, target=TARGET, timing=TIMING)
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
@@ -58,6 +61,7 @@ def device_bench() -> DeviceBench:
     return DeviceBench()
 
 
+@needs("opencl")
 def test_a_right_candidate_is_timed(device_bench: DeviceBench, case: Case) -> None:
     result = device_bench.check_and_time(request(), built(), case)
     assert (result.status, result.error) == (Status.OK, "")
@@ -65,11 +69,13 @@ def test_a_right_candidate_is_timed(device_bench: DeviceBench, case: Case) -> No
     assert all(0 < t < 1 for t in result.times_s)
 
 
+@needs("opencl")
 def test_caches_are_flushed_between_calls(device_bench: DeviceBench, case: Case) -> None:
     cold = request(timing=dataclasses.replace(TIMING, foreign_bytes=1 << 20))
     assert device_bench.check_and_time(cold, built(), case).status is Status.OK
 
 
+@needs("opencl")
 def test_a_wrong_result_is_seen(device_bench: DeviceBench, case: Case) -> None:
     wrong = built(lambda text: text.replace(" * ", " + "))
     result = device_bench.check_and_time(request(), wrong, case)
@@ -77,6 +83,7 @@ def test_a_wrong_result_is_seen(device_bench: DeviceBench, case: Case) -> None:
     assert not result.times_s
 
 
+@needs("opencl")
 def test_a_write_outside_the_output_is_seen(device_bench: DeviceBench, case: Case) -> None:
     number = DeviceCode.decode(built().code).launches[0].args.index("o0")
     line = f"((__global float *)(m{number} + a{number}))[-1] = 1.0f;"
@@ -85,6 +92,7 @@ def test_a_write_outside_the_output_is_seen(device_bench: DeviceBench, case: Cas
     assert "bytes outside the output were overwritten" in result.error
 
 
+@needs("opencl")
 def test_code_that_the_driver_refuses_is_a_build_error(
     device_bench: DeviceBench, case: Case
 ) -> None:
@@ -102,6 +110,7 @@ def test_a_device_that_is_gone_is_lost(case: Case, monkeypatch: pytest.MonkeyPat
     assert (result.status, result.error) == (Status.DEVICE_LOST, "fell off the bus")
 
 
+@needs("opencl")
 def test_a_device_that_computes_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     device = open_device(TARGET)
     monkeypatch.setattr(device, "launch", lambda *_: None)
@@ -114,13 +123,14 @@ def test_memory_keeps_what_is_put_there() -> None:
     device = device_of("opencl")
     memory = device.allocate(64)
     out = np.empty(64, np.uint8)
-    device.fill(Place(memory=memory), 64, 7)
-    device.upload(Place(memory=memory, offset_bytes=8), np.arange(4, dtype=np.float32))
-    device.download(Place(memory=memory), out)
+    device.fill(DeviceAddress(memory=memory), 64, 7)
+    device.upload(DeviceAddress(memory=memory, offset_bytes=8), np.arange(4, dtype=np.float32))
+    device.download(DeviceAddress(memory=memory), out)
     assert out[:8].tolist() == out[24:].tolist()[:8] == [7] * 8
     assert out[8:24].view(np.float32).tolist() == [0, 1, 2, 3]
 
 
+@needs("opencl")
 def test_devices_say_what_they_can_do() -> None:
     facts = DEVICES.get("opencl").find()[0]
     assert facts.kind == "opencl"

@@ -146,6 +146,18 @@ def test_a_task_larger_than_memory_is_refused() -> None:
         make_case(tasks.elementwise("relu", "float32", (1 << 22, 1 << 20)), 0)
 
 
+def test_a_task_that_is_too_large_says_what_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """9.6 GB are less than the 25 GB there are: the limit is what three copies take."""
+    memory = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 25_276_514_304 // 4096}
+    monkeypatch.setattr("os.sysconf", memory.__getitem__)
+    said = (
+        r"take 8.9 GiB, measuring keeps them 3 times, and this machine has 23.5 GiB of memory: "
+        r"at most 7.8 GiB can be measured here"
+    )
+    with pytest.raises(AutotuneError, match=said):
+        make_case(tasks.elementwise("relu", "float32", (1_200_000_000,)), 0)
+
+
 def test_a_built_candidate_travels_as_header_and_code() -> None:
     built = Built(
         symbol="k", code=b"\0\1", workspace_bytes=64, build_s=0.5,

@@ -6,7 +6,9 @@ import dataclasses
 
 import pytest
 
+import cost_model
 from autotune.codegen import DeviceCode
+from autotune.machine import Machine
 from autotune.measure import batch
 from autotune.measure.execute import build
 from autotune.measure.runners.local import LocalRunner
@@ -29,7 +31,7 @@ SPIN = "entry:\n  br label %spin\nspin:\n  br label %spin\nrest:\n"
 
 def request(endless: bool = False) -> MeasureRequest:
     rule = rule_for(TASK, TARGET)
-    schedule = rule.schedule(TASK, TARGET, rule.default(TASK, TARGET))
+    schedule = rule.schedule(TASK, TARGET, cost_model.default(TASK, Machine.of(TARGET), rule))
     timing = HUNG if endless else TIMING
     made = MeasureRequest(task=TASK, schedule=schedule, target=TARGET, timing=timing)
     with emulated_cuda():

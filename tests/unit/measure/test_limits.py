@@ -7,17 +7,20 @@ import dataclasses
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.codegen import DeviceCode, backend_for
 from autotune.errors import BuildError
+from autotune.machine import Machine
 from autotune.measure.devices import DEVICES, DeviceFacts, open_device
 from autotune.measure.devices.profile import fitted
-from autotune.program.build import build_program
 from autotune.program.launch import launches
 from autotune.program.parse import parse_program
 from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
+from autotune.tasks.build import build_program
 from search_spaces.rules import RULES, Rule
 from tests.contracts.test_rules import TASKS
+from tests.needs import needs
 
 OPENCL, CUDA = load_target("opencl"), load_target("cuda")
 SMALL = DeviceFacts(
@@ -76,7 +79,10 @@ def test_what_spaces_hold_fits_the_device(rule: Rule, facts: DeviceFacts) -> Non
     for made in fitting[::5]:
         space = rule.space(made, target)
         rows = space.sample(np.random.default_rng(0), 2)
-        for config in (rule.default(made, target), *map(space.config, rows)):
+        for config in (
+            cost_model.default(made, Machine.of(target), rule),
+            *map(space.config, rows),
+        ):
             schedule = rule.schedule(made, target, config)
             for launch in launches(apply_schedule(build_program(made), schedule)):
                 assert launch.threads <= facts.max_threads
@@ -89,6 +95,7 @@ def loaded(threads: int, shared: int) -> None:
     open_device(OPENCL).load(DeviceCode.decode(code))
 
 
+@needs("opencl")
 def test_code_for_a_larger_device_is_refused_when_it_is_loaded() -> None:
     facts = DEVICES.get("opencl").find()[0]
     loaded(64, 64)
@@ -98,6 +105,7 @@ def test_code_for_a_larger_device_is_refused_when_it_is_loaded() -> None:
         loaded(64, facts.shared_bytes)
 
 
+@needs("opencl")
 def test_the_device_that_is_here_is_described() -> None:
     facts = DEVICES.get("opencl").find()[0]
     target: Target = fitted(OPENCL, facts)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import DeviceError
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.runners.local import LocalRunner, check_target
-from autotune.measure.types import DeviceProfile
 from autotune.target import host_target, load_target
 from tests.unit.measure import fakes
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.measure.pieces import ALWAYS, Piece, moved, pieces_of
-from autotune.measure.storage import Storage
-from autotune.measure.types import CODE, Timing
+from autotune.measure.storage import GuardedTensor
+from autotune.measure.types import Timing
+from autotune.placement.reuse_distance import CODE
 from autotune.target import host_target
 from autotune.types import Array
 
@@ -14,12 +15,12 @@ TARGET = host_target()
 NOTHING = np.zeros(0, np.uint8)
 
 
-def storage(nbytes: int, touched: int | None = None) -> Storage:
+def storage(nbytes: int, touched: int | None = None) -> GuardedTensor:
     block = np.zeros(nbytes, np.uint8)
-    return Storage(block, block[: nbytes if touched is None else touched], block.ctypes.data)
+    return GuardedTensor(block, block[: nbytes if touched is None else touched], block.ctypes.data)
 
 
-def pieces(timing: Timing, value: Storage, workspace: Array = NOTHING) -> tuple[Piece, ...]:
+def pieces(timing: Timing, value: GuardedTensor, workspace: Array = NOTHING) -> tuple[Piece, ...]:
     return pieces_of(
         timing, TARGET, inputs={"i0": value}, constants={"c0": storage(128)},
         output=("o0", storage(256)), workspace=workspace, code=np.zeros(64, np.uint8),

@@ -14,12 +14,7 @@ from pathlib import Path
 import pytest
 
 from autotune.measure import process
-from autotune.measure.process import (
-    WorkerDiedError,
-    WorkerProcess,
-    WorkerTimeoutError,
-    empty,
-)
+from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.boards import wait_until_gone
 
@@ -147,14 +142,6 @@ def test_a_worker_ends_with_a_killed_parent_in_the_middle_of_a_kernel() -> None:
     parent.wait()
     parent.stdout.close()
     wait_until_gone([pid])
-
-
-def test_an_emptied_directory_keeps_that_of_a_compiler(tmp_path: Path) -> None:
-    (tmp_path / "pocl" / "kernels").mkdir(parents=True)
-    (tmp_path / "left").mkdir()
-    (tmp_path / "file").write_text("x")
-    empty(tmp_path)
-    assert [p.relative_to(tmp_path) for p in tmp_path.rglob("*")] == [Path("pocl")]
 
 
 def test_a_worker_that_the_system_does_not_start_says_why(

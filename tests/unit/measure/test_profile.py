@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.profile import measure_profile, profile_lines
-from autotune.measure.types import DeviceProfile
 from autotune.target import host_target
 
 

@@ -15,10 +15,26 @@ from pathlib import Path
 
 import pytest
 
-from autotune.measure import seccomp
-from autotune.measure.process import WorkerDiedError, WorkerProcess, WorkerTimeoutError
+from autotune.measure import seccomp, visible
+from autotune.measure.environment import own_path, worker_environment
+from autotune.measure.process import (
+    LAST_WORDS,
+    WorkerDiedError,
+    WorkerProcess,
+    WorkerTimeoutError,
+    last_words,
+)
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.sandbox import OPEN, Sandbox, hidden, readable
+from autotune.measure.sandbox import (
+    FIRST_USER,
+    LAST_USER,
+    OPEN,
+    Sandbox,
+    device_groups,
+    hidden,
+    own_user,
+    readable,
+)
 from autotune.measure.types import MeasureRequest, Status
 from autotune.target import host_target
 from benchmarks import crashing_candidates as crashes
@@ -147,8 +163,8 @@ def test_limits_of_a_worker_are_those_asked_for(worker: WorkerProcess) -> None:
 
 def test_what_holds_and_what_does_not_is_reported(worker: WorkerProcess) -> None:
     worker.ready()
-    names = {"limits", "oom", "children", "network", "privileges", "parent", "files", "calls"}
-    assert set(worker.report) == names
+    names = {"limits", "oom", "children", "network", "view", "privileges", "parent", "files"}
+    assert set(worker.report) == {*names, "calls"}
     assert worker.report["limits"] == ""
     unbound = WorkerProcess(executor=fakes.FAKE, sandbox=OPEN)
     unbound.ready()
@@ -164,12 +180,75 @@ def test_a_team_of_threads_runs_inside() -> None:
     assert (result.status, result.error) == (Status.OK, "")
 
 
-def test_home_directories_are_not_among_what_a_board_s_workers_read() -> None:
+def test_only_what_a_loader_needs_is_among_what_a_board_s_workers_read() -> None:
     paths = readable(Sandbox(read_system_only=True), "/tmp/work")
     assert paths is not None
-    assert {"/usr", "/tmp/work"} <= set(paths)
-    assert not {"/", "/root", "/home", "/tmp"} & set(paths)
+    assert {"/usr/lib", "/tmp/work", "/dev/null", "/proc/self"} <= set(paths)
+    wide = {"/", "/root", "/home", "/tmp", "/etc", "/usr", "/opt", "/proc", "/sys", "/dev", "/var"}
+    assert not wide & set(paths)
+    assert not [p for p in paths if visible.inside("/etc/shadow", [p])]
     assert readable(Sandbox(), "/tmp/work") is None
+
+
+def test_of_a_source_tree_only_packages_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("found = 1")
+    (tmp_path / "certs").mkdir()
+    (tmp_path / "certs" / "key.pem").write_text("secret")
+    (tmp_path / "single.py").write_text("")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    places = dict(visible.packages("/tmp/work"))
+    assert {"package", "single", "autotune"} <= places.keys()
+    assert "certs" not in places
+    shown = visible.readable("/tmp/work", False, ())
+    assert not visible.inside(tmp_path / "certs" / "key.pem", shown)
+    assert visible.inside(tmp_path / "package" / "x.py", shown) == str(tmp_path / "package")
+
+
+def test_the_directory_that_a_board_was_started_in_is_not_searched() -> None:
+    named = os.pathsep.join(["/srv/modules", ""])
+    given = ["/home/somebody", "/srv/modules", "/usr/lib/python3/dist-packages"]
+    path = own_path({"PYTHONPATH": named}, given)
+    assert path[:2] == given[1:]
+    assert "/home/somebody" not in path
+
+
+def test_passwords_of_the_environment_stay_behind() -> None:
+    outer = {"PATH": "/bin", "DATABASE_URL": "postgres://u:p@h", "AWS_SECRET": "x", "LC_ALL": "C"}
+    inner = worker_environment(outer, Path("/tmp/w"), ["/usr/lib"])
+    assert (inner["PATH"], inner["LC_ALL"], inner["HOME"]) == ("/bin", "C", "/tmp/w")
+    assert not {"DATABASE_URL", "AWS_SECRET"} & inner.keys()
+
+
+def test_every_worker_has_a_user_of_its_own(tmp_path: Path) -> None:
+    passwd = tmp_path / "passwd"
+    passwd.write_text("root:x:0:0::/root:/bin/sh\nold:x:61185:61185::/:/bin/sh\n")
+    users = [own_user(passwd, pid) for pid in (0, 1, 2)]
+    assert users == [61184, 61186, 61186]
+    assert own_user(tmp_path / "none", LAST_USER - FIRST_USER) == LAST_USER
+
+
+def test_a_worker_has_the_groups_of_its_devices_only(tmp_path: Path) -> None:
+    wide, closed = tmp_path / "wide", tmp_path / "closed"
+    for path, mode in ((wide, 0o666), (closed, 0o600)):
+        path.touch()
+        path.chmod(mode)
+    assert device_groups([str(wide), str(closed), str(tmp_path / "none"), "/dev/null"]) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        (b"one\ntwo\n", "two"),
+        (b"", ""),
+        (b"\x1b[2J\x07bell\x00\xff", r"\x1b[2J\x07bell\x00" + "\ufffd"),
+        (b"a" * 100_000, "a" * LAST_WORDS),
+    ],
+)
+def test_last_words_are_short_and_move_no_cursor(written: bytes, words: str) -> None:
+    assert last_words(written) == words
 
 
 def run_filter(code: bytes, machine: int, number: int, first: int = 0) -> int:

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from autotune.codegen.llvm_backend import compile_text
+from autotune.codegen.llvm.backend import compile_text
 from autotune.codegen.loader import code_in_memory, load
 from autotune.measure.crew import Crew, crew_code
 from autotune.measure.execute import build

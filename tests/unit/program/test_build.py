@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
 from autotune.program.ir import Alloc, For, Program, walk
 from autotune.program.text import print_program
 from autotune.program.verify import verify
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from tests.unit.program import tasks
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from autotune.errors import VerifyError
-from autotune.program import evaluate
-from autotune.program.evaluate import evaluate_points, evaluate_task
-from autotune.program.inputs import random_inputs, sample_points
+from autotune.tasks import evaluate
+from autotune.tasks.evaluate import evaluate_points, evaluate_task
+from autotune.tasks.inputs import random_inputs, sample_points
 from autotune.types import Task
 from tests.unit.program import tasks
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs, sample_points
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs, sample_points
 from tests.unit.program import tasks
 
 

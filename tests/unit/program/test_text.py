@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import VerifyError
-from autotune.program.build import build_program
 from autotune.program.ir import (
     COMBINERS,
     FUNCTIONS,
@@ -35,6 +34,7 @@ from autotune.program.ir import (
     Table,
 )
 from autotune.program.text import parse_program, print_index, print_program
+from autotune.tasks.build import build_program
 from tests.unit.program import tasks
 
 small = st.integers(-9, 9)

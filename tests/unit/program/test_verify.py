@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from autotune.errors import VerifyError
-from autotune.program.build import build_program
 from autotune.program.ir import Bound, index
 from autotune.program.text import parse_program
 from autotune.program.verify import guarded_interval, verify
+from autotune.tasks.build import build_program
 from tests.unit.program import tasks
 
 HEAD = (
@@ -84,10 +84,24 @@ def test_a_multiple_of_a_guarded_index_is_limited_too() -> None:
     assert guarded_interval((x * 4 + y) * 2 + 1, {"x": 2, "y": 4}, guards) == (1, 13)
 
 
+def test_guards_limit_rows_that_a_blocks_threads_divide() -> None:
+    block, thread = index("b"), index("t")
+    loops, place = {"b": 3, "t": 32}, block * 32 + thread
+    rows = block * 2 + thread // 4 // 2 // 2
+    assert guarded_interval(rows, loops, (Bound(place, 0, 48),)) == (0, 2)
+    images = (block * 8 + thread // 2 // 2) // 5
+    assert guarded_interval(images, loops, (Bound(place, 0, 80),)) == (0, 3)
+    images = (block * 8 + thread // 2 // 2 - 3) // 5
+    assert guarded_interval(images, loops, (Bound(place, 0, 80),)) == (-1, 3)
+
+
 def test_contradicting_guards_leave_nothing() -> None:
     x = index("x")
-    low, high = guarded_interval(x, {"x": 9}, (Bound(x, 0, 3), Bound(x, 5, 9)))
-    assert low > high
+    for guards in (
+        (Bound(x, 0, 3), Bound(x, 5, 9)), (Bound(index(-1), 0, 1),), (Bound(x, 1, 1),),
+    ):  # fmt: skip
+        low, high = guarded_interval(x, {"x": 9}, guards)
+        assert low > high
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+import cost_model
 from autotune.db.types import Latency, Record
 from autotune.frontend import load_model
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
-from autotune.graph.plan import Partition
+from autotune.machine import Machine
 from autotune.measure.types import MeasureResult, Status
+from autotune.placement.partition import partition
+from autotune.placement.types import Partition
+from autotune.report.earlier import Earlier
 from autotune.report.facts import Facts, collect
-from autotune.schedule.loops import Reorder
+from autotune.schedule.loops.nest import Reorder
 from autotune.target import Target
 from search_spaces.rules import rule_for
 from tests.unit.tuner.fakes import MemoryStore
@@ -32,7 +35,7 @@ def filled(parts: Partition, count: int = 40, target: Target = TARGET) -> Memory
     for task in parts.weights():
         rule = rule_for(task, target)
         space = rule.space(task, target)
-        configs = dict.fromkeys([rule.default(task, target)])
+        configs = dict.fromkeys([cost_model.default(task, Machine.of(target), rule)])
         rows = space.rows(5000, np.random.default_rng(0))
         configs |= dict.fromkeys(space.config(row) for row in rows[:count])
         for number, config in enumerate(configs):
@@ -69,7 +72,11 @@ def latency(device: str = PROFILE.device, after_s: float = 8.6e-3) -> Latency:
     )
 
 
-def facts(store: MemoryStore | None = None, latencies: Sequence[Latency] = ()) -> Facts:
+def facts(
+    store: MemoryStore | None = None,
+    latencies: Sequence[Latency] = (),
+    earlier: Earlier | None = None,
+) -> Facts:
     parts = tiny()
     store = filled(parts) if store is None else store
-    return collect(parts, store, PROFILE, "log <1>.db", latencies=latencies)
+    return collect(parts, store, PROFILE, "log <1>.db", latencies=latencies, earlier=earlier)

@@ -6,8 +6,10 @@ import math
 import pytest
 
 from autotune.measure.types import MeasureResult, Status
+from autotune.report.earlier import Earlier
 from tests.unit.report.samples import facts, filled, latency, tiny
 from tests.unit.tuner.fakes import MemoryStore
+from tests.unit.tuner.synthetic import TARGET
 
 FOUND = facts()
 
@@ -81,3 +83,39 @@ def test_a_task_without_a_record_leaves_no_sum() -> None:
     missing = next(iter(parts.weights()))
     store.kept = [r for r in store.kept if r.task != missing]
     assert facts(store).after_s is None
+
+
+def test_the_previous_run_is_what_the_log_held_when_the_model_was_measured_before() -> None:
+    store = filled(tiny())
+    half = len(store.kept) // 2
+    store.kept[half:] = [
+        dataclasses.replace(r, created="2026-03-01T00:00:00") for r in store.kept[half:]
+    ]
+    first = latency()
+    second = dataclasses.replace(first, created="2026-04-01T00:00:00+00:00")
+    assert facts(store, [first]).earlier == ""
+    found = facts(store, [first, second])
+    assert found.earlier == "the log as it was on 2026-01-01 00:00"
+    keys = {r.task.key for r in store.kept[:half]}
+    for task in found.tasks:
+        old = [r for r in store.kept[:half] if r.task.key == task.key]
+        times = [r.result.median_s for r in old if r.result.status is Status.OK]
+        assert task.earlier_s == (min(times) if task.key in keys else None)
+
+
+def test_another_log_is_compared_with_by_task() -> None:
+    other = filled(tiny(), 5)
+    found = facts(earlier=Earlier.of_log(other, TARGET, "old.db"))
+    assert found.earlier == "the log old.db"
+    for task in found.tasks:
+        assert task.earlier_s is not None
+        assert task.best_s is not None
+        assert task.earlier_s >= task.best_s
+    assert any(task.earlier_s != task.best_s for task in found.tasks)
+
+
+def test_trials_after_the_whole_model_was_measured_are_counted() -> None:
+    later = dataclasses.replace(latency(), created="2027-01-01T00:00:00+00:00")
+    earlier = dataclasses.replace(latency(), created="2025-01-01T00:00:00+00:00")
+    assert facts(latencies=[later]).later_trials == 0
+    assert facts(latencies=[earlier]).later_trials == sum(t.trials for t in FOUND.tasks)

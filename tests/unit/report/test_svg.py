@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from autotune.report.svg import Axis, Chart, bars, linear_axis, log_axis, number
+from autotune.report.svg import Chart, ChartAxis, bars, linear_axis, log_axis, number
 
 
 def test_linear_ticks_are_round_and_inside() -> None:
@@ -13,10 +13,17 @@ def test_linear_ticks_are_round_and_inside() -> None:
 
 
 def test_log_ticks_are_round_and_inside() -> None:
-    assert Axis(label="", low=0.9, high=30, log=True).ticks() == (1, 2, 5, 10, 20)
-    assert Axis(label="", low=1e-6, high=1.0, log=True).ticks() == pytest.approx(
+    assert ChartAxis(label="", low=0.9, high=30, log=True).ticks() == (1, 2, 5, 10, 20)
+    assert ChartAxis(label="", low=1e-6, high=1.0, log=True).ticks() == pytest.approx(
         [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0]
     )
+
+
+@pytest.mark.parametrize("spread", [1.02, 1.1, 1.5, 2, 3, 7, 30, 400, 1e4, 1e9])
+@pytest.mark.parametrize("low", [3.7e-7, 1.0, 8.4e5])
+def test_an_axis_has_several_ticks_but_not_many(low: float, spread: float) -> None:
+    for axis in (log_axis("", [low, low * spread]), linear_axis("", low * spread, low=low)):
+        assert 2 <= len(axis.ticks()) <= 9
 
 
 def test_a_log_axis_of_nothing_is_still_one() -> None:

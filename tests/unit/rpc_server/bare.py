@@ -6,16 +6,16 @@ address; that image, and start code with the arguments, become an ELF file of tw
 
 from __future__ import annotations
 
-import shutil
 import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.codegen.elf_image import PAGE, ElfImage, Memory
+from autotune.codegen.elf.image import PAGE, ElfImage, Memory
 from autotune.measure.execute import Case
 from autotune.measure.storage import reset_output
 from autotune.measure.types import Built, MeasureRequest
+from tests.needs import require
 
 CODE, DATA = 0x0040_0000, 0x1000_0000
 START, BLOCKS = 512, 1024
@@ -105,9 +105,7 @@ def run_bare(
 ) -> None:
     """Run the kernel once on the case's inputs; the output is in the case's storage after it."""
     here = MACHINES[machine]
-    assert shutil.which(here.emulator[0]), (
-        f"{here.emulator[0]} is missing: apt-get install qemu-user"
-    )
+    require("qemu")
     reset_output(case.output)
     data, output = _data(request, built, case, here.bits // 8)
     image = ElfImage([built.code], machine=machine, runtime=lambda _: None, allocate=_allocate)

@@ -6,7 +6,6 @@ output's memory to a file. It is linked by the cross compiler and run by qemu-us
 
 from __future__ import annotations
 
-import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -14,13 +13,9 @@ from pathlib import Path
 from autotune.measure.execute import Case
 from autotune.measure.storage import reset_output
 from autotune.measure.types import Built, MeasureRequest
+from tests.needs import CROSS_ROOT, require
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
-SYSROOT = Path("/usr/aarch64-linux-gnu")
-PACKAGES = {
-    COMPILER: "gcc-aarch64-linux-gnu and libc6-dev-arm64-cross",
-    EMULATOR: "qemu-user",
-}
 
 HARNESS = """
 #include <stdint.h>
@@ -50,18 +45,10 @@ int main(int count, char **names) {
 """
 
 
-def require_emulator() -> None:
-    """Raises AssertionError naming the Debian package that is missing."""
-    for program, package in PACKAGES.items():
-        assert shutil.which(program), f"{program} is missing: apt-get install {package}"
-    assert (SYSROOT / "lib").is_dir(), (
-        "the C library is missing: apt-get install libc6-arm64-cross"
-    )
-
-
 def run_emulated(request: MeasureRequest, built: Built, case: Case, folder: Path) -> None:
     """Run the kernel once on the case's inputs; the output is in the case's storage after it."""
-    require_emulator()
+    require("aarch64-cc")
+    require("qemu")
     code, source, program = folder / "kernel.o", folder / "harness.c", folder / "harness"
     code.write_bytes(built.code)
     source.write_text(HARNESS.replace("KERNEL", built.symbol))
@@ -70,7 +57,7 @@ def run_emulated(request: MeasureRequest, built: Built, case: Case, folder: Path
     given, taken = folder / "in.bin", folder / "out.bin"
     reset_output(case.output)
     given.write_bytes(_arguments(request, built, case))
-    run = [EMULATOR, "-L", str(SYSROOT), str(program), str(given), str(taken)]
+    run = [EMULATOR, "-L", str(CROSS_ROOT), str(program), str(given), str(taken)]
     subprocess.run(run, check=True, timeout=60)
     case.output.block[...] = memoryview(bytearray(taken.read_bytes()))
 

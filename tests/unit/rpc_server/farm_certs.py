@@ -6,9 +6,9 @@ import datetime
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpc_server import certs
-from rpc_server.auth import Role
-from rpc_server.tls import Credentials
+from rpc_server.security import certs
+from rpc_server.security.auth import Role
+from rpc_server.security.tls import Credentials
 
 NOW = datetime.datetime.now(datetime.UTC)
 LONG_AGO = NOW - datetime.timedelta(days=30)

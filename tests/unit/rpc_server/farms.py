@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rpc_server import wire
-from rpc_server.client import Deadlines
-from rpc_server.farm_runner import FarmRunner
-from rpc_server.tls import Credentials
-from rpc_server.tracker_link import TrackerLink
+from rpc_server.client.board_runner import Deadlines
+from rpc_server.client.farm_runner import FarmRunner
+from rpc_server.security.tls import Credentials
+from rpc_server.tracker.link import TrackerLink
+from rpc_server.wire import messages as wire
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.boards import children_of
 

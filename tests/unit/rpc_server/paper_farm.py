@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rpc_server.farm_state import FarmState
-from rpc_server.farm_types import (
+from rpc_server.tracker.state import FarmState
+from rpc_server.tracker.types import (
     Action,
     Asked,
     Beat,
     Event,
+    FarmRules,
     Lease,
     Registered,
     Released,
     Renewed,
-    Rules,
     Tick,
 )
 
-RULES = Rules(slice_s=30.0, age_s=60.0, quarantine_s=60.0, recall_grace_s=20.0)
+RULES = FarmRules(slice_s=30.0, age_s=60.0, quarantine_s=60.0, recall_grace_s=20.0)
 
 
 @dataclass

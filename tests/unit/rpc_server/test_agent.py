@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server import farm_wire, wire
-from rpc_server.agent import Agent, Post, check_post, temperature_c
-from rpc_server.farm_types import FarmError
-from rpc_server.gate import Gate
-from rpc_server.link import LinkLostError
-from rpc_server.tracker_link import Backoff, TrackerLink
+from rpc_server.board.agent import Agent, Membership, Post, check_place, check_reset, temperature_c
+from rpc_server.board.lease_guard import Gate, make_ticket
+from rpc_server.security.auth import local_peer
+from rpc_server.tracker.link import Backoff, TrackerLink
+from rpc_server.tracker.types import FarmError
+from rpc_server.wire import farm as farm_wire
+from rpc_server.wire import messages as wire
+from rpc_server.wire.link import LinkLostError
 
 
 @dataclass
@@ -79,6 +81,19 @@ def test_an_agent_that_is_not_known_any_more_registers_again() -> None:
     ]  # fmt: skip
 
 
+def test_an_agent_whose_leases_the_tracker_has_not_come_to_begins_anew() -> None:
+    """A board that was told of a fence nobody granted, or a tracker that lost its file."""
+    gate = Gate("s")
+    gate.raise_floor(1 << 53)
+    done = run_agent([standing(floor=8), b"", standing(floor=8), standing(floor=9)], gate=gate)
+    assert done[:4] == ["register", "bye", "register", "beat"]
+    assert done[-3:] == [("floor", (1 << 53) + 1), ("floor", 8), ("floor", 9)]
+    assert gate.secret != "s"
+    gate.admit(1, local_peer(""), make_ticket(gate.secret, 9, "local"))
+    with pytest.raises(FarmError, match="not of this board's lease"):
+        gate.admit(1, local_peer(""), make_ticket("s", 1 << 54, "local"))
+
+
 def test_a_reset_runs_the_command_and_measures_anew(tmp_path: Path) -> None:
     made = tmp_path / "reset"
     done = run_agent([standing(reset=True), standing()], reset_command=f"touch {made}")
@@ -92,11 +107,25 @@ def test_a_reset_that_fails_measures_nothing(capsys: pytest.CaptureFixture[str])
     assert "the reset failed" in capsys.readouterr().err
 
 
-def test_names_the_tracker_would_not_take_are_refused() -> None:
-    post = Post(name="a b#c", key="k", address="h:1", gate=Gate("s"), info=dict, stats=dict,
-                raise_floor=lambda _: None, remeasure=lambda: None)  # fmt: skip
-    with pytest.raises(FarmError, match="see --name and --key"):
-        check_post(post)
+@pytest.mark.parametrize(
+    ("place", "option"),
+    [
+        (Membership(name="a b#c", key="k", address="h:1"), "--name"),
+        (Membership(name="b", key="<k>", address="h:1"), "--key"),
+        (Membership(name="b", key="k", address="h'"), "--advertise"),
+    ],
+)
+def test_names_the_tracker_would_not_take_are_refused(place: Membership, option: str) -> None:
+    with pytest.raises(FarmError, match=f"{option}: expected a name of plain characters"):
+        check_place(place)
+
+
+@pytest.mark.parametrize("command", ["no-such-program-here --now", "'unfinished"])
+def test_a_reset_that_cannot_be_started_is_refused_beforehand(command: str) -> None:
+    with pytest.raises(FarmError, match="--reset-command"):
+        check_reset(command)
+    check_reset("")
+    check_reset("true --now")
 
 
 def test_the_hottest_sensor_is_read(tmp_path: Path) -> None:

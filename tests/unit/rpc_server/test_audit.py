@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import ConfigError, DeviceError
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.execute import build
-from autotune.measure.types import DeviceProfile, MeasureRequest, MeasureResult, OnResult, Status
-from rpc_server import wire
-from rpc_server.audit import MAX_TEXT, AuditLog
-from rpc_server.auth import Peer, Role
-from rpc_server.board import MAX_QUEUED_OWN, Board
+from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
+from rpc_server.board.device import MAX_QUEUED_OWN, BoardDevice
+from rpc_server.security.audit import MAX_TEXT, AuditLog
+from rpc_server.security.auth import Peer, Role
+from rpc_server.wire import messages as wire
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.test_objects import Recorder
 
@@ -97,13 +98,13 @@ class Bench(Recorder):
         return None
 
 
-def board(path: Path, *, accept_objects: bool = False) -> Board:
-    return Board(
+def board(path: Path, *, accept_objects: bool = False) -> BoardDevice:
+    return BoardDevice(
         Bench(), version="1", cores=1, accept_objects=accept_objects, audit=AuditLog(path)
     )
 
 
-def submit(board: Board, peer: Peer, owner: int = 1, *, objects: bool = False) -> str:
+def submit(board: BoardDevice, peer: Peer, owner: int = 1, *, objects: bool = False) -> str:
     """The batch's name. Raises what the board answered."""
     request = fakes.request(fakes.GOOD)
     if objects:

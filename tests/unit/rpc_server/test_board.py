@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,17 +11,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from autotune.errors import DeviceError
-from autotune.measure.types import (
-    DeviceProfile,
-    MeasureRequest,
-    MeasureResult,
-    OnResult,
-    Status,
-)
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
 from autotune.target import host_target
-from rpc_server import board as board_module
-from rpc_server import wire
-from rpc_server.board import Board
+from rpc_server.board import device as board_module
+from rpc_server.board.device import BoardDevice
+from rpc_server.wire import messages as wire
 from tests.unit.measure import fakes
 
 DONE = MeasureResult(status=Status.OK, times_s=(1.0,))
@@ -69,7 +65,7 @@ class Subject:
     """A running board and a client's calls, without sockets."""
 
     device: ToldDevice
-    board: Board
+    board: BoardDevice
 
     def submit(self, count: int, owner: int = 1) -> str:
         payload = wire.encode_submit([fakes.request(fakes.GOOD)] * count)
@@ -92,7 +88,7 @@ class Subject:
 def running(clock: Callable[[], float] | None = None) -> Iterator[Subject]:
     device = ToldDevice()
     extra = {"clock": clock} if clock else {}
-    board = Board(device, version="1", cores=1, **extra)
+    board = BoardDevice(device, version="1", cores=1, **extra)
     thread = threading.Thread(target=board.run)
     thread.start()
     try:
@@ -121,6 +117,20 @@ def test_results_are_collected_as_they_come(subject: Subject) -> None:
     assert subject.collect(job).results == (DONE,)
     subject.device.permits.release()
     assert subject.collect(job, first=1).results == (DONE,)
+
+
+def test_results_come_in_parts_that_a_message_holds(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = MeasureResult(
+        status=Status.OK, times_s=(1.2345678901234567e-05,) * wire.MAX_REPEATS,
+        conditions="\u1234" * wire.MAX_TEXT, device="\u1234" * wire.MAX_TEXT,
+    )  # fmt: skip
+    monkeypatch.setattr(sys.modules[__name__], "DONE", long)
+    job = subject.submit(9)
+    subject.device.permits.release(9)
+    assert subject.all_of(job, 9) == [long] * 9
+    assert len(wire.first_of((long,) * 9)) < 9
 
 
 def test_collect_waits_no_longer_than_asked(subject: Subject) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import ConfigError
-from rpc_server import certs
 from rpc_server.__main__ import main
-from rpc_server.auth import Role
-from rpc_server.tls import CA, CERT, CRL, KEY, Credentials
+from rpc_server.security import certs
+from rpc_server.security.auth import Role
+from rpc_server.security.tls import CA, CERT, CRL, KEY, Credentials
 from tests.unit.rpc_server.farm_certs import LONG_AGO, NOW
 
 
@@ -136,9 +136,9 @@ def test_wrong_arguments_end_with_2(
 WITHOUT = """
 import sys
 sys.modules["cryptography"] = None
-import rpc_server.board, rpc_server.tls, rpc_server.door
+import rpc_server.board.device, rpc_server.security.tls, rpc_server.wire.listener
 from pathlib import Path
-rpc_server.tls.Credentials(Path(sys.argv[1]))
+rpc_server.security.tls.Credentials(Path(sys.argv[1]))
 from rpc_server.__main__ import main
 main(["certs", "init", sys.argv[1] + "-new"])
 """

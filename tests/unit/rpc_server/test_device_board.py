@@ -14,6 +14,7 @@ from autotune.measure.types import Status
 from autotune.target import load_target
 from tests.emulator.device import emulated_cuda
 from tests.emulator.driver import break_down, emulated_machine
+from tests.needs import needs
 from tests.unit.measure.driver_scripts import request
 from tests.unit.rpc_server.boards import BoardProcess
 from tests.unit.rpc_server.farms import running_farm
@@ -21,6 +22,7 @@ from tests.unit.rpc_server.farms import running_farm
 EXECUTOR = f"{NativeExecutor.__module__}:{NativeExecutor.__name__}"
 
 
+@needs("opencl")
 @pytest.mark.slow
 def test_a_model_is_tuned_on_an_opencl_board(tmp_path: Path) -> None:
     target, log = load_target("opencl"), tmp_path / "tuning.db"

@@ -17,10 +17,10 @@ from autotune.errors import DeviceError
 from autotune.measure.types import MeasureResult, Status
 from autotune.target import host_target
 from rpc_server.__main__ import main
-from rpc_server.client import Deadlines, RpcRunner
-from rpc_server.farm_runner import FarmAddress
-from rpc_server.farm_types import FarmError
+from rpc_server.client.board_runner import Deadlines, RpcRunner
+from rpc_server.client.farm_runner import FarmAddress
 from rpc_server.runners import runner_for
+from rpc_server.tracker.types import FarmError
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.farms import LEASE_S, ROOT, FarmProcesses, running_farm
 
@@ -158,7 +158,7 @@ def test_a_client_that_waits_is_served_after_the_tracker_was_killed(farm: FarmPr
 
 CLIENT = """
 import sys
-from rpc_server.farm_runner import FarmRunner
+from rpc_server.client.farm_runner import FarmRunner
 from tests.unit.measure import fakes
 runner = FarmRunner(sys.argv[1], boards=2)
 runner.measure((fakes.request(fakes.SLOW),) * 200, lambda *_: print('.', flush=True))

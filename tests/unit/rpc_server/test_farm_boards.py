@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rpc_server.farm_types import (
+from rpc_server.tracker.ledger import LAST_BELIEVED
+from rpc_server.tracker.types import (
     BoardGone,
     Commanded,
     FarmError,
     LeaseEnded,
+    Released,
 )
-from tests.unit.rpc_server.paper_farm import Farm
+from tests.unit.rpc_server.paper_farm import RULES, Farm
 
 
 @pytest.fixture
@@ -51,6 +53,32 @@ def test_a_second_board_of_the_same_name_is_refused(farm: Farm) -> None:
         farm.board(secret="other")
     farm.wait(10, beating=False)
     farm.board(secret="other")
+
+
+@pytest.mark.parametrize("said", ["b1/vm-0", "b1", "vm-0", "b1/vm", "b1/"])
+def test_a_board_may_be_named_by_a_part_that_only_it_has(farm: Farm, said: str) -> None:
+    farm.board(name="b1/vm-0")
+    farm.send(Commanded(board=said, command="drain"))
+    assert farm.stands("b1/vm-0") == "drained"
+    assert farm.stands() == "idle"
+
+
+@pytest.mark.parametrize(
+    ("said", "listed"), [("b1", "b1/vm-0, b1/vm-1"), ("b", "b0, b1/vm-0, b1/vm-1")]
+)
+def test_a_part_that_several_boards_have_lists_them(farm: Farm, said: str, listed: str) -> None:
+    for name in ("b1/vm-0", "b1/vm-1"):
+        farm.board(name=name)
+    with pytest.raises(FarmError, match=f"boards could be {said}: {listed}; give the whole name"):
+        farm.send(Commanded(board=said, command="drain"))
+    with pytest.raises(FarmError, match="no board named x; there are: b0, b1/vm-0, b1/vm-1"):
+        farm.send(Commanded(board="x", command="drain"))
+
+
+def test_a_name_counts_before_its_parts(farm: Farm) -> None:
+    farm.board(name="b0/vm-0")
+    farm.send(Commanded(board="b0", command="drain"))
+    assert (farm.stands(), farm.stands("b0/vm-0")) == ("drained", "idle")
 
 
 def test_a_board_that_says_goodbye_is_offline_at_once(farm: Farm) -> None:
@@ -154,3 +182,44 @@ def test_release_ends_a_lease_by_force(farm: Farm) -> None:
 def test_decisions_about_boards_that_are_not_there_are_refused(farm: Farm) -> None:
     with pytest.raises(FarmError, match="there are: b0"):
         farm.send(Commanded(board="b7", command="drain"))
+
+
+@pytest.mark.parametrize("floor", [(1 << 16) + 1, (1 << 53) - 1, (1 << 63) - 1])
+def test_a_fence_far_ahead_is_not_believed(farm: Farm, floor: int) -> None:
+    farm.board("rogue", secret="r", floor=floor)
+    assert farm.state.boards["rogue"].last_error.startswith(
+        f"it says that it served lease {floor}"
+    )
+    farm.ask("a")
+    assert farm.lease("a").fence == 1
+
+
+def test_fences_near_one_another_end_before_they_leave_no_room(farm: Farm) -> None:
+    farm.state.fence = LAST_BELIEVED - 1
+    farm.board("rogue", secret="r", floor=LAST_BELIEVED + 1)
+    assert farm.state.fence == LAST_BELIEVED - 1
+    farm.ask("a")
+    farm.ask("b")
+    assert farm.lease("b").fence == LAST_BELIEVED + 1
+
+
+def test_a_registration_that_is_refused_changes_nothing(farm: Farm) -> None:
+    with pytest.raises(FarmError, match="another --name"):
+        farm.board(secret="other", floor=40)
+    assert farm.state.fence == 0
+
+
+def test_a_board_that_goes_on_giving_what_no_machine_gives_is_quarantined(farm: Farm) -> None:
+    """However well it behaves in between."""
+    for _ in range(RULES.fault_limit):
+        farm.ask("a")
+        farm.release("a", results=5)
+        farm.ask("a")
+        fence = farm.lease("a").fence
+        farm.send(Released(client="a", fence=fence, fault="run: 1e-09 s", unsound=True))
+    assert farm.stands() == "quarantined"
+    assert farm.state.boards["b0"].last_error == "run: 1e-09 s"
+    farm.send(Commanded(board="b0", command="release"))
+    farm.ask("a")
+    farm.release("a", fault="lost")
+    assert farm.stands() == "idle"

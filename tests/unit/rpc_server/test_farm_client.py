@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import queue
 import random
+import threading
 import time
 from pathlib import Path
 
-from rpc_server import farm_wire
-from rpc_server.auth import Peer, Role
-from rpc_server.farm_client import LeaseSession, News
-from rpc_server.farm_types import Registered, Rules
-from rpc_server.state_store import StateStore
-from rpc_server.tracker import Tracker
-from rpc_server.tracker_link import Backoff, TrackerLink
+from rpc_server.client.leases import ASKS, LeaseSession, News
+from rpc_server.security.auth import Peer, Role
+from rpc_server.tracker.link import Backoff, TrackerLink
+from rpc_server.tracker.service import Tracker
+from rpc_server.tracker.store import StateStore
+from rpc_server.tracker.types import FarmRules, Registered
+from rpc_server.wire import farm as farm_wire
 
 BOARD = Peer(name="rpi", role=Role.BOARD)
 ALICE = Peer(name="alice", role=Role.CLIENT)
@@ -32,7 +33,7 @@ class Trackers:
         store = StateStore(self._path)
         self.close = store.close
         clock = lambda: time.time() - behind_s  # noqa: E731
-        self.now = Tracker(Rules(), store, version="1", clock=clock)
+        self.now = Tracker(FarmRules(), store, version="1", clock=clock)
         event = Registered(board="rpi", key="k", address="h:1", secret="s")
         self.now.enter(BOARD)[0]["register"](farm_wire.encode_register(event))
 
@@ -75,4 +76,113 @@ def test_a_tracker_whose_clock_was_set_back_is_heard(tmp_path: Path) -> None:
     session.release(first.fence, 1, "")
     assert granted.get(timeout=10).fence > first.fence
     session.close()
+    trackers.stop()
+
+
+def test_many_requests_go_out_in_small_messages(tmp_path: Path) -> None:
+    trackers = Trackers(tmp_path / "farm.db")
+    trackers.start(behind_s=0.0)
+    sizes: list[int] = []
+
+    class Measured(Link):
+        def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+            sizes.append(len(payload))
+            return super().call(name, payload, timeout_s)
+
+    granted: queue.SimpleQueue[farm_wire.Grant] = queue.SimpleQueue()
+    session = LeaseSession(
+        Measured(trackers),
+        Measured(trackers),
+        News(granted=granted.put, recalled=lambda _: None, lost=lambda *_: None),
+        key="k",
+        priority=0,
+        queue_s=60.0,
+        backoff=Backoff(0.01, 0.01, random.Random(0)),
+        clock=time.monotonic,
+    )
+    session.want(100)
+    for _ in range(ASKS + 6):  # one board, which all of them get in turn
+        session.release(granted.get(timeout=30).fence, 1, "")
+    session.close()
+    assert max(sizes) < 16 << 10
+    trackers.stop()
+
+
+def test_a_grant_that_overtakes_the_answer_to_its_request_is_kept(tmp_path: Path) -> None:
+    """The watching link hears of it first: it was taken for one that nobody wants any more, given
+    back at once and then used."""
+    trackers = Trackers(tmp_path / "farm.db")
+    trackers.start(behind_s=0.0)
+    watching, used = threading.Semaphore(0), threading.Event()
+    heard: list[bool] = []
+    released: list[int] = []
+
+    class Watch(Link):
+        def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+            watching.release()
+            return super().call(name, payload, timeout_s)
+
+    class Quick(Link):
+        def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+            reply = super().call(name, payload, timeout_s)
+            heard.append(used.wait(timeout=10))
+            released.extend(r.fence for r in farm_wire.decode_sync(payload, "alice").releases)
+            return reply
+
+    session = LeaseSession(
+        Watch(trackers),
+        Quick(trackers),
+        News(granted=lambda _: used.set(), recalled=lambda _: None, lost=lambda *_: None),
+        key="k",
+        priority=0,
+        queue_s=60.0,
+        backoff=Backoff(0.01, 0.01, random.Random(0)),
+        clock=time.monotonic,
+    )
+    assert watching.acquire(timeout=10)
+    assert watching.acquire(timeout=10)  # the first is answered at once, the second waits
+    session.want(1)
+    assert heard == [True]
+    session.close()
+    assert released == [1], "at the end only"
+    trackers.stop()
+
+
+def test_a_request_is_under_way_on_one_link_at_a_time(tmp_path: Path) -> None:
+    """The copy on the slower link was granted once more, after the first board was given back."""
+    trackers = Trackers(tmp_path / "farm.db")
+    trackers.start(behind_s=0.0)
+    sent: list[str] = []
+    granted: queue.SimpleQueue[farm_wire.Grant] = queue.SimpleQueue()
+    held, again = threading.Event(), threading.Semaphore(0)
+
+    class Watch(Link):
+        def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+            sent.extend(a.request for a in farm_wire.decode_sync(payload, "alice").asks)
+            if held.is_set():
+                again.release()
+            return super().call(name, payload, timeout_s)
+
+    class Quick(Link):
+        def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+            sent.extend(a.request for a in farm_wire.decode_sync(payload, "alice").asks)
+            if not held.is_set():  # not before the other link has sent another message
+                held.set()
+                assert again.acquire(timeout=10)
+            return super().call(name, payload, timeout_s)
+
+    session = LeaseSession(
+        Watch(trackers),
+        Quick(trackers),
+        News(granted=granted.put, recalled=lambda _: None, lost=lambda *_: None),
+        key="k",
+        priority=0,
+        queue_s=60.0,
+        backoff=Backoff(0.01, 0.01, random.Random(0)),
+        clock=time.monotonic,
+    )
+    session.want(1)
+    granted.get(timeout=10)
+    session.close()
+    assert len(sent) == len(set(sent))
     trackers.stop()

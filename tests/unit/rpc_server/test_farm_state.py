@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from rpc_server.farm_state import FarmState
-from rpc_server.farm_types import (
+from rpc_server.tracker.state import FarmState
+from rpc_server.tracker.types import (
     Action,
     Asked,
     Beat,

@@ -17,10 +17,10 @@ from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.types import MeasureRequest, Status
 from autotune.target import host_target
 from benchmarks.aarch64_board import prepare, serve_command
-from rpc_server.client import Deadlines, RpcRunner
-from rpc_server.farm_types import FarmError
-from rpc_server.objects import HostBuilds
+from rpc_server.board.objects import HostBuilds
+from rpc_server.client.board_runner import Deadlines, RpcRunner
 from rpc_server.runners import FarmOptions, runner_for
+from rpc_server.tracker.types import FarmError
 from tests.unit.measure import fakes, tasks
 from tests.unit.rpc_server.boards import BoardProcess
 from tests.unit.rpc_server.farms import ROOT, ServerProcess, farm_status, running_farm

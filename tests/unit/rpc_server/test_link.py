@@ -16,8 +16,8 @@ from rpyc.core.service import VoidService
 from rpyc.core.stream import SocketStream
 from rpyc.core.vinegar import GenericException
 
-from rpc_server import link
-from rpc_server.link import LINK_ERRORS, CappedChannel, Exposed, attach
+from rpc_server.wire import link
+from rpc_server.wire.link import LINK_ERRORS, CappedChannel, Exposed, attach
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import DeviceError
-from rpc_server import client, tracker_link
-from rpc_server.client import RpcRunner
-from rpc_server.link import LinkLostError
-from rpc_server.tls import CERT, Credentials
-from rpc_server.tracker_link import TrackerLink
+from rpc_server.client import board_runner as client
+from rpc_server.client.board_runner import RpcRunner
+from rpc_server.security.tls import CERT, Credentials
+from rpc_server.tracker import link as tracker_link
+from rpc_server.tracker.link import TrackerLink
+from rpc_server.wire.link import LinkLostError
 from tests.unit.rpc_server.farm_certs import make_farm
 
 

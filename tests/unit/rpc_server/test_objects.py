@@ -10,29 +10,23 @@ import numpy as np
 import pytest
 
 from autotune.compiler.choose import candidates
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.execute import build, judge, make_case
 from autotune.measure.executor import DEFAULT_EXECUTOR
 from autotune.measure.process import WorkerProcess
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.storage import reset_output
-from autotune.measure.types import (
-    Built,
-    DeviceProfile,
-    MeasureRequest,
-    MeasureResult,
-    OnResult,
-    Status,
-)
+from autotune.measure.types import Built, MeasureRequest, MeasureResult, OnResult, Status
 from autotune.ops import OPS
 from autotune.target import host_target, load_target
 from autotune.types import Task, TaskNode, freeze_attrs
-from rpc_server.client import RpcRunner
-from rpc_server.objects import (
+from rpc_server.board.objects import (
     HostBuilds,
     built_from_json,
     built_to_json,
     check_object,
 )
+from rpc_server.client.board_runner import RpcRunner
 from tests.unit.measure import fakes, tasks
 from tests.unit.rpc_server.boards import BoardProcess
 from tests.unit.rpc_server.emulated import run_emulated

@@ -6,7 +6,7 @@ import pytest
 
 from autotune.measure.types import Status
 from benchmarks import crashing_candidates as crashes
-from rpc_server.client import RpcRunner
+from rpc_server.client.board_runner import RpcRunner
 from tests.unit.rpc_server.boards import BoardProcess
 
 

@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import ConfigError, DeviceError
+from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import MeasureResult, Status
 from autotune.target import host_target
-from rpc_server import wire
 from rpc_server.__main__ import main
-from rpc_server.client import RpcRunner
+from rpc_server.board.command import parse_cores, size
+from rpc_server.board.server import check_loopback, parse_address
+from rpc_server.client.board_runner import RpcRunner
 from rpc_server.runners import runner_for
-from rpc_server.serve_command import parse_cores, size
-from rpc_server.server import check_loopback, parse_address
+from rpc_server.wire import messages as wire
 from tests.unit.measure import fakes
 from tests.unit.rpc_server.boards import BoardProcess, wait_until_gone
 
@@ -77,7 +78,7 @@ def test_a_board_that_stays_away_loses_what_is_not_measured() -> None:
 def test_a_client_that_is_killed_frees_the_board() -> None:
     script = (
         "import sys\n"
-        "from rpc_server.client import RpcRunner\n"
+        "from rpc_server.client.board_runner import RpcRunner\n"
         "from tests.unit.measure import fakes\n"
         "runner = RpcRunner(sys.argv[1])\n"
         "runner.measure((fakes.request(fakes.SLOW),) * 1000, lambda *_: print('.', flush=True))\n"
@@ -158,18 +159,40 @@ def test_addresses_are_parsed() -> None:
         ["--target", "no-such-target"],
         ["--cores", "0-9999"],
         ["--cores", "two"],
+        ["--memory-mib", "-5"],
+        ["--memory-mib", "1e300"],
+        ["--threads", "-1"],
+        ["--threads", "99999999999999999999"],
+        ["--tracker", "127.0.0.1:1", "--key", "two words <b>"],
+        ["--tracker", "127.0.0.1:1", "--key", "k", "--name", "a#b"],
+        ["--tracker", "127.0.0.1:1", "--key", "k" * 300],
+        ["--tracker", "127.0.0.1:1", "--key", "k", "--advertise", "a\nb"],
+        ["--tracker", "nowhere", "--key", "k"],
+        ["--tracker", "127.0.0.1:1"],
+        ["--reset-command", "no-such-program-here"],
+        ["--certs", "/nowhere"],
+        ["--config", "/nowhere.toml"],
+        ["--audit", "/nowhere/audit.log"],
     ],
 )
-def test_bad_arguments_are_one_line_and_status_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+def test_bad_arguments_are_one_line_and_status_2_before_anything_starts(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(LocalRunner, "ready", unexpected)
     with pytest.raises(SystemExit) as caught:
         main(["serve", *arguments])
     assert caught.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_port_in_use_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+def unexpected(_: object) -> None:
+    raise AssertionError("it measures before it has checked what it was told")
+
+
+def test_a_port_in_use_is_one_line_and_status_2_before_anything_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalRunner, "ready", unexpected)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(SystemExit):
@@ -207,7 +230,7 @@ class Blocked:
         if name.split(".")[0] in {"xgboost", "sqlalchemy", "onnx", "rich", *sys.argv[1:]}:
             raise ImportError(name)
 sys.meta_path.insert(0, Blocked())
-import rpc_server.board, rpc_server.commands, autotune.measure.execute
+import rpc_server.board.device, rpc_server.commands, autotune.measure.execute
 """
 
 

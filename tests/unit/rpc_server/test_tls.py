@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import ConfigError
-from rpc_server import certs
-from rpc_server.audit import AuditLog
-from rpc_server.auth import AuthError, Peer, Role, peer_of
-from rpc_server.door import PAUSE_S, Access, Door, Limits, Methods
-from rpc_server.link import LINK_ERRORS, BytesConnection, connect
-from rpc_server.tls import Credentials
+from rpc_server.security import certs
+from rpc_server.security.audit import AuditLog
+from rpc_server.security.auth import AuthError, Peer, Role, peer_of
+from rpc_server.security.tls import Credentials
+from rpc_server.wire.link import LINK_ERRORS, BytesConnection, connect
+from rpc_server.wire.listener import PAUSE_S, Door, LinkLimits, Methods, ServerAccess
 from tests.unit.rpc_server.farm_certs import NOW, FarmCerts, make_farm
 
 WAIT_S = 30.0
 """For what happens at once where nobody else uses the machine."""
-SHORT = Limits(links=6, links_per_peer=3, opening=4, opening_s=0.4, idle_s=30.0)
+SHORT = LinkLimits(links=6, links_per_peer=3, opening=4, opening_s=0.4, idle_s=30.0)
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +67,10 @@ class Site:
 
 @contextlib.contextmanager
 def site(
-    tmp_path: Path, credentials: Credentials | None, limits: Limits = SHORT
+    tmp_path: Path, credentials: Credentials | None, limits: LinkLimits = SHORT
 ) -> Iterator[Site]:
     guests, path = Guests(), tmp_path / "audit.log"
-    access = Access(
+    access = ServerAccess(
         enter=guests.enter,
         roles=frozenset({Role.CLIENT}),
         credentials=credentials,
@@ -194,7 +194,7 @@ def test_a_certificate_that_ends_ends_its_link(tmp_path: Path) -> None:
     certs.issue(farm.folder, "short", Role.CLIENT, NOW)
     guests = Guests()
     later = time.time() + 400 * 86400
-    access = Access(
+    access = ServerAccess(
         enter=guests.enter,
         roles=frozenset({Role.CLIENT}),
         credentials=farm.of("board"),
@@ -260,7 +260,7 @@ def test_one_certificate_has_a_limited_number_of_links(tmp_path: Path, farm: Far
 
 
 def test_without_certificates_only_loopback_is_listened_on() -> None:
-    access = Access(enter=Guests().enter, roles=frozenset({Role.CLIENT}))
+    access = ServerAccess(enter=Guests().enter, roles=frozenset({Role.CLIENT}))
     with pytest.raises(ConfigError, match="certs init"):
         Door("0.0.0.0", 0, access)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
+import random
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,16 +12,19 @@ from typing import Any
 
 import pytest
 
-from autotune.errors import ConfigError, DeviceError
-from rpc_server import farm_wire, wire
-from rpc_server import tracker as tracker_module
-from rpc_server.auth import Peer, Role, local_peer
-from rpc_server.farm_types import Asked, Beat, FarmError, Registered, Released, Rules
-from rpc_server.farm_wire import Sync, View
-from rpc_server.gate import LEASE_OVER, Gate, make_ticket
-from rpc_server.state_store import StateStore
-from rpc_server.status import farm_text
-from rpc_server.tracker import Tracker
+from autotune.errors import DeviceError
+from rpc_server.board.agent import Agent, Post
+from rpc_server.board.lease_guard import LEASE_OVER, Gate, make_ticket
+from rpc_server.security.auth import Peer, Role, local_peer
+from rpc_server.tracker import service as tracker_module
+from rpc_server.tracker.link import TrackerLink
+from rpc_server.tracker.service import Tracker
+from rpc_server.tracker.status import farm_text
+from rpc_server.tracker.store import StateStore
+from rpc_server.tracker.types import Asked, Beat, FarmError, FarmRules, Registered, Released
+from rpc_server.wire import farm as farm_wire
+from rpc_server.wire import messages as wire
+from rpc_server.wire.farm import Sync, View
 
 BOARD = Peer(name="rpi", role=Role.BOARD)
 ALICE = Peer(name="alice", role=Role.CLIENT)
@@ -44,7 +46,7 @@ class Subject:
 
     def start(self) -> None:
         self.store = StateStore(self.path)
-        self.tracker = Tracker(Rules(), self.store, version="1", clock=lambda: self.now_s)
+        self.tracker = Tracker(FarmRules(), self.store, version="1", clock=lambda: self.now_s)
 
     def stop(self) -> None:
         self.tracker.stop()
@@ -172,28 +174,6 @@ def test_a_certificate_has_so_many_boards(
     subject.register(Peer(name="rpi5", role=Role.BOARD), name="third")
 
 
-def test_one_state_file_serves_one_tracker(tmp_path: Path) -> None:
-    with contextlib.closing(StateStore(tmp_path / "farm.db")), pytest.raises(ConfigError):
-        StateStore(tmp_path / "farm.db")
-
-
-def test_a_state_file_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
-    path = tmp_path / "farm.db"
-    path.write_text("not a database, " * 100, encoding="utf-8")
-    with pytest.raises(ConfigError, match="cannot use the farm's state file"):
-        StateStore(path)
-
-
-def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "tuning.db"
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE records (id INTEGER)")
-    before = path.read_bytes()
-    with pytest.raises(ConfigError, match="no farm's state; give --state another file"):
-        StateStore(path)
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("peer", "name", "payload"),
     [
@@ -263,7 +243,7 @@ def test_malformed_messages_are_refused_and_change_nothing(
 
 
 def test_a_board_says_little_about_itself(subject: Subject) -> None:
-    event = Registered(board="x", key="k", address="a", secret="s", info={"x": "y" * (1 << 17)})
+    event = Registered(board="x", key="k", address="a", secret="s", info={"x": "y" * (1 << 15)})
     reply = subject.call(BOARD, "register", farm_wire.encode_register(event))
     with pytest.raises(DeviceError, match="at most 16384 bytes"):
         farm_wire.decode_standing(reply)
@@ -289,7 +269,7 @@ def test_a_board_does_not_write_to_the_operator_s_terminal(subject: Subject) -> 
     beat = Beat(board="rpi", secret="s", stats={"last_error": "\x1b[2J\x1b]0;mine\x07"})
     subject.call(BOARD, "beat", farm_wire.encode_beat(beat))
     text = farm_text(status(subject))
-    assert "?[2J" in text
+    assert r"\x1b[2J" in text
     assert all(c.isprintable() or c == "\n" for c in text)
 
 
@@ -323,3 +303,68 @@ def test_a_lease_the_tracker_ended_is_over() -> None:
     gate.raise_floor(5)
     with pytest.raises(FarmError, match=LEASE_OVER):
         gate.fence(1)
+
+
+FAR = (1 << 53) - 1
+
+
+def agent_of(subject: Subject, gate: Gate) -> Agent:
+    """Of a board named rpi/b1, over the subject's tracker, that stops when it has registered."""
+
+    class Link(TrackerLink):
+        def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+            del timeout_s
+            return subject.call(BOARD, name, payload)
+
+    post = Post(name="b1", key="k", address="h:2", gate=gate, info=dict, stats=dict,
+                raise_floor=gate.raise_floor, remeasure=lambda: None)  # fmt: skip
+    agent = Agent(
+        post, Link("t", 1), generator=random.Random(0), say=lambda _: agent._stopped.set()
+    )
+    return agent
+
+
+def test_a_rogue_s_fence_locks_nobody_out(tmp_path: Path) -> None:
+    """Neither now nor after a restart."""
+    subject = Subject(tmp_path / "farm.db")
+    gate = Gate("honest")
+    rogue = Registered(board="rogue", key="j", address="h:1", secret="r", info={"floor": FAR})
+    for _ in range(2):
+        subject.call(BOARD, "register", farm_wire.encode_register(rogue))
+        agent_of(subject, gate).run()
+        (grant,) = subject.ask().grants
+        assert (grant.board, grant.fence < 1000) == ("rpi/b1", True)
+        gate.admit(1, ALICE, grant.ticket)
+        subject.sync(releases=(Released(client="", fence=grant.fence, results=1),))
+        subject.stop()
+        subject.start()
+    subject.stop()
+
+
+def test_a_state_file_with_a_fence_that_nobody_granted_is_repaired(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = Subject(tmp_path / "farm.db")
+    subject.register()
+    gate = Gate("honest")
+    gate.raise_floor(FAR + 1)  # told before the tracker was mended
+    agent_of(subject, gate).run()
+    subject.ask()
+    subject.store._database.execute("UPDATE meta SET value = ? WHERE name = 'fence'", (FAR,))
+    subject.stop()
+    capsys.readouterr()
+    subject.start()
+    warnings = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in warnings] == [
+        f"warning: the farm's last lease was number {FAR}"
+    ]
+    assert subject.sync().grants == ()
+    agent_of(subject, gate).run()
+    grants = [*subject.ask(request="r1").grants, *subject.ask(BOB).grants]
+    assert sorted(g.board for g in grants) == ["rpi", "rpi/b1"]
+    (own,) = [g for g in grants if g.board == "rpi/b1"]
+    gate.admit(1, ALICE if own in subject.sync().grants else BOB, own.ticket)
+    subject.stop()
+    subject.start()
+    assert capsys.readouterr().err == ""
+    subject.stop()

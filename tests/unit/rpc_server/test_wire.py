@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from autotune.errors import DeviceError
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
 from autotune.schedule.base import schedule_from_json
-from rpc_server import wire
-from rpc_server.wire import WireError
+from rpc_server.wire import messages as wire
+from rpc_server.wire.messages import WireError
 from tests.unit.measure import fakes
 
 STEP = {"step": "parallel", "loop": "o0_i"}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autotune.memory import zeroed_block
-from autotune.runtime.image import ARENA, CONSTANTS, WORKSPACE, Kernel, ModelImage, Port
+from autotune.runtime.image import ARENA, CONSTANTS, WORKSPACE, LinkedKernel, ModelImage, Port
 from autotune.target import Target, host_target
 from autotune.types import Array, TensorType, dense_strides
 
@@ -63,7 +63,7 @@ def image(constant: float = 3.0, target: Target | None = None) -> ModelImage:
     constants[64:68] = np.frombuffer(np.float32(constant).tobytes(), np.uint8)
     kind = TensorType(dtype="float32", shape=SHAPE)
     kernels = tuple(
-        Kernel(
+        LinkedKernel(
             name=f"node/{symbol}",
             symbol=symbol,
             task_key=f"{symbol}-0",

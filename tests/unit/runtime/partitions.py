@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.graph.ir import Graph
-from autotune.graph.plan import KernelCall, Partition, Placement, Storage
+from autotune.placement.types import KernelCall, Partition, Placement, Storage
 from autotune.types import Layout, Task, TaskNode, TaskValue, TensorType
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from autotune.errors import ArtifactError
-from autotune.runtime.artifact import is_artifact, read_image, save
-from autotune.runtime.executor import CompiledModel
+from autotune.runtime.image_file import is_artifact, read_image, save
+from autotune.runtime.model import CompiledModel
 from tests.unit.runtime import fakes
 
 
@@ -133,8 +133,8 @@ def test_reading_needs_neither_the_tuner_nor_the_frontend(saved: Path) -> None:
         "import sys\n"
         "for name in ('xgboost', 'sqlalchemy', 'onnx', 'rich', 'typer', 'rpyc'):\n"
         "    sys.modules[name] = None\n"
-        "from autotune.runtime import artifact\n"
-        f"print(artifact.read_image({str(saved)!r}).name)\n"
+        "from autotune.runtime import image_file\n"
+        f"print(image_file.read_image({str(saved)!r}).name)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False

@@ -8,24 +8,26 @@ import numpy as np
 import onnx
 import pytest
 
+import cost_model
 from autotune.codegen.base import DeviceCode
 from autotune.compiler import driver
-from autotune.compiler.build import build_here
 from autotune.compiler.driver import compile_graph
-from autotune.compiler.odd import odd_params
+from autotune.compiler.prepare import prepare
 from autotune.frontend import load_model
 from autotune.frontend.zoo.base import Network
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.partition import partition
-from autotune.graph.prepare import prepare
+from autotune.machine import Machine
+from autotune.measure.build_task import build_task
+from autotune.placement.partition import partition
+from autotune.placement.unaligned import unaligned_params
 from autotune.program.packing import stored
-from autotune.runtime.executor import random_feeds
+from autotune.runtime.model import random_feeds
 from autotune.target import Target, load_target
 from autotune.types import Task
+from search_spaces.base import Rule
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
-from search_spaces.rules.gpu_contraction import GpuContractionRule
 from tests.emulator.device import emulated_cuda
 
 
@@ -81,20 +83,20 @@ def part_of_a_row(path: Path) -> Graph:
 def test_a_part_of_a_row_is_known_to_begin_anywhere(tmp_path: Path) -> None:
     parts = partition(prepare(part_of_a_row(tmp_path / "part.onnx"), "float32").graph)
     cuda, opencl = load_target("sm_80"), load_target("opencl")
-    (names,) = odd_params(parts, cuda).values()
+    (names,) = unaligned_params(parts, cuda).values()
     assert names == {"i0"}
-    assert odd_params(parts, opencl) == {}
+    assert unaligned_params(parts, opencl) == {}
 
 
 def test_a_part_of_a_row_is_read_without_vectors(tmp_path: Path) -> None:
     graph = part_of_a_row(tmp_path / "part.onnx")
     assert_right(str(tmp_path / "part.onnx"), load_target("sm_80"))
     parts, target = partition(prepare(graph, "float32").graph), load_target("sm_80")
-    (task,) = odd_params(parts, target)
+    (task,) = unaligned_params(parts, target)
     rule = rule_for(task, target)
-    schedule = rule.schedule(task, target, rule.default(task, target))
+    schedule = rule.schedule(task, target, cost_model.default(task, Machine.of(target), rule))
     given = (frozenset(("i0",)), frozenset[str]())
-    codes = [build_here(task, schedule, target, odd).code for odd in given]
+    codes = [build_task(task, schedule, target, odd).code for odd in given]
     odd, even = (DeviceCode.decode(code).text.decode() for code in codes)
     assert ("ld.global.v4" in odd, "ld.global.v4" in even) == (False, True)
 
@@ -102,23 +104,23 @@ def test_a_part_of_a_row_is_read_without_vectors(tmp_path: Path) -> None:
 def test_vectors_at_odd_places_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What no test above would show, were the emulator not to look."""
     part_of_a_row(tmp_path / "part.onnx")
-    monkeypatch.setattr(driver, "odd_params", lambda *_: {})
+    monkeypatch.setattr(driver, "unaligned_params", lambda *_: {})
     with pytest.raises(AssertionError, match="less aligned than its instruction needs"):
         assert_right(str(tmp_path / "part.onnx"), load_target("sm_80"))
 
 
-def by_groups(rule: GpuContractionRule, task: Task, target: Target) -> Config:
+def by_groups(task: Task, machine: Machine, rule: Rule) -> Config:
     """Products by groups of four warps where there are any, the least."""
-    space = rule.space(task, target)
-    if "wgmma" not in space.params[0].choices:
-        return _DEFAULT(rule, task, target)
+    space = rule.space(task, machine.target)
+    if rule.name != "gpu_contraction" or "wgmma" not in space.params[0].choices:
+        return _DEFAULT(task, machine, rule)
     given = {"algorithm": "wgmma", "depth": 64, "layout": "swizzled", "stages": 2}
     config = Config(tuple((p.name, given.get(p.name, p.choices[0])) for p in space.params))
     assert space.contains(config)
     return config
 
 
-_DEFAULT = GpuContractionRule.default
+_DEFAULT = cost_model.default
 
 
 def test_rows_that_the_copy_engine_cannot_take_are_copied_by_threads(
@@ -133,7 +135,7 @@ def test_rows_that_the_copy_engine_cannot_take_are_copied_by_threads(
     y = net.dense(net.op("Reshape", net.op("Slice", x, *bounds), shape), 128, 64)
     path = tmp_path / "odd.onnx"
     onnx.save(net.finish({"y": (y, (100, 64))}), path)
-    monkeypatch.setattr(GpuContractionRule, "default", by_groups)
+    monkeypatch.setattr(cost_model, "default", by_groups)
     target = load_target("sm_90a").with_precision("bf16")
     assert assert_right(str(path), target, 2e-2) == ("default", "plain")
 
@@ -146,7 +148,7 @@ def test_fetches_find_tensors_in_the_pool(tmp_path: Path, monkeypatch: pytest.Mo
     hidden = net.op("Relu", net.dense(x, 128, 192))
     path = tmp_path / "layers.onnx"
     onnx.save(net.finish({"y": (net.dense(hidden, 192, 64), (100, 64))}), path)
-    monkeypatch.setattr(GpuContractionRule, "default", by_groups)
+    monkeypatch.setattr(cost_model, "default", by_groups)
     graph = load_model(str(path))
     with emulated_cuda() as device:
         compiled = compile_graph(graph, load_target("sm_90a").with_precision("bf16"), processes=1)

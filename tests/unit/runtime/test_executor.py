@@ -12,7 +12,7 @@ import pytest
 from autotune.errors import ConfigError, FeedError
 from autotune.graph.feeds import random_feeds
 from autotune.memory import HUGE_PAGE_BYTES, zeroed_block
-from autotune.runtime.executor import CompiledModel
+from autotune.runtime.model import CompiledModel
 from autotune.types import Array, TensorType
 from tests.unit.runtime import fakes
 

@@ -14,9 +14,9 @@ import pytest
 
 import autotune
 from autotune.errors import DeviceError
-from autotune.runtime.executor import CompiledModel
 from autotune.runtime.image import ModelImage
 from autotune.runtime.latency import MOST_RUNS, TURNS, in_turns, latencies
+from autotune.runtime.model import CompiledModel
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from autotune.measure.types import CacheLevel, DeviceProfile
-from autotune.runtime.executor import KernelTime
-from autotune.runtime.image import Kernel
+from autotune.machine.profile import CacheLevel, DeviceProfile
+from autotune.runtime.image import LinkedKernel
+from autotune.runtime.model import KernelTime
 from autotune.runtime.roofline import kernel_profiles, model_limit_s
 from autotune.target import host_target
 from tests.unit.runtime.fakes import image
@@ -29,7 +29,7 @@ MACHINE = DeviceProfile(
 def limits(threads: int = 1, **facts: int | str) -> tuple[float, str]:
     """Least time and bound of a kernel with such facts."""
     whole = image()
-    kernel: Kernel = dataclasses.replace(whole.kernels[0], **facts)  # type: ignore[arg-type]
+    kernel: LinkedKernel = dataclasses.replace(whole.kernels[0], **facts)  # type: ignore[arg-type]
     target = dataclasses.replace(whole.target, threads=threads)
     model = dataclasses.replace(whole, kernels=(kernel,), target=target)
     rows = kernel_profiles(model, [KernelTime(kernel=kernel, time_s=1.0)], MACHINE)

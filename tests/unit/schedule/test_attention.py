@@ -9,17 +9,19 @@ import re
 import numpy as np
 import pytest
 
-from autotune.codegen.llvm_kernel import write_kernel
+import cost_model
+from autotune.codegen.llvm.kernel import write_kernel
 from autotune.errors import ScheduleError
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
+from autotune.machine import Machine
 from autotune.program.interp import run
 from autotune.program.ir import For, If, Program, walk
 from autotune.program.text import parse_program, print_program
 from autotune.program.verify import verify
 from autotune.schedule import STEPS, apply_schedule
 from autotune.target import Target, host_target, load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task, freeze_attrs
 from search_spaces.rules import RULES
 from tests.unit.attentions import attention
@@ -47,7 +49,7 @@ def chained(case: Task) -> Program:
 
 def attend(case: Task, rows: int, keys: int, lanes: int = 2) -> Program:
     mix = case.nodes[case.anchor].outputs[0]
-    step = STEPS.get("attend")
+    step = STEPS.get("flash_attention")
     made = step(scores="t0", weights="t5", mix=mix, rows=rows, keys=keys, lanes=lanes)
     return made.apply(chained(case))
 
@@ -100,6 +102,19 @@ def test_rows_without_scores_give_zeros_where_that_is_asked_for(keys: int) -> No
     got = run(attend(case, 2, keys), arrays)
     np.testing.assert_allclose(got, evaluate_task(case, arrays), atol=1e-5)
     assert not got[1].any()
+
+
+@pytest.mark.parametrize("keys", [6, 2])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_rows_of_no_numbers_are_none_or_zeros_where_that_is_asked_for(
+    keys: int, guarded: bool
+) -> None:
+    case = attention((), 3, 6, 2, 3, mask=(3, 6), guarded=guarded)
+    arrays = random_inputs(case, 1)
+    arrays["i2"][1, 4], arrays["i2"][2, 1] = np.nan, np.inf
+    got = run(attend(case, 2, keys), arrays)
+    np.testing.assert_allclose(got, evaluate_task(case, arrays), atol=1e-5)
+    assert np.all(got[1:] == 0) if guarded else np.all(np.isnan(got[1:]))
 
 
 def columns(case: Task) -> Task:
@@ -156,7 +171,7 @@ def test_threads_share_blocks_of_rows_of_few_or_uneven_heads(
 ) -> None:
     case, rule, target = attention(batch, 197, 64, 8, 16), RULES.get("attention"), host_target(1)
     target = target.with_threads(threads)
-    config = rule.default(case, target)
+    config = cost_model.default(case, Machine.of(target), rule)
     program = apply_schedule(build_program(case), rule.schedule(case, target, config))
     text = write_kernel(program, target, "kernel").function
     pieces = [int(n) for n in re.findall(r"@autotune_claim\(.*, i64 (\d+)\)", text)]
@@ -175,7 +190,8 @@ def test_threads_share_heads_that_come_out_even(heads: int, threads: int) -> Non
     )
     target = target.with_threads(threads)
     program = apply_schedule(
-        build_program(case), rule.schedule(case, target, rule.default(case, target))
+        build_program(case),
+        rule.schedule(case, target, cost_model.default(case, Machine.of(target), rule)),
     )
     (loop,) = program.body
     assert isinstance(loop, For)

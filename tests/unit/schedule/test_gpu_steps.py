@@ -149,7 +149,7 @@ def test_a_missing_barrier_is_a_race() -> None:
 def test_threads_keep_their_own_part_of_a_tile() -> None:
     program = applied(PRODUCT, *TILES, SHARED)
     program = apply_schedule(
-        _bound(program), schedule_from_json([{"step": "private", "buffer": "y.reg"}])
+        _bound(program), schedule_from_json([{"step": "privatize", "buffer": "y.reg"}])
     )
     found = [s.buffer for s in walk(program.body) if isinstance(s, Alloc)]
     assert next(b for b in found if b.name == "y.reg").shape == (4,)
@@ -158,7 +158,7 @@ def test_threads_keep_their_own_part_of_a_tile() -> None:
 
 def test_what_no_thread_has_for_itself_stays_whole() -> None:
     assert "thread's own" in refused(
-        PRODUCT, *TILES, *BIND, {"step": "private", "buffer": "y.reg"}
+        PRODUCT, *TILES, *BIND, {"step": "privatize", "buffer": "y.reg"}
     )
 
 
@@ -184,7 +184,9 @@ def test_bounds_in_vectors_are_those_of_the_vector() -> None:
         "for i in 3 serial:\n  for v in 4 serial:\n"
         "    if 0 <= 4*i + v < 8:\n      y[4*i + v] = x[0, 4*i + v]\n"
     )
-    assert "if 0 <= i < 2:" in print_program(applied(text, {"step": "uniform", "loops": ["v"]}))
+    assert "if 0 <= i < 2:" in print_program(
+        applied(text, {"step": "uniform_bounds", "loops": ["v"]})
+    )
 
 
 def test_bounds_that_cut_through_a_vector_stay() -> None:
@@ -193,7 +195,7 @@ def test_bounds_that_cut_through_a_vector_stay() -> None:
         "for i in 2 serial:\n  for v in 4 serial:\n"
         "    if 0 <= 4*i + v < 7:\n      y[4*i + v] = x[0, 4*i + v]\n"
     )
-    program = applied(text, {"step": "uniform", "loops": ["v"]})
+    program = applied(text, {"step": "uniform_bounds", "loops": ["v"]})
     assert "if 0 <= 4*i + v < 7:" in print_program(program)
 
 
@@ -202,7 +204,7 @@ TREE = (
     {"step": "reorder", "loops": ["kt", "kc"]},
     {"step": "bind", "loop": "m", "axis": "block.x"},
     {"step": "tree", "buffer": "y", "loop": "kt", "lanes": ""},
-    {"step": "solo", "loop": "m"},
+    {"step": "single_thread", "loop": "m"},
 )
 
 

@@ -17,7 +17,7 @@ from autotune.program.ir import (
     Store,
     index,
 )
-from autotune.schedule.loops import Parallel
+from autotune.schedule.loops.nest import Parallel
 
 Y = Buffer.dense("y", "float32", (4,), "param")
 FIXED = Store("y", (Index((), 3),), Const(1.0))

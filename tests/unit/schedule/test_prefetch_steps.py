@@ -69,7 +69,7 @@ for i in 3 serial:
     for j in 4 serial:
       y[j] = select(0 <= i < 1, x[0, j], add(x[i, j], y[j]))
 """
-    program = STEPS.get("write_out")(loop="i").apply(parse_program(text))
+    program = STEPS.get("peel_all")(loop="i").apply(parse_program(text))
     verify(program)
     assert lines(program) == [
         "for j.i0 in 4 serial:",
@@ -88,8 +88,8 @@ for i in 3 serial:
          "is not inside loop j"),
         (COPY, "prefetch_part", {"buffer": "x", "first": "i", "loop": "j", "ahead": (1,)},
          "has no such part"),
-        (VECTOR, "write_out", {"loop": "l"}, "loop l is vector"),
-        (VECTOR, "write_out", {"loop": "m"}, "loop m has 17 iterations; up to 16 are"),
+        (VECTOR, "peel_all", {"loop": "l"}, "loop l is vector"),
+        (VECTOR, "peel_all", {"loop": "m"}, "loop m has 17 iterations; up to 16 are"),
     ],
 )  # fmt: skip
 def test_refusals(program: str, name: str, fields: dict[str, object], message: str) -> None:

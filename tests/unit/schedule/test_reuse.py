@@ -11,7 +11,7 @@ from autotune.program.ir import Alloc, walk
 from autotune.program.text import parse_program
 from autotune.program.verify import verify
 from autotune.schedule import apply_schedule
-from autotune.schedule.reuse import Reuse
+from autotune.schedule.memory.reuse import Reuse
 
 CHAIN = """program p
 param x: float32[4]

@@ -29,7 +29,7 @@ def shuffled(threads: int, *, text: str = ROWS) -> Program:
         {"step": "reorder", "loops": ["kt", "kc"]},
         {"step": "bind", "loop": "m", "axis": "block.x"},
         {"step": "shuffle", "buffer": "y", "loop": "kt"},
-        {"step": "solo", "loop": "m"},
+        {"step": "single_thread", "loop": "m"},
     ]
     return apply_schedule(parse_program(text), schedule_from_json(steps))
 
@@ -53,7 +53,7 @@ def test_registers_of_all_threads_get_the_result_without_waiting() -> None:
         {"step": "reorder", "loops": ["kt", "kc"]},
         {"step": "bind", "loop": "m", "axis": "block.x"},
         {"step": "shuffle", "buffer": "r", "loop": "kt"},
-        {"step": "solo", "loop": "m"},
+        {"step": "single_thread", "loop": "m"},
     ]
     program = apply_schedule(parse_program(text), schedule_from_json(steps))
     verify(program)
@@ -88,7 +88,7 @@ def test_what_has_no_loop_gets_one() -> None:
     text = ROWS.replace("y: float32[3]", "y: float32[]").replace("[m]", "[]")
     text = text.replace("[m, k]", "[1, k]").replace("for m in 3 serial:\n", "")
     text = text.replace("\n  ", "\n")
-    once = schedule_from_json([{"step": "once", "loop": "one"}])
+    once = schedule_from_json([{"step": "unit_loop", "loop": "one"}])
     program = apply_schedule(parse_program(text), once)
     assert "for one in 1 serial:\n  y[] = float32(0.0)\n  for k" in print_program(program)
     np.testing.assert_allclose(run(program, {"x": X}), X[1].sum(), rtol=1e-5)

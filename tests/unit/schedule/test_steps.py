@@ -220,7 +220,7 @@ def test_rfactor_of_two_loops_leaves_one_vector_to_reduce() -> None:
 
 def test_join_combines_the_terms_of_a_loop_in_one_store() -> None:
     split = made("split", loop="k", factor=2, outer="ko", inner="ki")
-    program = apply_schedule(parse_program(SUMS), (split, made("join", loop="ki")))
+    program = apply_schedule(parse_program(SUMS), (split, made("fuse_reduction_terms", loop="ki")))
     verify(program)
     assert lines(program)[-2:] == [
         "for ko in 3 serial:",
@@ -335,9 +335,9 @@ def test_store_at_drops_the_dimensions_that_are_fixed() -> None:
         (SUMS, "rfactor", {"buffer": "y", "top": "i", "loops": ("k",)}, "not a reduction into y"),
         (SUMS, "rfactor", {"buffer": "y", "top": "k", "loops": ("i",)},
          "are not loops inside k"),
-        (SUMS, "join", {"loop": "i"}, "holds more than one reduction"),
-        (SUMS, "join", {"loop": "k"}, "is all of a reduction"),
-        (COPY, "join", {"loop": "j"}, "holds more than one reduction"),
+        (SUMS, "fuse_reduction_terms", {"loop": "i"}, "holds more than one reduction"),
+        (SUMS, "fuse_reduction_terms", {"loop": "k"}, "is all of a reduction"),
+        (COPY, "fuse_reduction_terms", {"loop": "j"}, "holds more than one reduction"),
         (SUMS, "specialize", {"loop": "i", "at": "y.reg"}, "no buffer y.reg inside loop i"),
         (COPY, "pack", {"buffer": "x", "splits": (), "order": (1, 0)},
          "x is not a constant param"),

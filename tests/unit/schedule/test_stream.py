@@ -23,7 +23,7 @@ for b in 2 serial:
       for k in 128 serial:
         y[b, i, n] sum= mul(x[b, i, k], to_float32(w[n, k]))
 """
-MATRIX = {"step": "matrix", "buffer": "x", "tensor": "y"}
+MATRIX = {"step": "cast_matrix", "buffer": "x", "tensor": "y"}
 ROUNDED = [
     {"step": "fuse", "outer": "x_n0", "inner": "x_n1", "fused": "x_n"},
     {"step": "split", "loop": "x_n", "factor": 64, "outer": "x_b", "inner": "x_t"},
@@ -52,12 +52,12 @@ WARPS = [
     *({"step": "bind", "loop": f"mq{k}", "axis": "warp"} for k in ("_init", "", "_out")),
     *({"step": "unroll", "loops": [f"ni{k}"]} for k in ("_init", "_out", "")),
     {"step": "unroll", "loops": ["km"]},
-    {"step": "private", "buffer": "y.reg"},
+    {"step": "privatize", "buffer": "y.reg"},
     {"step": "tensorize", "buffer": "y.reg", "loops": ["mf", "nf", "kf"],
      "rows": ["mf_init", "mf_out"], "columns": ["nf_init", "nf_out"]},
 ]  # fmt: skip
 GROUP = {"step": "warpgroup", "loop": "ni"}
-STREAM = {"step": "stream", "loop": "ko", "stages": 2}
+STREAM = {"step": "async_pipeline", "loop": "ko", "stages": 2}
 WHOLE = [MATRIX, *ROUNDED, *TILE, SHARED, *WARPS, GROUP, STREAM]
 Steps = list[dict[str, object]]
 

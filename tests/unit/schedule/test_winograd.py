@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.errors import ScheduleError
+from autotune.machine import Machine
 from autotune.ops.conv import tiled_reach
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
 from autotune.program.interp import run
 from autotune.program.ir import Alloc, Program, walk
 from autotune.program.text import parse_program, print_program
@@ -17,6 +16,9 @@ from autotune.program.verify import verify
 from autotune.program.winograd import points_of, transforms
 from autotune.schedule import STEPS, apply_schedule
 from autotune.target import host_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
@@ -181,13 +183,13 @@ def test_tiles_are_offered_as_far_as_the_data_has_zeros() -> None:
 @pytest.mark.parametrize(("side", "algorithm"), [(14, "winograd5"), (24, "winograd6")])
 def test_tiles_that_divide_an_image_are_the_default(side: int, algorithm: str) -> None:
     case, target = conv(side, side, channels=128, filters=128), host_target()
-    assert rule_for(case, target).default(case, target)["algorithm"] == algorithm
+    assert cost_model.default(case, Machine.of(target))["algorithm"] == algorithm
 
 
 def test_few_tiles_of_many_channels_take_few_weights() -> None:
     """Four tiles of 4 x 4 would wait for 36 matrices of weights; eight of 4 x 2 need 24."""
     case, target = conv(7, 7, channels=512, filters=512), host_target()
-    assert rule_for(case, target).default(case, target)["algorithm"] == "winograd4x2"
+    assert cost_model.default(case, Machine.of(target))["algorithm"] == "winograd4x2"
 
 
 def test_points_of_a_tile_lie_in_different_cache_sets() -> None:
@@ -229,7 +231,7 @@ def test_configs_name_blocks_that_exist() -> None:
     case = conv(8, 8, channels=16, filters=16)
     target = host_target()
     rule = rule_for(case, target)
-    config = dict(rule.default(case, target).items)
+    config = dict(cost_model.default(case, Machine.of(target), rule).items)
     assert rule.space(case, target).contains(Config(tuple(config.items())))
     config["block"] = 3
     assert not rule.space(case, target).contains(Config(tuple(config.items())))

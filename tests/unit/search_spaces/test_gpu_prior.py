@@ -7,28 +7,31 @@ import dataclasses
 import numpy as np
 import pytest
 
+import cost_model
+from autotune.machine import Machine
+from autotune.machine.gpu import coalescing_factor, held_blocks, launch_cycles, waves
 from autotune.target import load_target
 from autotune.types import Task
-from search_spaces.rules import _gpu_cost as products
-from search_spaces.rules import rule_for
-from search_spaces.rules._gpu_rows_cost import coalesced, held_blocks, stream_cycles, waves
-from search_spaces.rules._gpu_window_cost import (
+from search_spaces.gpu.contraction import prior as products
+from search_spaces.gpu.window.prior import (
     Windows,
     resident_blocks,
     sectors_of,
     window_cycles,
 )
+from search_spaces.rules import rule_for
 from tests.contracts.test_rules import conv
 from tests.unit.codegen.kernels import matmul, node, task, unary, value
 
 SM80 = load_target("sm_80")
+A100 = Machine.of(SM80)
 LARGE = matmul(4096, 4096, 4096)
 
 
 def default(made: Task, rule: str) -> dict[str, object]:
     found = rule_for(made, SM80)
     assert found.name == rule
-    return dict(found.default(made, SM80).items)
+    return dict(cost_model.default(made, Machine.of(SM80), found).items)
 
 
 def columns(*numbers: float) -> np.ndarray:
@@ -36,21 +39,21 @@ def columns(*numbers: float) -> np.ndarray:
 
 
 def test_strided_reads_move_whole_sectors() -> None:
-    assert [coalesced(stride) for stride in (0, 1, 2, 8, 4096)] == [1, 1, 2, 8, 8]
+    assert [coalescing_factor(A100, stride) for stride in (0, 1, 2, 8, 4096)] == [1, 1, 2, 8, 8]
 
 
 def test_threads_limit_the_blocks_held_and_the_last_wave_counts_whole() -> None:
     threads = columns(32, 256, 1024)
-    np.testing.assert_array_equal(held_blocks(threads), [32, 8, 2])
+    np.testing.assert_array_equal(held_blocks(A100, threads), [32, 8, 2])
     blocks = 8 * SM80.multiprocessors
-    np.testing.assert_array_equal(waves(SM80, blocks, threads), [1, 1, 4])
-    np.testing.assert_array_equal(waves(SM80, blocks + 1, threads), [1, 2, 5])
+    np.testing.assert_array_equal(waves(A100, blocks, threads), [1, 1, 4])
+    np.testing.assert_array_equal(waves(A100, blocks + 1, threads), [1, 2, 5])
 
 
 def test_a_stream_takes_as_long_as_its_bytes() -> None:
     one, two = (
-        stream_cycles(
-            SM80, blocks=1 << 16, threads=columns(256), vector=columns(4),
+        launch_cycles(
+            A100, blocks=1 << 16, threads=columns(256), vector=columns(4),
             block_bytes=nbytes, passes=1, steps=columns(2),
         )[0]
         for nbytes in (1 << 14, 1 << 15)
@@ -95,13 +98,13 @@ def windows(**given: float) -> Windows:
 
 def test_threads_that_read_channels_of_points_apart_touch_more_sectors() -> None:
     tile_w = columns(1, 4)
-    few, many = (sectors_of(windows(channels=c), SM80, columns(1, 1), tile_w) for c in (3, 64))
+    few, many = (sectors_of(windows(channels=c), A100, columns(1, 1), tile_w) for c in (3, 64))
     assert few[0] == many[0] == many[1] == 4
     assert few[1] > 8
 
 
 def test_sums_that_fill_the_registers_leave_room_for_fewer_blocks() -> None:
-    blocks = resident_blocks(SM80, columns(256, 256, 256), columns(1, 32, 64))
+    blocks = resident_blocks(A100, columns(256, 256, 256), columns(1, 32, 64))
     assert blocks[0] == 8
     assert blocks[0] > blocks[1] > blocks[2] >= 1
 
@@ -109,7 +112,7 @@ def test_sums_that_fill_the_registers_leave_room_for_fewer_blocks() -> None:
 def test_what_a_window_moves_counts_where_little_is_computed() -> None:
     one, two = (
         window_cycles(
-            windows(moved_bytes=nbytes), SM80, vector=columns(4), tile_w=columns(4),
+            windows(moved_bytes=nbytes), A100, vector=columns(4), tile_w=columns(4),
             tile_h=columns(1), threads=columns(256), loads=columns(18),
         )[0]
         for nbytes in (1e9, 2e9)
@@ -127,7 +130,7 @@ def test_few_points_get_a_thread_each_and_many_share_what_they_read() -> None:
 def test_groups_of_warps_multiply_wide_pieces() -> None:
     """Narrow ones read more of shared memory than it gives."""
     target = load_target("sm_90a").with_precision("bf16")
-    config = dict(rule_for(LARGE, target).default(LARGE, target).items)
+    config = dict(cost_model.default(LARGE, Machine.of(target)).items)
     assert config["algorithm"] == "wgmma"
     assert config["tile_n"] in (4, 8)
 
@@ -141,5 +144,6 @@ def test_blocks_of_exactly_half_of_shared_memory_are_not_held_together() -> None
     used = {name: np.broadcast_to(np.asarray(v), 1) for name, v in given.items()}
     half = int(products.shared_bytes_of(used)[0])
     board = dataclasses.replace(SM80, shared_bytes=2 * half)
-    assert products.resident_blocks(board, used)[0] == 1
-    assert products.resident_blocks(dataclasses.replace(board, kind="opencl"), used)[0] == 2
+    assert products.resident_blocks(Machine.of(board), used)[0] == 1
+    other = dataclasses.replace(board, kind="opencl")
+    assert products.resident_blocks(Machine.of(other), used)[0] == 2

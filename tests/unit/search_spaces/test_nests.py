@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
+import cost_model
+from autotune.machine import Machine
 from autotune.program.ir import Alloc, For, If, Store, walk
 from autotune.program.rewrite import find_loop, stores_of
 from autotune.schedule import apply_schedule
 from autotune.target import Target, host_target, load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import RULES
@@ -85,7 +87,7 @@ def test_rest_of_a_row_is_alone_under_a_mask(width: int) -> None:
 )
 def test_a_reduction_of_everything_is_right_on_any_threads(made: Task, threads: int) -> None:
     rule = RULES.get("nests")
-    computed(made, rule.default(made, host_target(threads)), threads)
+    computed(made, cost_model.default(made, Machine.of(host_target(threads)), rule), threads)
 
 
 def _choices(made: Task, target: Target) -> tuple[object, ...]:
@@ -159,9 +161,36 @@ def test_whole_rows_between_passes_are_not_kept_twice() -> None:
     assert not ahead(norm_of_rows(8, 65), host_target())
 
 
+def norm_of_rounded(rows: int, width: int) -> Task:
+    """What lies before a layer norm in a quantized transformer: numbers as bytes and back."""
+    chain = [
+        node("mul", "i0 c0", "t0"), node("round", "t0", "t1"),
+        node("clip", "t1", "t2", min=0, max=255), node("to_uint8", "t2", "t3"),
+        node("to_float32", "t3", "t4"), node("add", "t4 c1", "t5"),
+        node("layer_norm", "t5 c2 c3", "o0", axis=1, epsilon=1e-3),
+    ]  # fmt: skip
+    wide = (value(name, (rows, width)) for name in ("i0", "t0", "t1", "t2", "t4", "t5", "o0"))
+    rest = (value(name, (width,)) for name in ("c0", "c1", "c2", "c3"))
+    return task(chain, *wide, value("t3", (rows, width), "uint8"), *rest)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_computed_whole_before_the_rows_has_a_nest_of_its_own(threads: int) -> None:
+    """Rounding is too dear to do once in each pass: that nest has no passes over rows."""
+    made, target = norm_of_rounded(8, 64), host_target(threads)
+    assert cost_model.default(made, Machine.of(target), RULES.get("nests"))
+    configs = ahead(made, target)
+    assert configs
+    for config in configs[::3]:
+        computed(made, config, threads)
+
+
 def test_rows_that_a_cache_holds_twice_run_ahead_by_default() -> None:
     rule, target = RULES.get("nests"), replace(load_target("x86-64-v4"), l1_bytes=32768)
-    chosen = {width: rule.default(norm_of_rows(128, width), target) for width in (384, 4096)}
+    chosen = {
+        width: cost_model.default(norm_of_rows(128, width), Machine.of(target), rule)
+        for width in (384, 4096)
+    }
     assert [chosen[width].number("merge") for width in (384, 4096)] == [2, 1]
 
 
@@ -188,7 +217,7 @@ def test_a_norm_of_planes_takes_them_as_rows_and_ends_in_its_reader(threads: int
         *(value(name, planes) for name in ("i0", "t0", "o0")),
     )  # fmt: skip
     rule, target = RULES.get("nests"), host_target(threads)
-    steps = rule.schedule(made, target, rule.default(made, target))
+    steps = rule.schedule(made, target, cost_model.default(made, Machine.of(target), rule))
     program = apply_schedule(build_program(made), steps)
     assert "t0" not in {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
     assert all(fused in str(steps) for fused in ("t0_sum_r2_f", "o0_d2_f"))

@@ -7,12 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
+import cost_model
+from autotune.machine import Machine
 from autotune.schedule import apply_schedule
-from autotune.schedule.memory import CacheRead
+from autotune.schedule.memory.copies import CacheRead
 from autotune.target import Target, host_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
@@ -41,26 +43,26 @@ def packs(case: Task, config: Config) -> bool:
 
 def test_a_few_points_read_the_right_operand_where_it_lies() -> None:
     case = product(4, 128, 64, 128)
-    default = rule_for(case, host()).default(case, host())
+    default = cost_model.default(case, Machine.of(host()))
     assert default["weights"] == "plain"
     assert not packs(case, default)
 
 
 def test_many_points_copy_rows_that_would_evict_each_other() -> None:
     case = product(1, 4096, 512, 1024)
-    assert rule_for(case, host()).default(case, host())["weights"] == "packed"
+    assert cost_model.default(case, Machine.of(host()))["weights"] == "packed"
 
 
 def test_a_transposed_operand_is_always_packed() -> None:
     case = product(2, 16, 32, 48, transposed=True)
-    default = rule_for(case, host()).default(case, host())
+    default = cost_model.default(case, Machine.of(host()))
     assert "weights" not in dict(default.items)
     assert packs(case, default)
 
 
 def test_configs_from_before_the_choice_pack() -> None:
     case = product(4, 128, 64, 128)
-    default = rule_for(case, host()).default(case, host())
+    default = cost_model.default(case, Machine.of(host()))
     assert packs(case, Config(items=tuple(i for i in default.items if i[0] != "weights")))
 
 
@@ -91,7 +93,7 @@ def test_single_rows_of_a_batch_are_points_of_tiles(
         value("o0", (*shape, 96)),
     )
     on = host().with_precision(precision)
-    config = rule_for(case, on).default(case, on)
+    config = cost_model.default(case, Machine.of(on))
     assert config.number("tile_w") * config.number("vectors") >= 12
     arrays = random_inputs(case, 3)
     program = apply_schedule(build_program(case), rule_for(case, on).schedule(case, on, config))

@@ -6,6 +6,8 @@ import dataclasses
 
 import pytest
 
+import cost_model
+from autotune.machine import Machine
 from autotune.target import host_target
 from search_spaces.rules import rule_for
 from tests.unit.codegen.kernels import node, task, value
@@ -31,7 +33,7 @@ def test_weights_are_asked_for_early_where_that_pays(
     )
     sizes = {"l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
     on = dataclasses.replace(host_target(1), **sizes)
-    assert rule_for(case, on).default(case, on)["prefetch"] == wanted
+    assert cost_model.default(case, Machine.of(on))["prefetch"] == wanted
 
 
 @pytest.mark.parametrize(("side", "wanted"), [(14, "panel"), (56, "none")])
@@ -43,7 +45,7 @@ def test_weights_of_few_tiles_are_asked_for_early(side: int, wanted: str) -> Non
         value("o0", (1, side, side, 128)),
     )
     rule, on = rule_for(case, host_target(1)), host_target(1)
-    config = rule.default(case, on)
+    config = cost_model.default(case, Machine.of(on), rule)
     assert str(config["algorithm"]).startswith("winograd")
     assert config["prefetch"] == wanted
     steps = [s.step for s in rule.schedule(case, on, config)]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import cost_model
+from autotune.machine import Machine
 from autotune.ops import OPS
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
 from autotune.schedule import apply_schedule
 from autotune.target import Target, host_target, load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
@@ -71,7 +73,7 @@ def test_the_last_of_equal_places_stays() -> None:
 
 def test_wide_updates_are_divided_by_columns() -> None:
     wide = scatter((64, 512), (2000, 1), (2000, 512))
-    assert rule_for(wide, THREADS).default(wide, THREADS)["by"] == "columns"
+    assert cost_model.default(wide, Machine.of(THREADS))["by"] == "columns"
 
 
 def test_one_thread_has_one_way() -> None:

@@ -7,17 +7,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from autotune.program.build import build_program
-from autotune.program.evaluate import evaluate_task
-from autotune.program.inputs import random_inputs
+import cost_model
+from autotune.machine import Machine
 from autotune.program.ir import For, walk
 from autotune.schedule.base import apply_schedule
-from autotune.schedule.loops import Split
+from autotune.schedule.loops.nest import Split
 from autotune.target import Target, host_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
+from search_spaces.cpu.contraction.shape import contraction_of
+from search_spaces.cpu.contraction.tiles import bands
 from search_spaces.rules import rule_for
-from search_spaces.rules._contraction import contraction_of
-from search_spaces.rules._contraction_tiles import bands
 from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value
 
 
@@ -40,19 +42,19 @@ def target(threads: int, accuracy: str = "strict") -> Target:
 @pytest.mark.parametrize("threads", [2, 4])
 def test_threads_share_rows_where_data_outweigh_weights(threads: int) -> None:
     case, on = conv(56, 1, 24, 144), target(threads)
-    order = rule_for(case, on).default(case, on)["order"]
+    order = cost_model.default(case, Machine.of(on))["order"]
     assert order in ("rows_first", "points_first")
 
 
 def test_threads_share_channels_where_weights_outweigh_data() -> None:
     case, on = conv(7, 1, 512, 2048), target(2)
-    assert rule_for(case, on).default(case, on)["order"] == "channels_first"
+    assert cost_model.default(case, Machine.of(on))["order"] == "channels_first"
 
 
 def test_threads_share_few_tiles_by_their_products() -> None:
     """Two blocks would need all transformed weights twice."""
     case, on = conv(14, 3, 256, 256), target(2, "normal")
-    config = rule_for(case, on).default(case, on)
+    config = cost_model.default(case, Machine.of(on))
     assert (config["algorithm"], config["block"]) == ("winograd4", 16)
 
 
@@ -79,7 +81,7 @@ def product(points: int, depth: int, channels: int) -> Task:
 def test_threads_keep_their_points_where_passing_data_on_takes_longer() -> None:
     case, on = product(128, 768, 768), target(2)
     rule = rule_for(case, on)
-    config = rule.default(case, on)
+    config = cost_model.default(case, Machine.of(on), rule)
     assert config["order"] == "bands_first"
     steps = rule.schedule(case, on, config)
     assert [s.factor for s in steps if isinstance(s, Split) and s.outer == "band"] == [64]

@@ -5,17 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import cost_model
+from autotune.machine import Machine
+from autotune.machine.cpu import evicted_share
+from autotune.program.interp import run
+from autotune.schedule import apply_schedule
 from autotune.target import load_target
+from autotune.tasks.build import build_program
+from autotune.tasks.evaluate import evaluate_task
+from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
-from cost_model.analytic import estimate
-from search_spaces.base import TileStructure
+from cost_model import Prediction
 from search_spaces.params import Choice
 from search_spaces.rules import rule_for
-from search_spaces.rules._rates import evicted
-from tests.unit.codegen.kernels import node, task, value
+from tests.unit.codegen.kernels import assert_close, node, task, value
 from tests.unit.tuner.synthetic import PROFILE
 
 TARGET = load_target("x86-64-v4", 1)
+ZEN4 = Machine.of(TARGET)
 ATTRS = {"strides": (2, 2), "pads": (0, 0, 0, 0)}
 
 
@@ -35,21 +42,21 @@ def pool(width: int, channels: int = 64) -> Task:
 
 
 def default(made: Task) -> dict[str, object]:
-    return dict(rule_for(made, TARGET).default(made, TARGET).items)
+    return dict(cost_model.default(made, Machine.of(TARGET)).items)
 
 
-def structure(made: Task, **choices: Choice) -> TileStructure:
+def prediction(made: Task, **choices: Choice) -> Prediction:
     """Of the default, with these choices instead."""
     rule = rule_for(made, TARGET)
     config = {**default(made), **choices}
     space = rule.space(made, TARGET)
     rows = np.array([[p.choices.index(config[p.name]) for p in space.params]])
-    return rule.structure(made, TARGET, space.columns(rows))
+    return cost_model.predict(made, Machine.of(TARGET, PROFILE), space.columns(rows))
 
 
 def counted(made: Task, **choices: Choice) -> float:
     """Cycles that a config is expected to take, up to a factor of the task."""
-    return float(np.exp2(structure(made, **choices).extra["counted"][0]))
+    return float(prediction(made, **choices).prior.relative[0])
 
 
 @pytest.mark.parametrize(
@@ -87,22 +94,23 @@ def test_a_pool_takes_more_rows_where_points_adjoin() -> None:
 def test_rows_evict_each_other_in_sets_of_eight(
     step: int, rows: int, span: int, share: float
 ) -> None:
-    assert evicted(step, np.array([1, rows]), np.array([64, span])) == pytest.approx([0.0, share])
+    found = evicted_share(ZEN4, step, np.array([1, rows]), np.array([64, span]))
+    assert found == pytest.approx([0.0, share])
 
 
 def test_points_evict_each_other_where_their_lines_share_sets() -> None:
     row, point = 7 * 2048, 256
     for span in (64, point):
-        found = evicted(row, np.array([15.0, 29.0]), span, point, 3)
+        found = evicted_share(ZEN4, row, np.array([15.0, 29.0]), span, apart=point, points=3)
         assert found == pytest.approx([0.0, 1.0])
-    assert evicted(4096, 9, 32, 96, 2) == pytest.approx([1.0])
-    assert evicted(4096, 9, 32, 32, 2) == evicted(4096, 9, 64)
+    assert evicted_share(ZEN4, 4096, 9, 32, apart=96, points=2) == pytest.approx([1.0])
+    side_by_side = evicted_share(ZEN4, 4096, 9, 32, apart=32, points=2)
+    assert side_by_side == evicted_share(ZEN4, 4096, 9, 64)
 
 
 def test_a_column_needs_registers_for_one_row_of_data_at_a_time() -> None:
     high, low = (
-        estimate(structure(pool(57), vectors=1, tile_w=7, tile_h=1, down=down), PROFILE)
-        for down in (28, 7)
+        prediction(pool(57), vectors=1, tile_w=7, tile_h=1, down=down).estimate for down in (28, 7)
     )
     assert high.compute_s == pytest.approx(low.compute_s)
 
@@ -114,3 +122,23 @@ def test_narrow_columns_read_again_what_their_rows_evict() -> None:
         for width in (112, 113)
     )
     assert lost > kept
+
+
+def test_columns_take_constants_that_change_by_row() -> None:
+    plain = depthwise(17, 17, 16)
+    shape = plain.value("o0").type.shape
+    made = task(
+        [node("conv2d", "i0 c0", "t0", **ATTRS, groups=16), node("add", "t0 c1", "o0")],
+        value("i0", plain.value("i0").type.shape), value("c0", (3, 3, 1, 16)),
+        value("c1", (1, shape[1], 1, 16)), value("t0", shape), value("o0", shape),
+    )  # fmt: skip
+    rule = rule_for(made, TARGET)
+    space = rule.space(made, TARGET)
+    rows = space.sample(np.random.default_rng(0), 200)
+    columns = rows[space.columns(rows)["down"] > 1]
+    assert len(columns)
+    arrays = random_inputs(made, 0)
+    for row in columns[:3]:
+        schedule = rule.schedule(made, TARGET, space.config(row))
+        got = run(apply_schedule(build_program(made), schedule), arrays)
+        assert_close(got, evaluate_task(made, arrays), 1e-4)

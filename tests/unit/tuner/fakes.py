@@ -9,14 +9,9 @@ from typing import Any
 from autotune.db.selection import ALL, Selection
 from autotune.db.types import Record
 from autotune.graph.ir import Graph
-from autotune.graph.plan import KernelCall, Partition
-from autotune.measure.types import (
-    DeviceProfile,
-    MeasureRequest,
-    MeasureResult,
-    OnResult,
-    Status,
-)
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
+from autotune.placement.types import KernelCall, Partition
 from autotune.schedule.base import Step
 from autotune.target import Target
 from autotune.types import Task

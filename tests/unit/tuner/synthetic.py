@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from autotune.measure.types import CacheLevel, DeviceProfile
+from autotune.machine import Machine
+from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.program.ir import Program
 from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.types import Layout, Task, TaskNode, TaskValue, TensorType
 from cost_model.subject import Subject
-from search_spaces.base import Access, TileStructure
+from search_spaces.base import Access, Prior, Rule, TileStructure
 from search_spaces.params import Config, Param
 from search_spaces.space import Constraint, Rows, Space
 
@@ -72,7 +73,7 @@ def matmul_task(m: int = 256, n: int = 256, k: int = 256) -> Task:
     return Task(nodes=(node,), values=values, anchor=0)
 
 
-class SyntheticRule:
+class SyntheticRule(Rule):
     """Tiles of a matmul. `schedule` names the config: equal configs are equal schedules."""
 
     name = "synthetic"
@@ -98,18 +99,14 @@ class SyntheticRule:
 
         return Space(params, (Constraint("registers", registers),))
 
-    def default(self, task: Task, target: Target) -> Config:
-        del task, target
-        choices = (("tm", 16), ("tn", 64), ("tk", 16), ("rm", 1), ("rn", 16), ("order", "mn"))
-        return Config(choices)
-
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         del task, target
         return (Named(",".join(f"{k}={v}" for k, v in config.items)),)
 
     def structure(
-        self, task: Task, target: Target, columns: Mapping[str, npt.NDArray[Any]]
+        self, task: Task, machine: Machine, columns: Mapping[str, npt.NDArray[Any]]
     ) -> TileStructure:
+        target = machine.target
         (m, k), n = task.value("i0").type.shape, task.value("o0").type.shape[1]
         ones = np.ones(len(columns["tm"]))
         return TileStructure(
@@ -133,6 +130,13 @@ class SyntheticRule:
             unrolled=columns["rm"] * columns["rn"] / target.lanes(),
             extra={"nm": (columns["order"] == "nm").astype(np.float64)},
         )
+
+    def prior(
+        self, task: Task, machine: Machine, columns: Mapping[str, npt.NDArray[Any]]
+    ) -> Prior:
+        """The default is the first choice of every param, and far from the best."""
+        away = [columns[p.name] != p.choices[0] for p in self.space(task, machine.target).params]
+        return Prior(cycles=1.0 + sum(away), peak_cycles=1.0, means="order")
 
 
 def _dims(*axes: str) -> tuple[tuple[tuple[str, int], ...], ...]:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from autotune.compiler.layout_costs import arranged, choose_layouts
+from autotune.compiler.prepare import prepare
 from autotune.db.selection import Selection
 from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, DeviceError, LogError, TargetError
-from autotune.graph.prepare import prepare
-from autotune.layouts.choose import arranged, choose, explain
-from autotune.layouts.problem import problem_of
+from autotune.placement.layout_choice import explain
+from autotune.placement.layout_problem import problem_of
 from autotune.target import host_target
 from autotune.tuner.api import tune
 from autotune.tuner.report import TuneReport
@@ -88,7 +89,7 @@ def test_a_run_and_whoever_compiles_choose_the_same_layouts(tmp_path: Path, cach
     with TuningLog(log, read_only=True) as store:
         problem = problem_of(prepare(graph, "float32").graph, target)
         assert all(store.records(task.key, target) for task in problem.tasks())
-        assert report.layouts == explain(choose(problem, target, store))
+        assert report.layouts == explain(choose_layouts(problem, target, store))
         parts = arranged(graph, target, store)
     assert parts.weights().keys() == {task.task for task in report.tasks}
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import cost_model
 from autotune.db.latencies import keep
 from autotune.db.store import TuningLog
 from autotune.db.types import Latency, Record
+from autotune.machine import Machine
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import MeasureResult, Status
 from autotune.target import host_target
@@ -32,7 +34,7 @@ MEASURED = Latency(
 
 def record(build_s: float, run_s: float, device: str = PROFILE.device) -> Record:
     of = subject(SMALL)
-    config = of.rule.default(SMALL, TARGET)
+    config = cost_model.default(SMALL, Machine.of(TARGET), of.rule)
     result = MeasureResult(
         status=Status.OK, times_s=(1e-5,), build_s=build_s, run_s=run_s, device=device
     )

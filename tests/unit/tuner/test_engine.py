@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 import autotune
+import cost_model
 from autotune.cli import execute
 from autotune.db.store import TuningLog
 from autotune.errors import ConfigError, DeviceError
+from autotune.machine import Machine
 from autotune.measure.builds import ExecutorBuilds
 from autotune.measure.executor import Built
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
@@ -116,7 +118,7 @@ def request() -> MeasureRequest:
     task = matmul_task(16, 16, 16)
     target = host_target()
     rule = rule_for(task, target)
-    schedule = rule.schedule(task, target, rule.default(task, target))
+    schedule = rule.schedule(task, target, cost_model.default(task, Machine.of(target), rule))
     return MeasureRequest(task=task, schedule=schedule, target=target)
 
 

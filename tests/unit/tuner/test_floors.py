@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from autotune.machine import Machine
 from autotune.target import Target
 from autotune.tuner.floors import Floors
 from autotune.types import Task
@@ -32,14 +33,11 @@ class TwoAlgorithms(SyntheticRule):
         algorithm = Param(name="algorithm", choices=("direct", "fewer"))
         return Space((algorithm, *plain.params), plain.constraints)
 
-    def default(self, task: Task, target: Target) -> Config:
-        return Config((("algorithm", "direct"), *super().default(task, target).items))
-
     def structure(
-        self, task: Task, target: Target, columns: Mapping[str, npt.NDArray[Any]]
+        self, task: Task, machine: Machine, columns: Mapping[str, npt.NDArray[Any]]
     ) -> TileStructure:
         share = np.where(columns["algorithm"] == "fewer", self.share, 1.0)
-        plain = super().structure(task, target, columns)
+        plain = super().structure(task, machine, columns)
         return dataclasses.replace(plain, vector_axis_waste=share)
 
 

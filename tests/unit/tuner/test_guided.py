@@ -6,6 +6,8 @@ import dataclasses
 
 import numpy as np
 
+import cost_model
+from autotune.machine import Machine
 from autotune.tuner.learner import Learner
 from autotune.tuner.strategies import STRATEGIES, Outcome, Setting, Strategy
 from cost_model.models import COST_MODELS
@@ -20,7 +22,7 @@ def strategy() -> Strategy:
     rule, plain = TwoAlgorithms(1.0), subject()
     of = dataclasses.replace(plain, rule=rule, space=rule.space(plain.task, TARGET))
     learner = Learner(COST_MODELS.get("xgb"), 0)
-    seeds = (rule.default(plain.task, TARGET),)
+    seeds = (cost_model.default(plain.task, Machine.of(TARGET), rule),)
     return STRATEGIES.get("model")(
         Setting(subject=of, seeds=seeds, learner=learner, group=0, seed=0)
     )

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from autotune.compiler.layout_costs import choose_layouts
 from autotune.db.store import TuningLog
-from autotune.graph.layouts import ValueLayout
-from autotune.layouts.choose import apply, choose
-from autotune.layouts.problem import LayoutProblem, problem_of
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
+from autotune.placement.layout_choice import apply
+from autotune.placement.layout_problem import LayoutProblem, problem_of
+from autotune.placement.layouts import ValueLayout
 from autotune.target import load_target
 from autotune.tuner.budget import Limits
 from autotune.tuner.layouts import after_layouts, measure_layouts
@@ -49,14 +50,14 @@ def problem() -> LayoutProblem:
     return problem_of(depthwise_net(), TARGET)
 
 
-@pytest.mark.parametrize(("gap_s", "layouts"), [(5e-5, {ValueLayout(gap=32)}), (2e-4, set())])
+@pytest.mark.parametrize(("gap_s", "layouts"), [(5e-5, {ValueLayout(padding=32)}), (2e-4, set())])
 def test_measured_times_decide(
     tmp_path: Path, problem: LayoutProblem, gap_s: float, layouts: set[ValueLayout]
 ) -> None:
     runner = Stopwatch(gap_s)
     with TuningLog(tmp_path / "tuning.db") as log:
         measure_layouts(problem, runner, log, options())
-        choice = choose(problem, TARGET, log)
+        choice = choose_layouts(problem, TARGET, log)
         assert set(choice.layouts.values()) == layouts
         assert {r.task for r in runner.asked} == set(problem.tasks())
         assert measure_layouts(problem, runner, log, options()) == 0
@@ -68,7 +69,7 @@ def test_layouts_that_were_not_chosen_are_trials_of_the_run(
     with TuningLog(tmp_path / "tuning.db") as log:
         asked = options(trials=100, time_s=60.0)
         measure_layouts(problem, Stopwatch(5e-5), log, asked)
-        choice = choose(problem, TARGET, log)
+        choice = choose_layouts(problem, TARGET, log)
         chosen = apply(problem, depthwise_net(), TARGET, choice.layouts)
         left = after_layouts(problem, chosen, log, asked, 2.5)
         rejected = set(problem.tasks()) - set(chosen.weights())

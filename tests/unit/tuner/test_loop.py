@@ -6,14 +6,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.errors import DeviceError, ScheduleError
+from autotune.machine import Machine
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
 from autotune.tuner.budget import Limits
 from autotune.tuner.events import Event, Finished, Ranked, Round, Started, TrialDone
 from autotune.tuner.loop import tune_partition
 from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
-from autotune.tuner.settle import TURNS
+from autotune.tuner.rerank import TURNS
 from autotune.tuner.task_run import schedule_id
 from search_spaces.params import Config
 from tests.unit.tuner.fakes import FakeRunner, MemoryStore, partition_of, synthetic_rules
@@ -55,7 +57,10 @@ def test_defaults_are_measured_first() -> None:
     runner = FakeRunner()
     tune(runner, MemoryStore())
     rule = subject().rule
-    wanted = [(t, rule.schedule(t, TARGET, rule.default(t, TARGET))) for t in (SMALL, LARGE)]
+    wanted = [
+        (t, rule.schedule(t, TARGET, cost_model.default(t, Machine.of(TARGET), rule)))
+        for t in (SMALL, LARGE)
+    ]
     assert [(r.task, r.schedule) for r in runner.asked[:2]] == wanted
 
 
@@ -294,5 +299,5 @@ def test_the_default_is_measured_again_beside_the_fastest() -> None:
     options = TuneOptions(target=TARGET, limits=Limits(trials=20))
     tune_partition(partition_of(LARGE), runner, MemoryStore(), options, rules=synthetic_rules)
     rule = subject().rule
-    default = rule.schedule(LARGE, TARGET, rule.default(LARGE, TARGET))
+    default = rule.schedule(LARGE, TARGET, cost_model.default(LARGE, Machine.of(TARGET), rule))
     assert [r.schedule for r in runner.asked[20:]].count(default) == TURNS

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.db.profiles import keep_profile, kept_profiles
 from autotune.db.store import TuningLog
 from autotune.db.types import Record
-from autotune.measure.types import DeviceProfile, MeasureResult, Status
+from autotune.machine import Machine
+from autotune.machine.profile import DeviceProfile
+from autotune.measure.types import MeasureResult, Status
 from autotune.schedule.base import STEPS
 from autotune.tuner.budget import Limits
 from autotune.tuner.loop import tune_partition
@@ -115,7 +118,7 @@ def test_a_run_tries_the_one_that_should_be_fastest_here_first(log: TuningLog) -
     tune_partition(partition_of(TASK), runner, log, options, rules=synthetic_rules)
     tried = [r.schedule for r in runner.asked[:2]]
     (seed,) = seeds(on(PROFILE), log, kept_profiles(log))
-    default = SyntheticRule().default(TASK, TARGET)
+    default = cost_model.default(TASK, Machine.of(TARGET), SyntheticRule())
     assert tried == [SyntheticRule().schedule(TASK, TARGET, c) for c in (default, seed)]
 
 

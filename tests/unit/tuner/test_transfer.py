@@ -10,7 +10,7 @@ import pytest
 from autotune.db.store import TuningLog
 from autotune.db.types import Record
 from autotune.measure.types import MeasureResult, Status
-from autotune.schedule.loops import Reorder
+from autotune.schedule.loops.nest import Reorder
 from autotune.tuner.transfer import PER_TASK, from_log, samples
 from autotune.types import Task
 from cost_model.metrics import rank_correlation

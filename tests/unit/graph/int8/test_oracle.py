@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from autotune.graph.build import GraphBuilder
 from autotune.graph.int8.calibrate import Range
 from autotune.graph.int8.lower import lower, weight_bytes
-from autotune.graph.int8.plan import Plan, Steps
+from autotune.graph.int8.plan import QuantizationPlan, Steps
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.types import Array, TensorType
@@ -26,7 +26,9 @@ def ours(weights: Array, bias: Array, stride: int) -> Graph:
     y = builder.op("add", total, builder.constant(bias))
     last = builder.op("conv2d", y, builder.constant(np.eye(bias.size, dtype="f4")[None, None]))
     graph = builder.finish([("y", last)])
-    return lower(graph, Plan(contractions=frozenset((total, last)), steps={x: DATA, y: RESULT}))
+    return lower(
+        graph, QuantizationPlan(contractions=frozenset((total, last)), steps={x: DATA, y: RESULT})
+    )
 
 
 def theirs(weights: Array, bias: Array, stride: int, counts: Array) -> Array:

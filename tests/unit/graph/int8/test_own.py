@@ -19,15 +19,16 @@ from onnxruntime.quantization import (
 )
 
 from autotune.compiler.driver import compile_graph
-from autotune.frontend.onnx import import_onnx
+from autotune.compiler.prepare import prepare
+from autotune.frontend.onnx.importer import import_model, import_onnx
 from autotune.graph.int8.own import unit_of
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.partition import partition
-from autotune.graph.prepare import prepare
 from autotune.graph.verify import verify_graph
+from autotune.placement.partition import partition
 from autotune.target import host_target
 from autotune.types import Array
+from tests.unit.frontend.onnx_models import nodes_model
 
 SHAPE = (1, 3, 12, 12)
 RNG = np.random.default_rng(0)
@@ -147,3 +148,60 @@ def test_steps_of_weights_are_found(largest: int) -> None:
 
 def test_weights_that_are_no_multiples_have_no_step() -> None:
     assert unit_of(RNG.standard_normal((3, 3, 8, 5)).astype(np.float32)) is None
+
+
+def quantized_input(reader: str) -> onnx.ModelProto:
+    """An input that becomes bytes for a reader that does not multiply bytes."""
+    levels = np.random.default_rng(3).integers(-127, 128, (17, 12)).astype(np.int8)
+    tensors = [
+        numpy_helper.from_array(array, name)
+        for name, array in (
+            ("s", np.float32(0.5)), ("z", np.uint8(128)), ("w", levels),
+            ("u", np.float32(0.02)), ("n", np.int8(0)),
+        )
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["b"]),
+        helper.make_node("DequantizeLinear", ["b", "s", "z"], ["f"]),
+    ]
+    if reader == "MatMul":
+        nodes.append(helper.make_node("DequantizeLinear", ["w", "u", "n"], ["v"]))
+        nodes.append(helper.make_node("MatMul", ["f", "v"], ["y"]))
+    else:
+        nodes.append(helper.make_node(reader, ["f"], ["y"]))
+    return nodes_model(nodes, {"x": np.zeros((4, 17), np.float32)}, tensors, ["y"])
+
+
+@pytest.mark.parametrize("reader", ["MatMul", "Sigmoid", "Softmax", "Transpose"])
+def test_who_reads_a_quantized_input_as_floats_reads_it_rounded(reader: str) -> None:
+    """A reduction of 17 is no product of bytes; it read the input as it was before rounding."""
+    model = quantized_input(reader)
+    x = np.random.default_rng(4).standard_normal((4, 17)).astype(np.float32)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    (exact,) = session.run(None, {"x": x})
+    graph = prepare(import_model(model, {}), "float32").graph
+    (got,) = run_graph(graph, {"x": x}, "float32").values()
+    np.testing.assert_allclose(got, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
+    (got,) = compile_graph(graph, host_target(1), processes=1).run({"x": x}).values()
+    np.testing.assert_allclose(got, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("channels", [1, 9, 17, 33])
+def test_bytes_of_a_single_channel_write_nothing_behind_it(channels: int) -> None:
+    """LLVM stored the last of 17 channels as four bytes, over the first three of a pixel that was
+    there already."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 3, 3, 8)).astype(np.float32)
+    weights = rng.standard_normal((channels, 3, 1, 1)).astype(np.float32)
+    known = (("w", weights), ("s", np.float32(0.0503)), ("z", np.uint8(0)))
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "s", "z"], ["b"]),
+        helper.make_node("DequantizeLinear", ["b", "s", "z"], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(array, name) for name, array in known]
+    graph = import_model(nodes_model(nodes, {"x": x}, tensors, ["y"]), {})
+    (exact,) = run_graph(graph, {"x": x}).values()
+    (got,) = compile_graph(graph, host_target(1), processes=1).run({"x": x}).values()
+    assert np.abs(got - exact).max() < 0.06

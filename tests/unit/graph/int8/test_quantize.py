@@ -13,9 +13,9 @@ from autotune.graph.int8.plan import Steps
 from autotune.graph.int8.quantize import Quantized, quantize
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.partition import partition
 from autotune.graph.pipeline import optimize
 from autotune.graph.verify import verify_graph
+from autotune.placement.partition import partition
 from autotune.target import host_target
 from tests.unit.graph.nets import Net, op_counts, random_feeds
 

@@ -1,0 +1,195 @@
+"""Arguments of public functions, checked before any work begins.
+
+In: a parameter's name and what was given for it. Out: the value, as the type that was asked for.
+Everything raises an InputError of one line: what was expected, what was given. Standard library
+only.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+from autotune.digits import LARGEST
+from autotune.errors import ConfigError, InputError
+
+LONGEST_S = 1e9
+"""Seconds; more than any clock's wait may be."""
+_SHOWN = 60
+"""Characters of a value that a message shows."""
+Failure = type[InputError]
+
+
+def described(value: object) -> str:
+    """A value for a message: short ones as they are, with their type; of others the type."""
+    kind = type(value).__name__
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if not isinstance(value, str | int | float):
+        return f"a value of type {kind}"
+    try:
+        text = repr(value)
+    except ValueError:  # more digits than Python prints
+        return f"a number of many digits ({kind})"
+    return f"{shortened(text)} ({kind})"
+
+
+def shortened(text: str, most: int = _SHOWN) -> str:
+    """A text of at most so many characters, cut in the middle."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}...{text[-half:]}"
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Names for a message: not more than people read."""
+    every = [shortened(name) for name in names]
+    more = f", ... ({len(every)} in all)" if len(every) > most else ""
+    return (", ".join(every[:most]) or "none") + more
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What else may have been meant, as the end of a message; nothing where nothing is near."""
+    import difflib  # for messages only
+
+    lower = {k.lower(): k for k in known if k != name}
+    near = difflib.get_close_matches(name.lower(), lower, 1)
+    return f"; did you mean {shortened(repr(lower[near[0]]))}?" if near else ""
+
+
+def whole(
+    name: str, value: object, least: int = 0, most: int = LARGEST, failure: Failure = ConfigError
+) -> int:
+    """A whole number from `least` to `most`; numpy's integers too, but no bool."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise failure(f"{name} must be a whole number, got {described(value)}")
+    if not least <= number <= most:
+        limit = f"at least {least}" if number < least else f"at most {most}"
+        shown = number if abs(number) < 1 << 128 else described(number)
+        raise failure(f"{name} must be {limit}, got {shown}")
+    return number
+
+
+def seconds(name: str, value: object) -> float:
+    """A time in seconds: more than 0, no infinity."""
+    found = _real(name, value)
+    if not 0 < found <= LONGEST_S:
+        limit = "more than 0" if not found > LONGEST_S else f"at most {LONGEST_S:g}"
+        raise ConfigError(f"{name} must be {limit} seconds, got {found:g}")
+    return found
+
+
+def share(name: str, value: object) -> float:
+    """A part of the whole: between 0 and 1, neither of them."""
+    found = _real(name, value)
+    if not 0 < found < 1:
+        raise ConfigError(f"{name} is a share between 0 and 1, got {found:g}")
+    return found
+
+
+def _real(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ConfigError(f"{name} must be a number, got {described(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False, and nothing that could be taken for it."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {described(value)}")
+    return value
+
+
+def text(name: str, value: object, what: str = "a text", failure: Failure = ConfigError) -> str:
+    """A str; `what` it should say."""
+    if not isinstance(value, str):
+        raise failure(f"{name} must be {what}, got {described(value)}")
+    return value
+
+
+def one_of(
+    name: str, value: object, choices: Collection[str], failure: Failure = ConfigError
+) -> str:
+    """One of some words."""
+    found = text(name, value, " or ".join(map(repr, choices)), failure)
+    if found not in choices:
+        raise failure(f"{name} is {' or '.join(map(repr, choices))}, got {described(found)}")
+    return found
+
+
+def place(name: str, value: object, what: str = "a path", failure: Failure = ConfigError) -> str:
+    """A path, given as a str or as an object that stands for one."""
+    if not isinstance(value, str | os.PathLike):
+        raise failure(f"{name} must be {what}, got {described(value)}")
+    found = os.fspath(value)
+    if not isinstance(found, str):
+        raise failure(f"{name} must be {what} as text, got {described(found)}")
+    if not found or "\0" in found:
+        flaw = "holds a zero character" if found else "is empty"
+        raise failure(f"{name} must be {what}, and the path given {flaw}")
+    return found
+
+
+def function(name: str, value: object) -> None:
+    """Something to call."""
+    if not callable(value):
+        raise ConfigError(f"{name} must be a function, got {described(value)}")
+
+
+def instance(name: str, value: object, kind: type, what: str) -> None:
+    """An object of a class; `what` it should be, for people."""
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name} must be {what}, got {described(value)}")
+
+
+def offers(
+    name: str, value: object, methods: Collection[str], what: str, failure: Failure = ConfigError
+) -> None:
+    """An object with some methods, as a protocol asks for them."""
+    if isinstance(value, type) or not all(
+        callable(getattr(value, method, None)) for method in methods
+    ):
+        raise failure(f"{name} must be {what}, got {described(value)}")
+
+
+def by_name(
+    name: str, value: object, what: str = "a dict by input name", failure: Failure = ConfigError
+) -> dict[str, object]:
+    """A mapping whose keys are names."""
+    if not isinstance(value, Mapping):
+        raise failure(f"{name} must be {what}, got {described(value)}")
+    for key in value:
+        if not isinstance(key, str):
+            raise failure(f"{name} must be {what}, got the key {described(key)}")
+    return dict(value)
+
+
+def shapes(value: object) -> dict[str, tuple[int, ...]]:
+    """Static shapes by input name; None is none of them."""
+    given = {} if value is None else by_name("shapes", value)
+    return {name: _extents(f"shapes[{shortened(repr(name))}]", given[name]) for name in given}
+
+
+def _extents(name: str, value: object) -> tuple[int, ...]:
+    listed = isinstance(value, Iterable) and hasattr(value, "__getitem__")
+    if not listed or isinstance(value, str | bytes | bytearray | Mapping | type):
+        example = "(1, 3, 224, 224)"
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9}){1,9}", value):
+            example = f"({value.replace('x', ', ')})"
+        raise ConfigError(
+            f"{name} must be a tuple of whole numbers like {example}, got {described(value)}"
+        )
+    assert isinstance(value, Iterable)
+    return tuple(whole(f"an extent of {name}", extent, -LARGEST) for extent in value)

@@ -1,0 +1,1 @@
+"""Programs to C99 and OpenCL C."""

@@ -1,0 +1,172 @@
+"""The C99 backend: programs to C with GCC's vectors, and the system's compiler to object code.
+
+For boards without LLVM, and a second opinion on the LLVM backend. Symbols are those of
+`autotune.codegen.base`; threads meet in OpenMP's parallel regions and barriers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
+from autotune.codegen.c.compiler import compile_c
+from autotune.codegen.c.dialect import C99
+from autotune.codegen.c.statement import StatementWriter, Workspace
+from autotune.errors import BuildError
+from autotune.program.analysis import is_shared
+from autotune.program.ir import Alloc, For, Program, Stmt
+from autotune.target import Target
+
+_HEAD = """#include <math.h>
+#include <stdint.h>
+typedef int64_t ix;"""
+_INDEX = """static inline ix clamp_index(ix i, ix lo, ix hi) {
+    return i < lo ? lo : i > hi ? hi : i;
+}
+static inline ix wrap_index(int64_t i, ix extent) {
+    return clamp_index(i < 0 ? i + extent : i, 0, extent - 1);
+}"""
+
+_BARRIER = "#pragma omp barrier"
+
+
+class _FunctionWriter(StatementWriter):
+    """One program as one C function."""
+
+    def __init__(self, program: Program, target: Target, symbol: str) -> None:
+        super().__init__(C99, program)
+        self.target, self.symbol = target, symbol
+        self.workspace = Workspace()
+
+    def write(self) -> None:
+        for number, param in enumerate(self.program.params):
+            name, kind = self.declare(param), self.helpers.type(param.dtype)
+            const = "" if param.written else "const "
+            self.line(f"{const}{kind} *{name} = ({const}{kind} *)p{number};")
+        body = self.program.body
+        while len(body) == 1 and isinstance(body[0], Alloc) and body[0].buffer.scope == "scratch":
+            self._scratch(body[0], private=False)
+            body = body[0].body
+        self._phases(body)
+
+    def _phases(self, body: tuple[Stmt, ...]) -> None:
+        """Statements that threads begin together, those in memory around parallel loops too."""
+        for number, stmt in enumerate(body):
+            if number and self.target.threads > 1:
+                self.line(_BARRIER)
+            self._top(stmt)
+
+    def _top(self, stmt: Stmt) -> None:
+        if self.target.threads == 1 or (isinstance(stmt, For) and stmt.kind == "parallel"):
+            self.stmt(stmt)
+            return
+        if isinstance(stmt, Alloc) and is_shared(stmt):
+            self._scratch(stmt, private=False)
+            self._phases(stmt.body)
+            return
+        with self.block("if (thread == 0)"):
+            self.stmt(stmt)
+
+    def loop(self, loop: For) -> None:
+        if loop.kind != "parallel" or loop.extent == 1 or self.target.threads == 1:
+            super().loop(loop)
+            return
+        name, extent = self.identifier(loop.var), loop.extent
+        first, limit = f"thread * {extent} / threads", f"(thread + 1) * {extent} / threads"
+        with self.block(f"for (ix {name} = {first}; {name} < {limit}; {name}++)"):
+            self.env[loop.var] = name
+            self.body(loop.body)
+
+    def alloc(self, stmt: Alloc) -> None:
+        if stmt.buffer.scope == "register":
+            self.registers(stmt)
+            return
+        if stmt.buffer.scope != "scratch":
+            raise BuildError(f"no {stmt.buffer.scope} memory in C; use a schedule for CPUs")
+        with self.block(""):
+            self._scratch(stmt, private=True)
+            self.body(stmt.body)
+
+    def _scratch(self, stmt: Alloc, private: bool) -> None:
+        """A place in the workspace; a private one per thread."""
+        buffer = stmt.buffer
+        name, kind = self.declare(buffer), self.helpers.type(buffer.dtype)
+        start, size = self.workspace.add(buffer, self.target.threads if private else 1)
+        own = f" + thread * {size}" if private and self.target.threads > 1 else ""
+        self.line(f"{kind} *{name} = ({kind} *)((char *)workspace + {start}{own});")
+
+
+def write_function(program: Program, target: Target, symbol: str) -> _FunctionWriter:
+    """The program's function, written again while register buffers turn out to be arrays."""
+    arrays: set[str] = set()
+    while True:
+        writer = _FunctionWriter(program, target, symbol)
+        writer.arrays = arrays
+        writer.write()
+        if not writer.conflicts - arrays:
+            return writer
+        arrays = arrays | writer.conflicts
+
+
+class CBackend:
+    """CPU code through the system's C compiler."""
+
+    name = "c"
+
+    def source(self, program: Program, target: Target, symbol: str) -> str:
+        return _source(write_function(program, target, symbol), len(program.params))
+
+    def build(self, program: Program, target: Target, symbol: str) -> ObjectCode:
+        writer = write_function(program, target, symbol)
+        code = compile_c(_source(writer, len(program.params)), target)
+        return ObjectCode(symbol=symbol, code=code, workspace_bytes=writer.workspace.size)
+
+    def build_entry(self, calls: Sequence[EntryCall], target: Target, symbol: str) -> bytes:
+        return compile_c(entry_source(calls, target, symbol), target)
+
+
+def _source(writer: _FunctionWriter, params: int) -> str:
+    """A whole file: types, helpers, the kernel, and the function that times it."""
+    writer.helpers.type("int64")
+    symbol, target = writer.symbol, writer.target
+    arguments = ", ".join(f"void *p{i}" for i in range(params))
+    head = f"void {symbol}({arguments}, void *workspace, int64_t thread, int64_t threads)"
+    given = ", ".join(f"args[{i}]" for i in range(params + 1))
+    run = [
+        "for (int64_t i = 0; i < repeats; i++) {",
+        f"    {symbol}({given}, thread, threads);",
+        *([f"    {_BARRIER}"] if target.threads > 1 else []),
+        "}",
+    ]
+    top = [_HEAD, *writer.helpers.text(), _INDEX, ""]
+    kernel = [head, "{", *writer.lines, "}", ""]
+    driver = [f"void {symbol}_run(void **args, int64_t repeats)", *region(target, run), ""]
+    return "\n".join([*top, *kernel, *(["#include <omp.h>"] * (target.threads > 1)), *driver])
+
+
+def region(target: Target, body: Sequence[str]) -> list[str]:
+    """A block of lines that every thread of the target runs, knowing `thread` and `threads`."""
+    if target.threads == 1:
+        inside = ["const int64_t thread = 0, threads = 1;", *body]
+        return ["{", *(f"    {line}" for line in inside), "}"]
+    number = "const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();"
+    pragma = f"#pragma omp parallel num_threads({target.threads})"
+    return ["{", pragma, "    {", *(f"        {line}" for line in (number, *body)), "    }", "}"]
+
+
+def entry_source(calls: Sequence[EntryCall], target: Target, symbol: str) -> str:
+    """NAME(bases): every call once, in order, with a barrier after each."""
+    declared: dict[str, None] = {}
+    body: list[str] = []
+    for call in calls:
+        kinds = ", ".join(["void *"] * len(call.args) + ["int64_t", "int64_t"])
+        declared[f"void {call.symbol}({kinds});"] = None
+        given = ", ".join(f"bases[{base}] + {offset}" for base, offset in call.args)
+        body.append(f"{call.symbol}({given}, thread, threads);")
+        body += [_BARRIER] if target.threads > 1 else []
+    heads = ["#include <stdint.h>", *(["#include <omp.h>"] * (target.threads > 1))]
+    lines = [*heads, *declared, f"void {symbol}(char **bases)", *region(target, body), ""]
+    return "\n".join(lines)
+
+
+BACKENDS.add("c", CBackend())

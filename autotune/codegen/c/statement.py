@@ -1,0 +1,325 @@
+"""Statements of a program as lines of the C family. In: statements. Out: text, indented.
+
+Unrolled loops are written out; vector loops become expressions on vectors, statement by statement,
+and a statement that cannot be one becomes a loop over the lanes. Register buffers are variables,
+one per element or vector, or an array where an index is not known when the text is written.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from autotune.codegen.c.dialect import Dialect, float_constant
+from autotune.codegen.c.index import Lane, Linear, NotVectorError
+from autotune.codegen.c.value import Val, ValueWriter
+from autotune.errors import BuildError
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    Buffer,
+    For,
+    If,
+    Load,
+    Prefetch,
+    Program,
+    Stmt,
+    Store,
+    Table,
+    Value,
+    walk,
+)
+from autotune.program.rewrite import loads_of, stores_of
+from autotune.types import ITEM_BYTES
+
+MAX_LINES = 200_000
+ALIGN = 64
+
+
+class StatementWriter(ValueWriter, ABC):
+    """Writes statements; what a loop over threads is, the languages' writers say."""
+
+    def __init__(self, dialect: Dialect, program: Program) -> None:
+        super().__init__(dialect)
+        self.program = program
+        self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def line(self, text: str) -> None:
+        if len(self.lines) > MAX_LINES:
+            raise BuildError(f"the program unrolls to more than {MAX_LINES} lines")
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """`head { ... }`."""
+        self.line(f"{head} {{" if head else "{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+    def stmt(self, stmt: Stmt) -> None:
+        """A statement; inside a vector loop as vectors, or else lane by lane."""
+        if self.lanes == 1:
+            self._one(stmt)
+            return
+        lines, cells = len(self.lines), dict(self.cells)
+        try:
+            self._one(stmt)
+        except NotVectorError:
+            del self.lines[lines:]
+            self.cells = cells
+            self._lane_by_lane(stmt)
+
+    def _one(self, stmt: Stmt) -> None:
+        if isinstance(stmt, For):
+            self.loop(stmt)
+        elif isinstance(stmt, Store):
+            self._store(stmt)
+        elif isinstance(stmt, If):
+            self._if(stmt)
+        elif isinstance(stmt, Alloc):
+            self.alloc(stmt)
+        elif isinstance(stmt, Prefetch):
+            self._prefetch(stmt)
+        else:
+            self.other(stmt)
+
+    def body(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            self.stmt(stmt)
+
+    def other(self, stmt: Stmt) -> None:
+        """A statement that only some languages have."""
+        raise BuildError(f"no {type(stmt).__name__} in this language; use a schedule without it")
+
+    def _lane_by_lane(self, stmt: Stmt) -> None:
+        """A loop over the lanes; written out where they are lanes of register variables."""
+        names = {load.buffer for load in loads_of((stmt,))}
+        names |= {store.buffer for store in stores_of((stmt,))}
+        if any(name in self.buffers and self.in_registers(name) for name in names):
+            for lane in range(self.lanes):
+                with self.one_lane(lane):
+                    self._one(stmt)
+            return
+        (name,) = (v for v, now in self.env.items() if isinstance(now, Lane))
+        lanes = self.lanes
+        self.lanes = 1
+        self._counted(name, lanes, (stmt,))
+        self.lanes, self.env[name] = lanes, Lane()
+
+    # -------------------------------------------------------------------------------------- loops
+
+    def loop(self, loop: For) -> None:
+        if loop.kind == "vector":
+            self._vector(loop)
+        elif loop.kind in ("unroll", "dot") or loop.extent == 1:
+            for i in range(loop.extent):
+                self.env[loop.var] = i
+                self.body(loop.body)
+        elif loop.kind in ("serial", "parallel"):
+            self._counted(loop.var, loop.extent, loop.body)
+        else:
+            raise BuildError(f"no {loop.kind} loops in this language, got {loop.var}")
+
+    def _counted(self, var: str, extent: int, body: tuple[Stmt, ...]) -> None:
+        name = self.identifier(var)
+        with self.block(f"for (ix {name} = 0; {name} < {extent}; {name}++)"):
+            self.env[var] = name
+            self.body(body)
+
+    def _vector(self, loop: For) -> None:
+        if self.lanes > 1:
+            raise BuildError(f"vector loop {loop.var} is inside another")
+        if loop.extent == 1:
+            self.env[loop.var] = 0
+            self.body(loop.body)
+        elif loop.extent not in self.dialect.lanes:
+            self._counted(loop.var, loop.extent, loop.body)
+        else:
+            self.env[loop.var], self.lanes = Lane(), loop.extent
+            self.body(loop.body)
+            self.lanes = 1
+            del self.env[loop.var]
+
+    def _if(self, stmt: If) -> None:
+        condition = self.condition(stmt.bounds)
+        if condition is True:
+            self.body(stmt.body)
+        elif condition:
+            with self.block(f"if ({condition})"):
+                self.body(stmt.body)
+
+    # ------------------------------------------------------------------------------------- memory
+
+    @abstractmethod
+    def alloc(self, stmt: Alloc) -> None:
+        """A buffer and the statements that see it, where the dialect has such memory."""
+
+    def registers(self, stmt: Alloc) -> None:
+        """A register buffer and the statements that see it."""
+        buffer = stmt.buffer
+        self.declare(buffer)
+        with self.block(""):
+            at = len(self.lines)
+            self.body(stmt.body)
+            self.lines[at:at] = self._declarations(buffer)
+
+    def declare(self, buffer: Buffer) -> str:
+        """The buffer's name in the code."""
+        self.buffers[buffer.name] = buffer
+        self.names[buffer.name] = name = self.identifier(buffer.name)
+        return name
+
+    def _declarations(self, buffer: Buffer) -> list[str]:
+        """Variables of a register buffer, known once its statements are written."""
+        name, pad = self.names[buffer.name], "    " * self.depth
+        if buffer.name in self.arrays:
+            before, after = buffer.layout.span(buffer.shape)
+            if before:
+                raise BuildError(f"register buffer {buffer.name} has a halo")
+            return [f"{pad}{self.helpers.type(buffer.dtype)} {name}[{after}];"]
+        out = []
+        for (owner, at), lanes in self.cells.items():
+            if owner == buffer.name:
+                out.append(f"{pad}{self.helpers.type(buffer.dtype, lanes)} {name}{at};")
+        return out
+
+    def _prefetch(self, stmt: Prefetch) -> None:
+        buffer = self.buffers[stmt.buffer]
+        place = self.place(buffer, self.flat(buffer, stmt.indices))
+        call = "prefetch({}, 1)" if self.dialect.opencl else "__builtin_prefetch({})"
+        self.line(call.format(place) + ";")
+
+    # ------------------------------------------------------------------------------------- stores
+
+    def _store(self, stmt: Store) -> None:
+        buffer = self.buffers[stmt.buffer]
+        try:
+            at = self.flat(buffer, stmt.indices)
+        except NotVectorError:
+            if self.lanes == 1 or stmt.combine or buffer.dtype == "bool":
+                raise
+            self._scatter(stmt, buffer)
+            return
+        if self.lanes > 1 and not at.lane:
+            self._store_reduced(stmt, buffer, at)
+        elif self.lanes > 1 and at.lane != 1:
+            if stmt.combine or buffer.dtype == "bool":
+                raise NotVectorError
+            self._scatter(stmt, buffer)
+        else:
+            self._assign(buffer, at, self._combined(stmt, buffer.dtype))
+
+    def _assign(self, buffer: Buffer, at: Linear, value: Val) -> None:
+        """Write one element, or one per lane side by side."""
+        lanes = self.lanes if at.lane else 1
+        value = self.splat(value, lanes)
+        if self.in_registers(buffer.name):
+            self.line(f"{self.cell(buffer, at).text} = {value.text};")
+        elif lanes > 1:
+            if buffer.dtype == "bool":
+                raise NotVectorError
+            kind = self.helpers.type(buffer.dtype, lanes)
+            self.line(f"{kind}_store({self.place(buffer, at)}, {value.text});")
+        else:
+            self.helpers.type(buffer.dtype)
+            self.line(f"{self.names[buffer.name]}[{at.text}] = {value.text};")
+
+    def _combined(self, stmt: Store, dtype: str) -> Val:
+        """What is stored: the value, or the old element combined with it."""
+        if not stmt.combine:
+            return self.convert(self.value(stmt.value), dtype)
+        old = self.load(Load(stmt.buffer, stmt.indices))
+        if stmt.combine != "sum" or not dtype.startswith("float"):
+            value = self.convert(self.value(stmt.value), dtype)
+            return self._merge(stmt.combine, value, old)
+        product = stmt.value
+        if isinstance(product, Apply) and product.fn == "mul":
+            first, second = product.args
+            if isinstance(first, Table):
+                return self._table_product(self.table(first), second, old)
+        value = self.convert(self.value(product), dtype)
+        return Val(f"{value.text} + {old.text}", dtype, max(value.lanes, old.lanes))
+
+    def _merge(self, combine: str, value: Val, old: Val) -> Val:
+        fn = _COMBINED[combine]
+        lanes = max(value.lanes, old.lanes)
+        return self.function(fn, [self.splat(value, lanes), self.splat(old, lanes)])
+
+    def _table_product(self, factor: float, value: Value, old: Val) -> Val:
+        """old + factor * value; a factor of 0, 1 or -1 costs no multiplication."""
+        if factor == 0:
+            return old
+        now = self.convert(self.value(value), old.dtype)
+        lanes = max(now.lanes, old.lanes)
+        if abs(factor) == 1:
+            text = f"{old.text} {'+' if factor > 0 else '-'} {now.text}"
+        else:
+            text = f"{float_constant(factor, old.dtype)} * {now.text} + {old.text}"
+        return Val(text, old.dtype, lanes)
+
+    def _store_reduced(self, stmt: Store, buffer: Buffer, at: Linear) -> None:
+        """All lanes combined into one element."""
+        if not stmt.combine:
+            raise BuildError(f"{buffer.name} is written by every lane")
+        value = self.convert(self.splat(self.value(stmt.value), self.lanes), buffer.dtype)
+        kind = self.helpers.type(buffer.dtype, self.lanes)
+        name = _COMBINED[stmt.combine] if stmt.combine in ("max", "min", "peak") else stmt.combine
+        text = self.helpers.call(f"reduce_{name}", kind, value.text)
+        with self.one_lane(None):
+            old = self.load(Load(stmt.buffer, stmt.indices))
+            merged = self._merge(stmt.combine, Val(text, buffer.dtype, 1), old)
+            self._assign(buffer, at, merged)
+
+    def _scatter(self, stmt: Store, buffer: Buffer) -> None:
+        """Lanes that do not lie side by side: one store each."""
+        value = self.splat(self.convert(self.value(stmt.value), buffer.dtype), self.lanes)
+        kind = self.helpers.type(buffer.dtype, self.lanes)
+        with self.block(""):
+            self.line(f"{kind} lanes = {value.text};")
+            for lane in range(self.lanes):
+                with self.one_lane(lane):
+                    at = self.flat(buffer, stmt.indices)
+                    one = Val(self.dialect.lane("lanes", lane), buffer.dtype, 1)
+                    self._assign(buffer, at, one)
+
+
+_COMBINED = {
+    "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "peak": "max",
+}  # fmt: skip
+"""Function of the code for a combiner: the one that is called `max` may drop a NaN."""
+
+
+class Workspace:
+    """Where scratch buffers lie in a call's workspace."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.offsets: dict[str, int] = {}
+
+    def add(self, buffer: Buffer, copies: int = 1) -> tuple[int, int]:
+        """(byte offset of element (0, 0, ...), bytes from one copy to the next)."""
+        item = ITEM_BYTES[buffer.dtype]
+        before, after = buffer.layout.span(buffer.shape)
+        head = -(-before * item // ALIGN) * ALIGN
+        size = head + -(-after * item // ALIGN) * ALIGN
+        start = self.size + head
+        self.size += size * copies
+        self.offsets[buffer.name] = start
+        return start, size
+
+
+def index_type(program: Program) -> str:
+    """Element type of indices: 32 bits where no buffer is larger."""
+    largest = 0
+    for buffer in (
+        *program.params,
+        *(s.buffer for s in walk(program.body) if isinstance(s, Alloc)),
+    ):
+        before, after = buffer.layout.span(buffer.shape)
+        largest = max(largest, before + after)
+    return "i32" if largest < 1 << 30 else "i64"

@@ -1,0 +1,86 @@
+"""The LLVM backend: programs to object code for any CPU that LLVM knows.
+
+Kernels are written as vectors and register tiles already, so a short pass list is enough: cells to
+registers, local clean-up, control flow. LLVM's own vectoriser and unroller are never run.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
+from autotune.codegen.llvm.binding import binding, optimize
+from autotune.codegen.llvm.entry import entry_text, run_text, support_text
+from autotune.codegen.llvm.kernel import KernelText, write_kernel
+from autotune.errors import BuildError
+from autotune.program.ir import Program
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+
+
+@functools.cache
+def initialize() -> None:
+    """Make every LLVM target known, once per process."""
+    binding().initialize_all_targets()
+    binding().initialize_all_asmprinters()
+    binding().initialize_native_asmparser()
+
+
+@functools.lru_cache(maxsize=16)
+def target_machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
+    """LLVM's code generator for a device."""
+    initialize()
+    try:
+        target = binding().Target.from_triple(triple)
+        return target.create_target_machine(
+            cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default"
+        )
+    except RuntimeError as error:
+        raise BuildError(f"LLVM has no code generator for {triple} {cpu}: {error}") from None
+
+
+def compile_text(text: str, target: Target) -> bytes:
+    """LLVM IR text to an object file. Raises BuildError where LLVM refuses it."""
+    machine = target_machine(target.triple, target.cpu, target.features)
+    try:
+        module = binding().parse_assembly(text)
+        module.triple = target.triple
+        module.data_layout = str(machine.target_data)
+        optimize(module, machine)
+        return bytes(machine.emit_object(module))
+    except RuntimeError as error:
+        raise BuildError(f"LLVM refused the program: {str(error).strip()[:300]}") from None
+
+
+def _source(kernel: KernelText, program: Program, target: Target, symbol: str) -> str:
+    """A written kernel, and what it is called with."""
+    driver = run_text(symbol, len(program.params), target)
+    parts = [support_text(target), *kernel.declarations, kernel.function, driver, ""]
+    return "\n".join(parts[0 if parts[0] else 1 :])
+
+
+class LlvmBackend:
+    """CPU code through LLVM."""
+
+    name = "llvm"
+
+    def source(self, program: Program, target: Target, symbol: str) -> str:
+        return _source(write_kernel(program, target, symbol), program, target, symbol)
+
+    def build(self, program: Program, target: Target, symbol: str) -> ObjectCode:
+        kernel = write_kernel(program, target, symbol)
+        return ObjectCode(
+            symbol=symbol,
+            code=compile_text(_source(kernel, program, target, symbol), target),
+            workspace_bytes=kernel.workspace_bytes,
+        )
+
+    def build_entry(self, calls: Sequence[EntryCall], target: Target, symbol: str) -> bytes:
+        return compile_text(entry_text(calls, target, symbol), target)
+
+
+BACKENDS.add("llvm", LlvmBackend())

@@ -1,0 +1,206 @@
+"""Indices and addresses of a program as LLVM values.
+
+`env` says what a loop variable is now: an int (unrolled), an LLVM name with its loop depth, or the
+lane of the vector loop being written. Arithmetic goes to the head of the outermost loop in which
+its operands are known. A statement in unrolled loops is written hundreds of times: what only
+depends on its indices is worked out once, and values that are made so often are named tuples.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from autotune.codegen.llvm.element import ElementWriter
+from autotune.codegen.llvm.text import FunctionText, type_text
+from autotune.errors import BuildError
+from autotune.program.analysis import interval, recombine
+from autotune.program.ir import Buffer, Clamp, FloorDiv, Index, LoadIndex, Mod
+
+
+class Var(NamedTuple):
+    """A loop variable that is an LLVM value known from a loop depth on."""
+
+    name: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The vector loop's variable."""
+
+    lanes: int
+
+
+class Linear(NamedTuple):
+    """const + sum of coefficient * LLVM value + lane coefficient * lane."""
+
+    terms: tuple[tuple[Var, int], ...]
+    const: int
+    lane: int = 0
+
+
+class IndexWriter(ElementWriter, ABC):
+    """Writes indices; values and statements build on it."""
+
+    crowd = 0
+    """Elements at constant distances from a pointer from which on loop passes are to leave it
+    alone: on machines whose addresses have a place for any distance, looking for a better way to
+    reach hundreds of elements takes a third of the time of a build and finds nothing; 0: never."""
+
+    def __init__(self, text: FunctionText) -> None:
+        super().__init__(text)
+        self.env: dict[str, int | Var | Lane] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.pointers: dict[str, str] = {}
+        self.lanes = 1
+        self.ranges: dict[str, int] = {}
+        self._moved: dict[FloorDiv | Mod, int] = {}
+        self._flat: dict[tuple[str, int], tuple[tuple[Index, ...], Index]] = {}
+        self._beside: dict[str, set[int]] = {}
+        """Distances of elements from a pointer, by pointer."""
+
+    def linear(self, value: Index) -> Linear:
+        """An index in the current environment. BuildError if an atom depends on the lane."""
+        terms: dict[Var, int] = {}
+        const, lane, env = value.const, 0, self.env
+        for atom, c in value.terms:
+            now = env[atom] if isinstance(atom, str) else self._atom(atom)
+            if isinstance(now, int):
+                const += c * now
+            elif isinstance(now, Lane):
+                lane += c
+            else:
+                terms[now] = terms.get(now, 0) + c
+        if not terms:
+            return Linear((), const, lane)
+        found = [t for t in terms.items() if t[1]]
+        if len(found) > 1:
+            found.sort(key=lambda t: (t[0].depth < 0, t[0].depth, t[0].name))
+        return Linear(tuple(found), const, lane)
+
+    def _atom(self, atom: FloorDiv | Mod | Clamp | LoadIndex) -> int | Var:
+        if isinstance(atom, LoadIndex):
+            return self.loaded(atom)
+        inner = self.linear(atom.index)
+        if inner.lane:
+            raise BuildError("an index divides or clamps the vector lane")
+        if not inner.terms:
+            return _fold(atom, inner.const)
+        name, depth = self.scalar(inner)
+        if isinstance(atom, Clamp):
+            low = self.pure(depth, f"call i64 @llvm.smax.i64(i64 {name}, i64 {atom.lo})")
+            high = f"call i64 @llvm.smin.i64(i64 {low}, i64 {atom.hi})"
+            for kind in ("smax", "smin"):
+                self.text.declare(f"llvm.{kind}.i64", f"declare i64 @llvm.{kind}.i64(i64, i64)")
+            return Var(self.pure(depth, high), depth)
+        # LLVM divides toward zero: an index that may be negative is moved up by whole divisors.
+        moved = self._divisors_below_zero(atom)
+        if moved:
+            name = self.pure(depth, f"add i64 {name}, {moved * atom.divisor}")
+        if isinstance(atom, Mod):
+            return Var(self.divided(depth, "urem", name, atom), depth)
+        name = self.divided(depth, "udiv", name, atom)
+        return Var(self.pure(depth, f"sub i64 {name}, {moved}") if moved else name, depth)
+
+    def divided(self, depth: int, op: str, name: str, atom: FloorDiv | Mod) -> str:
+        """Quotient (udiv) or remainder (urem) of a value that is not negative."""
+        return self.pure(depth, f"{op} i64 {name}, {atom.divisor}")
+
+    def _divisors_below_zero(self, atom: FloorDiv | Mod) -> int:
+        if atom not in self._moved:
+            lowest, _ = interval(atom.index, self.ranges)
+            self._moved[atom] = max(0, -(lowest // atom.divisor))
+        return self._moved[atom]
+
+    @abstractmethod
+    def loaded(self, atom: LoadIndex) -> Var:
+        """An index read from memory."""
+
+    def scalar(self, value: Linear) -> tuple[str, int]:
+        """(i64 value without the lane's part, loop depth from which it is known)."""
+        if not value.terms:
+            return str(value.const), 0
+        total, depth = "", 0
+        for var, c in value.terms:
+            depth = -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
+            part = self.pure(depth, f"mul i64 {var.name}, {c}") if c != 1 else var.name
+            total = self.pure(depth, f"add i64 {total}, {part}") if total else part
+        if value.const:
+            total = self.pure(depth, f"add i64 {total}, {value.const}")
+        return total, depth
+
+    def pure(self, depth: int, text: str) -> str:
+        """A pure instruction, at the loop depth of its operands (-1: known only here)."""
+        return self.text.emit(text) if depth < 0 else self.text.hoist(depth, text, text)
+
+    def flat(self, buffer: Buffer, indices: tuple[Index, ...]) -> Index:
+        """Offset in elements from the buffer's first element."""
+        key = (buffer.name, id(indices))  # hashing indices would take longer than this does
+        if key not in self._flat:
+            total = Index()
+            for i, stride in zip(indices, buffer.strides, strict=True):
+                total = total + i * stride
+            self._flat[key] = indices, recombine(total)
+        return self._flat[key][1]
+
+    def address(self, buffer: Buffer, offset: Linear) -> str:
+        """Pointer to an element; the lane's part is left out."""
+        base = self.pointers[buffer.name]
+        item = type_text(buffer.dtype, 1, memory=True)
+        if offset.terms:
+            base = self._base(base, item, offset.terms)
+        if offset.const:
+            if self.crowd and offset.terms:
+                self._crowd(base, offset.const)
+            text = f"getelementptr {item}, ptr {base}, i64 {offset.const}"
+            base = self.text.once(text, text)
+        return base
+
+    def _base(self, base: str, item: str, terms: tuple[tuple[Var, int], ...]) -> str:
+        """A pointer moved by variables."""
+        key = (base, item, terms)
+        found = self.text.known(key)
+        if found is not None:
+            return found
+        depth = 0
+        for var, c in terms:
+            depth = -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
+            scaled = self.pure(depth, f"mul i64 {var.name}, {c}") if c != 1 else var.name
+            base = self.pure(depth, f"getelementptr {item}, ptr {base}, i64 {scaled}")
+        if depth >= 0:
+            self.text.remember(depth, key, base)
+        return base
+
+    def _crowd(self, pointer: str, distance: int) -> None:
+        distances = self._beside.setdefault(pointer, set())
+        if distance not in distances:
+            distances.add(distance)
+            if len(distances) == self.crowd:
+                self.text.conceal(pointer)
+
+    def irregular(self, indices: Sequence[Index]) -> bool:
+        """Whether an atom, not just a coefficient, depends on the lane."""
+        atoms = [a for i in indices for a, _ in i.terms if not isinstance(a, str)]
+        if not atoms:
+            return False
+        lanes = {v for v, now in self.env.items() if isinstance(now, Lane)}
+        return any(_atom_vars(a) & lanes for a in atoms)
+
+
+def _fold(atom: FloorDiv | Mod | Clamp, value: int) -> int:
+    if isinstance(atom, FloorDiv):
+        return value // atom.divisor
+    if isinstance(atom, Mod):
+        return value % atom.divisor
+    return min(max(value, atom.lo), atom.hi)
+
+
+def _atom_vars(atom: FloorDiv | Mod | Clamp | LoadIndex | str) -> frozenset[str]:
+    if isinstance(atom, str):
+        return frozenset((atom,))
+    if isinstance(atom, LoadIndex):
+        return frozenset[str]().union(*(i.vars() for i in atom.indices))
+    return atom.index.vars()

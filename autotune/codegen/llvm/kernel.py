@@ -1,0 +1,235 @@
+"""A whole program as one LLVM function. In: a Program and a Target. Out: LLVM IR text.
+
+Threads run the function side by side. Every top-level statement is a phase whose iterations they
+share (see `phase`); one that is no parallel loop is run whole by whoever claims it. Memory
+around parallel loops belongs to all threads, and what is in it is phases again. The writer is a
+stack of layers, one file each: element functions, indices, loads, bounds, values, stores, and here
+statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from autotune.codegen.llvm.binding import assembles
+from autotune.codegen.llvm.index import Linear, Var
+from autotune.codegen.llvm.phase import CLAIM, FINISH, phase_text
+from autotune.codegen.llvm.statement import StatementWriter
+from autotune.codegen.llvm.tables import math_of
+from autotune.codegen.llvm.text import FunctionText
+from autotune.errors import BuildError
+from autotune.program.analysis import interval, is_shared
+from autotune.program.ir import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    Load,
+    Prefetch,
+    Program,
+    Stmt,
+    Store,
+    walk,
+)
+from autotune.program.rewrite import stores_of
+from autotune.program.signs import never_negative
+from autotune.target import Target
+from autotune.types import ITEM_BYTES
+
+ALIGN = 64
+CROWD = 8
+ATTRIBUTES = "nounwind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelText:
+    """LLVM IR of a kernel's function, and the scratch memory it needs (all threads together)."""
+
+    function: str
+    declarations: tuple[str, ...]
+    workspace_bytes: int
+
+
+def write_kernel(program: Program, target: Target, symbol: str) -> KernelText:
+    """Raises BuildError where the program cannot be expressed."""
+    return _KernelWriter(program, target, symbol).write()
+
+
+class _KernelWriter(StatementWriter):
+    def __init__(self, program: Program, target: Target, symbol: str) -> None:
+        self.program, self.target = program, target
+        arguments = [f"ptr {_noalias(p)}%p{i}" for i, p in enumerate(program.params)]
+        arguments += ["ptr %workspace", "i64 %thread", "i64 %threads", "i64 %epoch"]
+        self.symbol, self.phases = symbol, 0
+        self.crowd = CROWD if target.triple.startswith("x86_64") else 0
+        super().__init__(
+            FunctionText(f"define void @{symbol}({', '.join(arguments)}) {ATTRIBUTES}")
+        )
+        for i, param in enumerate(program.params):
+            self.buffers[param.name] = param
+            self.pointers[param.name] = f"%p{i}"
+        self.never_negative = never_negative(program)
+        self.written = {s.buffer for s in stores_of(program.body)}
+        self.features = frozenset(target.features.split(","))
+        self.bfloat16 = "+avx512bf16" in self.features
+        self.rounds_to_integers = target.triple.startswith(("x86_64", "aarch64"))
+        self.math = math_of(self.features)
+        self.valignd = "+avx512f" in self.features and assembles(target.triple)
+        self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        self.workspace = 0
+        self.changed: list[frozenset[str]] = []
+
+    def write(self) -> KernelText:
+        body = self.program.body
+        while len(body) == 1 and isinstance(body[0], Alloc):
+            self._allocate(body[0].buffer, private=False)
+            body = body[0].body
+        for stmt in body:
+            self._top(stmt)
+        self.text.line("ret void")
+        return KernelText(
+            function=self.text.text(),
+            declarations=tuple(self.text.declared.values()),
+            workspace_bytes=self.workspace,
+        )
+
+    def _top(self, stmt: Stmt) -> None:
+        if self.target.threads == 1:
+            with self.text.region():
+                self._stmt(stmt)
+        elif isinstance(stmt, For) and stmt.kind == "parallel":
+            with self._phase(stmt.extent) as (first, limit):
+                self._loop(stmt, first, limit)
+        elif isinstance(stmt, Alloc) and is_shared(stmt):
+            self._allocate(stmt.buffer, private=False)
+            for inner in stmt.body:
+                self._top(inner)
+        else:
+            with self._phase(1):
+                self._stmt(stmt)
+
+    @contextmanager
+    def _phase(self, extent: int) -> Iterator[tuple[str, str]]:
+        """Code run for every piece claimed; gives the piece's first iteration and its limit."""
+        text, name = self.text, f"{self.symbol}_phase{self.phases}"
+        self.phases += 1
+        text.declare(name, phase_text(name, self.target))
+        count = text.alloca("i64")
+        text.line(f"store i64 0, ptr {count}")
+        claims, inside, done = text.label(), text.label(), text.label()
+        text.branch(f"label %{claims}")
+        text.start(claims)
+        where = f"ptr @{name}, i64 %epoch"
+        given = f"{where}, i64 %thread, i64 %threads, i64 {extent}"
+        run = text.emit(f"call {{i64, i64}} @{CLAIM}({given})")
+        first = text.emit(f"extractvalue {{i64, i64}} {run}, 0")
+        limit = text.emit(f"extractvalue {{i64, i64}} {run}, 1")
+        some = text.emit(f"icmp ult i64 {first}, {limit}")
+        text.branch(f"i1 {some}, label %{inside}, label %{done}")
+        text.start(inside)
+        with text.region():
+            yield first, limit
+        before = text.emit(f"load i64, ptr {count}")
+        more = text.emit(f"sub i64 {limit}, {first}")
+        text.line(f"store i64 {text.emit(f'add i64 {before}, {more}')}, ptr {count}")
+        text.branch(f"label %{claims}")
+        text.start(done)
+        total = text.emit(f"load i64, ptr {count}")
+        text.line(f"call void @{FINISH}({where}, i64 {extent}, i64 {total})")
+
+    def _stmt(self, stmt: Stmt) -> None:
+        if isinstance(stmt, For):
+            self._for(stmt)
+        elif isinstance(stmt, Store):
+            self._store(stmt)
+        elif isinstance(stmt, If):
+            self._if(stmt)
+        elif isinstance(stmt, Alloc):
+            self._alloc(stmt)
+        elif isinstance(stmt, Prefetch):
+            self._prefetch(stmt)
+        else:
+            raise BuildError(f"{type(stmt).__name__} needs a GPU")
+
+    def _for(self, loop: For) -> None:
+        if loop.kind == "vector":
+            self._vector_loop(loop)
+        elif loop.kind == "dot":
+            with self.neighbours(loop):
+                self._body(loop.body)
+        elif loop.kind == "unroll" or loop.extent == 1:
+            for i in range(loop.extent):
+                self.env[loop.var] = i
+                self._body(loop.body)
+        else:
+            self._loop(loop, "0", str(loop.extent))
+
+    def _loop(self, loop: For, first: str, limit: str) -> None:
+        with self.text.loop(first, limit) as name:
+            self.env[loop.var] = Var(name, self.text.scope.depth)
+            self.changed.append(frozenset(s.buffer for s in stores_of((loop,))))
+            self._body(loop.body)
+            self.changed.pop()
+
+    def settled(self, value: Load, offset: Linear) -> int | None:
+        """Of scratch, which nothing else shares memory with; `changed` says what loops store to.
+        Guards are left behind, so no index may be outside the buffer."""
+        buffer = self.buffers[value.buffer]
+        depths = [var.depth for var, _ in offset.terms]
+        if buffer.scope != "scratch" or any(d < 0 for d in depths):
+            return None
+        outermost = None
+        for depth in range(len(self.changed), max(depths, default=0), -1):
+            if buffer.name in self.changed[depth - 1]:
+                break
+            outermost = depth
+        inside = all(
+            low >= 0 and high < extent
+            for extent, (low, high) in zip(
+                buffer.shape, (interval(i, self.ranges) for i in value.indices), strict=True
+            )
+        )
+        return outermost if inside else None
+
+    def _alloc(self, stmt: Alloc) -> None:
+        if stmt.buffer.scope == "register":
+            self.buffers[stmt.buffer.name] = stmt.buffer
+        else:
+            self._allocate(stmt.buffer, private=True)
+        self._body(stmt.body)
+        if stmt.buffer.scope == "register":
+            self.text.drop(
+                c for (name, _), (c, _) in self.cells.items() if name == stmt.buffer.name
+            )
+
+    def _allocate(self, buffer: Buffer, private: bool) -> None:
+        """A place in the workspace; a private one per thread."""
+        self.buffers[buffer.name] = buffer
+        if buffer.scope == "register":
+            return
+        item = ITEM_BYTES[buffer.dtype]
+        before, after = buffer.layout.span(buffer.shape)
+        head = -(-before * item // ALIGN) * ALIGN
+        size = head + -(-after * item // ALIGN) * ALIGN
+        copies = self.target.threads if private else 1
+        start = self.workspace + head
+        self.workspace += size * copies
+        offset = str(start)
+        if copies > 1:
+            scaled = self.pure(0, f"mul i64 %thread, {size}")
+            offset = self.pure(0, f"add i64 {scaled}, {start}")
+        pointer = f"getelementptr i8, ptr %workspace, i64 {offset}"
+        self.pointers[buffer.name] = self.text.hoist(0, (buffer.name, "pointer"), pointer)
+
+    def _prefetch(self, stmt: Prefetch) -> None:
+        buffer = self.buffers[stmt.buffer]
+        pointer = self.address(buffer, self.linear(self.flat(buffer, stmt.indices)))
+        self.text.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.text.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
+
+
+def _noalias(param: Buffer) -> str:
+    # Only weights: an activation may share memory with the output (in-place calls).
+    return "noalias readonly " if param.constant else ""

@@ -1,0 +1,198 @@
+"""Loads as LLVM values: from memory (an element, a vector, lanes far apart) and register cells.
+
+In: a load. Out: its value, one lane where it does not depend on the vector loop. Under a mask,
+lanes that are off are never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from autotune.codegen.llvm.element import Val
+from autotune.codegen.llvm.index import IndexWriter, Lane, Linear, Var
+from autotune.codegen.llvm.text import FunctionText, suffix_text, type_text
+from autotune.errors import BuildError
+from autotune.program.ir import Buffer, Index, Load, LoadIndex
+from autotune.types import ITEM_BYTES
+
+
+class LoadWriter(IndexWriter):
+    """Writes loads."""
+
+    def __init__(self, text: FunctionText) -> None:
+        super().__init__(text)
+        self.cells: dict[tuple[str, int], tuple[str, int]] = {}
+        self.mask: str | None = None
+        self.written: set[str] = set()
+        self.valignd = False
+        """Whether the instruction of this name can be written."""
+
+    def load(self, value: Load) -> Val:
+        """An element, or one per lane."""
+        buffer = self.buffers[value.buffer]
+        if buffer.scope == "register":
+            return self._register(buffer, value.indices)
+        if self.lanes > 1 and self.irregular(value.indices):
+            return self._gather(value, buffer)
+        offset = self.linear(self.flat(buffer, value.indices))
+        if self.lanes == 1 or offset.lane == 0:
+            depth = self.settled(value, offset)
+            return (
+                self._element(buffer, offset)
+                if depth is None
+                else self._ahead(buffer, offset, depth)
+            )
+        if offset.lane != 1:
+            return self._gather(value, buffer)
+        return self._vector(buffer, offset)
+
+    def _register(self, buffer: Buffer, indices: tuple[Index, ...]) -> Val:
+        """A register cell, or a vector that begins inside of one and ends in the next."""
+        offset = self.linear(self.flat(buffer, indices))
+        before = offset.const % self.lanes
+        parts = [(buffer.name, offset.const - before + n) for n in (0, self.lanes)]
+        whole = offset.terms or offset.lane != 1 or not before
+        if whole or not all(part in self.cells for part in parts):
+            return self._cell_value(buffer, *self.cell(buffer, indices))
+        low, high = (self._cell_value(buffer, *self.cells[part]) for part in parts)
+        kind = type_text(buffer.dtype, self.lanes)
+        picked = ", ".join(f"i32 {before + n}" for n in range(self.lanes))
+        both = f"{kind} {low.text}, {kind} {high.text}"
+        text = f"shufflevector {both}, <{self.lanes} x i32> <{picked}>"
+        if self.valignd and kind == "<16 x float>":
+            # LLVM permutes floats by an index in a register, which overwrites one of the two.
+            code = 'asm "valignd $3, $1, $2, $0", "=v,v,v,i"'
+            text = f"call {kind} {code}({both}, i32 {before})"
+        return Val(self.text.emit(text), buffer.dtype, self.lanes)
+
+    def _cell_value(self, buffer: Buffer, cell: str, lanes: int) -> Val:
+        kind = type_text(buffer.dtype, lanes)
+        return Val(self.text.read(cell, kind), buffer.dtype, lanes)
+
+    def _element(self, buffer: Buffer, offset: Linear) -> Val:
+        kind = type_text(buffer.dtype, 1, memory=True)
+        pointer = self.address(buffer, offset)
+        text = f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}"
+        return self._from_memory(self._read(buffer, text), buffer.dtype, 1)
+
+    def settled(self, value: Load, offset: Linear) -> int | None:  # noqa: ARG002
+        """Depth of the outermost loop around this place that leaves an element as it is, if it is
+        known that loads may be moved out of loops."""
+        return None
+
+    def _ahead(self, buffer: Buffer, offset: Linear, depth: int) -> Val:
+        """An element, loaded before the loop of that depth."""
+        pointer = self.address(buffer, offset._replace(const=0))
+        kind = type_text(buffer.dtype, 1, memory=True)
+        if offset.const:
+            item = f"getelementptr {kind}, ptr {pointer}, i64 {offset.const}"
+            pointer = self.text.ahead(depth, item)
+        text = f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}"
+        return self._from_memory(self.text.ahead(depth, text), buffer.dtype, 1)
+
+    def _read(self, buffer: Buffer, text: str) -> str:
+        """A load; written once per scope where nothing stores to the buffer."""
+        if buffer.name in self.written:
+            return self.text.emit(text)
+        return self.text.once(text, text)
+
+    def _vector(self, buffer: Buffer, offset: Linear) -> Val:
+        kind = type_text(buffer.dtype, self.lanes, memory=True)
+        pointer, align = self.address(buffer, offset), ITEM_BYTES[buffer.dtype]
+        if self.mask is None:
+            text = f"load {kind}, ptr {pointer}, align {align}"
+        else:
+            name = f"llvm.masked.load.{_memory_suffix(buffer.dtype, self.lanes)}.p0"
+            mask = f"<{self.lanes} x i1>"
+            self.text.declare(name, f"declare {kind} @{name}(ptr, i32, {mask}, {kind})")
+            text = (
+                f"call {kind} @{name}(ptr {pointer}, i32 {align}, {mask} {self.mask}, "
+                f"{kind} zeroinitializer)"
+            )
+        return self._from_memory(self._read(buffer, text), buffer.dtype, self.lanes)
+
+    def _from_memory(self, name: str, dtype: str, lanes: int) -> Val:
+        if dtype == "bool":
+            kind = type_text("bool", lanes, memory=True)
+            zero = "0" if lanes == 1 else "zeroinitializer"
+            text = f"icmp ne {kind} {name}, {zero}"
+            name = self.text.once(text, text)
+        return Val(name, dtype, lanes)
+
+    @contextmanager
+    def one_lane(self, lane: int) -> Iterator[None]:
+        """Write for one lane alone, as if the vector loop's variable were a constant."""
+        lanes, mask = self.lanes, self.mask
+        names = [v for v, now in self.env.items() if isinstance(now, Lane)]
+        self.lanes, self.mask = 1, None
+        self.env.update(dict.fromkeys(names, lane))
+        yield
+        self.lanes, self.mask = lanes, mask
+        self.env.update(dict.fromkeys(names, Lane(lanes)))
+
+    def insert(self, vector: Val, element: Val, lane: int) -> Val:
+        """A vector with one lane replaced."""
+        kind, item = type_text(vector.dtype, vector.lanes), type_text(vector.dtype, 1)
+        text = f"insertelement {kind} {vector.text}, {item} {element.text}, i64 {lane}"
+        return Val(self.text.emit(text), vector.dtype, vector.lanes)
+
+    def _gather(self, value: Load, buffer: Buffer) -> Val:
+        """Lanes that do not lie side by side: one load each."""
+        mask = self.mask
+        out = Val("poison" if mask is None else "zeroinitializer", buffer.dtype, self.lanes)
+        for lane in range(self.lanes):
+            with self.one_lane(lane):
+                if mask is None:
+                    element = self._element(buffer, self.linear(self.flat(buffer, value.indices)))
+                    out = self.insert(out, element, lane)
+                else:
+                    bit = self.text.emit(f"extractelement <{out.lanes} x i1> {mask}, i64 {lane}")
+                    out = self._masked_lane(value, out, bit, lane)
+        return out
+
+    def _masked_lane(self, value: Load, out: Val, bit: str, lane: int) -> Val:
+        """Insert a lane where its mask bit is set: a branch, so that nothing outside is read."""
+        buffer, vector = self.buffers[value.buffer], type_text(out.dtype, out.lanes)
+        before = self.text.block
+        with self.text.when(bit):
+            element = self._element(buffer, self.linear(self.flat(buffer, value.indices)))
+            new = self.insert(out, element, lane)
+            inside = self.text.block
+        text = f"phi {vector} [ {out.text}, %{before} ], [ {new.text}, %{inside} ]"
+        return Val(self.text.emit(text), out.dtype, out.lanes)
+
+    def cell(self, buffer: Buffer, indices: tuple[Index, ...]) -> tuple[str, int]:
+        """(pointer, lanes) of a register cell; the index must be constant, lanes aside."""
+        offset = self.linear(self.flat(buffer, indices))
+        if offset.terms or offset.lane not in (0, 1):
+            raise BuildError(f"register buffer {buffer.name} is indexed by a loop not unrolled")
+        lanes = self.lanes if offset.lane else 1
+        key = (buffer.name, offset.const)
+        if key not in self.cells:
+            self.cells[key] = (self.text.cell(type_text(buffer.dtype, lanes)), lanes)
+        cell, made = self.cells[key]
+        if made != lanes:
+            raise BuildError(
+                f"register buffer {buffer.name} is used with {made} and {lanes} lanes"
+            )
+        return cell, lanes
+
+    def loaded(self, atom: LoadIndex) -> Var:
+        saved, self.lanes = self.lanes, 1
+        value = self.convert(self.load(Load(atom.buffer, atom.indices)), "int64")
+        self.lanes = saved
+        negative = self._pure_here(f"icmp slt i64 {value.text}, 0")
+        wrapped = self._pure_here(f"add i64 {value.text}, {atom.extent}")
+        i = self._pure_here(f"select i1 {negative}, i64 {wrapped}, i64 {value.text}")
+        for kind, limit in (("smax", 0), ("smin", atom.extent - 1)):
+            self.text.declare(f"llvm.{kind}.i64", f"declare i64 @llvm.{kind}.i64(i64, i64)")
+            i = self._pure_here(f"call i64 @llvm.{kind}.i64(i64 {i}, i64 {limit})")
+        return Var(i, -1)
+
+    def _pure_here(self, text: str) -> str:
+        return self.text.once(text, text)
+
+
+def _memory_suffix(dtype: str, lanes: int) -> str:
+    return f"v{lanes}i8" if dtype == "bool" else suffix_text(dtype, lanes)

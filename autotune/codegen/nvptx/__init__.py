@@ -1,0 +1,1 @@
+"""Programs to PTX through LLVM: NVIDIA GPUs."""

@@ -1,0 +1,76 @@
+"""How many records a log's file has, as its last checkpoint left it. In: a way to run statements.
+Out: that kept in `schema`, or what is missing since.
+
+Records only ever get more, but for `prune`, which counts them anew. A server's log has no file of
+its own to lose: nothing is kept of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autotune.db import files
+from autotune.db.selection import Execute, Row
+
+_NEW = "SELECT COUNT(*), MAX(id) FROM records WHERE id > :last"
+
+
+def keep(execute: Execute) -> None:
+    """Add what came since the last time. Only the new records are counted."""
+    records, last = _kept(execute)
+    new, highest = _one(execute, _NEW, {"last": last})
+    if new:
+        _write(execute, records + new, highest)
+
+
+def count_anew(execute: Execute) -> None:
+    """Of every record that is there."""
+    count, highest = _one(execute, "SELECT COUNT(*), MAX(id) FROM records")
+    _write(execute, count, highest or 0)
+
+
+def settle(execute: Execute, acknowledged: int) -> str:
+    """What `missing` says, once: what is there is counted anew."""
+    lost = missing(execute, acknowledged, whole=False)
+    if lost:
+        count_anew(execute)
+    return lost
+
+
+def missing(execute: Execute, acknowledged: int, *, whole: bool) -> str:
+    """What is said of records that were there and are not; empty where none is missing.
+    `acknowledged`: the number of the last record that a writer killed since said it had written.
+    `whole`: count all of them."""
+    records, last = _kept(execute)
+    highest = _one(execute, "SELECT MAX(id) FROM records")[0] or 0
+    if highest < last:
+        return (
+            f"its last checkpoint had records up to number {last}, now they end at {highest}: "
+            "part of the file, or its -wal, is an older copy"
+        )
+    if highest < acknowledged:
+        return (
+            f"{acknowledged - highest} records of a killed run are missing (up to number "
+            f"{acknowledged}): its -wal was cut or removed"
+        )
+    if whole:
+        count = _one(execute, "SELECT COUNT(*) FROM records")[0]
+        if count < records:
+            return f"{records - count} of the {records} records of its last checkpoint are missing"
+    return ""
+
+
+def _kept(execute: Execute) -> tuple[int, int]:
+    rows = list(execute("SELECT records, last FROM schema", {}))
+    records, last = rows[0] if rows else (0, 0)
+    return files.number(records), files.number(last)
+
+
+def _write(execute: Execute, records: int, last: int) -> None:
+    change = "UPDATE schema SET records = :records, last = :last"
+    execute(change, {"records": records, "last": last})
+
+
+def _one(execute: Execute, statement: str, params: Mapping[str, Any] | None = None) -> Row:
+    return next(iter(execute(statement, params or {})))

@@ -1,0 +1,1 @@
+"""Import ONNX models: one file for each family of operators."""

@@ -1,0 +1,305 @@
+"""What an ONNX operator's importer works with, and the registry of importers.
+
+An importer is one function: it reads the node's inputs and attributes through a `NodeContext`,
+adds ops to the graph, and returns the value (or values) it made:
+
+    @importer("LeakyRelu")
+    def leaky_relu(n: NodeContext) -> str:
+        return n.op("leaky_relu", n.input(0), alpha=n.number("alpha", 0.01))
+
+Importers raise ModelError or UnsupportedOpError with a plain message; the caller adds the
+operator, the node's name and the opset. An attribute that no importer asked for is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.graph.build import GraphBuilder
+from autotune.ops import OPS
+from autotune.registry import Registry
+from autotune.types import DTYPES, Array, Attr, TensorType
+
+FOLD_ELEMENTS = 1 << 16
+"""Constants are folded freely up to this size; above it, only where the result does not grow."""
+
+MOST_MADE = 1 << 28
+"""Elements of a constant that an importer makes out of numbers in the file: beyond are slips."""
+
+Importer = Callable[["NodeContext"], "str | tuple[str, ...]"]
+IMPORTERS: Registry[Importer] = Registry("ONNX operator", room="autotune.frontend.onnx.importer")
+
+
+def importer(*operators: str) -> Callable[[Importer], Importer]:
+    """Register a function as the importer of some ONNX operators."""
+
+    def register(function: Importer) -> Importer:
+        for operator in operators:
+            IMPORTERS.add(operator, function)
+        return function
+
+    return register
+
+
+class NodeContext:
+    """One ONNX node during import: its operands, its attributes, and the graph being built."""
+
+    def __init__(
+        self,
+        node: onnx.NodeProto,
+        opset: int,
+        builder: GraphBuilder,
+        values: Mapping[str, str],
+        kinds: Mapping[str, int],
+    ) -> None:
+        self.operator = node.op_type
+        self.opset = opset
+        self.inputs = tuple(node.input)
+        self.outputs = tuple(node.output)
+        self.builder = builder
+        self._values = values
+        self._kinds = kinds
+        self._attrs = {str(a.name): onnx.helper.get_attribute_value(a) for a in node.attribute}
+        self._unread = set(self._attrs)
+
+    # ------------------------------------------------------------------------------- operands
+
+    def input(self, position: int) -> str:
+        """The graph value of a required input."""
+        value = self.optional(position)
+        if value is None:
+            raise ModelError(f"input {position} is missing; the model is malformed")
+        return value
+
+    def optional(self, position: int) -> str | None:
+        """The graph value of an optional input, None where the node leaves it out."""
+        if position >= len(self.inputs) or not self.inputs[position]:
+            return None
+        return self._values[self.inputs[position]]
+
+    def kind(self, position: int) -> int:
+        """The ONNX type of an input that graphs do not have (see `kinds`), else 0."""
+        return self._kinds.get(self.inputs[position], 0) if position < len(self.inputs) else 0
+
+    def rest(self, start: int = 0) -> list[str]:
+        """The graph values of all inputs from `start` on (variadic operators)."""
+        return [self.input(i) for i in range(start, len(self.inputs))]
+
+    def known(self, value: str) -> Array | None:
+        """The array of a value that is constant, else None."""
+        return self.builder.constants.get(value)
+
+    def evaluated(self, value: str) -> Array | None:
+        """As `known`, also of what is too large to be folded; slower."""
+        array = self.known(value)
+        return self.builder.evaluated(value) if array is None else array
+
+    def parameter(self, position: int) -> Array | None:
+        """The array of an optional input that must be constant; None where it is left out."""
+        value = self.optional(position)
+        if value is None:
+            return None
+        array = self.evaluated(value)
+        if array is None:
+            raise UnsupportedOpError(
+                f"input {position} ({self.inputs[position]!r}) must be a constant, but it is "
+                "computed from the model's inputs; simplify the model or export it with fixed "
+                "shapes"
+            )
+        return array
+
+    def int_parameter(self, position: int) -> tuple[int, ...] | None:
+        """A constant integer input as a flat tuple."""
+        array = self.parameter(position)
+        return None if array is None else tuple(int(v) for v in array.ravel())
+
+    def required_ints(self, position: int) -> tuple[int, ...]:
+        """A constant integer input that must be there."""
+        self.input(position)
+        return self.int_parameter(position) or ()
+
+    # ----------------------------------------------------------------------------- attributes
+
+    def has(self, name: str) -> bool:
+        return name in self._attrs
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        self._unread.discard(name)
+        return self._attrs.get(name, default)
+
+    def integer(self, name: str, default: int) -> int:
+        return int(self._typed(name, default, int))
+
+    def number(self, name: str, default: float) -> float:
+        return float(self._typed(name, default, int | float))
+
+    def text(self, name: str, default: str) -> str:
+        value = self._typed(name, default, bytes | str)
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    def tensor(self, name: str) -> onnx.TensorProto | None:
+        value: onnx.TensorProto | None = self._typed(name, None, onnx.TensorProto)
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        value = self._typed(name, None, list)
+        return None if value is None else tuple(int(v) for v in value)
+
+    def _typed(self, name: str, default: Any, kind: type | UnionType) -> Any:
+        value = self.attribute(name, default)
+        if value is not default and not isinstance(value, kind):
+            raise ModelError(f"attribute {name} has the value {value!r} of a wrong type")
+        return value
+
+    def ignore(self, *names: str) -> None:
+        """These attributes do not change the result at inference."""
+        self._unread.difference_update(names)
+
+    def check_attributes(self) -> None:
+        """Raise where the node has an attribute that the importer does not know."""
+        if self._unread:
+            raise UnsupportedOpError(
+                f"attribute {', '.join(sorted(self._unread))} is not supported; "
+                "remove it or export the model without it"
+            )
+
+    # ---------------------------------------------------------------------------------- graph
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        return self.builder.shape(value)
+
+    def rank(self, value: str) -> int:
+        return len(self.builder.shape(value))
+
+    def dtype(self, value: str) -> str:
+        return self.builder.dtype(value)
+
+    def constant(self, data: Any, dtype: str | None = None) -> str:
+        return self.builder.constant(np.asarray(data, dtype=dtype))
+
+    def made(self, *extents: int) -> None:
+        """Raise ModelError where a constant of these extents is more than an importer makes."""
+        if math.prod(max(1, e) for e in extents) > MOST_MADE:
+            raise ModelError(
+                f"it stands for a constant of {'x'.join(map(str, extents))} elements; up to "
+                f"{MOST_MADE} are made: check its attributes and its constant inputs"
+            )
+
+    def op(self, op: str, *values: str, **attrs: Attr) -> str:
+        """Apply an internal op: folded where every operand is constant, its size-1 constants as
+        `scalar` nodes where it is elementwise."""
+        operands = list(values)
+        if operands and all(v in self.builder.constants for v in operands):
+            folded = self._fold(op, operands, attrs)
+            if folded is not None:
+                return folded
+        if OPS.get(op).kind != "elementwise" or not operands:
+            return self.builder.op(op, *operands, **attrs)
+        return self._elementwise(op, operands, attrs)
+
+    def reshape(self, value: str, shape: Sequence[int]) -> str:
+        return (
+            value
+            if self.shape(value) == tuple(shape)
+            else self.op("reshape", value, shape=tuple(shape))
+        )
+
+    def transpose(self, value: str, perm: Sequence[int]) -> str:
+        if tuple(perm) == tuple(range(len(perm))):
+            return value
+        return self.op("transpose", value, perm=tuple(perm))
+
+    def cast(self, value: str, dtype: str) -> str:
+        return value if self.dtype(value) == dtype else self.op(f"to_{dtype}", value)
+
+    def _fold(self, op: str, values: Sequence[str], attrs: Mapping[str, Attr]) -> str | None:
+        types = [self.builder.types[v] for v in values]
+        result = OPS.get(op).infer(types, attrs)
+        if result.size > max(FOLD_ELEMENTS, *(t.size for t in types)):
+            return None
+        arrays = [self.builder.constants[v] for v in values]
+        array = np.asarray(OPS.get(op).reference(arrays, attrs))
+        return self.builder.constant(array.astype(result.dtype, copy=False))
+
+    def _elementwise(self, op: str, values: list[str], attrs: Mapping[str, Attr]) -> str:
+        types = [self.builder.types[v] for v in values]
+        shape = OPS.get(op).infer(types, attrs).shape
+        for i, value in enumerate(values):
+            array = self.known(value)
+            if array is not None and array.size == 1:
+                values[i] = self.scalar(array.item(), array.dtype.name)
+        # A scalar has rank 0, the constant it stands for may have had the largest rank.
+        return self.reshape(self.builder.op(op, *values, **attrs), shape)
+
+    def scalar(self, value: bool | int | float, dtype: str) -> str:
+        """A size-1 constant that the compiler sees."""
+        return self.builder.op("scalar", value=value, dtype=dtype)
+
+    def like(self, value: bool | int | float, other: str) -> str:
+        """A number as a constant of another value's element type."""
+        return self.constant(value, self.dtype(other))
+
+
+def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
+    """The array of an ONNX tensor. Raises ModelError where it is damaged or of a foreign type."""
+    narrow = _NARROW.get(tensor.data_type)
+    if narrow is None:
+        dtype_name(tensor.data_type, what)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise ModelError(f"{what}: the data lie in another file; import the model by its path")
+    try:
+        array = np.asarray(numpy_helper.to_array(tensor))
+        if narrow is not None:
+            return array.astype(narrow)
+        return array.astype(np.float32) if tensor.data_type in _WIDENED else array
+    except (ValueError, TypeError) as error:
+        raise ModelError(
+            f"{what}: the tensor's data do not fit its shape {tuple(tensor.dims)} ({error}); "
+            "the file is damaged, write it again"
+        ) from error
+
+
+def onnx_type(dtype: str) -> int:
+    """The ONNX type of an element type of ours."""
+    return int(getattr(onnx.TensorProto, _ONNX_NAMES[dtype]))
+
+
+def dtype_name(element_type: int, what: str) -> str:
+    """Our name of an ONNX element type; float32 for the floats of 16 bits."""
+    if element_type in _WIDENED:
+        return "float32"
+    known = {int(getattr(onnx.TensorProto, _ONNX_NAMES[d])): d for d in DTYPES}
+    if element_type not in known:
+        names = {v: k for k, v in onnx.TensorProto.DataType.items()}
+        raise UnsupportedOpError(
+            f"{what}: element type {names.get(element_type, element_type)} is not supported; "
+            f"supported are {', '.join(DTYPES)}, float16, bfloat16: convert the model to float32"
+        )
+    return known[element_type]
+
+
+_WIDENED = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+"""Types of tensors that are float32 here: every value of theirs is one, and nothing is rounded."""
+_NARROW: dict[int, str] = {
+    onnx.TensorProto.INT4: "int8", onnx.TensorProto.UINT4: "uint8",
+    onnx.TensorProto.FLOAT8E4M3FN: "float32", onnx.TensorProto.FLOAT8E5M2: "float32",
+    onnx.TensorProto.FLOAT8E4M3FNUZ: "float32", onnx.TensorProto.FLOAT8E5M2FNUZ: "float32",
+    onnx.TensorProto.FLOAT4E2M1: "float32",
+}  # fmt: skip
+"""Types that constants and results of casts may have, widened."""
+_ONNX_NAMES = {
+    "float32": "FLOAT", "float64": "DOUBLE", "int64": "INT64", "int32": "INT32",
+    "int8": "INT8", "uint8": "UINT8", "bool": "BOOL",
+}  # fmt: skip
+
+
+def tensor_type(dtype: str, shape: Sequence[int]) -> TensorType:
+    return TensorType(dtype=dtype, shape=tuple(int(e) for e in shape))

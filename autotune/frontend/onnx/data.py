@@ -1,0 +1,195 @@
+"""ONNX importers: constants, gathers, pads, masks (what makes or moves elements)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.onnx.context import (
+    NodeContext,
+    importer,
+    tensor_array,
+)
+from autotune.frontend.onnx.norm import positive_axis
+from autotune.frontend.onnx.shape import select_ranges
+from autotune.types import Array
+
+CONSTANT_TYPES = {
+    "value_float": "float32", "value_floats": "float32", "value_int": "int64",
+    "value_ints": "int64",
+}  # fmt: skip
+
+
+@importer("Constant")
+def constant(n: NodeContext) -> str:
+    value = n.tensor("value")
+    if value is not None:
+        return n.builder.constant(tensor_array(value, "attribute value"), n.outputs[0])
+    for name, dtype in CONSTANT_TYPES.items():
+        if n.has(name):
+            return n.constant(n.attribute(name), dtype)
+    raise UnsupportedOpError("only dense numeric constants are supported, not sparse or text ones")
+
+
+@importer("ConstantOfShape")
+def constant_of_shape(n: NodeContext) -> str:
+    value = n.tensor("value")
+    fill = np.zeros(1, np.float32) if value is None else tensor_array(value, "attribute value")
+    n.made(*n.required_ints(0))
+    return n.builder.constant(np.full(n.required_ints(0), fill.ravel()[0], fill.dtype))
+
+
+@importer("Range")
+def range_(n: NodeContext) -> str:
+    start, limit, delta = (_required(n, i) for i in range(3))
+    n.made(math.ceil((limit.item() - start.item()) / delta.item()))
+    array = np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
+    return n.builder.constant(array)
+
+
+def _required(n: NodeContext, position: int) -> Array:
+    n.input(position)
+    array = n.parameter(position)
+    assert array is not None  # a required input is there
+    return array
+
+
+@importer("Gather")
+def gather(n: NodeContext) -> str:
+    """Constant indices in a run become a slice, a single one a slice without its axis."""
+    x, indices = n.input(0), n.input(1)
+    axis = positive_axis(n.integer("axis", 0), n.rank(x))
+    extent = n.shape(x)[axis]
+    array = n.known(indices)
+    if array is None:
+        return n.op("gather", x, indices, axis=axis)
+    if array.size and not (-extent <= array.min() and array.max() < extent):
+        raise ModelError(f"indices reach outside axis {axis} of {n.shape(x)}")
+    positions = np.where(array < 0, array + extent, array)
+    run = _run(positions)
+    if run is None or n.known(x) is not None:
+        return n.op("gather", x, n.constant(positions, "int64"), axis=axis)
+    shape = n.shape(x)
+    return n.reshape(
+        select_ranges(n, x, {axis: run}), (*shape[:axis], *array.shape, *shape[axis + 1 :])
+    )
+
+
+def _run(positions: Array) -> range | None:
+    """Positions that ascend evenly, as a range."""
+    flat = positions.ravel()
+    if flat.size == 0:
+        return None
+    step = int(flat[1] - flat[0]) if flat.size > 1 else 1
+    run = range(int(flat[0]), int(flat[-1]) + 1, step or 1)
+    return run if step > 0 and np.array_equal(flat, np.array(run)) else None
+
+
+@importer("Pad")
+def pad(n: NodeContext) -> str:
+    """Constant pads are one op, mirrored and repeated ones gathers; negative pads cut."""
+    x, mode = n.input(0), n.text("mode", "constant")
+    rank = n.rank(x)
+    before, after, value = _pad_parameters(n, rank)
+    cuts = {
+        a: range(max(-b, 0), n.shape(x)[a] - max(-e, 0))
+        for a, (b, e) in enumerate(zip(before, after, strict=True))
+        if b < 0 or e < 0
+    }
+    x = select_ranges(n, x, cuts)
+    before, after = [max(b, 0) for b in before], [max(e, 0) for e in after]
+    if not any(before) and not any(after):
+        return x
+    if mode == "constant":
+        return n.op("pad", x, pads=(*before, *after), value=value)
+    numpy_mode = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}.get(mode)
+    if numpy_mode is None:
+        raise UnsupportedOpError(f"mode {mode!r} is not supported; use constant, reflect or edge")
+    for axis, (b, e) in enumerate(zip(before, after, strict=True)):
+        if b or e:
+            places = np.pad(np.arange(n.shape(x)[axis]), (b, e), mode=numpy_mode)  # type: ignore[call-overload]
+            x = n.op("gather", x, n.constant(places, "int64"), axis=axis)
+    return x
+
+
+def _pad_parameters(n: NodeContext, rank: int) -> tuple[list[int], list[int], float]:
+    if n.opset < 11:
+        pads, value, axes = n.integers("pads") or (), n.number("value", 0.0), None
+    else:
+        pads, fill, axes = n.required_ints(1), n.parameter(2), n.int_parameter(3)
+        value = 0.0 if fill is None or not fill.size else float(fill.item())
+    axes = tuple(range(rank)) if axes is None else axes
+    if len(pads) != 2 * len(axes):
+        raise ModelError(f"pads {pads} must have two entries for each of the axes {axes}")
+    before, after = [0] * rank, [0] * rank
+    for i, axis in enumerate(axes):
+        at = positive_axis(axis, rank)
+        before[at], after[at] = pads[i], pads[i + len(axes)]
+    return before, after, value
+
+
+@importer("CenterCropPad")
+def center_crop_pad(n: NodeContext) -> str:
+    """Axes cut or filled up at both ends, of an odd rest more behind."""
+    x, wanted = n.input(0), n.required_ints(1)
+    rank, shape = n.rank(x), n.shape(x)
+    given = n.integers("axes") or range(rank)
+    if min(wanted, default=0) < 0:
+        raise ModelError(f"extents must not be negative, got {wanted}")
+    pads, cuts = [0] * (2 * rank), {}
+    for axis, extent in zip((positive_axis(a, rank) for a in given), wanted, strict=True):
+        more = extent - shape[axis]
+        if more > 0:
+            pads[axis], pads[rank + axis] = more // 2, more - more // 2
+        elif more:
+            cuts[axis] = range(-more // 2, -more // 2 + extent)
+    x = select_ranges(n, x, cuts)
+    return n.op("pad", x, pads=tuple(pads), value=0.0) if any(pads) else x
+
+
+@importer("Trilu")
+def trilu(n: NodeContext) -> str:
+    x = n.input(0)
+    k = n.int_parameter(1)
+    offset = k[0] if k else 0
+    n.made(*n.shape(x)[-2:])
+    mask = np.ones(n.shape(x)[-2:], bool)
+    kept = np.triu(mask, offset) if n.integer("upper", 1) else np.tril(mask, offset)
+    return n.op("where", n.constant(kept), x, n.like(0, x))
+
+
+@importer("Hardmax")
+def hardmax(n: NodeContext) -> str:
+    """One where the first largest element is; before opset 13 the axes from `axis` on are one."""
+    x = n.input(0)
+    shape = n.shape(x)
+    axis = positive_axis(n.integer("axis", -1 if n.opset >= 13 else 1), len(shape))
+    if n.opset < 13:
+        x = n.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        axis = 1
+    places = np.arange(n.shape(x)[axis]).reshape(-1, *[1] * (n.rank(x) - axis - 1))
+    first = n.op("argmax", x, axis=axis, keepdims=True)
+    return n.reshape(n.cast(n.op("eq", first, n.constant(places, "int64")), n.dtype(x)), shape)
+
+
+@importer("OneHot")
+def one_hot(n: NodeContext) -> str:
+    """where(index == position, on, off) along a new axis; indices outside have no position."""
+    indices, values = n.input(0), _required(n, 2)
+    depth = n.required_ints(1)[0]
+    if depth < 0 or values.size != 2:
+        raise ModelError(f"depth is {depth} and there are {values.size} values, expected two")
+    rank = n.rank(indices) + 1
+    axis = positive_axis(n.integer("axis", -1), rank)
+    shape = n.shape(indices)
+    column = n.reshape(n.cast(indices, "int64"), (*shape[:axis], 1, *shape[axis:]))
+    # A negative index counts from the end.
+    negative = n.op("lt", column, n.like(0, column))
+    column = n.op("where", negative, n.op("add", column, n.like(depth, column)), column)
+    n.made(depth)
+    places = np.arange(depth).reshape([-1 if i == axis else 1 for i in range(rank)])
+    hit = n.op("eq", column, n.constant(places, "int64"))
+    off, on = (n.constant(v, values.dtype.name) for v in values)
+    return n.op("where", hit, on, off)

@@ -1,0 +1,110 @@
+"""What an operator expects, in words. In: a node whose importer made no sense of it. Out: one line
+that says what it was given and what the standard asks for.
+
+Importers say themselves what they check. What they take for granted (as many dimensions as they
+name, an entry for each) is the standard's, whose schemas say it too.
+"""
+
+from __future__ import annotations
+
+import re
+
+import onnx
+
+from autotune.frontend.onnx.context import NodeContext
+from autotune.printable import one_line
+
+MISFITS = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
+"""What an importer raises of itself on a node that breaks what it takes for granted."""
+_PYTHON = re.compile(
+    r"values to unpack|index out of range|zip\(\) argument|cannot reshape array|"
+    r"is not in (list|tuple|range)|shape-mismatch|math domain|arg is an empty|empty sequence|"
+    r"invalid literal|cannot convert|is out of bounds for axis|must be (a|an|real)|byte must be"
+)
+"""Of the interpreter and numpy: they speak of our code, not of the model."""
+_DIMENSIONS = re.compile(r"[\[(]([^\[\]()]*,[^\[\]()]*)[\])]")
+"""Dimensions in the description of an input, such as `[seq_length, batch_size, input_size]`."""
+_MOST = 300
+"""Characters of what the standard's shape inference says."""
+
+
+def misfit(node: onnx.NodeProto, context: NodeContext, error: Exception) -> str:
+    """Why a node was not understood, and what would have been."""
+    said = "" if _is_internal(error) else f": {one_line(str(error), _MOST)}"
+    said = said or _inferred(node, context)
+    parts = [f"its operands do not fit together{said}", f"got {_given(node, context)}"]
+    if wanted := _wanted(node, context.opset):
+        parts.append(f"expected {wanted}")
+    if not said:
+        parts.append("onnx.checker tells what is malformed; where nothing is, please report this")
+    return "; ".join(parts)
+
+
+def _is_internal(error: Exception) -> bool:
+    return not isinstance(error, ValueError) or bool(_PYTHON.search(str(error)))
+
+
+def _given(node: onnx.NodeProto, context: NodeContext) -> str:
+    """Inputs as types, attributes by name."""
+    inputs = []
+    for position, name in enumerate(node.input):
+        value = context.optional(position)
+        kind = context.builder.types.get(value) if value is not None else None
+        inputs.append(f"{name} {kind}" if kind is not None else name or "nothing")
+    attributes = ", ".join(sorted(a.name for a in node.attribute))
+    given = f"{_counted(str(len(inputs)))} ({', '.join(inputs)})" if inputs else "no inputs"
+    return f"{given} and {attributes}" if attributes else given
+
+
+def _wanted(node: onnx.NodeProto, opset: int) -> str:
+    """The inputs that the standard has for an operator, with the dimensions it names."""
+    schema = _schema(node, opset)
+    if schema is None:
+        return ""
+    inputs = []
+    for formal in schema.inputs:
+        found = _DIMENSIONS.search(formal.description or "")
+        inputs.append(f"{formal.name} [{one_line(found[1])}]" if found else formal.name)
+    least, most = schema.min_input, schema.max_input
+    count = str(least) if least == most else f"{least} to {most}" if most < 1000 else f"{least}+"
+    return f"{_counted(count)} ({', '.join(inputs)})"
+
+
+def _counted(count: str) -> str:
+    return f"{count} input{'' if count == '1' else 's'}"
+
+
+def _schema(node: onnx.NodeProto, opset: int) -> onnx.defs.OpSchema | None:
+    if node.domain not in ("", "ai.onnx"):
+        return None
+    try:
+        return onnx.defs.get_schema(node.op_type, min(opset, onnx.defs.onnx_opset_version()))
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _inferred(node: onnx.NodeProto, context: NodeContext) -> str:
+    """What the standard's own shape inference has against the node; empty where it has nothing."""
+    schema = _schema(node, context.opset)
+    if schema is None:
+        return ""
+    types = {}
+    for position, name in enumerate(node.input):
+        kind = context.builder.types.get(context.optional(position) or "")
+        if kind is None or not hasattr(onnx.TensorProto, _names(kind.dtype)):
+            continue
+        element = getattr(onnx.TensorProto, _names(kind.dtype))
+        types[name] = onnx.helper.make_tensor_type_proto(element, kind.shape)
+    try:
+        onnx.shape_inference.infer_node_outputs(schema, node, types)
+    except onnx.shape_inference.InferenceError as error:
+        return f": {one_line(str(error).split(')', 1)[-1], _MOST)}"
+    except Exception:  # what it cannot do says nothing of the node
+        return ""
+    return ""
+
+
+def _names(dtype: str) -> str:
+    return {"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype, dtype.upper())

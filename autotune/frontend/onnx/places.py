@@ -1,0 +1,199 @@
+"""ONNX importers: elements picked by computed places, running sums.
+
+Places of several dimensions become places in the flat tensor, so that all of them are gathers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
+from autotune.frontend.onnx.norm import positive_axis
+from autotune.types import Array, dense_strides
+
+LARGEST_TRIANGLE = 2048
+UNSHAPED = (
+    "how much it gives depends on the values it is given, and shapes are static here; export the "
+    "model up to its inputs, and run it on the outputs"
+)
+"""Why operators are refused whose results have no size before a run."""
+
+
+@importer("GatherElements")
+def gather_elements(n: NodeContext) -> str:
+    x, indices = n.input(0), n.input(1)
+    return elements(n, x, indices, positive_axis(n.integer("axis", 0), n.rank(x)))
+
+
+def elements(n: NodeContext, x: str, indices: str, axis: int) -> str:
+    """x at the places that have `indices` as coordinate along `axis`, and their own elsewhere."""
+    if n.rank(indices) != n.rank(x):
+        raise ModelError(
+            f"indices have shape {n.shape(indices)}, expected the rank of {n.shape(x)}"
+        )
+    known, extent = n.known(indices), n.shape(x)[axis]
+    if known is not None and not np.all((-extent <= known) & (known < extent)):
+        raise ModelError(f"indices reach outside axis {axis} of {n.shape(x)}")
+    return n.op("gather_elements", x, indices, axis=axis)
+
+
+def flat_places(n: NodeContext, indices: str, extents: Sequence[int], axis: int) -> str:
+    strides = dense_strides(tuple(extents))
+    grid = np.indices(n.shape(indices), dtype=np.int64)
+    others = sum((grid[d] * s for d, s in enumerate(strides) if d != axis), np.int64(0))
+    along = n.op("mul", positive(n, indices, extents[axis]), n.constant(strides[axis], "int64"))
+    return n.op("add", along, n.constant(np.broadcast_to(others, grid.shape[1:]), "int64"))
+
+
+def positive(n: NodeContext, indices: str, extent: int | Array) -> str:
+    """Indices counted from the front, as int64; those outside of the extent go to its nearest
+    end. ModelError where they are known and outside."""
+    known = n.known(indices)
+    if known is not None and not np.all((-np.asarray(extent) <= known) & (known < extent)):
+        raise ModelError(f"indices {known.min()} .. {known.max()} reach outside {extent} places")
+    wide, end = n.cast(indices, "int64"), n.constant(extent, "int64")
+    negative = n.op("lt", wide, n.like(0, wide))
+    counted = n.op("where", negative, n.op("add", wide, end), wide)
+    if known is not None:
+        return counted
+    last = n.constant(np.asarray(extent) - 1, "int64")
+    return n.op("min", n.op("max", counted, n.like(0, counted)), last)
+
+
+@importer("GatherND")
+def gather_nd(n: NodeContext) -> str:
+    x, indices = n.input(0), n.input(1)
+    shape, places = n.shape(x), n.shape(indices)
+    batch = n.integer("batch_dims", 0)
+    if batch:
+        # The coordinates within the batch are told by where an index lies.
+        grid = np.indices(places[:-1], dtype=np.int64)[:batch]
+        own = n.constant(np.moveaxis(grid, 0, -1), "int64")
+        indices = n.op("concat", own, n.cast(indices, "int64"), axis=len(places) - 1)
+    table, depth = rows(n, x, n.shape(indices))
+    picked = n.op("gather", table, row_places(n, indices, shape[:depth]), axis=0)
+    return n.reshape(picked, (*places[:-1], *shape[depth:]))
+
+
+def rows(n: NodeContext, x: str, places: Sequence[int]) -> tuple[str, int]:
+    """(x as rows that a place names, how many dimensions a place has)."""
+    shape, depth = n.shape(x), places[-1] if places else 0
+    if not 1 <= depth <= len(shape):
+        raise ModelError(f"indices of shape {tuple(places)} do not name places in {shape}")
+    return n.reshape(x, (math.prod(shape[:depth]), math.prod(shape[depth:]))), depth
+
+
+def row_places(n: NodeContext, indices: str, extents: Sequence[int]) -> str:
+    """Places of several coordinates (the last dimension) as rows, flat; those of one coordinate
+    as they are, negative ones too."""
+    if len(extents) == 1:
+        return n.reshape(indices, (math.prod(n.shape(indices)),))
+    steps = n.constant(dense_strides(tuple(extents)), "int64")
+    whole = n.op("mul", positive(n, indices, np.array(extents)), steps)
+    rows = n.op("reduce_sum", whole, axes=(n.rank(whole) - 1,), keepdims=False)
+    return n.reshape(rows, (math.prod(n.shape(rows)),))
+
+
+@importer("NonZero")
+def non_zero(n: NodeContext) -> str:
+    return n.constant(np.stack(np.nonzero(_shaping(n, 0))), "int64")
+
+
+@importer("Compress")
+def compress(n: NodeContext) -> str:
+    """The elements that constants choose, along an axis or of all."""
+    x, chosen, axis = n.input(0), _shaping(n, 1), n.attribute("axis")
+    if axis is None:
+        x, axis = n.reshape(x, (math.prod(n.shape(x)),)), 0
+    at = positive_axis(int(axis), n.rank(x))
+    return n.op("gather", x, n.constant(np.flatnonzero(chosen), "int64"), axis=at)
+
+
+def _shaping(n: NodeContext, position: int) -> Array:
+    """An input that decides how much there is."""
+    array = n.evaluated(n.input(position))
+    if array is None:
+        raise UnsupportedOpError(UNSHAPED)
+    return array
+
+
+@importer("EyeLike")
+def eye_like(n: NodeContext) -> str:
+    rows, columns = n.shape(n.input(0))
+    dtype = n.dtype(n.input(0))
+    if n.has("dtype"):
+        dtype = dtype_name(n.integer("dtype", 0), "the type of the result")
+    n.made(rows, columns)
+    return n.constant(np.eye(rows, columns, n.integer("k", 0)), dtype)
+
+
+@importer("ReverseSequence")
+def reverse_sequence(n: NodeContext) -> str:
+    """The first elements along one axis turned around; how many these are, the other says."""
+    x, time, batch = n.input(0), n.integer("time_axis", 0), n.integer("batch_axis", 1)
+    shape, counts = n.shape(x), n.cast(n.input(1), "int64")
+    if sorted((time, batch)) != [0, 1] or n.shape(counts) != (shape[batch],):
+        raise ModelError(
+            f"{n.shape(counts)} lengths along axis {batch}, of elements along axis {time}, do not "
+            f"fit data of {shape}"
+        )
+    counts = n.reshape(counts, (1, shape[1]) if batch else (shape[0], 1))
+    counts = n.op("min", n.op("max", counts, n.like(0, counts)), n.like(shape[time], counts))
+    grid = np.indices(shape[:2])
+    own = n.constant(grid[time], "int64")
+    turned = n.op("sub", n.op("sub", counts, n.like(1, counts)), own)
+    place = n.op("where", n.op("lt", own, counts), turned, own)
+    strides = dense_strides(shape[:2])
+    flat = n.op("mul", place, n.constant(strides[time], "int64"))
+    flat = n.op("add", flat, n.constant(grid[batch] * strides[batch], "int64"))
+    return n.op("gather", n.reshape(x, (shape[0] * shape[1], *shape[2:])), flat, axis=0)
+
+
+@importer("CumProd")
+def cum_prod(n: NodeContext) -> str:
+    return _running(n, "mul", 1)
+
+
+def _running(n: NodeContext, op: str, neutral: int) -> str:
+    """What the elements up to each along an axis join to, by steps that double: after each, an
+    element has joined twice as many before it."""
+    x = n.input(0)
+    rank, shape = n.rank(x), n.shape(x)
+    axis = positive_axis(n.required_ints(1)[0], rank)
+    backward = bool(n.integer("reverse", 0))
+
+    def moved(value: str, by: int) -> str:
+        before, behind = (-by, by) if backward else (by, -by)
+        pads = [0] * (2 * rank)
+        pads[axis], pads[rank + axis] = before, behind
+        return n.op("pad", value, pads=tuple(pads), value=float(neutral))
+
+    y = moved(x, 1) if n.integer("exclusive", 0) and shape[axis] else x
+    step = 1
+    while step < shape[axis]:
+        y, step = n.op(op, y, moved(y, step)), 2 * step
+    return y
+
+
+@importer("CumSum")
+def cum_sum(n: NodeContext) -> str:
+    """Of integers a product with a triangle of ones, where that is small. Of floats it would be
+    wrong: a NaN or an infinity times the triangle's zeros would spoil what comes before it."""
+    x = n.input(0)
+    rank = n.rank(x)
+    axis = positive_axis(n.required_ints(1)[0], rank)
+    extent = n.shape(x)[axis]
+    if extent > LARGEST_TRIANGLE or n.dtype(x).startswith("float"):
+        return _running(n, "add", 0)
+    triangle = np.triu(np.ones((extent, extent)), n.integer("exclusive", 0))
+    if n.integer("reverse", 0):
+        triangle = triangle.T
+    order = [d for d in range(rank) if d != axis] + [axis]
+    rows = n.transpose(x, order)
+    wide = n.reshape(rows, (math.prod(n.shape(rows)[:-1]), extent))
+    y = n.op("matmul", wide, n.constant(triangle, n.dtype(x)), transpose_b=False)
+    return n.transpose(n.reshape(y, n.shape(rows)), [order.index(d) for d in range(rank)])

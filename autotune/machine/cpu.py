@@ -1,0 +1,144 @@
+"""Parts of a predicted time on CPUs: streams of bytes, ports, tails, threads, cache conflicts.
+
+In: a machine, and bytes, extents or tiles of many configs. Out: cycles, or shares of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from autotune.machine.value import Column, Machine
+
+# ------------------------------------------------------------------------------------------ ports
+
+
+def outer_product_cycles(
+    machine: Machine, points: Column, vectors: Column, share: Column | float
+) -> Column:
+    """Cycles of one step of a reduction into a register tile of `points` x `vectors`: its
+    multiply-adds, no fewer than hide the latency of one, or the loads of vectors and of points.
+    `share`: of a full-width vector's lanes."""
+    work = points * vectors * share
+    loads = vectors * share + points / machine.cpu.broadcasts_per_cycle
+    return np.maximum(np.maximum(work, machine.cpu.multiply_adds_in_flight * share), loads)
+
+
+# ------------------------------------------------------------------------------------------ bytes
+
+
+def stream_cycles(machine: Machine, nbytes: float, passes: Column) -> Column:
+    """Cycles of all cores while operands come in: from memory first, in a model, then from the
+    cache that they fit into. Those of a single pass are shared among the cores."""
+    threads = machine.target.threads
+    contended = machine.cpu.contended_memory_factor
+    shared = np.where((passes == 1) | (threads == 1), 1.0, contended)
+    first = nbytes / machine.cpu.memory_stream_bytes_per_cycle * shared
+    again = np.ceil(passes / threads) - 1
+    return np.asarray(threads * (first + again * nbytes / stream_speed(machine, nbytes)))
+
+
+def stream_speed(machine: Machine, nbytes: float) -> float:
+    """Bytes a cycle at which a core reads operands of this size, over and over."""
+    target, cpu = machine.target, machine.cpu
+    if nbytes <= target.l2_bytes * cpu.own_share_of_l2:
+        return cpu.l2_stream_bytes_per_cycle
+    if nbytes <= target.l3_bytes * cpu.own_share_of_l3:
+        return cpu.l3_stream_bytes_per_cycle
+    return cpu.memory_stream_bytes_per_cycle / target.threads
+
+
+def beyond_l2(machine: Machine, nbytes: float) -> bool:
+    """Whether data are larger than what the second cache keeps for them."""
+    return nbytes > machine.target.l2_bytes * machine.cpu.own_share_of_l2
+
+
+def from_others_cycles(machine: Machine, nbytes: Column | float) -> Column | float:
+    """Cycles of each core for its share of so many bytes, if others hold theirs of them."""
+    return nbytes * (1 - 1 / machine.target.threads) / machine.cpu.other_core_bytes_per_cycle
+
+
+def from_writers_cycles(machine: Machine, nbytes: Column | float) -> Column | float:
+    """Cycles of each core for its share of so many bytes, if others have just written theirs."""
+    far = nbytes * (1 - 1 / machine.target.threads)
+    return far / machine.cpu.other_core_dirty_bytes_per_cycle
+
+
+def cold_code_cycles(machine: Machine, nbytes: Column) -> Column:
+    """Cycles until machine code has come that other kernels have driven from the caches."""
+    return nbytes / machine.cpu.cold_code_bytes_per_cycle
+
+
+# ------------------------------------------------------------------------------ threads and tails
+
+
+def busiest_share(chunks: Column, threads: int) -> Column:
+    """Time of the busiest thread over the time of a single one that has all the chunks."""
+    return np.asarray(np.ceil(chunks / threads) / np.maximum(chunks, 1), np.float64)
+
+
+def imbalance(chunks: Column, threads: int) -> Column:
+    """Time of the busiest thread over the mean when `chunks` equal pieces are shared."""
+    return busiest_share(np.maximum(chunks, 1.0), threads) * threads
+
+
+def tail_waste(extent: Column | int, size: Column) -> Column:
+    """Time of tiles along an axis over that of whole ones: a tail of less than half a tile has too
+    few accumulators to hide the latency."""
+    tail = extent % size
+    lost = np.where((tail > 0) & (tail < size / 2), size / 2 - tail, 0)
+    return np.asarray(1 + lost / extent, np.float64)
+
+
+def padding_waste(extent: int, size: Column) -> Column:
+    """Elements that whole blocks of this size have, over those that there are."""
+    return np.asarray(np.ceil(extent / size) * size / extent, np.float64)
+
+
+# ------------------------------------------------------------------------------------------ cache
+
+
+def conflict_free_points(machine: Machine, step: int) -> float:
+    """Points side by side, `step` 4-byte elements apart, whose data do not evict each other from
+    the innermost cache: addresses a multiple of a way apart all fall into one set."""
+    cpu = machine.cpu
+    way = cpu.l1_way_bytes
+    return float(cpu.l1_ways) * way / math.gcd(max(1, step) * 4, way)
+
+
+def evicted_share(
+    machine: Machine,
+    step: int,
+    rows: Column | float,
+    span: Column | float,
+    *,
+    apart: int = 0,
+    points: Column | float = 1,
+) -> Column:
+    """Share of data that evict each other from the innermost cache: of so many rows that begin
+    `step` bytes apart, of so many points of each that begin `apart` bytes apart, `span` bytes."""
+    given = np.broadcast_arrays(np.atleast_1d(rows), points, span)  # may be the same for all
+    kinds, places = np.unique(np.stack(given), axis=1, return_inverse=True)
+    cache = (machine.cpu.l1_ways, machine.cpu.l1_way_bytes, machine.cpu.line_bytes)
+    shares = [
+        _evicted(cache, (step, int(high)), (apart, int(wide)), math.ceil(size))
+        for high, wide, size in kinds.T
+    ]
+    return np.asarray(shares, np.float64)[places.reshape(-1)]
+
+
+@functools.cache
+def _evicted(
+    cache: tuple[int, int, int], rows: tuple[int, int], points: tuple[int, int], span: int
+) -> float:
+    (step, high), (apart, wide), (ways, way, line) = rows, points, cache
+    sets = way // line
+    begins = np.add.outer(np.arange(high) * step, np.arange(wide) * apart).reshape(-1, 1)
+    ends = begins + max(1, span) - 1
+    lines = begins // line + np.arange(max(1, span) // line + 2)
+    touched = np.zeros((lines.max() // sets + 1) * sets, np.bool_)
+    touched[lines[lines <= ends // line]] = True
+    held = touched.reshape(-1, sets).sum(axis=0)
+    return float(held[held > ways].sum() / held.sum())

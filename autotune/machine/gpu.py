@@ -1,0 +1,101 @@
+"""Parts of a predicted time on GPUs: waves of blocks, bandwidth, coalescing, barriers.
+
+In: a machine, and what a block does in many configs. Out: cycles of the device. A multiprocessor
+holds as many blocks as its threads allow, and gets its share of global memory's bandwidth if
+enough bytes are on their way at a time; a block by itself waits for memory in every pass, and for
+its threads wherever they meet. The last, unfilled wave costs as much as a full one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autotune.machine.value import Column, Machine
+
+EMULATED_FLOPS = 32.0
+"""Float operations per cycle of a core that plays a multiprocessor."""
+ADDRESS_INSTRUCTIONS = 10
+"""Instructions of a step beside its loads and arithmetic: address, guard, counter, branch."""
+LANE_INSTRUCTIONS = 4
+"""Instructions per element of a step's vector."""
+STEP_CYCLES = 24
+"""Cycles of a lone block's step, its loads being on their way."""
+NEXT_PASS_WAIT = 0.3
+"""Share of the latency of global memory that each pass after the first waits for."""
+WARP_MEETING_CYCLES = 8
+"""Cycles that each warp adds to a barrier."""
+
+
+def peak_flops_per_cycle(machine: Machine) -> float:
+    """Float operations of the device in a cycle."""
+    target = machine.target
+    if target.warp > 1:
+        return 2.0 * machine.gpu.multiply_adds_per_cycle * target.multiprocessors
+    return EMULATED_FLOPS * target.cores
+
+
+def held_blocks(machine: Machine, threads: Column) -> Column:
+    """Blocks that a multiprocessor holds at a time."""
+    gpu = machine.gpu
+    return np.maximum(1.0, np.minimum(gpu.blocks_held, gpu.threads_held // threads))
+
+
+def waves(machine: Machine, blocks: Column | float, threads: Column) -> Column:
+    """How often the device is filled with blocks."""
+    return np.ceil(blocks / (held_blocks(machine, threads) * machine.target.multiprocessors))
+
+
+def coalescing_factor(machine: Machine, stride: int) -> float:
+    """Bytes moved per byte used where neighbouring threads read 4-byte elements that lie `stride`
+    elements apart."""
+    return min(4.0 * max(stride, 1), machine.gpu.sector_bytes) / 4.0
+
+
+def global_bytes_per_cycle(machine: Machine, in_flight: Column) -> Column:
+    """Bandwidth of a multiprocessor with so many bytes on their way (Little's law)."""
+    gpu = machine.gpu
+    return np.minimum(gpu.global_bytes_per_cycle, in_flight / gpu.global_latency_cycles)
+
+
+def launch_cycles(
+    machine: Machine, *, blocks: Column | float, threads: Column, vector: Column,
+    block_bytes: Column | float, passes: int, steps: Column, meetings: int = 0,
+) -> Column:  # fmt: skip
+    """Cycles of one launch. A block makes `passes` passes of `steps` vectors a thread, in which
+    `block_bytes` are moved in all, and its threads meet so often."""
+    target, gpu = machine.target, machine.gpu
+    if target.warp == 1:
+        return _emulated(
+            machine, blocks=blocks, threads=threads, vector=vector, steps=passes * steps,
+            meetings=meetings,
+        )  # fmt: skip
+    warps = np.ceil(threads / target.warp)
+    share = np.ceil(blocks / target.multiprocessors)
+    held = np.minimum(held_blocks(machine, threads), np.maximum(1.0, share))
+    speed = global_bytes_per_cycle(machine, held * threads * vector * 4.0)
+    wait = gpu.global_latency_cycles * (1 + NEXT_PASS_WAIT * (passes - 1))
+    lone = wait + passes * steps * STEP_CYCLES + _meeting_cycles(machine, meetings, warps)
+    instructions = passes * steps * (ADDRESS_INSTRUCTIONS + LANE_INSTRUCTIONS * vector)
+    issued = held * warps * instructions / gpu.warp_instructions_per_cycle
+    each = np.maximum(np.maximum(held * block_bytes / speed, issued), lone)
+    begun = gpu.block_start_cycles * share
+    return np.asarray(
+        waves(machine, blocks, threads) * each + begun + gpu.launch_cycles, np.float64
+    )
+
+
+def _meeting_cycles(machine: Machine, meetings: int, warps: Column) -> Column:
+    """Cycles in which a block's threads add up what they have: within warps, then among them."""
+    among = machine.gpu.barrier_cycles + WARP_MEETING_CYCLES * warps
+    return meetings * (machine.gpu.warp_sum_cycles + np.where(warps > 1, among, 0.0))
+
+
+def _emulated(
+    machine: Machine, *, blocks: Column | float, threads: Column, vector: Column, steps: Column,
+    meetings: int,
+) -> Column:  # fmt: skip
+    """A processor that plays a GPU: threads are loops of it, barriers end them."""
+    lanes = np.minimum(vector, float(machine.target.lanes()))
+    work = threads * steps * (2 + vector / lanes)
+    tree = meetings * (2 * threads + 30 * np.log2(np.maximum(threads, 2.0)))
+    return np.asarray(np.ceil(blocks / machine.target.cores) * (work + tree + 200), np.float64)

@@ -1,0 +1,203 @@
+"""Machine: a target, what its device measured, and the speeds that no profile holds.
+
+In: a target, a profile where there is one, and the shipped tables of speeds. Out: one frozen
+value, which priors, passes, layouts, floors and rooflines read.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib import resources
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import TargetError
+from autotune.machine.profile import CacheLevel, DeviceProfile
+from autotune.target import Target
+
+Column = npt.NDArray[np.float64]
+"""One number per config."""
+SOURCES = ("measured", "fitted", "specified", "assumed")
+"""Where a table's value is from."""
+_ENTRY = ("value", "unit", "source", "by")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuSpeeds:
+    """Speeds of a core. Units and sources stand in configs/machines."""
+
+    clock_hz: float
+    vector_multiply_adds_per_cycle: float
+    """Full-width multiply-adds at the peak."""
+    strip_flops_per_cycle: float
+    """Float operations of image layers, as the pass that cuts them into strips expects them."""
+    multiply_adds_in_flight: float
+    """Independent vectors of multiply-adds that hide the latency of one."""
+    broadcasts_per_cycle: float
+    """Elements loaded into all lanes of a register."""
+    instructions_in_flight: float
+    """Instructions that the core looks at: short chains of several tiles run side by side."""
+    decoded_instructions: float
+    """Instructions of an unrolled body that the decoded-instruction cache holds with ease."""
+    add_latency_cycles: float
+    """From an addition or maximum to the next that needs it."""
+    line_bytes: int
+    l1_ways: int
+    l1_way_bytes: int
+    """Addresses so far apart fall into one set of the innermost cache."""
+    l2_stream_bytes_per_cycle: float
+    """Operands that come in beside multiply-adds."""
+    l3_stream_bytes_per_cycle: float
+    memory_stream_bytes_per_cycle: float
+    """Of all cores together."""
+    l2_pass_bytes_per_cycle: float
+    """Rows that are read in order, which a prefetcher follows."""
+    l3_pass_bytes_per_cycle: float
+    l3_strip_bytes_per_cycle: float
+    """Results between layers that lie in the shared cache."""
+    memory_strip_bytes_per_cycle: float
+    """The same in memory."""
+    other_core_bytes_per_cycle: float
+    """From the cache of another core, which may be on another die."""
+    other_core_dirty_bytes_per_cycle: float
+    """The same of what that core has just written, and may be on its way to writing."""
+    contended_memory_factor: float
+    """Times that data come from memory which all cores need, each at its own pace."""
+    own_share_of_l2: float
+    """Of the second cache, what data that are read again may take."""
+    own_share_of_l3: float
+    """Of the shared cache, what is really ours."""
+    own_caches_in_l3: float
+    """The shared cache in sizes of a core's own: what is larger lies in memory."""
+    cold_code_bytes_per_cycle: float
+    """Machine code that other kernels have driven from the caches."""
+    kernel_start_cycles: float
+    """The ends of a kernel: short loops, threads that wait for each other."""
+    bf16_products_per_lane: float
+    """Products that one instruction sums into a 32-bit lane."""
+    int8_products_per_lane: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSpeeds:
+    """Speeds of a multiprocessor. Units and sources stand in configs/machines."""
+
+    threads_held: float
+    blocks_held: float
+    reserved_shared_bytes: int
+    """Shared memory that CUDA takes for itself per block; no block may ask for the last ones."""
+    multiply_adds_per_cycle: float
+    warp_matrix_multiply_adds_per_cycle: float
+    """Of tensor cores that warps ask."""
+    group_matrix_multiply_adds_per_cycle: float
+    """Of tensor cores that groups of four warps ask."""
+    add_latency_cycles: float
+    warp_instructions_per_cycle: float
+    shared_words_per_cycle: float
+    l1_bytes_per_cycle: float
+    l2_bytes_per_cycle: float
+    global_bytes_per_cycle: float
+    """Of global memory, all multiprocessors loading."""
+    sector_bytes: float
+    """The least that is read from global memory."""
+    global_latency_cycles: float
+    loads_in_flight: float
+    """Loads of a thread that are on their way at a time."""
+    launch_cycles: float
+    """What a launch takes by itself."""
+    block_start_cycles: float
+    """What a multiprocessor takes to be given a block."""
+    warp_sum_cycles: float
+    """Adding up what the threads of a warp have."""
+    barrier_cycles: float
+    """Several warps meet, and pass on what they have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A device as predictions see it: the only source of speeds."""
+
+    target: Target
+    """What code is generated for: widths, registers, sizes of caches, threads."""
+    profile: DeviceProfile
+    """What the device measured about itself; nominal speeds where nothing was measured."""
+    cpu: CpuSpeeds
+    gpu: GpuSpeeds
+
+    @staticmethod
+    def of(target: Target, profile: DeviceProfile | None = None) -> Machine:
+        """The machine of a target. Without a profile, of nominal speeds: these order configs as a
+        profile does, but their seconds are those of no device."""
+        cpu, gpu = shipped_speeds()
+        return Machine(target=target, profile=profile or _nominal(target, cpu), cpu=cpu, gpu=gpu)
+
+    def peak_flops(self, algorithm: str) -> float:
+        """Float operations per second of one core at the peak, by an algorithm's precision."""
+        products = {
+            "bf16": self.cpu.bf16_products_per_lane, "int8": self.cpu.int8_products_per_lane,
+        }  # fmt: skip
+        return self.profile.peak_flops * products.get(algorithm, 1.0)
+
+
+def _nominal(target: Target, cpu: CpuSpeeds) -> DeviceProfile:
+    """Speeds of a core of the target's width and caches."""
+    # Registers are filled from the innermost cache as fast as two vectors a cycle.
+    levels = tuple(
+        CacheLevel(name=name, size_bytes=size, load_bytes_per_s=speed * cpu.clock_hz)
+        for name, size, speed in (
+            ("L1", target.l1_bytes, 2.0 * target.vector_bytes),
+            ("L2", target.l2_bytes, cpu.l2_stream_bytes_per_cycle),
+            ("L3", target.l3_bytes, cpu.l3_stream_bytes_per_cycle),
+            ("memory", 1 << 40, cpu.memory_stream_bytes_per_cycle),
+        ) if size
+    )  # fmt: skip
+    peak = 2 * cpu.vector_multiply_adds_per_cycle * target.lanes() * cpu.clock_hz
+    return DeviceProfile(
+        device="nominal", target=target, peak_flops=peak, levels=levels,
+        parallel_region_s=cpu.kernel_start_cycles / cpu.clock_hz,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------- tables
+
+Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds)
+
+
+@functools.cache
+def shipped_speeds() -> tuple[CpuSpeeds, GpuSpeeds]:
+    """The speeds of configs/machines; the same text is read once."""
+    folder = resources.files("autotune.configs.machines")
+    cpu, gpu = ((folder / f"{n}.toml").read_text(encoding="utf-8") for n in ("zen4", "gpu"))
+    return parse_speeds(CpuSpeeds, cpu, "zen4.toml"), parse_speeds(GpuSpeeds, gpu, "gpu.toml")
+
+
+def parse_speeds(kind: type[Speeds], text: str, source: str) -> Speeds:
+    """Speeds from TOML text: a section per field. Raises TargetError naming `source`."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TargetError(f"{source}: not TOML: {error}") from None
+    named = {f.name for f in fields(kind)}
+    for what, keys in (("unknown", data.keys() - named), ("missing", named - data.keys())):
+        if keys:
+            raise TargetError(f"{source}: {what} key {', '.join(sorted(keys))}")
+    return kind(**{name: _value(f"{source}: {name}", entry) for name, entry in data.items()})
+
+
+def _value(where: str, entry: Mapping[str, Any]) -> Any:
+    """The number of an entry that says what it is and where it is from."""
+    if not isinstance(entry, dict) or sorted(entry) != sorted(_ENTRY):
+        raise TargetError(f"{where}: expected the keys {', '.join(_ENTRY)}")
+    value, source = entry["value"], entry["source"]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
+        raise TargetError(f"{where}: expected a positive number, got {value!r}")
+    if source not in SOURCES or not all(
+        isinstance(entry[k], str) and entry[k] for k in _ENTRY[1:]
+    ):
+        raise TargetError(f"{where}: unit and by are texts, source is one of {', '.join(SOURCES)}")
+    return value

@@ -1,0 +1,35 @@
+"""Building a kernel. In: a task, a schedule and a target. Out: `Built`, with its object code.
+
+Candidates that are measured and kernels that are linked into a model are built by this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from autotune.codegen import backend_for
+from autotune.measure.executor import Built, kernel_symbol
+from autotune.schedule.base import Schedule, apply_schedule
+from autotune.target import Target
+from autotune.tasks.build import build_program
+from autotune.types import Task
+
+
+def build_task(
+    task: Task, schedule: Schedule, target: Target, odd: frozenset[str] = frozenset()
+) -> Built:
+    """Object code of a task; `odd` params may begin anywhere. Raises ScheduleError or BuildError,
+    and whatever a defect raises."""
+    naive = build_program(task)
+    if odd:
+        params = tuple(dataclasses.replace(p, unaligned=p.name in odd) for p in naive.params)
+        naive = dataclasses.replace(naive, params=params)
+    program = apply_schedule(naive, schedule)
+    symbol = kernel_symbol(task)
+    code = backend_for(target).build(program, target, symbol)
+    return Built(
+        symbol=symbol,
+        code=code.code,
+        workspace_bytes=code.workspace_bytes,
+        packs=program.packs,
+    )

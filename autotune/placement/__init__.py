@@ -1,0 +1,1 @@
+"""Where tensors lie and when they are used: layouts, halos, padding, views, reuse, memory."""

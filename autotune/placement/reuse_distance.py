@@ -1,0 +1,128 @@
+"""Reuse distances of the operands of tasks. In: a partition, seconds per call. Out: by task,
+bytes and seconds since the memory of each operand was touched last (Mattson 1970), averaged over
+the task's calls.
+
+A run of the model touches its values one after the other, again and again; a kernel goes through
+each of its values from the beginning to the end. What was used long ago is in no cache any more:
+a weight, the model's input, and also the place of an output, if nothing else lay there meanwhile.
+An output that is written over an input finds there what was just read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.placement.memory_plan import plan_memory, storage_bytes
+from autotune.placement.types import KernelCall, Partition
+from autotune.types import ITEM_BYTES
+
+ReuseDistance = tuple[str, int, float, float]
+"""Of a part of a task's value, or of `CODE`: its name, bytes of memory and seconds that were used
+since the part was, what share of the value it is (0-1)."""
+CODE = ""
+"""In place of a value's name: the kernel's code."""
+
+_GRAIN_BYTES = 4096
+_LEAST_BYTES = 64 << 10
+_LEAST_S = 1e-5
+"""Younger than these is as good as new."""
+
+Times = npt.NDArray[np.float64]
+"""Seconds at which each part of a block was touched."""
+
+
+def reuse_distances(
+    partition: Partition, call_s: Sequence[float], *, lend: bool = False
+) -> dict[str, tuple[ReuseDistance, ...]]:
+    """By task key, the reuse distances of its values and its code, on the average of the task's
+    calls, which take about `call_s`. The memory is laid out as a compiled model's, where
+    `lend` is the same."""
+    memory = _Memory(partition, lend)
+    found: dict[str, dict[tuple[str, int, float], float]] = defaultdict(lambda: defaultdict(float))
+    for run in range(2):  # the first one only tells when things were touched
+        for call, seconds in zip(partition.calls, call_s, strict=True):
+            for name, age_bytes, age_s, share in memory.ages(call) if run else ():
+                found[call.task.key][name, age_bytes, age_s] += share
+            memory.touch(call, seconds)
+    calls = {task.key: count for task, count in partition.weights().items()}
+    return {
+        key: tuple((*age, share / calls[key]) for age, share in ages.items())
+        for key, ages in found.items()
+    }
+
+
+class _Memory:
+    """When each part of every storage was touched last."""
+
+    def __init__(self, partition: Partition, lend: bool) -> None:
+        plan = plan_memory(partition, lend=lend)
+        self._partition = partition
+        self._offsets = plan.offsets
+        sizes = {
+            name: storage_bytes(storage)
+            for name, storage in partition.storages.items()
+            if name not in plan.offsets
+        }
+        self._blocks = {"": _never(plan.arena_bytes), **{n: _never(b) for n, b in sizes.items()}}
+        self._code = {task.key: _never(1) for task in partition.weights()}
+        self._now_s = 0.0
+
+    def ages(self, call: KernelCall) -> Iterator[ReuseDistance]:
+        """Of all that the call uses."""
+        last = np.sort(np.concatenate(list(self._blocks.values())))
+        touched = self._touched(call)
+        outputs = {v.name for v in call.task.by_role("output")}
+        inputs = {_place(times) for name, times in touched if name not in outputs}
+        for name, times in touched:
+            if name in outputs and _place(times) in inputs:
+                yield name, 0, _LEAST_S, 1.0
+                continue
+            since = (len(last) - np.searchsorted(last, times, side="right")) * _GRAIN_BYTES
+            for age_bytes, which in _similar(since):
+                age_s = float(np.mean(self._now_s - times[which]))
+                yield name, age_bytes, _rounded(age_s), float(np.mean(which))
+
+    def touch(self, call: KernelCall, seconds: float) -> None:
+        for _, times in self._touched(call):
+            times[:] = self._now_s + np.linspace(0, seconds, len(times), endpoint=False)
+        self._now_s += seconds
+
+    def _touched(self, call: KernelCall) -> list[tuple[str, Times]]:
+        """(name of the task's value, times of its parts) of all that the call uses."""
+        out = [(CODE, self._code[call.task.key])]
+        for name, value in call.args:
+            placement = self._partition.placements[value]
+            before, after = placement.layout.span(self._partition.graph.types[value].shape)
+            item = ITEM_BYTES[self._partition.storages[placement.storage].dtype]
+            first = self._offsets.get(placement.storage, 0) + (placement.offset - before) * item
+            last = first + (before + after) * item
+            block = placement.storage if placement.storage in self._blocks else ""
+            parts = slice(first // _GRAIN_BYTES, -(-last // _GRAIN_BYTES))
+            out.append((name, self._blocks[block][parts]))
+        return out
+
+
+def _place(times: Times) -> tuple[int, int]:
+    return times.ctypes.data, len(times)
+
+
+def _never(nbytes: int) -> Times:
+    return np.zeros(-(-nbytes // _GRAIN_BYTES))
+
+
+def _similar(ages: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+    """(age, which have it), ages rounded to powers of two."""
+    powers = np.rint(np.log2(np.maximum(ages, 1))).astype(np.int64)
+    rounded = np.where(ages < _LEAST_BYTES, 0, 1 << powers)
+    for age in np.unique(rounded):
+        yield int(age), rounded == age
+
+
+def _rounded(seconds: float) -> float:
+    """To powers of two: there is one measurement for all that are similar."""
+    return 2.0 ** round(math.log2(max(seconds, _LEAST_S)))

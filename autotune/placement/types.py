@@ -1,0 +1,75 @@
+"""What partitioning gives: fused kernel calls and where every tensor lies.
+
+Views (reshape, transpose, slice, split, concat) move nothing: they are placements in the storage
+of another value. What compile and the tuner need, and nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autotune.graph.ir import Graph
+from autotune.placement.layouts import Layouts
+from autotune.types import Layout, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """A block of memory that holds one or more values.
+
+    kind: arena (planned scratch memory), input or output (the caller's array, dense), constant.
+    `elements` counts everything, halo included. `zeroed`: must hold zeros wherever no kernel
+    writes (halos), so it may share memory only with storages of equal `sharing`."""
+
+    name: str
+    kind: str
+    dtype: str
+    elements: int
+    zeroed: bool = False
+    sharing: str = ""
+    """Equal for zeroed storages of identical layout: these may share memory, others may not."""
+    shape: tuple[int, ...] = ()
+    halo: tuple[tuple[int, int], ...] = ()
+    """Of zeroed storages, what they hold and the zeros around it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a value lies: element (0, 0, ...) is at `offset` elements into the storage."""
+
+    storage: str
+    offset: int
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCall:
+    """One task applied to values of the graph: task value name -> graph value name, for every
+    input, constant and output of the task."""
+
+    task: Task
+    args: tuple[tuple[str, str], ...]
+    name: str
+    """The model's own node names, joined: for tables and messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A graph as kernel calls in execution order, with all placements decided."""
+
+    graph: Graph
+    calls: tuple[KernelCall, ...]
+    placements: Mapping[str, Placement]
+    storages: Mapping[str, Storage]
+    layouts: Layouts = field(default_factory=dict)
+    """Of values that are not dense."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Values made for these layouts -> those they stand for."""
+
+    def weights(self) -> dict[Task, int]:
+        """Unique tasks in order of first use, and how often each is called per run."""
+        out: dict[Task, int] = {}
+        for call in self.calls:
+            out[call.task] = out.get(call.task, 0) + 1
+        return out

@@ -1,0 +1,181 @@
+"""Warp-specialized asynchronous pipelines: `stream` loops, whose fetches run ahead of the rest.
+
+In: such a loop. Out: its parts, and a VerifyError where no GPU can run it.
+
+The fetches are made by a warp of their own, after the warps of the rest. Both count
+iterations: the fetch of iteration i goes to copy i % copies of the shared memory once the rest of
+iteration i - copies is done, and the rest of iteration i runs once its fetches have arrived.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autotune.errors import VerifyError
+from autotune.program.analysis import simplify
+from autotune.program.ir import (
+    MATRIX,
+    MATRIX_BYTES,
+    THREAD_KINDS,
+    WARPGROUP,
+    Alloc,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    Buffer,
+    Fetch,
+    For,
+    Index,
+    Load,
+    Mma,
+    Stmt,
+    WarpgroupMma,
+    index,
+    walk,
+)
+from autotune.types import ITEM_BYTES, SHORT_FLOATS
+
+FETCH_BYTES = 128
+"""Of a row of shared memory that is fetched."""
+FETCH_LIMIT = 256
+"""Elements of a box along one dimension, at most."""
+FETCH_DIMS = range(2, 6)
+"""Dimensions of a tensor that boxes are fetched of."""
+COUNTS = range(1, 33)
+"""Matrices side by side that a group of warps adds to at a time; of bytes, beyond three, even
+numbers of them."""
+GROUPED_ITEMS = (*SHORT_FLOATS, "int8", "uint8")
+"""Element types that groups of warps multiply."""
+BARRIER_BYTES = 16
+"""Of shared memory per copy: what tells that it is full, and that it is free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncPipeline:
+    """A stream loop and what is known of it."""
+
+    loop: For
+    fetches: tuple[Fetch, ...]
+    rest: tuple[Stmt, ...]
+    copies: int
+    """Of the shared memory; fetches run so many iterations ahead, less one."""
+    warps: int
+    """That run the rest; the fetches are made by the next one."""
+    fetch_bytes: int
+    """Of the fetches of one iteration."""
+
+
+def parts_of(loop: For) -> tuple[tuple[Fetch, ...], tuple[Stmt, ...]]:
+    """The fetches at the head of a stream loop, and the rest."""
+    head = itertools.takewhile(lambda s: isinstance(s, Fetch), loop.body)
+    fetches = tuple(s for s in head if isinstance(s, Fetch))
+    return fetches, loop.body[len(fetches) :]
+
+
+def order_of(extent: int, copies: int) -> Iterator[tuple[bool, int]]:
+    """(whether it is the fetches', iteration): fetches as early as they may be."""
+    for i in range(-copies + 1, extent):
+        if i + copies - 1 < extent:
+            yield True, i + copies - 1
+        if i >= 0:
+            yield False, i
+
+
+def matrices_of(stmt: WarpgroupMma) -> Iterator[Mma]:
+    """The same as products of single matrices."""
+    *outer, place, m, n = stmt.total.indices
+    *first, column, k = stmt.b.indices
+    for c in range(stmt.count):
+        total = Load(stmt.total.buffer, (*outer, place + c, m, n))
+        yield Mma(total, stmt.a, Load(stmt.b.buffer, (*first, column + MATRIX[1] * c, k)))
+
+
+def pipeline_of(body: tuple[Stmt, ...]) -> AsyncPipeline | None:
+    """The stream of a block, None where it has none. VerifyError where it cannot run."""
+    loops = [s for s in walk(body) if isinstance(s, For)]
+    streams = [loop for loop in loops if loop.kind == "stream"]
+    if not streams:
+        return None
+    if len(streams) > 1:
+        raise VerifyError(f"{streams[1].var} is a second stream of one block")
+    fetches, rest = parts_of(streams[0])
+    warps = {loop.extent for loop in loops if loop.kind == "warp"}
+    if len(warps) != 1 or min(warps) % WARPGROUP:
+        raise VerifyError(f"stream {streams[0].var} needs the same groups of warps all along")
+    for stmt in walk(body):
+        together = isinstance(stmt, Barrier | AsyncCopy | AsyncCommit | AsyncWait | Mma)
+        if together or (isinstance(stmt, For) and stmt.kind in THREAD_KINDS):
+            raise VerifyError(f"the block of stream {streams[0].var} works by warps alone")
+    allocs = [s.buffer for s in walk(body) if isinstance(s, Alloc)]
+    shared = {b.name: b for b in allocs if b.scope == "shared"}
+    if not fetches or {f.to.buffer for f in fetches} != shared.keys():
+        raise VerifyError(f"stream {streams[0].var} does not fetch all of the block's memory")
+    copies = {b.shape[0] for b in shared.values()}
+    slots = {f.to.indices[0] for f in fetches}
+    if len(copies) != 1 or min(copies) < 2 or slots != {index(streams[0].var) % min(copies)}:
+        raise VerifyError(f"stream {streams[0].var} does not go round its shared memory's copies")
+    return AsyncPipeline(
+        loop=streams[0], fetches=fetches, rest=rest, copies=min(copies), warps=min(warps),
+        fetch_bytes=sum(FETCH_BYTES * math.prod(f.box[:-1]) for f in fetches),
+    )  # fmt: skip
+
+
+def check_fetch(stmt: Fetch, to: Buffer, source: Buffer) -> str:
+    """What is wrong with a fetch; empty if nothing is."""
+    item = ITEM_BYTES[source.dtype]
+    if to.scope != "shared" or source.scope not in ("param", "scratch"):
+        return "a fetch goes from global to shared memory"
+    if to.dtype != source.dtype:
+        return "a fetch does not change the type of elements"
+    if len(to.shape) != 3 or to.shape[1] % 8 or to.shape[2] * item != FETCH_BYTES:
+        return f"{to.name} is not made of rows of {FETCH_BYTES} bytes, eight by eight"
+    if source.unaligned:
+        return f"{source.name} may begin anywhere"
+    if len(source.shape) not in FETCH_DIMS or len(stmt.box) != len(source.shape):
+        return f"a box has as many dimensions as its tensor, {min(FETCH_DIMS)} to 5"
+    if source.strides[-1] != 1 or any(s * item % 16 for s in source.strides[:-1]):
+        return f"rows of {source.name} do not start at multiples of 16 bytes"
+    rows = math.prod(stmt.box[:-1])
+    if max(stmt.box) > FETCH_LIMIT or stmt.box[-1] != to.shape[2] or rows % 8:
+        return f"no box of {list(stmt.box)} fills rows of {to.name}"
+    return "" if stmt.to.indices[2] == Index() else "a box begins at the start of a row"
+
+
+def check_group(stmt: WarpgroupMma, warp: For) -> str:
+    """What is wrong with a product of four warps; empty if nothing is."""
+    if stmt.count not in COUNTS:
+        return f"four warps add to {min(COUNTS)} to {max(COUNTS)} matrices, not to {stmt.count}"
+    row = in_group(stmt.a.indices[-2], warp)
+    others = (*stmt.a.indices[:-2], stmt.a.indices[-1], *stmt.b.indices, *stmt.total.indices)
+    if row.coefficient(LANE_WARP) != MATRIX[0] or LANE_WARP in _rest(row).vars():
+        return f"the rows of the four warps are not {MATRIX[0]} apart"
+    if any(LANE_WARP in in_group(i, warp).vars() for i in others):
+        return "the four warps do not multiply with the same columns"
+    return ""
+
+
+_ANY = 1 << 30
+"""More than any loop has iterations."""
+GROUP_NUMBER, LANE_WARP = "warp.group", "warp.own"
+"""Loop variables that a warp's number is made of: its group's and its own in the group."""
+
+
+def in_group(value: Index, warp: For) -> Index:
+    """An index by the numbers of the group and of the warp in it."""
+    ranges = {GROUP_NUMBER: warp.extent // WARPGROUP, LANE_WARP: WARPGROUP}
+    split = value.substitute({warp.var: index(GROUP_NUMBER) * WARPGROUP + LANE_WARP})
+    others = dict.fromkeys(split.vars() - ranges.keys(), FETCH_LIMIT**3)
+    return simplify(split, {**others, **ranges})
+
+
+def _rest(row: Index) -> Index:
+    return row - index(LANE_WARP) * row.coefficient(LANE_WARP)
+
+
+def depth_of(dtype: str) -> int:
+    """Terms that one product of a group adds."""
+    return MATRIX_BYTES // ITEM_BYTES[dtype]

@@ -1,0 +1,171 @@
+"""What a model is compiled with, as one value. In: options. Out: a CompileRequest, checked.
+
+The fields of a request are the options of the functions that take it. A field has its default, its
+check and its documentation beside it: signatures, docstrings, and what type checkers and editors
+know of those functions, are made of the fields (see `taking`). What they are called on the command
+line is in `autotune.cli.flags`. Standard library only: what else a check needs, it imports itself.
+"""
+
+# ruff: noqa: RUF009 (what `option` gives is a dataclass's field)
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from autotune import arguments
+from autotune.errors import TargetError
+from autotune.target import ACCURACIES, MAX_THREADS, Target, load_target, precision_named
+
+if TYPE_CHECKING:
+    from autotune.db.types import Store
+    from autotune.frontend import Model
+    from autotune.graph.feeds import Samples
+
+Value = TypeVar("Value")
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+Options = ParamSpec("Options")
+Check = Callable[[str, Any], object]
+"""Raises an InputError of one line for a field's name and a value that it cannot have."""
+
+
+def option(default: Value, check: Check, doc: str) -> Value:
+    """A field of a request. Where the default is None, None is not checked."""
+    return field(default=default, metadata={"check": check, "doc": doc})
+
+
+def _check_model(_: str, value: object) -> None:
+    from autotune.frontend import check_model
+
+    check_model(value)
+
+
+def _check_target(name: str, value: object) -> None:
+    if not isinstance(value, Target):
+        arguments.place(name, value, "a name, a .toml file or a Target", TargetError)
+
+
+def check_log(*methods: str) -> Check:
+    """A path, an SQLAlchemy URL or an open log with these methods."""
+
+    def check(_: str, value: object) -> None:
+        from autotune.db.types import check_log
+
+        check_log(value, methods)
+
+    return check
+
+
+def _check_precision(name: str, value: object) -> None:
+    precision_named(arguments.text(name, value, "a name", TargetError))
+
+
+def _check_calibration(_: str, value: object) -> None:
+    from autotune.graph.feeds import check_samples
+
+    check_samples(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """A model, and what it is compiled for. Raises an InputError of one line."""
+
+    model: Model = field(
+        kw_only=False,
+        metadata={
+            "check": _check_model,
+            "doc": "The path of an .onnx file (tensors in files beside it are found), `zoo:NAME`, "
+            "the bytes of such a file, an onnx.ModelProto or a Graph; the last three have all "
+            "their tensors.",
+        },
+    )
+    target: str | os.PathLike[str] | Target = option(
+        "cpu", _check_target, "A name, a .toml file or a Target. 'cpu' is this machine."
+    )
+    log: str | os.PathLike[str] | Store | None = option(
+        None,
+        check_log("best", "nearest"),
+        "Where schedules come from: a path, an SQLAlchemy URL or an open log; an empty or "
+        "missing one is fine.",
+    )
+    threads: int = option(
+        1,
+        functools.partial(arguments.whole, least=1, most=MAX_THREADS, failure=TargetError),
+        "Threads to run on, unless a Target is given.",
+    )
+    accuracy: str = option(
+        "normal",
+        functools.partial(arguments.one_of, choices=ACCURACIES, failure=TargetError),
+        "'normal', or 'strict': no algorithm that rounds more than direct code, or by which a "
+        "NaN or an infinity spoils outputs that do not read it (Winograd, Strassen). Unless a "
+        "Target is given.",
+    )
+    precision: str = option(
+        "float32",
+        _check_precision,
+        "'float32', 'bf16' or 'int8'; 'f16' and 'tf32' on tensor cores. Unless a Target is given.",
+    )
+    calibration: Samples | None = option(
+        None,
+        _check_calibration,
+        "Samples of the inputs for int8: a .npz file, a folder of them, or arrays by input name; "
+        "without it they are random.",
+    )
+    shapes: Mapping[str, tuple[int, ...]] | None = option(
+        None,
+        lambda _, value: arguments.shapes(value),
+        'Fixes symbolic input dimensions: {"x": (1, 3, 224, 224)}.',
+    )
+
+    def __post_init__(self) -> None:
+        for of in fields(self):
+            value = getattr(self, of.name)
+            if value is not None or of.default is not None:
+                of.metadata["check"](of.name, value)
+
+    def wanted_target(self) -> Target:
+        """The Target that is given, or the named one with its settings. Raises TargetError."""
+        if isinstance(self.target, Target):
+            return self.target
+        named = load_target(os.fspath(self.target), self.threads)
+        return named.with_accuracy(self.accuracy).with_precision(self.precision)
+
+
+RAISES = (
+    "Raises InputError, in one line, for what the user can mend; arguments are checked before\n"
+    "any work begins."
+)
+
+
+def taking(
+    request: Callable[Options, Request],
+) -> Callable[[Callable[[Request], Result]], Callable[Options, Result]]:
+    """A decorator: the function of a request, called with the request's fields as its options.
+    They are in its signature and, documented, in its docstring, as is what it raises."""
+
+    def decorated(function: Callable[[Request], Result]) -> Callable[Options, Result]:
+        @functools.wraps(function)
+        def called(*args: Options.args, **options: Options.kwargs) -> Result:
+            return function(request(*args, **options))
+
+        result = inspect.signature(function).return_annotation
+        signature = inspect.signature(request).replace(return_annotation=result)
+        called.__signature__ = signature  # type: ignore[attr-defined]
+        called.__doc__ = f"{inspect.getdoc(function)}\n\n{described(request)}\n\n{RAISES}"
+        return called
+
+    return decorated
+
+
+def described(request: Any) -> str:
+    """The fields of a request for people, a paragraph each."""
+    return "\n".join(
+        textwrap.fill(f"`{of.name}`: {of.metadata['doc']}", 88, subsequent_indent="    ")
+        for of in fields(request)
+    )

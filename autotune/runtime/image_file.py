@@ -1,0 +1,145 @@
+"""Images of compiled models as files. In: a ModelImage, or a file's path or bytes. Out: one file,
+or the image it holds.
+
+The file is an uncompressed zip: manifest.json, objects/NNNN.o (the entry last), constants.bin. It
+is written beside its final name and renamed, so a reader never sees half a file. Reading needs
+numpy and llvmlite only.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+
+from autotune import arguments
+from autotune.errors import ArtifactError
+from autotune.memory import Bytes, zeroed_block
+from autotune.runtime.host import check_host
+from autotune.runtime.image import ModelImage
+from autotune.target import Target
+from autotune.whole_file import whole_file
+
+FORMAT = "autotune-compiled-model"
+FORMAT_VERSION = 1
+_MANIFEST, _CONSTANTS = "manifest.json", "constants.bin"
+_CHUNK_BYTES = 8 << 20
+_ZIP_HEADER_BYTES = 30
+"""Of a zip's first entry, up to its name."""
+
+
+def save(image: ModelImage, path: str | os.PathLike[str] | IO[bytes]) -> None:
+    """Write the artifact: to a path in one step, to an open file as it comes. Raises ArtifactError
+    where that cannot be written."""
+    if isinstance(path, str | os.PathLike) or not hasattr(path, "write"):
+        where = arguments.place("path", path, "a path or a file open for bytes", ArtifactError)
+        with whole_file(where, ArtifactError) as file:
+            write_image(image, file)
+        return
+    try:
+        write_image(image, path)
+    except (OSError, ValueError, TypeError) as error:  # closed, for reading, for text, a full disk
+        raise ArtifactError(
+            f"cannot write to the file given: {error}; give one that is open for writing bytes"
+        ) from None
+
+
+def image_bytes(image: ModelImage) -> bytes:
+    """The artifact in memory."""
+    file = io.BytesIO()
+    write_image(image, file)
+    return file.getvalue()
+
+
+def write_image(image: ModelImage, file: IO[bytes]) -> None:
+    """The artifact, into a file that can be sought in."""
+    manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, **image.manifest()}
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
+        for number, code in enumerate(image.objects):
+            archive.writestr(_object_name(number), code)
+        with archive.open(_CONSTANTS, "w", force_zip64=True) as block:
+            block.write(image.constants.data)
+
+
+def is_artifact(path: str | os.PathLike[str]) -> bool:
+    """Whether the file begins like one of ours, whatever its version and however it ends."""
+    if not isinstance(path, str | os.PathLike):
+        arguments.place("path", path, failure=ArtifactError)
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(_ZIP_HEADER_BYTES + len(_MANIFEST))
+    except (OSError, ValueError):
+        return False
+    return head.startswith(b"PK") and head[_ZIP_HEADER_BYTES:] == _MANIFEST.encode()
+
+
+def read_image(source: str | os.PathLike[str] | bytes | IO[bytes]) -> ModelImage:
+    """The data of an artifact, checked against this machine."""
+    file, path = _opened(source)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            manifest = _read_manifest(archive, path)
+            check_host(Target.from_json(manifest["target"]), path)
+            objects = tuple(archive.read(_object_name(n)) for n in range(manifest["objects"]))
+            constants = _read_constants(archive, manifest["constant_bytes"])
+            return ModelImage.from_manifest(manifest, objects, constants)
+    except OSError as error:
+        raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from None
+    except (zipfile.BadZipFile, EOFError, RuntimeError) as error:  # its flags may be damaged
+        raise ArtifactError(
+            f"{path} is not a compiled model, or is damaged ({error}); compile the model again"
+        ) from None
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ArtifactError(
+            f"{path} is damaged: {type(error).__name__} {error}; compile the model again"
+        ) from None
+
+
+def _opened(source: object) -> tuple[str | IO[bytes], str]:
+    """What zipfile opens, and what messages call it."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        return io.BytesIO(source), "the model given as bytes"
+    if hasattr(source, "read") and hasattr(source, "seek"):
+        text, closed = isinstance(source, io.TextIOBase), getattr(source, "closed", False)
+        if text or closed or not getattr(source, "readable", lambda: True)():
+            raise ArtifactError("cannot read the file given: expected one open with 'rb'")
+        return cast(IO[bytes], source), "the file given"
+    what = "a path of a compiled model, its bytes, or a file open for reading them"
+    path = arguments.place("what is loaded", source, what, ArtifactError)
+    return path, path
+
+
+def _object_name(number: int) -> str:
+    return f"objects/{number:04}.o"
+
+
+def _read_manifest(archive: zipfile.ZipFile, path: str) -> dict[str, Any]:
+    if _MANIFEST not in archive.namelist():
+        raise ArtifactError(f"{path} is not a compiled model; make one with `autotune compile`")
+    manifest: dict[str, Any] = json.loads(archive.read(_MANIFEST))
+    if manifest.get("format") != FORMAT:
+        raise ArtifactError(f"{path} is not a compiled model; make one with `autotune compile`")
+    if manifest["format_version"] > FORMAT_VERSION:
+        raise ArtifactError(
+            f"{path} has format version {manifest['format_version']}, this version reads up to "
+            f"{FORMAT_VERSION}; update autotune or compile the model again"
+        )
+    return manifest
+
+
+def _read_constants(archive: zipfile.ZipFile, nbytes: int) -> Bytes:
+    block = zeroed_block(nbytes)
+    at = 0
+    with archive.open(_CONSTANTS) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            block[at : at + len(chunk)] = np.frombuffer(chunk, np.uint8)
+            at += len(chunk)
+    if at != nbytes:
+        raise EOFError(f"{_CONSTANTS} has {at} bytes, expected {nbytes}")
+    return block

@@ -1,0 +1,400 @@
+"""Runs a compiled model. In: a ModelImage and named arrays. Out: named numpy arrays.
+
+A run is one native call: the entry executes every kernel in one parallel region over one arena.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType, TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune import arguments
+from autotune.codegen.base import DEVICE_KINDS, Library
+from autotune.errors import ClosedError, FeedError
+from autotune.graph.feeds import as_array, random_feeds
+from autotune.memory import zeroed_block
+from autotune.program.packing import stored, stored_as
+from autotune.runtime.host import check_host
+from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT, LinkedKernel, ModelImage, Port
+from autotune.runtime.image_file import image_bytes, read_image, save
+from autotune.runtime.results import check_names, declared, wanted
+from autotune.runtime.session import NOWHERE, Session
+from autotune.types import SHORT_FLOATS, Array, TensorType
+
+if TYPE_CHECKING:
+    from autotune.graph.int8.accuracy import Quantization
+
+_Pointers = ctypes.Array[ctypes.c_void_p]
+_Buffer = tuple[tuple[int, ...], np.dtype[Any], Port | None]
+_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTime:
+    """One row of the per-kernel table: the median time of one call in its place in the model."""
+
+    kernel: LinkedKernel
+    time_s: float
+
+    @property
+    def flops_per_s(self) -> float:
+        return self.kernel.flops / self.time_s if self.time_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTimes:
+    """`latency_s`: one value per whole run; `kernels` in order of execution."""
+
+    latency_s: tuple[float, ...]
+    kernels: tuple[KernelTime, ...] = field(repr=False)
+
+    @property
+    def median_s(self) -> float:
+        return statistics.median(self.latency_s)
+
+    @property
+    def flops(self) -> int:
+        return sum(k.kernel.flops for k in self.kernels)
+
+
+class CompiledModel:
+    """A model loaded for running. Safe to call from several threads; runs take turns.
+
+    `notes`: what the compiler has to say about it. `quantization`: of a model compiled for int8,
+    how far its outputs are from float32. As a context manager it is closed at the end. `copy.copy`
+    gives a model with memory of its own (the weights are shared), which runs beside this one;
+    `copy.deepcopy` shares nothing. `pickle` keeps the bytes that `save` writes; unpickling, as
+    always, runs what the pickle says: take pickles from nobody, `autotune.load` reads files.
+    """
+
+    def __init__(
+        self, image: ModelImage, library: Library | None = None, notes: tuple[str, ...] = ()
+    ) -> None:
+        """`library`: the image's objects where they are loaded already; otherwise the first run
+        loads them, so that a model for another machine can be compiled and saved here. `notes`:
+        what the compiler has to say about it."""
+        self._image: ModelImage | None = image
+        self._shown = image.summary
+        self.notes = notes
+        self._loaded: Session | None = _NativeSession(image, library) if library else None
+        self.quantization: Quantization | None = None
+        """How far a model compiled for int8 is from float32; the compiler sets it."""
+        # A signal's handler may close the model in the middle of a run of its own thread.
+        self._lock = threading.RLock()
+        self._wanted = {
+            p.name: (p, p.type.shape, np.dtype(stored_as(p.type.dtype))) for p in image.inputs
+        }
+        self._ports, self._names = image.outputs, [p.name for p in image.outputs]
+        self._inputs = MappingProxyType({p.name: p.type for p in image.inputs})
+        self._outputs = MappingProxyType({p.name: p.type for p in image.outputs})
+
+    @property
+    def inputs(self) -> Mapping[str, TensorType]:
+        """Element type and shape of every input, by name; cannot be changed."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> Mapping[str, TensorType]:
+        """Element type and shape of every output, by name; cannot be changed."""
+        return self._outputs
+
+    @property
+    def image(self) -> ModelImage:
+        """The model as plain data. Raises ClosedError."""
+        if self._image is None:
+            raise self._refusal()
+        return self._image
+
+    def run(
+        self,
+        feeds: Mapping[str, npt.ArrayLike],
+        outputs: Iterable[str] | None = None,
+        out: Mapping[str, Array] | None = None,
+    ) -> dict[str, Array]:
+        """One inference: the outputs by name.
+
+        `feeds`: per model input an array of exactly its shape and element type. Other byte orders
+        and arrays that are not contiguous are copied. Numbers and nested lists of them are
+        converted where numpy casts them as the same kind and they fit: integers to floats, but no
+        floats to integers. float16 is taken for float32.
+
+        `outputs`: the names of those to return, in this order; None: all. `out`: arrays to write
+        outputs to, of exactly their shape and type, by name; those are returned in place of fresh
+        ones, and the model writes to them without a copy where they are contiguous and share no
+        memory with an input.
+
+        Raises FeedError, ClosedError, and ArtifactError where the model is built for another CPU.
+        """
+        if self._image is None:
+            raise self._refusal()
+        arrays = self._check(feeds)
+        if outputs is None and out is None:
+            with self._lock:
+                results = self._load().run(arrays)
+            return dict(zip(self._names, map(declared, self._ports, results), strict=True))
+        asked = wanted(self.image.outputs, outputs, out)
+        with self._lock:
+            results = self._load().run(arrays, asked.numbers, asked.direct(arrays))
+            return asked.delivered(results)
+
+    def bench(
+        self,
+        repeats: int = 20,
+        *,
+        feeds: Mapping[str, npt.ArrayLike] | None = None,
+        seed: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> ModelTimes:
+        """Time `repeats` whole runs, then as many passes kernel by kernel. Kernels are timed where
+        they stand in the model, so that they see its caches and data. Default feeds are random,
+        drawn from `seed`. `clock` gives seconds. Raises what `run` does, and ConfigError."""
+        arguments.whole("repeats", repeats, 1)
+        arguments.whole("seed", seed)
+        arguments.function("clock", clock)
+        image = self.image
+        arrays = self._check(random_feeds(self.inputs, seed) if feeds is None else feeds)
+        with self._lock:
+            latencies, per_kernel = self._load().bench(arrays, repeats, clock)
+        rows = zip(image.kernels, per_kernel, strict=True)
+        return ModelTimes(
+            latency_s=latencies,
+            kernels=tuple(KernelTime(kernel=k, time_s=statistics.median(t)) for k, t in rows),
+        )
+
+    def save(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write the model as one file, which appears when it is whole, or to a file that is open
+        for writing bytes; `autotune.load` reads it back. Raises ArtifactError, ClosedError."""
+        save(self.image, path)
+
+    def close(self) -> None:
+        """Give the model's memory back, once a run under way in another thread has ended. Whoever
+        uses the model later gets a ClosedError; closing it again does nothing."""
+        with self._lock:
+            self._loaded = self._image = None
+
+    def __enter__(self) -> CompiledModel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<CompiledModel {self._shown}{', closed' if self._image is None else ''}>"
+
+    def __copy__(self) -> CompiledModel:
+        return self._like(self.image)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModel:
+        constants = zeroed_block(self.image.constants.nbytes)
+        constants[:] = self.image.constants
+        return self._like(dataclasses.replace(self.image, constants=constants))
+
+    def __reduce__(self) -> tuple[Callable[..., CompiledModel], tuple[Any, ...]]:
+        return restored, (image_bytes(self.image), self.notes, self.quantization)
+
+    # ------------------------------------------------------------------------------- internals
+
+    def _like(self, image: ModelImage) -> CompiledModel:
+        """A model of that image with what is known of this one."""
+        other = CompiledModel(image, notes=self.notes)
+        other.quantization = self.quantization
+        return other
+
+    def _refusal(self) -> ClosedError:
+        return ClosedError(f"the model {self._shown} is closed; load or compile it again")
+
+    def _load(self) -> Session:
+        """The image in memory, loaded by the first call. With the lock."""
+        if self._loaded is None:
+            image = self.image
+            check_host(image.target, f"model {image.name}")
+            if image.target.kind in DEVICE_KINDS:
+                from autotune.measure.devices import open_device  # only where there is one
+                from autotune.runtime.device_session import DeviceSession
+
+                self._loaded = DeviceSession(image, open_device(image.target))
+            else:
+                from autotune.codegen.loader import load  # a model only saved needs no code
+
+                self._loaded = _NativeSession(image, load(image.objects, image.target))
+        return self._loaded
+
+    def _check(self, feeds: Mapping[str, npt.ArrayLike]) -> list[Array]:
+        """The inputs in order. After a large model the caches hold nothing of Python's, and every
+        function that is called comes from memory: what is as it should be takes the short way."""
+        if type(feeds) is not dict or feeds.keys() != self._wanted.keys():
+            check_names(feeds, self._wanted)
+        out = []
+        for name, (port, shape, kind) in self._wanted.items():
+            array = feeds[name]
+            if (
+                type(array) is np.ndarray
+                and array.shape == shape
+                and array.dtype is kind
+                and array.flags.carray
+            ):
+                out.append(array)
+            else:
+                out.append(_check_array(port, array))
+        return out
+
+
+def restored(
+    data: bytes, notes: tuple[str, ...], quantization: Quantization | None
+) -> CompiledModel:
+    """What a pickle of a model calls: the model of an artifact's bytes, and what was known of it.
+    Raises ArtifactError."""
+    model = CompiledModel(read_image(data), notes=notes)
+    model.quantization = quantization
+    return model
+
+
+restored.__module__ = "autotune.runtime.artifact"  # by this name pickles know it
+
+
+class _NativeSession:
+    """An image in memory: its code, its blocks, and the entry function."""
+
+    def __init__(self, image: ModelImage, library: Library) -> None:
+        self._image, self._library = image, library
+        self._entry = _ENTRY(library.address(ENTRY_SYMBOL))
+        arena, workspace = zeroed_block(image.arena_bytes), zeroed_block(image.workspace_bytes)
+        self._blocks: tuple[Array, ...] = (arena, image.constants, workspace)
+        first = FIRST_INPUT + len(image.inputs)
+        self._outputs = [
+            _buffer_of(image.outputs, first + number, nbytes)
+            for number, nbytes in enumerate(image.output_bytes)
+        ]
+        held = [a.ctypes.data for a in self._blocks]
+        self._bases = _pointers([*held, *(0 for _ in (*image.inputs, *self._outputs))])
+        self._pointer = ctypes.addressof(self._bases)
+
+    def run(
+        self,
+        inputs: Sequence[Array],
+        numbers: Sequence[int] | None = None,
+        into: Mapping[int, Array] = NOWHERE,
+    ) -> list[Array]:
+        fresh = self._place(inputs, into)
+        self._entry(self._pointer)
+        ports = self._image.outputs
+        out: list[Array] = []
+        for port in ports if numbers is None else [ports[n] for n in numbers]:
+            number = port.base - FIRST_INPUT - len(inputs)
+            if number >= 0 and self._outputs[number][2] is port:
+                out.append(fresh[number])
+            else:
+                block = (*self._blocks, *inputs, *fresh)[port.base]
+                out.append(port.view(block.reshape(-1).view(np.uint8)).copy())
+        return out
+
+    def bench(
+        self, inputs: Sequence[Array], repeats: int, clock: Callable[[], float]
+    ) -> tuple[tuple[float, ...], list[list[float]]]:
+        fresh = self._place(inputs)
+        for _ in range(2):
+            self._entry(self._pointer)
+        latencies = tuple(_timed(clock, self._entry, self._pointer) for _ in range(repeats))
+        per_kernel = self._time_kernels(self._bases, repeats, clock)
+        del fresh  # the pointers keep addresses only
+        return latencies, per_kernel
+
+    def _place(self, inputs: Sequence[Array], into: Mapping[int, Array] = NOWHERE) -> list[Array]:
+        """Point the entry to these inputs and to output buffers, which are returned: fresh ones,
+        or those of `into` that are all of a buffer."""
+        fresh = self._output_buffers()
+        for number in into:
+            port = self._image.outputs[number]
+            slot = port.base - FIRST_INPUT - len(inputs)
+            if slot >= 0 and self._outputs[slot][2] is port:
+                fresh[slot] = into[number]
+        for number, array in enumerate((*inputs, *fresh), FIRST_INPUT):
+            self._bases[number] = array.__array_interface__["data"][0]
+        return fresh
+
+    def _output_buffers(self) -> list[Array]:
+        return [np.empty(shape, kind) for shape, kind, _ in self._outputs]
+
+    def _time_kernels(
+        self, bases: _Pointers, repeats: int, clock: Callable[[], float]
+    ) -> list[list[float]]:
+        """Seconds of every kernel call, in passes over the whole model."""
+        calls = []
+        for kernel in self._image.kernels:
+            args = _pointers([(bases[base] or 0) + offset for base, offset in kernel.args])
+            calls.append((_KERNEL(self._library.address(f"{kernel.symbol}_run")), args))
+        times: list[list[float]] = [[] for _ in calls]
+        for _ in range(repeats):
+            for (function, args), row in zip(calls, times, strict=True):
+                row.append(_timed(clock, function, ctypes.addressof(args), 1))
+        return times
+
+
+def _buffer_of(ports: Sequence[Port], base: int, nbytes: int) -> _Buffer:
+    """Shape and type of an output buffer, and the port that it is the array of; bytes without."""
+    for port in ports:
+        if port.base == base and port.fills(nbytes):
+            return port.type.shape, np.dtype(stored_as(port.type.dtype)), port
+    return (nbytes,), np.dtype(np.uint8), None
+
+
+def _pointers(addresses: Sequence[int]) -> _Pointers:
+    return (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+def _timed(clock: Callable[[], float], function: Callable[..., None], *args: int) -> float:
+    start = clock()
+    function(*args)
+    return clock() - start
+
+
+def _check_array(port: Port, given: npt.ArrayLike) -> Array:
+    array = as_array(given, port.type.dtype, f"input {port.name}")
+    if array.shape != port.type.shape:
+        raise FeedError(
+            f"input {port.name}: expected shape {list(port.type.shape)}, got {list(array.shape)}; "
+            "reshape it, or compile the model for that shape"
+        )
+    if array.dtype.name == port.declared == "bfloat16" and port.type.dtype == "float32":
+        array = array.astype(np.float32)
+    if array.dtype == np.float16 and port.type.dtype in ("float32", "bfloat16"):
+        array = array.astype(np.float32)  # what models of 16-bit floats are given
+    if port.type.dtype in SHORT_FLOATS:
+        return _short_array(port, array)
+    if array.dtype != np.dtype(port.type.dtype):
+        raise FeedError(
+            f"input {port.name}: expected {port.type.dtype}, got {array.dtype}; "
+            f"convert it with .astype('{port.type.dtype}')"
+        )
+    return np.require(array, requirements=["C", "A"])
+
+
+def _short_array(port: Port, array: Array) -> Array:
+    """What lies in memory: float32 values are rounded, bfloat16 (which other packages bring to
+    numpy) and its bits in uint16 are taken as they are."""
+    kind = port.type.dtype
+    if kind == "bfloat16" and array.dtype.itemsize == 2 and array.dtype.kind not in "if":
+        array = array.view(np.uint16)
+    elif array.dtype.name not in ("float32", kind):
+        raise FeedError(
+            f"input {port.name}: expected {kind} or float32, got {array.dtype}; "
+            "convert it with .astype('float32')"
+        )
+    return np.require(stored(array, kind), requirements=["C", "A"])

@@ -1,0 +1,181 @@
+"""The names that a run is given: of its inputs, of the outputs it returns, and of where these go.
+
+In: what the caller of `run` says. Out: a checked `Wanted`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autotune import arguments
+from autotune.errors import ArtifactError, FeedError
+from autotune.program.packing import stored_as
+from autotune.runtime.image import Port
+from autotune.types import Array
+
+OVERLAP_WORK = 100_000
+"""Steps after which two arrays are taken to share memory, whether they do or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Some outputs of a model, in the order of the caller."""
+
+    names: tuple[str, ...]
+    numbers: tuple[int, ...]
+    """Of the model's output ports."""
+    ports: Sequence[Port]
+    """Of these numbers, in the same order."""
+    given: Mapping[int, Array]
+    """The caller's arrays, by number."""
+
+    def direct(self, inputs: Sequence[Array]) -> dict[int, Array]:
+        """Arrays that the model itself may write. An input would change while it is read."""
+        return {
+            number: array
+            for number, array in self.given.items()
+            if not self.ports[self.numbers.index(number)].declared
+            and array.flags.carray
+            and array.dtype.isnative
+            and not any(np.may_share_memory(array, other) for other in inputs)
+        }
+
+    def delivered(self, results: Sequence[Array]) -> dict[str, Array]:
+        """The results by name, those for the caller's arrays copied there."""
+        out: dict[str, Array] = {}
+        found = zip(self.names, self.numbers, self.ports, results, strict=True)
+        for name, number, port, result in found:
+            given = self.given.get(number)
+            if given is not None and given is not result:
+                given[...] = declared(port, result)
+            out[name] = declared(port, result) if given is None else given
+        return out
+
+
+def wanted(
+    ports: Sequence[Port], outputs: Iterable[str] | None, out: Mapping[str, Array] | None
+) -> Wanted:
+    """Outputs by name (None: all), of which those in `out` go to the arrays there. Raises
+    FeedError."""
+    known = {port.name: number for number, port in enumerate(ports)}
+    names = tuple(known) if outputs is None else _selected(outputs, known)
+    given: dict[int, Array] = {}
+    for name, array in ({} if out is None else _arrays(out)).items():
+        if name not in names:
+            reason = "is not among the outputs asked for" if name in known else _unknown(known)
+            raise FeedError(f"out: {name!r} {reason}{arguments.suggestion(name, known)}")
+        _check_given(ports[known[name]], array)
+        given[known[name]] = array
+    _check_apart(ports, given)
+    numbers = tuple(known[name] for name in names)
+    return Wanted(
+        names=names, numbers=numbers, ports=tuple(ports[n] for n in numbers), given=given
+    )
+
+
+def declared(port: Port, result: Array) -> Array:
+    """The output in the element type that the model says it has, if computed in another."""
+    return result.astype(_kind(port), copy=False) if port.declared else result
+
+
+def float_type(name: str) -> np.dtype[Any]:
+    """numpy's type of that name. bfloat16 is a package's, which comes with onnx; ArtifactError
+    where it is missing."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes  # boards run models without it
+    except ImportError:
+        raise ArtifactError(
+            "the model's outputs are bfloat16, which numpy does not have; install ml_dtypes"
+        ) from None
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
+
+
+def _kind(port: Port) -> np.dtype[Any]:
+    """Of the arrays that a run gives."""
+    return float_type(port.declared) if port.declared else np.dtype(stored_as(port.type.dtype))
+
+
+def check_names(feeds: object, known: Mapping[str, object]) -> None:
+    """Raise FeedError unless there is an array for each of a model's inputs, and no other."""
+    if not isinstance(feeds, Mapping):
+        found = type(feeds).__name__
+        raise FeedError(f"expected a dict of arrays by input name, got {found}")
+    given = arguments.by_name("feeds", feeds, "a dict of arrays by input name", FeedError)
+    odd = sorted(given.keys() - known.keys())
+    if not odd and len(given) == len(known):
+        return
+    missing = [name for name in known if name not in given]
+    hints = (arguments.suggestion(name, missing) for name in odd)
+    raise FeedError(
+        f"expected inputs {arguments.listed(known)}; got {arguments.listed(sorted(given))}"
+        f"{next(filter(None, hints), '; give each by its name')}"
+    )
+
+
+def _selected(outputs: Iterable[str], known: Mapping[str, int]) -> tuple[str, ...]:
+    what = "a list of output names"
+    if isinstance(outputs, str) or not isinstance(outputs, Iterable):
+        raise FeedError(f"outputs must be {what}, got {arguments.described(outputs)}")
+    names = tuple(arguments.text("every one of outputs", n, "a name", FeedError) for n in outputs)
+    for name in names:
+        if name not in known:
+            raise FeedError(
+                f"outputs: {name!r} {_unknown(known)}{arguments.suggestion(name, known)}"
+            )
+        if names.count(name) > 1:
+            raise FeedError(f"outputs: {name!r} is named twice; name it once")
+    return names
+
+
+def _arrays(out: Mapping[str, Array]) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for name, array in arguments.by_name("out", out, "a dict by output name", FeedError).items():
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            kind = arguments.described(array)
+            raise FeedError(f"out: {name!r} must be a numpy array to write to, got {kind}")
+        found[name] = array
+    return found
+
+
+def _unknown(known: Iterable[str]) -> str:
+    return f"is no output of the model, which has {arguments.listed(known)}"
+
+
+def _check_given(port: Port, array: Array) -> None:
+    kind, what = _kind(port), f"out: {port.name!r}"
+    if array.shape != port.type.shape:
+        raise FeedError(
+            f"{what} must have shape {list(port.type.shape)}, got {list(array.shape)}; make it "
+            f"with numpy.empty({port.type.shape}, '{kind}')"
+        )
+    if array.dtype.newbyteorder("=") != kind:
+        raise FeedError(
+            f"{what} must be an array of {kind}, got {array.dtype}; make it with "
+            f"numpy.empty({port.type.shape}, '{kind}')"
+        )
+    if not array.flags.writeable:
+        raise FeedError(f"{what} is read-only; give an array that can be written")
+
+
+def _check_apart(ports: Sequence[Port], given: Mapping[int, Array]) -> None:
+    for (one, first), (other, second) in itertools.combinations(given.items(), 2):
+        if _overlap(first, second):
+            raise FeedError(
+                f"out: {ports[one].name!r} and {ports[other].name!r} lie in the same memory; "
+                "give each an array of its own"
+            )
+
+
+def _overlap(first: Array, second: Array) -> bool:
+    try:
+        return np.shares_memory(first, second, max_work=OVERLAP_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True

@@ -1,0 +1,1 @@
+"""Steps that replace a kernel's algorithm by another one."""

@@ -1,0 +1,1 @@
+"""Steps for GPUs: blocks, threads, shared memory, tensor cores."""

@@ -1,0 +1,225 @@
+"""Steps that fetch ahead what a block's threads will read: asynchronous, pipeline."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.errors import ScheduleError
+from autotune.program.analysis import interval
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    Bound,
+    Buffer,
+    Const,
+    For,
+    If,
+    Index,
+    Load,
+    LoopKind,
+    Program,
+    Select,
+    Stmt,
+    Store,
+    Value,
+    fn,
+    index,
+    walk,
+)
+from autotune.program.launch import storage_size
+from autotune.program.rewrite import (
+    Body,
+    find_buffer,
+    find_loop,
+    map_buffers,
+    renamed,
+    replace,
+    substitute,
+    with_body,
+)
+from autotune.schedule.base import register
+from autotune.types import SHORT_FLOATS
+
+Guards = tuple[Bound, ...]
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asynchronous:
+    """Copies to shared memory that the threads do not wait for.
+
+    for v in 4: s[v] = x[i*4+v]   ->   copy 4 s[0] from x[i*4]
+
+    Where the elements do not lie side by side in both, they are copied one by one. What a guard
+    fills with zeros is stored as before. Waits are made by `pipeline`.
+    """
+
+    step: ClassVar[str] = "asynchronous"
+    loop: str
+
+    def apply(self, program: Program) -> Program:
+        loop = find_loop(program, self.loop)
+        bounds, store = _store_of(loop)
+        local = find_buffer(program, store.buffer)
+        if local.scope != "shared" or store.combine:
+            raise ScheduleError(f"loop {self.loop} does not copy to shared memory")
+        chosen = chosen_of(store.value)
+        inner: Guards = chosen.bounds if chosen else ()
+        value: Value = chosen.then if chosen else store.value
+        other: Value | None = chosen.other if chosen else None
+        if not isinstance(value, Load) or (other is not None and not isinstance(other, Const)):
+            raise ScheduleError(f"loop {self.loop} copies {value}, not what lies in a buffer")
+        if any(self.loop in b.index.vars() for b in (*bounds, *inner)):
+            raise ScheduleError(f"a guard goes through the elements of {self.loop}")
+        source = find_buffer(program, value.buffer)
+        if source.dtype != local.dtype:
+            raise ScheduleError(f"{store.buffer} holds {local.dtype}, {source.name} does not")
+        new: Body = _copies(loop, Load(store.buffer, store.indices), value, (local, source))
+        if inner and other is not None:
+            zero = fn(f"to_{local.dtype}", other) if local.dtype in SHORT_FLOATS else other
+            filled = with_body(loop, (dataclasses.replace(store, value=zero),))
+            ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+            zeros = [
+                If(guards, renamed((filled,), f"_zero{number}"))
+                for number, guards in enumerate(_outside(inner, ranges))
+            ]
+            new = (If(inner, new), *zeros)
+        return replace(program, loop, (If(bounds, new),) if bounds else new)
+
+
+def chosen_of(value: Value) -> Select | None:
+    """A selection of an element or another value; of short floats, by way of float32."""
+    if not isinstance(value, Apply):
+        return value if isinstance(value, Select) else None
+    inner = value.args[0]
+    if value.fn.removeprefix("to_") not in SHORT_FLOATS or not isinstance(inner, Select):
+        return None
+    wide = inner.then
+    if not isinstance(wide, Apply) or wide.fn != "to_float32":
+        return None
+    return Select(inner.bounds, wide.args[0], inner.other)
+
+
+def _store_of(loop: For) -> tuple[Guards, Store]:
+    """The loop's only store, and guards around it."""
+    bounds: Guards = ()
+    stmt: Stmt | None = loop.body[0] if len(loop.body) == 1 else None
+    while isinstance(stmt, If) and len(stmt.body) == 1:
+        bounds, stmt = (*bounds, *stmt.bounds), stmt.body[0]
+    if not isinstance(stmt, Store):
+        raise ScheduleError(f"loop {loop.var} holds more than a store")
+    return bounds, stmt
+
+
+def _copies(loop: For, to: Load, source: Load, buffers: tuple[Buffer, Buffer]) -> Body:
+    """One copy of all elements where they lie side by side, else one for each."""
+    side_by_side = all(
+        b.strides[-1] == 1
+        and p.indices[-1].coefficient(loop.var) == 1
+        and not any(loop.var in i.vars() for i in p.indices[:-1])
+        and loop.var not in (p.indices[-1] - index(loop.var)).vars()
+        for p, b in zip((to, source), buffers, strict=True)
+    )
+    if not side_by_side:
+        kind: LoopKind = "serial" if loop.extent == 1 else "unroll"
+        return (For(loop.var, loop.extent, kind, (AsyncCopy(to, source, 1),)),)
+    first = {loop.var: Index()}
+    places = [Load(p.buffer, tuple(i.substitute(first) for i in p.indices)) for p in (to, source)]
+    return (AsyncCopy(places[0], places[1], loop.extent),)
+
+
+def _outside(bounds: Guards, ranges: Mapping[str, int]) -> Iterator[Guards]:
+    """Guards that hold, one of them at a time, where not all the bounds do."""
+    for number, bound in enumerate(bounds):
+        lo, hi = interval(bound.index, ranges)
+        if lo < bound.lo:
+            yield (*bounds[:number], Bound(bound.index, lo, bound.lo))
+        if hi >= bound.hi:
+            yield (*bounds[:number], Bound(bound.index, bound.hi, hi + 1))
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """Copy to shared memory for later iterations while this one computes.
+
+    for k in 9: alloc s: { s = x[k] ; barrier ; use s ; barrier }   ->   (with 3 stages)
+    alloc s[3]: { s[0] = x[0] ; commit ; s[1] = x[1] ; commit ; for k in 9: {
+        wait 1 ; barrier ; if k + 2 < 9: s[(k+2) % 3] = x[k+2] ; commit ; use s[k % 3] } }
+
+    Without asynchronous copies there is nothing to commit or wait for but the barrier.
+    """
+
+    step: ClassVar[str] = "pipeline"
+    loop: str
+    stages: int
+
+    def apply(self, program: Program) -> Program:
+        loop = find_loop(program, self.loop)
+        ahead = self.stages - 1
+        if not 1 <= ahead < loop.extent:
+            raise ScheduleError(f"{self.stages} stages in {loop.extent} iterations")
+        buffers, body = shared_of(loop.body)
+        if not buffers or body[-1] != Barrier() or body.index(Barrier()) == len(body) - 1:
+            raise ScheduleError(f"loop {self.loop} does not copy, wait, compute and wait again")
+        first = body.index(Barrier())
+        fetch, compute = body[:first], body[first + 1 : -1]
+        if Barrier() in fetch or Barrier() in compute:
+            raise ScheduleError(f"loop {self.loop} has more barriers than two")
+        groups = any(isinstance(s, AsyncCopy) for s in walk(fetch))
+        commit: Body = (AsyncCommit(),) if groups else ()
+        ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        names = {b.name for b in buffers}
+
+        def at(stmts: Body, iteration: Index) -> Body:
+            moved = substitute(stmts, {self.loop: iteration}, ranges)
+            return in_slot(moved, names, iteration % self.stages)
+
+        new: list[Stmt] = []
+        for number in range(ahead):
+            new += (*renamed(at(fetch, index(number)), f"_{number}"), *commit)
+        var = index(self.loop)
+        later = Bound(var, 0, loop.extent - ahead)
+        inner: Body = (
+            *((AsyncWait(ahead - 1),) if groups else ()),
+            Barrier(),
+            If((later,), at(fetch, var + ahead)),
+            *commit,
+            *in_slot(compute, names, var % self.stages),
+        )
+        nest: Body = (*new, with_body(loop, inner), Barrier())
+        for buffer in reversed(buffers):
+            nest = (Alloc(_staged(buffer, self.stages), nest),)
+        return replace(program, loop, nest)
+
+
+def shared_of(body: Body) -> tuple[list[Buffer], Body]:
+    """Shared buffers around everything, and what is inside."""
+    buffers: list[Buffer] = []
+    while len(body) == 1 and isinstance(body[0], Alloc) and body[0].buffer.scope == "shared":
+        buffers.append(body[0].buffer)
+        body = body[0].body
+    return buffers, body
+
+
+def _staged(buffer: Buffer, stages: int) -> Buffer:
+    """The buffer as many times, one behind the other, every one at a multiple of 16 elements, and
+    of those after which its swizzle repeats itself."""
+    unit = max(16, 1 << sum(buffer.swizzle))
+    size = -(-storage_size(buffer) // unit) * unit
+    return dataclasses.replace(
+        buffer, shape=(stages, *buffer.shape), strides=(size, *buffer.strides),
+        halo=((0, 0), *buffer.halo),
+    )  # fmt: skip
+
+
+def in_slot(body: Body, names: set[str], slot: Index) -> Body:
+    """Use one of the copies of staged buffers."""
+    return map_buffers(body, names, lambda indices: (slot, *indices))

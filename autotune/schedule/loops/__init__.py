@@ -1,0 +1,1 @@
+"""Steps that reshape loops and what they compute."""

@@ -1,0 +1,140 @@
+"""Step software_pipeline: two stages of neighbouring iterations side by side (Lam 1988)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.errors import ScheduleError
+from autotune.program.ir import (
+    Alloc,
+    Bound,
+    Buffer,
+    For,
+    If,
+    Index,
+    Load,
+    Program,
+    Stmt,
+    Store,
+    index,
+)
+from autotune.program.rewrite import (
+    Body,
+    accesses_of,
+    find_loop,
+    map_loads,
+    ranges_at,
+    renamed,
+    replace,
+    stores_of,
+    substitute,
+)
+from autotune.schedule.base import register
+from autotune.schedule.loops.jam import check_serial
+from autotune.schedule.loops.nest import require_new
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwarePipeline:
+    """Software pipelining in two stages: the first stage of the next iteration runs before the
+    last stage of this one, which begins at the statement that computes `buffer`. What the last
+    stage reads of the first is copied; prologue and epilogue stand around the loop.
+
+    for i in 9: alloc s: { s = f(x[i]) ; y[i] = g(s) }   ->
+    alloc s: alloc s.now: { s = f(x[0]) ; for i in 8: { s.now = s ; s = f(x[i+1]) ;
+                            y[i] = g(s.now) } ; y[8] = g(s) }
+
+    A last iteration with code of its own comes after all others.
+    """
+
+    step: ClassVar[str] = "software_pipeline"
+    loop: str
+    buffer: str
+
+    def apply(self, program: Program) -> Program:
+        loop = find_loop(program, self.loop)
+        check_serial(loop)
+        whole, rest = _whole(loop)
+        if whole.extent < 2:
+            raise ScheduleError(f"loop {self.loop} has no iteration to run ahead")
+        local, stmts = _unwrapped(whole.body)
+        at = next((n for n, s in enumerate(stmts) if stores_of((s,), self.buffer)), 0)
+        first, last = stmts[:at], stmts[at:]
+        if not first:
+            raise ScheduleError(f"nothing comes before {self.buffer} in loop {self.loop}")
+        shared = _shared(first, last, local)
+        ranges = ranges_at(program, self.loop) | {self.loop: whole.extent - 1}
+        require_new(program, *(f"{b.name}.now" for b in shared))
+        var, end = index(self.loop), whole.extent - 1
+        start = substitute(first, {self.loop: Index()}, ranges)
+        final = substitute(last, {self.loop: Index((), end)}, ranges)
+        names = {b.name for b in shared}
+
+        def kept(load: Load) -> Load | None:
+            return Load(f"{load.buffer}.now", load.indices) if load.buffer in names else None
+
+        body: Body = (
+            *(_copied(b) for b in shared),
+            *substitute(first, {self.loop: var + 1}, ranges),
+            *map_loads(last, kept),
+        )
+        new: Body = (
+            *renamed(start, "_first"),
+            For(loop.var, end, loop.kind, body),
+            *renamed(final, "_last"),
+        )
+        now = [dataclasses.replace(b, name=f"{b.name}.now") for b in shared]
+        for buffer in reversed((*local, *now)):
+            new = (Alloc(buffer, new),)
+        return replace(program, loop, (*new, *rest))
+
+
+def _unwrapped(body: Body) -> tuple[list[Buffer], Body]:
+    """Local buffers around everything, and what is inside."""
+    buffers: list[Buffer] = []
+    while len(body) == 1 and isinstance(body[0], Alloc):
+        buffers.append(body[0].buffer)
+        body = body[0].body
+    return buffers, body
+
+
+def _whole(loop: For) -> tuple[For, Body]:
+    """The loop without a last iteration that has code of its own, and that code."""
+    if len(loop.body) != 2 or not all(isinstance(s, If) for s in loop.body):
+        return loop, ()
+    main, rest = loop.body
+    assert isinstance(main, If)
+    assert isinstance(rest, If)
+    last, at = loop.extent - 1, index(loop.var)
+    wanted = (Bound(at, 0, last),), (Bound(at, last, loop.extent),)
+    if (main.bounds, rest.bounds) != wanted:
+        raise ScheduleError(f"loop {loop.var} is guarded within")
+    body = substitute(rest.body, {loop.var: Index((), last)}, {})
+    return For(loop.var, last, loop.kind, main.body), body
+
+
+def _shared(first: Body, last: Body, local: Sequence[Buffer]) -> list[Buffer]:
+    """Local buffers that the first part writes and the last one reads. Nothing else may pass
+    between the two."""
+    parts = [{name for name, _ in accesses_of(body)} for body in (first, last)]
+    written = [{s.buffer for s in stores_of(body)} for body in (first, last)]
+    if written[1] & parts[0]:
+        raise ScheduleError(f"{min(written[1] & parts[0])} is needed from one part to the next")
+    shared = [b for b in local if b.name in written[0] & parts[1]]
+    if written[0] & parts[1] - {b.name for b in shared}:
+        raise ScheduleError("what the last part reads is not in local buffers of the loop")
+    return shared
+
+
+def _copied(buffer: Buffer) -> Stmt:
+    """A copy of a buffer's elements to its `.now`."""
+    names = [f"{buffer.name}_now{d}" for d in range(len(buffer.shape))]
+    cell = tuple(index(n) for n in names)
+    stmt: Stmt = Store(f"{buffer.name}.now", cell, Load(buffer.name, cell))
+    for name, extent in reversed(list(zip(names, buffer.shape, strict=True))):
+        stmt = For(name, extent, "serial", (stmt,))
+    return stmt

@@ -1,0 +1,1 @@
+"""Steps that change where data lies and when it is fetched."""

@@ -1,0 +1,132 @@
+"""Steps for reduced precision: cast (data copied to bfloat16), dot (neighbouring products)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.errors import ScheduleError
+from autotune.program.ir import (
+    Alloc,
+    Bound,
+    Buffer,
+    For,
+    If,
+    Load,
+    Program,
+    Select,
+    Stmt,
+    Store,
+    Value,
+    fn,
+    index,
+    walk,
+)
+from autotune.program.rewrite import Body, find_loop, map_loads, replace, with_body, zero
+from autotune.schedule.base import register
+from autotune.schedule.loops.nest import require_new
+from autotune.types import Layout
+
+Loader = Callable[[Load], Value | None]
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """Copy a float32 param to bfloat16 at the start, halo included; `tensor` reads the copy.
+
+    for k: t += x[k] * w[k]   ->
+    alloc x.bf16: { for p: x.bf16[p] = to_bfloat16(x[p])
+                    for k: t += to_float32(x.bf16[k]) * w[k] }
+
+    Only the sum into `tensor` changes. Loops of the copy are named <buffer>_n0, <buffer>_n1, ...
+    """
+
+    step: ClassVar[str] = "cast"
+    buffer: str
+    tensor: str
+
+    def apply(self, program: Program) -> Program:
+        source = next((p for p in program.params if p.name == self.buffer), None)
+        if source is None or source.dtype != "float32" or source.constant or source.written:
+            raise ScheduleError(f"{self.buffer} is not a float32 input")
+        layout = Layout.haloed(source.shape, source.halo)
+        local = Buffer(
+            f"{self.buffer}.bf16", "bfloat16", source.shape, "scratch", layout.strides, source.halo
+        )
+        found = [0]
+
+        def load(value: Load) -> Value | None:
+            if value.buffer != self.buffer:
+                return None
+            found[0] += 1
+            return fn("to_float32", Load(local.name, value.indices))
+
+        body = in_sums(program.body, self.tensor, load)
+        if not found[0]:
+            raise ScheduleError(f"no sum into {self.tensor} reads {self.buffer}")
+        return dataclasses.replace(
+            program, body=with_first(local, self._copy(program, local), body)
+        )
+
+    def _copy(self, program: Program, local: Buffer) -> Stmt:
+        names = [f"{self.buffer}_n{d}" for d in range(len(local.shape))]
+        require_new(program, *names)
+        point, bounds = [], []
+        for name, extent, (before, after) in zip(names, local.shape, local.halo, strict=True):
+            at = index(name) - before
+            point.append(at)
+            if before or after:
+                bounds.append(Bound(at, 0, extent))
+        value: Value = Load(self.buffer, tuple(point))
+        if bounds:
+            value = Select(tuple(bounds), value, zero("float32"))
+        stmt: Stmt = Store(local.name, tuple(point), fn("to_bfloat16", value))
+        extents = [e + b + a for e, (b, a) in zip(local.shape, local.halo, strict=True)]
+        for name, extent in reversed(list(zip(names, extents, strict=True))):
+            stmt = For(name, extent, "serial", (stmt,))
+        return stmt
+
+
+def in_sums(body: Body, tensor: str, load: Loader) -> Body:
+    """Map loads in the sums into one tensor."""
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, Store) and stmt.buffer == tensor and stmt.combine == "sum":
+            out += map_loads((stmt,), load)
+        elif isinstance(stmt, For | Alloc | If):
+            out.append(with_body(stmt, in_sums(stmt.body, tensor, load)))
+        else:
+            out.append(stmt)
+    return tuple(out)
+
+
+def with_first(local: Buffer, first: Stmt, body: Body) -> Body:
+    """The statement before everything else, below the allocs at the root."""
+    if len(body) == 1 and isinstance(body[0], Alloc):
+        return (with_body(body[0], with_first(local, first, body[0].body)),)
+    return (Alloc(local, (first, *body)),)
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """Mark the innermost loop of two products of bfloat16, or four of bytes, as one operation.
+
+    for l in 16: for p in 2: t[l] += to_float32(x[p]) * to_float32(w[l, p])   ->   the same, `dot`
+    """
+
+    step: ClassVar[str] = "dot"
+    loop: str
+
+    def apply(self, program: Program) -> Program:
+        loop = find_loop(program, self.loop)
+        stores = [s for s in walk(loop.body) if not isinstance(s, If)]
+        if loop.extent not in (2, 4) or len(stores) != 1:
+            raise ScheduleError(f"loop {self.loop} is not two or four iterations of one sum")
+        store = stores[0]
+        if not isinstance(store, Store) or store.combine != "sum":
+            raise ScheduleError(f"loop {self.loop} is not a sum")
+        return replace(program, loop, (For(loop.var, loop.extent, "dot", loop.body),))

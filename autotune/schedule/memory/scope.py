@@ -1,0 +1,136 @@
+"""Step that narrows a local buffer's life: store_at."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.errors import ScheduleError
+from autotune.program.analysis import interval
+from autotune.program.ir import (
+    Alloc,
+    Buffer,
+    For,
+    Index,
+    Program,
+    Scope,
+    walk,
+)
+from autotune.program.rewrite import (
+    Body,
+    drop_alloc,
+    find_loop,
+    keep_dims,
+    loads_of,
+    ranges_at,
+    replace,
+    stores_of,
+    with_body,
+)
+from autotune.schedule.base import register
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAt:
+    """Keep a scratch buffer only for one iteration of a loop; dimensions fixed there disappear,
+    and of others only the part that an iteration uses is left.
+
+    alloc t[8, 64]: for i in 8: { for j: t[i, j] = .. ; .. t[i, j] .. }   ->
+    for i in 8: alloc t[64]: { for j: t[j] = .. ; .. t[j] .. }
+    """
+
+    step: ClassVar[str] = "store_at"
+    buffer: str
+    loop: str
+    scope: Scope = "scratch"
+    """shared: of the block that an iteration is; register: every thread of it has its own."""
+
+    def apply(self, program: Program) -> Program:
+        if self.scope not in ("scratch", "shared", "register"):
+            raise ScheduleError(
+                f"{self.buffer} can be kept in scratch, shared or register, not {self.scope}"
+            )
+        old = self._buffer(program)
+        loop = find_loop(program, self.loop)
+        inside = self._accesses(loop.body)
+        if len(inside) != len(self._accesses(program.body)):
+            raise ScheduleError(f"{self.buffer} is used outside loop {self.loop}")
+        if not inside:
+            raise ScheduleError(f"{self.buffer} is not used in loop {self.loop}")
+        windows = [self._window(program, loop, inside, d) for d in range(len(old.shape))]
+        if self.scope == "shared":
+            # Of a block's threads each has accesses of its own.
+            windows = [
+                w if not w.moves else _whole(e) for w, e in zip(windows, old.shape, strict=True)
+            ]
+        sizes = [min(w.size, e) for w, e in zip(windows, old.shape, strict=True)]
+        kept = tuple(d for d, w in enumerate(windows) if w.moves)
+        shape = tuple(sizes[d] for d in kept)
+        new = Buffer.dense(self.buffer, old.dtype, shape, self.scope)
+        starts = {d: w.start for d, w in enumerate(windows) if w.size <= old.shape[d]}
+        body = keep_dims(loop.body, self.buffer, kept, starts)
+        program = replace(program, loop, (with_body(loop, (Alloc(new, body),)),))
+        return _drop_outer(program, old)
+
+    def _buffer(self, program: Program) -> Buffer:
+        for stmt in walk(program.body):
+            if isinstance(stmt, Alloc) and stmt.buffer.name == self.buffer:
+                if any(stmt.buffer.halo) and any(b or a for b, a in stmt.buffer.halo):
+                    raise ScheduleError(f"{self.buffer} has a halo")
+                return stmt.buffer
+        raise ScheduleError(f"no local buffer {self.buffer}")
+
+    def _accesses(self, body: Body) -> list[tuple[Index, ...]]:
+        loads = [v.indices for v in loads_of(body) if v.buffer == self.buffer]
+        return loads + [s.indices for s in stores_of(body, self.buffer)]
+
+    def _window(
+        self, program: Program, loop: For, inside: list[tuple[Index, ...]], dim: int
+    ) -> _Window:
+        """The part of a dimension that one iteration uses: all accesses start at one place, set
+        by loops at or outside `loop`, and go on by loops inside it."""
+        known = ranges_at(program, self.loop).keys()
+        whole = _whole(self._buffer(program).shape[dim])
+        starts = {_known_part(i[dim], known) for i in inside}
+        if len(starts) != 1:
+            return whole
+        start = starts.pop()
+        ranges = {s.var: s.extent for s in walk(loop.body) if isinstance(s, For)}
+        rests = [i[dim] - start for i in inside]
+        if any(not r.vars() <= ranges.keys() for r in rests):
+            return whole
+        ends = [interval(r, ranges) for r in rests]
+        if min(low for low, _ in ends) < 0:
+            return whole
+        size = 1 + max(high for _, high in ends)
+        return _Window(start=start, size=size, moves=any(r.terms for r in rests) or size > 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """Elements start .. start + size - 1 of a dimension; `moves`: not always the same one."""
+
+    start: Index
+    size: int
+    moves: bool
+
+
+def _whole(extent: int) -> _Window:
+    return _Window(start=Index(), size=extent, moves=True)
+
+
+def _known_part(value: Index, known: Set[str]) -> Index:
+    """The terms of an index that are the same throughout an iteration of the known loops; its
+    constant goes with them where nothing else is left."""
+    terms = tuple(t for t in value.terms if Index((t,)).vars() <= known)
+    return value if len(terms) == len(value.terms) else Index(terms)
+
+
+def _drop_outer(program: Program, old: Buffer) -> Program:
+    """Remove the alloc that the narrower one replaces."""
+    for stmt in walk(program.body):
+        if isinstance(stmt, Alloc) and stmt.buffer is old:
+            return replace(program, stmt, stmt.body)
+    return drop_alloc(program, old.name)

@@ -1,0 +1,158 @@
+"""Options of a tuning run. In: its request, model, device and log. Out: TuneOptions."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from autotune.compiler.layout_costs import choose_layouts
+from autotune.db.types import Store
+from autotune.graph.ir import Graph
+from autotune.machine.profile import DeviceProfile
+from autotune.placement.layout_choice import apply
+from autotune.placement.layout_problem import LayoutProblem
+from autotune.placement.reuse_distance import ReuseDistance, reuse_distances
+from autotune.placement.types import Partition
+from autotune.release import release
+from autotune.settings import TuneSettings, load_settings
+from autotune.tasks.flops import task_flops
+from autotune.tuner.budget import NEAR, Limits
+from autotune.tuner.options import TuneOptions
+from autotune.tuner.request import TuneRequest
+from cost_model.features import FEATURE_VERSION
+from cost_model.models import Train
+from cost_model.pretrained import Pretrained
+from cost_model.train import NONE, Profiles
+
+BATCH_PER_BOARD = 8
+"""Candidates per round and board, so that no board waits long for the others."""
+EVERYTHING = 1 << 40
+"""More bytes than any cache holds."""
+TASK_GAINS = 4
+"""A task gets trials while it may gain so many times the share that the whole model must: who
+asks for less end to end wants the last bit of every task too."""
+
+
+def options_of(
+    request: TuneRequest,
+    graph: Graph,
+    problem: LayoutProblem,
+    store: Store,
+    here: DeviceProfile,
+    *,
+    train: Train,
+) -> TuneOptions:
+    """The options of a run on the device `here`; what that says of itself goes to the log."""
+    target, settings = here.target, request.settings or load_settings()
+    boards = request.farm.boards if request.farm else 1
+    profiles = _profiles(store, here, keep=not request.dry_run)
+    partition = apply(problem, graph, target, choose_layouts(problem, target, store).layouts)
+    return TuneOptions(
+        target=target,
+        limits=_limits(request, settings, len(partition.weights())),
+        strategy=request.strategy,
+        cost_model=request.cost_model,
+        pretrained=_pretrained(request, store, partition, here, profiles=profiles, train=train),
+        profiles=profiles,
+        seed=request.seed,
+        dry_run=request.dry_run,
+        batch=max(settings.batch, BATCH_PER_BOARD * boards),
+        timing=dataclasses.replace(
+            settings.timing,
+            foreign_bytes=EVERYTHING if request.flush else moved_bytes(partition),
+            apart_s=math.fsum(calls_s(partition, here)),
+        ),
+        ages=all_reuse_distances((*problem.parts, partition), here),
+        model=graph.name,
+        versions=component_versions(),
+    )
+
+
+def _limits(request: TuneRequest, settings: TuneSettings, tasks: int) -> Limits:
+    """When the run ends; where nothing says so, after some trials of each of so many tasks."""
+    trials, gain = request.trials, request.until_gain
+    if trials is None and request.time_s is None and gain is None:
+        trials = settings.trials_per_task * tasks
+    min_gain = settings.min_gain if gain is None else gain
+    near = min(NEAR, TASK_GAINS * min_gain)
+    return Limits(trials=trials, time_s=request.time_s, min_gain=min_gain, near=near)
+
+
+def _pretrained(
+    request: TuneRequest,
+    store: Store,
+    partition: Partition,
+    here: DeviceProfile,
+    *,
+    profiles: Profiles,
+    train: Train,
+) -> Pretrained | None:
+    """What is known before the run: a trained file, or else the log's records of other tasks."""
+    if request.pretrained is not None:
+        return Pretrained.load(Path(request.pretrained))
+    from autotune.db.store import TuningLog
+    from autotune.tuner.transfer import from_log
+
+    if not isinstance(store, TuningLog):
+        return None
+    own = [task.key for task in partition.weights()]
+    return from_log(store, here, own, seed=request.seed, train=train, profiles=profiles)
+
+
+def _profiles(store: Store, here: DeviceProfile, *, keep: bool) -> Profiles:
+    """What the log's devices said of themselves, and this one says now; `keep`: in the log too."""
+    from autotune.db.profiles import keep_profile, kept_profiles
+    from autotune.db.store import TuningLog
+
+    if not isinstance(store, TuningLog):
+        return NONE
+    if keep:
+        keep_profile(store, here)
+    return {**kept_profiles(store), (here.device, here.target.key): here}
+
+
+def moved_bytes(partition: Partition) -> int:
+    """Bytes that one run of the model moves: every weight, and memory for its values, which is
+    used again and again."""
+    weights = sum(v.type.nbytes for c in partition.calls for v in c.task.by_role("constant"))
+    return weights + max(
+        sum(v.type.nbytes for role in ("input", "output") for v in c.task.by_role(role))
+        for c in partition.calls
+    )
+
+
+def calls_s(partition: Partition, profile: DeviceProfile) -> list[float]:
+    """About how long the calls of a run take: their operations at the device's peak, their bytes
+    from its last cache."""
+    caches = profile.levels[:-1] or profile.levels
+    return [
+        max(
+            task_flops(call.task) / profile.peak_flops,
+            sum(v.type.nbytes for v in call.task.params) / caches[-1].load_bytes_per_s,
+        )
+        / profile.target.threads
+        for call in partition.calls
+    ]
+
+
+def all_reuse_distances(
+    partitions: Sequence[Partition], profile: DeviceProfile
+) -> dict[str, tuple[ReuseDistance, ...]]:
+    """Of the tasks of several partitions of a model; what the last one says counts most."""
+    found: dict[str, tuple[ReuseDistance, ...]] = {}
+    for partition in partitions:
+        lend = profile.target.lends_halos
+        found |= reuse_distances(partition, calls_s(partition, profile), lend=lend)
+    return found
+
+
+def component_versions() -> tuple[tuple[str, str], ...]:
+    """What records say they were made by."""
+    return (
+        ("autotune", release()),
+        ("features", str(FEATURE_VERSION)),
+        ("llvmlite", importlib.metadata.version("llvmlite")),
+    )

@@ -1,0 +1,86 @@
+"""Predicted seconds of configs, and the config that is predicted to be fastest.
+
+In: a task, a machine, and configs of the task's space. Out: seconds with what they are made of;
+the default config. Search, layouts, floors, forecasts and reports all ask here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autotune.machine import Machine
+from autotune.schedule.base import Schedule
+from autotune.types import Task
+from cost_model.analytic import Estimate, estimate
+from search_spaces.base import Column, Prior, Rule, TileStructure
+from search_spaces.params import Config
+from search_spaces.rules import rule_for
+from search_spaces.sound import asked
+from search_spaces.space import Columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """Seconds of configs of one task, and what they were predicted from."""
+
+    rule: str
+    structure: TileStructure
+    prior: Prior
+    estimate: Estimate
+
+    @property
+    def seconds(self) -> Column:
+        """Seconds of a call, per config."""
+        return self.estimate.seconds
+
+
+def predict(
+    task: Task, machine: Machine, configs: Columns | Sequence[Config], rule: Rule | None = None
+) -> Prediction:
+    """What configs of the task's rule, or of the given one, are predicted to take."""
+    rule = rule or rule_for(task, machine.target)
+    if not isinstance(configs, Mapping):
+        space = rule.space(task, machine.target)
+        configs = space.columns(np.array([space.row(config) for config in configs]))
+    prior = rule.prior(task, machine, configs)
+    structure = rule.structure(task, machine, configs)
+    if structure.modelled is not None:
+        share = prior.relative * machine.target.threads
+        waste = np.where(structure.modelled, share, structure.vector_axis_waste)
+        structure = dataclasses.replace(structure, vector_axis_waste=waste)
+    found = estimate(structure, machine, prior)
+    return Prediction(rule=rule.name, structure=structure, prior=prior, estimate=found)
+
+
+def default(task: Task, machine: Machine, rule: Rule | None = None) -> Config:
+    """The config that the prior puts first: valid with zero trials, and good. The least of many
+    sampled ones; where the rule says so, of what is downhill from some of these."""
+    rule = rule or rule_for(task, machine.target)
+    space = rule.space(task, machine.target)
+
+    def cost(columns: Mapping[str, Any]) -> Column:
+        return rule.prior(task, machine, columns).cycles
+
+    rows = space.rows(rule.sampled_rows, np.random.default_rng(0))
+    costs = cost(space.columns(rows))
+    best = rows[int(np.argmin(costs))]
+    starts = rule.descents(task, space.config(best))
+    if starts:
+        ends = [space.descend(rows[n], cost) for n in np.argsort(costs, kind="stable")[:starts]]
+        best = ends[int(np.argmin(cost(space.columns(np.array(ends)))))]
+    return space.config(best)
+
+
+def default_of(task: Task, machine: Machine) -> tuple[Rule, Config, Schedule]:
+    """The default of the first rule that has one, and its schedule."""
+
+    def ask(rule: Rule) -> tuple[Rule, Config, Schedule]:
+        config = default(task, machine, rule)
+        return rule, config, rule.schedule(task, machine.target, config)
+
+    return asked(ask, task, machine.target)

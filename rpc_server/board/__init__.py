@@ -1,0 +1,1 @@
+"""A board: one device that builds, checks and times candidates for others."""

@@ -1,0 +1,1 @@
+"""The client's side: leases of boards, and runners that use them."""

@@ -1,0 +1,1 @@
+"""What goes over a link: messages, their bounds, frames and sockets."""

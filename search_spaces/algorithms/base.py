@@ -1,0 +1,156 @@
+"""What an algorithm is: a way to compute a kernel, with everything that depends on the way.
+
+Add one: a file in this folder and `ALGORITHMS.add`. It says where it applies and which configs are
+valid, writes the schedule, predicts cycles, and knows its schedules again, those in logs too, with
+the operations that they take. Rules, priors, layouts and reports ask it: none knows a name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.machine import Machine
+from autotune.registry import Registry
+from autotune.schedule.base import Schedule
+from autotune.target import Target
+from autotune.tasks.flops import task_flops
+from autotune.types import Task
+from search_spaces.base import Column
+from search_spaces.builder import ScheduleBuilder
+from search_spaces.cpu.contraction.shape import Contraction
+from search_spaces.params import Config
+from search_spaces.space import Columns
+
+DIRECT = "direct"
+"""The algorithm that computes as the definition says."""
+Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+
+
+class Algorithm(ABC):
+    """A way to compute a kernel, as its schedules show it."""
+
+    name: str
+    """The choice of the param `algorithm`."""
+    reference: str = ""
+    """Where it is published; empty for what the definition says."""
+    error: float = 1e-5
+    """Largest error of a result over the largest value of the output, of operands as they are."""
+    layout_share: float = 1.0
+    """Share of direct code's time, as layouts are chosen by before tiles are."""
+
+    @abstractmethod
+    def label(self, schedule: Schedule) -> str:
+        """What reports call a schedule of this algorithm; empty for one of another."""
+
+    def flops(self, task: Task, schedule: Schedule) -> int:  # noqa: ARG002
+        """Floating-point operations of one run of the task by this schedule."""
+        return task_flops(task)
+
+
+class ContractionAlgorithm(Algorithm):
+    """A way to compute convolutions and matrix products on CPUs. Arrays have an entry per config;
+    all configs passed are of this algorithm."""
+
+    code: int
+    """Its number among the features of configs."""
+    rank: int
+    """Its place among the choices, the plainest first."""
+    neighbours: int = 1
+    """Neighbouring products along the reduction that one instruction sums."""
+    descents: int = 0
+    """Downhill walks from the best sampled config to the default, where few tiles are sampled."""
+    is_direct: bool = False
+    """Whether it computes every product, tile by tile."""
+    is_plain: bool = False
+    """Whether the loop nest that the tile structure shows is all that it does, and no less."""
+
+    @abstractmethod
+    def applies(self, task: Task, c: Contraction, target: Target) -> bool:
+        """Whether it can compute the task on the target, within the accuracy asked for."""
+
+    @abstractmethod
+    def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
+        """Which configs are; params that mean nothing here must have their first value."""
+
+    @abstractmethod
+    def write(
+        self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
+    ) -> None:
+        """Apply the steps of a config; locals are inlined already."""
+
+    @abstractmethod
+    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+        """Cycles until the last core is done."""
+
+    def widths(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
+        """Points of a register tile (`tile_w`) beside those that divide the output."""
+        return ()
+
+    def blocks(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
+        """Tiles, or points, taken at a time (`block`), beside 1."""
+        return ()
+
+    def may_prefetch(self, c: Contraction) -> bool:  # noqa: ARG002
+        """Whether some config asks early for a panel of weights."""
+        return False
+
+    def prefetch_gain(self, c: Contraction, target: Target) -> float:  # noqa: ARG002
+        """Time with weights asked for early over that without."""
+        return 1.0
+
+
+ALGORITHMS: Registry[Algorithm] = Registry("algorithm", room="search_spaces.rules")
+
+
+def of_contractions() -> tuple[ContractionAlgorithm, ...]:
+    """Those for contractions on CPUs, the plainest first."""
+    found = [a for a in ALGORITHMS.parts() if isinstance(a, ContractionAlgorithm)]
+    return tuple(sorted(found, key=lambda a: a.rank))
+
+
+def applicable(task: Task, c: Contraction, target: Target) -> tuple[ContractionAlgorithm, ...]:
+    """Those that can compute a contraction on the target, the plainest first."""
+    return tuple(a for a in of_contractions() if a.applies(task, c, target))
+
+
+def chosen_by(config: Config) -> ContractionAlgorithm:
+    """The algorithm that a config of a contraction chose."""
+    found = ALGORITHMS.get(str(config["algorithm"]))
+    assert isinstance(found, ContractionAlgorithm)
+    return found
+
+
+def by_algorithm(columns: Columns) -> dict[ContractionAlgorithm, Places]:
+    """Which configs chose which algorithm; those that none did are left out."""
+    own = {a: np.flatnonzero(columns["algorithm"] == a.name) for a in of_contractions()}
+    return {a: places for a, places in own.items() if len(places)}
+
+
+def configs_at(columns: Columns, places: Places) -> Mapping[str, npt.NDArray[Any]]:
+    """The configs at these places."""
+    return {name: column[places] for name, column in columns.items()}
+
+
+def each_config(columns: Columns, attribute: str) -> npt.NDArray[Any]:
+    """A number or flag of every config's algorithm, by the attribute's name."""
+    found = by_algorithm(columns)
+    kind = type(getattr(next(iter(found)), attribute)) if found else float
+    out = np.zeros(len(columns["algorithm"]), kind)
+    for algorithm, places in found.items():
+        out[places] = getattr(algorithm, attribute)
+    return out
+
+
+def algorithm_of(schedule: Schedule) -> tuple[Algorithm, str]:
+    """What a schedule computes by, and its label: direct code where no other knows it."""
+    for algorithm in ALGORITHMS.parts():
+        label = algorithm.label(schedule) if algorithm.name != DIRECT else ""
+        if label:
+            return algorithm, label
+    return ALGORITHMS.get(DIRECT), DIRECT

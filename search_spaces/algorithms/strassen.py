@@ -1,0 +1,166 @@
+"""Strassen's algorithm: seven products of halves instead of eight, weights combined before a call.
+
+Constants were fitted to kernels of models on Zen 4; which ones was not written down.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection
+
+import numpy as np
+
+from autotune.machine import Machine
+from autotune.machine.cpu import (
+    conflict_free_points,
+    from_others_cycles,
+    from_writers_cycles,
+    padding_waste,
+    tail_waste,
+)
+from autotune.schedule.algorithms import strassen as steps
+from autotune.schedule.base import Schedule
+from autotune.schedule.loops.nest import Reorder
+from autotune.schedule.loops.specialize import Specialize
+from autotune.schedule.memory.cache_write import CacheWrite
+from autotune.schedule.memory.copies import PackConstant
+from autotune.target import Target
+from autotune.tasks.flops import node_flops, task_flops
+from autotune.types import Task
+from search_spaces.algorithms.base import ALGORITHMS, ContractionAlgorithm, Mask
+from search_spaces.base import Column
+from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
+from search_spaces.cpu.contraction.rates import (
+    CONFLICT_FACTOR,
+    EXPOSED_STREAM,
+    tile_efficiency,
+)
+from search_spaces.cpu.contraction.schedule import annotate_tile, split_channels
+from search_spaces.cpu.contraction.shape import Contraction
+from search_spaces.cpu.contraction.tiles import ORDERS, pack_plan, sizes
+from search_spaces.params import Config
+from search_spaces.space import Columns
+
+QUARTER_SUM_CYCLES = 14.0
+"""Cycles per vector of each of the four quarters that are combined."""
+
+
+class Strassen(ContractionAlgorithm):
+    """Halves of all points at once."""
+
+    name, code, rank = "strassen", 5, 30
+    reference = "Strassen, Gaussian Elimination is not Optimal, 1969"
+    error = 1e-3
+
+    def label(self, schedule: Schedule) -> str:
+        return self.name if any(isinstance(step, steps.Strassen) for step in schedule) else ""
+
+    def applies(self, task: Task, c: Contraction, target: Target) -> bool:  # noqa: ARG002
+        return target.accuracy == "normal" and c.strassen
+
+    def widths(self, c: Contraction, target: Target) -> Collection[int]:
+        return sizes(c.strassen_points // strassen_parts(c, target), 28)
+
+    def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
+        """Tiles lie in the halves."""
+        ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0]) & (columns["block"] == 1)
+        ok &= np.isin(columns["tile_w"], tuple(self.widths(c, target)))
+        ok &= columns["prefetch"] == "none"
+        ok &= c.reduce[-1][1] // 2 % columns["unroll"] == 0
+        return np.asarray(ok & (columns["vectors"] * columns["lanes"] <= c.channels[1] // 2))
+
+    def write(
+        self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
+    ) -> None:
+        """Seven products of halves."""
+        builder.apply(steps.Strassen(buffer=c.tensor, rows=c.halved, lanes=target.lanes()))
+        split_channels(builder, c.channels[0], config)
+        # Every thread has its own points, in all seven products as before and after them.
+        parts = strassen_parts(c, target)
+        count = c.strassen_points // parts
+        builder.split("stra_t", count, "run", "stra_r")
+        builder.split("stra_r", config.number("tile_w"), "points", "point")
+        splits, order = pack_plan(c, config, tuple(range(c.weight_rank)))
+        (dim, size), *_ = splits
+        moved = (0, *(d + 1 for d in order))
+        builder.apply(PackConstant(buffer=c.weights, splits=((dim + 1, size),), order=moved))
+        tile, outer = ("point", "vector", "lane"), ["run", "stra_i", "block", "points"]
+        builder.apply(Reorder(loops=(*outer, *tile)))
+        products = f"{c.tensor}.m"
+        builder.apply(CacheWrite(buffer=products, loops=tile))
+        annotate_tile(builder, c, config, tile)
+        if c.channels[1] // 2 % size:
+            builder.apply(Specialize(loop="block", at=f"{products}.reg"))
+        if count % config.number("tile_w"):
+            builder.apply(Specialize(loop="points", at=f"{products}.reg"))
+        schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
+        for prefix in ("sin", "sout"):
+            loops = [f"{prefix}_p{n}" for n in range(len(c.batch) + (2 if c.rows else 1))]
+            outside = list(builder.present([*loops, f"{prefix}_c"]))
+            share(builder, target, outside, f"{prefix}_shared")
+        share(builder, target, outer, "shared")
+
+    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:  # noqa: ARG002
+        return _strassen_cycles(c, machine, columns)
+
+    def flops(self, task: Task, schedule: Schedule) -> int:  # noqa: ARG002
+        return strassen_flops(task)
+
+
+ALGORITHMS.add(Strassen.name, Strassen())
+
+
+def strassen_flops(task: Task) -> int:
+    """Seven eighths of the multiply-adds, and the additions at both ends: of quarters, five of the
+    data and eight of the result."""
+    node = task.nodes[task.anchor]
+    data, out = task.value(node.inputs[0]).type, task.value(node.outputs[0]).type
+    products = 2 * out.size * data.shape[-1] * 7 // 8
+    sums = (5 * data.size + 8 * out.size) // 4
+    return products + sums + task_flops(task) - node_flops(task, node)
+
+
+def strassen_parts(c: Contraction, target: Target) -> int:
+    """Runs of points that Strassen's products are cut into, one per thread."""
+    return target.threads if c.strassen_points % target.threads == 0 else 1
+
+
+def _strassen_cycles(c: Contraction, machine: Machine, columns: Columns) -> Column:
+    """Seven products of halves, and the sums at both ends."""
+    target, cpu = machine.target, machine.cpu
+    rows, depth, channels = c.strassen_points, c.depth // 2, c.channels[1] // 2
+    run = rows // strassen_parts(c, target)
+    product = products_cycles(c, machine, columns, run)
+    moved = 7.0 * rows * (depth + channels) * 4
+    held = moved + 8.0 * rows * (depth + channels)
+    spill = moved / cpu.l3_stream_bytes_per_cycle if held > target.l2_bytes else 0.0
+    # In a model, weights come from memory: seven quarters of those of direct code.
+    weights = 7.0 * depth * channels * 4
+    stream = EXPOSED_STREAM * weights / cpu.memory_stream_bytes_per_cycle
+    across = (
+        from_others_cycles(machine, weights) if run < rows else from_writers_cycles(machine, moved)
+    )
+    busy = (product + stream + end_cycles(c, target) + spill) / target.threads
+    return np.asarray(busy + across, np.float64)
+
+
+def products_cycles(
+    c: Contraction, machine: Machine, columns: Columns, run: Column | int
+) -> Column:
+    """Cycles of all cores for the seven products, in runs of so many points."""
+    half = dataclasses.replace(c, channels=(c.channels[0], c.channels[1] // 2))
+    depth, points = c.depth // 2, columns["tile_w"].astype(np.float64)
+    rate, taste = tile_efficiency(half, machine, columns, points, depth)
+    padded = padding_waste(half.channels[1], columns["lanes"].astype(np.float64))
+    rate = (rate + taste) * padded * tail_waste(run, columns["tile_w"])
+    product = 7 * c.strassen_points * depth * half.channels[1] / machine.target.lanes() * rate
+    crowded = points > conflict_free_points(machine, depth)
+    return np.asarray(product * np.where(crowded, CONFLICT_FACTOR, 1.0))
+
+
+def end_cycles(c: Contraction, target: Target) -> float:
+    """Cycles of all cores for combining data and results."""
+    lanes = float(target.lanes())
+    vectors = math.ceil(c.depth // 2 / lanes) + math.ceil(c.channels[1] // 2 / lanes)
+    return c.strassen_points * vectors * QUARTER_SUM_CYCLES

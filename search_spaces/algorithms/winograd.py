@@ -1,0 +1,289 @@
+"""Winograd's minimal filtering: convolutions over tiles of points with fewer multiplications.
+
+Transforms take what their additions, loads and stores do, and results of short sums what storing
+them does: these constants were fitted to measured spaces of ten layers (benchmarks/data, Zen 4).
+The rest is of kernels in models, whose weights come from memory and whose tiles share the caches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from autotune.machine import Machine
+from autotune.machine.cpu import (
+    busiest_share,
+    conflict_free_points,
+    from_others_cycles,
+    outer_product_cycles,
+    padding_waste,
+    stream_cycles,
+    tail_waste,
+)
+from autotune.program.winograd import Matrix, points_of, transforms
+from autotune.schedule.algorithms.winograd import Winograd
+from autotune.schedule.base import Schedule
+from autotune.schedule.loops.nest import Reorder
+from autotune.schedule.loops.specialize import Specialize
+from autotune.schedule.memory.cache_write import CacheWrite
+from autotune.schedule.memory.copies import PackConstant
+from autotune.schedule.memory.prefetch import PrefetchPanel
+from autotune.target import Target
+from autotune.tasks.flops import node_flops, task_flops
+from autotune.types import Task
+from search_spaces.algorithms.base import ALGORITHMS, ContractionAlgorithm, Mask
+from search_spaces.base import Column
+from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
+from search_spaces.cpu.contraction.rates import (
+    CONFLICT_FACTOR,
+    NARROW_VECTOR_COST,
+    STEP_CYCLES,
+    tile_efficiency,
+)
+from search_spaces.cpu.contraction.schedule import annotate_tile, split_channels, step_loop
+from search_spaces.cpu.contraction.shape import Contraction
+from search_spaces.cpu.contraction.tiles import ORDERS
+from search_spaces.params import Config
+from search_spaces.space import Columns
+
+HIDDEN_STREAM = 0.85
+"""Share of the shorter of arithmetic and a stream of weights that the longer one hides."""
+STORE_CYCLES = 0.65
+"""Cycles per result of a tile that is stored."""
+STORE_QUEUE = 8
+"""Results that wait for their store beside arithmetic."""
+BURST_CYCLES = 1.2
+"""Cycles more for each result beyond those."""
+POINT_CYCLES = 1.1
+"""Cycles per point of a tile and vector of channels, on either end: loads and stores."""
+ADDITION_CYCLES = 0.36
+"""Cycles per addition or multiply-add of the transforms, beside these."""
+SPILLED_TRANSFORM = 1.75
+"""Times that a transform of results takes whose half-way values are more than registers."""
+BACK_AND_FORTH = 1.5
+"""Times that transformed tiles which leave the L2 cache move through the next one."""
+FEW_TILES = 16
+"""Tiles up to which weights are late unless prefetched."""
+PREFETCH_GAIN = 0.999
+"""Time with weights prefetched over without, of so few tiles."""
+PREFETCH_LOSS = 1.01
+"""The same of more."""
+
+
+class Filtering(ContractionAlgorithm):
+    """One form: tiles of so many points on a side."""
+
+    reference = "Winograd 1980; Lavin & Gray, Fast Algorithms for Convolutional Networks, 2016"
+    error = 1e-3
+    layout_share = 0.6
+    descents = 1
+
+    def __init__(self, form: str, code: int) -> None:
+        self.name, self.code, self.rank = form, code, 10 + code
+
+    def label(self, schedule: Schedule) -> str:
+        step = next((step for step in schedule if isinstance(step, Winograd)), None)
+        return self.name if step is not None and _form(step) == self.name else ""
+
+    def applies(self, task: Task, c: Contraction, target: Target) -> bool:  # noqa: ARG002
+        return target.accuracy == "normal" and self.name in c.winograd
+
+    def widths(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
+        return range(1, 17)
+
+    def blocks(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
+        return c.blocks(self.name)
+
+    def may_prefetch(self, c: Contraction) -> bool:
+        return c.groups == 1
+
+    def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:  # noqa: ARG002
+        """Blocks are whole."""
+        tiles, side = columns["block"], columns["tile_w"]
+        ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0])
+        several = c.channels[1] > columns["lanes"] * columns["vectors"]
+        ok &= (several & (c.groups == 1)) | (columns["prefetch"] == "none")
+        ok &= np.isin(tiles, c.blocks(self.name)) & (side <= tiles)
+        tail = (-tiles) % side
+        return np.asarray(ok & (tail / (tiles + tail) <= 0.2))
+
+    def write(
+        self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
+    ) -> None:
+        """A block of tiles stays in the cache between steps."""
+        form, block = self.name, config.number("block")
+        height, width = c.tile_sides(form)
+        block_h, block_w = c.block_shape(form, block)
+        builder.apply(
+            Winograd(buffer=c.tensor, tile_h=height, tile_w=width, block_h=block_h,
+            block_w=block_w, lanes=target.lanes(),
+        ))  # fmt: skip
+        size = config.number("lanes") * config.number("vectors")
+        if c.groups > 1:
+            builder.split(c.channels[0], c.channels[1], "group", "channel")
+            splits: tuple[tuple[int, int], ...] = ((3, c.channels[1]), (4, size))
+            order: tuple[int, ...] = (0, 1, 3, 4, 2, 5)
+            outer = ["wino_i", "wino_j", "group", "block", "points"]
+        else:
+            splits, order = ((3, size),), (0, 1, 3, 2, 4)
+            outer = ["wino_i", "wino_j", "block", "points"]
+        builder.apply(PackConstant(buffer=c.weights, splits=splits, order=order))
+        split_channels(builder, "channel" if c.groups > 1 else c.channels[0], config)
+        builder.split("wino_t", config.number("tile_w"), "points", "point")
+        tile = ("point", "vector", "lane")
+        builder.apply(Reorder(loops=(*outer, *tile)))
+        products = f"{c.tensor}.m"
+        builder.apply(CacheWrite(buffer=products, loops=tile))
+        annotate_tile(builder, c, config, tile)
+        if config["prefetch"] == "panel":
+            builder.apply(
+                PrefetchPanel(buffer=c.weights, panel="block", loop=step_loop(c, config))
+            )
+        if c.channels[1] % size:
+            builder.apply(Specialize(loop="block", at=f"{products}.reg"))
+        if block % config.number("tile_w"):
+            builder.apply(Specialize(loop="points", at=f"{products}.reg"))
+        schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
+        if c.count * c.tile_rows(form) * c.tile_columns(form) > block:
+            share(builder, target, [c.batch[0][0], "wino_tb", "wino_cb"], "shared")
+            return
+        share(builder, target, ["vin_tr", "vin_tc", "vin_c"], "vin_shared")
+        share(builder, target, outer[:-1], "shared")
+        share(builder, target, ["vout_tr", "vout_tc", "vout_c"], "vout_shared")
+
+    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:  # noqa: ARG002
+        return _winograd_cycles(c, machine, columns, self.name)
+
+    def prefetch_gain(self, c: Contraction, target: Target) -> float:  # noqa: ARG002
+        few = c.count * c.tile_rows(self.name) * c.tile_columns(self.name) <= FEW_TILES
+        return PREFETCH_GAIN if few else PREFETCH_LOSS
+
+    def flops(self, task: Task, schedule: Schedule) -> int:
+        """Products, both transforms, and what the rest of the task takes."""
+        step = next(step for step in schedule if isinstance(step, Winograd))
+        node = task.nodes[task.anchor]
+        weights = task.value(node.inputs[1]).type.shape
+        out = task.value(node.outputs[0]).type.shape
+        kh, kw, ic, oc = weights
+        channels = task.value(node.inputs[0]).type.shape[3]
+        tiles = out[0] * -(-out[1] // step.tile_h) * -(-out[2] // step.tile_w)
+        attrs: dict[str, Any] = dict(node.attrs)
+        by_row, by_column = attrs.get("strides", (1, 1))
+        rows, columns = points_of(step.tile_h, kh, by_row), points_of(step.tile_w, kw, by_column)
+        products = 2 * tiles * rows * columns * ic * oc
+        # A multiply-add per element of the matrices: rows first, then columns.
+        ahead = 2 * tiles * channels * (rows * rows * columns + rows * columns * columns)
+        behind = 2 * tiles * oc * step.tile_h * columns * (rows + step.tile_w)
+        return products + ahead + behind + task_flops(task) - node_flops(task, node)
+
+
+for _form_name, _code in (
+    ("winograd2", 2), ("winograd4", 4), ("winograd4x2", 6), ("winograd5", 7), ("winograd6", 8),
+):  # fmt: skip
+    ALGORITHMS.add(_form_name, Filtering(_form_name, _code))
+
+
+def _form(step: Winograd) -> str:
+    """The name of a step's form; a tile of one row or column is called by its other side."""
+    height, width = step.tile_h, step.tile_w
+    oblong = min(height, width) > 1 and height != width
+    return f"winograd{height}x{width}" if oblong else f"winograd{max(height, width)}"
+
+
+def _winograd_cycles(c: Contraction, machine: Machine, columns: Columns, form: str) -> Column:
+    """Products of all points, transforms of both ends, and streams that miss the L2 cache."""
+    area, ic, oc = c.tile_points(form), c.reduce[2][1], c.channels[1] * c.groups
+    tiles = c.count * c.tile_rows(form) * c.tile_columns(form)
+    block, threads = columns["block"].astype(np.float64), machine.target.threads
+    blocks, points = tiles / block, columns["tile_w"].astype(np.float64)
+    rate = _product_rate(c, machine, columns, block, ic)
+    product = area * tiles * ic * oc / float(machine.target.lanes()) * rate
+    product = product * np.where(
+        points > conflict_free_points(machine, ic * c.groups), CONFLICT_FACTOR, 1.0
+    )
+    stream = _weight_stream(c, machine, columns, area * ic * oc * 4.0, blocks)
+    # Weights come in while the first tile of points meets them; the others find them in a cache.
+    # Several cores are each at another place: what one waits for, another one has asked for.
+    first = product / (np.ceil(block / points) if threads == 1 else 1.0)
+    work = product - first + np.maximum(first, stream)
+    work = work + (1 - HIDDEN_STREAM) * np.minimum(first, stream)
+    work = work + _transform_cycles(c, machine, form)
+    work = work + _spill_cycles(c, machine, block, tiles, area)
+    chunks = np.where(blocks == 1, 8.0 * threads, blocks)
+    across = np.where(blocks == 1, area * tiles * (ic * c.groups + oc) * 4.0, 0.0)
+    busy = work * busiest_share(chunks, threads)
+    return np.asarray(busy + from_others_cycles(machine, across), np.float64)
+
+
+def _weight_stream(
+    c: Contraction, machine: Machine, columns: Columns, nbytes: float, blocks: Column
+) -> Column:
+    """Cycles of all cores while weights come in. From memory, zeros that fill the last block of
+    channels cost as much as weights."""
+    stream = stream_cycles(machine, nbytes, blocks)
+    if nbytes > machine.cpu.own_share_of_l3 * machine.target.l3_bytes:
+        return stream * padding_waste(c.channels[1], columns["lanes"] * columns["vectors"])
+    return stream
+
+
+def _transform_cycles(c: Contraction, machine: Machine, form: str) -> float:
+    """Of both ends: each is two passes over a tile, along its columns and along its rows."""
+    lanes = machine.target.lanes()
+    tiles = c.count * c.tile_rows(form) * c.tile_columns(form)
+    (kh, kw), (height, width) = (e for _, e in c.reduce[:2]), c.tile_sides(form)
+    by_row, by_column = (
+        transforms(m, k, s) for m, k, s in zip((height, width), (kh, kw), c.strides, strict=True)
+    )
+    (out_rows, _, in_rows), (out_columns, _, in_columns) = by_row, by_column
+    tall, wide = len(in_rows), len(in_columns)
+    before = wide * _additions(in_rows) + tall * _additions(in_columns)
+    after = wide * _additions(out_rows) + height * _additions(out_columns)
+    vectors_in = math.ceil(c.reduce[2][1] * c.groups / lanes)
+    vectors_out = math.ceil(c.channels[1] * c.groups / lanes)
+    each = POINT_CYCLES * tall * wide
+    data = vectors_in * (each + ADDITION_CYCLES * before)
+    spilled = SPILLED_TRANSFORM if height * wide > machine.target.vector_registers else 1.0
+    return tiles * (data + vectors_out * (each + ADDITION_CYCLES * after) * spilled)
+
+
+def _additions(matrix: Matrix) -> int:
+    """Of a product of the matrix and a vector."""
+    return sum(sum(v != 0 for v in row) - 1 for row in matrix)
+
+
+def _spill_cycles(
+    c: Contraction, machine: Machine, block: Column, tiles: int, area: int
+) -> Column:
+    """Cycles for transformed tiles, where those of a block do not stay in the L2 cache."""
+    ic, oc = c.reduce[2][1], c.channels[1] * c.groups
+    each = area * (ic * c.groups + oc) * 4.0
+    spilled = each * block + min(area * ic * oc * 4.0, 1e5) > machine.target.l2_bytes
+    each_cycles = BACK_AND_FORTH / machine.cpu.l3_stream_bytes_per_cycle
+    return np.asarray(spilled * each * tiles * each_cycles)
+
+
+def _product_rate(
+    c: Contraction, machine: Machine, columns: Columns, block: Column, depth: int
+) -> Column:
+    """Cycles per multiply-add of full width of products of `block` points."""
+    points = columns["tile_w"].astype(np.float64)
+    rate, taste = tile_efficiency(c, machine, columns, points, depth, rate=_tile_rate)
+    padded = padding_waste(c.channels[1], columns["lanes"].astype(np.float64))
+    return np.asarray((rate + taste) * padded * tail_waste(block, points))
+
+
+def _tile_rate(
+    machine: Machine, columns: Columns, points: Column, vectors: Column, depth: int
+) -> Column:
+    """Cycles per multiply-add of full width of a tile of `points` x `vectors`."""
+    share = columns["lanes"] / machine.target.lanes()
+    held = points * vectors
+    step = outer_product_cycles(machine, points, vectors, share)
+    # A reduction that is one body has no counter, no branch and no late loads.
+    step = step + np.where(columns["unroll"] < depth, STEP_CYCLES / columns["unroll"], 0.0)
+    stores = STORE_CYCLES * held + BURST_CYCLES * np.maximum(held - STORE_QUEUE, 0)
+    narrow = np.where(share < 1, NARROW_VECTOR_COST, 0.0)
+    return np.asarray((step + share * stores / depth) / (held * share) + narrow)

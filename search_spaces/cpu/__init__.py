@@ -1,0 +1,1 @@
+"""Rules for CPUs: a folder or a file for each family of kernels."""

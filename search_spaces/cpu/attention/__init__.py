@@ -1,0 +1,1 @@
+"""Attention on CPUs: a softmax between two products."""

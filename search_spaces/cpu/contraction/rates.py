@@ -1,0 +1,112 @@
+"""Rate of multiply-adds in a register tile, and shares that its operands add.
+
+In: the machine and columns of configs. Out: cycles per multiply-add of full width, or shares of
+them. Fitted as in `search_spaces.cpu.contraction.prior`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from autotune.machine import Machine
+from autotune.machine.cpu import outer_product_cycles, padding_waste, tail_waste
+from autotune.target import Target
+from search_spaces.base import Column
+from search_spaces.cpu.contraction.shape import Contraction
+from search_spaces.space import Columns
+
+Rate = Callable[[Machine, Columns, Column, Column, int], Column]
+"""Cycles per multiply-add of full width of tiles of points x vectors, of a reduction so deep."""
+TILE_CYCLES = 12.0
+"""Cycles of the loops around a register tile."""
+ACCUMULATOR_CYCLES = 1.5
+"""Cycles per accumulator to begin and to store it."""
+STEP_CYCLES = 2.0
+"""Cycles of a reduction's counter and branch."""
+NARROW_VECTOR_COST = 0.05
+"""Share of the time that vectors of less than full width add."""
+LONE_VECTOR_COST = 0.02
+"""The same of tiles of one vector of channels where there are more."""
+LONG_BODY_COST = 0.05
+"""The same of reductions unrolled more than four times."""
+SPILL_COST = 1.0
+"""The same of more accumulators and operands than registers."""
+CONFLICT_FACTOR = 1.5
+"""Times that products of Winograd's and Strassen's algorithms take whose points evict each other
+from the L1 cache."""
+DATA_COST = 0.096
+"""Share that data add which a single vector of weights uses: they are read at as many places as a
+tile has points, a line of each in turns, while weights are one stream."""
+NEAR_DATA = 0.3
+"""Part of that where data lie in the L2 cache."""
+RAGGED_COST = 0.03
+"""Share of a full tile's points that a shorter last one takes for each that it lacks."""
+BAND_COST = 1.03
+"""Times what bands are expected to take: small weights, which all threads have in their caches,
+are as well used row by row, and bands turned out 2 to 7 % slower there."""
+EXPOSED_STREAM = 0.7
+"""Share of the time that weights take to come from memory which direct code does not hide."""
+
+
+def tile_efficiency(
+    c: Contraction, machine: Machine, columns: Columns, points: Column, depth: int,
+    *, over: Column | int = 0, rate: Rate | None = None,
+) -> tuple[Column, Column]:  # fmt: skip
+    """(cycles per multiply-add of full width, small preferences) for a reduction depth; `over`:
+    registers more than there are that cost nothing yet; `rate`: of another algorithm's tiles."""
+    vectors = columns["vectors"].astype(np.float64)
+    total = np.ceil(c.channels[1] / columns["lanes"])
+    cycles = row_cycles(
+        machine, columns, points, vectors, total=total, depth=depth, rate=rate or tile_rate
+    )
+    spilled = live_registers(columns, points, vectors) > machine.target.vector_registers + over
+    taste = np.where(spilled, SPILL_COST, 0.0)
+    taste = taste + np.where((vectors == 1) & (total > 1), LONE_VECTOR_COST, 0.0)
+    return cycles / total, taste + np.where(columns["unroll"] > 4, LONG_BODY_COST, 0.0)
+
+
+def row_cycles(
+    machine: Machine, columns: Columns, points: Column, vectors: Column,
+    *, total: Column | int, depth: int, rate: Rate,
+) -> Column:  # fmt: skip
+    """Cycles per point and step of the reduction of `total` vectors of channels, the last tile of
+    which may be narrower."""
+    last = total - (np.ceil(total / vectors) - 1) * vectors
+    whole = (total - last) * rate(machine, columns, points, vectors, depth)
+    return whole + last * rate(machine, columns, points, last, depth)
+
+
+def live_registers(columns: Columns, points: Column, vectors: Column) -> Column:
+    """Registers of a tile. Steps of an unrolled reduction overlap: the weights of two are in
+    registers at once."""
+    weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
+    return np.asarray(points * vectors + weights + 1)
+
+
+def tile_rate(
+    machine: Machine, columns: Columns, points: Column, vectors: Column, depth: int
+) -> Column:
+    """Cycles per multiply-add of full width of a tile of `points` x `vectors`."""
+    # Narrow vectors take a share of a cycle each, but as many broadcasts for less work.
+    share = columns["lanes"] / machine.target.lanes()
+    work = points * vectors * share
+    step = outer_product_cycles(machine, points, vectors, share) + STEP_CYCLES / columns["unroll"]
+    ends = TILE_CYCLES + ACCUMULATOR_CYCLES * points * vectors
+    narrow = np.where(share < 1, NARROW_VECTOR_COST, 0.0)
+    return np.asarray(step / work + ends / (depth * work) + narrow)
+
+
+def ideal_cycles(c: Contraction, target: Target) -> float:
+    """Direct multiply-adds at one full vector a cycle."""
+    points = c.count * c.row_count * c.points[1]
+    return points * c.channels[1] * c.groups * c.depth / target.lanes()
+
+
+def waste(c: Contraction, columns: Columns) -> Column:
+    """Computed over useful multiply-adds of direct code; tails are cut at vectors and rows."""
+    out = padding_waste(c.channels[1], columns["lanes"].astype(np.float64))
+    for extent, size in ((c.points[1], columns["tile_w"]), (c.row_count, columns["tile_h"])):
+        out = out * tail_waste(extent, size)
+    return out

@@ -1,0 +1,218 @@
+"""Convolutions and matrix products: a register tile over output points and channels.
+
+`algorithm` says how: `direct`; `bf16`, the same with operands rounded to bfloat16, two products an
+instruction; `int8`, four products of uint8 data and int8 weights an instruction; `winogradM` and
+`winogradMxN`, a convolution over tiles of M x M or M x N output points with fewer multiplications,
+`block` tiles at a time (see `autotune.schedule.algorithms.winograd`); `strassen`, seven products
+of halves, or `strassen_runs`, these `block` points at a time, with weights as they are (see
+`autotune.schedule.algorithms.strassen`). The register tile is `tile_h` x `tile_w` points
+(Winograd: `tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one
+outer product at a time. Weights are packed in the order of use; those that few points use may be
+asked for a panel ahead (`prefetch`); those that are activations are packed by the kernel, or read
+where they lie (`weights`). The epilogue is computed on the tile before it is stored. Depthwise
+convolutions have a rule of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.machine import Machine
+from autotune.schedule import Schedule
+from autotune.schedule.loops.compute import ComputeAt
+from autotune.target import Target
+from autotune.tasks.build import loop_var
+from autotune.tasks.flops import task_flops
+from autotune.types import Task
+from search_spaces.algorithms.base import (
+    applicable,
+    by_algorithm,
+    chosen_by,
+    configs_at,
+    each_config,
+)
+from search_spaces.base import RULES, Column, Prior, Rule, TileStructure
+from search_spaces.builder import (
+    ScheduleBuilder,
+    inline_locals,
+    output_name,
+)
+from search_spaces.cpu.contraction.rates import ideal_cycles, waste
+from search_spaces.cpu.contraction.shape import (
+    BANDS,
+    Contraction,
+    accesses_of,
+    is_contraction,
+    levels_of,
+    tiled_contraction,
+)
+from search_spaces.cpu.contraction.tiles import (
+    ORDERS,
+    PACKED,
+    PLAIN,
+    bands,
+    copies,
+    in_band,
+    plain,
+    sizes,
+    unrolled,
+)
+from search_spaces.params import Config, Param
+from search_spaces.space import Columns, Constraint, Space
+
+Mask = npt.NDArray[Any]
+_UNROLLED = 480
+"""Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""
+
+
+class ContractionRule(Rule):
+    """See the module."""
+
+    name = "contraction"
+    priority = 10
+
+    def matches(self, task: Task, target: Target) -> bool:
+        return not target.is_gpu and is_contraction(task, short=False)
+
+    # --------------------------------------------------------------------------------------- space
+
+    def space(self, task: Task, target: Target) -> Space:
+        c = tiled_contraction(task)
+        lanes, inner = target.lanes(), c.reduce[-1][1]
+        found = applicable(task, c, target)
+        widths = [lanes]
+        if c.channels[1] % lanes and lanes > 4:
+            widths.append(lanes // 2)
+        band = in_band(c, bands(c, target))
+        columns = {*sizes(c.points[1], 28), *sizes(band.points[1], 28)}
+        columns = columns.union(*(a.widths(c, target) for a in found))
+        rows = {*sizes(c.row_count, 4), *sizes(band.row_count, 4)}
+        orders = (*ORDERS, BANDS) if bands(c, target) > 1 else ORDERS
+        blocks = {1}.union(*(a.blocks(c, target) for a in found))
+        early = any(a.may_prefetch(c) for a in found)
+        read = (Param(name="weights", choices=(PACKED, PLAIN)),) if c.plain else ()
+        params = (
+            Param(name="algorithm", choices=tuple(a.name for a in found)),
+            Param(name="lanes", choices=tuple(widths)),
+            Param(name="vectors", choices=(1, 2, 3, 4, 5, 6, 8)),
+            Param(name="tile_w", choices=tuple(sorted(columns))),
+            Param(name="tile_h", choices=tuple(sorted(rows))),
+            Param(name="order", choices=orders),
+            Param(name="unroll", choices=tuple(u for u in (1, 2, 3, 4, 8) if inner % u == 0)),
+            Param(name="block", choices=tuple(sorted(blocks))),
+            Param(name="prefetch", choices=("none", "panel") if early else ("none",)),
+            *read,
+        )
+        return Space(params, self._constraints(c, target))
+
+    def _constraints(self, c: Contraction, target: Target) -> tuple[Constraint, ...]:
+        registers = target.vector_registers
+
+        def fits(columns: Columns) -> Mask:
+            held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
+            spare = columns["vectors"] + (1 if registers < 32 else 0)
+            return np.asarray(held + spare <= registers)
+
+        def not_wider(columns: Columns) -> Mask:
+            return np.asarray(columns["vectors"] <= np.ceil(c.channels[1] / columns["lanes"]))
+
+        def body(columns: Columns) -> Mask:
+            return np.asarray(unrolled(columns) * copies(c, columns) <= _UNROLLED)
+
+        def algorithm(columns: Columns) -> Mask:
+            ok = np.zeros(len(columns["algorithm"]), bool)
+            for chosen, places in by_algorithm(columns).items():
+                ok[places] = chosen.valid(c, target, configs_at(columns, places))
+            return ok
+
+        return (
+            Constraint("registers", fits),
+            Constraint("channels", not_wider),
+            Constraint("unrolled body", body),
+            Constraint("algorithm", algorithm),
+        )
+
+    # ------------------------------------------------------------------------------------ schedule
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+        c = tiled_contraction(task)
+        builder = ScheduleBuilder(task)
+        output = output_name(task)
+        inline_locals(builder, keep=frozenset((output, c.tensor)))
+        if output != c.tensor:
+            builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
+        chosen_by(config).write(builder, c, config, target)
+        return builder.schedule
+
+    # ----------------------------------------------------------------------------------- structure
+
+    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+        target = machine.target
+        c = tiled_contraction(task)
+        ones = np.ones(len(columns["vectors"]))
+        number = {
+            p: columns[p].astype(np.float64)
+            for p in ("lanes", "vectors", "tile_w", "tile_h", "unroll", "block")
+        }
+        extents = {"batch": c.count, "point": c.points[1], "channel": c.channels[1] * c.groups}
+        tile = {
+            "channel": np.minimum(number["lanes"] * number["vectors"], c.channels[1]),
+            "point": np.minimum(number["tile_w"], c.points[1]),
+        }
+        if c.rows:
+            extents["row"], tile["row"] = c.rows[1], number["tile_h"]
+        band, banded = in_band(c, bands(c, target)), columns["order"] == BANDS
+        inside = {
+            "channel": c.channels[1] * c.groups * ones,
+            "point": np.where(banded, band.points[1], c.points[1]),
+            "row": np.where(banded, band.row_count, c.row_count),
+        }
+        reduce = {n.removeprefix(loop_var(c.tensor, "")): e for n, e in c.reduce}
+        chunks = c.count * ones
+        for axis, size in tile.items():
+            chunks = chunks * np.ceil(extents[axis] / size)
+        return TileStructure(
+            extents=extents | reduce,
+            reduce_axes=frozenset(reduce),
+            accesses=accesses_of(task, c),
+            tiles=levels_of(inside, columns, tile, tuple(reduce)),
+            flops=task_flops(task),
+            accumulators=number["vectors"] * number["tile_w"] * number["tile_h"],
+            vector_axis_waste=waste(c, columns),
+            parallel_chunks=chunks,
+            unrolled=unrolled(columns),
+            extra={
+                **number,
+                "algorithm": each_config(columns, "code").astype(np.float64),
+                "tail_w": c.points[1] % number["tile_w"],
+                "prefetch": (columns["prefetch"] == "panel").astype(np.float64),
+                "plain": plain(c, columns).astype(np.float64),
+            },
+            modelled=~each_config(columns, "is_plain"),
+        )
+
+    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+        c = tiled_contraction(task)
+        return Prior(
+            cycles=_cycles(task, c, machine, columns),
+            peak_cycles=ideal_cycles(c, machine.target),
+        )
+
+    def descents(self, task: Task, best: Config) -> int:
+        return chosen_by(best).descents
+
+
+def _cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+    """Cycles of the whole contraction, as each config's algorithm predicts them."""
+    out = np.empty(len(columns["algorithm"]))
+    for chosen, places in by_algorithm(columns).items():
+        own = configs_at(columns, places)
+        gain = np.where(own["prefetch"] == "panel", chosen.prefetch_gain(c, machine.target), 1.0)
+        out[places] = chosen.cycles(task, c, machine, own) * gain
+    return out
+
+
+RULES.add(ContractionRule.name, ContractionRule())

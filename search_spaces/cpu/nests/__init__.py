@@ -1,0 +1,1 @@
+"""Elementwise chains, moved data, rows and any other reduction, on CPUs."""

@@ -1,0 +1,354 @@
+"""Everything else: elementwise chains, moved data, rows (softmax, normalization), any reduction.
+
+Elementwise tensors are inlined into their readers. Nests that share their outer loops are merged,
+so that a row stays in the L1 cache from its first pass to its last; `rows` of them take each pass
+together, since a row alone leaves the core waiting at the end of a pass. With `shift` a mean and a
+variance take one pass. In each nest the innermost loop runs in vectors; a reduction along it keeps
+`unroll` partial vectors, and what rows have in common is loaded once for two. What is left of a
+row that is no multiple of those has code of its own. This rule matches every task but scatters,
+whose order counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import ScheduleError
+from autotune.machine import Machine
+from autotune.machine.cpu import busiest_share
+from autotune.ops import OPS
+from autotune.program.analysis import own_vars
+from autotune.program.ir import (
+    Alloc,
+    For,
+    Index,
+    Load,
+    Program,
+    Store,
+    walk,
+)
+from autotune.program.rewrite import find_loop, loop_path, stores_of, value_loads
+from autotune.schedule import Schedule
+from autotune.schedule.loops.compute import Inline, root_body
+from autotune.schedule.loops.nest import Fuse, Unroll, Vectorize
+from autotune.schedule.loops.rfactor import RFactor
+from autotune.schedule.loops.shift import Shift
+from autotune.schedule.loops.specialize import Specialize
+from autotune.target import Target
+from autotune.tasks.build import node_computes
+from autotune.tasks.flops import task_flops
+from autotune.types import Task
+from search_spaces.base import RULES, Access, Prior, Rule, TileStructure
+from search_spaces.builder import (
+    ScheduleBuilder,
+    inline_locals,
+    is_written_again,
+    local_buffers,
+    nest_loops,
+    output_name,
+    schedule_elementwise,
+    share,
+    vectorize_loop,
+    widen_last,
+)
+from search_spaces.cpu.nests.prior import AHEAD, cycles, ideal_cycles, passes_of, tiling
+from search_spaces.cpu.nests.rows import (
+    BLOCK,
+    chunks_of,
+    inner_statements,
+    is_float,
+    is_guarded,
+    is_row,
+    jam,
+    last_rows,
+    merge,
+    moments_of,
+    row_width,
+    run_ahead,
+)
+from search_spaces.params import Config, Param
+from search_spaces.space import Columns, Constraint, Space
+
+_MOVED = 256
+"""Elements moved at a time, at most, by an interleaving transpose."""
+_REGISTERS = 5
+"""A row's sums, and what its last pass takes from them."""
+
+
+class NestsRule(Rule):
+    """See the module."""
+
+    name = "nests"
+    priority = 0
+
+    def matches(self, task: Task, target: Target) -> bool:
+        return not target.is_gpu and OPS.get(task.op).kind != "scatter"
+
+    def space(self, task: Task, target: Target) -> Space:
+        together = tuple(r for r in (1, 2, 4, 8) if r <= last_rows(task))
+        ahead = self._ahead(task, target)
+
+        def fits(columns: Columns) -> npt.NDArray[Any]:
+            alone = (columns["rows"] == 1) & (columns["shift"] == 0)
+            return np.asarray(alone | (columns["merge"] != 0))
+
+        def may_run_ahead(columns: Columns) -> npt.NDArray[Any]:
+            pairs = zip(columns["rows"].tolist(), columns["unroll"].tolist(), strict=True)
+            found = np.array([pair in ahead for pair in pairs], bool)
+            return np.asarray(found | (columns["merge"] != AHEAD))
+
+        return Space(
+            (
+                Param(name="unroll", choices=(1, 2, 4, 8)),
+                Param(name="merge", choices=(1, 0, AHEAD) if ahead else (1, 0)),
+                Param(name="rows", choices=together),
+                Param(name="shift", choices=(0, 1) if moments_of(task, target) else (0,)),
+            ),
+            (Constraint("merged", fits), Constraint("ahead", may_run_ahead)),
+        )
+
+    def _ahead(self, task: Task, target: Target) -> frozenset[tuple[int, int]]:
+        """Rows of a block, and vectors at a time, with which the last pass of a block can go
+        beside the sums of the next."""
+        width, shape = row_width(task), task.by_role("output")[0].type.shape
+        found = frozenset(
+            (rows, unroll)
+            for rows in (2, 4)
+            if _REGISTERS * rows + 3 <= target.vector_registers
+            for unroll in (1, 2, 4)
+            if width % (target.lanes() * unroll) == 0
+            and chunks_of(last_rows(task), rows, math.prod(shape[:-2]), target.threads)
+        )
+        if not width or not found:
+            return frozenset()
+        rows, unroll = min(found)
+        items = {"unroll": unroll, "merge": AHEAD, "rows": rows, "shift": 0}
+        try:
+            self.schedule(task, target, Config(tuple(items.items())))
+        except ScheduleError:  # rows that are read or written in ways of their own
+            return frozenset()
+        return found
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+        builder = ScheduleBuilder(task)
+        output = output_name(task)
+        inline_locals(builder, keep=frozenset((output,)), cheap_only=_has_reduction(builder))
+        _inline_results(builder)
+        unroll = config.number("unroll")
+        ahead = config.number("merge") == AHEAD
+        moments = moments_of(task, target) if config.number("shift") else None
+        if moments:
+            builder.apply(Shift(buffer=moments[1]))
+        if config.number("merge"):
+            merge(builder, config.number("rows"), "register" if ahead else "scratch")
+        for stmt in root_body(builder.program):
+            if isinstance(stmt, For) and ahead and any(s.combine for s in stores_of((stmt,))):
+                run_ahead(builder, target, stmt, unroll, moments)
+            elif isinstance(stmt, For):
+                _schedule_nest(builder, target, stmt, unroll, moments)
+        return builder.schedule
+
+    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+        target = machine.target
+        unroll = columns["unroll"].astype(np.float64)
+        ones = np.ones(len(unroll))
+        shape = task.by_role("output")[0].type.shape or (1,)
+        rows, width = math.prod(shape[:-1]), shape[-1]
+        item = 4
+        accesses = [
+            Access(
+                buffer=f"in{i}", item_bytes=item, shape=(max(1, v.type.size // width), width),
+                dims=((("row", 1),), (("column", 1),)),
+            )
+            for i, v in enumerate(task.by_role("input"))
+        ]  # fmt: skip
+        accesses.append(
+            Access(
+                buffer="out", item_bytes=item, shape=(rows, width), written=True,
+                dims=((("row", 1),), (("column", 1),)),
+            )
+        )  # fmt: skip
+        lanes = target.lanes()
+        passes = passes_of(task)
+        widest = max(passes, key=lambda p: p.rows * p.width)
+        computed, steps, tail = tiling(widest, target, unroll)
+        return TileStructure(
+            extents={"row": rows, "column": width},
+            reduce_axes=frozenset(),
+            accesses=tuple(accesses[-3:]),
+            tiles=({"row": ones}, {"column": np.minimum(unroll * lanes, width)}),
+            flops=max(1, task_flops(task)),
+            accumulators=unroll,
+            vector_axis_waste=computed * min(lanes, widest.width) / widest.width,
+            parallel_chunks=rows * ones,
+            unrolled=unroll,
+            extra={
+                "unroll": unroll,
+                "merge": columns["merge"].astype(np.float64),
+                "rows": columns["rows"].astype(np.float64),
+                "tail": tail.astype(np.float64),
+                "steps": steps,
+                "passes": len(passes) - columns["shift"].astype(np.float64),
+                "reductions": sum(p.reduces for p in passes) - columns["shift"].astype(np.float64),
+                "work": max(p.work for p in passes) * ones,
+            },
+        )
+
+    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+        shape = task.by_role("output")[0].type.shape or (1,)
+        busy = cycles(task, passes_of(task), machine, columns)
+        rows = np.full(len(busy), float(math.prod(shape[:-1])))
+        return Prior(
+            cycles=busy * busiest_share(rows, machine.target.threads),
+            peak_cycles=ideal_cycles(task, machine.target),
+        )
+
+
+def _has_reduction(builder: ScheduleBuilder) -> bool:
+    return any(s.combine for s in stores_of(builder.program.body))
+
+
+def _inline_results(builder: ScheduleBuilder) -> None:
+    """Compute what a norm ends with in the elementwise node that reads it."""
+    for node in builder.task.nodes:
+        for compute in node_computes(builder.task, node):
+            name = compute.output
+            if name in local_buffers(builder.program) and is_written_again(
+                builder.task, node, compute
+            ):
+                with contextlib.suppress(ScheduleError):  # read at places of its own
+                    builder.apply(Inline(buffer=name))
+
+
+def _schedule_nest(
+    builder: ScheduleBuilder,
+    target: Target,
+    nest: For,
+    unroll: int,
+    moments: tuple[str, str] | None,
+) -> None:
+    chain = nest_loops(nest)
+    loops = [loop.var for loop in chain]
+    stores = stores_of((nest,))
+    if len(stores) == 1 and not stores[0].combine:
+        if not _interleave(builder, target, stores[0], loops):
+            schedule_elementwise(builder, target, loops, unroll)
+        return
+    chain = list(itertools.takewhile(lambda loop: not is_row(loop), chain))
+    inner = [s for s in inner_statements(chain[-1].body) if isinstance(s, For)]
+    shorter = [_schedule_inner(builder, target, stmt, unroll) for stmt in inner]
+    if moments:
+        jam(builder, moments)
+    for loop in builder.present(shorter):
+        builder.apply(Specialize(loop=loop))
+    if chain[-1].var.endswith(BLOCK) and is_guarded(find_loop(builder.program, chain[-1].var)):
+        builder.apply(Specialize(loop=chain[-1].var))
+    share(builder, target, _independent(chain), f"{loops[0]}_p")
+
+
+def _independent(chain: list[For]) -> list[str]:
+    """The outer loops of a nest whose iterations write elements of their own: no reductions."""
+    local = {s.buffer.name for s in walk((chain[0],)) if isinstance(s, Alloc)}
+    written = [
+        own_vars(store.indices) for store in stores_of((chain[0],)) if store.buffer not in local
+    ]
+    return [
+        loop.var
+        for loop in itertools.takewhile(
+            lambda loop: loop.extent == 1 or all(loop.var in used for used in written), chain
+        )
+    ]
+
+
+def _interleave(builder: ScheduleBuilder, target: Target, store: Store, loops: list[str]) -> bool:
+    """A transpose whose last dimension is short, while the one before it lies side by side in what
+    is read: both become one vector, read in runs and shuffled. False where the nest is none."""
+    if len(loops) < 2 or not isinstance(store.value, Load):
+        return False
+    short, run = loops[-1], loops[-2]
+    count, length = builder.extent(short), builder.extent(run)
+    steps = [_steps(builder.program, v, (run, short)) for v in (store, store.value)]
+    if count > 16 or length < 4 or steps[0] != (count, 1) or steps[1][0] != 1:
+        return False
+    fits = [d for d in range(4, length + 1) if length % d == 0 and d * count <= _MOVED]
+    if not fits:
+        return False
+    builder.split(run, max(fits), f"{run}_o", f"{run}_i")
+    builder.apply(Fuse(outer=f"{run}_i", inner=short, fused=f"{run}_v"))
+    builder.apply(Vectorize(loops=(f"{run}_v",)))
+    share(builder, target, [*loops[:-2], f"{run}_o"], f"{loops[0]}_p")
+    return True
+
+
+def _steps(program: Program, access: Store | Load, loops: tuple[str, ...]) -> tuple[int, ...]:
+    """Elements by which an access moves along loops; 0 where it moves in no even steps."""
+    buffers = {p.name: p for p in program.params}
+    buffers |= {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
+    flat = Index()
+    for i, stride in zip(access.indices, buffers[access.buffer].strides, strict=True):
+        flat = flat + i * stride
+    odd = {
+        v
+        for atom, _ in flat.terms
+        if not isinstance(atom, str)
+        for v in Index(((atom, 1),)).vars()
+    }
+    return tuple(0 if loop in odd else flat.coefficient(loop) for loop in loops)
+
+
+def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> str:
+    """Vectors along the innermost loop of one pass over a row; gives the loop of a reduction whose
+    last iteration is shorter, if any."""
+    stores = [s for s in walk((top,)) if isinstance(s, Store)]
+    if len(stores) != 1 or not is_float(builder, stores[0]):
+        return ""
+    loops = widen_last(builder, target, [loop.var for loop in nest_loops(top)])
+    chain = nest_loops(find_loop(builder.program, loops[0]))
+    top, last = chain[0], chain[-1]
+    if last.extent < 4:
+        return ""
+    stores = stores_of((top,))
+    if not stores[0].combine:
+        pair = _pair(builder, top, stores[0]) if len(chain) == 1 else ""
+        vectorize_loop(builder, last.var, target.lanes(), unroll, pair)
+        return ""
+    lanes = min(target.lanes(), last.extent)
+    partial = max(1, min(unroll, last.extent // lanes))
+    builder.split(last.var, lanes * partial, f"{last.var}_o", f"{last.var}_b")
+    builder.split(f"{last.var}_b", lanes, f"{last.var}_u", f"{last.var}_v")
+    lane_loops = (f"{last.var}_u", f"{last.var}_v")
+    outer = top.var if len(chain) > 1 else f"{last.var}_o"
+    builder.apply(RFactor(buffer=stores[0].buffer, top=outer, loops=lane_loops))
+    unrolled, lane_wise = (
+        builder.present([f"{loop}{kind}" for kind in ("", "_init", "_mix", "_out")])
+        for loop in lane_loops
+    )
+    builder.apply(Unroll(loops=unrolled))
+    builder.apply(Vectorize(loops=lane_wise))
+    return f"{last.var}_o" if last.extent % (lanes * partial) else ""
+
+
+def _pair(builder: ScheduleBuilder, top: For, store: Store) -> str:
+    """A loop over two rows, written out, around a pass; empty where rows have nothing in common or
+    come by odd numbers."""
+    row = loop_path(builder.program.body, top.var)[-2]
+    if not isinstance(row, For) or not is_row(row) or row.extent % 2 or len(row.body) > 1:
+        return ""
+    used = [
+        frozenset[str]().union(*(i.vars() for i in v.indices)) for v in value_loads(store.value)
+    ]
+    if not any(top.var in v and row.var not in v for v in used):
+        return ""
+    pair = f"{row.var}_pair"
+    builder.split(row.var, 2, f"{row.var}_o", pair)
+    builder.apply(Unroll(loops=(pair,)))
+    return pair
+
+
+RULES.add(NestsRule.name, NestsRule())

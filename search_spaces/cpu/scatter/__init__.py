@@ -1,0 +1,1 @@
+"""Updates at computed places, on CPUs."""

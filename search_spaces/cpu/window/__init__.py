@@ -1,0 +1,1 @@
+"""Windows that slide: depthwise convolutions and pools, on CPUs."""

@@ -1,0 +1,183 @@
+"""What tests need from the system: programs and libraries that no Python package brings.
+
+In: this machine. Out: which needs it meets. `python -m tests.needs` installs the others where it
+may (as root, by apt-get) and says what it did.
+
+A test says what it needs by `@needs("opencl")`, a helper by `require("qemu")` where it uses it.
+Where a need is not met the test is skipped with the Debian packages to install; with
+`--require-all` it fails (tests/conftest.py).
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from autotune.target import Target, load_target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Something that Debian's `packages` bring, all of them together."""
+
+    packages: tuple[str, ...]
+    present: Callable[[], bool]
+    use: str
+    """What tests do with it; ends the sentence `needed to ...`."""
+
+
+CROSS_ROOT = Path("/usr/aarch64-linux-gnu")
+"""Where Debian keeps the headers and libraries of aarch64 on other machines."""
+
+
+def program(name: str) -> str | None:
+    """The path of a program; PostgreSQL's server programs are out of Debian's search path."""
+    servers = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *servers]))
+
+
+def _programs(*names: str) -> Callable[[], bool]:
+    return lambda: all(program(name) for name in names)
+
+
+def _opencl() -> bool:
+    return bool(ctypes.util.find_library("OpenCL")) and any(
+        Path("/etc/OpenCL/vendors").glob("*.icd")
+    )
+
+
+def _cross_compiler() -> bool:
+    return program("aarch64-linux-gnu-gcc") is not None and (CROSS_ROOT / "lib/libc.so").exists()
+
+
+def namespace() -> list[str]:
+    """The start of a command that gives the rest of it mounts of its own."""
+    return ["unshare", "--mount" if os.geteuid() == 0 else "--map-root-user", "--mount"]
+
+
+def _mounts() -> bool:
+    """Root may mount where its system lets it, others where there are user namespaces."""
+    if not _programs("unshare", "mount")():
+        return False
+    command = [*namespace(), "mount", "--bind", "/tmp", "/tmp"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+NEEDS = {
+    "cc": Need(
+        packages=("gcc", "libc6-dev"),
+        present=lambda: any(map(program, ("cc", "gcc", "clang"))),
+        use="compile C kernels and the emulator of CUDA's threads",
+    ),
+    "aarch64-cc": Need(
+        packages=("gcc-aarch64-linux-gnu", "libc6-arm64-cross", "libc6-dev-arm64-cross"),
+        present=_cross_compiler,
+        use="link kernels of aarch64 boards",
+    ),
+    "qemu": Need(
+        packages=("qemu-user",),
+        present=_programs("qemu-aarch64", "qemu-arm", "qemu-riscv64"),
+        use="run kernels of aarch64, armv7 and riscv64 boards",
+    ),
+    "opencl": Need(
+        packages=("pocl-opencl-icd", "ocl-icd-libopencl1"),
+        present=_opencl,
+        use="run OpenCL kernels on a device that any processor can be",
+    ),
+    "postgres": Need(
+        packages=("postgresql",),
+        present=_programs("initdb", "postgres"),
+        use="keep tuning logs in a PostgreSQL server",
+    ),
+    "mounts": Need(
+        packages=("util-linux", "mount"),
+        present=_mounts,
+        use="mount folders, as root or in a user namespace, which the kernel must allow",
+    ),
+    "chromium": Need(
+        packages=("chromium",), present=_programs("chromium"), use="look at reports in a browser"
+    ),
+}
+
+
+@functools.cache
+def reason(name: str) -> str | None:
+    """Why a need is not met, or None where it is: one line with the packages to install."""
+    need = NEEDS[name]
+    if need.present():
+        return None
+    return f"{name} is missing, needed to {need.use}: apt-get install {' '.join(need.packages)}"
+
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    """Mark a test, a parameter or (as `pytestmark`) a file that needs all of `names`."""
+    unknown = set(names) - set(NEEDS)
+    if unknown:
+        raise ValueError(f"unknown needs {sorted(unknown)}; known: {sorted(NEEDS)}")
+    return pytest.mark.needs(*names)
+
+
+def require(name: str) -> None:
+    """Skip the running test where `name` is missing."""
+    missing = reason(name)
+    if missing is not None:
+        pytest.skip(missing)
+
+
+def need_of(target: Target) -> str | None:
+    """What code for a target needs to be built and run here, beside Python's packages."""
+    if target.kind == "c":
+        return "aarch64-cc" if target.triple.startswith("aarch64") else "cc"
+    return "opencl" if target.kind == "opencl" else None
+
+
+def require_for(target: Target) -> None:
+    """Skip the running test where the target's code can't be built and run."""
+    name = need_of(target)
+    if name is not None:
+        require(name)
+
+
+def param(name: str) -> object:
+    """A target's name as a parameter of tests, marked with what its code needs."""
+    tool = need_of(load_target(name))
+    return pytest.param(name, marks=[needs(tool)] if tool else [])
+
+
+def missing_packages(names: Iterable[str] = tuple(NEEDS)) -> list[str]:
+    """Debian's packages for every need that is not met."""
+    return [p for name in names if not NEEDS[name].present() for p in NEEDS[name].packages]
+
+
+def install() -> None:
+    """Install what is missing where that is possible; it is no error where it is not."""
+    packages = missing_packages()
+    if not packages:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        print(f"tests will be skipped for want of: {' '.join(packages)}", file=sys.stderr)
+        return
+    print(f"installing what tests need: {' '.join(packages)}", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    steps = (["update"], ["install", "-y", "--no-install-recommends", *packages])
+    for step in steps:
+        done = subprocess.run(
+            ["apt-get", "-qq", *step],
+            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            print(f"apt-get {step[0]} failed: {done.stdout.strip()[-500:]}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    install()
