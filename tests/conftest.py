@@ -4,7 +4,11 @@ those that would be skipped. A summary at the end names what was skipped, and wh
 from __future__ import annotations
 
 import collections
-from collections.abc import Generator
+import logging
+import os
+import signal
+import sys
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -36,6 +40,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("needs"):
         for name in marker.args:
             require(name)
+
+
+def _of_the_process() -> dict[str, object]:
+    """What a test, or a command that it runs in this process, could change for all later ones."""
+    return {
+        "logging.disable": logging.root.manager.disable,
+        "the working directory": os.getcwd(),
+        "signal handlers": (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)),
+        "sys.path": tuple(sys.path),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_changed() -> Iterator[None]:
+    """Later tests of the same process see what this one saw: their order does not matter."""
+    before = _of_the_process()
+    yield
+    after = _of_the_process()
+    assert not [what for what in before if before[what] != after[what]]
 
 
 @pytest.hookimpl(wrapper=True)

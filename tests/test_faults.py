@@ -134,7 +134,8 @@ def test_an_interrupted_tuner_says_where_its_results_are(tmp_path: Path) -> None
 
 
 def whole_model_process(tuner: subprocess.Popen[str]) -> int:
-    """Wait until the tuner times the whole model; the process that does."""
+    """Wait until the tuner times the whole model; the process that does, stopped, as it would else
+    be done before a slow test says another word."""
     while tuner.poll() is None:
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -142,6 +143,7 @@ def whole_model_process(tuner: subprocess.Popen[str]) -> int:
                 # `/proc/PID/stat`: number, name in parentheses, state, parent
                 parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
                 if b"autotune.runtime.latency" in words and parent == tuner.pid:
+                    os.kill(int(folder.name), signal.SIGSTOP)
                     return int(folder.name)
         time.sleep(0.01)
     raise AssertionError(f"it ended before it timed the model: {tuner.communicate()}")
@@ -162,6 +164,8 @@ def test_a_run_that_ends_while_it_times_the_whole_model(tmp_path: Path) -> None:
             process = whole_model_process(tuner)
             tuner.send_signal(how)
             _, err = tuner.communicate(timeout=60)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
         wait_until_gone([process])
         if how is signal.SIGINT:
             assert tuner.returncode in (130, -how)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +36,7 @@ def arguments(parser: opt.Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from autotune.cli.warned import quiet_cluster
     from autotune.db.profiles import kept_profiles
     from autotune.db.store import TuningLog
     from autotune.measure.runners.local import LocalRunner
@@ -60,9 +60,7 @@ def run(options: argparse.Namespace) -> None:
         profile = runner.profile()
     sets, origins = datasets(records, profile, profiles), tuple(by_origin(records))
     about = f"{len(records)} records of {', '.join(map(shown, logs))}"
-    if options.executor not in (None, "local"):
-        logging.disable(logging.ERROR)  # what a cluster has to say, we say in one line
-    with opened(options.executor) as engine:
+    with quiet_cluster(options.executor), opened(options.executor) as engine:
         fit = engine.train if engine else fit_here
         model = pretrain(sets, options.seed, about, train=fit)
         if not len(model):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import logging
 import sys
 from typing import TYPE_CHECKING
 
@@ -28,16 +27,16 @@ def arguments(parser: opt.Parser) -> None:
 def run(options: argparse.Namespace) -> None:
     from autotune.cli.interrupt import interruptible
     from autotune.cli.progress import display
+    from autotune.cli.warned import quiet_cluster
     from autotune.tuner.api import tune_request
     from autotune.tuner.request import TuneRequest
 
     opt.check_device(options)
     request = flags.request(TuneRequest, options, cache_dir=opt.cache_dir())
-    if options.executor not in (None, "local"):
-        logging.disable(logging.ERROR)  # what a cluster has to say, we say in one line
     ending = "dry run, nothing is measured" if options.dry_run else ""
     displayed = display(sys.stdout, ending=ending, verbose=options.verbose)
-    with displayed as listener, interruptible(listener) as on_event:
+    quiet = quiet_cluster(options.executor)
+    with quiet, displayed as listener, interruptible(listener) as on_event:
         report = tune_request(dataclasses.replace(request, on_event=on_event))
     if report.forecast:
         print(expectation(report.forecast))

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import logging
+
+import pytest
 
 from autotune.cli.tune import gained
+from autotune.cli.warned import quiet_cluster
 from autotune.tuner.report import TuneReport
 from tests.unit.report.samples import latency
 
@@ -21,3 +26,15 @@ def test_latencies_are_told_apart_from_sums() -> None:
 def test_without_them_there_is_the_reason() -> None:
     told = gained(dataclasses.replace(REPORT, after_s=None, no_latency="boards run kernels"))
     assert told == "kernels' sum 11.0 ms -> -; the whole model was not run: boards run kernels"
+
+
+def test_only_a_clusters_own_libraries_are_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    importlib.import_module("distributed")  # it sets levels of its own
+    loggers = [logging.getLogger(n) for n in ("distributed.client", "distributed", "autotune.log")]
+    levels = [logger.level for logger in loggers]
+    with quiet_cluster("dask://127.0.0.1:1"):
+        assert [logger.isEnabledFor(logging.ERROR) for logger in loggers] == [False, False, True]
+    assert [logger.level for logger in loggers] == levels
+    with quiet_cluster("local"):
+        assert [logger.level for logger in loggers] == levels
+    assert capfd.readouterr().err == ""
