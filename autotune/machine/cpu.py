@@ -50,6 +50,24 @@ def stream_speed(machine: Machine, nbytes: float) -> float:
     return cpu.memory_stream_bytes_per_cycle / target.threads
 
 
+def store_cycles(machine: Machine, held: Column | float) -> Column:
+    """Cycles to write a vector of results over and over to `held` bytes."""
+    cpu, target = machine.cpu, machine.target
+    speed = np.where(
+        held <= target.l1_bytes,
+        cpu.l1_store_bytes_per_cycle,
+        np.where(
+            held <= target.l2_bytes, cpu.l2_store_bytes_per_cycle, cpu.l3_store_bytes_per_cycle
+        ),
+    )
+    return np.asarray(target.vector_bytes / speed)
+
+
+def clocks(machine: Machine, count: float) -> float:
+    """Cycles of one full-width multiply-add in so many clocks of the core."""
+    return count * machine.cpu.multiply_adds_per_clock
+
+
 def beyond_l2(machine: Machine, nbytes: float) -> bool:
     """Whether data are larger than what the second cache keeps for them."""
     return nbytes > machine.target.l2_bytes * machine.cpu.own_share_of_l2

@@ -38,6 +38,14 @@ class CpuSpeeds:
     """Float operations of image layers, as the pass that cuts them into strips expects them."""
     multiply_adds_in_flight: float
     """Independent vectors of multiply-adds that hide the latency of one."""
+    multiply_adds_per_clock: float
+    """Of full width: the cycles that priors count in are those of one such multiply-add."""
+    additions_beside: float
+    """Vector additions that go beside each multiply-add without taking its place."""
+    l1_store_bytes_per_cycle: float
+    """Results that are written where the innermost cache has them."""
+    l2_store_bytes_per_cycle: float
+    l3_store_bytes_per_cycle: float
     broadcasts_per_cycle: float
     """Elements loaded into all lanes of a register."""
     instructions_in_flight: float

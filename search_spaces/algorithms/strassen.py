@@ -17,6 +17,7 @@ from autotune.machine.cpu import (
     from_others_cycles,
     from_writers_cycles,
     padding_waste,
+    store_cycles,
     tail_waste,
 )
 from autotune.schedule.algorithms import strassen as steps
@@ -42,8 +43,8 @@ from search_spaces.cpu.contraction.tiles import ORDERS, pack_plan, sizes
 from search_spaces.params import Config
 from search_spaces.space import Columns
 
-QUARTER_SUM_CYCLES = 14.0
-"""Cycles per vector of each of the four quarters that are combined."""
+QUARTER_SUM_STORES = 7.0
+"""Vectors stored for each of the four quarters that are combined."""
 
 
 class Strassen(ContractionAlgorithm):
@@ -141,7 +142,7 @@ def _strassen_cycles(c: Contraction, machine: Machine, columns: Columns) -> Colu
     across = (
         from_others_cycles(machine, weights) if run < rows else from_writers_cycles(machine, moved)
     )
-    busy = (product + stream + end_cycles(c, target) + spill) / target.threads
+    busy = (product + stream + end_cycles(c, machine, moved) + spill) / target.threads
     return np.asarray(busy + across, np.float64)
 
 
@@ -159,8 +160,8 @@ def products_cycles(
     return np.asarray(product * np.where(crowded, CONFLICT_FACTOR, 1.0))
 
 
-def end_cycles(c: Contraction, target: Target) -> float:
-    """Cycles of all cores for combining data and results."""
-    lanes = float(target.lanes())
+def end_cycles(c: Contraction, machine: Machine, held: Column | float) -> Column:
+    """Cycles of all cores for combining data and results, `held` bytes of them at a time."""
+    lanes = float(machine.target.lanes())
     vectors = math.ceil(c.depth // 2 / lanes) + math.ceil(c.channels[1] // 2 / lanes)
-    return c.strassen_points * vectors * QUARTER_SUM_CYCLES
+    return c.strassen_points * vectors * QUARTER_SUM_STORES * store_cycles(machine, held)

@@ -50,6 +50,8 @@ LEAST_RUN = 8
 """Points that share a panel of weights, which is read again for every run."""
 SHARED_PATH = 0.1
 """Share of the time that weights take to come, asked for early, in which other data wait."""
+SUMMED_WEIGHTS = 10 / 7
+"""Loads and additions of a vector of weights that a product needs: five of seven use sums."""
 STEP_CODE_BYTES = 7
 """Bytes of machine code per accumulator of a step of the reduction."""
 TILE_CODE_BYTES = 16
@@ -182,7 +184,7 @@ def _runs_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns)
     )
     stream = stream_cycles(machine, c.weight_bytes, np.asarray(np.ceil(runs))) / threads
     busy = np.maximum(product, stream) + SHARED_PATH * stream
-    busy = busy + (end_cycles(c, machine.target) + _run_spill(c, machine, run)) * shares
+    busy = busy + (end_cycles(c, machine, _held(c, run)) + _run_spill(c, machine, run)) * shares
     busy = busy + _end_bytes(task, c, machine) / machine.cpu.l3_stream_bytes_per_cycle / threads
     busy = busy + cold_code_cycles(machine, _code_bytes(columns))
     busy = busy * (BAND_COST if threads > 1 else 1.0)
@@ -193,10 +195,18 @@ def _run_products(c: Contraction, machine: Machine, columns: Columns, run: Colum
     """Cycles of all cores for the products of runs. As direct code: data are read at as many
     places as a tile has points."""
     inside = run * (c.depth // 2) * 4 < machine.target.l2_bytes * machine.cpu.own_share_of_l2
+    points = columns["tile_w"].astype(np.float64)
     extra = DATA_COST / columns["vectors"] * np.where(inside, NEAR_DATA, 1.0)
     extra = extra + RAGGED_COST * (-run % columns["tile_w"]) / run
     steps = {**columns, "unroll": np.maximum(columns["unroll"], 4)}
-    return products_cycles(c, machine, steps, run) * (1 + extra)
+    # Sums of weights take the place of multiply-adds where nothing else adds.
+    summed = SUMMED_WEIGHTS / points * max(0.0, 1 - machine.cpu.additions_beside)
+    return products_cycles(c, machine, steps, run) * (1 + extra + summed)
+
+
+def _held(c: Contraction, run: Column) -> Column:
+    """Bytes of a run's sums and products."""
+    return np.asarray(7.0 * run * (c.depth + c.channels[1]) // 2 * 4)
 
 
 def _run_spill(c: Contraction, machine: Machine, run: Column) -> Column:

@@ -20,6 +20,7 @@ from autotune.machine.cpu import (
     from_others_cycles,
     outer_product_cycles,
     padding_waste,
+    store_cycles,
     stream_cycles,
     tail_waste,
 )
@@ -57,8 +58,8 @@ STORE_QUEUE = 8
 """Results that wait for their store beside arithmetic."""
 BURST_CYCLES = 1.2
 """Cycles more for each result beyond those."""
-POINT_CYCLES = 1.1
-"""Cycles per point of a tile and vector of channels, on either end: loads and stores."""
+POINT_STORES = 0.53
+"""Share of what storing a vector takes, per point of a tile on either end."""
 ADDITION_CYCLES = 0.36
 """Cycles per addition or multiply-add of the transforms, beside these."""
 SPILLED_TRANSFORM = 1.75
@@ -210,7 +211,7 @@ def _winograd_cycles(c: Contraction, machine: Machine, columns: Columns, form: s
     first = product / (np.ceil(block / points) if threads == 1 else 1.0)
     work = product - first + np.maximum(first, stream)
     work = work + (1 - HIDDEN_STREAM) * np.minimum(first, stream)
-    work = work + _transform_cycles(c, machine, form)
+    work = work + _transform_cycles(c, machine, form, block)
     work = work + _spill_cycles(c, machine, block, tiles, area)
     chunks = np.where(blocks == 1, 8.0 * threads, blocks)
     across = np.where(blocks == 1, area * tiles * (ic * c.groups + oc) * 4.0, 0.0)
@@ -229,7 +230,9 @@ def _weight_stream(
     return stream
 
 
-def _transform_cycles(c: Contraction, machine: Machine, form: str) -> float:
+def _transform_cycles(
+    c: Contraction, machine: Machine, form: str, block: Column
+) -> Column:
     """Of both ends: each is two passes over a tile, along its columns and along its rows."""
     lanes = machine.target.lanes()
     tiles = c.count * c.tile_rows(form) * c.tile_columns(form)
@@ -243,9 +246,11 @@ def _transform_cycles(c: Contraction, machine: Machine, form: str) -> float:
     after = wide * _additions(out_rows) + height * _additions(out_columns)
     vectors_in = math.ceil(c.reduce[2][1] * c.groups / lanes)
     vectors_out = math.ceil(c.channels[1] * c.groups / lanes)
-    each = POINT_CYCLES * tall * wide
+    area = tall * wide
+    each = POINT_STORES * area * store_cycles(machine, area * block * 4 * c.reduce[2][1])
     data = vectors_in * (each + ADDITION_CYCLES * before)
     spilled = SPILLED_TRANSFORM if height * wide > machine.target.vector_registers else 1.0
+    each = POINT_STORES * area * store_cycles(machine, area * block * 4 * c.channels[1])
     return tiles * (data + vectors_out * (each + ADDITION_CYCLES * after) * spilled)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from autotune.machine import Machine
-from autotune.machine.cpu import outer_product_cycles, padding_waste, tail_waste
+from autotune.machine.cpu import clocks, outer_product_cycles, padding_waste, tail_waste
 from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.cpu.contraction.shape import Contraction
@@ -31,8 +31,10 @@ LONE_VECTOR_COST = 0.02
 """The same of tiles of one vector of channels where there are more."""
 LONG_BODY_COST = 0.05
 """The same of reductions unrolled more than four times."""
-SPILL_COST = 1.0
+SPILL_COST = 0.2
 """The same of more accumulators and operands than registers."""
+SPILL_RISK = 0.1
+"""The same where operands of two steps side by side would be."""
 CONFLICT_FACTOR = 1.5
 """Times that products of Winograd's and Strassen's algorithms take whose points evict each other
 from the L1 cache."""
@@ -61,8 +63,11 @@ def tile_efficiency(
     cycles = row_cycles(
         machine, columns, points, vectors, total=total, depth=depth, rate=rate or tile_rate
     )
-    spilled = live_registers(columns, points, vectors) > machine.target.vector_registers + over
-    taste = np.where(spilled, SPILL_COST, 0.0)
+    registers = machine.target.vector_registers + over
+    one = points * vectors + vectors + 1 > registers
+    taste = np.where(one, SPILL_COST, 0.0)
+    several = live_registers(columns, points, vectors) > registers
+    taste = taste + np.where(several, SPILL_RISK, 0.0)
     taste = taste + np.where((vectors == 1) & (total > 1), LONE_VECTOR_COST, 0.0)
     return cycles / total, taste + np.where(columns["unroll"] > 4, LONG_BODY_COST, 0.0)
 
@@ -92,8 +97,8 @@ def tile_rate(
     # Narrow vectors take a share of a cycle each, but as many broadcasts for less work.
     share = columns["lanes"] / machine.target.lanes()
     work = points * vectors * share
-    step = outer_product_cycles(machine, points, vectors, share) + STEP_CYCLES / columns["unroll"]
-    ends = TILE_CYCLES + ACCUMULATOR_CYCLES * points * vectors
+    step = outer_product_cycles(machine, points, vectors, share) + clocks(machine, STEP_CYCLES) / columns["unroll"]
+    ends = clocks(machine, TILE_CYCLES) + clocks(machine, ACCUMULATOR_CYCLES) * points * vectors
     narrow = np.where(share < 1, NARROW_VECTOR_COST, 0.0)
     return np.asarray(step / work + ends / (depth * work) + narrow)
 

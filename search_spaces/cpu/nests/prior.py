@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.machine import Machine
+from autotune.machine.cpu import clocks
 from autotune.ops import OPS
 from autotune.program.ir import Apply, Compute, Load, Select, Value
 from autotune.target import Target
@@ -190,14 +191,14 @@ def _cycles(
     most = max(p.rows * p.width for p in passes)
     for one in passes:
         row = _row_cycles(one, machine, columns, merged, sums if one.centred else 1)
-        stall = MERGED_PASS_STALL_CYCLES / together
+        stall = clocks(machine, MERGED_PASS_STALL_CYCLES) / together
         joined = one.rows * (row + stall)
         if one.rows * one.width <= NARROW * most:  # one number a row: merged, it is no vector
             joined = one.rows * one.width * (one.work + stall)
         elif one.reduces:  # beside the last pass, the shorter one costs nothing
             computed = math.ceil(one.width / min(machine.target.lanes(), one.width))
             busy = computed * max(one.work, VECTOR_CYCLES * one.streams)
-            beside = one.rows * (busy + ROW_CYCLES) * np.ones(len(together))
+            beside = one.rows * (busy + clocks(machine, ROW_CYCLES)) * np.ones(len(together))
             held = together * 4 * one.width * (2 * one.streams + 1)
         total = total + np.where(merged, joined, one.rows * row)
     total = total - np.where(ahead, beside, 0.0)
@@ -214,16 +215,16 @@ def _row_cycles(
     computed, steps, tail = tiling(one, machine.target, unroll)
     streams = one.streams - np.where(merged & (together > 1), one.shared / 2, 0.0)
     row = computed * np.maximum(one.work, VECTOR_CYCLES * streams)
-    row = row + ROW_CYCLES + np.where(tail, TAIL_CYCLES, 0.0)
+    row = row + clocks(machine, ROW_CYCLES) + np.where(tail, clocks(machine, TAIL_CYCLES), 0.0)
     if sums == 1:  # an iteration's own instructions find room between those of two sums
-        row = row + steps * ITERATION_CYCLES
+        row = row + steps * clocks(machine, ITERATION_CYCLES)
     else:
-        row = row + np.where(tail, SHIFT_LOOKUP_CYCLES * (steps + 3), 0.0)
+        row = row + np.where(tail, clocks(machine, SHIFT_LOOKUP_CYCLES) * (steps + 3), 0.0)
     if not one.reduces:
         return np.asarray(row)
-    row = row + PARTIAL_CYCLES * unroll * sums
+    row = row + clocks(machine, PARTIAL_CYCLES) * unroll * sums
     # Additions wait for each other, but for those of another row.
-    latency = steps * machine.cpu.add_latency_cycles
+    latency = steps * clocks(machine, machine.cpu.add_latency_cycles)
     chains = np.where(merged, np.minimum(together, 2), 2)
     return np.maximum(row, latency / chains)
 

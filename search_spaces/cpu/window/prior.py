@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.machine import Machine
+from autotune.machine.cpu import clocks, store_cycles
 from autotune.program.ir import Select
 from autotune.target import Target
 from autotune.types import Task
@@ -37,10 +38,10 @@ STORE_CYCLES = 0.3
 """Cycles per vector of results to store it."""
 TILE_CYCLES = 0.7
 """Cycles of each tile, and of each pass over one."""
-FETCH_CYCLES = 1.2
-"""Cycles per vector that comes from the outer cache."""
-WRITE_CYCLES = 4.5
-"""Cycles per vector of results on its way to the outer cache."""
+FETCHES = 0.45
+"""Times that a vector takes which comes from the outer cache, of what a stream of them takes."""
+WRITES = 2.2
+"""Times that a vector of results takes on its way to the outer cache."""
 OVERLAP_NORM = 2.5
 """Arithmetic, ports and the outer cache work side by side, but not perfectly: their times are
 combined by this norm."""
@@ -103,8 +104,11 @@ def cycles(task: Task, w: Window, machine: Machine, columns: Columns) -> Column:
     once = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)} | dict.fromkeys(w.around, 1.0)
     often = math.prod(w.around.values())
     tiles = often * spans(None, t.tile, t.extents, once) * t.full / t.width
-    ports = loads + STORE_CYCLES + TILE_CYCLES * tiles
-    moved = WRITE_CYCLES + FETCH_CYCLES * _all_fetched(task, w, machine, columns, t)
+    ports = loads + STORE_CYCLES + clocks(machine, TILE_CYCLES) * tiles
+    held = sum(v.type.nbytes for role in ("input", "output") for v in task.by_role(role))
+    moved = WRITES * store_cycles(machine, max(held, machine.target.l1_bytes + 1))
+    fetch = FETCHES * machine.target.vector_bytes / machine.cpu.l2_stream_bytes_per_cycle
+    moved = moved + fetch * _all_fetched(task, w, machine, columns, t)
     parts = (arithmetic, ports, moved)
     return np.asarray(sum(p**OVERLAP_NORM for p in parts) ** (1 / OVERLAP_NORM), np.float64)
 
