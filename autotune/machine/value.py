@@ -46,6 +46,8 @@ class CpuSpeeds:
     """Results that are written where the innermost cache has them."""
     l2_store_bytes_per_cycle: float
     l3_store_bytes_per_cycle: float
+    paired_line_waste: float
+    """Share of a line that comes in vain beside each that is needed: caches fetch pairs."""
     broadcasts_per_cycle: float
     """Elements loaded into all lanes of a register."""
     instructions_in_flight: float

@@ -22,10 +22,12 @@ from autotune.types import Task
 from search_spaces.base import Access, Column
 from search_spaces.builder import lanes_of
 from search_spaces.cpu.window.fetch_prior import fetched_vectors
-from search_spaces.cpu.window.reach import along, rolled, spans, steps
+from search_spaces.cpu.window.reach import along, both_ways, rolled, spans, steps
 from search_spaces.cpu.window.shape import Window, accesses, reduction_of
 from search_spaces.space import Columns
 
+PAIR_L1_SHARE = 0.5
+"""Of the innermost cache: what a block may take whose lines' other halves the next one reads."""
 MASK_CYCLES = 2.0
 """Cycles to compute a mask where it is used."""
 MASK_REGISTERS = 7
@@ -109,6 +111,7 @@ def cycles(task: Task, w: Window, machine: Machine, columns: Columns) -> Column:
     moved = WRITES * store_cycles(machine, max(held, machine.target.l1_bytes + 1))
     fetch = FETCHES * machine.target.vector_bytes / machine.cpu.l2_stream_bytes_per_cycle
     moved = moved + fetch * _all_fetched(task, w, machine, columns, t)
+    moved = moved * _lone_lines(task, w, machine, columns, t)
     parts = (arithmetic, ports, moved)
     return np.asarray(sum(p**OVERLAP_NORM for p in parts) ** (1 / OVERLAP_NORM), np.float64)
 
@@ -162,6 +165,21 @@ def _all_fetched(task: Task, w: Window, machine: Machine, columns: Columns, t: _
             task, access, machine, columns, (lines, t.extents, window)
         )
     return fetched
+
+
+def _lone_lines(task: Task, w: Window, machine: Machine, columns: Columns, t: _Tiles) -> Column:
+    """Times that lines come, of those that are needed. Where the other one of a pair is needed by
+    another block of channels, after this one has left the innermost cache, it comes in vain."""
+    window = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)}
+    times, cpu = np.ones(len(t.down)), machine.cpu
+    for data in filter(_moves_by_row, _reads(task, w)):
+        (_, wide, _), (_, high, _) = both_ways(data, (t.whole, t.extents, window))
+        lines = t.width * data.item_bytes * t.tile["channel"] / cpu.line_bytes
+        away = high * wide * lines * cpu.line_bytes > PAIR_L1_SHARE * machine.target.l1_bytes
+        alone = np.where(lines % 2 == 1, 1 / np.maximum(lines, 1), 0.0)
+        away = away | (columns["order"] == "channels_first")
+        times = np.maximum(times, 1 + np.where(away, cpu.paired_line_waste * alone, 0.0))
+    return times
 
 
 def _reads(task: Task, w: Window) -> tuple[Access, ...]:
