@@ -35,6 +35,7 @@ from search_spaces.cpu.contraction.rates import (
     BAND_COST,
     DATA_COST,
     EXPOSED_STREAM,
+    HIDDEN_STREAM,
     NEAR_DATA,
     RAGGED_COST,
     ideal_cycles,
@@ -214,9 +215,11 @@ def _prefetch_pays(c: Contraction, target: Target) -> bool:
     return c.streams and (points >= PREFETCH_POINTS or huge)
 
 
-def direct_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+def direct_cycles(
+    task: Task, c: Contraction, machine: Machine, columns: Columns, *, streams: bool = True
+) -> Column:
     """Direct code: tile efficiency, tails, conflicts, loop order; operands, results, and data from
-    other cores."""
+    other cores. `streams`: with weights that come from afar."""
     points = (columns["tile_w"] * columns["tile_h"]).astype(np.float64)
     # Where points share four vectors of weights, one of these may be loaded late.
     over = np.where(columns["vectors"] >= 4, 1, 0)
@@ -229,6 +232,9 @@ def direct_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns
     chunks = chunks * np.ceil(c.channels[1] / (columns["vectors"] * columns["lanes"]))
     shared = busiest_share(chunks * c.count * c.groups, machine.target.threads)
     busy = ideal_cycles(c, machine.target) * cost * shared
+    if streams:
+        stream = _weight_stream(c, machine, columns) / machine.target.threads
+        busy = np.maximum(busy, stream) + (1 - HIDDEN_STREAM) * np.minimum(busy, stream)
     busy = busy + _operand_cycles(task, c, machine, columns)
     busy = busy + _result_cycles(task, c, machine, columns)
     return np.asarray(busy + _crossing_cycles(task, c, machine, columns), np.float64)
@@ -240,7 +246,8 @@ def band_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) 
     threads = machine.target.threads
     count = bands(c, machine.target)
     alone = dataclasses.replace(machine, target=machine.target.with_threads(1))
-    busy = direct_cycles(task, in_band(c, count), alone, columns) * count / threads
+    busy = direct_cycles(task, in_band(c, count), alone, columns, streams=False)
+    busy = busy * count / threads
     shared, own = stream_cycles(machine, c.weight_bytes, np.asarray([1, count])) / threads
     return np.asarray(BAND_COST * busy + EXPOSED_STREAM * (own - shared), np.float64)
 
@@ -250,6 +257,21 @@ def _point_conflicts(task: Task, c: Contraction, machine: Machine, points: Colum
     free = conflict_free_points(machine, task.value(c.data).layout.strides[-2] * c.strides[1])
     near = np.where(points > 0.75 * free, NEAR_CONFLICT_COST, 0.0)
     return np.where(points > free, POINT_CONFLICT_COST, near)
+
+
+def _weight_stream(c: Contraction, machine: Machine, columns: Columns) -> Column:
+    """Cycles of all cores while weights come in that do not stay in the L2 cache: once where
+    channels are outside and a panel stays, else for every row of tiles, or for every tile."""
+    rows = np.ceil(c.row_count / columns["tile_h"]) * c.count
+    tiles = rows * np.ceil(c.points[1] / columns["tile_w"])
+    by_row = rows if c.rows else tiles
+    panel = columns["vectors"] * columns["lanes"] * (c.depth * c.item_bytes)
+    stays = panel <= machine.cpu.own_share_of_l2 * machine.target.l2_bytes
+    order = columns["order"]
+    passes = np.where(order == "points_first", tiles, np.where(order == "rows_first", by_row, 1.0))
+    passes = np.where((order == "channels_first") & ~stays, tiles, passes)
+    passes = passes if beyond_l2(machine, c.weight_bytes) else np.ones(len(tiles))
+    return stream_cycles(machine, c.weight_bytes, passes)
 
 
 def _operand_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:

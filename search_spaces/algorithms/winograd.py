@@ -40,6 +40,7 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.rates import (
     CONFLICT_FACTOR,
+    HIDDEN_STREAM,
     NARROW_VECTOR_COST,
     STEP_CYCLES,
     tile_efficiency,
@@ -50,8 +51,6 @@ from search_spaces.cpu.contraction.tiles import ORDERS
 from search_spaces.params import Config
 from search_spaces.space import Columns
 
-HIDDEN_STREAM = 0.85
-"""Share of the shorter of arithmetic and a stream of weights that the longer one hides."""
 STORE_CYCLES = 0.65
 """Cycles per result of a tile that is stored."""
 STORE_QUEUE = 8
@@ -230,9 +229,7 @@ def _weight_stream(
     return stream
 
 
-def _transform_cycles(
-    c: Contraction, machine: Machine, form: str, block: Column
-) -> Column:
+def _transform_cycles(c: Contraction, machine: Machine, form: str, block: Column) -> Column:
     """Of both ends: each is two passes over a tile, along its columns and along its rows."""
     lanes = machine.target.lanes()
     tiles = c.count * c.tile_rows(form) * c.tile_columns(form)

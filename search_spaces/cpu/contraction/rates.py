@@ -48,6 +48,8 @@ RAGGED_COST = 0.03
 BAND_COST = 1.03
 """Times what bands are expected to take: small weights, which all threads have in their caches,
 are as well used row by row, and bands turned out 2 to 7 % slower there."""
+HIDDEN_STREAM = 0.85
+"""Share of the shorter of arithmetic and a stream of weights that the longer one hides."""
 EXPOSED_STREAM = 0.7
 """Share of the time that weights take to come from memory which direct code does not hide."""
 
@@ -97,7 +99,10 @@ def tile_rate(
     # Narrow vectors take a share of a cycle each, but as many broadcasts for less work.
     share = columns["lanes"] / machine.target.lanes()
     work = points * vectors * share
-    step = outer_product_cycles(machine, points, vectors, share) + clocks(machine, STEP_CYCLES) / columns["unroll"]
+    step = (
+        outer_product_cycles(machine, points, vectors, share)
+        + clocks(machine, STEP_CYCLES) / columns["unroll"]
+    )
     ends = clocks(machine, TILE_CYCLES) + clocks(machine, ACCUMULATOR_CYCLES) * points * vectors
     narrow = np.where(share < 1, NARROW_VECTOR_COST, 0.0)
     return np.asarray(step / work + ends / (depth * work) + narrow)
