@@ -7,10 +7,13 @@ only the curve knows how much of it is there.
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[np.float64]
 Curve = tuple[tuple[int, float], ...]
 """(footprint in bytes, value) by ascending footprint."""
 
@@ -43,20 +46,22 @@ def rising(points: Curve) -> Curve:
     return tuple(reversed(out))
 
 
-def value_at(points: Curve, footprint: float) -> float:
-    """The curve at a footprint: straight between points where both axes are logarithmic, level
-    beyond its ends. Raises ValueError for a curve without points."""
+def values_at(points: Curve, footprint: Column | float) -> Column:
+    """The curve at footprints: straight between points where the axes are logarithmic (the value's
+    is not where it is 0 somewhere), level beyond its ends. Raises ValueError for a curve without
+    points."""
     if not points:
         raise ValueError("a curve has at least one point")
-    sizes = [size for size, _ in points]
-    place = bisect.bisect_left(sizes, footprint)
-    if place == 0 or place == len(points):
-        return points[min(place, len(points) - 1)][1]
-    (low, below), (high, above) = points[place - 1], points[place]
-    if below <= 0 or above <= 0:
-        return below
-    share = math.log(footprint / low) / math.log(high / low)
-    return float(below * (above / below) ** share)
+    sizes, values = np.array(points, np.float64).T
+    at = np.log(np.maximum(footprint, 1.0))
+    if values.min() <= 0:
+        return np.asarray(np.interp(at, np.log(sizes), values))
+    return np.asarray(np.exp(np.interp(at, np.log(sizes), np.log(values))))
+
+
+def value_at(points: Curve, footprint: float) -> float:
+    """The curve at one footprint."""
+    return float(values_at(points, footprint))
 
 
 def effective_sizes(
@@ -110,4 +115,4 @@ def _crossing(before: tuple[int, float], after: tuple[int, float], limit: float)
     """The footprint between two points at which the curve passes `limit`."""
     (low, high_value), (high, low_value) = before, after
     share = math.log(high_value / limit) / math.log(high_value / low_value)
-    return round(low * (high / low) ** share)
+    return int(low * (high / low) ** share)

@@ -30,14 +30,14 @@ _ROWS, _ROW_BYTES = 16, 64
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A multiply-add of vectors. `products`: scalar ones per 32-bit lane, or per element."""
+    """A multiply-add of vectors, `multiply_adds` scalar ones."""
 
     kind: str
     name: str
     vector_bytes: int
     multiply_adds: int
     result: str
-    operand: tuple[str, str]
+    operand: str
     intrinsic: str
     adds_first: bool
     """Whether the sum is the first argument, not the last."""
@@ -47,21 +47,24 @@ class Instruction:
         return f"{self.kind}_{self.name}_{self.vector_bytes}"
 
     @property
+    def kinds(self) -> tuple[str, str, str]:
+        """Types of the result and of both operands."""
+        return (self.result, self.operand, self.operand)
+
+    @property
     def declared(self) -> str:
         return f"declare {self.result} @{self.intrinsic}({', '.join(self._arguments())})"
 
     def emit(self, new: str, old: str, a: str, b: str) -> Sequence[str]:
         """new = old + a * b."""
         values = (old, a, b) if self.adds_first else (a, b, old)
-        given = ", ".join(
-            f"{kind} {v}" for kind, v in zip(self._arguments(), values, strict=True)
-        )
+        given = ", ".join(f"{kind} {v}" for kind, v in zip(self._arguments(), values, strict=True))
         return [f"  {new} = call {self.result} @{self.intrinsic}({given})"]
 
     def _arguments(self) -> tuple[str, str, str]:
         if self.adds_first:
-            return (self.result, *self.operand)
-        return (*self.operand, self.result)
+            return self.kinds
+        return (self.operand, self.operand, self.result)
 
 
 def widths_of(target: Target) -> tuple[int, ...]:
@@ -84,11 +87,11 @@ def instructions_of(target: Target) -> Iterator[Instruction]:
         if x86:
             yield from _x86_dots(has, width)
     if arm and "bf16" in has:
-        yield _dot("bfloat16", "bfdot", 16, 8, "aarch64.neon.bfdot.v4f32.v8bf16", "bfloat")
+        yield _dot("bfloat16", "bfdot", 16, 8, "aarch64.neon.bfdot.v4f32.v8bf16")
     if arm and "dotprod" in has:
-        yield _dot("int8", "sdot", 16, 16, "aarch64.neon.sdot.v4i32.v16i8", "i8")
+        yield _dot("int8", "sdot", 16, 16, "aarch64.neon.sdot.v4i32.v16i8")
     if arm and "i8mm" in has:
-        yield _dot("int8", "smmla", 16, 32, "aarch64.neon.smmla.v4i32.v16i8", "i8")
+        yield _dot("int8", "smmla", 16, 32, "aarch64.neon.smmla.v4i32.v16i8")
 
 
 def _x86_dots(has: set[str], width: int) -> Iterator[Instruction]:
@@ -96,29 +99,28 @@ def _x86_dots(has: set[str], width: int) -> Iterator[Instruction]:
     vector = long or "avx512vl" in has
     if "avx512bf16" in has and vector:
         name = f"x86.avx512bf16.dpbf16ps.{bits}"
-        yield _dot("bfloat16", "dpbf16ps", width, width // 2, name, "bfloat")
+        yield _dot("bfloat16", "dpbf16ps", width, width // 2, name)
     if ("avx512vnni" in has and vector) or ("avxvnni" in has and not long):
-        yield _dot("int8", "vpdpbusd", width, width, f"x86.avx512.vpdpbusd.{bits}", "i8")
+        yield _dot("int8", "vpdpbusd", width, width, f"x86.avx512.vpdpbusd.{bits}")
 
 
 def _fma(kind: str, element: str, lanes: int, width: int) -> Instruction:
     short = {"float": "f32", "double": "f64", "half": "f16"}[element]
     vector = f"<{lanes} x {element}>"
     return Instruction(
-        kind, "fma", width, lanes, vector, (vector, vector), f"llvm.fma.v{lanes}{short}", False
+        kind, "fma", width, lanes, vector, vector, f"llvm.fma.v{lanes}{short}", adds_first=False
     )
 
 
-def _dot(
-    kind: str, name: str, width: int, multiply_adds: int, intrinsic: str, element: str
-) -> Instruction:
-    items = width // (2 if element == "bfloat" else 1)
-    sums = "float" if element == "bfloat" else "i32"
-    operand = f"<{items} x {element}>"
+def _dot(kind: str, name: str, width: int, products: int, intrinsic: str) -> Instruction:
+    """Sums of products of short operands in lanes of 32 bits; `products`: in all of them."""
+    short = kind == "bfloat16"
+    items, sums = (width // 2, "float") if short else (width, "i32")
+    operand = f"<{items} x {'bfloat' if short else 'i8'}>"
+    result = f"<{width // 4} x {sums}>"
     return Instruction(
-        kind, name, width, multiply_adds, f"<{width // 4} x {sums}>", (operand, operand),
-        f"llvm.{intrinsic}", True,
-    )  # fmt: skip
+        kind, name, width, products, result, operand, f"llvm.{intrinsic}", adds_first=True
+    )
 
 
 def chains_of(target: Target) -> int:
@@ -196,15 +198,15 @@ class Registers:
         for found in self._found:
             for name, chains in (("many", self._chains), ("one", 1)):
                 yield texts.chains_text(
-                    f"{name}_{found.label}", found.result, found.operand, found.emit, chains,
+                    f"{name}_{found.label}", found.kinds, found.emit, chains,
                     found.declared,
                 )  # fmt: skip
         vector = f"<{self._lanes} x float>"
         add = lambda new, old, a, b: [f"  {new} = fadd {vector} {old}, {a}"]  # noqa: E731, ARG005
-        yield texts.chains_text("add", vector, (vector, vector), add, 1)
+        yield texts.chains_text("add", (vector, vector, vector), add, 1)
         if usual := self._usual():
             yield texts.chains_text(
-                "scale", usual.result, usual.operand,
+                "scale", usual.kinds,
                 lambda new, old, a, b: usual.emit(new, b, old, a), self._chains, usual.declared,
             )  # fmt: skip
             for width in self._widths:
@@ -358,4 +360,3 @@ def tile_text(name: str, instruction: str, sums: int) -> str:
     ]
     after = ["  call void @llvm.x86.tilerelease()"]
     return "\n".join([*declared, texts.function(name, [], start, body, after)])
-

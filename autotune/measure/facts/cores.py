@@ -26,10 +26,11 @@ from autotune.types import Array
 
 PINGS = 512
 """Turns of a sample: the second core may come late to the first of them."""
-SAMPLES = 48
+SAMPLES = 24
 BLOCK_BYTES = 256 << 10
 """Handed from one core to another: it fits a core's own caches."""
-HANDED = 48
+HANDED = 32
+"""Times that it is."""
 LOW = 0.1
 """Several cores are undisturbed at a time more rarely than one is."""
 PIECES = 96

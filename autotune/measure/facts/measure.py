@@ -1,7 +1,7 @@
 """All micro-benchmarks. In: a target of this machine, and the cores to use. Out: MachineFacts.
 
-Takes a few seconds. Every figure is a least or a low one of many short samples, taken over a while:
-what somebody else does on the machine disturbs some of them.
+Takes a few seconds. Every figure is a least or a low one of many short samples, taken over a
+while: what somebody else does on the machine disturbs some of them.
 """
 
 from __future__ import annotations

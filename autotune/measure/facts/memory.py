@@ -36,7 +36,7 @@ CHASED_LINES = 8192
 ROUNDS = 3
 DENSE_BYTES = 32 << 20
 """Latencies of more are taken once an octave: they take long."""
-PAGES = (64, 256, 1024, 4096, 8192)
+PAGES = (64, 256, 1024, 2048, 4096)
 PAGE_BYTES = 4096
 RUNS = 4096
 """Scattered runs, none of them met twice where they are to be far."""

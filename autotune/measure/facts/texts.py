@@ -70,10 +70,11 @@ def kept(values: Sequence[tuple[str, str]], first: int) -> list[str]:
 
 
 def chains_text(
-    name: str, result: str, operands: tuple[str, str], emit: Emit, chains: int, declared: str = ""
+    name: str, kinds: tuple[str, str, str], emit: Emit, chains: int, declared: str = ""
 ) -> str:
-    """`chains` independent chains, UNROLL instructions of each a round: slots 0 and 1 hold the
-    operands, slot 2 what every chain begins with."""
+    """`chains` independent chains, UNROLL instructions of each a round. `kinds`: types of the
+    result and of the operands; slots 0 and 1 hold these, slot 2 what every chain begins with."""
+    result, *operands = kinds
     start = [*slot("a", operands[0], 0), *slot("b", operands[1], 1), *slot("x", result, 2)]
     start += [f"  %c{n}.first = bitcast {result} %x to {result}" for n in range(chains)]
     body: list[str] = []
@@ -125,7 +126,7 @@ CLOCK_BYTES = SLOT_BYTES * 16
 
 def broadcasts_text(name: str, lanes: int) -> str:
     """Elements of 4 KiB of memory, each as all lanes of an exclusive or: 16 a round."""
-    kind = f"<{lanes} x i32>"
+    kind, every = f"<{lanes} x i32>", f"<{lanes} x i32> zeroinitializer"
     start = [f"  %x{n}.first = bitcast {kind} zeroinitializer to {kind}" for n in range(8)]
     body = ["  %row = and i64 %round, 15", "  %base = mul i64 %row, 256"]
     for n in range(16):
@@ -135,13 +136,11 @@ def broadcasts_text(name: str, lanes: int) -> str:
             f"  %p{n} = getelementptr i8, ptr %data, i64 %o{n}",
             f"  %e{n} = load i32, ptr %p{n}, align 4",
             f"  %i{n} = insertelement {kind} poison, i32 %e{n}, i32 0",
-            f"  %s{n} = shufflevector {kind} %i{n}, {kind} poison, <{lanes} x i32> zeroinitializer",
+            f"  %s{n} = shufflevector {kind} %i{n}, {kind} poison, {every}",
             f"  {new} = xor {kind} {old}, %s{n}",
         ]
     values = [(kind, f"x{n}") for n in range(8)]
-    return function(
-        name, values, start, body, kept([(kind, f"x{n}.next") for n in range(8)], 64)
-    )
+    return function(name, values, start, body, kept([(kind, f"x{n}.next") for n in range(8)], 64))
 
 
 BROADCASTS = 16
@@ -152,6 +151,7 @@ BROADCAST_BYTES = SLOT_BYTES * 72
 def gathers_text(name: str, lanes: int) -> str:
     """Vectors of elements three lines apart in 8 KiB: 4 vectors a round."""
     ints, kind, pointers = f"<{lanes} x i64>", f"<{lanes} x i32>", f"<{lanes} x ptr>"
+    every = f"<{lanes} x i32> zeroinitializer"
     steps = ", ".join(f"i64 {n * 3 * LINE_BYTES}" for n in range(lanes))
     start = [f"  %x{n}.first = bitcast {kind} zeroinitializer to {kind}" for n in range(4)]
     body = ["  %row = and i64 %round, 15", "  %base = mul i64 %row, 256"]
@@ -160,7 +160,7 @@ def gathers_text(name: str, lanes: int) -> str:
         body += [
             f"  %o{n} = add i64 %base, {64 * n}",
             f"  %i{n} = insertelement {ints} poison, i64 %o{n}, i32 0",
-            f"  %s{n} = shufflevector {ints} %i{n}, {ints} poison, <{lanes} x i32> zeroinitializer",
+            f"  %s{n} = shufflevector {ints} %i{n}, {ints} poison, {every}",
             f"  %a{n} = add {ints} %s{n}, <{steps}>",
             f"  %p{n} = getelementptr i8, ptr %data, {ints} %a{n}",
             f"  %g{n} = call {kind} @llvm.masked.gather.v{lanes}i32.v{lanes}p0("
@@ -241,9 +241,7 @@ def chase_text(name: str) -> str:
         old = "%x" if step == 0 else f"%x.{step}"
         new = "%x.next" if step == UNROLL - 1 else f"%x.{step + 1}"
         body.append(f"  {new} = load ptr, ptr {old}, align 8")
-    return function(
-        name, [("ptr", "x")], start, body, ["  store ptr %x.next, ptr %data, align 8"]
-    )
+    return function(name, [("ptr", "x")], start, body, ["  store ptr %x.next, ptr %data, align 8"])
 
 
 RUN_LINES = 8
@@ -258,7 +256,9 @@ def runs_text(name: str, lanes: int, *, prefetch: bool) -> str:
     end: AHEAD more are listed than used), with RUN_CHAINS multiply-adds for each line."""
     kind = f"<{lanes} x float>"
     fma = f"@llvm.fma.v{lanes}f32"
-    start = [f"  %x{n}.first = bitcast {kind} zeroinitializer to {kind}" for n in range(RUN_CHAINS)]
+    start = [
+        f"  %x{n}.first = bitcast {kind} zeroinitializer to {kind}" for n in range(RUN_CHAINS)
+    ]
     body = [
         "  %own = getelementptr ptr, ptr %data, i64 %round",
         "  %run = load ptr, ptr %own, align 8",
