@@ -38,7 +38,7 @@ class Target:
     """cpu, cuda, opencl or c (C for a processor that LLVM is not asked for)."""
     triple: str
     cpu: str
-    """LLVM's CPU name."""
+    """LLVM's CPU name: whose pipeline code is laid out for. What it may use is in `features`."""
     features: str
     """LLVM feature string: '+avx2,+fma,-prefer-256-bit'."""
     vector_bytes: int
@@ -343,8 +343,12 @@ def host_target(threads: int = 1) -> Target:
 
 
 def host_features(flags: Mapping[str, bool]) -> str:
-    """LLVM's feature string of what the host has; 512-bit registers are used where they exist."""
-    features = [f"+{name}" for name in sorted(flags) if flags[name]]
+    """LLVM's feature string of what the host has and has not; 512-bit registers are used where
+    they exist. LLVM guesses the CPU's name by its family and model, which a hypervisor may hide or
+    trim: what that name stands for is taken away first, so that the name is good for tuning only
+    and code has what the host has."""
+    features = [f"-{name}" for name in sorted(flags) if not flags[name]]
+    features += [f"+{name}" for name in sorted(flags) if flags[name]]
     if flags.get("avx512f"):
         features.append("-prefer-256-bit")
     return ",".join(features)

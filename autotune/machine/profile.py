@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.machine.facts import MachineFacts
 from autotune.target import Target
 
 
@@ -36,15 +37,28 @@ class DeviceProfile:
     parallel_region_s: float
     width_peaks: tuple[tuple[int, float], ...] = ()
     """(vector bytes, peak FLOP/s) of every vector width the core has, narrowest first."""
+    facts: MachineFacts | None = None
+    """What micro-benchmarks found out about the machine; None in profiles from before there were
+    any, and of devices that have none."""
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        data["target"] = self.target.to_json()
+        data["levels"] = [dataclasses.asdict(level) for level in self.levels]
+        if self.facts is None:
+            del data["facts"]  # as it was before there were any: older releases read it
+        else:
+            data["facts"] = self.facts.to_json()
+        return data
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> DeviceProfile:
+        """Raises KeyError, TypeError and ValueError for what is no profile."""
         fields = dict(data)
         fields["target"] = Target.from_json(fields["target"])
         fields["levels"] = tuple(CacheLevel(**level) for level in fields["levels"])
         peaks = fields.get("width_peaks", ())
         fields["width_peaks"] = tuple((int(width), float(peak)) for width, peak in peaks)
+        facts = fields.get("facts")
+        fields["facts"] = None if facts is None else MachineFacts.from_json(facts)
         return DeviceProfile(**fields)

@@ -17,7 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import TargetError
-from autotune.machine.profile import CacheLevel, DeviceProfile
+from autotune.machine.curves import effective_sizes, values_at
+from autotune.machine.facts import Arithmetic, MachineFacts
+from autotune.machine.nominal import nominal_facts, nominal_profile
+from autotune.machine.profile import DeviceProfile
 from autotune.target import Target
 
 Column = npt.NDArray[np.float64]
@@ -144,7 +147,9 @@ class Machine:
         """The machine of a target. Without a profile, of nominal speeds: these order configs as a
         profile does, but their seconds are those of no device."""
         cpu, gpu = shipped_speeds()
-        return Machine(target=target, profile=profile or _nominal(target, cpu), cpu=cpu, gpu=gpu)
+        return Machine(
+            target=target, profile=profile or nominal_profile(target, cpu), cpu=cpu, gpu=gpu
+        )
 
     def peak_flops(self, algorithm: str) -> float:
         """Float operations per second of one core at the peak, by an algorithm's precision."""
@@ -153,24 +158,87 @@ class Machine:
         }  # fmt: skip
         return self.profile.peak_flops * products.get(algorithm, 1.0)
 
+    # ------------------------------------------------- what was measured, or else the tables say
 
-def _nominal(target: Target, cpu: CpuSpeeds) -> DeviceProfile:
-    """Speeds of a core of the target's width and caches."""
-    # Registers are filled from the innermost cache as fast as two vectors a cycle.
-    levels = tuple(
-        CacheLevel(name=name, size_bytes=size, load_bytes_per_s=speed * cpu.clock_hz)
-        for name, size, speed in (
-            ("L1", target.l1_bytes, 2.0 * target.vector_bytes),
-            ("L2", target.l2_bytes, cpu.l2_stream_bytes_per_cycle),
-            ("L3", target.l3_bytes, cpu.l3_stream_bytes_per_cycle),
-            ("memory", 1 << 40, cpu.memory_stream_bytes_per_cycle),
-        ) if size
-    )  # fmt: skip
-    peak = 2 * cpu.vector_multiply_adds_per_cycle * target.lanes() * cpu.clock_hz
-    return DeviceProfile(
-        device="nominal", target=target, peak_flops=peak, levels=levels,
-        parallel_region_s=cpu.kernel_start_cycles / cpu.clock_hz,
-    )  # fmt: skip
+    @property
+    def facts(self) -> MachineFacts:
+        """What micro-benchmarks found on this machine; of a profile without them, what it and the
+        tables of configs/machines say."""
+        return self.profile.facts or nominal_facts(self.target, self.profile, self.cpu)
+
+    def cache_bytes(self, level: int) -> int:
+        """Bytes of cache 1 to 3 that are really there for one's own data, 0 where there is no such
+        cache: by the measured curve, or else the share that the tables give."""
+        target, facts = self.target, self.profile.facts
+        believed = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
+        if facts is not None and facts.load_curve:
+            return effective_sizes(facts.load_curve, believed, facts.latency_curve)[level - 1]
+        shares = (1.0, self.cpu.own_share_of_l2, self.cpu.own_share_of_l3)
+        return int(believed[level - 1] * shares[level - 1])
+
+    def stream_s(
+        self, nbytes: Column | float, footprint: Column | float, cores: int = 1
+    ) -> Column:
+        """Seconds until so many bytes have been loaded in order, by one core or shared by several,
+        out of a footprint of all of them that is gone through over and over."""
+        facts = self.facts
+        alone = values_at(facts.load_curve, np.asarray(footprint) / cores) * cores
+        if cores == 1 or not facts.load_curve_all:
+            return np.asarray(nbytes / alone)
+        # Private caches serve every core as if it were alone; behind them all share what there is.
+        shared = values_at(facts.load_curve_all, footprint)
+        private = facts.load_curve_all[0][0]
+        return np.asarray(
+            nbytes / np.where(np.asarray(footprint) < private, alone, np.minimum(alone, shared))
+        )
+
+    def store_s(self, nbytes: Column | float, footprint: Column | float) -> Column:
+        """Seconds of one core to store so many bytes in order, over and over in a footprint; as
+        long as loading where storing was not measured."""
+        facts = self.facts
+        return np.asarray(nbytes / values_at(facts.store_curve or facts.load_curve, footprint))
+
+    def latency_s(self, footprint: Column | float) -> Column | None:
+        """Seconds of a load that waits for the one before, anywhere in a footprint on huge pages.
+        None where it was not measured."""
+        curve = self.facts.latency_curve
+        return values_at(curve, footprint) if curve else None
+
+    def page_s(self, pages: Column | float) -> Column | None:
+        """What a load takes longer where so many small pages are used in turn."""
+        curve = self.facts.page_curve
+        return values_at(curve, pages) if curve else None
+
+    def arithmetic(self, kind: str, vector_bytes: int = 0) -> Arithmetic | None:
+        """The fastest multiply-add of a kind of operand (at a width); None where there is no
+        instruction for it."""
+        rows = [
+            r for r in self.facts.arithmetic
+            if r.kind == kind and vector_bytes in (0, r.vector_bytes)
+        ]  # fmt: skip
+        return max(rows, key=lambda r: r.multiply_adds_per_s, default=None)
+
+    def region_s(self, threads: int) -> float:
+        """Seconds to open and close a parallel region; that of the nearest number of threads that
+        was measured."""
+        regions = self.facts.regions
+        if threads == 1 or not regions:
+            return 0.0 if threads == 1 else self.cpu.kernel_start_cycles / self.cpu.clock_hz
+        return min(regions, key=lambda row: abs(row[0] - threads))[1]
+
+    def handed_s(self, nbytes: Column | float, *, dirty: bool) -> Column | None:
+        """Seconds until a core has so many bytes that another one has in its caches, just written
+        (dirty) or not. None where there is one core."""
+        facts = self.facts
+        rate = facts.transfer_dirty_bytes_per_s if dirty else facts.transfer_bytes_per_s
+        return None if rate is None else np.asarray(nbytes / rate)
+
+    def prefetch_gain(self, footprint: int) -> float | None:
+        """Share of the waiting for scattered data that prefetch instructions take away, 0 to 1, in
+        the measured footprint that is nearest."""
+        rows = self.facts.scattered
+        near = min(rows, key=lambda r: abs(np.log(r.footprint / footprint)), default=None)
+        return None if near is None else near.hidden
 
 
 # ---------------------------------------------------------------------------------------- tables

@@ -18,6 +18,7 @@ from typing import Any
 
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
+from autotune.machine.facts import MachineFacts
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.builds import ExecutorBuilds, build_reply, outcome_of
 from autotune.measure.executor import DEFAULT_EXECUTOR, Built
@@ -32,6 +33,8 @@ MAX_BUILDERS = 4
 BUILD_AHEAD = 12
 PREPARE_TIMEOUT_S = 60.0
 PROFILE_TIMEOUT_S = 60.0
+FACTS_TIMEOUT_S = 180.0
+"""Beside much other work, cores that wait for each other rarely run at the same time."""
 MAX_KEPT = 1024
 """Built candidates kept for when they are measured again, or linked to a model."""
 
@@ -100,14 +103,29 @@ class BatchExecutor:
     def profile(self, target: Target) -> DeviceProfile:
         """Measured by the runner on its own cores. Raises DeviceError."""
         runner = self._start(self._threads_of(target))
-        try:
-            header = {"command": "profile", "target": target.to_json()}
-            reply, _ = self._call(runner, header, timeout_s=PROFILE_TIMEOUT_S)
-        except (WorkerDiedError, WorkerTimeoutError) as error:
-            raise DeviceError(f"measuring this device's peaks failed: {_why(error)}") from None
-        if "error" in reply:
-            raise DeviceError(f"measuring this device's peaks failed: {reply['error']}")
+        reply = self._asked(runner, "profile", target, PROFILE_TIMEOUT_S)
         return dataclasses.replace(DeviceProfile.from_json(reply["profile"]), device=self._device)
+
+    def facts(self, target: Target) -> MachineFacts | None:
+        """What micro-benchmarks find on all cores; None where there are none for such a device.
+        Raises DeviceError."""
+        runner = self._start(len(self._cores))
+        reply = self._asked(runner, "facts", target, FACTS_TIMEOUT_S)
+        return None if reply["facts"] is None else MachineFacts.from_json(reply["facts"])
+
+    def _asked(
+        self, runner: WorkerProcess, command: str, target: Target, timeout_s: float
+    ) -> dict[str, Any]:
+        """The reply to a command that measures the device. Raises DeviceError."""
+        what = "measuring this device's peaks" if command == "profile" else "micro-benchmarks"
+        try:
+            header = {"command": command, "target": target.to_json()}
+            reply, _ = self._call(runner, header, timeout_s=timeout_s)
+        except (WorkerDiedError, WorkerTimeoutError) as error:
+            raise DeviceError(f"{what} failed: {_why(error)}") from None
+        if "error" in reply:
+            raise DeviceError(f"{what} failed: {reply['error']}")
+        return reply
 
     def measure(
         self,

@@ -16,12 +16,14 @@ from statistics import median
 from autotune.codegen import DEVICE_KINDS
 from autotune.codegen.llvm.binding import builds_here
 from autotune.codegen.loader import code_in_memory, load
+from autotune.machine.facts import MachineFacts
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.build_task import build_task
 from autotune.measure.case import CHECKED_POINTS, Case, judge, make_case
 from autotune.measure.crew import Threads
 from autotune.measure.devices.bench import DeviceBench
 from autotune.measure.executor import Built
+from autotune.measure.facts.measure import measure_facts
 from autotune.measure.pieces import pieces_of
 from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_profile
 from autotune.measure.profile import CalibrationKernel, measure_profile
@@ -105,6 +107,9 @@ class NativeExecutor:
             return self._bench.profile(target)
         measure = measure_profile if _has_llvm(target) else plain_profile
         return measure(target, target.cpu, self._clock)
+
+    def facts(self, target: Target) -> MachineFacts | None:
+        return measure_facts(target, available_cores(), self._clock) if _has_llvm(target) else None
 
     def _time(
         self,

@@ -10,6 +10,7 @@ import importlib
 from typing import Protocol
 
 from autotune.errors import ConfigError
+from autotune.machine.facts import MachineFacts
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import Built, MeasureRequest, MeasureResult
 from autotune.target import Target
@@ -33,6 +34,11 @@ class Executor(Protocol):
     def check_and_time(self, request: MeasureRequest, built: Built) -> MeasureResult: ...
 
     def profile(self, target: Target) -> DeviceProfile: ...
+
+    def facts(self, target: Target) -> MachineFacts | None:
+        """What micro-benchmarks find on all cores of this process; None where there are none for
+        such a device."""
+        ...
 
 
 def kernel_symbol(task: Task) -> str:

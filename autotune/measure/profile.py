@@ -93,7 +93,7 @@ def measure_profile(
         target=target,
         peak_flops=peak_flops,
         levels=_levels(target, clock),
-        parallel_region_s=_parallel_region_s(target, clock),
+        parallel_region_s=parallel_region_s(target, clock),
         width_peaks=_width_peaks(target, peak_flops, clock),
     )
 
@@ -173,7 +173,7 @@ def _levels(target: Target, clock: Callable[[], float]) -> tuple[CacheLevel, ...
     )
 
 
-def _parallel_region_s(target: Target, clock: Callable[[], float]) -> float:
+def parallel_region_s(target: Target, clock: Callable[[], float]) -> float:
     """Opening and closing a parallel region around almost nothing; 0 on one thread."""
     if target.threads == 1:
         return 0.0

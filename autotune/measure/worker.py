@@ -1,6 +1,7 @@
 """The worker process: builds, checks and times candidates for its parent, and may crash doing so.
 
-In: frames on stdin, {"command": ping|build|prepare|run|profile, ...}. Out: one frame per command
+In: frames on stdin, {"command": ping|build|prepare|run|profile|facts,
+...}. Out: one frame per command
 on the original stdout; whatever a candidate prints goes to stderr. Ends when its stdin closes or
 its parent is gone, in the middle of a hanging kernel too.
 
@@ -72,6 +73,8 @@ def handle(
         return {"result": result.to_json()}, b""
     if command == "profile":
         return _profile(executor, Target.from_json(header["target"]))
+    if command == "facts":
+        return _facts(executor, Target.from_json(header["target"]))
     return {"error": f"unknown command {command!r}"}, b""
 
 
@@ -114,6 +117,14 @@ def _run(
 def _profile(executor: Executor, target: Target) -> Frame:
     try:
         return {"profile": executor.profile(target).to_json()}, b""
+    except Exception as error:  # the process boundary: the parent raises DeviceError
+        return {"error": one_line(error)}, b""
+
+
+def _facts(executor: Executor, target: Target) -> Frame:
+    try:
+        found = executor.facts(target)
+        return {"facts": None if found is None else found.to_json()}, b""
     except Exception as error:  # the process boundary: the parent raises DeviceError
         return {"error": one_line(error)}, b""
 

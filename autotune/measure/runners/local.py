@@ -10,12 +10,16 @@ import dataclasses
 import functools
 import hashlib
 import json
+import logging
 import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
+from autotune.machine.facts import FORMAT as FACTS_FORMAT
+from autotune.machine.facts import MachineFacts
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.batch import BatchExecutor, plan_cores
 from autotune.measure.builds import ExecutorBuilds
@@ -30,12 +34,20 @@ from autotune.whole_file import write_text
 
 PROFILE_FORMAT = 4
 """Of cached profiles: raised when something more, or otherwise, is measured."""
+FACTS_MADE = 1
+"""Of cached facts: raised when micro-benchmarks find something more, or otherwise."""
+_LOGGER = logging.getLogger("autotune.measure")
+_LOGGER.addHandler(logging.NullHandler())
+
+
+Kept = TypeVar("Kept", DeviceProfile, MachineFacts)
 
 
 class LocalRunner:
     """Runner over worker processes here. `cache_dir`: where the measured profile is kept between
-    processes; without it every runner measures it once. `region_threads`: measure the cost of a
-    parallel region at this thread count too (a board, which serves any). `builds`: build there.
+    processes, with what micro-benchmarks find; without it every runner measures its profile once,
+    which has no facts then. `region_threads`: measure the cost of a parallel region at this thread
+    count too (a board, which serves any). `builds`: build there.
     Close it, or use it as a context."""
 
     def __init__(
@@ -57,6 +69,7 @@ class LocalRunner:
         self._cache_dir = cache_dir
         self._region_threads = region_threads
         self._profile: DeviceProfile | None = None
+        self._facts: MachineFacts | None = None
         self._batch = BatchExecutor(
             device=device_name(target),
             cores=cores,
@@ -99,15 +112,41 @@ class LocalRunner:
     def profile(self) -> DeviceProfile:
         """The device's measured peaks, at the runner's thread count. Raises DeviceError."""
         if self._profile is None:
-            self._profile = self._cached_profile()
-        if self._profile is None:
-            self._profile = self._measure_profile()
-            self._store_profile(self._profile)
+            kept = self._cached(self._profile_path(), DeviceProfile.from_json)
+            profile = kept or self._measure_profile()
+            if kept is None:
+                self._store(self._profile_path(), profile.to_json())
+            self._profile = dataclasses.replace(profile, facts=self._kept_facts())
         return self._profile
+
+    def facts(self) -> MachineFacts | None:
+        """What micro-benchmarks find on this machine, now or whenever it was that they were kept;
+        None where there are none for such a device. Raises DeviceError."""
+        if self.target.kind != "cpu":
+            return None
+        path = self._facts_path()
+        if self._facts is None:
+            self._facts = self._cached(path, MachineFacts.from_json)
+        if self._facts is None:
+            self._facts = self._batch.facts(self.target)
+            if self._facts is not None:
+                self._store(path, self._facts.to_json())
+        return self._facts
+
+    def _kept_facts(self) -> MachineFacts | None:
+        """Those of a runner that keeps what it measures; without them a profile is as good as it
+        was before there were any."""
+        if self._cache_dir is None:
+            return None
+        try:
+            return self.facts()
+        except DeviceError as error:
+            _LOGGER.warning("this machine is known by its peaks only: %s", error)
+            return None
 
     def remeasure(self) -> DeviceProfile:
         """The peaks as they are now, whatever was known of them. Raises DeviceError."""
-        self._profile = self._measure_profile()
+        self._profile = dataclasses.replace(self._measure_profile(), facts=self._facts)
         return self._profile
 
     def _measure_profile(self) -> DeviceProfile:
@@ -143,30 +182,39 @@ class LocalRunner:
         self._batch.close()
 
     def _profile_path(self) -> Path | None:
+        return self._path(
+            "profile", PROFILE_FORMAT, device_name(self.target), self.target.to_json(),
+            self._region_threads,
+        )  # fmt: skip
+
+    def _facts_path(self) -> Path | None:
+        """A file for all runners of this machine whose code may use the same instructions."""
+        target = self.target
+        return self._path(
+            "facts", FACTS_FORMAT, FACTS_MADE, device_name(target), target.kind, target.features,
+            target.vector_bytes, self.cores,
+        )  # fmt: skip
+
+    def _path(self, kind: str, *what: object) -> Path | None:
         if self._cache_dir is None:
             return None
-        text = json.dumps(
-            [PROFILE_FORMAT, device_name(self.target), self.target.to_json(), self._region_threads]
-        )
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        return self._cache_dir / f"profile-{digest}.json"
+        digest = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+        return self._cache_dir / f"{kind}-{digest}.json"
 
-    def _cached_profile(self) -> DeviceProfile | None:
-        path = self._profile_path()
+    def _cached(self, path: Path | None, read: Callable[[Any], Kept]) -> Kept | None:
         if path is None or not path.is_file():
             return None
         try:
-            return DeviceProfile.from_json(json.loads(path.read_text(encoding="utf-8")))
+            return read(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError):
             return None  # a damaged cache is measured again and overwritten
 
-    def _store_profile(self, profile: DeviceProfile) -> None:
-        path = self._profile_path()
+    def _store(self, path: Path | None, data: dict[str, Any]) -> None:
         if path is None:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, json.dumps(profile.to_json()), DeviceError)
+            write_text(path, json.dumps(data), DeviceError)
         except (OSError, DeviceError):
             return  # without a cache the next run measures again
 

@@ -13,6 +13,7 @@ import sys
 import time
 
 from autotune.errors import BuildError
+from autotune.machine.facts import MachineFacts
 from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.measure.executor import Built
 from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
@@ -92,6 +93,9 @@ class FakeExecutor:
             levels=(CacheLevel(name="L1", size_bytes=32768, load_bytes_per_s=2e11),),
             parallel_region_s=1e-6,
         )
+
+    def facts(self, target: Target) -> MachineFacts | None:  # noqa: ARG002
+        return None
 
 
 class AlwaysKilledExecutor(FakeExecutor):

@@ -1,0 +1,1 @@
+"""Micro-benchmarks that find out what a machine can do."""
