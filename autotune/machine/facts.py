@@ -106,8 +106,12 @@ class MachineFacts:
     """(vector bytes, stores a second) to it."""
     broadcasts_per_s: float | None = None
     """Elements of memory as all lanes of an operand, from the innermost cache."""
+    additions_beside: float | None = None
+    """Vector additions that go beside each multiply-add and take no time, 0 to 1."""
     gathers_per_s: float | None = None
     """Elements loaded by vectors of addresses, from the innermost cache."""
+    lone_line: float | None = None
+    """Share of a line that comes in vain beside each that is read without its neighbour, 0 to 1."""
     load_curve: Curve = ()
     """Bytes a second of one core that goes through a footprint in order, over and over."""
     store_curve: Curve = ()
@@ -164,7 +168,7 @@ PAIRS = (
 )  # fmt: skip
 """Fields of pairs of numbers."""
 NUMBERS = (
-    "clock_hz", "add_latency_s", "broadcasts_per_s", "gathers_per_s", "transfer_s",
+    "clock_hz", "add_latency_s", "broadcasts_per_s", "additions_beside", "lone_line", "gathers_per_s", "transfer_s",
     "transfer_bytes_per_s", "transfer_dirty_bytes_per_s", "denormal_s",
 )  # fmt: skip
 """Fields of one number, or None."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from autotune.errors import TargetError
 from autotune.machine.curves import effective_sizes, values_at
 from autotune.machine.facts import Arithmetic, MachineFacts
+from autotune.machine.measured import measured_speeds
 from autotune.machine.nominal import nominal_facts, nominal_profile
 from autotune.machine.profile import DeviceProfile
 from autotune.target import Target
@@ -147,9 +148,9 @@ class Machine:
         """The machine of a target. Without a profile, of nominal speeds: these order configs as a
         profile does, but their seconds are those of no device."""
         cpu, gpu = shipped_speeds()
-        return Machine(
-            target=target, profile=profile or nominal_profile(target, cpu), cpu=cpu, gpu=gpu
-        )
+        profile = profile or nominal_profile(target, cpu)
+        cpu = measured_speeds(target, profile, cpu) if target.kind == "cpu" else cpu
+        return Machine(target=target, profile=profile, cpu=cpu, gpu=gpu)
 
     def peak_flops(self, algorithm: str) -> float:
         """Float operations per second of one core at the peak, by an algorithm's precision."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from autotune.machine.facts import MachineFacts
 from autotune.measure.facts.arithmetic import Registers
+from autotune.measure.facts.beside import Beside
 from autotune.measure.facts.cores import Together, regions
 from autotune.measure.facts.memory import Memory
 from autotune.measure.facts.processor import processor_of
@@ -30,6 +31,7 @@ def measure_facts(
     alone = target.with_threads(1)
     registers = Registers(alone, clock)
     memory = Memory(alone, clock, np.random.default_rng(seed))
+    beside = Beside(alone, clock)
     together = Together(alone, clock, cores)
     return MachineFacts(
         processor=processor_of(target),
@@ -42,6 +44,8 @@ def measure_facts(
         loads=registers.loads(),
         stores=registers.stores(),
         broadcasts_per_s=registers.broadcasts_per_s(),
+        additions_beside=beside.additions(),
+        lone_line=beside.lone_line(),
         gathers_per_s=registers.gathers_per_s(),
         load_curve=memory.load_curve(),
         store_curve=memory.store_curve(),

@@ -34,7 +34,7 @@ from autotune.whole_file import write_text
 
 PROFILE_FORMAT = 4
 """Of cached profiles: raised when something more, or otherwise, is measured."""
-FACTS_MADE = 1
+FACTS_MADE = 2
 """Of cached facts: raised when micro-benchmarks find something more, or otherwise."""
 _LOGGER = logging.getLogger("autotune.measure")
 _LOGGER.addHandler(logging.NullHandler())

@@ -1,0 +1,113 @@
+"""Speeds of a core by what was measured on it, where tables only know another one.
+
+In: a target, its profile with facts, and the tables' speeds. Out: the same speeds of this machine.
+
+Priors count in cycles of one full-width multiply-add. What they believe of a cache is not what a
+loop of loads measures: data come in beside multiply-adds, in pieces, among other data. The factors
+between the two are dimensionless; they were found where both were known (Zen 4: the tables, and
+what its micro-benchmarks measure) and are taken to be the same everywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from autotune.machine.curves import Curve, effective_sizes, values_at
+from autotune.machine.facts import MachineFacts
+from autotune.machine.profile import DeviceProfile
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.machine.value import CpuSpeeds
+
+STREAM_OF_L2, STREAM_OF_L3, STREAM_OF_MEMORY = 0.75, 0.42, 1.05
+"""Operands that come in beside multiply-adds, of what loads in order reach."""
+PASS_OF_L2, PASS_OF_L3 = 1.9, 0.83
+"""Rows that are read in order, of the same: arithmetic hides a part."""
+STRIP_OF_L3, STRIP_OF_MEMORY = 0.33, 0.35
+"""Results between layers, of the same: they are written, and read again."""
+CODE_OF_L3 = 0.042
+"""Machine code that comes from afar, of the same."""
+HANDED, HANDED_DIRTY = 0.32, 0.054
+"""Data from another core's cache, of what a loop of loads gets from there."""
+OWN_SHARE_OF_L3 = 0.75
+"""Of the shared cache, as far as it is there, what data that are read again may take."""
+OWN_CACHES_OF_L3 = 0.25
+"""The shared cache in sizes of a core's own, as layers between strips count it."""
+SERVED_ADD = 1.16
+"""Latency of an addition among others, of what a chain of additions shows."""
+
+
+def measured_speeds(target: Target, profile: DeviceProfile, table: CpuSpeeds) -> CpuSpeeds:
+    """The table's speeds with all that the profile's facts know better."""
+    facts = profile.facts
+    if facts is None or not facts.load_curve:
+        return table
+    rate = profile.peak_flops / (2 * target.lanes())
+    known = _caches(target, facts, rate) | _core(target, facts, rate, table)
+    return dataclasses.replace(table, **known)
+
+
+def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, float]:
+    """Bytes a cycle from and to every level, and how much of the last one there is."""
+    believed = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
+    sizes = effective_sizes(facts.load_curve, believed, facts.latency_curve)
+    l1, l2, l3 = (_within(facts.load_curve, sizes, n) / rate for n in range(3))
+    memory = facts.load_curve[-1][1] / rate
+    l3 = max(l3, memory) if sizes[2] else memory
+    stores = facts.store_curve or facts.load_curve
+    written = [_within(stores, sizes, n) / rate for n in range(3)]
+    known = {
+        "l1_store_bytes_per_cycle": written[0],
+        "l2_store_bytes_per_cycle": written[1],
+        "l3_store_bytes_per_cycle": written[2] if sizes[2] else stores[-1][1] / rate,
+        "l2_stream_bytes_per_cycle": STREAM_OF_L2 * l2,
+        "memory_stream_bytes_per_cycle": STREAM_OF_MEMORY * memory,
+        "l3_stream_bytes_per_cycle": max(STREAM_OF_L3 * l3, STREAM_OF_MEMORY * memory),
+        "l2_pass_bytes_per_cycle": PASS_OF_L2 * l2,
+        "l3_pass_bytes_per_cycle": max(PASS_OF_L3 * l3, memory),
+        "l3_strip_bytes_per_cycle": STRIP_OF_L3 * l3,
+        "memory_strip_bytes_per_cycle": STRIP_OF_MEMORY * memory,
+        "cold_code_bytes_per_cycle": CODE_OF_L3 * l3,
+        "l1_ways": target.l1_ways,
+        "l1_way_bytes": target.l1_bytes // target.l1_ways,
+        "line_bytes": target.line_bytes,
+    }
+    if sizes[2]:
+        known["own_share_of_l3"] = OWN_SHARE_OF_L3 * sizes[2] / target.l3_bytes
+        known["own_caches_in_l3"] = OWN_CACHES_OF_L3 * sizes[2] / target.l2_bytes
+    return known
+
+
+def _within(curve: Curve, sizes: tuple[int, ...], level: int) -> float:
+    """Speed of data that fill half of a cache, and do not fit the one before."""
+    before = sizes[level - 1] if level else 0
+    size = max(sizes[level], before)
+    return float(values_at(curve, max(size / 2, min(1.5 * before, size))))
+
+
+def _core(
+    target: Target, facts: MachineFacts, rate: float, table: CpuSpeeds
+) -> dict[str, float]:
+    """What a core does in a cycle of a full-width multiply-add, and what takes it clocks."""
+    known: dict[str, float] = {}
+    if facts.clock_hz:
+        clocks = rate / facts.clock_hz
+        known["multiply_adds_per_clock"] = clocks
+        known["kernel_start_cycles"] = table.kernel_start_cycles * clocks
+        if facts.add_latency_s:
+            known["add_latency_cycles"] = SERVED_ADD * facts.add_latency_s * facts.clock_hz
+    if facts.loads:
+        known["broadcasts_per_cycle"] = max(each for _, each in facts.loads) / rate
+    if facts.additions_beside is not None:
+        known["additions_beside"] = facts.additions_beside
+    if facts.lone_line is not None:
+        known["paired_line_waste"] = facts.lone_line
+    for name, factor, measured in (
+        ("other_core_bytes_per_cycle", HANDED, facts.transfer_bytes_per_s),
+        ("other_core_dirty_bytes_per_cycle", HANDED_DIRTY, facts.transfer_dirty_bytes_per_s),
+    ):
+        if measured:
+            known[name] = factor * measured / rate
+    return known
