@@ -67,6 +67,8 @@ def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, float
         "l3_stream_bytes_per_cycle": max(STREAM_OF_L3 * l3, STREAM_OF_MEMORY * memory),
         "l2_pass_bytes_per_cycle": PASS_OF_L2 * l2,
         "l3_pass_bytes_per_cycle": max(PASS_OF_L3 * l3, memory),
+        "l2_written_pass_bytes_per_cycle": PASS_OF_L2 * written[1],
+        "l3_written_pass_bytes_per_cycle": PASS_OF_L3 * written[2],
         "l3_strip_bytes_per_cycle": STRIP_OF_L3 * l3,
         "memory_strip_bytes_per_cycle": STRIP_OF_MEMORY * memory,
         "cold_code_bytes_per_cycle": CODE_OF_L3 * l3,
@@ -87,9 +89,7 @@ def _within(curve: Curve, sizes: tuple[int, ...], level: int) -> float:
     return float(values_at(curve, max(size / 2, min(1.5 * before, size))))
 
 
-def _core(
-    target: Target, facts: MachineFacts, rate: float, table: CpuSpeeds
-) -> dict[str, float]:
+def _core(target: Target, facts: MachineFacts, rate: float, table: CpuSpeeds) -> dict[str, float]:
     """What a core does in a cycle of a full-width multiply-add, and what takes it clocks."""
     known: dict[str, float] = {}
     if facts.clock_hz:

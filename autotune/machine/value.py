@@ -72,6 +72,9 @@ class CpuSpeeds:
     l2_pass_bytes_per_cycle: float
     """Rows that are read in order, which a prefetcher follows."""
     l3_pass_bytes_per_cycle: float
+    l2_written_pass_bytes_per_cycle: float
+    """Rows that are written in order."""
+    l3_written_pass_bytes_per_cycle: float
     l3_strip_bytes_per_cycle: float
     """Results between layers that lie in the shared cache."""
     memory_strip_bytes_per_cycle: float

@@ -63,6 +63,8 @@ ADDITION_CYCLES = 0.36
 """Cycles per addition or multiply-add of the transforms, beside these."""
 SPILLED_TRANSFORM = 1.75
 """Times that a transform of results takes whose half-way values are more than registers."""
+SPILL_L2_SHARE = 0.8
+"""Of the L2 cache: what transformed tiles of a block may take."""
 BACK_AND_FORTH = 1.5
 """Times that transformed tiles which leave the L2 cache move through the next one."""
 FEW_TILES = 16
@@ -262,7 +264,9 @@ def _spill_cycles(
     """Cycles for transformed tiles, where those of a block do not stay in the L2 cache."""
     ic, oc = c.reduce[2][1], c.channels[1] * c.groups
     each = area * (ic * c.groups + oc) * 4.0
-    spilled = each * block + min(area * ic * oc * 4.0, 1e5) > machine.target.l2_bytes
+    spilled = (
+        each * block + min(area * ic * oc * 4.0, 1e5) > SPILL_L2_SHARE * machine.target.l2_bytes
+    )
     each_cycles = BACK_AND_FORTH / machine.cpu.l3_stream_bytes_per_cycle
     return np.asarray(spilled * each * tiles * each_cycles)
 

@@ -32,7 +32,9 @@ def additions_text(name: str, lanes: int, *, beside: bool) -> str:
             new = f"%{chain}.next" if step == texts.UNROLL - 1 else f"%{chain}.{step + 1}"
             args = f"{kind} %a, {kind} %a, {kind} {old}"
             added = f"fadd {kind} {old}, %a"
-            body.append(f"  {new} = " + (f"call {kind} {fma}({args})" if chain[0] == "m" else added))
+            body.append(
+                f"  {new} = " + (f"call {kind} {fma}({args})" if chain[0] == "m" else added)
+            )
     kept = texts.kept([(kind, f"{c}.next") for c in chains], 3)
     declared = f"declare {kind} {fma}({kind}, {kind}, {kind})"
     loop = texts.function(name, [(kind, c) for c in chains], start, body, kept)

@@ -269,6 +269,13 @@ def _streaming(
         return 0.0, 0.0, 0.0
     inside = held <= target.l2_bytes
     speed = cpu.l2_pass_bytes_per_cycle if inside else cpu.l3_pass_bytes_per_cycle
+    written_speed = (
+        cpu.l2_written_pass_bytes_per_cycle if inside else cpu.l3_written_pass_bytes_per_cycle
+    )
+    slower = max(0.0, 1 / written_speed - 1 / speed)
+    out = slower * sum(v.type.nbytes for v in task.by_role("output"))
+    between = slower * sum(4.0 * p.rows * p.width for p in passes if not p.reduces)
     moved = sum(4.0 * (p.streams - p.shared) * p.rows * p.width for p in passes)
     again = max(moved - held, 0.0) / cpu.l2_pass_bytes_per_cycle
-    return held / speed, held / speed + again, max(moved, held) / speed
+    inner = held / speed + out
+    return inner, inner + again, max(moved, held) / speed + max(out, between)
