@@ -111,7 +111,7 @@ class MachineFacts:
     gathers_per_s: float | None = None
     """Elements loaded by vectors of addresses, from the innermost cache."""
     lone_line: float | None = None
-    """Share of a line that comes in vain beside each that is read without its neighbour, 0 to 1."""
+    """Share of a line that comes in vain beside each that is read without its neighbour."""
     load_curve: Curve = ()
     """Bytes a second of one core that goes through a footprint in order, over and over."""
     store_curve: Curve = ()
@@ -168,7 +168,7 @@ PAIRS = (
 )  # fmt: skip
 """Fields of pairs of numbers."""
 NUMBERS = (
-    "clock_hz", "add_latency_s", "broadcasts_per_s", "additions_beside", "lone_line", "gathers_per_s", "transfer_s",
-    "transfer_bytes_per_s", "transfer_dirty_bytes_per_s", "denormal_s",
+    "clock_hz", "add_latency_s", "broadcasts_per_s", "additions_beside", "lone_line",
+    "gathers_per_s", "transfer_s", "transfer_bytes_per_s", "transfer_dirty_bytes_per_s", "denormal_s",
 )  # fmt: skip
 """Fields of one number, or None."""

@@ -45,7 +45,7 @@ def measured_speeds(target: Target, profile: DeviceProfile, table: CpuSpeeds) ->
     if facts is None or not facts.load_curve:
         return table
     rate = profile.peak_flops / (2 * target.lanes())
-    known = _caches(target, facts, rate) | _core(target, facts, rate, table)
+    known = _caches(target, facts, rate) | _core(facts, rate, table)
     return dataclasses.replace(table, **known)
 
 
@@ -53,7 +53,7 @@ def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, float
     """Bytes a cycle from and to every level, and how much of the last one there is."""
     believed = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
     sizes = effective_sizes(facts.load_curve, believed, facts.latency_curve)
-    l1, l2, l3 = (_within(facts.load_curve, sizes, n) / rate for n in range(3))
+    l2, l3 = (_within(facts.load_curve, sizes, n) / rate for n in (1, 2))
     memory = facts.load_curve[-1][1] / rate
     l3 = max(l3, memory) if sizes[2] else memory
     stores = facts.store_curve or facts.load_curve
@@ -89,7 +89,7 @@ def _within(curve: Curve, sizes: tuple[int, ...], level: int) -> float:
     return float(values_at(curve, max(size / 2, min(1.5 * before, size))))
 
 
-def _core(target: Target, facts: MachineFacts, rate: float, table: CpuSpeeds) -> dict[str, float]:
+def _core(facts: MachineFacts, rate: float, table: CpuSpeeds) -> dict[str, float]:
     """What a core does in a cycle of a full-width multiply-add, and what takes it clocks."""
     known: dict[str, float] = {}
     if facts.clock_hz:
