@@ -18,9 +18,10 @@ from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
+from search_spaces.algorithms.winograd import FORMS as SIDES
 from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
 from search_spaces.builder import ScheduleBuilder
-from search_spaces.cpu.contraction.shape import WINOGRAD, contraction_of, is_contraction
+from search_spaces.cpu.contraction.shape import contraction_of, is_contraction
 from search_spaces.gpu.blocks import generation
 from search_spaces.gpu.contraction.prior import (
     GROUPED,
@@ -146,7 +147,7 @@ class GpuContractionRule(Rule):
                 "waves": blocks / (resident * target.multiprocessors),
                 "swizzled": (columns["layout"] == "swizzled").astype(np.float64),
                 "winograd": sum(
-                    (columns["algorithm"] == name) * float(WINOGRAD[name][0]) for name in FORMS
+                    (columns["algorithm"] == name) * float(SIDES[name][0]) for name in FORMS
                 ),
                 "columns_first": (columns["order"] == "columns_first").astype(np.float64),
                 "band": np.asarray(columns["band"], np.float64),

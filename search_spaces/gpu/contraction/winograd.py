@@ -15,6 +15,8 @@ from autotune.schedule.algorithms.winograd import Winograd
 from autotune.schedule.loops.compute import ComputeAt
 from autotune.target import Target
 from autotune.types import Task
+from search_spaces.algorithms.winograd import FORMS as SIDES
+from search_spaces.algorithms.winograd import Tiles, can_filter
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
 from search_spaces.cpu.contraction.shape import Contraction, contraction_of
@@ -49,15 +51,18 @@ def winograd_algorithms(task: Task, target: Target) -> tuple[str, ...]:
     c = contraction_of(task)
     if target.accuracy != "normal" or c.groups > 1:
         return ()
-    return tuple(f for f in FORMS if f in c.winograd and c.tile_points(f) <= _POINTS)
+    return tuple(f for f in FORMS if can_filter(task, c, f) and tiles_of(c, f).points <= _POINTS)
+
+
+def tiles_of(c: Contraction, form: str) -> Tiles:
+    return Tiles.of(c, SIDES[form])
 
 
 def _product(c: Contraction, form: str) -> Product:
     """A product for each point of a tile: tiles by the channels that are summed up."""
-    rows = c.count * c.tile_rows(form) * c.tile_columns(form)
-    depth = c.reduce[-1][1]
+    tiles, depth = tiles_of(c, form), c.reduce[-1][1]
     return Product(
-        count=c.tile_points(form), rows=rows, columns=c.channels[1], depth=depth, run=depth,
+        count=tiles.points, rows=tiles.count, columns=c.channels[1], depth=depth, run=depth,
         flat=False, transposed=False,
     )  # fmt: skip
 
@@ -68,7 +73,7 @@ def sizes_of(task: Task, columns: Columns) -> Sizes:
     p, algorithm = product_of(task, c), columns["algorithm"]
     out = {name: np.full(len(algorithm), float(getattr(p, name))) for name in _FIELDS}
     for form in FORMS:
-        if form in c.winograd:
+        if can_filter(task, c, form):
             chosen = np.asarray(algorithm == form)
             for field in _FIELDS:
                 out[field][chosen] = getattr(_product(c, form), field)
@@ -87,7 +92,7 @@ def transform_cycles(task: Task, machine: Machine, columns: Columns) -> Column:
         speed = EMULATED_BYTES * target.cores
     points = c.count * c.row_count * c.points[1]
     for form in FORMS:
-        if form not in c.winograd:
+        if not can_filter(task, c, form):
             continue
         p = _product(c, form)
         moved = 4.0 * (p.count * p.rows * (2 * p.depth + 2 * p.columns))
@@ -103,10 +108,10 @@ def schedule_winograd(builder: ScheduleBuilder, c: Contraction, config: Config, 
     if output != c.tensor:
         builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
     form = str(config["algorithm"])
-    height, width = c.tile_sides(form)
+    tiles = tiles_of(c, form)
     builder.apply(
-        Winograd(buffer=c.tensor, tile_h=height, tile_w=width, block_h=c.tile_rows(form),
-        block_w=c.tile_columns(form), lanes=1, together=1,
+        Winograd(buffer=c.tensor, tile_h=tiles.height, tile_w=tiles.width, block_h=tiles.rows,
+        block_w=tiles.columns, lanes=1, together=1,
     ))  # fmt: skip
     p = _product(c, form)
     extents = {"wino_i": builder.extent("wino_i"), "wino_j": builder.extent("wino_j")}
