@@ -143,7 +143,7 @@ class Filtering(ContractionAlgorithm):
 
     def label(self, schedule: Schedule) -> str:
         step = next((step for step in schedule if isinstance(step, Winograd)), None)
-        return self.name if step is not None and _form(step) == self.name else ""
+        return self.name if step is not None and form_of(step) == self.name else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
         return target.accuracy == "normal" and can_filter(task, c, self.name)
@@ -218,22 +218,7 @@ class Filtering(ContractionAlgorithm):
         return PREFETCH_GAIN if few else PREFETCH_LOSS
 
     def flops(self, task: Task, schedule: Schedule) -> int:
-        """Products, both transforms, and what the rest of the task takes."""
-        step = next(step for step in schedule if isinstance(step, Winograd))
-        node = task.nodes[task.anchor]
-        weights = task.value(node.inputs[1]).type.shape
-        out = task.value(node.outputs[0]).type.shape
-        kh, kw, ic, oc = weights
-        channels = task.value(node.inputs[0]).type.shape[3]
-        tiles = out[0] * -(-out[1] // step.tile_h) * -(-out[2] // step.tile_w)
-        attrs: dict[str, Any] = dict(node.attrs)
-        by_row, by_column = attrs.get("strides", (1, 1))
-        rows, columns = points_of(step.tile_h, kh, by_row), points_of(step.tile_w, kw, by_column)
-        products = 2 * tiles * rows * columns * ic * oc
-        # A multiply-add per element of the matrices: rows first, then columns.
-        ahead = 2 * tiles * channels * (rows * rows * columns + rows * columns * columns)
-        behind = 2 * tiles * oc * step.tile_h * columns * (rows + step.tile_w)
-        return products + ahead + behind + task_flops(task) - node_flops(task, node)
+        return filtering_flops(task, schedule)
 
 
 for _form_name, _code in (
@@ -271,7 +256,26 @@ def covered(task: Task, c: Contraction, sides: tuple[int, int]) -> bool:
     return all(b <= x and a <= y for (b, a), (x, y) in zip(reach, data.layout.halo, strict=True))
 
 
-def _form(step: Winograd) -> str:
+def filtering_flops(task: Task, schedule: Schedule) -> int:
+    """Products, both transforms, and what the rest of the task takes."""
+    step = next(step for step in schedule if isinstance(step, Winograd))
+    node = task.nodes[task.anchor]
+    weights = task.value(node.inputs[1]).type.shape
+    out = task.value(node.outputs[0]).type.shape
+    kh, kw, ic, oc = weights
+    channels = task.value(node.inputs[0]).type.shape[3]
+    tiles = out[0] * -(-out[1] // step.tile_h) * -(-out[2] // step.tile_w)
+    attrs: dict[str, Any] = dict(node.attrs)
+    by_row, by_column = attrs.get("strides", (1, 1))
+    rows, columns = points_of(step.tile_h, kh, by_row), points_of(step.tile_w, kw, by_column)
+    products = 2 * tiles * rows * columns * ic * oc
+    # A multiply-add per element of the matrices: rows first, then columns.
+    ahead = 2 * tiles * channels * (rows * rows * columns + rows * columns * columns)
+    behind = 2 * tiles * oc * step.tile_h * columns * (rows + step.tile_w)
+    return products + ahead + behind + task_flops(task) - node_flops(task, node)
+
+
+def form_of(step: Winograd) -> str:
     """The name of a step's form; a tile of one row or column is called by its other side."""
     height, width = step.tile_h, step.tile_w
     oblong = min(height, width) > 1 and height != width
