@@ -1,8 +1,8 @@
 """What an algorithm for convolutions and matrix products on GPUs is.
 
-Add one: a file in this folder and `ALGORITHMS.add`, under its choice's name after `gpu_`. The params
-mean the same to all (`search_spaces.gpu.contraction.rule`); an algorithm says which of their values
-it takes, what a block of them is and costs, and how it is written.
+Add one: a file in this folder and `ALGORITHMS.add`, under its choice's name after `gpu_`. Params
+mean the same to all (`search_spaces.gpu.contraction.rule`); an algorithm says which of their
+values it takes, what a block of them is and costs, and how it is written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from autotune.machine import Machine
 from autotune.target import Target
 from autotune.types import Task
-from search_spaces.algorithms.base import ALGORITHMS, Algorithm, Mask, configs_at
+from search_spaces.algorithms.base import ALGORITHMS, GPU_PREFIX, Algorithm, Mask, configs_at
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction
