@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.compiler.work import work_of
 from autotune.machine import Machine
 from autotune.program.ir import Program
@@ -15,13 +16,15 @@ from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.algorithms.base import (
     ALGORITHMS,
+    Algorithm,
     ContractionAlgorithm,
     algorithm_of,
     applicable,
     of_contractions,
 )
+from search_spaces.algorithms.gpu.base import GpuAlgorithm
 from search_spaces.cpu.contraction.shape import tiled_contraction
-from search_spaces.rules import RULES
+from search_spaces.rules import RULES, rule_for
 from tests.contracts.algorithm_tasks import TASKS, pairs
 from tests.contracts.test_rules import HOST, arrays_of
 from tests.unit.codegen.kernels import run_kernel
@@ -139,3 +142,28 @@ def min_side(made: Task) -> int:
     """The shorter side of the anchor's window; 2 of a product."""
     anchor = made.nodes[made.anchor]
     return 2 if anchor.op != "conv2d" else min(made.value(anchor.inputs[1]).type.shape[:2])
+
+
+OTHERS = [a for a in ALGORITHMS.parts() if not isinstance(a, (ContractionAlgorithm, GpuAlgorithm))]
+"""Algorithms that a rule of their own has."""
+
+
+@pytest.mark.parametrize("algorithm", OTHERS, ids=lambda a: a.name)
+def test_an_algorithm_with_a_rule_of_its_own_is_right_and_known_again(
+    algorithm: Algorithm,
+) -> None:
+    found = 0
+    for made in (t for t in TASKS.values() if len(t.nodes) > 1):
+        rule = rule_for(made, HOST)
+        schedule = rule.schedule(made, HOST, cost_model.default(made, Machine.of(HOST), rule))
+        logged = schedule_from_json(schedule_to_json(schedule))
+        if algorithm_of(logged)[0] is not algorithm:
+            continue
+        found += 1
+        program = apply_schedule(build_program(made), logged)
+        assert 0 < work_of(made, logged, program.packs).flops <= task_flops(made)
+        arrays, want = arrays_of(made)
+        worst = np.max(np.abs(run_kernel(made, program, HOST, arrays).astype(np.float64) - want))
+        assert worst <= algorithm.error * np.max(np.abs(want))
+    assert found, "add tasks that its rule matches"
+    assert algorithm.reference
