@@ -25,7 +25,7 @@ from autotune.placement.types import Partition
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import ITEM_BYTES, Task
-from search_spaces.algorithms.base import ALGORITHMS
+from search_spaces.algorithms.base import share_of_direct
 from search_spaces.sound import asked
 
 Measured = Callable[[Task], float | None]
@@ -128,5 +128,4 @@ def _default_share(task: Task, target: Target) -> float:
     """Share of direct code's time that the algorithm of the task's default schedule is taken to
     need; 1 where it names none."""
     config = asked(lambda rule: cost_model.default(task, Machine.of(target), rule), task, target)
-    name = dict(config.items).get("algorithm")
-    return ALGORITHMS.get(str(name)).layout_share if name in ALGORITHMS else 1.0
+    return share_of_direct(config, target)

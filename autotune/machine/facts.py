@@ -169,6 +169,7 @@ PAIRS = (
 """Fields of pairs of numbers."""
 NUMBERS = (
     "clock_hz", "add_latency_s", "broadcasts_per_s", "additions_beside", "lone_line",
-    "gathers_per_s", "transfer_s", "transfer_bytes_per_s", "transfer_dirty_bytes_per_s", "denormal_s",
+    "gathers_per_s", "transfer_s", "transfer_bytes_per_s", "transfer_dirty_bytes_per_s",
+    "denormal_s",
 )  # fmt: skip
 """Fields of one number, or None."""

@@ -14,6 +14,8 @@ from autotune.machine.value import Column, Machine
 
 EMULATED_FLOPS = 32.0
 """Float operations per cycle of a core that plays a multiprocessor."""
+EMULATED_BYTES = 4.0
+"""Bytes per cycle of such a core."""
 ADDRESS_INSTRUCTIONS = 10
 """Instructions of a step beside its loads and arithmetic: address, guard, counter, branch."""
 LANE_INSTRUCTIONS = 4

@@ -15,8 +15,12 @@ from fractions import Fraction
 from autotune.errors import ScheduleError
 
 Matrix = tuple[tuple[float, ...], ...]
-# Small points of both signs and their inverses lose the fewest digits.
-_POINTS = (0, 1, -1, 2, -2, Fraction(1, 2), Fraction(-1, 2))
+# Small points of both signs and their inverses lose the fewest digits; of pairs of those, these
+# lose fewest as the last four (Barabasz et al. 2018 search so).
+_POINTS = (
+    0, 1, -1, 2, -2, Fraction(1, 2), Fraction(-1, 2), Fraction(3, 4), Fraction(-3, 4),
+    Fraction(4, 3), Fraction(-4, 3),
+)  # fmt: skip
 
 
 def points_of(m: int, r: int, stride: int = 1) -> int:

@@ -28,6 +28,8 @@ from search_spaces.space import Columns
 
 DIRECT = "direct"
 """The algorithm that computes as the definition says."""
+GPU_PREFIX = "gpu_"
+"""Of algorithms' names on GPUs: the choice is what follows."""
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
@@ -36,11 +38,14 @@ class Algorithm(ABC):
     """A way to compute a kernel, as its schedules show it."""
 
     name: str
-    """The choice of the param `algorithm`."""
+    """The choice of the param `algorithm`; on GPUs after `gpu_`."""
     reference: str = ""
     """Where it is published; empty for what the definition says."""
     error: float = 1e-5
     """Largest error of a result over the largest value of the output, of operands as they are."""
+    turn: int = 0
+    """When it is asked whether it knows a schedule: what is known by no trait of its own is asked
+    last."""
     layout_share: float = 1.0
     """Share of direct code's time, as layouts are chosen by before tiles are."""
 
@@ -149,8 +154,16 @@ def each_config(columns: Columns, attribute: str) -> npt.NDArray[Any]:
 
 def algorithm_of(schedule: Schedule) -> tuple[Algorithm, str]:
     """What a schedule computes by, and its label: direct code where no other knows it."""
-    for algorithm in ALGORITHMS.parts():
-        label = algorithm.label(schedule) if algorithm.name != DIRECT else ""
+    for algorithm in sorted(ALGORITHMS.parts(), key=lambda a: a.turn):
+        label = algorithm.label(schedule)
         if label:
             return algorithm, label
-    return ALGORITHMS.get(DIRECT), DIRECT
+    raise AssertionError("direct code knows every schedule")
+
+
+def share_of_direct(config: Config, target: Target) -> float:
+    """Share of direct code's time that a config's algorithm is taken to need, before tiles are
+    chosen; 1 where it names none."""
+    name = str(dict(config.items).get("algorithm", ""))
+    name = f"{GPU_PREFIX}{name}" if target.is_gpu else name
+    return ALGORITHMS.get(name).layout_share if name in ALGORITHMS else 1.0

@@ -179,7 +179,7 @@ class Products(ContractionAlgorithm):
 class Direct(Products):
     """Products of float32 operands, or of what is widened to it."""
 
-    name, code, rank = DIRECT, 0, 0
+    name, code, rank, turn = DIRECT, 0, 0, 2
     is_plain = reads_plain = prefetches = True
 
     def label(self, schedule: Schedule) -> str:  # noqa: ARG002

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from autotune.schedule.loops.specialize import Specialize
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.schedule.memory.copies import PackConstant
 from autotune.target import Target
+from autotune.tasks.build import loop_var
 from autotune.tasks.flops import node_flops, task_flops
 from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS, ContractionAlgorithm, Mask
@@ -43,6 +45,8 @@ from search_spaces.cpu.contraction.tiles import ORDERS, pack_plan, sizes
 from search_spaces.params import Config
 from search_spaces.space import Columns
 
+LEAST_DEPTH, LEAST_POINTS = 64, 32
+"""Depth and channels, and points, below which combining quarters takes more than it saves."""
 QUARTER_SUM_STORES = 7.0
 """Vectors stored for each of the four quarters that are combined."""
 
@@ -58,10 +62,10 @@ class Strassen(ContractionAlgorithm):
         return self.name if any(isinstance(step, steps.Strassen) for step in schedule) else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:  # noqa: ARG002
-        return target.accuracy == "normal" and c.strassen
+        return target.accuracy == "normal" and halves(task) is not None
 
     def widths(self, c: Contraction, target: Target) -> Collection[int]:
-        return sizes(c.strassen_points // strassen_parts(c, target), 28)
+        return sizes(half_points(c) // strassen_parts(c, target), 28)
 
     def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
         """Tiles lie in the halves."""
@@ -75,11 +79,12 @@ class Strassen(ContractionAlgorithm):
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
         """Seven products of halves."""
-        builder.apply(steps.Strassen(buffer=c.tensor, rows=c.halved, lanes=target.lanes()))
+        halved = halved_loop(builder.task)
+        builder.apply(steps.Strassen(buffer=c.tensor, rows=halved, lanes=target.lanes()))
         split_channels(builder, c.channels[0], config)
         # Every thread has its own points, in all seven products as before and after them.
         parts = strassen_parts(c, target)
-        count = c.strassen_points // parts
+        count = half_points(c) // parts
         builder.split("stra_t", count, "run", "stra_r")
         builder.split("stra_r", config.number("tile_w"), "points", "point")
         splits, order = pack_plan(c, config, tuple(range(c.weight_rank)))
@@ -112,6 +117,43 @@ class Strassen(ContractionAlgorithm):
 ALGORITHMS.add(Strassen.name, Strassen())
 
 
+def halves(task: Task) -> str | None:
+    """The axis over points of a product to halve, "" for all as one; None where quarters are not
+    worth combining: a convolution of more than a point, few points, or short sums."""
+    node = task.nodes[task.anchor]
+    data, weights, out = (task.value(v) for v in (*node.inputs[:2], node.outputs[0]))
+    attrs: dict[str, Any] = dict(node.attrs)
+    plain = {"pads": (0, 0, 0, 0), "groups": 1}
+    floats = all(v.type.dtype == "float32" for v in (data, weights, out))
+    if weights.role != "constant" or not floats:
+        return None
+    if any(attrs.get(k, v) != v for k, v in plain.items()):
+        return None
+    axes: tuple[str, ...] = ("n", "oh", "ow")
+    if node.op == "matmul":
+        axes = (*(f"b{i}" for i in range(len(out.type.shape) - 2)), "m")
+        if len(weights.type.shape) != 2:
+            return None
+    elif weights.type.shape[:2] != (1, 1):
+        return None
+    *points, channels = out.type.shape
+    depth, count = data.type.shape[-1], math.prod(points)
+    if depth % 2 or channels % 2 or min(depth, channels) < LEAST_DEPTH or count < LEAST_POINTS:
+        return None
+    return next((a for a, extent in zip(axes, points, strict=True) if extent % 2 == 0), "")
+
+
+def halved_loop(task: Task) -> str:
+    """The loop over points that is halved; empty: all of them as one."""
+    axis = halves(task)
+    return loop_var(task.nodes[task.anchor].outputs[0], axis) if axis else ""
+
+
+def half_points(c: Contraction) -> int:
+    """Rows of each of the seven products."""
+    return -(-c.count * c.row_count * c.points[1] // 2)
+
+
 def strassen_flops(task: Task) -> int:
     """Seven eighths of the multiply-adds, and the additions at both ends: of quarters, five of the
     data and eight of the result."""
@@ -124,13 +166,13 @@ def strassen_flops(task: Task) -> int:
 
 def strassen_parts(c: Contraction, target: Target) -> int:
     """Runs of points that Strassen's products are cut into, one per thread."""
-    return target.threads if c.strassen_points % target.threads == 0 else 1
+    return target.threads if half_points(c) % target.threads == 0 else 1
 
 
 def _strassen_cycles(c: Contraction, machine: Machine, columns: Columns) -> Column:
     """Seven products of halves, and the sums at both ends."""
     target, cpu = machine.target, machine.cpu
-    rows, depth, channels = c.strassen_points, c.depth // 2, c.channels[1] // 2
+    rows, depth, channels = half_points(c), c.depth // 2, c.channels[1] // 2
     run = rows // strassen_parts(c, target)
     product = products_cycles(c, machine, columns, run)
     moved = 7.0 * rows * (depth + channels) * 4
@@ -155,7 +197,7 @@ def products_cycles(
     rate, taste = tile_efficiency(half, machine, columns, points, depth)
     padded = padding_waste(half.channels[1], columns["lanes"].astype(np.float64))
     rate = (rate + taste) * padded * tail_waste(run, columns["tile_w"])
-    product = 7 * c.strassen_points * depth * half.channels[1] / machine.target.lanes() * rate
+    product = 7 * half_points(c) * depth * half.channels[1] / machine.target.lanes() * rate
     crowded = points > conflict_free_points(machine, depth)
     return np.asarray(product * np.where(crowded, CONFLICT_FACTOR, 1.0))
 
@@ -164,4 +206,4 @@ def end_cycles(c: Contraction, machine: Machine, held: Column | float) -> Column
     """Cycles of all cores for combining data and results, `held` bytes of them at a time."""
     lanes = float(machine.target.lanes())
     vectors = math.ceil(c.depth // 2 / lanes) + math.ceil(c.channels[1] // 2 / lanes)
-    return c.strassen_points * vectors * QUARTER_SUM_STORES * store_cycles(machine, held)
+    return half_points(c) * vectors * QUARTER_SUM_STORES * store_cycles(machine, held)

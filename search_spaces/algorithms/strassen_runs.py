@@ -31,7 +31,14 @@ from autotune.schedule.memory.prefetch import PrefetchPart
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS, ContractionAlgorithm, Mask
-from search_spaces.algorithms.strassen import end_cycles, products_cycles, strassen_flops
+from search_spaces.algorithms.strassen import (
+    end_cycles,
+    half_points,
+    halved_loop,
+    halves,
+    products_cycles,
+    strassen_flops,
+)
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.rates import (
@@ -69,7 +76,7 @@ class Runs(ContractionAlgorithm):
         return "strassen" if any(isinstance(step, StrassenRuns) for step in schedule) else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:  # noqa: ARG002
-        return target.accuracy == "normal" and c.strassen
+        return target.accuracy == "normal" and halves(task) is not None
 
     def blocks(self, c: Contraction, target: Target) -> Collection[int]:
         return runs_of(c, target)
@@ -94,8 +101,9 @@ class Runs(ContractionAlgorithm):
         size = config.number("lanes") * config.number("vectors")
         run, points = config.number("block"), config.number("tile_w")
         builder.apply(
-            StrassenRuns(buffer=c.tensor, rows=c.halved, lanes=target.lanes(), run=run, panel=size)
-        )
+            StrassenRuns(buffer=c.tensor, rows=halved_loop(builder.task), lanes=target.lanes(),
+            run=run, panel=size,
+        ))  # fmt: skip
         splits, order = _quarters_plan(c, size)
         builder.apply(PackConstant(buffer=c.weights, splits=splits, order=order))
         builder.split(c.channels[0], config.number("lanes"), "vector", "lane")
@@ -125,7 +133,7 @@ ALGORITHMS.add(Runs.name, Runs())
 def runs_of(c: Contraction, target: Target) -> tuple[int, ...]:
     """Points of a half that Strassen's algorithm may take at a time: equal runs, as many for each
     thread where they can be."""
-    whole = c.strassen_points
+    whole = half_points(c)
     found = [d for d in range(1, whole + 1) if whole % d == 0 and d >= min(LEAST_RUN, whole)]
     even = [d for d in found if whole // d % target.threads == 0]
     return tuple(even or found)
@@ -172,7 +180,7 @@ def _runs_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns)
     """The same in runs of points, each with all weights: these are asked for early, and late only
     where multiplying takes less time than they do."""
     threads, run = machine.target.threads, columns["block"].astype(np.float64)
-    runs = c.strassen_points / run
+    runs = half_points(c) / run
     shares = busiest_share(runs, threads)
     product = _run_products(c, machine, columns, run) * shares
     product = (
@@ -213,7 +221,7 @@ def _run_spill(c: Contraction, machine: Machine, run: Column) -> Column:
     """Cycles for sums of runs that leave the L2 cache."""
     sums = 7.0 * run * (c.depth // 2) * 4
     far = sums > machine.target.l2_bytes * machine.cpu.own_share_of_l2
-    moved = 2 * sums * (c.strassen_points / run)
+    moved = 2 * sums * (half_points(c) / run)
     return np.where(far, moved / machine.cpu.l3_stream_bytes_per_cycle, 0.0)
 
 

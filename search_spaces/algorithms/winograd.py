@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from autotune.machine.cpu import (
     stream_cycles,
     tail_waste,
 )
+from autotune.ops.conv import tiled_reach
 from autotune.program.winograd import Matrix, points_of, transforms
 from autotune.schedule.algorithms.winograd import Winograd
 from autotune.schedule.base import Schedule
@@ -51,6 +53,21 @@ from search_spaces.cpu.contraction.tiles import ORDERS
 from search_spaces.params import Config
 from search_spaces.space import Columns
 
+FORMS = {
+    "winograd2": (2, 2), "winograd4": (4, 4), "winograd4x2": (4, 2), "winograd5": (5, 5),
+    "winograd6": (6, 6),
+}  # fmt: skip
+"""Form -> height and width of its tiles of output points: those that divide an image best
+multiply least."""
+STRIDED = ("winograd2", "winograd4")
+"""Forms at strides of 2, and along one dimension."""
+MOST_POINTS = 8
+"""Where polynomials are evaluated along a side: more lose too many digits."""
+MOST_INPUTS = 11
+"""Inputs that a tile reads along a side: more do not stay in registers."""
+LEAST_CHANNELS = 16
+"""Channels of a group, where there are several: with fewer, the transforms cost more than they
+save."""
 STORE_CYCLES = 0.65
 """Cycles per result of a tile that is stored."""
 STORE_QUEUE = 8
@@ -75,6 +92,46 @@ PREFETCH_LOSS = 1.01
 """The same of more."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiles:
+    """The tiles of output points that a form cuts a convolution into."""
+
+    height: int
+    width: int
+    """Of a tile: 1 along a dimension that the kernel does not span."""
+    rows: int
+    columns: int
+    """Of tiles in an image."""
+    count: int
+    """Of all images."""
+    points: int
+    """Multiplications of a tile per channel pair."""
+
+    @staticmethod
+    def of(c: Contraction, sides: tuple[int, int]) -> Tiles:
+        """`sides`: height and width of a tile where the kernel spans both dimensions."""
+        kernel = [e for _, e in c.reduce[:2]]
+        height, width = (m if k > 1 else 1 for m, k in zip(sides, kernel, strict=True))
+        rows, columns = -(-c.row_count // height), -(-c.points[1] // width)
+        (kh, kw), (down, along) = kernel, c.strides
+        return Tiles(
+            height=height, width=width, rows=rows, columns=columns,
+            count=c.count * rows * columns,
+            points=points_of(height, kh, down) * points_of(width, kw, along),
+        )  # fmt: skip
+
+    def blocks(self) -> tuple[int, ...]:
+        """Sizes of blocks of tiles: whole rows of them, or parts of one row."""
+        parts = [d for d in range(4, self.columns) if self.columns % d == 0]
+        whole = (self.columns * d for d in range(1, self.rows + 1) if self.rows % d == 0)
+        return (*parts, *whole)
+
+    def block_shape(self, block: int) -> tuple[int, int]:
+        """Rows and columns of tiles of a block of that size."""
+        columns = self.columns
+        return (1, block) if block < columns else (block // columns, columns)
+
+
 class Filtering(ContractionAlgorithm):
     """One form: tiles of so many points on a side."""
 
@@ -83,21 +140,21 @@ class Filtering(ContractionAlgorithm):
     layout_share = 0.6
     descents = 1
 
-    def __init__(self, form: str, code: int) -> None:
-        self.name, self.code, self.rank = form, code, 10 + code
+    def __init__(self, name: str, code: int, sides: tuple[int, int]) -> None:
+        self.name, self.code, self.rank, self.sides = name, code, 10 + code, sides
 
     def label(self, schedule: Schedule) -> str:
         step = next((step for step in schedule if isinstance(step, Winograd)), None)
-        return self.name if step is not None and _form(step) == self.name else ""
+        return self.name if step is not None and form_of(step) == self.name else ""
 
-    def applies(self, task: Task, c: Contraction, target: Target) -> bool:  # noqa: ARG002
-        return target.accuracy == "normal" and self.name in c.winograd
+    def applies(self, task: Task, c: Contraction, target: Target) -> bool:
+        return target.accuracy == "normal" and can_filter(task, c, self.name)
 
     def widths(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
         return range(1, 17)
 
     def blocks(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
-        return c.blocks(self.name)
+        return Tiles.of(c, self.sides).blocks()
 
     def may_prefetch(self, c: Contraction) -> bool:
         return c.groups == 1
@@ -108,7 +165,7 @@ class Filtering(ContractionAlgorithm):
         ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0])
         several = c.channels[1] > columns["lanes"] * columns["vectors"]
         ok &= (several & (c.groups == 1)) | (columns["prefetch"] == "none")
-        ok &= np.isin(tiles, c.blocks(self.name)) & (side <= tiles)
+        ok &= np.isin(tiles, Tiles.of(c, self.sides).blocks()) & (side <= tiles)
         tail = (-tiles) % side
         return np.asarray(ok & (tail / (tiles + tail) <= 0.2))
 
@@ -116,11 +173,10 @@ class Filtering(ContractionAlgorithm):
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
         """A block of tiles stays in the cache between steps."""
-        form, block = self.name, config.number("block")
-        height, width = c.tile_sides(form)
-        block_h, block_w = c.block_shape(form, block)
+        tiles, block = Tiles.of(c, self.sides), config.number("block")
+        block_h, block_w = tiles.block_shape(block)
         builder.apply(
-            Winograd(buffer=c.tensor, tile_h=height, tile_w=width, block_h=block_h,
+            Winograd(buffer=c.tensor, tile_h=tiles.height, tile_w=tiles.width, block_h=block_h,
             block_w=block_w, lanes=target.lanes(),
         ))  # fmt: skip
         size = config.number("lanes") * config.number("vectors")
@@ -149,7 +205,7 @@ class Filtering(ContractionAlgorithm):
         if block % config.number("tile_w"):
             builder.apply(Specialize(loop="points", at=f"{products}.reg"))
         schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
-        if c.count * c.tile_rows(form) * c.tile_columns(form) > block:
+        if tiles.count > block:
             share(builder, target, [c.batch[0][0], "wino_tb", "wino_cb"], "shared")
             return
         share(builder, target, ["vin_tr", "vin_tc", "vin_c"], "vin_shared")
@@ -157,48 +213,81 @@ class Filtering(ContractionAlgorithm):
         share(builder, target, ["vout_tr", "vout_tc", "vout_c"], "vout_shared")
 
     def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:  # noqa: ARG002
-        return _winograd_cycles(c, machine, columns, self.name)
+        return _winograd_cycles(c, machine, columns, Tiles.of(c, self.sides))
 
     def prefetch_gain(self, c: Contraction, target: Target) -> float:  # noqa: ARG002
-        few = c.count * c.tile_rows(self.name) * c.tile_columns(self.name) <= FEW_TILES
+        few = Tiles.of(c, self.sides).count <= FEW_TILES
         return PREFETCH_GAIN if few else PREFETCH_LOSS
 
     def flops(self, task: Task, schedule: Schedule) -> int:
-        """Products, both transforms, and what the rest of the task takes."""
-        step = next(step for step in schedule if isinstance(step, Winograd))
-        node = task.nodes[task.anchor]
-        weights = task.value(node.inputs[1]).type.shape
-        out = task.value(node.outputs[0]).type.shape
-        kh, kw, ic, oc = weights
-        channels = task.value(node.inputs[0]).type.shape[3]
-        tiles = out[0] * -(-out[1] // step.tile_h) * -(-out[2] // step.tile_w)
-        attrs: dict[str, Any] = dict(node.attrs)
-        by_row, by_column = attrs.get("strides", (1, 1))
-        rows, columns = points_of(step.tile_h, kh, by_row), points_of(step.tile_w, kw, by_column)
-        products = 2 * tiles * rows * columns * ic * oc
-        # A multiply-add per element of the matrices: rows first, then columns.
-        ahead = 2 * tiles * channels * (rows * rows * columns + rows * columns * columns)
-        behind = 2 * tiles * oc * step.tile_h * columns * (rows + step.tile_w)
-        return products + ahead + behind + task_flops(task) - node_flops(task, node)
+        return filtering_flops(task, schedule)
 
 
 for _form_name, _code in (
     ("winograd2", 2), ("winograd4", 4), ("winograd4x2", 6), ("winograd5", 7), ("winograd6", 8),
 ):  # fmt: skip
-    ALGORITHMS.add(_form_name, Filtering(_form_name, _code))
+    ALGORITHMS.add(_form_name, Filtering(_form_name, _code, FORMS[_form_name]))
 
 
-def _form(step: Winograd) -> str:
+def can_filter(task: Task, c: Contraction, form: str) -> bool:
+    """Whether the form computes a convolution, and its tiles end where the data's halo does."""
+    if c.rows is None or c.item_bytes != 4 or not c.constant:
+        return False
+    tile, strides = FORMS[form], c.strides
+    *kernel, depth = (e for _, e in c.reduce)
+    if max(kernel) < 2 or depth == 1:
+        return False  # a single channel's transform costs what it saves: no halo is kept for it
+    if c.groups > 1 and min(depth, c.channels[1]) < LEAST_CHANNELS:
+        return False
+    if max(strides) > 2 or c.dilation != (1, 1):
+        return False
+    if any(1 < k < s for k, s in zip(kernel, strides, strict=True)):
+        return False
+    sides = [(m, k, s) for m, k, s in zip(tile, kernel, strides, strict=True) if k > 1]
+    exact = all(m + -(-k // s) - 1 <= MOST_POINTS for m, k, s in sides)
+    small = all(points_of(m, k, s) <= MOST_INPUTS for m, k, s in sides)
+    known = form in STRIDED or (len(sides) == 2 and max(strides) == 1)
+    large = max(c.row_count, c.points[1]) >= max(tile)
+    return exact and small and known and large and covered(task, c, tile)
+
+
+def covered(task: Task, c: Contraction, sides: tuple[int, int]) -> bool:
+    """Whether the data hold zeros as far as whole tiles of these sides read."""
+    data, weights = (task.value(v) for v in (c.data, c.weights))
+    reach = tiled_reach(data.type, weights.type, dict(task.nodes[task.anchor].attrs), sides)
+    return all(b <= x and a <= y for (b, a), (x, y) in zip(reach, data.layout.halo, strict=True))
+
+
+def filtering_flops(task: Task, schedule: Schedule) -> int:
+    """Products, both transforms, and what the rest of the task takes."""
+    step = next(step for step in schedule if isinstance(step, Winograd))
+    node = task.nodes[task.anchor]
+    weights = task.value(node.inputs[1]).type.shape
+    out = task.value(node.outputs[0]).type.shape
+    kh, kw, ic, oc = weights
+    channels = task.value(node.inputs[0]).type.shape[3]
+    tiles = out[0] * -(-out[1] // step.tile_h) * -(-out[2] // step.tile_w)
+    attrs: dict[str, Any] = dict(node.attrs)
+    by_row, by_column = attrs.get("strides", (1, 1))
+    rows, columns = points_of(step.tile_h, kh, by_row), points_of(step.tile_w, kw, by_column)
+    products = 2 * tiles * rows * columns * ic * oc
+    # A multiply-add per element of the matrices: rows first, then columns.
+    ahead = 2 * tiles * channels * (rows * rows * columns + rows * columns * columns)
+    behind = 2 * tiles * oc * step.tile_h * columns * (rows + step.tile_w)
+    return products + ahead + behind + task_flops(task) - node_flops(task, node)
+
+
+def form_of(step: Winograd) -> str:
     """The name of a step's form; a tile of one row or column is called by its other side."""
     height, width = step.tile_h, step.tile_w
     oblong = min(height, width) > 1 and height != width
     return f"winograd{height}x{width}" if oblong else f"winograd{max(height, width)}"
 
 
-def _winograd_cycles(c: Contraction, machine: Machine, columns: Columns, form: str) -> Column:
+def _winograd_cycles(c: Contraction, machine: Machine, columns: Columns, tiling: Tiles) -> Column:
     """Products of all points, transforms of both ends, and streams that miss the L2 cache."""
-    area, ic, oc = c.tile_points(form), c.reduce[2][1], c.channels[1] * c.groups
-    tiles = c.count * c.tile_rows(form) * c.tile_columns(form)
+    area, ic, oc = tiling.points, c.reduce[2][1], c.channels[1] * c.groups
+    tiles = tiling.count
     block, threads = columns["block"].astype(np.float64), machine.target.threads
     blocks, points = tiles / block, columns["tile_w"].astype(np.float64)
     rate = _product_rate(c, machine, columns, block, ic)
@@ -212,7 +301,7 @@ def _winograd_cycles(c: Contraction, machine: Machine, columns: Columns, form: s
     first = product / (np.ceil(block / points) if threads == 1 else 1.0)
     work = product - first + np.maximum(first, stream)
     work = work + (1 - HIDDEN_STREAM) * np.minimum(first, stream)
-    work = work + _transform_cycles(c, machine, form, block)
+    work = work + _transform_cycles(c, machine, tiling, block)
     work = work + _spill_cycles(c, machine, block, tiles, area)
     chunks = np.where(blocks == 1, 8.0 * threads, blocks)
     across = np.where(blocks == 1, area * tiles * (ic * c.groups + oc) * 4.0, 0.0)
@@ -231,11 +320,10 @@ def _weight_stream(
     return stream
 
 
-def _transform_cycles(c: Contraction, machine: Machine, form: str, block: Column) -> Column:
+def _transform_cycles(c: Contraction, machine: Machine, tiling: Tiles, block: Column) -> Column:
     """Of both ends: each is two passes over a tile, along its columns and along its rows."""
     lanes = machine.target.lanes()
-    tiles = c.count * c.tile_rows(form) * c.tile_columns(form)
-    (kh, kw), (height, width) = (e for _, e in c.reduce[:2]), c.tile_sides(form)
+    (kh, kw), (height, width) = (e for _, e in c.reduce[:2]), (tiling.height, tiling.width)
     by_row, by_column = (
         transforms(m, k, s) for m, k, s in zip((height, width), (kh, kw), c.strides, strict=True)
     )
@@ -250,7 +338,7 @@ def _transform_cycles(c: Contraction, machine: Machine, form: str, block: Column
     data = vectors_in * (each + ADDITION_CYCLES * before)
     spilled = SPILLED_TRANSFORM if height * wide > machine.target.vector_registers else 1.0
     each = POINT_STORES * area * store_cycles(machine, area * block * 4 * c.channels[1])
-    return tiles * (data + vectors_out * (each + ADDITION_CYCLES * after) * spilled)
+    return tiling.count * (data + vectors_out * (each + ADDITION_CYCLES * after) * spilled)
 
 
 def _additions(matrix: Matrix) -> int:

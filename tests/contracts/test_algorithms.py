@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import cost_model
 from autotune.compiler.work import work_of
 from autotune.machine import Machine
 from autotune.program.ir import Program
@@ -15,57 +16,30 @@ from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.algorithms.base import (
     ALGORITHMS,
+    Algorithm,
     ContractionAlgorithm,
     algorithm_of,
     applicable,
     of_contractions,
 )
+from search_spaces.algorithms.gpu.base import GpuAlgorithm
 from search_spaces.cpu.contraction.shape import tiled_contraction
-from search_spaces.rules import RULES
-from tests.contracts.test_rules import CPU_TASKS, HOST, arrays_of, conv
-from tests.unit.codegen.kernels import matmul, node, run_kernel, task, value
+from search_spaces.rules import RULES, rule_for
+from tests.contracts.algorithm_tasks import TASKS, pairs
+from tests.contracts.test_rules import HOST, arrays_of
+from tests.unit.codegen.kernels import run_kernel
 
 SAMPLED = 3
 RULE = RULES.get("contraction")
 
 
-def bytes_product() -> Task:
-    return task(
-        [node("matmul", "i0 c0", "o0")],
-        value("i0", (9, 16), "uint8"),
-        value("c0", (16, 24), "int8"),
-        value("o0", (9, 24), "int32"),
-    )
+TARGETS = (HOST, HOST.with_precision("bfloat16"))
 
 
-TASKS = CPU_TASKS | {
-    "conv of many": conv((1, 14, 14, 32), (3, 3, 32, 48), (1, 14, 14, 48), pad=1),
-    "conv of fives": conv((1, 15, 15, 16), (3, 3, 16, 32), (1, 15, 15, 32), pad=1),
-    "conv of sixes": conv((1, 12, 12, 16), (3, 3, 16, 32), (1, 12, 12, 32), pad=1),
-    "product of many": matmul(64, 128, 128),
-    "product of bytes": bytes_product(),
-}
-SHORT = HOST.with_precision("bfloat16")
-
-
-def target_of(algorithm: ContractionAlgorithm) -> Target:
-    return SHORT if algorithm.name == "bf16" else HOST
-
-
-def tasks_of(algorithm: ContractionAlgorithm) -> list[str]:
-    """Names of the tasks that it applies to, as far as these are contractions."""
-    target = target_of(algorithm)
-    return [
-        name
-        for name, made in TASKS.items()
-        if RULE.matches(made, target)
-        and algorithm in applicable(made, tiled_contraction(made), target)
-    ]
-
-
-def sampled(algorithm: ContractionAlgorithm, made: Task) -> list[tuple[Schedule, Program]]:
+def sampled(
+    algorithm: ContractionAlgorithm, made: Task, target: Target
+) -> list[tuple[Schedule, Program]]:
     """Schedules of a few configs that chose it, and what they make of the task."""
-    target = target_of(algorithm)
     space = RULE.space(made, target)
     rows = space.rows(20_000, np.random.default_rng(0))
     own = rows[space.columns(rows)["algorithm"] == algorithm.name]
@@ -78,20 +52,20 @@ def sampled(algorithm: ContractionAlgorithm, made: Task) -> list[tuple[Schedule,
     return out
 
 
-PAIRS = [(a, name) for a in of_contractions() for name in tasks_of(a)]
+PAIRS = pairs(RULE, of_contractions(), TASKS, TARGETS)
 each_pair = pytest.mark.parametrize(
-    ("algorithm", "name"), PAIRS, ids=[f"{a.name}: {name}" for a, name in PAIRS]
+    ("algorithm", "name", "target"), PAIRS, ids=[f"{a.name}: {name}" for a, name, _ in PAIRS]
 )
 
 
 def test_every_algorithm_has_tasks() -> None:
-    without = {a.name for a in of_contractions()} - {a.name for a, _ in PAIRS}
+    without = {a.name for a in of_contractions()} - {a.name for a, _, _ in PAIRS}
     assert not without, "add tasks that they apply to"
 
 
 def test_names_and_numbers_differ() -> None:
     found = of_contractions()
-    assert all(ALGORITHMS.get(name).name == name for name in ALGORITHMS)
+    assert all(ALGORITHMS.get(a.name) is a for a in found)
     assert len({a.code for a in found}) == len({a.rank for a in found}) == len(found)
 
 
@@ -100,19 +74,23 @@ def test_what_is_not_the_definition_is_published() -> None:
 
 
 @each_pair
-def test_results_are_within_the_stated_error(algorithm: ContractionAlgorithm, name: str) -> None:
+def test_results_are_within_the_stated_error(
+    algorithm: ContractionAlgorithm, name: str, target: Target
+) -> None:
     made = TASKS[name]
     arrays, want = arrays_of(made)
-    for _, program in sampled(algorithm, made):
-        got = run_kernel(made, program, target_of(algorithm), arrays)
+    for _, program in sampled(algorithm, made, target):
+        got = run_kernel(made, program, target, arrays)
         worst = np.max(np.abs(got.astype(np.float64) - want))
         assert worst <= algorithm.error * np.max(np.abs(want))
 
 
 @each_pair
-def test_its_schedules_are_known_again(algorithm: ContractionAlgorithm, name: str) -> None:
+def test_its_schedules_are_known_again(
+    algorithm: ContractionAlgorithm, name: str, target: Target
+) -> None:
     made = TASKS[name]
-    for schedule, program in sampled(algorithm, made):
+    for schedule, program in sampled(algorithm, made, target):
         logged = schedule_from_json(schedule_to_json(schedule))
         found, label = algorithm_of(logged)
         assert label == found.label(logged) != ""
@@ -125,8 +103,10 @@ def test_its_schedules_are_known_again(algorithm: ContractionAlgorithm, name: st
 
 @each_pair
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_prior_is_finite(algorithm: ContractionAlgorithm, name: str, threads: int) -> None:
-    made, target = TASKS[name], target_of(algorithm).with_threads(threads)
+def test_the_prior_is_finite(
+    algorithm: ContractionAlgorithm, name: str, target: Target, threads: int
+) -> None:
+    made, target = TASKS[name], target.with_threads(threads)
     space, c = RULE.space(made, target), tiled_contraction(made)
     rows = space.rows(2_000, np.random.default_rng(0))
     columns = space.columns(rows)
@@ -139,8 +119,10 @@ def test_the_prior_is_finite(algorithm: ContractionAlgorithm, name: str, threads
 
 
 @each_pair
-def test_its_configs_are_valid_by_its_own_word(algorithm: ContractionAlgorithm, name: str) -> None:
-    made, target = TASKS[name], target_of(algorithm)
+def test_its_configs_are_valid_by_its_own_word(
+    algorithm: ContractionAlgorithm, name: str, target: Target
+) -> None:
+    made = TASKS[name]
     space, c = RULE.space(made, target), tiled_contraction(made)
     columns = space.columns(space.rows(2_000, np.random.default_rng(0)))
     own = {k: v[columns["algorithm"] == algorithm.name] for k, v in columns.items()}
@@ -150,7 +132,7 @@ def test_its_configs_are_valid_by_its_own_word(algorithm: ContractionAlgorithm, 
 
 def test_strict_accuracy_leaves_only_direct_code() -> None:
     target = HOST.with_accuracy("strict")
-    for name in {name for _, name in PAIRS}:
+    for name in {name for _, name, _ in PAIRS}:
         found = applicable(TASKS[name], tiled_contraction(TASKS[name]), target)
         assert all(a.is_direct for a in found)
         assert found
@@ -160,3 +142,28 @@ def min_side(made: Task) -> int:
     """The shorter side of the anchor's window; 2 of a product."""
     anchor = made.nodes[made.anchor]
     return 2 if anchor.op != "conv2d" else min(made.value(anchor.inputs[1]).type.shape[:2])
+
+
+OTHERS = [a for a in ALGORITHMS.parts() if not isinstance(a, (ContractionAlgorithm, GpuAlgorithm))]
+"""Algorithms that a rule of their own has."""
+
+
+@pytest.mark.parametrize("algorithm", OTHERS, ids=lambda a: a.name)
+def test_an_algorithm_with_a_rule_of_its_own_is_right_and_known_again(
+    algorithm: Algorithm,
+) -> None:
+    found = 0
+    for made in (t for t in TASKS.values() if len(t.nodes) > 1):
+        rule = rule_for(made, HOST)
+        schedule = rule.schedule(made, HOST, cost_model.default(made, Machine.of(HOST), rule))
+        logged = schedule_from_json(schedule_to_json(schedule))
+        if algorithm_of(logged)[0] is not algorithm:
+            continue
+        found += 1
+        program = apply_schedule(build_program(made), logged)
+        assert 0 < work_of(made, logged, program.packs).flops <= task_flops(made)
+        arrays, want = arrays_of(made)
+        worst = np.max(np.abs(run_kernel(made, program, HOST, arrays).astype(np.float64) - want))
+        assert worst <= algorithm.error * np.max(np.abs(want))
+    assert found, "add tasks that its rule matches"
+    assert algorithm.reference

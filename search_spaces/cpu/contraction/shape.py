@@ -1,4 +1,4 @@
-"""Describing contractions: their loops, what they read, how they may be computed.
+"""Describing contractions: their loops, and what they read.
 
 In: a task whose anchor is a convolution or matrix product. Out: plain data for the rule.
 """
@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from autotune.ops.conv import tiled_reach
-from autotune.program.winograd import points_of
 from autotune.tasks.build import loop_var
 from autotune.types import ITEM_BYTES, SHORT_FLOATS, Task
 from search_spaces.base import Access, Column
@@ -23,23 +21,7 @@ from search_spaces.space import Columns
 BANDS = "bands_first"
 """Order of loops in which threads have rows, or points where there are none, of their own, then
 channel blocks first: each needs all weights, but reads mostly data that it has made itself."""
-WINOGRAD = {
-    "winograd2": (2, 2), "winograd4": (4, 4), "winograd4x2": (4, 2), "winograd5": (5, 5),
-    "winograd6": (6, 6),
-}  # fmt: skip
-"""Algorithm -> height and width of its tiles of output points: those that divide an image best
-multiply least."""
-_STRIDED = ("winograd2", "winograd4")
-_POINTS = 8
-"""At which Winograd's algorithm evaluates along a side: more lose too many digits."""
-_SIDE = 11
-"""Inputs that a tile reads along a side: more do not stay in registers."""
 _FEW_POINTS = 16
-_LEAST = 16
-"""Channels of a group, where there are several: with fewer, the transforms cost more than they
-save."""
-_LEAST_DEPTH, _LEAST_POINTS = 64, 32
-"""Depth and channels, and points, below which combining quarters takes more than it saves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +49,6 @@ class Contraction:
     item_bytes: int = 4
     """Of the data and the weights: 1 for uint8 times int8, 2 for short floats, whose weights may
     be float32 if they are constant."""
-    winograd: tuple[str, ...] = ()
-    """Forms of Winograd's algorithm that can compute this."""
-    strassen: bool = False
-    """Whether Strassen's algorithm can compute this."""
-    halved: str = ""
-    """The loop over points that it halves; empty: all of them as one."""
 
     @property
     def depth(self) -> int:
@@ -110,39 +86,6 @@ class Contraction:
     def row_count(self) -> int:
         return self.rows[1] if self.rows else 1
 
-    def tile_rows(self, form: str) -> int:
-        """Rows of Winograd tiles of that form."""
-        return -(-self.row_count // self.tile_sides(form)[0])
-
-    def tile_columns(self, form: str) -> int:
-        return -(-self.points[1] // self.tile_sides(form)[1])
-
-    def tile_sides(self, form: str) -> tuple[int, int]:
-        """Height and width of a tile: 1 along a dimension that the kernel does not span."""
-        (kh, kw), (height, width) = (e for _, e in self.reduce[:2]), WINOGRAD[form]
-        return (height if kh > 1 else 1, width if kw > 1 else 1)
-
-    def blocks(self, form: str) -> tuple[int, ...]:
-        """Sizes of blocks of tiles: whole rows of them, or parts of one row."""
-        rows, columns = self.tile_rows(form), self.tile_columns(form)
-        parts = [d for d in range(4, columns) if columns % d == 0]
-        return (*parts, *(columns * d for d in range(1, rows + 1) if rows % d == 0))
-
-    def block_shape(self, form: str, block: int) -> tuple[int, int]:
-        """Rows and columns of tiles of a block of that size."""
-        columns = self.tile_columns(form)
-        return (1, block) if block < columns else (block // columns, columns)
-
-    @property
-    def strassen_points(self) -> int:
-        """Rows of each of Strassen's seven products."""
-        return -(-self.count * self.row_count * self.points[1] // 2)
-
-    def tile_points(self, form: str) -> int:
-        """Multiplications of a tile per channel pair."""
-        (kh, kw), (h, w) = (e for _, e in self.reduce[:2]), self.tile_sides(form)
-        return points_of(h, kh, self.strides[0]) * points_of(w, kw, self.strides[1])
-
 
 def is_contraction(task: Task, *, short: bool = True) -> bool:
     """Whether the anchor is a float32 convolution or product, not depthwise, of given operands;
@@ -176,8 +119,6 @@ def contraction_of(task: Task) -> Contraction:
         return loop_var(tensor, axis), extent
 
     constant = task.value(weights).role == "constant"
-    halves = _strassen_halves(task)
-    halved = loop_var(tensor, halves) if halves else ""
     item_bytes = min(4, ITEM_BYTES[task.value(data).type.dtype])
     if node.op == "conv2d":
         groups = attrs.get("groups", 1)
@@ -187,8 +128,7 @@ def contraction_of(task: Task) -> Contraction:
             reduce=(loop("kh", b[0]), loop("kw", b[1]), loop("ic", b[2])),
             data=data, weights=weights, weight_rank=4, channel_dim=3, constant=constant,
             strides=attrs.get("strides", (1, 1)), dilation=attrs.get("dilations", (1, 1)),
-            winograd=_winograd_forms(task) if item_bytes == 4 else (), item_bytes=item_bytes,
-            strassen=halves is not None, halved=halved,
+            item_bytes=item_bytes,
         )  # fmt: skip
     transposed = bool(attrs.get("transpose_b", False))
     batch = tuple(loop(f"b{i}", e) for i, e in enumerate(out[:-2]))
@@ -199,7 +139,6 @@ def contraction_of(task: Task) -> Contraction:
         channels=loop("n", out[-1]), reduce=(loop("k", a[-1]),), data=data, weights=weights,
         weight_rank=len(b), channel_dim=len(b) - (2 if transposed else 1), constant=constant,
         strides=(1, 1), dilation=(1, 1), item_bytes=item_bytes,
-        strassen=halves is not None, halved=halved,
     )  # fmt: skip
 
 
@@ -212,65 +151,6 @@ def tiled_contraction(task: Task) -> Contraction:
         return c
     rest = (*(loop for loop in c.batch if loop != longest), c.points)
     return dataclasses.replace(c, batch=rest, points=longest)
-
-
-def _strassen_halves(task: Task) -> str | None:
-    """The axis over points of a product to halve, "" for all as one; None where quarters are not
-    worth combining: a convolution of more than a point, few points, or short sums."""
-    node = task.nodes[task.anchor]
-    data, weights, out = (task.value(v) for v in (*node.inputs[:2], node.outputs[0]))
-    attrs: dict[str, Any] = dict(node.attrs)
-    plain = {"pads": (0, 0, 0, 0), "groups": 1}
-    floats = all(v.type.dtype == "float32" for v in (data, weights, out))
-    if weights.role != "constant" or not floats:
-        return None
-    if any(attrs.get(k, v) != v for k, v in plain.items()):
-        return None
-    axes: tuple[str, ...] = ("n", "oh", "ow")
-    if node.op == "matmul":
-        axes = (*(f"b{i}" for i in range(len(out.type.shape) - 2)), "m")
-        if len(weights.type.shape) != 2:
-            return None
-    elif weights.type.shape[:2] != (1, 1):
-        return None
-    *points, channels = out.type.shape
-    depth, count = data.type.shape[-1], math.prod(points)
-    if depth % 2 or channels % 2 or min(depth, channels) < _LEAST_DEPTH or count < _LEAST_POINTS:
-        return None
-    return next((a for a, extent in zip(axes, points, strict=True) if extent % 2 == 0), "")
-
-
-def _winograd_forms(task: Task) -> tuple[str, ...]:
-    """Those whose tiles the data's halo covers."""
-    node = task.nodes[task.anchor]
-    data, weights = (task.value(v) for v in node.inputs[:2])
-    kernel = weights.type.shape[:2]
-    attrs: dict[str, Any] = dict(node.attrs)
-    strides = attrs.get("strides", (1, 1))
-    if weights.role != "constant" or max(kernel) < 2 or weights.type.shape[2] == 1:
-        return ()  # a single channel's transform costs what it saves: no halo is kept for it
-    out = task.value(node.outputs[0]).type.shape
-    narrow = weights.type.shape[2] < _LEAST or out[3] // attrs.get("groups", 1) < _LEAST
-    if attrs.get("groups", 1) > 1 and narrow:
-        return ()
-    if max(strides) > 2 or attrs.get("dilations", (1, 1)) != (1, 1):
-        return ()
-    if any(1 < k < s for k, s in zip(kernel, strides, strict=True)):
-        return ()
-
-    def fits(form: str) -> bool:
-        tile = WINOGRAD[form]
-        reach = tiled_reach(data.type, weights.type, attrs, tile)
-        covered = all(
-            b <= x and a <= y for (b, a), (x, y) in zip(reach, data.layout.halo, strict=True)
-        )
-        sides = [(m, k, s) for m, k, s in zip(tile, kernel, strides, strict=True) if k > 1]
-        exact = all(m + -(-k // s) - 1 <= _POINTS for m, k, s in sides)
-        small = all(points_of(m, k, s) <= _SIDE for m, k, s in sides)
-        known = form in _STRIDED or (len(sides) == 2 and max(strides) == 1)
-        return covered and exact and small and known and max(out[1:3]) >= max(tile)
-
-    return tuple(form for form in WINOGRAD if fits(form))
 
 
 def accesses_of(task: Task, c: Contraction) -> tuple[Access, ...]:

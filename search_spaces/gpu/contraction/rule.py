@@ -1,11 +1,16 @@
 """GPUs: convolutions and matrix products by tiles in shared memory and registers.
 
 A convolution is an implicit matrix product: rows are its output points, the reduction runs over
-the window and the channels. See `search_spaces.gpu.contraction.tiles` for what the params mean.
+the window and the channels. `algorithm` says how (`search_spaces.algorithms.gpu`). A block has
+`tile_m` x `tile_n` results for each of `threads_m` x `threads_n` threads, warps or groups of
+warps; it takes `depth` terms of a sum at a time, `unroll` in a row, from `stages` copies. Blocks
+may share a sum (`split`); `order` and `band` say which follow each other, `layout` how operands
+lie in shared memory.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,38 +23,21 @@ from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
+from search_spaces.algorithms.gpu.base import (
+    PADDED,
+    SWIZZLED,
+    Blocks,
+    GpuAlgorithm,
+    applicable_on_gpus,
+    chosen_on_gpus,
+    each_config,
+)
 from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
 from search_spaces.builder import ScheduleBuilder
-from search_spaces.cpu.contraction.shape import WINOGRAD, contraction_of, is_contraction
+from search_spaces.cpu.contraction.shape import Contraction, contraction_of, is_contraction
 from search_spaces.gpu.blocks import generation
-from search_spaces.gpu.contraction.prior import (
-    GROUPED,
-    block_tile,
-    contraction_cycles,
-    groups_of,
-    lines_of,
-    matrix_of,
-    registers_of,
-    resident_blocks,
-    shared_bytes_of,
-    threads_of,
-)
-from search_spaces.gpu.contraction.tensor_cores import (
-    ALLOWED,
-    LAYOUTS,
-    ROUNDED,
-    schedule_tensor,
-    step_depth,
-)
-from search_spaces.gpu.contraction.tiles import ITEM, Product, product_of, schedule_tiles
-from search_spaces.gpu.contraction.warp_groups import fits, schedule_stream, streams, terms_of
-from search_spaces.gpu.contraction.winograd import (
-    FORMS,
-    schedule_winograd,
-    sizes_of,
-    transform_cycles,
-    winograd_algorithms,
-)
+from search_spaces.gpu.contraction.prior import lines_of, resident_blocks
+from search_spaces.gpu.contraction.tiles import Product, product_of
 from search_spaces.params import Config, Param
 from search_spaces.space import Columns, Constraint, Space
 
@@ -58,8 +46,6 @@ BANDS = (1, 2, 4, 8, 16)
 Mask = npt.NDArray[Any]
 _STARTS = 4
 """Configs from which the default is looked for."""
-_DEPTHS: tuple[int, ...] = (4, 8, 16, 32, 64)
-"""Terms of a sum that threads copy at a time."""
 _UNROLLED = 2048
 """Multiply-adds of a thread's unrolled body, at most."""
 
@@ -78,47 +64,40 @@ class GpuContractionRule(Rule):
         return len(set(node.inputs[:2])) == 2 and not contraction_of(task).one_per_group
 
     def space(self, task: Task, target: Target) -> Space:
-        tensor = _tensor_algorithms(task, target)
-        algorithms = ("direct", *tensor, *winograd_algorithms(task, target))
-        c, depths = contraction_of(task), _DEPTHS
-        streamed = streams(task, c, target)
-        if streamed:
-            algorithms = (*algorithms, GROUPED)
-            depths = tuple(sorted({*depths, terms_of(c)}))
+        c = contraction_of(task)
+        found = applicable_on_gpus(task, c, target)
+        depths: set[int] = set().union(*(a.depths(c) for a in found))
+        layouts = {layout for a in found for layout in a.layouts}
         params = (
-            Param(name="algorithm", choices=algorithms),
+            Param(name="algorithm", choices=tuple(a.choice for a in found)),
             Param(name="tile_m", choices=(1, 2, 4, 8)),
             Param(name="tile_n", choices=(1, 2, 4, 8)),
             Param(name="threads_m", choices=(1, 2, 4, 8, 16, 32)),
             Param(name="threads_n", choices=(1, 2, 4, 8, 16, 32)),
-            Param(name="depth", choices=depths),
+            Param(name="depth", choices=tuple(sorted(depths))),
             Param(name="unroll", choices=(1, 2, 4, 8)),
             Param(name="stages", choices=(1, 2, 3, 4) if generation(target) >= 80 else (1, 2)),
             Param(name="split", choices=(1, 2, 3, 4, 6, 8, 16)),
             Param(name="order", choices=("rows_first", "columns_first")),
-            Param(name="layout", choices=LAYOUTS if tensor or streamed else ("padded",)),
+            Param(name="layout", choices=tuple(k for k in (PADDED, SWIZZLED) if k in layouts)),
             Param(name="band", choices=BANDS if target.kind == "cuda" else (1,)),
         )
-        return Space(params, _constraints(task, target))
+        return Space(params, _constraints(task, c, target))
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         builder = ScheduleBuilder(task)
-        chosen = {"direct": schedule_tiles, GROUPED: schedule_stream}
-        chosen |= dict.fromkeys(FORMS, schedule_winograd)
-        schedule = chosen.get(str(config["algorithm"]), schedule_tensor)
-        schedule(builder, contraction_of(task), config, target)
+        chosen_on_gpus(config).write(builder, contraction_of(task), config, target)
         return builder.schedule
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
-        target = machine.target
-        p = product_of(task, contraction_of(task))
+        target, c = machine.target, contraction_of(task)
+        p, blocks, products = product_of(task, c), blocks_of(columns), _products(task, c, columns)
         names = ("tile_m", "tile_n", "depth", "unroll")
         number = {k: np.asarray(columns[k], np.float64) for k in names}
-        rows, width = block_tile(columns)
-        sizes = sizes_of(task, columns)
-        tiles = np.ceil(sizes.rows / rows) * np.ceil(sizes.columns / width)
-        blocks, covered = sizes.count * tiles, tiles * rows * width
-        resident = resident_blocks(machine, columns)
+        rows, width = blocks.rows, blocks.columns
+        tiles = np.ceil(products.rows / rows) * np.ceil(products.columns / width)
+        count, covered = products.count * tiles, tiles * rows * width
+        resident = resident_blocks(machine, blocks)
         return TileStructure(
             extents={"batch": p.count, "row": p.rows, "column": p.columns, "k": p.depth},
             reduce_axes=frozenset(("k",)),
@@ -132,44 +111,65 @@ class GpuContractionRule(Rule):
             ),
             flops=max(1, task_flops(task)),
             accumulators=number["tile_m"] * number["tile_n"],
-            vector_axis_waste=covered / (sizes.rows * sizes.columns),
-            parallel_chunks=blocks,
+            vector_axis_waste=covered / (products.rows * products.columns),
+            parallel_chunks=count,
             unrolled=number["tile_m"] * number["tile_n"] * number["unroll"],
             extra={
-                "threads": threads_of(columns),
-                "tensor": matrix_of(columns)[0] / MATRIX[0],
-                "registers": registers_of(columns),
+                "threads": blocks.threads,
+                "tensor": each_config(columns, lambda a, _: a.fragment[0] / MATRIX[0]),
+                "registers": blocks.registers,
                 "split": np.asarray(columns["split"], np.float64),
                 "stages": np.asarray(columns["stages"], np.float64),
-                "shared": shared_bytes_of(columns),
+                "shared": blocks.shared_bytes,
                 "resident": resident,
-                "waves": blocks / (resident * target.multiprocessors),
-                "swizzled": (columns["layout"] == "swizzled").astype(np.float64),
-                "winograd": sum(
-                    (columns["algorithm"] == name) * float(WINOGRAD[name][0]) for name in FORMS
-                ),
+                "waves": count / (resident * target.multiprocessors),
+                "swizzled": (columns["layout"] == SWIZZLED).astype(np.float64),
+                "winograd": each_config(columns, lambda a, _: a.side),
                 "columns_first": (columns["order"] == "columns_first").astype(np.float64),
                 "band": np.asarray(columns["band"], np.float64),
             },
         )
 
     def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
-        peak = max(1, task_flops(task)) / peak_flops_per_cycle(machine)
-        return Prior(cycles=_cycles(task, machine, columns), peak_cycles=peak)
+        c = contraction_of(task)
+        return Prior(
+            cycles=each_config(columns, lambda a, own: a.cycles(task, c, machine, own)),
+            peak_cycles=max(1, task_flops(task)) / peak_flops_per_cycle(machine),
+        )
 
     def descents(self, task: Task, best: Config) -> int:
         return _STARTS
 
 
-def _tensor_algorithms(task: Task, target: Target) -> tuple[str, ...]:
-    """On tensor cores, as far as operands may be rounded."""
-    if generation(target) < 80:
-        return ()
-    c = contraction_of(task)
-    if c.item_bytes == 1:
-        return ("int8",)
-    short = {dtype: (name,) for name, dtype in ROUNDED.items()}
-    return short.get(task.value(c.data).type.dtype, ALLOWED.get(target.precision, ()))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Products:
+    """The matrix products that configs compute, which algorithms have different ones of."""
+
+    count: Column
+    rows: Column
+    columns: Column
+    depth: Column
+
+
+def _products(task: Task, c: Contraction, columns: Columns) -> _Products:
+    return _Products(
+        count=each_config(columns, lambda a, _: a.products(task, c).count),
+        rows=each_config(columns, lambda a, _: a.products(task, c).rows),
+        columns=each_config(columns, lambda a, _: a.products(task, c).columns),
+        depth=each_config(columns, lambda a, _: a.products(task, c).depth),
+    )
+
+
+def blocks_of(columns: Columns) -> Blocks:
+    """Blocks of the configs, each as its algorithm has them."""
+    return Blocks(
+        rows=each_config(columns, lambda a, own: a.tile(own)[0]),
+        columns=each_config(columns, lambda a, own: a.tile(own)[1]),
+        threads=each_config(columns, lambda a, own: a.threads(own)),
+        registers=each_config(columns, lambda a, own: a.registers(own)),
+        shared_bytes=each_config(columns, lambda a, own: a.shared_bytes(own)),
+        item_bytes=each_config(columns, lambda a, own: a.item_bytes(own)),
+    )
 
 
 def _accesses(p: Product) -> tuple[Access, ...]:
@@ -190,36 +190,39 @@ def _accesses(p: Product) -> tuple[Access, ...]:
     )  # fmt: skip
 
 
-def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
-    """Cycles of the device."""
-    products = contraction_cycles(sizes_of(task, columns), machine, columns)
-    return products + transform_cycles(task, machine, columns)
+def _constraints(task: Task, c: Contraction, target: Target) -> tuple[Constraint, ...]:
+    def algorithm(columns: Columns) -> Mask:
+        return np.asarray(each_config(columns, lambda a, own: a.valid(c, own)) > 0)
 
-
-def _constraints(task: Task, target: Target) -> tuple[Constraint, ...]:
     def threads(columns: Columns) -> Mask:
-        count = threads_of(columns)
+        count = each_config(columns, lambda a, own: a.threads(own))
         whole = (count % target.warp == 0) & (count >= 16)
         return np.asarray(whole & (count <= min(1024, target.max_threads)))
 
     def shared(columns: Columns) -> Mask:
-        return np.asarray(shared_bytes_of(columns) <= target.shared_bytes)
+        needed = each_config(columns, lambda a, own: a.shared_bytes(own))
+        return np.asarray(needed <= target.shared_bytes)
 
     def covered(columns: Columns) -> Mask:
-        (rows, width), p = block_tile(columns), sizes_of(task, columns)
-        inside = rows <= np.maximum(16, 2 * p.rows)
-        return np.asarray(inside & (width <= np.maximum(16, 2 * p.columns)))
+        def inside(a: GpuAlgorithm, own: Columns) -> Mask:
+            (rows, width), p = a.tile(own), a.products(task, c)
+            return (rows <= max(16, 2 * p.rows)) & (width <= max(16, 2 * p.columns))
+
+        return np.asarray(each_config(columns, inside) > 0)
 
     def stages(columns: Columns) -> Mask:
-        steps = np.ceil(sizes_of(task, columns).depth / columns["depth"])
-        whole = steps % columns["split"] == 0
-        return np.asarray(whole & (columns["stages"] <= steps / columns["split"]))
+        def whole(a: GpuAlgorithm, own: Columns) -> Mask:
+            steps = np.ceil(a.products(task, c).depth / own["depth"])
+            few = own["stages"] <= steps / own["split"]
+            return np.asarray((steps % own["split"] == 0) & few)
+
+        return np.asarray(each_config(columns, whole) > 0)
 
     def registers(columns: Columns) -> Mask:
-        each = registers_of(columns)
+        each = each_config(columns, lambda a, own: a.registers(own))
         ok = each <= min(255, target.vector_registers + 64)
         if target.registers:
-            ok &= each * threads_of(columns) <= target.registers
+            ok &= each * each_config(columns, lambda a, own: a.threads(own)) <= target.registers
         return np.asarray(ok)
 
     def body(columns: Columns) -> Mask:
@@ -227,20 +230,11 @@ def _constraints(task: Task, target: Target) -> tuple[Constraint, ...]:
         return np.asarray((work <= _UNROLLED) & (columns["depth"] % columns["unroll"] == 0))
 
     def band(columns: Columns) -> Mask:
-        return np.asarray(lines_of(sizes_of(task, columns), columns)[0] % columns["band"] == 0)
+        def whole(a: GpuAlgorithm, own: Columns) -> Mask:
+            lines, _ = lines_of(a.products(task, c), a.blocks(own), own)
+            return np.asarray(lines % own["band"] == 0)
 
-    def algorithm(columns: Columns) -> Mask:
-        direct = (columns["algorithm"] == "direct") & (columns["layout"] == "padded")
-        ok = direct & (columns["depth"] <= 32)
-        for name in ITEM:
-            steps = (columns["depth"] % step_depth(name) == 0) & (columns["depth"] <= _DEPTHS[-1])
-            ok |= (columns["algorithm"] == name) & steps & (columns["unroll"] == 1)
-        ok |= groups_of(columns) & fits(contraction_of(task), columns)
-        for name in FORMS:
-            plain = (columns["layout"] == "padded") & (columns["split"] == 1)
-            plain &= columns["band"] == 1
-            ok |= (columns["algorithm"] == name) & plain & (columns["depth"] <= 32)
-        return np.asarray(ok)
+        return np.asarray(each_config(columns, whole) > 0)
 
     return (
         Constraint("algorithm", algorithm),

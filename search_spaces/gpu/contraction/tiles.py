@@ -1,4 +1,4 @@
-"""Tiled contractions on GPUs: the schedule of one block's tile.
+"""Tiled contractions on GPUs: parts of the schedule of a block's tile, which algorithms share.
 
 In: a contraction and a tile. Out: steps. A block computes `rows` x `columns` of the product (rows:
 all output points of a convolution, in one), `depth` of the reduction at a time: its threads copy
@@ -15,23 +15,19 @@ from autotune.program.rewrite import value_loads
 from autotune.schedule.gpu.bind import Bind, Privatize
 from autotune.schedule.gpu.pipeline import Asynchronous, Pipeline
 from autotune.schedule.gpu.shared import Shared, UniformBounds
-from autotune.schedule.loops.compute import ComputeAt
 from autotune.schedule.loops.nest import Fuse, Reorder, Unroll, Vectorize
 from autotune.schedule.loops.partial import Partial
 from autotune.schedule.memory.cache_write import CacheWrite
-from autotune.schedule.memory.copies import PackConstant
 from autotune.target import Target
 from autotune.types import Task
-from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction
-from search_spaces.gpu.blocks import attempt, bind_rest, generation
+from search_spaces.gpu.blocks import attempt, generation
 from search_spaces.params import Config
 
 _UNROLLED_COPIES = 16
 _AMPERE = 80
 _ACCESS_BYTES = 16
-ITEM = {"bf16": 2, "f16": 2, "tf32": 4, "int8": 1}
-"""Bytes of an operand's element, by algorithm of tensor cores."""
 PARTS = "k_p"
 """Loop over the parts of a split reduction."""
 
@@ -48,16 +44,17 @@ class Tile:
     unroll: int
     stages: int
     split: int
-    tensor: bool
+    warps: bool
+    """Whether `threads_m` and `threads_n` count warps."""
     asynchronous: bool
     """Whether copies are started iterations before they are waited for."""
 
     @staticmethod
-    def of(config: Config, target: Target) -> Tile:
+    def of(config: Config, target: Target, *, warps: bool = False) -> Tile:
         sizes = [f.name for f in dataclasses.fields(Tile) if f.type == "int"]
         return Tile(
             **{name: config.number(name) for name in sizes},
-            tensor=str(config["algorithm"]) in ITEM,
+            warps=warps,
             asynchronous=config.number("stages") > 1 and generation(target) >= _AMPERE,
         )
 
@@ -76,7 +73,7 @@ class Tile:
 
     @property
     def threads(self) -> int:
-        return self.threads_m * self.threads_n * (WARP if self.tensor else 1)
+        return self.threads_m * self.threads_n * (WARP if self.warps else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,22 +101,6 @@ def product_of(task: Task, c: Contraction) -> Product:
         rows=rows, columns=c.channels[1], depth=c.depth, run=c.reduce[-1][1], flat=shared,
         transposed=c.channel_dim != c.weight_rank - 1,
     )  # fmt: skip
-
-
-def schedule_tiles(builder: ScheduleBuilder, c: Contraction, config: Config, t: Target) -> None:
-    """The whole schedule of a contraction."""
-    task, tile = builder.task, Tile.of(config, t)
-    p, output = product_of(task, c), output_name(task)
-    inline_locals(builder, keep=frozenset((output, c.tensor)))
-    if output != c.tensor:
-        builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
-    if c.constant and p.transposed:
-        builder.apply(PackConstant(buffer=c.weights, splits=(), order=swapped(c.weight_rank)))
-        p = dataclasses.replace(p, transposed=False)
-    along = data_vector(task, c, p, tile.depth)
-    band = config.number("band")
-    tile_product(builder, c, p, tile, order=str(config["order"]), along=along, band=band)
-    bind_rest(builder, t)
 
 
 def tile_product(

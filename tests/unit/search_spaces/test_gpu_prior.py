@@ -12,7 +12,9 @@ from autotune.machine import Machine
 from autotune.machine.gpu import coalescing_factor, held_blocks, launch_cycles, waves
 from autotune.target import load_target
 from autotune.types import Task
-from search_spaces.gpu.contraction import prior as products
+from search_spaces.algorithms.base import ALGORITHMS
+from search_spaces.algorithms.gpu.base import GpuAlgorithm
+from search_spaces.gpu.contraction.prior import resident_blocks as blocks_of_products
 from search_spaces.gpu.window.prior import (
     Windows,
     resident_blocks,
@@ -142,8 +144,11 @@ def test_blocks_of_exactly_half_of_shared_memory_are_not_held_together() -> None
         "threads_n": 1, "depth": 64, "stages": 2, "layout": np.array(["swizzled"], object),
     }  # fmt: skip
     used = {name: np.broadcast_to(np.asarray(v), 1) for name, v in given.items()}
-    half = int(products.shared_bytes_of(used)[0])
+    algorithm = ALGORITHMS.get("gpu_bf16")
+    assert isinstance(algorithm, GpuAlgorithm)
+    blocks = algorithm.blocks(used)
+    half = int(blocks.shared_bytes[0])
     board = dataclasses.replace(SM80, shared_bytes=2 * half)
-    assert products.resident_blocks(Machine.of(board), used)[0] == 1
+    assert blocks_of_products(Machine.of(board), blocks)[0] == 1
     other = dataclasses.replace(board, kind="opencl")
-    assert products.resident_blocks(Machine.of(other), used)[0] == 2
+    assert blocks_of_products(Machine.of(other), blocks)[0] == 2

@@ -1,0 +1,1 @@
+"""Algorithms for products and convolutions on GPUs, one file each."""

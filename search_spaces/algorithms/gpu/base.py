@@ -1,0 +1,170 @@
+"""What an algorithm for convolutions and matrix products on GPUs is.
+
+Add one: a file in this folder and `ALGORITHMS.add`, under its choice's name after `gpu_`. Params
+mean the same to all (`search_spaces.gpu.contraction.rule`); an algorithm says which of their
+values it takes, what a block of them is and costs, and how it is written.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.machine import Machine
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.algorithms.base import ALGORITHMS, GPU_PREFIX, Algorithm, Mask, configs_at
+from search_spaces.base import Column
+from search_spaces.builder import ScheduleBuilder
+from search_spaces.cpu.contraction.shape import Contraction
+from search_spaces.gpu.contraction.tiles import Product, product_of
+from search_spaces.params import Config
+from search_spaces.space import Columns
+
+DEPTHS = (4, 8, 16, 32, 64)
+"""Terms of a sum that threads copy at a time."""
+MOST_COPIED = 32
+"""Of these, those of algorithms that copy float32 operands."""
+PADDED, SWIZZLED = "padded", "swizzled"
+"""How rows of an operand come to lie in different banks of shared memory: by a gap behind each, or
+chunks of them change places."""
+ADDRESS_REGISTERS = 32
+"""Registers of a thread for addresses and counters (assumed)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """Blocks of threads, an entry per config."""
+
+    rows: Column
+    columns: Column
+    """Of the product, that a block computes."""
+    threads: Column
+    registers: Column
+    """Of a thread."""
+    shared_bytes: Column
+    """Of shared memory."""
+    item_bytes: Column
+    """Of an operand's element in it."""
+
+
+class GpuAlgorithm(Algorithm):
+    """A way to compute convolutions and matrix products on GPUs. Arrays have an entry per config;
+    all configs passed are of this algorithm."""
+
+    choice: str
+    """Its value of the param `algorithm`."""
+    rank: int
+    """Its place among the choices, the plainest first."""
+    fragment: tuple[int, int, int] = (1, 1, 1)
+    """Rows and columns of what `tile_m` and `tile_n` count, and threads of what `threads_m` and
+    `threads_n` do."""
+    layouts: tuple[str, ...] = (PADDED,)
+    side: float = 0.0
+    """Output points along a side that are filtered together, among the features of configs."""
+    is_direct: bool = False
+    """Whether it computes every product of the operands as they are."""
+
+    @abstractmethod
+    def applies(self, task: Task, c: Contraction, target: Target) -> bool:
+        """Whether it can compute the task on the target, within the accuracy asked for."""
+
+    @abstractmethod
+    def valid(self, c: Contraction, columns: Columns) -> Mask:
+        """Which configs are, beside the limits that all algorithms have; params that mean nothing
+        here must have their first value."""
+
+    @abstractmethod
+    def write(
+        self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
+    ) -> None:
+        """Apply the steps of a config."""
+
+    @abstractmethod
+    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+        """Cycles of the whole device."""
+
+    @abstractmethod
+    def shared_bytes(self, columns: Columns) -> Column:
+        """Shared memory of a block."""
+
+    def depths(self, c: Contraction) -> Collection[int]:
+        """Terms of a sum (`depth`) that a block takes at a time."""
+        return DEPTHS
+
+    def products(self, task: Task, c: Contraction) -> Product:
+        """The matrix products that it computes."""
+        return product_of(task, c)
+
+    def item_bytes(self, columns: Columns) -> Column:
+        """Bytes of an operand's element in shared memory."""
+        return np.full(len(columns["algorithm"]), 4.0)
+
+    def threads(self, columns: Columns) -> Column:
+        """Threads of a block."""
+        return np.asarray(self.fragment[2] * columns["threads_m"] * columns["threads_n"])
+
+    def tile(self, columns: Columns) -> tuple[Column, Column]:
+        """Rows and columns of a block's tile."""
+        rows, width, _ = self.fragment
+        return (
+            np.asarray(rows * columns["tile_m"] * columns["threads_m"], np.float64),
+            np.asarray(width * columns["tile_n"] * columns["threads_n"], np.float64),
+        )
+
+    def registers(self, columns: Columns) -> Column:
+        """Registers of a thread: its part of the tile, a row and a column of operands,
+        addresses."""
+        m, n = (np.asarray(columns[p], np.float64) for p in ("tile_m", "tile_n"))
+        rows, width, threads = self.fragment
+        operands = 4 * m + 2 * n if threads > 1 else 2 * (m + n)
+        return np.asarray(m * n * rows * width / threads + operands + ADDRESS_REGISTERS)
+
+    def blocks(self, columns: Columns) -> Blocks:
+        """Blocks of these configs."""
+        rows, width = self.tile(columns)
+        return Blocks(
+            rows=rows, columns=width, threads=self.threads(columns),
+            registers=self.registers(columns), shared_bytes=self.shared_bytes(columns),
+            item_bytes=self.item_bytes(columns),
+        )  # fmt: skip
+
+
+def padded_shared_bytes(columns: Columns, each: Column) -> Column:
+    """Shared memory of a block whose threads copy operands of so many bytes a step, `stages` steps
+    of them, aligned to lines where copies run ahead."""
+    each = each + np.where(columns["stages"] > 1, 128, 16)
+    return np.asarray(columns["stages"] * each + 32, np.float64)
+
+
+def of_gpus() -> tuple[GpuAlgorithm, ...]:
+    """Those for contractions on GPUs, the plainest first."""
+    found = [a for a in ALGORITHMS.parts() if isinstance(a, GpuAlgorithm)]
+    return tuple(sorted(found, key=lambda a: a.rank))
+
+
+def applicable_on_gpus(task: Task, c: Contraction, target: Target) -> tuple[GpuAlgorithm, ...]:
+    """Those that can compute a contraction on the target, the plainest first."""
+    return tuple(a for a in of_gpus() if a.applies(task, c, target))
+
+
+def chosen_on_gpus(config: Config) -> GpuAlgorithm:
+    """The algorithm that a config of a contraction chose."""
+    found = ALGORITHMS.get(f"{GPU_PREFIX}{config['algorithm']}")
+    assert isinstance(found, GpuAlgorithm)
+    return found
+
+
+def each_config(
+    columns: Columns, give: Callable[[GpuAlgorithm, Columns], Column | Mask | float]
+) -> Column:
+    """What every config's algorithm gives for it; 0 where the config chose none that is known."""
+    out = np.zeros(len(columns["algorithm"]))
+    for algorithm in of_gpus():
+        own = np.flatnonzero(columns["algorithm"] == algorithm.choice)
+        if len(own):
+            out[own] = give(algorithm, configs_at(columns, own))
+    return out
