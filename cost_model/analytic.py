@@ -78,19 +78,6 @@ def estimate(structure: TileStructure, machine: Machine, prior: Prior | None = N
     )
 
 
-def roofline_s(flops: int, nbytes: int, machine: Machine) -> float:
-    """Seconds below which a task cannot go by direct code: every operation at peak on all threads,
-    and every byte once, from the innermost cache that still has room for it."""
-    profile, threads = machine.profile, machine.profile.target.threads
-    left, inside, moving_s = nbytes, 0, 0.0
-    for level in profile.levels:
-        last = level is profile.levels[-1]
-        here = left if last else min(left, max(level.size_bytes - inside, 0))
-        moving_s += here / level.load_bytes_per_s
-        left, inside = left - here, max(inside, level.size_bytes)
-    return max(flops / profile.peak_flops, moving_s) / threads
-
-
 def _compute(structure: TileStructure, machine: Machine) -> Column:
     """Seconds of the arithmetic on one thread."""
     profile, cpu = machine.profile, machine.cpu

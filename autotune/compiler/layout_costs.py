@@ -17,6 +17,7 @@ import cost_model
 from autotune.db.types import Store
 from autotune.graph.ir import Graph
 from autotune.machine import Machine
+from autotune.machine.cpu import core_seconds, l3_seconds
 from autotune.ops import OPS
 from autotune.placement.layout_choice import Choice, apply, choose
 from autotune.placement.layout_problem import Combination, LayoutProblem, problem_of
@@ -116,11 +117,9 @@ def _prior_s(task: Task, target: Target, points: Mapping[str, int], algorithms: 
         for node in task.nodes:
             extra += read_again_bytes(node, value.name, types, value.layout.strides, target)
     # The same speeds for whoever tunes and who compiles; only their ratios matter.
-    cpu = Machine.of(target).cpu
-    peak = 2 * cpu.vector_multiply_adds_per_cycle * target.lanes() * cpu.clock_hz
-    rate = cpu.l3_stream_bytes_per_cycle * cpu.clock_hz
+    machine = Machine.of(target)
     often = 2 if task.op == "copy" else 1  # what is copied is fetched once more by its reader
-    return often * max(flops / peak, moved / rate) + extra / rate
+    return often * core_seconds(machine, flops, moved) + l3_seconds(machine, extra)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from autotune.machine.value import Column, Machine
+from autotune.machine.value import Column, CpuSpeeds, Machine
+from autotune.target import Target
 
 # ------------------------------------------------------------------------------------------ ports
 
@@ -89,6 +90,39 @@ def cold_code_cycles(machine: Machine, nbytes: Column) -> Column:
     return nbytes / machine.cpu.cold_code_bytes_per_cycle
 
 
+def l3_seconds(machine: Machine, nbytes: float) -> float:
+    """Seconds of one core for bytes that come from the shared cache, at the table's clock."""
+    return nbytes / (machine.cpu.l3_stream_bytes_per_cycle * machine.cpu.clock_hz)
+
+
+def core_seconds(machine: Machine, flops: float, nbytes: float) -> float:
+    """Least seconds of one core for so many operations, and bytes from the shared cache: only the
+    order that it gives matters, where neither schedule nor device is known yet."""
+    return max(flops / machine.profile.peak_flops, l3_seconds(machine, nbytes))
+
+
+# ------------------------------------------------------------------------------------------ strips
+
+
+def strip_cycles(speeds: CpuSpeeds, flops: float) -> float:
+    """Cycles of a core for operations of image layers."""
+    return flops / speeds.strip_flops_per_cycle
+
+
+def strip_stream_cycles(speeds: CpuSpeeds, nbytes: int, own_bytes: int) -> float:
+    """Cycles to write or read a value between image layers that a core's own cache of `own_bytes`
+    does not hold."""
+    if nbytes > speeds.own_caches_in_l3 * own_bytes:
+        return nbytes / speeds.memory_strip_bytes_per_cycle
+    return nbytes / speeds.l3_strip_bytes_per_cycle
+
+
+def strip_start_cycles(speeds: CpuSpeeds, kernels: int, weight_bytes: int) -> float:
+    """Cycles that another strip begins with: its kernels' ends, and their weights again."""
+    starts = kernels * speeds.kernel_start_cycles
+    return starts + weight_bytes / speeds.l3_strip_bytes_per_cycle
+
+
 # ------------------------------------------------------------------------------ threads and tails
 
 
@@ -124,6 +158,12 @@ def conflict_free_points(machine: Machine, step: int) -> float:
     cpu = machine.cpu
     way = cpu.l1_way_bytes
     return float(cpu.l1_ways) * way / math.gcd(max(1, step) * 4, way)
+
+
+def sets_met(target: Target, step_bytes: int) -> int:
+    """Sets of the target's innermost cache in which data lie that begin so many bytes apart."""
+    way = max(target.line_bytes, target.l1_bytes // target.l1_ways)
+    return way // math.gcd(step_bytes, way)
 
 
 def evicted_share(

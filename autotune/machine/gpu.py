@@ -16,6 +16,14 @@ EMULATED_FLOPS = 32.0
 """Float operations per cycle of a core that plays a multiprocessor."""
 EMULATED_BYTES = 4.0
 """Bytes per cycle of such a core."""
+EMULATED_STEP_CYCLES = 2
+"""Cycles of such a core per thread and step beside its arithmetic (assumed, as those below)."""
+EMULATED_MEETING_CYCLES = 2
+"""Cycles of such a core per thread that meets the others."""
+EMULATED_LEVEL_CYCLES = 30
+"""Cycles of such a core per level of a tree of sums."""
+EMULATED_BLOCK_CYCLES = 200
+"""Cycles of such a core per block."""
 ADDRESS_INSTRUCTIONS = 10
 """Instructions of a step beside its loads and arithmetic: address, guard, counter, branch."""
 LANE_INSTRUCTIONS = 4
@@ -98,6 +106,8 @@ def _emulated(
 ) -> Column:  # fmt: skip
     """A processor that plays a GPU: threads are loops of it, barriers end them."""
     lanes = np.minimum(vector, float(machine.target.lanes()))
-    work = threads * steps * (2 + vector / lanes)
-    tree = meetings * (2 * threads + 30 * np.log2(np.maximum(threads, 2.0)))
-    return np.asarray(np.ceil(blocks / machine.target.cores) * (work + tree + 200), np.float64)
+    work = threads * steps * (EMULATED_STEP_CYCLES + vector / lanes)
+    levels = np.log2(np.maximum(threads, 2.0))
+    tree = meetings * (EMULATED_MEETING_CYCLES * threads + EMULATED_LEVEL_CYCLES * levels)
+    each = work + tree + EMULATED_BLOCK_CYCLES
+    return np.asarray(np.ceil(blocks / machine.target.cores) * each, np.float64)

@@ -7,15 +7,16 @@ window reads again at its next row is gone by then. A few lines further apart th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from autotune.graph.ir import Node
+from autotune.machine.cpu import sets_met
 from autotune.ops import OPS
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Attr, TaskNode, TensorType
 
 _PADDING_LINES = 2
+"""Cache lines left free between points, so that neighbours begin in other sets."""
 _FEW_SETS, _MOST_SETS = 2, 4
 """Points that meet in more than a few sets are slower only where twice as many lie in a window as
 the sets hold; in more than most of them they are measured to be no slower."""
@@ -59,8 +60,7 @@ def read_again_bytes(
     _, height, width, _ = type_.shape
     output = node.output if isinstance(node, Node) else node.outputs[0]
     again = max(0.0, rows * types[output].shape[1] / height - 1)
-    way = max(target.line_bytes, target.l1_bytes // target.l1_ways)
-    sets = way // math.gcd(strides[2] * ITEM_BYTES[type_.dtype], way)
+    sets = sets_met(target, strides[2] * ITEM_BYTES[type_.dtype])
     held = sets * target.l1_ways * (1 if sets <= _FEW_SETS else 2)
     lost = sets <= _MOST_SETS and min(rows, height) * width > held
     return int(type_.nbytes * again) if lost else 0

@@ -15,6 +15,7 @@ from autotune.db.rankings import KeptRanking
 from autotune.db.types import Latency, Record, Store
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
+from autotune.machine.roofline import roofline_s
 from autotune.measure.types import Status
 from autotune.placement.types import Partition
 from autotune.report.earlier import Earlier
@@ -24,7 +25,6 @@ from autotune.target import Target
 from autotune.tasks.describe import describe
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
-from cost_model.analytic import roofline_s
 from cost_model.pretrained import LEAST, Quality, left_out, quality
 from cost_model.train import by_origin, datasets, measured_s
 from search_spaces.sound import asked

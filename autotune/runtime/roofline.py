@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
+from autotune.machine.roofline import level_of
 from autotune.runtime.image import LinkedKernel, ModelImage
 from autotune.runtime.model import KernelTime
 
@@ -56,7 +57,7 @@ def kernel_profiles(
 ) -> tuple[KernelProfile, ...]:
     """One per kernel call, in order of execution."""
     machine = Machine.of(image.target, profile)
-    level = _level(machine, image.constants.nbytes)
+    level = level_of(machine, image.constants.nbytes)
     return tuple(
         KernelProfile(
             number=number,
@@ -71,7 +72,7 @@ def kernel_profiles(
 def limit_of(kernel: LinkedKernel, machine: Machine, weights: CacheLevel) -> Limit:
     """`weights`: the level that the model's weights come from."""
     threads = machine.target.threads
-    near = _level(machine, kernel.input_bytes + kernel.output_bytes)
+    near = level_of(machine, kernel.input_bytes + kernel.output_bytes)
     moved_s = kernel.input_bytes / near.load_bytes_per_s
     moved_s += kernel.output_bytes / (near.store_bytes_per_s or near.load_bytes_per_s)
     return Limit(
@@ -84,13 +85,3 @@ def limit_of(kernel: LinkedKernel, machine: Machine, weights: CacheLevel) -> Lim
 def model_limit_s(rows: Sequence[KernelProfile]) -> float:
     """Least seconds of the whole model as it is cut into kernels and computed."""
     return sum(row.limit.time_s for row in rows)
-
-
-def _level(machine: Machine, nbytes: int) -> CacheLevel:
-    """The smallest level that holds so many bytes; caches but the last are per core."""
-    *caches, memory = machine.profile.levels
-    for place, level in enumerate(caches):
-        shared = place == len(caches) - 1 and place > 1
-        if nbytes <= level.size_bytes * (1 if shared else machine.target.threads):
-            return level
-    return memory

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 import cost_model
+from autotune.machine.roofline import roofline_s
 from autotune.tasks.flops import anchor_flops
-from cost_model.analytic import roofline_s
 from cost_model.subject import Subject
 from search_spaces.params import Choice, Config
 

@@ -80,10 +80,14 @@ L1_CONFLICT_COST = 0.01
 """Share that rows of weights which evict each other from the L1 cache add."""
 POINT_CONFLICT_COST = 0.5
 """Share that points which evict each other from it add."""
+NEAR_CONFLICT = 0.75
+"""Share of the points that fit from which some evict each other: other data take sets too."""
 NEAR_CONFLICT_COST = 0.01
-"""Share that three quarters as many points add: other data take sets too."""
+"""Share of the time that these add."""
 WEIGHT_COST = 0.08
 """Share that weights add which only one point uses."""
+WEIGHTS_IN_L2 = 0.75
+"""Share of the L2 cache that weights may take which are used again."""
 FAR_WEIGHTS = 3
 """Times more where what is used again does not stay in the L2 cache."""
 WEIGHT_POINTS = 6
@@ -255,7 +259,7 @@ def band_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) 
 def _point_conflicts(task: Task, c: Contraction, machine: Machine, points: Column) -> Column:
     """Share of the time that points of a tile add which evict each other."""
     free = conflict_free_points(machine, task.value(c.data).layout.strides[-2] * c.strides[1])
-    near = np.where(points > 0.75 * free, NEAR_CONFLICT_COST, 0.0)
+    near = np.where(points > NEAR_CONFLICT * free, NEAR_CONFLICT_COST, 0.0)
     return np.where(points > free, POINT_CONFLICT_COST, near)
 
 
@@ -338,7 +342,7 @@ def _weight_cost(machine: Machine, c: Contraction, columns: Columns, points: Col
     panel = columns["vectors"] * columns["lanes"] * (c.depth * c.item_bytes)
     again = np.where(columns["order"] == "points_first", c.weight_bytes, panel)
     alone = 1 / points - 1 / WEIGHT_POINTS
-    leaves = again > 0.75 * machine.target.l2_bytes
+    leaves = again > WEIGHTS_IN_L2 * machine.target.l2_bytes
     return WEIGHT_COST * np.where(leaves, FAR_WEIGHTS * alone, np.maximum(alone, 0))
 
 

@@ -59,6 +59,13 @@ SHARED_PATH = 0.1
 """Share of the time that weights take to come, asked for early, in which other data wait."""
 SUMMED_WEIGHTS = 10 / 7
 """Loads and additions of a vector of weights that a product needs: five of seven use sums."""
+NEAR_CONFLICT, NEAR_CONFLICT_FACTOR = 0.75, 1.1
+"""Share of the points that fit in the L1 cache's sets from which they evict each other, and times
+that products then take."""
+QUARTERS = 12 / 7
+"""Quarters of weights that a product combines, on average."""
+QUARTER_WAIT = 0.02
+"""Share of the time of quarters' coming from the L2 cache that shows even where it is short."""
 STEP_CODE_BYTES = 7
 """Bytes of machine code per accumulator of a step of the reduction."""
 TILE_CODE_BYTES = 16
@@ -183,13 +190,9 @@ def _runs_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns)
     runs = half_points(c) / run
     shares = busiest_share(runs, threads)
     product = _run_products(c, machine, columns, run) * shares
-    product = (
-        product
-        * _panel_waits(machine, columns)
-        * np.where(
-            columns["tile_w"] > 0.75 * conflict_free_points(machine, c.depth // 2), 1.1, 1.0
-        )
-    )
+    near = NEAR_CONFLICT * conflict_free_points(machine, c.depth // 2)
+    conflicts = np.where(columns["tile_w"] > near, NEAR_CONFLICT_FACTOR, 1.0)
+    product = product * _panel_waits(machine, columns) * conflicts
     stream = stream_cycles(machine, c.weight_bytes, np.asarray(np.ceil(runs))) / threads
     busy = np.maximum(product, stream) + SHARED_PATH * stream
     busy = busy + (end_cycles(c, machine, _held(c, run)) + _run_spill(c, machine, run)) * shares
@@ -236,9 +239,9 @@ def _code_bytes(columns: Columns) -> Column:
 def _panel_waits(machine: Machine, columns: Columns) -> Column:
     """Times what multiplying takes if panels of quarters, mostly two, come from the L2 cache for
     every tile: few points use what comes."""
-    nbytes = 12 / 7 * machine.cpu.line_bytes
+    nbytes = QUARTERS * machine.cpu.line_bytes
     cycles = nbytes / machine.cpu.l2_stream_bytes_per_cycle / columns["tile_w"]
-    return np.maximum(1.0, cycles) + 0.02 * cycles
+    return np.maximum(1.0, cycles) + QUARTER_WAIT * cycles
 
 
 def _end_bytes(task: Task, c: Contraction, machine: Machine) -> float:

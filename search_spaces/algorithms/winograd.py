@@ -84,6 +84,10 @@ SPILL_L2_SHARE = 0.8
 """Of the L2 cache: what transformed tiles of a block may take."""
 BACK_AND_FORTH = 1.5
 """Times that transformed tiles which leave the L2 cache move through the next one."""
+MOST_HELD_BYTES = 1e5
+"""Of transformed weights, the part that lies in the L2 cache beside tiles, at most."""
+BLOCK_PARTS = 8.0
+"""Parts of a single block that each thread takes, one after another."""
 FEW_TILES = 16
 """Tiles up to which weights are late unless prefetched."""
 PREFETCH_GAIN = 0.999
@@ -303,7 +307,7 @@ def _winograd_cycles(c: Contraction, machine: Machine, columns: Columns, tiling:
     work = work + (1 - HIDDEN_STREAM) * np.minimum(first, stream)
     work = work + _transform_cycles(c, machine, tiling, block)
     work = work + _spill_cycles(c, machine, block, tiles, area)
-    chunks = np.where(blocks == 1, 8.0 * threads, blocks)
+    chunks = np.where(blocks == 1, BLOCK_PARTS * threads, blocks)
     across = np.where(blocks == 1, area * tiles * (ic * c.groups + oc) * 4.0, 0.0)
     busy = work * busiest_share(chunks, threads)
     return np.asarray(busy + from_others_cycles(machine, across), np.float64)
@@ -352,9 +356,8 @@ def _spill_cycles(
     """Cycles for transformed tiles, where those of a block do not stay in the L2 cache."""
     ic, oc = c.reduce[2][1], c.channels[1] * c.groups
     each = area * (ic * c.groups + oc) * 4.0
-    spilled = (
-        each * block + min(area * ic * oc * 4.0, 1e5) > SPILL_L2_SHARE * machine.target.l2_bytes
-    )
+    held = each * block + min(area * ic * oc * 4.0, MOST_HELD_BYTES)
+    spilled = held > SPILL_L2_SHARE * machine.target.l2_bytes
     each_cycles = BACK_AND_FORTH / machine.cpu.l3_stream_bytes_per_cycle
     return np.asarray(spilled * each * tiles * each_cycles)
 

@@ -12,10 +12,18 @@ from dataclasses import dataclass, field
 from autotune.graph.ir import Graph
 from autotune.graph.passes._image_chain import ImageChain, image_chains
 from autotune.graph.rewriter import Rewriter
+from autotune.machine.cpu import strip_cycles, strip_start_cycles, strip_stream_cycles
 from autotune.machine.value import CpuSpeeds, shipped_speeds
 
 _SURE = 0.05
 """Share of a chain's work that must be gained: the estimate is a coarse one."""
+_CAUTION = 2
+"""Times that the cost of bands counts, for the same reason."""
+_OUTGROWN = 4
+"""Sizes of a core's own cache from which bands' results gain nothing, and of results that bands
+are worth trying for; those of one size gain all, between them the gain falls evenly."""
+_WAYS = 2
+"""Times that a result goes by: it is written, and read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +41,10 @@ class BandRows:
     speeds: CpuSpeeds = field(default_factory=lambda: shipped_speeds()[0])
 
     def run(self, graph: Graph) -> Graph:
-        chains = {c.output: (c, self._bands(c)) for c in image_chains(graph, 4 * self.cache_bytes)}
+        chains = {
+            c.output: (c, self._bands(c))
+            for c in image_chains(graph, _OUTGROWN * self.cache_bytes)
+        }
         chains = {end: (chain, count) for end, (chain, count) in chains.items() if count > 1}
         inside = {node.output for chain, _ in chains.values() for node in chain.nodes}
         new = Rewriter(graph)
@@ -64,17 +75,14 @@ class BandRows:
             return 0.0
         needed = [chain.needed(rows) for rows in bands]
         held = max(map(chain.held_bytes, needed))
-        fit = min(1.0, max(0.0, (4 - held / self.cache_bytes) / 3))
-        saved = fit * 2 * sum(map(self._cycles, chain.intermediates()))
-        speeds = self.speeds
-        once = chain.flops(chain.needed((0, chain.height))) / speeds.strip_flops_per_cycle
-        again = sum(map(chain.flops, needed)) / speeds.strip_flops_per_cycle - once
-        each = len(chain.windowed) * speeds.kernel_start_cycles
-        each += chain.weight_bytes() / speeds.l3_strip_bytes_per_cycle
-        return saved - 2 * (again + (count - 1) * each) - _SURE * once
-
-    def _cycles(self, nbytes: int) -> float:
-        """Cycles to write or read a value that is too large for a core's own cache."""
-        if nbytes > self.speeds.own_caches_in_l3 * self.cache_bytes:
-            return nbytes / self.speeds.memory_strip_bytes_per_cycle
-        return nbytes / self.speeds.l3_strip_bytes_per_cycle
+        outgrown = (_OUTGROWN - held / self.cache_bytes) / (_OUTGROWN - 1)
+        fit = min(1.0, max(0.0, outgrown))
+        moved = (
+            strip_stream_cycles(self.speeds, nbytes, self.cache_bytes)
+            for nbytes in chain.intermediates()
+        )
+        once = strip_cycles(self.speeds, chain.flops(chain.needed((0, chain.height))))
+        again = strip_cycles(self.speeds, sum(map(chain.flops, needed))) - once
+        each = strip_start_cycles(self.speeds, len(chain.windowed), chain.weight_bytes())
+        cost = _CAUTION * (again + (count - 1) * each)
+        return fit * _WAYS * sum(moved) - cost - _SURE * once

@@ -1,16 +1,12 @@
 """Convolutions and matrix products: a register tile over output points and channels.
 
-`algorithm` says how: `direct`; `bf16`, the same with operands rounded to bfloat16, two products an
-instruction; `int8`, four products of uint8 data and int8 weights an instruction; `winogradM` and
-`winogradMxN`, a convolution over tiles of M x M or M x N output points with fewer multiplications,
-`block` tiles at a time (see `autotune.schedule.algorithms.winograd`); `strassen`, seven products
-of halves, or `strassen_runs`, these `block` points at a time, with weights as they are (see
-`autotune.schedule.algorithms.strassen`). The register tile is `tile_h` x `tile_w` points
-(Winograd: `tile_w` tiles) times `vectors` vectors of channels; the reduction runs inside it, one
-outer product at a time. Weights are packed in the order of use; those that few points use may be
-asked for a panel ahead (`prefetch`); those that are activations are packed by the kernel, or read
-where they lie (`weights`). The epilogue is computed on the tile before it is stored. Depthwise
-convolutions have a rule of their own.
+`algorithm` names one of `search_spaces.algorithms`; some take `block` tiles or points at a time.
+The register tile is `tile_h` x `tile_w` points (of Winograd's algorithm: `tile_w` tiles) times
+`vectors` vectors of channels; the reduction runs inside it, one outer product at a time. Weights
+are packed in the order of use; those that few points use may be asked for a panel ahead
+(`prefetch`); those that are activations are packed by the kernel, or read where they lie
+(`weights`). The epilogue is computed on the tile before it is stored. Depthwise convolutions have
+a rule of their own.
 """
 
 from __future__ import annotations

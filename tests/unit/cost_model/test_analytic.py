@@ -7,8 +7,9 @@ import pytest
 
 from autotune.machine import Machine
 from autotune.machine.cpu import imbalance
+from autotune.machine.roofline import roofline_s
 from cost_model import predict
-from cost_model.analytic import estimate, roofline_s
+from cost_model.analytic import estimate
 from cost_model.features import features
 from search_spaces.base import Column
 from search_spaces.params import Choice
