@@ -15,7 +15,7 @@ import inspect
 import os
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from autotune import arguments
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from autotune.db.types import Store
     from autotune.frontend import Model
     from autotune.graph.feeds import Samples
+    from autotune.machine.profile import DeviceProfile
 
 Value = TypeVar("Value")
 Request = TypeVar("Request")
@@ -49,6 +50,14 @@ def _check_model(_: str, value: object) -> None:
 def _check_target(name: str, value: object) -> None:
     if not isinstance(value, Target):
         arguments.place(name, value, "a name, a .toml file or a Target", TargetError)
+
+
+def _check_machine(name: str, value: object) -> None:
+    from autotune.machine.files import load_machine
+    from autotune.machine.profile import DeviceProfile
+
+    if not isinstance(value, DeviceProfile):
+        load_machine(arguments.place(name, value, "a file of autotune machine or a DeviceProfile"))
 
 
 def check_log(*methods: str) -> Check:
@@ -87,6 +96,12 @@ class CompileRequest:
     )
     target: str | os.PathLike[str] | Target = option(
         "cpu", _check_target, "A name, a .toml file or a Target. 'cpu' is this machine."
+    )
+    machine: str | os.PathLike[str] | DeviceProfile | None = option(
+        None,
+        _check_machine,
+        "Another machine than this one to predict for: a file of `autotune machine --json`, or a "
+        "DeviceProfile. The target 'cpu' is that machine's.",
     )
     log: str | os.PathLike[str] | Store | None = option(
         None,
@@ -133,8 +148,24 @@ class CompileRequest:
         """The Target that is given, or the named one with its settings. Raises TargetError."""
         if isinstance(self.target, Target):
             return self.target
-        named = load_target(os.fspath(self.target), self.threads)
+        profile = self._profile() if self.target == "cpu" else None
+        if profile is not None:
+            named = profile.target.with_threads(self.threads)
+        else:
+            named = load_target(os.fspath(self.target), self.threads)
         return named.with_accuracy(self.accuracy).with_precision(self.precision)
+
+    def wanted_profile(self) -> DeviceProfile | None:
+        """The machine that is predicted for, at the wanted target; None where none is named.
+        Raises an InputError."""
+        profile = self._profile()
+        return profile and replace(profile, target=self.wanted_target())
+
+    def _profile(self) -> DeviceProfile | None:
+        from autotune.machine.files import load_machine
+
+        given = self.machine
+        return load_machine(given) if isinstance(given, str | os.PathLike) else given
 
 
 RAISES = (

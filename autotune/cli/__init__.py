@@ -35,6 +35,7 @@ _OWN = {
     "compile": "compile a model into one file",
     "run": "run a model once",
     "bench": "time a model, whole and kernel by kernel",
+    "machine": "measure what this machine can do, and describe it",
     "targets": "list the known targets",
     "zoo": "list or export the bundled models",
 }

@@ -21,7 +21,7 @@ def arguments(parser: opt.Parser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="file to write (default MODEL.model beside MODEL)"
     )
-    flags.add(parser, "log", *flags.TARGET, *flags.NUMERICS)
+    flags.add(parser, "log", *flags.TARGET, *flags.MACHINE, *flags.NUMERICS)
 
 
 def accuracy_table(found: Quantization) -> str:

@@ -24,6 +24,7 @@ Read = Callable[[argparse.Namespace], Any]
 Request = TypeVar("Request", bound=CompileRequest)
 
 TARGET = ("target", "threads")
+MACHINE = ("machine",)
 NUMERICS = ("accuracy", "precision", "calibration")
 SETTLED = ("log", *TARGET, *NUMERICS, "shapes")
 """What a compiled model has settled."""
@@ -59,6 +60,12 @@ FLAGS = {
     ),
     "target": Flag(
         "--target", help="name or .toml file; see autotune targets (default %(default)s)"
+    ),
+    "machine": Flag(
+        "--machine",
+        metavar="FILE",
+        help="predict for the machine that autotune machine --json described there, and compile "
+        "for it",
     ),
     "device": Flag(
         "--device",

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from typing import TYPE_CHECKING
 
 from autotune.cli import flags, tables
 from autotune.cli import options as opt
 from autotune.cli.tune import expectation
 from autotune.printable import printable
 
+if TYPE_CHECKING:
+    from autotune.machine.profile import DeviceProfile
+    from autotune.types import Task
+
 
 def arguments(parser: opt.Parser) -> None:
-    flags.add(parser, "model", "shapes", "log", *flags.TARGET, *flags.NUMERICS)
+    flags.add(parser, "model", "shapes", "log", *flags.TARGET, *flags.MACHINE, *flags.NUMERICS)
     parser.add_argument(
         "--why", action="store_true", help="what tuning would do next with every task, and why"
     )
@@ -62,7 +67,7 @@ def _list(options: argparse.Namespace) -> None:
     from search_spaces.sound import space_of
 
     request = flags.request(CompileRequest, options)
-    target = request.wanted_target()
+    target, profile = request.wanted_target(), request.wanted_profile()
     rows, known_s, missing = [], 0.0, 0
     with contextlib.closing(open_log(options.log, missing_ok=True)) as log:
         weights = partition_with(request, target, log).weights()
@@ -82,9 +87,21 @@ def _list(options: argparse.Namespace) -> None:
                     tables.count(space.size if space.size is not None else space.raw_size),
                     tables.seconds(time_s),
                     tables.gflops(flops, time_s),
+                    *([tables.seconds(_predicted_s(task, profile))] if profile else []),
                 )
             )
     header = ("task", "what", "calls", "FLOP", "space", "best", "GFLOP/s")
-    print(tables.table(header, rows, right=(2, 3, 4, 5, 6)))
+    header += ("predicted",) * (profile is not None)
+    print(tables.table(header, rows, right=range(2, len(header))))
     state = f"{missing} without a record" if missing else f"{tables.seconds(known_s)} in all"
     print(f"{len(weights)} tasks, {sum(weights.values())} calls, {state}")
+
+
+def _predicted_s(task: Task, profile: DeviceProfile) -> float:
+    """Seconds of the default schedule on the machine that was described."""
+    import cost_model
+    from autotune.machine import Machine
+
+    machine = Machine.of(profile.target, profile)
+    rule, config, _ = cost_model.default_of(task, machine)
+    return float(cost_model.predict(task, machine, [config], rule).seconds[0])

@@ -15,6 +15,7 @@ from autotune.compiler.choose import Candidate, candidates
 from autotune.db.types import Store
 from autotune.defects import NO_DEFECT, described, tell
 from autotune.errors import BuildError, ScheduleError
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.build_task import build_task
 from autotune.measure.builds import build_reply, outcome_of
 from autotune.measure.devices.sandbox import sandbox_for
@@ -53,11 +54,12 @@ def build_kernels(
     *,
     unaligned: UnalignedParams | None = None,
     known: Known | None = None,
+    profile: DeviceProfile | None = None,
 ) -> Kernels:
-    """Build every task that is not `known`. Raises BuildError where not even the loops as they are
-    can be built."""
+    """Build every task that is not `known`; defaults are for the machine of `profile`, if one is
+    named. Raises BuildError where not even the loops as they are can be built."""
     unaligned = unaligned or {}
-    waiting = {task: candidates(task, target, log) for task in tasks}
+    waiting = {task: candidates(task, target, log, profile) for task in tasks}
     first = {task: _next(found, task.key) for task, found in waiting.items()}
     there = {t: known(t, c.schedule) for t, c in first.items() if known and t not in unaligned}
     missing = [task for task in first if there.get(task) is None]

@@ -16,6 +16,7 @@ from autotune.db.types import Record, Store
 from autotune.defects import NO_DEFECT, raised
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
+from autotune.machine.profile import DeviceProfile
 from autotune.runtime.image import Source
 from autotune.schedule.base import Schedule
 from autotune.target import Target
@@ -39,8 +40,11 @@ class Candidate:
     said: tuple[str, ...] = ()
 
 
-def candidates(task: Task, target: Target, log: Store | None) -> Iterator[Candidate]:
-    """Lazily: similar tasks are looked up only where the exact record is missing or stale."""
+def candidates(
+    task: Task, target: Target, log: Store | None, profile: DeviceProfile | None = None
+) -> Iterator[Candidate]:
+    """Lazily: similar tasks are looked up only where the exact record is missing or stale.
+    `profile`: of the machine that defaults are for, if it is known."""
     rules = tuple(rules_for(task, target))
     said: list[str] = []
     if log is not None:
@@ -54,7 +58,7 @@ def candidates(task: Task, target: Target, log: Store | None) -> Iterator[Candid
         for place in dict.fromkeys((target, target.plain)):
             first = rule is rules[0] and place == target
             source: Source = "default" if first else "plain"
-            made = _default(rule, task, place, said)
+            made = _default(rule, task, Machine.of(place, profile), said)
             if made is not None:
                 config, schedule = made
                 yield Candidate(schedule=schedule, source=source, config=config, said=tuple(said))
@@ -62,13 +66,13 @@ def candidates(task: Task, target: Target, log: Store | None) -> Iterator[Candid
 
 
 def _default(
-    rule: Rule, task: Task, target: Target, said: list[str]
+    rule: Rule, task: Task, machine: Machine, said: list[str]
 ) -> tuple[Config, Schedule] | None:
     """A rule's default config and its schedule; None where it raises, which is told."""
     config = None
     try:
-        config = cost_model.default(task, Machine.of(target), rule)
-        return config, rule.schedule(task, target, config)
+        config = cost_model.default(task, machine, rule)
+        return config, rule.schedule(task, machine.target, config)
     except NO_DEFECT:
         raise
     except Exception as error:  # a defect of the rule: the next candidate is taken

@@ -20,6 +20,7 @@ from autotune.graph import memory_limit as room
 from autotune.graph.feeds import Feeds, Samples
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
+from autotune.machine.profile import DeviceProfile
 from autotune.memory import physical_bytes
 from autotune.placement.memory_plan import plan_memory
 from autotune.placement.types import Partition
@@ -64,7 +65,10 @@ def compile_request(request: CompileRequest) -> CompiledModel:
     target = request.wanted_target()
     graph = load_model(request.model, request.shapes)
     with open_log(request.log) as store:
-        return compile_graph(graph, target, store, calibration=request.calibration)
+        return compile_graph(
+            graph, target, store,
+            calibration=request.calibration, profile=request.wanted_profile(),
+        )  # fmt: skip
 
 
 def compile_graph(
@@ -73,13 +77,15 @@ def compile_graph(
     log: Store | None = None,
     processes: int | None = None,
     calibration: Samples | None = None,
+    *,
+    profile: DeviceProfile | None = None,
 ) -> CompiledModel:
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
-    there are cores)."""
+    there are cores). `profile`: of the machine that default schedules are for, if it is known."""
     if _runs_here(target):
         room.check_model(graph, physical_bytes())
     prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
-    image, notes = compile_prepared(prepared.graph, target, log, processes)
+    image, notes = compile_prepared(prepared.graph, target, log, processes, profile=profile)
     for note in notes:
         _LOGGER.warning(note)
     model = CompiledModel(image, notes=notes)
@@ -94,6 +100,8 @@ def compile_prepared(
     log: Store | None = None,
     processes: int | None = None,
     known: Known | None = None,
+    *,
+    profile: DeviceProfile | None = None,
 ) -> tuple[ModelImage, tuple[str, ...]]:
     """The image of a graph that is prepared for the target, and what the compiler has to say about
     it; `known`: kernels that need not be built."""
@@ -104,8 +112,9 @@ def compile_prepared(
     if _runs_here(target):
         room.check_bytes("what its kernels pass on", plan.arena_bytes, physical_bytes())
     kernels = build_kernels(
-        tasks, target, log, processes or cores or 1, unaligned=unaligned, known=known
-    )
+        tasks, target, log, processes or cores or 1,
+        unaligned=unaligned, known=known, profile=profile,
+    )  # fmt: skip
     return link(parts, plan, kernels, target, _versions()), kernels.notes
 
 

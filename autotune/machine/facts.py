@@ -35,6 +35,8 @@ class Processor:
     """LLVM's name of it, a guess by family and model where those are hidden."""
     abilities: tuple[str, ...]
     """Instruction sets that make a difference to kernels, by LLVM's names, sorted."""
+    said_hz: float | None = None
+    """The clock that the system believes in."""
 
     @property
     def name(self) -> str:

@@ -12,9 +12,12 @@ from pathlib import Path
 from autotune.compiler.driver import load_prepared
 from autotune.compiler.layout_costs import choose_layouts
 from autotune.db.types import Store
+from autotune.errors import ConfigError
 from autotune.graph import memory_limit as room
 from autotune.graph.ir import Graph
+from autotune.machine.profile import DeviceProfile
 from autotune.measure.batch import plan_cores
+from autotune.measure.runners.described import DescribedRunner
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import Runner
 from autotune.memory import physical_bytes
@@ -46,6 +49,7 @@ def tune(request: TuneRequest) -> TuneReport:
 def tune_request(request: TuneRequest) -> TuneReport:
     """See `tune`."""
     wanted, here = request.wanted_target(), request.device == "local"
+    described = _described(request)
     graph = load_prepared(request, wanted, fits=here)
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
     from rpc_server.runners import runner_for
@@ -55,7 +59,7 @@ def tune_request(request: TuneRequest) -> TuneReport:
         _opened(request.log, read_only=request.dry_run) as store,
         opened(request.executor, spare) as engine,
     ):
-        runner = runner_for(
+        runner = DescribedRunner(described) if described else runner_for(
             request.device, wanted,
             cache_dir=Path(request.cache_dir) if request.cache_dir else None,
             certs=Path(request.certs) if request.certs else None,
@@ -71,6 +75,17 @@ def tune_request(request: TuneRequest) -> TuneReport:
             options = options_of(request, graph, problem, store, profile, train=train)
             listener = _listener(store, options, request.on_event)
             return _tuned(graph, problem, runner, store, options, listener=listener, engine=engine)
+
+
+def _described(request: TuneRequest) -> DeviceProfile | None:
+    """The machine that a forecast is for, if it is not this one. Raises ConfigError where more
+    than a forecast is asked for."""
+    if request.machine is not None and (not request.dry_run or request.device != "local"):
+        raise ConfigError(
+            "a machine's description is for a forecast, candidates are measured where they run; "
+            "ask for a dry run (--dry-run) without a device, or leave --machine out"
+        )
+    return request.wanted_profile()
 
 
 def _there(wanted: Target, runner: Runner, *, own: bool) -> Target:

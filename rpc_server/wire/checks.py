@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 from autotune.digits import LARGEST
 from autotune.errors import AutotuneError, DeviceError
-from autotune.machine.facts import NUMBERS, PAIRS, MachineFacts
+from autotune.machine.files import check_facts
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import Built, MeasureResult, Timing, sound
 from autotune.target import Target
@@ -24,7 +24,6 @@ MAX_DEADLINE_S = 600.0
 MAX_TASK_BYTES = 16 << 30
 MAX_RANK = 32
 MAX_LEVELS = 16
-MAX_POINTS = 128
 MOST = float(1 << 62)
 """Of anything that is counted: bytes, FLOP/s."""
 MAX_REASON = 300
@@ -209,35 +208,6 @@ def check_profile(profile: DeviceProfile) -> DeviceProfile:
     if profile.facts is not None:
         check_facts(profile.facts)
     return profile
-
-
-def check_facts(facts: MachineFacts) -> MachineFacts:
-    """Raises ValueError and TypeError for what no micro-benchmark finds."""
-    processor = facts.processor
-    for said in (processor.vendor, processor.brand, processor.llvm, *processor.abilities):
-        text(said, MAX_NAME)
-    for count in (processor.family, processor.model, processor.stepping):
-        if count is not None:
-            natural(count)
-    natural(facts.cores)
-    tables = (facts.arithmetic, facts.scattered, processor.abilities)
-    curves = [getattr(facts, name) for name in PAIRS]
-    if any(len(rows) > MAX_POINTS for rows in (*tables, *curves)):
-        raise ValueError(f"a machine has at most {MAX_POINTS} points of a curve, rows of a table")
-    for at, value in (pair for curve in curves for pair in curve):
-        natural(at)
-        number(value, 0.0)
-    for field in NUMBERS:
-        if getattr(facts, field) is not None:
-            number(getattr(facts, field), 0.0)
-    for row in facts.arithmetic:
-        name(row.kind), name(row.instruction), natural(row.vector_bytes)
-        number(row.multiply_adds_per_s, 0.0), number(row.latency_s, 0.0)
-    for runs in facts.scattered:
-        natural(runs.footprint)
-        for seconds in (runs.near_s, runs.far_s, runs.prefetched_s):
-            number(seconds, 0.0, MAX_DEADLINE_S)
-    return facts
 
 
 def check_built(built: Built) -> Built:

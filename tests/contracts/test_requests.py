@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import inspect
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from autotune.errors import InputError
 from autotune.request import CompileRequest
 from autotune.tuner.request import TuneRequest
 from rpc_server.runners import FarmOptions
+from tests.unit.machine.samples import PROFILE
 
 KINDS = (CompileRequest, TuneRequest)
 FUNCTIONS: dict[str, type[CompileRequest]] = {
@@ -34,6 +36,7 @@ TEXTS = {
     "model": "zoo:tiny",
     "shapes": "x=1x3x8x8",
     "target": "cortex-a72",
+    "machine": "machine.json",
     "device": "tracker://127.0.0.1:9/a",
     "farm": "farm.toml",
     "certs": "certs",
@@ -55,7 +58,11 @@ TEXTS = {
     "dry_run": "",
 }
 """What a flag is followed by, so that its field gets another value than its default."""
-FILES = {"farm.toml": "[client]\nboards = 3\n", "tune.toml": "[tune]\nbatch = 3\n"}
+FILES = {
+    "farm.toml": "[client]\nboards = 3\n",
+    "tune.toml": "[tune]\nbatch = 3\n",
+    "machine.json": json.dumps(PROFILE.to_json()),
+}
 
 
 @pytest.mark.parametrize("of", ALL, ids=lambda of: of.name)

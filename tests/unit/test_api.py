@@ -46,6 +46,7 @@ NO_ARRAYS = (None, *NUMBERS, *CONTAINERS, *OBJECTS, "x", [X], {3: X}, {None: X},
 COMPILE: dict[str, tuple[object, ...]] = {
     "model": NO_MODEL,
     "target": (*NO_TEXT, "a\0b"),
+    "machine": (*NO_PATH[1:], "no such file"),
     "log": NO_LOG,
     "threads": (*NO_COUNT, 0, 10**9, 10**5000),
     "accuracy": NO_TEXT,

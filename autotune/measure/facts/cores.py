@@ -24,14 +24,14 @@ from autotune.measure.storage import aligned_bytes
 from autotune.target import Target
 from autotune.types import Array
 
-PINGS = 512
-"""Turns of a sample: the second core may come late to the first of them."""
-SAMPLES = 24
+PINGS = 64
+"""Turns of a sample."""
+SAMPLES = 1000
 BLOCK_BYTES = 256 << 10
 """Handed from one core to another: it fits a core's own caches."""
-HANDED = 32
+HANDED = 64
 """Times that it is."""
-LOW = 0.1
+LOW = 0.05
 """Several cores are undisturbed at a time more rarely than one is."""
 PIECES = 96
 _APART_BYTES = 256
@@ -55,22 +55,19 @@ class Together:
         """Half of the time in which a number goes to another core and comes back."""
         if len(self._cores) < 2:
             return None
-        lines = aligned_bytes(SAMPLES * _APART_BYTES, 0)  # each sample counts in a line of its own
+        line = aligned_bytes(_APART_BYTES, 0)
+        address = line.ctypes.data
         ping, pong = self._loops.call("ping"), self._loops.call("pong")
-        addresses = [lines.ctypes.data + n * _APART_BYTES for n in range(SAMPLES)]
         times: list[float] = []
 
         def here() -> None:
-            for address in addresses:
+            for _ in range(SAMPLES):
                 begin = self._clock()
                 ping(address, PINGS)
                 times.append(self._clock() - begin)
 
-        def there() -> None:
-            for address in addresses:
-                pong(address, PINGS)
-
-        self._both(here, there)
+        # The other core is never between two calls: a sample that it disturbs is a long one.
+        self._both(here, lambda: pong(address, SAMPLES * PINGS))
         return rounded(max(low(times, LOW) - self._over_s, 1e-9) / (2 * PINGS))
 
     def handed_bytes_per_s(self, *, dirty: bool) -> float | None:
@@ -126,7 +123,7 @@ class Together:
         over_s = low([crew.empty_call_s() for _ in range(200)], LOW)
         least = 2 * len(self._cores) * self._wide.l2_bytes
         found = [(n, self._all_bytes_per_s(crew, data[:n], over_s))
-                 for n in sizes(data.nbytes)[1::2] if n >= least]  # fmt: skip
+                 for n in sizes(data.nbytes)[::2] if n >= least]  # fmt: skip
         return tuple((n, rounded(value)) for n, value in falling(tuple(found)))
 
     def _all_bytes_per_s(self, crew: Crew, data: Array, over_s: float) -> float:

@@ -148,7 +148,8 @@ class Memory:
             samples = around // loop.rounds if before else SAMPLES
             times += [loop.sample(self._clock) for _ in range(samples)]
         words[offsets // 8] = FILL
-        each_s = max(low(times, LOW) - self._over_s, 1e-9)
+        share = LOW if before else LOW / 4  # what lies near is there again after a disturbance
+        each_s = max(low(times, share) - self._over_s, 1e-9)
         return each_s / (loop.rounds * texts.UNROLL)
 
     # --------------------------------------------------------------------------------- pages

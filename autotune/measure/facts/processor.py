@@ -41,6 +41,7 @@ def processor_of(target: Target, text: str | None = None) -> Processor:
         brand=found["brand"],
         llvm=target.cpu,
         abilities=tuple(sorted(has.intersection(MATTERING))),
+        said_hz=_megahertz(said.get("cpu MHz", "")),
     )
 
 
@@ -59,6 +60,13 @@ def _first(text: str) -> dict[str, str]:
         if colon:
             out.setdefault(name.strip(), value.strip())
     return out
+
+
+def _megahertz(text: str) -> float | None:
+    try:
+        return float(text) * 1e6 or None
+    except ValueError:
+        return None
 
 
 def _number(text: str) -> int | None:

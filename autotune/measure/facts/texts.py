@@ -302,11 +302,13 @@ PREFETCH = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
 
 def meeting_text() -> str:
     """`ping` and `pong`, called by two cores with one line: the number in it is raised by each in
-    turn, 2 * rounds times. `wait(ptr, until)` returns when a number is there, `tell(ptr, number)`
-    puts it there."""
+    turn, `rounds` times. The first goes on from the number that is there and returns when it has
+    been answered. `wait(ptr, until)` returns when a number is there, `tell(ptr, number)` puts it
+    there."""
+    put = "  store atomic i64 %next, ptr %data release, align 8"
     return "\n".join([
-        _turn("ping", 0),
-        _turn("pong", 1),
+        _turns("ping", "%first = load atomic i64, ptr %data acquire, align 8", 2, [put], []),
+        _turns("pong", "%first = add i64 0, 0", 1, [], [put]),
         "define void @wait(ptr %data, i64 %until) {",
         "entry:",
         "  br label %loop",
@@ -325,27 +327,33 @@ def meeting_text() -> str:
     ])  # fmt: skip
 
 
-def _turn(name: str, first: int) -> str:
-    return f"""
-define void @{name}(ptr %data, i64 %rounds) {{
-entry:
-  br label %round
-round:
-  %n = phi i64 [ 0, %entry ], [ %m, %mine ]
-  %twice = shl i64 %n, 1
-  %until = add i64 %twice, {first}
-  br label %wait
-wait:
-  %seen = load atomic i64, ptr %data acquire, align 8
-  %there = icmp eq i64 %seen, %until
-  br i1 %there, label %mine, label %wait
-mine:
-  %next = add i64 %until, 1
-  store atomic i64 %next, ptr %data release, align 8
-  %m = add i64 %n, 1
-  %again = icmp ult i64 %m, %rounds
-  br i1 %again, label %round, label %done
-done:
-  ret void
-}}
-"""
+def _turns(name: str, first: str, until: int, before: list[str], after: list[str]) -> str:
+    """`before` and `after` waiting until the number has been raised by `until`, %next is put
+    there: the number that is waited for or that answers it."""
+    step = 1 if before else 2
+    return "\n".join([
+        f"define void @{name}(ptr %data, i64 %rounds) {{",
+        "entry:",
+        f"  {first}",
+        "  br label %round",
+        "round:",
+        "  %n = phi i64 [ 0, %entry ], [ %m, %mine ]",
+        "  %now = phi i64 [ %first, %entry ], [ %turn, %mine ]",
+        f"  %until = add i64 %now, {until}",
+        f"  %next = add i64 %now, {step}",
+        *before,
+        "  br label %wait",
+        "wait:",
+        "  %seen = load atomic i64, ptr %data acquire, align 8",
+        "  %there = icmp eq i64 %seen, %until",
+        "  br i1 %there, label %mine, label %wait",
+        "mine:",
+        *after,
+        "  %turn = add i64 %now, 2",
+        "  %m = add i64 %n, 1",
+        "  %again = icmp ult i64 %m, %rounds",
+        "  br i1 %again, label %round, label %done",
+        "done:",
+        "  ret void",
+        "}",
+    ])  # fmt: skip

@@ -127,10 +127,12 @@ class LocalRunner:
         path = self._facts_path()
         if self._facts is None:
             self._facts = self._cached(path, MachineFacts.from_json)
-        if self._facts is None:
-            self._facts = self._batch.facts(self.target)
-            if self._facts is not None:
-                self._store(path, self._facts.to_json())
+        return self._facts or self._measure_facts()
+
+    def _measure_facts(self) -> MachineFacts | None:
+        self._facts = self._batch.facts(self.target) if self.target.kind == "cpu" else None
+        if self._facts is not None:
+            self._store(self._facts_path(), self._facts.to_json())
         return self._facts
 
     def _kept_facts(self) -> MachineFacts | None:
@@ -145,8 +147,12 @@ class LocalRunner:
             return None
 
     def remeasure(self) -> DeviceProfile:
-        """The peaks as they are now, whatever was known of them. Raises DeviceError."""
-        self._profile = dataclasses.replace(self._measure_profile(), facts=self._facts)
+        """The device as it is now, whatever was known of it. Raises DeviceError."""
+        profile = self._measure_profile()
+        self._store(self._profile_path(), profile.to_json())
+        if self._cache_dir is not None:
+            self._measure_facts()
+        self._profile = dataclasses.replace(profile, facts=self._facts)
         return self._profile
 
     def _measure_profile(self) -> DeviceProfile:
