@@ -16,6 +16,7 @@ import os
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from autotune import arguments
@@ -52,7 +53,16 @@ def _check_target(name: str, value: object) -> None:
         arguments.place(name, value, "a name, a .toml file or a Target", TargetError)
 
 
+NOMINAL = "nominal"
+"""In place of a machine: speeds of none in particular."""
+
+
+_check_folder = functools.partial(arguments.place, what="the path of a folder")
+
+
 def _check_machine(name: str, value: object) -> None:
+    if value == NOMINAL:
+        return
     from autotune.machine.files import load_machine
     from autotune.machine.profile import DeviceProfile
 
@@ -100,8 +110,12 @@ class CompileRequest:
     machine: str | os.PathLike[str] | DeviceProfile | None = option(
         None,
         _check_machine,
-        "Another machine than this one to predict for: a file of `autotune machine --json`, or a "
-        "DeviceProfile. The target 'cpu' is that machine's.",
+        "The machine that default schedules are for, if not this one: a file of `autotune machine "
+        "--json`, or a DeviceProfile; the target 'cpu' is that machine's. 'nominal': none that "
+        "was measured. This one is measured once, which takes a few seconds.",
+    )
+    cache_dir: str | os.PathLike[str] | None = option(
+        None, _check_folder, "Where it is kept what this machine measured; `~/.cache/autotune`."
     )
     log: str | os.PathLike[str] | Store | None = option(
         None,
@@ -155,6 +169,10 @@ class CompileRequest:
             named = load_target(os.fspath(self.target), self.threads)
         return named.with_accuracy(self.accuracy).with_precision(self.precision)
 
+    def measured_folder(self) -> Path:
+        """Where it is kept what machines measured about themselves."""
+        return Path(self.cache_dir) if self.cache_dir else Path.home() / ".cache" / "autotune"
+
     def wanted_profile(self) -> DeviceProfile | None:
         """The machine that is predicted for, at the wanted target; None where none is named.
         Raises an InputError."""
@@ -164,7 +182,7 @@ class CompileRequest:
     def _profile(self) -> DeviceProfile | None:
         from autotune.machine.files import load_machine
 
-        given = self.machine
+        given = None if self.machine == NOMINAL else self.machine
         return load_machine(given) if isinstance(given, str | os.PathLike) else given
 
 

@@ -63,9 +63,9 @@ FLAGS = {
     ),
     "machine": Flag(
         "--machine",
-        metavar="FILE",
+        metavar="FILE | nominal",
         help="predict for the machine that autotune machine --json described there, and compile "
-        "for it",
+        "for it; nominal: for none that was measured (default: this machine)",
     ),
     "device": Flag(
         "--device",

@@ -22,7 +22,7 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
     if is_artifact(options.model):
         _check_free_of_choices(options)
         return load(options.model)
-    from autotune.cli.options import COMPILED_TOO, absent_log
+    from autotune.cli.options import COMPILED_TOO, absent_log, cache_dir
     from autotune.compiler.driver import compile_request
     from autotune.defects import is_told
     from autotune.frontend import check_name
@@ -31,7 +31,7 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
 
     check_name(options.model, COMPILED_TOO)
     absent = absent_log(options)
-    model = compile_request(flags.request(CompileRequest, options))
+    model = compile_request(flags.request(CompileRequest, options, cache_dir=cache_dir()))
     if absent:
         print(f"note: {absent}; every kernel gets its default schedule", file=sys.stderr)
     for note in (n for n in model.notes if not is_told(n)):

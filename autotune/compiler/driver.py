@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -13,8 +14,8 @@ from autotune.compiler.build import Known, build_kernels
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
 from autotune.compiler.prepare import prepare
+from autotune.compiler.this_machine import runs_here, this_machine
 from autotune.db.types import Store
-from autotune.errors import ArtifactError
 from autotune.frontend import load_model
 from autotune.graph import memory_limit as room
 from autotune.graph.feeds import Feeds, Samples
@@ -26,8 +27,7 @@ from autotune.placement.memory_plan import plan_memory
 from autotune.placement.types import Partition
 from autotune.placement.unaligned import unaligned_params
 from autotune.release import release
-from autotune.request import CompileRequest, taking
-from autotune.runtime.host import check_host
+from autotune.request import NOMINAL, CompileRequest, taking
 from autotune.runtime.image import ModelImage
 from autotune.runtime.model import CompiledModel
 from autotune.target import Target
@@ -67,8 +67,19 @@ def compile_request(request: CompileRequest) -> CompiledModel:
     with open_log(request.log) as store:
         return compile_graph(
             graph, target, store,
-            calibration=request.calibration, profile=request.wanted_profile(),
+            calibration=request.calibration, profile=_profile(request, target),
         )  # fmt: skip
+
+
+def _profile(request: CompileRequest, target: Target) -> DeviceProfile | None:
+    """Of the machine that the request names, else of this one where it runs the target."""
+    if request.machine == NOMINAL:
+        return None
+    named = request.wanted_profile()
+    if named is not None:
+        return named
+    here = this_machine(target, request.measured_folder())
+    return here and dataclasses.replace(here, target=target)
 
 
 def compile_graph(
@@ -82,7 +93,7 @@ def compile_graph(
 ) -> CompiledModel:
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
     there are cores). `profile`: of the machine that default schedules are for, if it is known."""
-    if _runs_here(target):
+    if runs_here(target):
         room.check_model(graph, physical_bytes())
     prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
     image, notes = compile_prepared(prepared.graph, target, log, processes, profile=profile)
@@ -109,7 +120,7 @@ def compile_prepared(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     tasks, unaligned = tuple(parts.weights()), unaligned_params(parts, target)
     plan = plan_memory(parts, lend=target.lends_halos)
-    if _runs_here(target):
+    if runs_here(target):
         room.check_bytes("what its kernels pass on", plan.arena_bytes, physical_bytes())
     kernels = build_kernels(
         tasks, target, log, processes or cores or 1,
@@ -120,17 +131,9 @@ def compile_prepared(
 
 def _runner(model: CompiledModel, graph: Graph) -> Callable[[Feeds], Feeds]:
     """Runs the model, or its graph by numpy where the model is for another machine."""
-    if not _runs_here(model.image.target):
+    if not runs_here(model.image.target):
         return lambda feeds: run_graph(graph, feeds, "float32")
     return model.run
-
-
-def _runs_here(target: Target) -> bool:
-    try:
-        check_host(target, "the model")
-    except ArtifactError:
-        return False
-    return True
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ what its micro-benchmarks measure) and are taken to be the same everywhere.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune.machine.curves import Curve, effective_sizes, values_at
 from autotune.machine.facts import MachineFacts
@@ -49,7 +49,7 @@ def measured_speeds(target: Target, profile: DeviceProfile, table: CpuSpeeds) ->
     return dataclasses.replace(table, **known)
 
 
-def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, float]:
+def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, Any]:
     """Bytes a cycle from and to every level, and how much of the last one there is."""
     believed = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
     sizes = effective_sizes(facts.load_curve, believed, facts.latency_curve)
@@ -58,7 +58,7 @@ def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, float
     l3 = max(l3, memory) if sizes[2] else memory
     stores = facts.store_curve or facts.load_curve
     written = [_within(stores, sizes, n) / rate for n in range(3)]
-    known = {
+    known: dict[str, Any] = {
         "l1_store_bytes_per_cycle": written[0],
         "l2_store_bytes_per_cycle": written[1],
         "l3_store_bytes_per_cycle": written[2] if sizes[2] else stores[-1][1] / rate,
@@ -89,9 +89,9 @@ def _within(curve: Curve, sizes: tuple[int, ...], level: int) -> float:
     return float(values_at(curve, max(size / 2, min(1.5 * before, size))))
 
 
-def _core(facts: MachineFacts, rate: float, table: CpuSpeeds) -> dict[str, float]:
+def _core(facts: MachineFacts, rate: float, table: CpuSpeeds) -> dict[str, Any]:
     """What a core does in a cycle of a full-width multiply-add, and what takes it clocks."""
-    known: dict[str, float] = {}
+    known: dict[str, Any] = {}
     if facts.clock_hz:
         clocks = rate / facts.clock_hz
         known["multiply_adds_per_clock"] = clocks

@@ -61,7 +61,7 @@ def tune_request(request: TuneRequest) -> TuneReport:
     ):
         runner = DescribedRunner(described) if described else runner_for(
             request.device, wanted,
-            cache_dir=Path(request.cache_dir) if request.cache_dir else None,
+            cache_dir=request.measured_folder(),
             certs=Path(request.certs) if request.certs else None,
             build=request.build, farm=request.farm, builds=engine.builds if engine else None,
         )  # fmt: skip

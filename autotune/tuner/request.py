@@ -111,9 +111,6 @@ class TuneRequest(CompileRequest):
     settings: TuneSettings | None = option(
         None, _check_settings, "Numbers of the search that are rarely changed; see configs/tune."
     )
-    cache_dir: str | os.PathLike[str] | None = option(
-        None, _check_folder, "Where this machine's measured peaks are kept between calls."
-    )
     certs: str | os.PathLike[str] | None = option(
         None,
         _check_folder,

@@ -1,0 +1,33 @@
+"""Default schedules on the machine that the prior was fitted to, and on one that it was not."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.mark.parametrize(
+    ("name", "median", "most", "correlation"),
+    [("zen4", 0.03, 0.36, 0.7), ("granite_rapids", 0.08, 0.6, 0.75)],
+)
+def test_the_first_by_the_prior_is_near_the_best(
+    monkeypatch: pytest.MonkeyPatch, name: str, median: float, most: float, correlation: float
+) -> None:
+    """Bounds a little above what there is: what loses more is seen here."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    priors = importlib.import_module("priors")
+    facts = priors.measured(name)
+    found = [priors.ranked(s, facts) for s in priors.load(priors.MACHINES[name]).values()]
+    lost = np.array([r.regret for r in found])
+    assert len(found) == 40
+    assert np.median(lost) <= median
+    assert lost.max() <= most
+    assert np.median([r.correlation for r in found]) >= correlation
+    for module in ("priors", "search_surveys", "search_tasks"):
+        sys.modules.pop(module, None)

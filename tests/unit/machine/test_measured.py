@@ -1,0 +1,83 @@
+"""A core's speeds follow from what was measured on it: the tables' on the machine that these are
+of, and another machine's on that one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.machine import Machine
+from autotune.machine.facts import MachineFacts
+from autotune.machine.measured import measured_speeds
+from autotune.machine.profile import DeviceProfile
+from autotune.machine.value import CpuSpeeds, shipped_speeds
+from autotune.target import load_target
+
+MACHINES = Path(__file__).parents[3] / "benchmarks" / "data" / "machines"
+TABLE, _ = shipped_speeds()
+
+
+def profile(name: str) -> DeviceProfile:
+    return DeviceProfile.from_json(json.loads((MACHINES / f"{name}.json").read_text()))
+
+
+def speeds(name: str) -> CpuSpeeds:
+    found = profile(name)
+    return measured_speeds(found.target, found, TABLE)
+
+
+def test_where_the_tables_are_from_they_follow_from_what_is_measured() -> None:
+    found = speeds("zen4")
+    # Of the last cache, a virtual machine has what its neighbours leave, and so it is with the
+    # other core's.
+    shared = {"own_share_of_l3", "own_caches_in_l3", "other_core_dirty_bytes_per_cycle"}
+    for field in dataclasses.fields(CpuSpeeds):
+        if field.name not in shared | {"paired_line_waste"}:
+            got, told = getattr(found, field.name), getattr(TABLE, field.name)
+            assert got == pytest.approx(told, rel=0.25), field.name
+
+
+def test_another_core_has_its_own() -> None:
+    found = speeds("granite_rapids")
+    assert found.multiply_adds_per_clock == pytest.approx(2.0)
+    assert (found.additions_beside, found.l1_ways) == (0.0, 12)
+    assert found.l2_store_bytes_per_cycle < TABLE.l2_store_bytes_per_cycle / 3
+    assert found.l3_stream_bytes_per_cycle < TABLE.l3_stream_bytes_per_cycle / 3
+    # 128 MiB of the 480 that the system tells of.
+    assert found.own_share_of_l3 == pytest.approx(0.75 * 128 / 480, rel=0.5)
+    assert found.own_share_of_l2 == TABLE.own_share_of_l2
+
+
+def test_without_facts_there_are_the_tables() -> None:
+    known = profile("zen4")
+    plain = dataclasses.replace(known, facts=None)
+    assert measured_speeds(known.target, plain, TABLE) is TABLE
+    assert Machine.of(known.target, plain).cpu is TABLE
+    assert Machine.of(known.target, known).cpu != TABLE
+
+
+@pytest.mark.parametrize("left_out", [f.name for f in dataclasses.fields(MachineFacts)])
+def test_what_was_not_measured_is_the_tables(left_out: str) -> None:
+    known = profile("zen4")
+    assert known.facts is not None
+    field = next(f for f in dataclasses.fields(MachineFacts) if f.name == left_out)
+    if field.default is dataclasses.MISSING:
+        return  # a machine always has a processor, and cores
+    less = dataclasses.replace(known.facts, **{left_out: field.default})
+    found = measured_speeds(known.target, dataclasses.replace(known, facts=less), TABLE)
+    for each in dataclasses.fields(CpuSpeeds):
+        value = getattr(found, each.name)
+        assert value >= 0
+        assert np.isfinite(value)
+
+
+def test_a_core_without_a_shared_cache() -> None:
+    known = profile("zen4")
+    target = dataclasses.replace(load_target("x86-64-v4"), l3_bytes=0)
+    found = measured_speeds(target, known, TABLE)
+    assert found.l3_stream_bytes_per_cycle == found.memory_stream_bytes_per_cycle
+    assert found.own_share_of_l3 == TABLE.own_share_of_l3
