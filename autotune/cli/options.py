@@ -76,7 +76,7 @@ def check_output(options: argparse.Namespace) -> None:
     output = getattr(options, "output", None)
     if not output:
         return
-    given = [getattr(options, name, None) or () for name in ("log", "model", "models")]
+    given = [getattr(options, name, None) or () for name in ("log", "model", "models", "machine")]
     read = [name for one in given for name in ((one,) if isinstance(one, str) else one)]
     for name in read:
         if _is_same(name, output):

@@ -90,8 +90,8 @@ def _list(options: argparse.Namespace) -> None:
                     *([tables.seconds(_predicted_s(task, profile))] if profile else []),
                 )
             )
-    header = ("task", "what", "calls", "FLOP", "space", "best", "GFLOP/s")
-    header += ("predicted",) * (profile is not None)
+    header = ("task", "what", "calls", "FLOP", "space", "best", "GFLOP/s",
+              *["predicted"] * (profile is not None))  # fmt: skip
     print(tables.table(header, rows, right=range(2, len(header))))
     state = f"{missing} without a record" if missing else f"{tables.seconds(known_s)} in all"
     print(f"{len(weights)} tasks, {sum(weights.values())} calls, {state}")

@@ -24,6 +24,7 @@ from rpc_server.client.leases import boards_of
 from rpc_server.tracker.types import Asked, Beat, Registered, Released
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire import messages as wire
+from tests.unit.machine.samples import FACTS
 
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[-+.0-9a-zA-Z]+|[\[\]{},:]')
 TARGET = Target(
@@ -38,6 +39,7 @@ PROFILE = DeviceProfile(
     levels=(CacheLevel(name="L1", size_bytes=32768, load_bytes_per_s=2e11),),
     parallel_region_s=1e-6,
     width_peaks=((16, 5e10), (32, 1e11)),
+    facts=FACTS,
 )
 JUNK: tuple[bytes, ...] = (
     b"null", b"true", b"false", b"0", b"-1", b"1.5", b"-0.0", b"1e-320", b"1e400", b"-1e400",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 
+from autotune.codegen.llvm.backend import target_machine
 from autotune.errors import TargetError
 from autotune.target import (
     host_features,
@@ -34,6 +37,23 @@ def test_present_and_absent_features_are_listed_and_wide_vectors_are_used() -> N
     flags = {"avx512f": True, "amx-tile": False, "avx2": True}
     assert host_features(flags) == "-amx-tile,+avx2,+avx512f,-prefer-256-bit"
     assert host_features({"neon": True, "sve": False}) == "-sve,+neon"
+
+
+def test_code_has_what_the_host_has_whatever_its_name_stands_for() -> None:
+    """A hypervisor that hides AVX-512 leaves the family and model by which LLVM names the CPU."""
+    flags = {**dict.fromkeys(("avx", "avx2", "fma"), True), "avx512f": False, "avx512vl": False}
+    target = dataclasses.replace(
+        load_target("x86-64-v3"), cpu="znver4", features=host_features(flags)
+    )
+    text = """define <8 x float> @f(<8 x float> %a, <8 x float> %b) {
+  %c = fcmp olt <8 x float> %a, %b
+  %s = select <8 x i1> %c, <8 x float> %a, <8 x float> zeroinitializer
+  ret <8 x float> %s
+}"""
+    module = llvm.parse_assembly(text)
+    module.triple = target.triple
+    machine = target_machine(target.triple, target.cpu, target.features)
+    assert "%k1" not in str(machine.emit_assembly(module))
 
 
 def test_the_shipped_targets_cover_avx2_avx512_and_neon() -> None:

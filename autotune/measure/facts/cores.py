@@ -6,12 +6,11 @@ is one core. Threads are pinned, one a core, and meet by a number in a line that
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from autotune.codegen.loader import load
 from autotune.machine.curves import Curve, falling
@@ -34,6 +33,7 @@ HANDED = 64
 LOW = 0.05
 """Several cores are undisturbed at a time more rarely than one is."""
 PIECES = 96
+"""Timed of a footprint, at least."""
 _APART_BYTES = 256
 """Between lines that are fetched apart."""
 
@@ -79,7 +79,7 @@ class Together:
         load, store = (self._loops.call(m, *two) for m in ("load", "store"))
         wait, tell = self._loops.call("wait"), self._loops.call("tell")
         line, data, blocks = state.ctypes.data, block.ctypes.data, BLOCK_BYTES // self._piece
-        away = np.zeros(0, np.uint8) if dirty else aligned_bytes(8 * BLOCK_BYTES, 1)
+        away = aligned_bytes(0 if dirty else 4 * self._wide.l2_bytes, 1)
         times: list[float] = []
 
         def here() -> None:
@@ -139,8 +139,10 @@ class Together:
 
 
 def _pinned(core: int, work: Callable[[], None]) -> None:
+    """Of the calling thread alone; where it cannot be kept on a core, figures are less exact."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})  # of the calling thread alone
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {core})
     work()
 
 

@@ -19,6 +19,7 @@ from autotune.measure.executor import Built
 from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
 from autotune.target import Target, host_target
 from autotune.types import Layout, Task, TaskNode, TaskValue, TensorType
+from tests.unit.machine import samples
 
 GOOD, BUILD_ERROR, BUILD_HANG, BUILD_CRASH, SEGFAULT, HANG = range(6)
 WRONG, EXIT, RAISE, SLOW, NOISY, GONE = range(6, 12)
@@ -98,6 +99,24 @@ class FakeExecutor:
         return None
 
 
+class ToldExecutor(FakeExecutor):
+    """Finds out what another machine is like, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def facts(self, target: Target) -> MachineFacts | None:  # noqa: ARG002
+        self._asked += 1
+        return dataclasses.replace(samples.FACTS, transfer_s=float(self._asked))
+
+
+class SilentExecutor(FakeExecutor):
+    """Cannot find out anything."""
+
+    def facts(self, target: Target) -> MachineFacts | None:
+        raise BuildError(f"no loops for {target.name}")
+
+
 class AlwaysKilledExecutor(FakeExecutor):
     """Kills its own process at every run."""
 
@@ -121,6 +140,8 @@ class CountingExecutor(FakeExecutor):
 
 
 FAKE = "tests.unit.measure.fakes:FakeExecutor"
+TOLD = "tests.unit.measure.fakes:ToldExecutor"
+SILENT = "tests.unit.measure.fakes:SilentExecutor"
 COUNTING = "tests.unit.measure.fakes:CountingExecutor"
 ALWAYS_KILLED = "tests.unit.measure.fakes:AlwaysKilledExecutor"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import platform
 from pathlib import Path
 
@@ -10,7 +12,9 @@ import pytest
 from autotune.errors import DeviceError
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.runners.local import LocalRunner, check_target
+from autotune.measure.throttle import available_cores
 from autotune.target import host_target, load_target
+from tests.unit.machine import samples
 from tests.unit.measure import fakes
 
 
@@ -65,3 +69,58 @@ def test_a_damaged_cache_is_measured_again_and_overwritten(tmp_path: Path, text:
 def test_a_cache_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert profile(tmp_path / "file" / "cache").device
+
+
+def told(cache: Path | None, threads: int = 1) -> LocalRunner:
+    core = available_cores()[0]
+    target = host_target().with_threads(threads)
+    return LocalRunner(target, cores=(core, core), executor=fakes.TOLD, cache_dir=cache)
+
+
+def times_asked(profile: DeviceProfile) -> float:
+    """How often the worker was asked for facts, which is what it tells."""
+    assert profile.facts is not None
+    assert profile.facts.transfer_s is not None
+    assert dataclasses.replace(profile.facts, transfer_s=samples.FACTS.transfer_s) == samples.FACTS
+    return profile.facts.transfer_s
+
+
+def test_facts_are_found_once_for_a_machine_whatever_the_threads(tmp_path: Path) -> None:
+    with told(tmp_path) as runner:
+        assert times_asked(runner.profile()) == 1.0
+    kept = {path: path.read_text() for path in tmp_path.glob("facts-*.json")}
+    assert len(kept) == 1
+    with told(tmp_path, threads=2) as runner:
+        assert times_asked(runner.profile()) == 1.0
+    assert {path: path.read_text() for path in tmp_path.glob("facts-*.json")} == kept
+
+
+def test_a_profile_that_is_measured_again_has_new_facts(tmp_path: Path) -> None:
+    with told(tmp_path) as runner:
+        assert times_asked(runner.profile()) == 1.0
+        (path,) = tmp_path.glob("facts-*.json")
+        before = path.read_text()
+        path.write_text(before.replace('"transfer_s": 1.0', '"transfer_s": 5.0'))
+    with told(tmp_path) as runner:
+        assert times_asked(runner.profile()) == 5.0
+        assert times_asked(runner.remeasure()) == 1.0
+    assert path.read_text() == before
+
+
+def test_without_a_place_to_keep_them_no_facts_are_found_unless_asked_for() -> None:
+    with told(None) as runner:
+        assert runner.profile().facts is None
+        assert runner.facts() is not None
+
+
+def test_without_facts_a_profile_is_as_good_as_ever(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        LocalRunner(host_target(), executor=fakes.SILENT, cache_dir=tmp_path) as runner,
+        caplog.at_level(logging.WARNING, "autotune.measure"),
+    ):
+        assert runner.profile().facts is None
+        assert "micro-benchmarks failed: no loops for cpu" in caplog.text
+        with pytest.raises(DeviceError, match="micro-benchmarks failed: no loops for cpu"):
+            runner.facts()
