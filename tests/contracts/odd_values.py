@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 import cost_model
 from autotune.machine import Machine
@@ -263,12 +264,17 @@ def problem(case: Case, backend: str, number: int) -> str:
         want = np.asarray(OPS.get(case.op).reference(given, attrs))
         also = want
         if backend != "interp" and target.flushes_denormals:
+            attrs = {
+                k: float(flushed(np.float32(v))) if type(v) is float else v
+                for k, v in attrs.items()
+            }
             also = np.asarray(OPS.get(case.op).reference([*map(flushed, given)], attrs))
     return difference(outcome(task, target, backend, arrays), want, also)
 
 
-def flushed(array: Array) -> Array:
-    """The array with zeros in place of denormal numbers, signs kept."""
+def flushed(number: npt.ArrayLike) -> Array:
+    """The same with zeros in place of denormal numbers, signs kept."""
+    array = np.asarray(number)
     if array.dtype.kind != "f":
         return array
     tiny = np.abs(array) < np.finfo(array.dtype).smallest_normal
