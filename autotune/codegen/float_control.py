@@ -1,7 +1,7 @@
 """The floating-point control word that kernels run under. In: a target. Out: the word.
 
-Arithmetic on denormal numbers takes most x86 cores a microcode assist of some hundred cycles. With
-`--accuracy normal` they are zeros, as operands (denormals-are-zero) and as results
+Arithmetic on denormal numbers takes some cores (Intel's) a microcode assist of some 150 cycles.
+With `--accuracy normal` they are zeros, as operands (denormals-are-zero) and as results
 (flush-to-zero); `strict` keeps them, as IEEE 754 has it. The rest is as a process begins, whatever
 the caller's thread has set: rounding to nearest, no traps. Sources: Intel SDM 1, 10.2.3 (MXCSR);
 Arm ARM, C5.2 (FPCR) and G8.2 (FPSCR).
