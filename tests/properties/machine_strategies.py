@@ -1,4 +1,4 @@
-"""Random machines, and random tasks whose sizes come near those of their caches.
+"""Random machines, and random tasks and networks whose sizes come near those of their caches.
 
 Code is for instructions that this machine has. Wider vectors than its own LLVM cuts, so that every
 width is run.
@@ -9,19 +9,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
 from autotune.errors import ArtifactError
+from autotune.graph.build import GraphBuilder
+from autotune.graph.ir import Graph
 from autotune.runtime.host import check_host
 from autotune.target import MAX_THREADS, Target, host_target, load_target
-from autotune.types import Attr, Task
+from autotune.types import Attr, Task, TensorType
 from tests.contracts.test_rules import TASKS, batched, conv, layer_norm, scatter
 from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import matmul, node, task, unary, value
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-MOST_PRODUCTS = 4_000_000
+MOST_PRODUCTS = 2_000_000
 """Of a task: its reference is computed by numpy."""
 MOST_ELEMENTS = 200_000
 COMMON_THREADS = (1, 1, 1, 2, 2, 3, 4, 7, 16, 64)
@@ -169,3 +172,38 @@ def any_task() -> st.SearchStrategy[Task]:
         st.sampled_from(sorted(TASKS.values(), key=lambda t: t.key))
         | convolutions() | convolutions() | products() | attentions() | rows() | pools()
     )  # fmt: skip
+
+
+@st.composite
+def image_networks(draw: st.DrawFn) -> Graph:
+    """Convolutions, pools and sums over images that small caches do not hold, and a classifier."""
+    builder, rng = GraphBuilder("images"), np.random.default_rng(draw(st.integers(0, 9)))
+
+    def weights(*shape: int) -> str:
+        scale = np.sqrt(np.prod(shape[:-1]))
+        return builder.constant((rng.standard_normal(shape) / scale).astype(np.float32))
+
+    size, channels = draw(st.integers(12, 56)), draw(st.sampled_from([3, 8, 16, 32]))
+    x = builder.input("x", TensorType(dtype="float32", shape=(1, size, size, channels)))
+    for _ in range(draw(st.integers(1, 4))):
+        _, height, width, channels = builder.shape(x)
+        kind = draw(st.sampled_from(["conv", "conv", "depthwise", "point", "pool", "block"]))
+        outs = draw(st.sampled_from([8, 13, 16, 32, 48]))
+        if kind == "pool":
+            if min(height, width) > 3:
+                x = builder.op("max_pool2d", x, kernel=(2, 2), strides=(2, 2), pads=(0,) * 4)
+        elif kind == "depthwise":
+            filters = weights(3, 3, 1, channels)
+            x = builder.op("conv2d", x, filters, pads=(1,) * 4, groups=channels)
+        elif kind == "point":
+            x = builder.op("relu", builder.op("conv2d", x, weights(1, 1, channels, outs)))
+        elif kind == "block":
+            inner = builder.op("conv2d", x, weights(3, 3, channels, channels), pads=(1,) * 4)
+            x = builder.op("relu", builder.op("add", inner, x))
+        else:
+            stride = draw(st.integers(1, 2))
+            filters = weights(3, 3, channels, outs)
+            x = builder.op("conv2d", x, filters, pads=(1,) * 4, strides=(stride,) * 2)
+    means = builder.op("reduce_mean", x, axes=(1, 2), keepdims=False)
+    y = builder.op("matmul", means, weights(builder.shape(x)[3], draw(extents(128))))
+    return builder.finish([("y", y), ("x", x)])
