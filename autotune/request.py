@@ -132,8 +132,8 @@ class CompileRequest:
         "normal",
         functools.partial(arguments.one_of, choices=ACCURACIES, failure=TargetError),
         "'normal', or 'strict': no algorithm that rounds more than direct code, or by which a "
-        "NaN or an infinity spoils outputs that do not read it (Winograd, Strassen). Unless a "
-        "Target is given.",
+        "NaN or an infinity spoils outputs that do not read it (Winograd, Strassen), and denormal "
+        "numbers are no zeros. Unless a Target is given.",
     )
     precision: str = option(
         "float32",

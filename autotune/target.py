@@ -56,7 +56,8 @@ class Target:
     """normal: algorithms whose error stays below 1e-3 of the largest value (Winograd, Strassen);
     they add what they take away again, so that a NaN or an infinity may spoil all outputs of its
     tile. strict: the sums as the model has them, in another order at most; what is no number
-    reaches the outputs that read it and no others. Part of the key."""
+    reaches the outputs that read it and no others; denormal numbers, which CPUs take for zeros
+    otherwise, are computed with. Part of the key."""
 
     precision: Precision = "float32"
     """float32; bfloat16, float16, tf32: contractions may round their operands to it (tf32: leave
@@ -93,6 +94,11 @@ class Target:
         """The same without what just this architecture ("sm_90a") has: its copy engine's boxes
         must begin at multiples of 16 bytes, kernels without them take what lies anywhere."""
         return dataclasses.replace(self, arch=self.arch.removesuffix("a"))
+
+    @property
+    def flushes_denormals(self) -> bool:
+        """Whether kernels for CPUs take denormal numbers for zeros and give zeros for them."""
+        return self.accuracy == "normal" and not self.is_gpu
 
     @property
     def joins_attention(self) -> bool:

@@ -120,7 +120,8 @@ FLAGS = {
     "accuracy": Flag(
         "--accuracy",
         choices=ACCURACIES,
-        help="strict: only direct algorithms; normal: errors up to 1e-3 of the largest value",
+        help="strict: only direct algorithms, with denormal numbers; normal: errors up to 1e-3 of "
+        "the largest value",
     ),
     "precision": Flag(
         "--precision",

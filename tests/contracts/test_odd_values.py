@@ -8,7 +8,12 @@ from autotune.ops import OPS
 from tests.contracts import odd_models, odd_values
 from tests.contracts.odd_values import BACKENDS, GROUPS
 
-FAST = {"native": tuple(GROUPS), "sm_80": ("reductions", "places"), "c": ("images", "places")}
+FAST = {
+    "native": tuple(GROUPS),
+    "strict": ("elementwise",),
+    "sm_80": ("reductions", "places"),
+    "c": ("images", "places"),
+}
 SLOW = [(b, g) for b in BACKENDS for g in GROUPS if g not in FAST.get(b, ())]
 UNTRIED = {"to_float16"}
 """Its results are CUDA's own; see the tests of short tensors."""

@@ -70,14 +70,52 @@ void conv(void *p0, void *p1, void *p2, void *p3, void *workspace, int64_t threa
 }
 
 #include <omp.h>
+#if defined(__SSE__)
+static inline uint32_t get_control(void) {
+    uint32_t word;
+    __asm__ volatile("stmxcsr %0" : "=m"(word) : : "memory");
+    return word;
+}
+static inline void set_control(uint32_t word) {
+    __asm__ volatile("ldmxcsr %0" : : "m"(word) : "memory");
+}
+#define KERNEL_CONTROL 40896
+#elif defined(__aarch64__)
+static inline uint64_t get_control(void) {
+    uint64_t word;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(word) : : "memory");
+    return word;
+}
+static inline void set_control(uint64_t word) {
+    __asm__ volatile("msr fpcr, %0" : : "r"(word) : "memory");
+}
+#define KERNEL_CONTROL 16777216
+#elif defined(__ARM_FP)
+static inline uint32_t get_control(void) {
+    uint32_t word;
+    __asm__ volatile("vmrs %0, fpscr" : "=r"(word) : : "memory");
+    return word;
+}
+static inline void set_control(uint32_t word) {
+    __asm__ volatile("vmsr fpscr, %0" : : "r"(word) : "memory");
+}
+#define KERNEL_CONTROL 16777216
+#else
+static inline uint32_t get_control(void) { return 0; }
+static inline void set_control(uint32_t word) { (void)word; }
+#define KERNEL_CONTROL 0
+#endif
 void conv_run(void **args, int64_t repeats)
 {
 #pragma omp parallel num_threads(2)
     {
         const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
+        const uint64_t caller_control = get_control();
+        set_control(KERNEL_CONTROL);
         for (int64_t i = 0; i < repeats; i++) {
             conv(args[0], args[1], args[2], args[3], args[4], thread, threads);
             #pragma omp barrier
         }
+        set_control(caller_control);
     }
 }

@@ -1,5 +1,7 @@
+declare i64 @llvm.aarch64.get.fpcr()
+declare void @llvm.aarch64.set.fpcr(i64)
 declare <4 x float> @llvm.fmuladd.v4f32(<4 x float>, <4 x float>, <4 x float>)
-define void @matmul(ptr %p0, ptr noalias readonly %p1, ptr %p2, ptr %workspace, i64 %thread, i64 %threads, i64 %epoch) nounwind {
+define void @matmul(ptr %p0, ptr noalias readonly %p1, ptr %p2, ptr %workspace, i64 %thread, i64 %threads, i64 %epoch) nounwind "denormal-fp-math"="preserve-sign,preserve-sign" {
 entry:
   %cell9 = alloca <4 x float>, align 64
   %cell10 = alloca <4 x float>, align 64
@@ -70,6 +72,8 @@ entry:
   %s3 = getelementptr ptr, ptr %args, i64 3
   %b3 = load ptr, ptr %s3
   %came0 = add i64 0, 0
+  %caller_control = call i64 @llvm.aarch64.get.fpcr()
+  call void @llvm.aarch64.set.fpcr(i64 16777216)
   %thread = add i64 0, 0
   br label %work
 work:
@@ -83,5 +87,6 @@ loop:
   %more = icmp ult i64 %next, %repeats
   br i1 %more, label %loop, label %out
 out:
+  call void @llvm.aarch64.set.fpcr(i64 %caller_control)
   ret void
 }

@@ -1,3 +1,5 @@
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
 declare i64 @syscall(i64, ...)
 declare void @llvm.x86.sse2.pause()
 define internal {i64, i64} @autotune_claim(ptr %phase, i64 %epoch, i64 %thread, i64 %threads, i64 %extent) nounwind noinline {
@@ -290,7 +292,7 @@ out:
 }
 @matmul_phase0 = internal global [24 x i64] zeroinitializer, align 64
 declare <4 x float> @llvm.fmuladd.v4f32(<4 x float>, <4 x float>, <4 x float>)
-define void @matmul(ptr %p0, ptr noalias readonly %p1, ptr %p2, ptr %workspace, i64 %thread, i64 %threads, i64 %epoch) nounwind {
+define void @matmul(ptr %p0, ptr noalias readonly %p1, ptr %p2, ptr %workspace, i64 %thread, i64 %threads, i64 %epoch) nounwind "denormal-fp-math"="preserve-sign,preserve-sign" {
 entry:
   %cell1 = alloca i64, align 64
   %cell17 = alloca <4 x float>, align 64
@@ -384,6 +386,11 @@ entry:
   %repeats = load i64, ptr %w4
   %w5 = getelementptr i64, ptr @matmul_run_data, i64 5
   %came0 = load i64, ptr %w5
+  %caller_control = alloca i32
+  %control = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %caller_control)
+  store i32 40896, ptr %control
+  call void @llvm.x86.sse.ldmxcsr(ptr %control)
   %current = call i1 @autotune_team_current(i64 %number)
   br i1 %current, label %work, label %out
 work:
@@ -397,6 +404,7 @@ loop:
   %more = icmp ult i64 %next, %repeats
   br i1 %more, label %loop, label %out
 out:
+  call void @llvm.x86.sse.ldmxcsr(ptr %caller_control)
   ret void
 }
 define void @matmul_run(ptr %args, i64 %repeats) nounwind {

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.compiler.driver import compile_graph
+from autotune.compiler.layout_costs import arranged
+from autotune.compiler.prepare import prepare
 from autotune.db.types import Record
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.pipeline import optimize
 from autotune.measure.types import MeasureResult, Status
-from autotune.placement.partition import partition
 from autotune.target import Target, host_target
 from autotune.types import Array
 from search_spaces.rules import rule_for
@@ -34,13 +34,17 @@ def assert_close(got: Mapping[str, Array], expected: Mapping[str, Array]) -> Non
 
 
 class RandomRecords:
-    """A log that knows a record of every task, each with a config drawn from its space."""
+    """A log that knows a record of every task, each with a config drawn from its space; of tasks
+    in layouts that no default has it knows none."""
 
     def __init__(self, graph: Graph, target: Target, seed: int) -> None:
-        self._tasks = {task.key: task for task in partition(optimize(graph)).weights()}
+        parts = arranged(prepare(graph, target.precision).graph, target, None)
+        self._tasks = {task.key: task for task in parts.weights()}
         self._target, self._rng = target, np.random.default_rng(seed)
 
     def best(self, task_key: str, target: Target | str) -> Record | None:  # noqa: ARG002
+        if task_key not in self._tasks:
+            return None
         task = self._tasks[task_key]
         rule = rule_for(task, self._target)
         space = rule.space(task, self._target)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
 from autotune.codegen.c.compiler import compile_c
 from autotune.codegen.c.dialect import C99
+from autotune.codegen.c.float_control import ENTER, LEAVE, control_functions
 from autotune.codegen.c.statement import StatementWriter, Workspace
 from autotune.errors import BuildError
 from autotune.program.analysis import is_shared
@@ -141,11 +142,14 @@ def _source(writer: _FunctionWriter, params: int) -> str:
     top = [_HEAD, *writer.helpers.text(), _INDEX, ""]
     kernel = [head, "{", *writer.lines, "}", ""]
     driver = [f"void {symbol}_run(void **args, int64_t repeats)", *region(target, run), ""]
-    return "\n".join([*top, *kernel, *(["#include <omp.h>"] * (target.threads > 1)), *driver])
+    openmp = ["#include <omp.h>"] * (target.threads > 1)
+    return "\n".join([*top, *kernel, *openmp, *control_functions(target), *driver])
 
 
 def region(target: Target, body: Sequence[str]) -> list[str]:
-    """A block of lines that every thread of the target runs, knowing `thread` and `threads`."""
+    """A block of lines that every thread of the target runs, knowing `thread` and `threads`, under
+    the kernels' floating-point control word."""
+    body = [*ENTER, *body, LEAVE]
     if target.threads == 1:
         inside = ["const int64_t thread = 0, threads = 1;", *body]
         return ["{", *(f"    {line}" for line in inside), "}"]
@@ -165,8 +169,8 @@ def entry_source(calls: Sequence[EntryCall], target: Target, symbol: str) -> str
         body.append(f"{call.symbol}({given}, thread, threads);")
         body += [_BARRIER] if target.threads > 1 else []
     heads = ["#include <stdint.h>", *(["#include <omp.h>"] * (target.threads > 1))]
-    lines = [*heads, *declared, f"void {symbol}(char **bases)", *region(target, body), ""]
-    return "\n".join(lines)
+    heads += [*declared, *control_functions(target)]
+    return "\n".join([*heads, f"void {symbol}(char **bases)", *region(target, body), ""])
 
 
 BACKENDS.add("c", CBackend())

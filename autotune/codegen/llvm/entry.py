@@ -1,7 +1,8 @@
 """LLVM text around kernels: the timing driver of one kernel, and the entry of a whole model.
 
 Both are jobs: a function that every thread of the team runs, making all the calls, and data that
-it reads first. On one thread the function is simply called. Calls of a kernel are numbered through
+it reads first. On one thread the function is simply called. Each thread is under the kernels'
+floating-point control word as long as it works on the job. Calls of a kernel are numbered through
 the life of the process (its `epoch`, counted by NAME_calls), so that a thread that comes late
 knows what is over.
 """
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.codegen.base import EntryCall
+from autotune.codegen.llvm import float_control
 from autotune.codegen.llvm.futex import declarations
 from autotune.codegen.llvm.phase import phases_text
 from autotune.codegen.llvm.team import CURRENT, OPEN, PUBLISH, team_text
@@ -29,10 +31,11 @@ class Word:
 
 
 def support_text(target: Target) -> str:
-    """What an object with kernels or an entry needs on several threads."""
-    if target.threads == 1:
-        return ""
-    return "\n".join([*declarations(target), phases_text(target), team_text(target)])
+    """What jobs need; on several threads also what kernels call."""
+    lines = float_control.declarations(target)
+    if target.threads > 1:
+        lines += [*declarations(target), phases_text(target), team_text(target)]
+    return "\n".join(lines)
 
 
 def run_text(symbol: str, params: int, target: Target) -> str:
@@ -118,10 +121,13 @@ def job_text(
 ) -> str:
     """NAME(arguments): runs the body, which knows the words, %thread and %threads."""
     gather = [line for word in words for line in word.lines]
-    work = ["work:", f"  %threads = add i64 0, {target.threads}", *body, "out:", "  ret void", "}"]
+    enter, leave = float_control.enter_lines(target), float_control.leave_lines(target)
+    work = ["work:", f"  %threads = add i64 0, {target.threads}", *body]
+    work += ["out:", *leave, "  ret void", "}"]
     head = f"define void @{symbol}({arguments}) nounwind {{\nentry:"
     if target.threads == 1:
-        return "\n".join([head, *gather, "  %thread = add i64 0, 0", "  br label %work", *work])
+        thread = ["  %thread = add i64 0, 0", "  br label %work"]
+        return "\n".join([head, *gather, *enter, *thread, *work])
     places = [
         f"  %w{i} = getelementptr i64, ptr @{symbol}_data, i64 {i}" for i in range(len(words))
     ]
@@ -133,6 +139,7 @@ def job_text(
             f"define internal void @{symbol}_job(i64 %thread, i64 %number) nounwind {{",
             "entry:",
             *(line for pair in zip(places, taken, strict=True) for line in pair),
+            *enter,
             f"  %current = call i1 @{CURRENT}(i64 %number)",
             "  br i1 %current, label %work, label %out",
             *work,

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from autotune.codegen.float_control import architecture
 from autotune.codegen.llvm.binding import assembles
 from autotune.codegen.llvm.index import Linear, Var
 from autotune.codegen.llvm.phase import CLAIM, FINISH, phase_text
@@ -40,7 +41,8 @@ from autotune.types import ITEM_BYTES
 
 ALIGN = 64
 CROWD = 8
-ATTRIBUTES = "nounwind"
+DENORMALS = {True: "preserve-sign", False: "ieee"}
+"""LLVM's names of what becomes of denormal numbers, by whether they are flushed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class _KernelWriter(StatementWriter):
         self.symbol, self.phases = symbol, 0
         self.crowd = CROWD if target.triple.startswith("x86_64") else 0
         super().__init__(
-            FunctionText(f"define void @{symbol}({', '.join(arguments)}) {ATTRIBUTES}")
+            FunctionText(f"define void @{symbol}({', '.join(arguments)}) {_attributes(target)}")
         )
         for i, param in enumerate(program.params):
             self.buffers[param.name] = param
@@ -228,6 +230,12 @@ class _KernelWriter(StatementWriter):
         pointer = self.address(buffer, self.linear(self.flat(buffer, stmt.indices)))
         self.text.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.text.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
+
+
+def _attributes(target: Target) -> str:
+    """What denormal numbers are to the kernel (see `float_control`), they are to LLVM."""
+    mode = DENORMALS[target.flushes_denormals and bool(architecture(target))]
+    return f'nounwind "denormal-fp-math"="{mode},{mode}"'
 
 
 def _noalias(param: Buffer) -> str:

@@ -90,7 +90,7 @@ class Beside:
         for name in ("every", "other"):
             call = loops.call(name, *two)
             timed[name] = Loop(
-                lambda at, passes, call=call: call(at, blocks, passes),  # type: ignore[misc]
+                lambda at, passes, call=call: call(at, blocks, passes),
                 data.ctypes.data,
             )
         self._round_s = least_s(timed, clock)
