@@ -146,7 +146,7 @@ def combined(parts: Iterable[tuple[Index, int]], const: int) -> Index:
 
 
 def affine(terms: Iterable[tuple[Atom, int]], const: int) -> Index:
-    """The sum of terms, in the one order that equal sums have: variables by name, then the rest."""
+    """The sum of terms, in the one order that equal sums have: variables first."""
     total: dict[Atom, int] = {}
     for atom, c in terms:
         total[atom] = total.get(atom, 0) + c
