@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from autotune.codegen import backend_for
-from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
@@ -24,6 +23,7 @@ from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule, rule_for
 from tests.contracts.test_rules import TASKS, arrays_of, batched, conv, default
 from tests.emulator import run_emulated
+from tests.interpreter.interp import run
 from tests.ptxas import KernelReport, assemble
 from tests.unit.codegen.kernels import (
     assert_close,

@@ -12,11 +12,9 @@ import pytest
 
 import cost_model
 from autotune.machine import Machine
-from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.launch import is_gpu, launches
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule, schedule_from_json, schedule_to_json
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
@@ -35,6 +33,8 @@ from tests.contracts.test_rules import (
     profile,
     sampled,
 )
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, unary, value
 from tests.unit.codegen.test_int8 import PLAIN as BYTES
 from tests.unit.codegen.test_int8 import exact

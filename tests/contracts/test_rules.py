@@ -11,7 +11,6 @@ import pytest
 import cost_model
 from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
-from autotune.program.verify import verify
 from autotune.schedule import Schedule, apply_schedule, schedule_from_json, schedule_to_json
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.build import build_program
@@ -21,6 +20,7 @@ from autotune.types import Array, Attr, Task
 from cost_model.features import features
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule
+from tests.interpreter.verify import verify
 from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import assert_close, matmul, node, run_kernel, task, unary, value
 

@@ -3,7 +3,7 @@
 In: a program and dense arrays by param name (constants unpacked). Out: the output array. Parallel,
 vector and unrolled loops run serially, and so do blocks and threads: a nest of thread loops runs
 for all threads before the next one starts; what only that order makes right, for lack of a barrier
-or between blocks, is found by `autotune.program.races`. Memory that a program must not rely on
+or between blocks, is found by `tests.interpreter.races`. Memory that a program must not rely on
 (new buffers, the output) starts as nan or an odd integer. Any access outside a buffer and its
 halo, and a store of another dtype than the buffer's, is a VerifyError.
 """
@@ -18,7 +18,6 @@ import numpy as np
 
 from autotune.errors import VerifyError
 from autotune.program.async_pipeline import depth_of, order_of, parts_of
-from autotune.program.collective import Copies, add_product, fetched
 from autotune.program.functions import combiner, function
 from autotune.program.ir import (
     BLOCK_KINDS,
@@ -53,10 +52,11 @@ from autotune.program.ir import (
     Value,
     WarpgroupMma,
 )
-from autotune.program.memory import GARBAGE, Memory, Private, given, interior_of, new_memory
 from autotune.program.packing import apply_pack, widen_bfloat16
-from autotune.program.races import Grid, Watch
 from autotune.types import ITEM_BYTES, Array
+from tests.interpreter.collective import Copies, add_product, fetched
+from tests.interpreter.memory import GARBAGE, Memory, Private, given, interior_of, new_memory
+from tests.interpreter.races import Grid, Watch
 
 Env = dict[str, int]
 

@@ -15,8 +15,8 @@ from autotune.errors import VerifyError
 from autotune.program.functions import combine
 from autotune.program.ir import Buffer
 from autotune.program.launch import storage_size
-from autotune.program.races import Watch
 from autotune.types import Array
+from tests.interpreter.races import Watch
 
 GARBAGE = 85
 
