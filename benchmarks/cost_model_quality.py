@@ -16,7 +16,7 @@ import numpy as np
 import search_surveys
 
 from autotune.tuner.learner import Learner
-from autotune.tuner.replay import Recorded
+from benchmarks.recorded_search import Recorded
 from cost_model.models import COST_MODELS, Dataset
 from cost_model.pretrained import left_out, quality
 from cost_model.subject import Subject

@@ -29,9 +29,9 @@ from search_tasks import fresh, tasks
 
 from autotune.errors import AutotuneError, ConfigError
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.runners.replay import save_survey
 from autotune.target import load_target
-from autotune.tuner.replay import (
+from autotune.tuner.strategies import Outcome
+from benchmarks.recorded_search import (
     SEARCHERS,
     Recorded,
     Searcher,
@@ -41,7 +41,7 @@ from autotune.tuner.replay import (
     search,
     trials_to,
 )
-from autotune.tuner.strategies import Outcome
+from benchmarks.recorded_spaces import save_survey
 from cost_model.metrics import rank_correlation, regret, top_k_recall
 from search_spaces.base import Column
 

@@ -26,10 +26,10 @@ from autotune.measure.builds import build_in
 from autotune.measure.frames import encode_frame, read_frame
 from autotune.measure.process import WorkerProcess
 from autotune.measure.runners.local import LocalRunner
-from autotune.measure.runners.replay import Survey, load_survey, schedule_hash
 from autotune.measure.types import Built, MeasureRequest, Status, Timing
 from autotune.schedule.base import Schedule
 from autotune.types import Task
+from benchmarks.recorded_spaces import Survey, load_survey, schedule_hash
 from cost_model.subject import Subject
 from search_spaces.base import Column
 from search_spaces.rules import rule_for

@@ -26,7 +26,6 @@ from autotune.machine import Machine
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import MeasureRequest, Status
 from autotune.placement.partition import partition
-from autotune.program.interp import run
 from autotune.runtime import random_feeds
 from autotune.schedule import apply_schedule
 from autotune.target import host_target
@@ -35,6 +34,7 @@ from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from cost_model.subject import Subject
 from search_spaces.rules import rule_for
+from tests.interpreter.interp import run
 from tests.tiny import MODEL, TRIALS, Tuned
 
 TARGET = host_target()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 
@@ -52,7 +52,9 @@ class Index:
 
     def __add__(self, other: IndexLike) -> Index:
         other = index(other)
-        return _affine([*self.terms, *other.terms], self.const + other.const)
+        if self.terms and other.terms:
+            return affine([*self.terms, *other.terms], self.const + other.const)
+        return Index(self.terms or other.terms, self.const + other.const)
 
     __radd__ = __add__
 
@@ -60,7 +62,10 @@ class Index:
         return self + index(other) * -1
 
     def __mul__(self, factor: int) -> Index:
-        return _affine([(a, c * factor) for a, c in self.terms], self.const * factor)
+        if factor == 1:
+            return self
+        terms = tuple((a, c * factor) for a, c in self.terms) if factor else ()
+        return Index(terms, self.const * factor)
 
     __rmul__ = __mul__
 
@@ -68,7 +73,7 @@ class Index:
         if divisor == 1:
             return self
         if all(c % divisor == 0 for _, c in self.terms):
-            return _affine([(a, c // divisor) for a, c in self.terms], self.const // divisor)
+            return Index(tuple((a, c // divisor) for a, c in self.terms), self.const // divisor)
         return Index(((FloorDiv(self, divisor), 1),))
 
     def __mod__(self, divisor: int) -> Index:
@@ -97,12 +102,22 @@ class Index:
                 out |= atom.index.vars()
         return frozenset(out)
 
+    def reads(self, names: Set[str]) -> bool:
+        """Whether the index depends on one of these loop variables."""
+        for atom, _ in self.terms:
+            if isinstance(atom, str):
+                found = atom in names
+            elif isinstance(atom, LoadIndex):
+                found = any(i.reads(names) for i in atom.indices)
+            else:
+                found = atom.index.reads(names)
+            if found:
+                return True
+        return False
+
     def substitute(self, env: Mapping[str, Index]) -> Index:
         """Replace loop variables by indices."""
-        out = Index((), self.const)
-        for atom, c in self.terms:
-            out = out + _substitute_atom(atom, env) * c
-        return out
+        return combined(((_substitute_atom(atom, env), c) for atom, c in self.terms), self.const)
 
 
 IndexLike = Index | int | str
@@ -121,18 +136,29 @@ def clamp(value: Index, lo: int, hi: int) -> Index:
     return Index(((Clamp(value, lo, hi), 1),))
 
 
-def _order(atom: Atom) -> tuple[int, str]:
-    return (0, atom) if isinstance(atom, str) else (1, repr(atom))
+def combined(parts: Iterable[tuple[Index, int]], const: int) -> Index:
+    """The sum of indices by a coefficient each, and of a constant."""
+    terms: list[tuple[Atom, int]] = []
+    for part, factor in parts:
+        const += part.const * factor
+        terms += [(a, c * factor) for a, c in part.terms]
+    return affine(terms, const)
 
 
-def _affine(terms: list[tuple[Atom, int]], const: int) -> Index:
+def affine(terms: Iterable[tuple[Atom, int]], const: int) -> Index:
+    """The sum of terms, in the one order that equal sums have: variables first."""
     total: dict[Atom, int] = {}
     for atom, c in terms:
         total[atom] = total.get(atom, 0) + c
     kept = [(a, c) for a, c in total.items() if c]
     if len(kept) > 1:
-        kept.sort(key=lambda t: _order(t[0]))
+        kept.sort(key=_order)
     return Index(tuple(kept), const)
+
+
+def _order(term: tuple[Atom, int]) -> tuple[int, str]:
+    atom = term[0]
+    return (0, atom) if isinstance(atom, str) else (1, repr(atom))
 
 
 def _substitute_atom(atom: Atom, env: Mapping[str, Index]) -> Index:

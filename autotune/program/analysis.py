@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autotune.program.affine import combined
 from autotune.program.ir import (
     Alloc,
     Atom,
@@ -51,10 +52,9 @@ def _atom_interval(atom: Atom, ranges: Ranges) -> tuple[int, int]:
 
 def simplify(value: Index, ranges: Ranges) -> Index:
     """The same value with divisions, remainders and clamps resolved where the ranges allow it."""
-    out = Index((), value.const)
-    for atom, c in value.terms:
-        out = out + _simplify_atom(atom, ranges) * c
-    return out
+    if all(isinstance(atom, str) for atom, _ in value.terms):
+        return value
+    return combined(((_simplify_atom(atom, ranges), c) for atom, c in value.terms), value.const)
 
 
 def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
@@ -76,15 +76,9 @@ def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
 
 def _split_multiple(value: Index, divisor: int) -> tuple[Index, Index]:
     """value = divisor * first + second, the second made of what is not divisible."""
-    multiple = Index((), value.const // divisor)
-    rest = Index((), value.const % divisor)
-    for atom, c in value.terms:
-        term = Index(((atom, 1),))
-        if c % divisor == 0:
-            multiple = multiple + term * (c // divisor)
-        else:
-            rest = rest + term * c
-    return multiple, rest
+    multiple = tuple((a, c // divisor) for a, c in value.terms if c % divisor == 0)
+    rest = tuple((a, c) for a, c in value.terms if c % divisor)
+    return Index(multiple, value.const // divisor), Index(rest, value.const % divisor)
 
 
 def own_vars(indices: Sequence[Index], guards: Sequence[Bound] = ()) -> frozenset[str]:

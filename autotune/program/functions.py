@@ -33,6 +33,11 @@ def function(name: str) -> Callable[..., Any]:
     return _TABLE[name]
 
 
+def combiner(name: str) -> Callable[..., Any]:
+    """One step of a reduction; it may warn where `combine` does not."""
+    return _COMBINE[name]
+
+
 def combine(name: str, left: Array, right: Array) -> Array:
     """One step of a reduction."""
     with np.errstate(all="ignore"):

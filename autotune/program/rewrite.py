@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Set
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from autotune.errors import ScheduleError
 from autotune.program.analysis import Ranges, always, never, simplify
@@ -63,11 +64,13 @@ def map_value(value: Value, f: Callable[[Value], Value | None]) -> Value:
 
 
 def map_indices(value: Value, f: Callable[[Index], Index]) -> Value:
-    """Rebuild a value with every index mapped."""
+    """A value with every index mapped; itself where none changes."""
     if isinstance(value, Load):
-        return Load(value.buffer, tuple(f(i) for i in value.indices))
+        indices = tuple([f(i) for i in value.indices])
+        return value if _same(indices, value.indices) else Load(value.buffer, indices)
     if isinstance(value, Apply):
-        return Apply(value.fn, tuple(map_indices(a, f) for a in value.args))
+        args = tuple([map_indices(a, f) for a in value.args])
+        return value if _same(args, value.args) else Apply(value.fn, args)
     if isinstance(value, IndexValue):
         return IndexValue(f(value.index), value.dtype)
     if isinstance(value, Select):
@@ -76,6 +79,10 @@ def map_indices(value: Value, f: Callable[[Index], Index]) -> Value:
     if isinstance(value, Table):
         return Table(value.values, f(value.row), f(value.column))
     return value
+
+
+def _same(new: Sequence[object], old: Sequence[object]) -> bool:
+    return all(map(operator.is_, new, old))
 
 
 def map_stmt_indices(body: Body, f: Callable[[Index], Index]) -> Body:
@@ -195,7 +202,7 @@ def substitute(body: Body, env: Mapping[str, Index], ranges: Ranges) -> Body:
         new = done.get(id(value))
         if new is None:
             new = value
-            if value.vars() & env.keys():
+            if value.reads(env.keys()):
                 new = simplify(value.substitute(env), inner)
             done[id(value)] = new
         return new
@@ -295,8 +302,7 @@ def _replace(body: Body, old: Stmt, new: Body) -> Body:
             out.append(stmt)
         elif inner:
             out.append(with_body(stmt, inner))
-    unchanged = len(out) == len(body) and all(a is b for a, b in zip(out, body, strict=True))
-    return body if unchanged else tuple(out)
+    return body if len(out) == len(body) and _same(out, body) else tuple(out)
 
 
 def drop_alloc(program: Program, name: str) -> Program:

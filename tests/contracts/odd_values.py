@@ -22,7 +22,6 @@ import numpy.typing as npt
 import cost_model
 from autotune.machine import Machine
 from autotune.ops import OPS
-from autotune.program.interp import run
 from autotune.schedule import apply_schedule
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.build import build_program
@@ -30,6 +29,7 @@ from autotune.types import Array, Attr, Task, TensorType, freeze_attrs
 from search_spaces.rules import rule_for
 from tests.contracts.case import Case, single_task, tensor
 from tests.emulator import run_emulated
+from tests.interpreter.interp import run
 from tests.unit.codegen.kernels import run_kernel
 
 BACKENDS = ("interp", "native", "strict", "avx2", "sse", "c", "opencl", "sm_80")

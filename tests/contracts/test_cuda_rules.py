@@ -6,15 +6,13 @@ Defaults of layers of real networks keep everything in registers.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
-import cost_model
 from autotune.codegen import backend_for
-from autotune.machine import Machine
-from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
@@ -23,8 +21,9 @@ from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule, rule_for
-from tests.contracts.test_rules import TASKS, arrays_of, batched, conv
+from tests.contracts.test_rules import TASKS, arrays_of, batched, conv, default
 from tests.emulator import run_emulated
+from tests.interpreter.interp import run
 from tests.ptxas import KernelReport, assemble
 from tests.unit.codegen.kernels import (
     assert_close,
@@ -71,6 +70,7 @@ def scheduled(rule: Rule, made: Task, target: Target, config: Config) -> Program
     return apply_schedule(build_program(made), rule.schedule(made, target, config))
 
 
+@functools.cache
 def sampled(rule: Rule, made: Task, target: Target, count: int) -> list[Config]:
     space = rule.space(made, target)
     return [space.config(row) for row in space.sample(np.random.default_rng(0), count)]
@@ -95,7 +95,7 @@ def assembled(program: Program, target: Target) -> dict[str, KernelReport]:
 @each_pair
 def test_the_default_is_correct(rule: Rule, made: Task) -> None:
     arrays, want = arrays_of(made)
-    program = scheduled(rule, made, SM80, cost_model.default(made, Machine.of(SM80), rule))
+    program = scheduled(rule, made, SM80, default(rule, made, SM80))
     assert_close(run_emulated(program, SM80, arrays), want, 1e-4)
 
 
@@ -246,7 +246,7 @@ def test_defaults_of_layers_do_not_spill(name: str, target: Target) -> None:
     made = LAYERS[name]
     for wanted in (target, *short(made, target)):
         rule = rule_for(made, wanted)
-        program = scheduled(rule, made, wanted, cost_model.default(made, Machine.of(wanted), rule))
+        program = scheduled(rule, made, wanted, default(rule, made, wanted))
         for kernel, report in assembled(program, wanted).items():
             assert report.spill_bytes == report.stack_bytes == 0, f"{kernel}: {report}"
             assert not report.remarks, f"{kernel}: {report}"
@@ -256,8 +256,7 @@ def test_defaults_of_layers_do_not_spill(name: str, target: Target) -> None:
 @each_target
 @each_pair
 def test_ptxas_accepts_random_configs(rule: Rule, made: Task, target: Target) -> None:
-    default = cost_model.default(made, Machine.of(target), rule)
-    reports = assembled(scheduled(rule, made, target, default), target)
+    reports = assembled(scheduled(rule, made, target, default(rule, made, target)), target)
     assert all(report.spill_bytes == 0 for report in reports.values())
     for config in sampled(rule, made, target, dealt(rule, RANDOM)):
         assembled(scheduled(rule, made, target, config), target)

@@ -22,11 +22,13 @@ from autotune.compiler.driver import compile_graph
 from autotune.frontend.onnx.importer import import_model
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.runtime.model import CompiledModel
 from autotune.target import ACCURACIES, Target, host_target, load_target
 from autotune.types import Array, TensorType
 
 SMALLEST_NORMAL = 2.0**-126
 FAST, MANY = 1 << 16, 1_000_000
+"""Numbers that are tried; models are built once, for calls of FAST."""
 MOST_ULP = 4.0
 
 Reference = Callable[[Array], Array]
@@ -154,6 +156,7 @@ def target_of(backend: str) -> Target:
     return host_target() if backend == "cpu" else load_target(backend)
 
 
+@functools.cache
 def samples(count: int) -> Array:
     """A quarter evenly over all exponents and signs, with the ends of each; a quarter where most
     functions change; the rest of random bits; and special numbers."""
@@ -173,13 +176,20 @@ def samples(count: int) -> Array:
 
 
 @functools.cache
-def results(backend: str, accuracy: str, count: int) -> dict[str, Array]:
-    graphs = import_model(model(count), {}), chains(count)
+def compiled(backend: str, accuracy: str) -> tuple[CompiledModel, ...]:
+    graphs = import_model(model(FAST), {}), chains(FAST)
     target = target_of(backend).with_accuracy(accuracy)
-    out: dict[str, Array] = {}
-    for graph in graphs:
-        out |= compile_graph(graph, target).run({"x": samples(count)})
-    return out
+    return tuple(compile_graph(graph, target) for graph in graphs)
+
+
+@functools.cache
+def results(backend: str, accuracy: str, count: int) -> dict[str, Array]:
+    parts: dict[str, list[Array]] = {}
+    for x in np.split(np.resize(samples(count), -(-count // FAST) * FAST), -(-count // FAST)):
+        for built in compiled(backend, accuracy):
+            for name, got in built.run({"x": x}).items():
+                parts.setdefault(name, []).append(got)
+    return {name: np.concatenate(found)[:count] for name, found in parts.items()}
 
 
 @functools.cache

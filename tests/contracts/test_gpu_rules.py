@@ -12,11 +12,9 @@ import pytest
 
 import cost_model
 from autotune.machine import Machine
-from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.launch import is_gpu, launches
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule, schedule_from_json, schedule_to_json
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
@@ -25,7 +23,18 @@ from autotune.types import Task
 from cost_model.features import features
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule, rule_for
-from tests.contracts.test_rules import TASKS, arrays_of, batched, conv, profile, sampled
+from tests.contracts.test_rules import (
+    TASKS,
+    arrays_of,
+    batch_of_rows,
+    batched,
+    conv,
+    default,
+    profile,
+    sampled,
+)
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, unary, value
 from tests.unit.codegen.test_int8 import PLAIN as BYTES
 from tests.unit.codegen.test_int8 import exact
@@ -52,6 +61,7 @@ CASES = TASKS | {
     "conv 3x3 residual": conv((1, 4, 3, 8), (3, 3, 8, 8), (1, 4, 3, 8), pad=1, residual=True),
     "conv of one channel per group": conv((1, 4, 3, 6), (3, 3, 3, 2), (1, 4, 3, 2), 1, groups=2),
     "softmax of long rows": unary("softmax", (3, 160), axis=-1),
+    "matmul of a batch of rows": batch_of_rows(5, 24, 40),
     "mean of rows": mean_of_rows(),
     "whole tensor": task(
         [node("reduce_sum", "i0", "o0", axes=(0, 1), keepdims=False)],
@@ -59,7 +69,7 @@ CASES = TASKS | {
         value("o0", ()),
     ),
 }
-"""The interpreter is slow: smaller convolutions."""
+"""The interpreter is slow: smaller convolutions, fewer rows."""
 TARGETS = [load_target(name) for name in ("opencl", "sm_80", "sm_90a")]
 NAMED = [
     (rule, name)
@@ -105,7 +115,7 @@ def test_every_task_has_a_rule_of_the_target_s_kind(target: Target) -> None:
 def test_the_default_is_correct_where_a_warp_is_one_thread(rule: Rule, made: Task) -> None:
     target = TARGETS[0]
     check(
-        program_of(rule, made, target, cost_model.default(made, Machine.of(target), rule)),
+        program_of(rule, made, target, default(rule, made, target)),
         made,
         target,
     )
@@ -121,7 +131,7 @@ def test_every_config_is_correct(rule: Rule, made: Task) -> None:
 @each_target
 @each_pair
 def test_the_default_is_in_the_space(rule: Rule, made: Task, target: Target) -> None:
-    assert rule.space(made, target).contains(cost_model.default(made, Machine.of(target), rule))
+    assert rule.space(made, target).contains(default(rule, made, target))
 
 
 @each_target
@@ -143,9 +153,7 @@ def test_features_are_finite_and_the_prior_positive(
 
 @each_pair
 def test_schedules_survive_json(rule: Rule, made: Task) -> None:
-    schedule = rule.schedule(
-        made, TARGETS[1], cost_model.default(made, Machine.of(TARGETS[1]), rule)
-    )
+    schedule = rule.schedule(made, TARGETS[1], default(rule, made, TARGETS[1]))
     assert schedule_from_json(schedule_to_json(schedule)) == schedule
 
 

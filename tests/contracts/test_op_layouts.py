@@ -12,7 +12,6 @@ import cost_model
 from autotune.machine import Machine
 from autotune.ops import OPS
 from autotune.program.ir import FUNCTIONS, Program
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.build import build_program
@@ -23,6 +22,7 @@ from search_spaces.rules import rule_for
 from tests.contracts.case import Case, in_other_orders, single_task
 from tests.contracts.op_cases import CASES
 from tests.emulator import run_emulated
+from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import assert_close, run_kernel
 
 CPU_ONLY = {"to_float16"}

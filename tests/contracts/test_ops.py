@@ -8,15 +8,15 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from autotune.ops import OPS
-from autotune.program.interp import run
 from autotune.program.ir import FUNCTIONS
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.tasks.build import build_program
 from autotune.tasks.evaluate import evaluate_points, evaluate_task
 from autotune.tasks.inputs import random_inputs, sample_points
 from tests.contracts.case import Case, single_task
 from tests.contracts.op_cases import CASES
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 
 _MANY = ("conv2d", "matmul", "max_pool2d", "avg_pool2d", "resize", "reshape")
 

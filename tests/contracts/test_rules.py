@@ -11,8 +11,7 @@ import pytest
 import cost_model
 from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
-from autotune.program.verify import verify
-from autotune.schedule import apply_schedule, schedule_from_json, schedule_to_json
+from autotune.schedule import Schedule, apply_schedule, schedule_from_json, schedule_to_json
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.build import build_program
 from autotune.tasks.evaluate import evaluate_task
@@ -21,6 +20,7 @@ from autotune.types import Array, Attr, Task
 from cost_model.features import features
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule
+from tests.interpreter.verify import verify
 from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import assert_close, matmul, node, run_kernel, task, unary, value
 
@@ -51,6 +51,16 @@ def batched(m: int, k: int, n: int) -> Task:
         value("i0", (3, m, k)),
         value("i1", (3, n, k)),
         value("o0", (3, m, n)),
+    )
+
+
+def batch_of_rows(rows: int, k: int, n: int) -> Task:
+    """Products of single rows, of one matrix all."""
+    return task(
+        [node("matmul", "i0 c0", "o0")],
+        value("i0", (3, rows, 1, k)),
+        value("c0", (k, n)),
+        value("o0", (3, rows, 1, n)),
     )
 
 
@@ -150,12 +160,7 @@ TASKS: dict[str, Task] = {
     "conv of one": conv((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)),
     "matmul": matmul(7, 13, 33),
     "matmul row": matmul(1, 24, 40),
-    "matmul of a batch of rows": task(
-        [node("matmul", "i0 c0", "o0")],
-        value("i0", (3, 40, 1, 24)),
-        value("c0", (24, 40)),
-        value("o0", (3, 40, 1, 40)),
-    ),
+    "matmul of a batch of rows": batch_of_rows(40, 24, 40),
     "matmul of inputs": matmul(6, 8, 20, constant=False),
     "matmul of bytes": task(
         [node("matmul", "i0 c0", "o0")],
@@ -212,14 +217,23 @@ def arrays_of(made: Task) -> tuple[dict[str, Array], Array]:
     return arrays, evaluate_task(made, arrays)
 
 
+@functools.cache
+def default(rule: Rule, made: Task, target: Target) -> Config:
+    return cost_model.default(made, Machine.of(target), rule)
+
+
+@functools.cache
 def sampled(rule: Rule, made: Task, target: Target, count: int = SAMPLED) -> list[Config]:
     """The default and some random configs."""
     space = rule.space(made, target)
     rows = space.sample(np.random.default_rng(0), count)
-    return [
-        cost_model.default(made, Machine.of(target), rule),
-        *(space.config(row) for row in rows),
-    ]
+    return [default(rule, made, target), *(space.config(row) for row in rows)]
+
+
+@functools.cache
+def scheduled(rule: Rule, made: Task, target: Target, config: Config) -> Schedule:
+    """Writing a schedule applies it: what several tests look at is written once."""
+    return rule.schedule(made, target, config)
 
 
 def profile(target: Target) -> DeviceProfile:
@@ -242,7 +256,7 @@ def test_every_rule_has_tasks() -> None:
 def test_every_config_is_correct(rule: Rule, made: Task) -> None:
     arrays, want = arrays_of(made)
     for config in sampled(rule, made, HOST):
-        program = apply_schedule(build_program(made), rule.schedule(made, HOST, config))
+        program = apply_schedule(build_program(made), scheduled(rule, made, HOST, config))
         verify(program)
         assert_close(run_kernel(made, program, HOST, arrays), want, 1e-4)
 
@@ -259,7 +273,7 @@ def test_the_default_is_correct_on_two_threads(rule: Rule, made: Task) -> None:
     target, (arrays, want) = host_target(2), arrays_of(made)
     program = apply_schedule(
         build_program(made),
-        rule.schedule(made, target, cost_model.default(made, Machine.of(target), rule)),
+        rule.schedule(made, target, default(rule, made, target)),
     )
     assert_close(run_kernel(made, program, target, arrays), want, 1e-4)
 
@@ -267,7 +281,7 @@ def test_the_default_is_correct_on_two_threads(rule: Rule, made: Task) -> None:
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
 @each_pair
 def test_the_default_is_in_the_space(rule: Rule, made: Task, target: Target) -> None:
-    assert rule.space(made, target).contains(cost_model.default(made, Machine.of(target), rule))
+    assert rule.space(made, target).contains(default(rule, made, target))
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
@@ -310,5 +324,5 @@ def test_features_are_finite_and_the_prior_positive(rule: Rule, made: Task) -> N
 @each_pair
 def test_schedules_survive_json(rule: Rule, made: Task) -> None:
     for config in sampled(rule, made, HOST)[:3]:
-        schedule = rule.schedule(made, HOST, config)
+        schedule = scheduled(rule, made, HOST, config)
         assert schedule_from_json(schedule_to_json(schedule)) == schedule

@@ -26,7 +26,7 @@ from onnx import helper, numpy_helper
 from autotune.errors import InputError
 from autotune.frontend.onnx.importer import import_model
 from autotune.graph.pipeline import optimize
-from autotune.graph.verify import verify_graph
+from tests.graph_verify import verify_graph
 
 SECONDS, BYTES = 20, 4 << 30
 """Of one model, and of the process that has them all."""

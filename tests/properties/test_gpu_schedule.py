@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import ScheduleError
-from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule, schedule_from_json
 from autotune.target import load_target
 from autotune.tasks.build import build_program
@@ -22,6 +20,8 @@ from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, unary, value
 
 SM80 = load_target("sm_80")

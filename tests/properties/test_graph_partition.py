@@ -12,7 +12,6 @@ from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.passes.band_rows import BandRows
 from autotune.graph.pipeline import PIPELINE, optimize
-from autotune.graph.verify import verify_graph
 from autotune.placement.layout_problem import problem_of
 from autotune.placement.layouts import DENSE, ValueLayout, takes_zeros
 from autotune.placement.partition import partition
@@ -20,6 +19,7 @@ from autotune.placement.short_tensors import ShortTensors
 from autotune.placement.stride_padding import rows_together
 from autotune.target import load_target
 from autotune.types import Array
+from tests.graph_verify import verify_graph
 from tests.properties.graph_strategies import feeds_for, graphs
 from tests.unit.graph.oracle import run_partition
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from autotune.errors import BuildError, ScheduleError
 from autotune.program.analysis import interval
-from autotune.program.interp import run
 from autotune.program.ir import (
     Bound,
     Buffer,
@@ -38,13 +37,14 @@ from autotune.program.ir import (
     walk,
 )
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import schedule_from_json
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.inputs import random_inputs
 from autotune.types import Task, TaskValue
 from tests.contracts.case import in_other_orders
 from tests.emulator import run_emulated
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.properties.test_schedule import random_schedule
 from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value
 

@@ -13,9 +13,9 @@ from autotune.compiler.driver import compile_graph
 from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
 from autotune.graph.pipeline import optimize
-from autotune.graph.verify import verify_graph
 from autotune.target import host_target
 from autotune.types import Array
+from tests.graph_verify import verify_graph
 from tests.properties.onnx_graphs import random_model
 from tests.unit.frontend.onnx_models import assert_close
 

@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import BuildError, ScheduleError
-from autotune.program.interp import run
 from autotune.program.ir import Alloc, For, Program, Store, walk
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import Schedule, Step, schedule_from_json, schedule_to_json
 from autotune.target import host_target
 from autotune.tasks.build import build_program
 from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import (
     assert_close,
     conv_relu,

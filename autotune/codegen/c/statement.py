@@ -7,13 +7,14 @@ one per element or vector, or an array where an index is not known when the text
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autotune.codegen.c.dialect import Dialect, float_constant
 from autotune.codegen.c.index import Lane, Linear, NotVectorError
 from autotune.codegen.c.value import Val, ValueWriter
+from autotune.codegen.dispatch import StatementDispatch
 from autotune.errors import BuildError
 from autotune.program.ir import (
     Alloc,
@@ -37,7 +38,7 @@ MAX_LINES = 200_000
 ALIGN = 64
 
 
-class StatementWriter(ValueWriter, ABC):
+class StatementWriter(ValueWriter, StatementDispatch):
     """Writes statements; what a loop over threads is, the languages' writers say."""
 
     def __init__(self, dialect: Dialect, program: Program) -> None:
@@ -64,37 +65,15 @@ class StatementWriter(ValueWriter, ABC):
     def stmt(self, stmt: Stmt) -> None:
         """A statement; inside a vector loop as vectors, or else lane by lane."""
         if self.lanes == 1:
-            self._one(stmt)
+            super().stmt(stmt)
             return
         lines, cells = len(self.lines), dict(self.cells)
         try:
-            self._one(stmt)
+            super().stmt(stmt)
         except NotVectorError:
             del self.lines[lines:]
             self.cells = cells
             self._lane_by_lane(stmt)
-
-    def _one(self, stmt: Stmt) -> None:
-        if isinstance(stmt, For):
-            self.loop(stmt)
-        elif isinstance(stmt, Store):
-            self._store(stmt)
-        elif isinstance(stmt, If):
-            self._if(stmt)
-        elif isinstance(stmt, Alloc):
-            self.alloc(stmt)
-        elif isinstance(stmt, Prefetch):
-            self._prefetch(stmt)
-        else:
-            self.other(stmt)
-
-    def body(self, body: tuple[Stmt, ...]) -> None:
-        for stmt in body:
-            self.stmt(stmt)
-
-    def other(self, stmt: Stmt) -> None:
-        """A statement that only some languages have."""
-        raise BuildError(f"no {type(stmt).__name__} in this language; use a schedule without it")
 
     def _lane_by_lane(self, stmt: Stmt) -> None:
         """A loop over the lanes; written out where they are lanes of register variables."""
@@ -103,7 +82,7 @@ class StatementWriter(ValueWriter, ABC):
         if any(name in self.buffers and self.in_registers(name) for name in names):
             for lane in range(self.lanes):
                 with self.one_lane(lane):
-                    self._one(stmt)
+                    super().stmt(stmt)
             return
         (name,) = (v for v, now in self.env.items() if isinstance(now, Lane))
         lanes = self.lanes
@@ -145,7 +124,7 @@ class StatementWriter(ValueWriter, ABC):
             self.lanes = 1
             del self.env[loop.var]
 
-    def _if(self, stmt: If) -> None:
+    def guard(self, stmt: If) -> None:
         condition = self.condition(stmt.bounds)
         if condition is True:
             self.body(stmt.body)
@@ -188,7 +167,7 @@ class StatementWriter(ValueWriter, ABC):
                 out.append(f"{pad}{self.helpers.type(buffer.dtype, lanes)} {name}{at};")
         return out
 
-    def _prefetch(self, stmt: Prefetch) -> None:
+    def prefetch(self, stmt: Prefetch) -> None:
         buffer = self.buffers[stmt.buffer]
         place = self.place(buffer, self.flat(buffer, stmt.indices))
         call = "prefetch({}, 1)" if self.dialect.opencl else "__builtin_prefetch({})"
@@ -196,7 +175,7 @@ class StatementWriter(ValueWriter, ABC):
 
     # ------------------------------------------------------------------------------------- stores
 
-    def _store(self, stmt: Store) -> None:
+    def store(self, stmt: Store) -> None:
         buffer = self.buffers[stmt.buffer]
         try:
             at = self.flat(buffer, stmt.indices)

@@ -26,12 +26,10 @@ from autotune.program.ir import (
     Alloc,
     Buffer,
     For,
-    If,
     Load,
     Prefetch,
     Program,
     Stmt,
-    Store,
     walk,
 )
 from autotune.program.rewrite import stores_of
@@ -100,17 +98,17 @@ class _KernelWriter(StatementWriter):
     def _top(self, stmt: Stmt) -> None:
         if self.target.threads == 1:
             with self.text.region():
-                self._stmt(stmt)
+                self.stmt(stmt)
         elif isinstance(stmt, For) and stmt.kind == "parallel":
             with self._phase(stmt.extent) as (first, limit):
-                self._loop(stmt, first, limit)
+                self._counted(stmt, first, limit)
         elif isinstance(stmt, Alloc) and is_shared(stmt):
             self._allocate(stmt.buffer, private=False)
             for inner in stmt.body:
                 self._top(inner)
         else:
             with self._phase(1):
-                self._stmt(stmt)
+                self.stmt(stmt)
 
     @contextmanager
     def _phase(self, extent: int) -> Iterator[tuple[str, str]]:
@@ -141,38 +139,27 @@ class _KernelWriter(StatementWriter):
         total = text.emit(f"load i64, ptr {count}")
         text.line(f"call void @{FINISH}({where}, i64 {extent}, i64 {total})")
 
-    def _stmt(self, stmt: Stmt) -> None:
-        if isinstance(stmt, For):
-            self._for(stmt)
-        elif isinstance(stmt, Store):
-            self._store(stmt)
-        elif isinstance(stmt, If):
-            self._if(stmt)
-        elif isinstance(stmt, Alloc):
-            self._alloc(stmt)
-        elif isinstance(stmt, Prefetch):
-            self._prefetch(stmt)
-        else:
-            raise BuildError(f"{type(stmt).__name__} needs a GPU")
+    def other(self, stmt: Stmt) -> None:
+        raise BuildError(f"{type(stmt).__name__} needs a GPU")
 
-    def _for(self, loop: For) -> None:
+    def loop(self, loop: For) -> None:
         if loop.kind == "vector":
             self._vector_loop(loop)
         elif loop.kind == "dot":
             with self.neighbours(loop):
-                self._body(loop.body)
+                self.body(loop.body)
         elif loop.kind == "unroll" or loop.extent == 1:
             for i in range(loop.extent):
                 self.env[loop.var] = i
-                self._body(loop.body)
+                self.body(loop.body)
         else:
-            self._loop(loop, "0", str(loop.extent))
+            self._counted(loop, "0", str(loop.extent))
 
-    def _loop(self, loop: For, first: str, limit: str) -> None:
+    def _counted(self, loop: For, first: str, limit: str) -> None:
         with self.text.loop(first, limit) as name:
             self.env[loop.var] = Var(name, self.text.scope.depth)
             self.changed.append(frozenset(s.buffer for s in stores_of((loop,))))
-            self._body(loop.body)
+            self.body(loop.body)
             self.changed.pop()
 
     def settled(self, value: Load, offset: Linear) -> int | None:
@@ -195,12 +182,12 @@ class _KernelWriter(StatementWriter):
         )
         return outermost if inside else None
 
-    def _alloc(self, stmt: Alloc) -> None:
+    def alloc(self, stmt: Alloc) -> None:
         if stmt.buffer.scope == "register":
             self.buffers[stmt.buffer.name] = stmt.buffer
         else:
             self._allocate(stmt.buffer, private=True)
-        self._body(stmt.body)
+        self.body(stmt.body)
         if stmt.buffer.scope == "register":
             self.text.drop(
                 c for (name, _), (c, _) in self.cells.items() if name == stmt.buffer.name
@@ -225,7 +212,7 @@ class _KernelWriter(StatementWriter):
         pointer = f"getelementptr i8, ptr %workspace, i64 {offset}"
         self.pointers[buffer.name] = self.text.hoist(0, (buffer.name, "pointer"), pointer)
 
-    def _prefetch(self, stmt: Prefetch) -> None:
+    def prefetch(self, stmt: Prefetch) -> None:
         buffer = self.buffers[stmt.buffer]
         pointer = self.address(buffer, self.linear(self.flat(buffer, stmt.indices)))
         self.text.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")

@@ -20,7 +20,7 @@ _Old = Callable[[], Val]
 class StoreWriter(MoveWriter):
     """Writes stores."""
 
-    def _store(self, stmt: Store) -> None:
+    def store(self, stmt: Store) -> None:
         buffer = self.buffers[stmt.buffer]
         if buffer.scope == "register":
             self._store_cell(stmt, buffer)

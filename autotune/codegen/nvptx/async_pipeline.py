@@ -85,7 +85,7 @@ class PipelineWriter(FragmentWriter, ABC):
         self._barrier()
         limit = WARP * pipeline.warps
         with self.text.when(self.pure(0, f"icmp ult i64 {self.thread()}, {limit}")):
-            self._body(body)
+            self.body(body)
         with self.text.when(self.pure(0, f"icmp eq i64 {self.thread()}, {limit}")):
             for number in range(len({(f.source.buffer, f.box) for f in pipeline.fetches})):
                 self.asm.prepare(_map_name(number))
@@ -142,7 +142,7 @@ class PipelineWriter(FragmentWriter, ABC):
             self.asm.wait(full, parity)
             self.stage += 1
             self.asm.fence()
-            self._body(self.pipeline.rest)
+            self.body(self.pipeline.rest)
             self.asm.commit()
             self.asm.wait_group(1)
             later = self.text.emit(f"icmp ne i64 {name}, 0")
@@ -207,7 +207,7 @@ class PipelineWriter(FragmentWriter, ABC):
         self.env[GROUP_NUMBER] = Var(self.pure(0, f"udiv i64 {warp.name}, {WARPGROUP}"), 0)
         self.ranges[GROUP_NUMBER] = loop.extent // WARPGROUP
         with self.text.region():
-            self._body(loop.body)
+            self.body(loop.body)
 
     # ------------------------------------------------------------------------------------ barriers
 

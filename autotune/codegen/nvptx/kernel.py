@@ -30,12 +30,11 @@ from autotune.program.ir import (
     Barrier,
     Buffer,
     For,
-    If,
     Mma,
+    Prefetch,
     Program,
     Shuffle,
     Stmt,
-    Store,
     WarpgroupMma,
     walk,
 )
@@ -143,7 +142,7 @@ class _KernelWriter(PipelineWriter):
     ) -> None:
         """`resident`: blocks that a multiprocessor should hold at a time; 0: as ptxas likes."""
         self.kernel, self.name, self.resident = launch, name, resident
-        self.grid, self.body = _grid(launch)
+        self.grid, self.inside = _grid(launch)
         super().__init__(FunctionText(""), launch.pipeline)
         self.written = {s.buffer for s in stores_of(launch.body)} | {
             s.to.buffer for s in walk(launch.body) if isinstance(s, AsyncCopy)
@@ -161,13 +160,13 @@ class _KernelWriter(PipelineWriter):
             self.buffers[name], self.pointers[name] = buffer, f"%{_identifier(name)}"
         for loop in self.kernel.blocks:
             self._bind(loop, "ctaid", BLOCK_KINDS.index(loop.kind))
-        if not self.kernel.blocks and self.body is not self.kernel.body:
+        if not self.kernel.blocks and self.inside is not self.kernel.body:
             self._bind(self.kernel.body[0], "ctaid", 0)
         self._shared()
         if self.pipeline is not None:
-            self.pipelined(self.pipeline, self.body)
+            self.pipelined(self.pipeline, self.inside)
         else:
-            self._body(self.body)
+            self.body(self.inside)
         self.text.line("ret void")
         body = self.text.text()
         words = set(re.findall(r"%(p_[\w.]+)", body))
@@ -212,16 +211,8 @@ class _KernelWriter(PipelineWriter):
 
     # ---------------------------------------------------------------------------------- statements
 
-    def _stmt(self, stmt: Stmt) -> None:
-        if isinstance(stmt, For):
-            self._loop(stmt)
-        elif isinstance(stmt, Store):
-            self._store(stmt)
-        elif isinstance(stmt, If):
-            self._if(stmt)
-        elif isinstance(stmt, Alloc):
-            self._alloc(stmt)
-        elif isinstance(stmt, Barrier):
+    def other(self, stmt: Stmt) -> None:
+        if isinstance(stmt, Barrier):
             self._barrier()
         elif isinstance(stmt, Mma):
             self.mma(stmt)
@@ -236,19 +227,22 @@ class _KernelWriter(PipelineWriter):
         elif isinstance(stmt, AsyncWait):
             self.wait(stmt.pending)
 
+    def prefetch(self, stmt: Prefetch) -> None:
+        """Other warps run while one waits."""
+
     def _barrier(self) -> None:
         self.text.declare(_BARRIER, f"declare void @{_BARRIER}(i32)")
         self.text.line(f"call void @{_BARRIER}(i32 0)")
         self.stage += 1
 
-    def _alloc(self, stmt: Alloc) -> None:
+    def alloc(self, stmt: Alloc) -> None:
         if stmt.buffer.scope == "fragment":
             self.fragment(stmt.buffer)
         elif stmt.buffer.scope != "shared":
             self.registers(stmt.buffer)
-        self._body(stmt.body)
+        self.body(stmt.body)
 
-    def _loop(self, loop: For) -> None:
+    def loop(self, loop: For) -> None:
         if loop.kind in THREAD_KINDS:
             self._thread_loop(loop)
         elif loop.kind == "stream":
@@ -256,18 +250,18 @@ class _KernelWriter(PipelineWriter):
         elif loop.kind == "warp":
             (self._warp_loop if self.pipeline is None else self.warp_loop)(loop)
         elif loop.kind in MATRIX_KINDS:
-            self._body(self.matrix_loop(loop))
+            self.body(self.matrix_loop(loop))
         elif loop.kind == "vector":
             self._vector_loop(loop)
         elif loop.kind in ("unroll", "dot") or loop.extent == 1:
             for i in range(loop.extent):
                 self.env[loop.var] = i
-                self._body(loop.body)
+                self.body(loop.body)
         else:
             self.stage += 1
             with self.text.loop("0", str(loop.extent)) as name:
                 self.env[loop.var] = Var(name, self.text.scope.depth)
-                self._body(loop.body)
+                self.body(loop.body)
             self.stage += 1
 
     def _thread_loop(self, loop: For) -> None:
@@ -283,10 +277,10 @@ class _KernelWriter(PipelineWriter):
                 for a, extent in guards
             ]
             with self.text.when(self._and(flags, "i1")):
-                self._body(loop.body)
+                self.body(loop.body)
         else:
             with self.text.region():
-                self._body(loop.body)
+                self.body(loop.body)
         self.bound = outer
 
     def _warp_loop(self, loop: For) -> None:
@@ -294,10 +288,10 @@ class _KernelWriter(PipelineWriter):
         self.env[loop.var] = warp if loop.extent > 1 else 0
         if WARP * loop.extent == self.kernel.block[0]:
             with self.text.region():
-                self._body(loop.body)
+                self.body(loop.body)
             return
         with self.text.when(self.pure(0, f"icmp ult i64 {warp.name}, {loop.extent}")):
-            self._body(loop.body)
+            self.body(loop.body)
 
     def thread(self) -> str:
         return self._special("tid", 0)

@@ -13,10 +13,8 @@ from autotune.errors import ScheduleError, TargetError
 from autotune.machine import Machine
 from autotune.measure.execute import NativeExecutor
 from autotune.measure.types import MeasureRequest, Status, Timing
-from autotune.program.interp import run
 from autotune.program.packing import bfloat16_bits, widen_bfloat16
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import STEPS, Schedule, apply_schedule
 from autotune.target import Target, host_target
 from autotune.tasks.build import build_program
@@ -25,6 +23,8 @@ from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import node, task, value
 from tests.unit.measure import tasks
 

@@ -13,11 +13,11 @@ from autotune.errors import BuildError, DeviceError
 from autotune.measure.devices import DEVICES, open_device
 from autotune.measure.devices.kernel import DeviceKernel
 from autotune.measure.storage import place_dense
-from autotune.program.interp import run
 from autotune.program.ir import Program
-from autotune.program.verify import verify
 from autotune.target import load_target
 from autotune.types import Array
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.codegen.gpu_programs import (
     row_sums,
     stages,

@@ -13,10 +13,8 @@ from autotune.codegen.llvm.value import unrounded
 from autotune.machine import Machine
 from autotune.measure.execute import NativeExecutor
 from autotune.measure.types import MeasureRequest, Status, Timing
-from autotune.program.interp import run
 from autotune.program.ir import Const, Load, fn
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import Schedule, apply_schedule
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.build import build_program
@@ -25,6 +23,8 @@ from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import node, run_kernel, task, value
 
 TARGET = host_target()

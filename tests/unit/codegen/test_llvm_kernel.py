@@ -13,7 +13,6 @@ import cost_model
 from autotune.codegen import BACKENDS
 from autotune.errors import BuildError
 from autotune.machine import Machine
-from autotune.program.interp import run
 from autotune.program.ir import (
     Alloc,
     Apply,
@@ -32,7 +31,6 @@ from autotune.program.ir import (
     Store,
     index,
 )
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule
 from autotune.target import host_target, load_target
 from autotune.tasks.build import build_program
@@ -42,6 +40,8 @@ from autotune.types import Array, Task
 from search_spaces.rules import rule_for
 from tests.contracts.case import Case, single_task
 from tests.contracts.op_cases import CASES
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import (
     assert_close,
     conv_relu,

@@ -17,10 +17,10 @@ from autotune.placement.halo_clearing import halo_program
 from autotune.placement.memory_plan import plan_memory
 from autotune.placement.partition import partition
 from autotune.placement.types import Storage
-from autotune.program.interp import run
-from autotune.program.verify import verify
 from autotune.runtime.model import CompiledModel
 from autotune.target import Target, host_target, load_target
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.needs import needs
 from tests.unit.graph.nets import Net
 

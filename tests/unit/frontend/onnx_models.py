@@ -13,8 +13,8 @@ from onnx import helper, numpy_helper
 from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.verify import verify_graph
 from autotune.types import Array
+from tests.graph_verify import verify_graph
 
 # The lowest IR version that has the opset; onnxruntime takes them all.
 IR_VERSIONS = {7: 3, 9: 4, 13: 7, 15: 8, 19: 9, 21: 10, 23: 11}

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from autotune.graph.pipeline import optimize
-from autotune.graph.verify import verify_graph
+from tests.graph_verify import verify_graph
 from tests.unit.frontend.onnx_models import check, floats, node_model
 
 SIZES = st.integers(1, 9)

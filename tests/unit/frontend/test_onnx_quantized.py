@@ -15,9 +15,9 @@ from autotune.compiler.driver import compile_graph
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
-from autotune.graph.verify import verify_graph
 from autotune.target import host_target
 from autotune.types import Array
+from tests.graph_verify import verify_graph
 from tests.unit.frontend.onnx_models import node_model, nodes_model
 
 RNG = np.random.default_rng(0)

@@ -15,8 +15,8 @@ from autotune.frontend.onnx.importer import import_model
 from autotune.frontend.zoo import ZOO, build_model, export_onnx
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.verify import verify_graph
 from autotune.types import Array
+from tests.graph_verify import verify_graph
 
 # Networks inside the onnx package, their weights all alike.
 LIGHT = (

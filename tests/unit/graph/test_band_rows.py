@@ -10,8 +10,8 @@ from autotune.graph.ir import Graph
 from autotune.graph.passes._image_chain import image_chains
 from autotune.graph.passes.band_rows import BandRows
 from autotune.graph.pipeline import optimize
-from autotune.graph.verify import verify_graph
 from autotune.placement.partition import partition
+from tests.graph_verify import verify_graph
 from tests.unit.graph.nets import TO_NHWC, Net, op_counts, random_feeds
 from tests.unit.graph.oracle import run_partition
 

@@ -8,8 +8,8 @@ import pytest
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.pipeline import optimize
-from autotune.graph.verify import verify_graph
 from autotune.placement.partition import partition
+from tests.graph_verify import verify_graph
 from tests.unit.graph.nets import Net, op_counts, random_feeds
 from tests.unit.graph.oracle import run_partition
 

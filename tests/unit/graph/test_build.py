@@ -7,8 +7,8 @@ import pytest
 
 from autotune.errors import ModelError
 from autotune.graph.build import GraphBuilder
-from autotune.graph.verify import verify_graph
 from autotune.types import TensorType
+from tests.graph_verify import verify_graph
 
 X = TensorType(dtype="float32", shape=(2, 3))
 

@@ -8,7 +8,7 @@ import pytest
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.passes.cut_taps import CutTaps
-from autotune.graph.verify import verify_graph
+from tests.graph_verify import verify_graph
 from tests.unit.graph.nets import Net, random_feeds
 
 Pads = tuple[int, int, int, int]

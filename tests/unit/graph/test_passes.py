@@ -18,7 +18,7 @@ from autotune.graph.passes.fold_flatten import FoldFlatten
 from autotune.graph.passes.push_transposes import PushTransposes, factor_groups
 from autotune.graph.passes.remove_identities import RemoveIdentities
 from autotune.graph.pipeline import Pass, optimize
-from autotune.graph.verify import verify_graph
+from tests.graph_verify import verify_graph
 from tests.unit.graph.nets import TO_NCHW, TO_NHWC, Net, op_counts, random_feeds
 
 

@@ -8,9 +8,9 @@ import pytest
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.pipeline import optimize
-from autotune.graph.verify import verify_graph
 from autotune.placement.partition import partition
 from autotune.placement.short_tensors import ShortTensors
+from tests.graph_verify import verify_graph
 from tests.unit.graph.nets import Net
 
 

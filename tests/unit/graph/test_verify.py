@@ -10,8 +10,8 @@ import pytest
 from autotune.errors import VerifyError
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph, Node
-from autotune.graph.verify import verify_graph
 from autotune.types import TensorType
+from tests.graph_verify import verify_graph
 
 
 @pytest.fixture

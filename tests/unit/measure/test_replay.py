@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from autotune.errors import ConfigError, DeviceError
-from autotune.measure.runners.replay import (
+from autotune.measure.types import MeasureRequest, Status
+from benchmarks.recorded_spaces import (
     ReplayRunner,
     Survey,
     load_survey,
     save_survey,
     schedule_hash,
 )
-from autotune.measure.types import MeasureRequest, Status
 from search_spaces.params import Config
 from tests.unit.tuner.synthetic import PROFILE, TARGET, matmul_task, subject, true_seconds
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.program.interp import run
 from autotune.program.ir import Alloc, For, Program, walk
 from autotune.program.text import print_program
-from autotune.program.verify import verify
 from autotune.tasks.build import build_program
 from autotune.tasks.evaluate import evaluate_task
 from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.program import tasks
 
 HALO = ((0, 0), (1, 2), (1, 1), (0, 0))

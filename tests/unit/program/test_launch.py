@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from autotune.errors import VerifyError
-from autotune.program.interp import run
 from autotune.program.launch import is_gpu, launches, scratch_of
 from autotune.program.text import parse_program
-from autotune.program.verify import verify
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 
 HEAD = "program p\nparam x: float32[8]\nparam y: float32[8] written\n"
 X = np.arange(8, dtype=np.float32)

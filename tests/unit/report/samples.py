@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +26,7 @@ from tests.unit.tuner.synthetic import PROFILE, TARGET
 ERROR = "build: expected <8> & 'x', got \"y\""
 
 
+@functools.cache
 def tiny() -> Partition:
     return partition(optimize(load_model("zoo:tiny")))
 
@@ -77,6 +79,22 @@ def facts(
     latencies: Sequence[Latency] = (),
     earlier: Earlier | None = None,
 ) -> Facts:
-    parts = tiny()
-    store = filled(parts) if store is None else store
-    return collect(parts, store, PROFILE, "log <1>.db", latencies=latencies, earlier=earlier)
+    store = _filled() if store is None else store
+    return collect(tiny(), store, PROFILE, "log <1>.db", latencies=latencies, earlier=earlier)
+
+
+@functools.cache
+def _filled() -> MemoryStore:
+    """Nobody adds to it."""
+    return filled(tiny())
+
+
+@functools.cache
+def untimed() -> Facts:
+    """Of a log without latencies of the model."""
+    return facts()
+
+
+@functools.cache
+def timed() -> Facts:
+    return facts(latencies=[latency()])

@@ -7,44 +7,44 @@ import pytest
 
 from autotune.measure.types import MeasureResult, Status
 from autotune.report.earlier import Earlier
-from tests.unit.report.samples import facts, filled, latency, tiny
+from tests.unit.report.samples import facts, filled, latency, tiny, untimed
 from tests.unit.tuner.fakes import MemoryStore
 from tests.unit.tuner.synthetic import TARGET
 
-FOUND = facts()
-
 
 def test_every_task_is_there_with_its_calls() -> None:
-    assert {t.key: t.calls for t in FOUND.tasks} == {
+    assert {t.key: t.calls for t in untimed().tasks} == {
         task.key: calls for task, calls in tiny().weights().items()
     }
 
 
 def test_before_is_the_default_and_after_the_best() -> None:
-    for task in FOUND.tasks:
+    for task in untimed().tasks:
         assert task.default_s == 1e-3
         assert task.best_s == min(task.curve)
-    assert FOUND.before_s == pytest.approx(1e-3 * sum(t.calls for t in FOUND.tasks))
-    assert FOUND.after_s == pytest.approx(math.fsum(t.calls * min(t.curve) for t in FOUND.tasks))
+    assert untimed().before_s == pytest.approx(1e-3 * sum(t.calls for t in untimed().tasks))
+    assert untimed().after_s == pytest.approx(
+        math.fsum(t.calls * min(t.curve) for t in untimed().tasks)
+    )
 
 
 def test_the_latest_latency_of_this_device_counts() -> None:
     here, later, elsewhere = latency(), latency(after_s=7e-3), latency("another", 1e-3)
-    assert FOUND.latency is None
+    assert untimed().latency is None
     assert facts(latencies=[here, later, elsewhere]).latency == later
     assert facts(latencies=[elsewhere]).latency == elsewhere
 
 
 def test_curves_never_rise() -> None:
-    for task in FOUND.tasks:
+    for task in untimed().tasks:
         assert list(task.curve) == sorted(task.curve, reverse=True)
         assert len(task.curve) == task.trials
 
 
 def test_failures_are_counted_by_reason() -> None:
-    ((reason, count),) = FOUND.failures
+    ((reason, count),) = untimed().failures
     assert reason == "BUILD_ERROR: build: expected <8> &"
-    assert count == sum(t.failures for t in FOUND.tasks) > 0
+    assert count == sum(t.failures for t in untimed().tasks) > 0
 
 
 def test_a_lost_device_is_no_trial_of_a_candidate() -> None:
@@ -55,21 +55,21 @@ def test_a_lost_device_is_no_trial_of_a_candidate() -> None:
     store.kept.insert(0, lost)
     found = facts(store)
     assert found.lost == 1
-    assert found.failures == FOUND.failures
+    assert found.failures == untimed().failures
     assert [(t.trials, t.failures, t.curve) for t in found.tasks] == [
-        (t.trials, t.failures, t.curve) for t in FOUND.tasks
+        (t.trials, t.failures, t.curve) for t in untimed().tasks
     ]
 
 
 def test_the_cost_model_is_judged_by_rule() -> None:
-    rules = {r.rule for r in FOUND.rankings}
+    rules = {r.rule for r in untimed().rankings}
     assert "contraction" in rules
-    assert all(-1 <= r.prior.rank_correlation <= 1 for r in FOUND.rankings if r.prior.tasks)
+    assert all(-1 <= r.prior.rank_correlation <= 1 for r in untimed().rankings if r.prior.tasks)
 
 
 def test_the_environment_is_what_made_the_records() -> None:
-    assert dict(FOUND.environment)["device"] == "synthetic"
-    assert dict(FOUND.environment)["autotune"] == "0.1.0"
+    assert dict(untimed().environment)["device"] == "synthetic"
+    assert dict(untimed().environment)["autotune"] == "0.1.0"
 
 
 def test_without_records_nothing_is_claimed() -> None:
@@ -118,4 +118,4 @@ def test_trials_after_the_whole_model_was_measured_are_counted() -> None:
     later = dataclasses.replace(latency(), created="2027-01-01T00:00:00+00:00")
     earlier = dataclasses.replace(latency(), created="2025-01-01T00:00:00+00:00")
     assert facts(latencies=[later]).later_trials == 0
-    assert facts(latencies=[earlier]).later_trials == sum(t.trials for t in FOUND.tasks)
+    assert facts(latencies=[earlier]).later_trials == sum(t.trials for t in untimed().tasks)

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import hashlib
 import re
 import subprocess
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from autotune.report.elements import seconds
+from autotune.report.facts import Facts
 from autotune.report.page import page
 from tests.needs import program, require
-from tests.unit.report.samples import ERROR, facts, latency
+from tests.unit.report.samples import ERROR, facts, timed, untimed
 from tests.unit.tuner.fakes import MemoryStore
 from tests.unit.tuner.synthetic import PROFILE, TARGET
 
-UNTIMED = page(facts())
-TEXT = page(facts(latencies=[latency()]))
 SECTIONS = (
     "End to end", "Compared with an earlier run", "Time per kernel", "The network", "Roofline",
     "Search", "Parameters", "Failures by reason", "Cost model", "Environment",
 )  # fmt: skip
 SLOPE = re.compile(r'<polyline class="line s2" points="[^"]*"><title>[^<]* GB/s</title>')
 VOID = {"meta", "link", "br"}
+
+
+@functools.cache
+def text_of(found: Callable[[], Facts] = timed) -> str:
+    return page(found())
+
+
+def empty() -> Facts:
+    return facts(MemoryStore())
 
 
 class Balance(HTMLParser):
@@ -48,25 +58,23 @@ class Balance(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize(
-    "text", [TEXT, UNTIMED, page(facts(MemoryStore()))], ids=["full", "untimed", "empty"]
-)
-def test_elements_are_closed_in_order_and_sections_there(text: str) -> None:
-    reader = Balance()
+@pytest.mark.parametrize("found", [timed, untimed, empty])
+def test_elements_are_closed_in_order_and_sections_there(found: Callable[[], Facts]) -> None:
+    reader, text = Balance(), text_of(found)
     reader.feed(text)
     assert reader.open == []
     assert re.findall("<h2>(.*?)</h2>", text) == list(SECTIONS)
 
 
 def test_measured_latencies_come_first_where_there_are_any() -> None:
-    assert re.search("<b>11.1 ms</b>end to end before.*<b>8.6 ms</b>end to end after", TEXT)
-    assert "4.3 ms to 17.2 ms" in TEXT
-    assert "The whole model was not measured" not in TEXT
+    assert re.search("<b>11.1 ms</b>end to end before.*<b>8.6 ms</b>end to end after", text_of())
+    assert "4.3 ms to 17.2 ms" in text_of()
+    assert "The whole model was not measured" not in text_of()
 
 
 def test_threads_move_as_many_times_the_bytes() -> None:
     """Two threads are drawn as one that is twice as fast."""
-    one = facts()
+    one = untimed()
     levels = tuple(
         dataclasses.replace(level, load_bytes_per_s=2 * level.load_bytes_per_s)
         for level in PROFILE.levels
@@ -79,14 +87,14 @@ def test_threads_move_as_many_times_the_bytes() -> None:
 
 
 def test_sums_of_kernels_are_called_that() -> None:
-    assert "kernels&#x27; sum before" in UNTIMED
-    assert "The whole model was not measured" in UNTIMED
-    assert "end to end before" not in UNTIMED
+    assert "kernels&#x27; sum before" in text_of(untimed)
+    assert "The whole model was not measured" in text_of(untimed)
+    assert "end to end before" not in text_of(untimed)
 
 
 def test_nothing_is_fetched_and_nothing_runs_but_the_page_s_own_script() -> None:
-    (script,) = re.findall(r"<script>(.*?)</script>", TEXT, re.DOTALL)
-    rest = TEXT.replace(f"<script>{script}</script>", "")
+    (script,) = re.findall(r"<script>(.*?)</script>", text_of(), re.DOTALL)
+    rest = text_of().replace(f"<script>{script}</script>", "")
     assert not re.search(r"<script|<link|<img|<iframe|https?://|url\(|@import|src=", rest)
     assert not re.search(r"<[^>]* on\w+=", rest)
     assert not re.search(r"fetch|import|eval|innerHTML|https?:|XMLHttp", script)
@@ -98,42 +106,42 @@ def test_nothing_is_fetched_and_nothing_runs_but_the_page_s_own_script() -> None
 
 
 def test_text_from_outside_is_escaped() -> None:
-    assert "log &lt;1&gt;.db" in TEXT
-    assert "&lt;8&gt;" in TEXT
-    assert ERROR not in TEXT
+    assert "log &lt;1&gt;.db" in text_of()
+    assert "&lt;8&gt;" in text_of()
+    assert ERROR not in text_of()
 
 
 def test_a_config_is_shown_one_parameter_a_line() -> None:
-    (task, *_) = sorted(facts().tasks, key=lambda t: -len(t.best_config))
+    (task, *_) = sorted(untimed().tasks, key=lambda t: -len(t.best_config))
     lines = "".join(f"<dt>{name}</dt><dd>{choice}</dd>" for name, choice in task.best_config)
-    assert lines in TEXT
+    assert lines in text_of()
 
 
 def test_points_of_the_roofline_have_numbers_that_the_legend_explains() -> None:
-    legend = re.findall(r"<b>(\d+)</b> ([^<]*)</li>", TEXT)
+    legend = re.findall(r"<b>(\d+)</b> ([^<]*)</li>", text_of())
     assert [int(number) for number, _ in legend] == list(range(1, len(legend) + 1))
-    chart = TEXT[TEXT.index("<h2>Roofline") : TEXT.index("<h2>Search")]
+    chart = text_of()[text_of().index("<h2>Roofline") : text_of().index("<h2>Search")]
     labels = re.findall(r'<text class="name"[^>]*>([^<]*)</text>', chart)
     assert {number for number, _ in legend} <= set(labels)
     assert any(label.startswith("peak ") for label in labels)
 
 
 def test_search_plots_show_every_trial_and_every_failure() -> None:
-    chart = TEXT[TEXT.index("<h2>Search") : TEXT.index("<h2>Parameters")]
-    shown = [t for t in facts().tasks if t.trials > 1]
+    chart = text_of()[text_of().index("<h2>Search") : text_of().index("<h2>Parameters")]
+    shown = [t for t in untimed().tasks if t.trials > 1]
     assert chart.count('class="dot trial"') == sum(t.trials - t.failures for t in shown)
     assert chart.count('class="cross"') == sum(t.failures for t in shown) > 0
 
 
 def test_two_runs_are_told_apart_from_the_sum_of_kernels() -> None:
-    assert "The whole model, as the run of 2026-01-01 00:00 measured it" in TEXT
-    assert "Its kernels, each measured by itself: best of the log as it is now" in TEXT
+    assert "The whole model, as the run of 2026-01-01 00:00 measured it" in text_of()
+    assert "Its kernels, each measured by itself: best of the log as it is now" in text_of()
 
 
 def test_charts_hold_finite_numbers() -> None:
-    assert "nan" not in TEXT
-    assert not re.search(r'"[^"<>]*\binf\b[^"<>]*"', TEXT)
-    assert TEXT.count("<svg") >= 4
+    assert "nan" not in text_of()
+    assert not re.search(r'"[^"<>]*\binf\b[^"<>]*"', text_of())
+    assert text_of().count("<svg") >= 4
 
 
 @pytest.mark.parametrize(
@@ -157,7 +165,7 @@ def chromium(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_a_browser_shows_it(tmp_path: Path) -> None:
     sizes = {}
-    for name, text in (("report", TEXT), ("blank", "<!DOCTYPE html><title>blank</title>")):
+    for name, text in (("report", text_of()), ("blank", "<!DOCTYPE html><title>blank</title>")):
         file, picture = tmp_path / f"{name}.html", tmp_path / f"{name}.png"
         file.write_text(text, encoding="utf-8")
         shown = chromium(
@@ -173,17 +181,17 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_browser_reads_every_section(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    file.write_text(TEXT, encoding="utf-8")
+    file.write_text(text_of(), encoding="utf-8")
     read = chromium(f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", file.as_uri())
     assert read.returncode == 0, read.stderr
     assert re.findall("<h2>(.*?)</h2>", read.stdout) == list(SECTIONS)
-    assert read.stdout.count("<svg") == TEXT.count("<svg")
-    assert read.stdout.count("<circle") == TEXT.count("<circle") > 0
+    assert read.stdout.count("<svg") == text_of().count("<svg")
+    assert read.stdout.count("<circle") == text_of().count("<circle") > 0
 
 
 def watched(script: str) -> str:
     """The page with a script of the test's, which its policy would not let run."""
-    return re.sub(r"script-src '[^']*'", "script-src 'unsafe-inline'", TEXT) + script
+    return re.sub(r"script-src '[^']*'", "script-src 'unsafe-inline'", text_of()) + script
 
 
 def title_of(text: str, tmp_path: Path, *arguments: str) -> str:
@@ -260,7 +268,7 @@ def test_a_click_sorts_a_table_and_another_turns_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_policy_lets_the_page_s_own_script_run_and_no_other(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    file.write_text(TEXT + "<script>document.title = 'other'</script>", encoding="utf-8")
+    file.write_text(text_of() + "<script>document.title = 'other'</script>", encoding="utf-8")
     read = chromium(f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", file.as_uri())
     assert 'title="sort by this column"' in read.stdout
     assert "<title>other</title>" not in read.stdout
@@ -268,7 +276,7 @@ def test_the_policy_lets_the_page_s_own_script_run_and_no_other(tmp_path: Path) 
 
 def test_names_reorder_nothing_and_move_no_cursor() -> None:
     name = "a\x1b[2J\u202etxt.exe\u2066"
-    made = facts(latencies=[latency()])
+    made = timed()
     made = dataclasses.replace(
         made, model=name, tasks=tuple(dataclasses.replace(t, name=name) for t in made.tasks)
     )

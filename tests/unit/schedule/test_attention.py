@@ -13,10 +13,8 @@ import cost_model
 from autotune.codegen.llvm.kernel import write_kernel
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.program.interp import run
 from autotune.program.ir import For, If, Program, walk
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import STEPS, apply_schedule
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.build import build_program
@@ -24,6 +22,8 @@ from autotune.tasks.evaluate import evaluate_task
 from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task, freeze_attrs
 from search_spaces.rules import RULES
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import assert_close, run_kernel
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from autotune.errors import ScheduleError
-from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule, schedule_from_json
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 
 CENTRED = """program p
 param x: float32[6, 8]

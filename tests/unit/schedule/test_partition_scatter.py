@@ -6,10 +6,10 @@ import pytest
 
 from autotune.errors import ScheduleError
 from autotune.program.text import parse_program, print_stmt
-from autotune.program.verify import verify
 from autotune.schedule import Step, apply_schedule
 from autotune.schedule.loops.nest import Parallel, Reorder, Split, Vectorize
 from autotune.schedule.loops.partition_scatter import PartitionScatter
+from tests.interpreter.verify import verify
 
 UPDATES = """program p
 param u: float32[7, 6]

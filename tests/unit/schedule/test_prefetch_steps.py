@@ -6,8 +6,8 @@ import pytest
 
 from autotune.errors import ScheduleError
 from autotune.program.text import parse_program
-from autotune.program.verify import verify
 from autotune.schedule import STEPS
+from tests.interpreter.verify import verify
 from tests.unit.schedule.test_steps import COPY, lines, step
 
 VECTOR = """program p

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from autotune.errors import ScheduleError
-from autotune.program.interp import run
 from autotune.program.ir import Alloc, walk
 from autotune.program.text import parse_program
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule
 from autotune.schedule.memory.reuse import Reuse
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 
 CHAIN = """program p
 param x: float32[4]

@@ -9,15 +9,15 @@ import pytest
 import cost_model
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.program.interp import run
 from autotune.program.ir import Program
 from autotune.program.text import parse_program, print_stmt
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule, schedule_from_json
 from autotune.target import host_target
 from autotune.tasks.build import build_program
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import node, run_kernel, task, value
 
 HOST = host_target()

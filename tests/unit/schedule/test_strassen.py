@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from autotune.errors import ScheduleError
-from autotune.program.interp import run as run_program
 from autotune.program.ir import Program
 from autotune.program.strassen import (
     DATA,
@@ -19,7 +18,6 @@ from autotune.program.strassen import (
     first_uses,
 )
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import STEPS, apply_schedule
 from autotune.target import host_target
 from autotune.tasks.build import build_program
@@ -27,6 +25,8 @@ from autotune.tasks.evaluate import evaluate_task
 from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.rules import rule_for
+from tests.interpreter.interp import run as run_program
+from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value
 
 

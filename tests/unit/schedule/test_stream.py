@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from autotune.errors import ScheduleError
-from autotune.program.interp import run
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule, schedule_from_json
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 
 PRODUCT = """program p
 param x: float32[2, 32, 128]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from autotune.errors import ScheduleError, VerifyError
-from autotune.program.interp import run
 from autotune.program.ir import Alloc, Buffer, Program, walk
 from autotune.program.launch import storage_size
 from autotune.program.text import parse_program, print_program
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule, schedule_from_json
+from tests.interpreter.interp import run
+from tests.interpreter.verify import verify
 
 TEXT = """program p
 param x: float32[8, 32]

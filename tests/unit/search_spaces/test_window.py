@@ -8,7 +8,6 @@ import pytest
 import cost_model
 from autotune.machine import Machine
 from autotune.machine.cpu import evicted_share
-from autotune.program.interp import run
 from autotune.schedule import apply_schedule
 from autotune.target import load_target
 from autotune.tasks.build import build_program
@@ -18,6 +17,7 @@ from autotune.types import Task
 from cost_model import Prediction
 from search_spaces.params import Choice
 from search_spaces.rules import rule_for
+from tests.interpreter.interp import run
 from tests.unit.codegen.kernels import assert_close, node, task, value
 from tests.unit.tuner.synthetic import PROFILE
 

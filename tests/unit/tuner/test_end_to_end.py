@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -46,14 +47,16 @@ def defaults() -> Iterator[MeasureRequest]:
         )
 
 
-DEFAULTS = tuple(defaults())
+@functools.cache
+def default_requests() -> tuple[MeasureRequest, ...]:
+    return tuple(defaults())
 
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRunner]:
     """It has measured the default schedules, as every run does."""
     with LocalRunner(TARGET, cache_dir=tmp_path_factory.mktemp("cache")) as local:
-        local.measure(DEFAULTS)
+        local.measure(default_requests())
         yield local
 
 
@@ -77,7 +80,7 @@ def whole(runner: object, log: object = None, **options: object) -> EndToEnd:
 
 
 def trial(device: str) -> Record:
-    request = DEFAULTS[0]
+    request = default_requests()[0]
     rule = rule_for(request.task, TARGET)
     return Record(
         task=request.task,
@@ -120,7 +123,7 @@ def test_what_a_killed_run_left_undone_the_next_one_does(
 def test_kernels_that_were_measured_are_not_built_again(runner: LocalRunner) -> None:
     timer = Timer()
     whole(runner).timed(DONE, timer)
-    built = [runner.built(request) for request in DEFAULTS]
+    built = [runner.built(request) for request in default_requests()]
     for image in timer.images:
         # Behind them come the code that zeroes halos and the entry.
         assert image.objects[: len(built)] == tuple(b.code for b in built if b is not None)

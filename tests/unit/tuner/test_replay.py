@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotune.measure.runners.replay import ReplayRunner, load_survey
 from autotune.tuner.budget import Limits
 from autotune.tuner.learner import Learner
 from autotune.tuner.loop import tune_partition
 from autotune.tuner.options import TuneOptions
-from autotune.tuner.replay import (
+from autotune.tuner.strategies import STRATEGIES, Setting
+from benchmarks.recorded_search import (
     SEARCHERS,
     Recorded,
     curve,
@@ -26,7 +26,7 @@ from autotune.tuner.replay import (
     search,
     trials_to,
 )
-from autotune.tuner.strategies import STRATEGIES, Setting
+from benchmarks.recorded_spaces import ReplayRunner, load_survey
 from cost_model.models import COST_MODELS
 from cost_model.subject import Subject
 from search_spaces.rules import RULES

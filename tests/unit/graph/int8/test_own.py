@@ -24,10 +24,10 @@ from autotune.frontend.onnx.importer import import_model, import_onnx
 from autotune.graph.int8.own import unit_of
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.verify import verify_graph
 from autotune.placement.partition import partition
 from autotune.target import host_target
 from autotune.types import Array
+from tests.graph_verify import verify_graph
 from tests.unit.frontend.onnx_models import nodes_model
 
 SHAPE = (1, 3, 12, 12)

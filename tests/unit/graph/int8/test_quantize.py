@@ -14,9 +14,9 @@ from autotune.graph.int8.quantize import Quantized, quantize
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.pipeline import optimize
-from autotune.graph.verify import verify_graph
 from autotune.placement.partition import partition
 from autotune.target import host_target
+from tests.graph_verify import verify_graph
 from tests.unit.graph.nets import Net, op_counts, random_feeds
 
 

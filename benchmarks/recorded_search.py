@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 import cost_model
 from autotune.db.codec import distance
-from autotune.measure.runners.replay import Survey
 from autotune.tuner.learner import Learner
 from autotune.tuner.strategies import STRATEGIES, Outcome, Setting
+from benchmarks.recorded_spaces import Survey
 from cost_model.features import Features
 from cost_model.models import COST_MODELS, Dataset
 from cost_model.pretrained import Pretrained, pretrain

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
 from autotune.errors import VerifyError
 from autotune.program.ir import BLOCK_KINDS, THREAD_KINDS, WARP
 
@@ -30,6 +28,8 @@ class Grid:
         self.thread = (0, 0, 0)
         self.block_id = 0
         """Number of the block's run, never used again."""
+        self.agent = 0
+        """The running thread as one number."""
         self.time = 0
         self.launch = 0
         """Time at which the launch began."""
@@ -38,12 +38,6 @@ class Grid:
     def between_threads(self) -> bool:
         """Whether the place is in a block but outside its thread loops."""
         return self.blocks > 0 and self.threads == 0
-
-    @property
-    def agent(self) -> int:
-        """The running thread as one number."""
-        x, y, z = self.thread
-        return (self.block_id << 24) + (z << 20) + (y << 10) + x
 
     def barrier(self) -> None:
         self.time += 1
@@ -57,6 +51,7 @@ class Grid:
                 self.launch = self.time
             self.block_id += 1
             self.blocks += 1
+            self._begin(self.thread)
             yield
             self.blocks -= 1
             return
@@ -65,48 +60,48 @@ class Grid:
             axis, i = 0, WARP * i
         else:
             axis = THREAD_KINDS.index(kind)
-        self.thread = (*before[:axis], i, *before[axis + 1 :])  # type: ignore[assignment]
+        self._begin((*before[:axis], i, *before[axis + 1 :]))  # type: ignore[arg-type]
         self.threads += 1
         yield
         self.threads -= 1
-        self.thread = before
+        self._begin(before)
+
+    def _begin(self, thread: tuple[int, int, int]) -> None:
+        x, y, z = self.thread = thread
+        self.agent = (self.block_id << 24) + (z << 20) + (y << 10) + x
 
 
 class Watch:
     """Who used each element of one buffer last, and when."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._writer = np.full(shape, -1, np.int64)
-        self._written = np.full(shape, -1, np.int64)
-        self._reader = np.full(shape, -1, np.int64)
-        self._read = np.full(shape, -1, np.int64)
+    def __init__(self) -> None:
+        self._written: dict[tuple[int, ...], tuple[int, int]] = {}
+        self._read: dict[tuple[int, ...], tuple[int, int]] = {}
 
     def write(self, grid: Grid, name: str, at: tuple[int, ...], same: bool) -> None:
         """A thread writes the element, `same`: the value that is there."""
-        agent = grid.agent
-        if not same and self._by_another(self._writer, self._written, grid, at):
+        if not same and _by_another(self._written.get(at), grid):
             raise VerifyError(f"race: {name}{list(at)} is written by two threads, {_HINT}")
-        if not same and self._by_another(self._reader, self._read, grid, at):
+        if not same and _by_another(self._read.get(at), grid):
             raise VerifyError(f"race: {name}{list(at)} is read and overwritten, {_HINT}")
-        self._writer[at], self._written[at] = agent, grid.time
+        self._written[at] = grid.agent, grid.time
 
     def read(self, grid: Grid, name: str, at: tuple[int, ...]) -> None:
         """A thread reads the element."""
-        agent = grid.agent
-        if self._by_another(self._writer, self._written, grid, at):
+        if _by_another(self._written.get(at), grid):
             raise VerifyError(f"race: {name}{list(at)} is read before its writer is waited for")
-        mixed = self._read[at] == grid.time and self._reader[at] not in (-1, agent)
-        self._reader[at], self._read[at] = _SEVERAL if mixed else agent, grid.time
+        reader, time = self._read.get(at, (grid.agent, grid.time))
+        mixed = time == grid.time and reader != grid.agent
+        self._read[at] = _SEVERAL if mixed else grid.agent, grid.time
 
-    def _by_another(
-        self, who: np.ndarray, when: np.ndarray, grid: Grid, at: tuple[int, ...]
-    ) -> bool:
-        """Whether another thread used the element with no barrier since."""
-        other, time = int(who[at]), int(when[at])
-        if other in (-1, grid.agent) or time < grid.launch:
-            return False
-        same_block = other != _SEVERAL and other >> 24 == grid.block_id
-        return time == grid.time or not (same_block or other == _SEVERAL)
+
+def _by_another(use: tuple[int, int] | None, grid: Grid) -> bool:
+    """Whether another thread used the element with no barrier since."""
+    if use is None or use[0] == grid.agent or use[1] < grid.launch:
+        return False
+    other, time = use
+    same_block = other != _SEVERAL and other >> 24 == grid.block_id
+    return time == grid.time or not (same_block or other == _SEVERAL)
 
 
 _HINT = "with no barrier between them"

@@ -3,7 +3,7 @@
 In: a program and dense arrays by param name (constants unpacked). Out: the output array. Parallel,
 vector and unrolled loops run serially, and so do blocks and threads: a nest of thread loops runs
 for all threads before the next one starts; what only that order makes right, for lack of a barrier
-or between blocks, is found by `autotune.program.races`. Memory that a program must not rely on
+or between blocks, is found by `tests.interpreter.races`. Memory that a program must not rely on
 (new buffers, the output) starts as nan or an odd integer. Any access outside a buffer and its
 halo, and a store of another dtype than the buffer's, is a VerifyError.
 """
@@ -18,8 +18,7 @@ import numpy as np
 
 from autotune.errors import VerifyError
 from autotune.program.async_pipeline import depth_of, order_of, parts_of
-from autotune.program.collective import Copies, add_product, fetched
-from autotune.program.functions import combine, function
+from autotune.program.functions import combiner, function
 from autotune.program.ir import (
     BLOCK_KINDS,
     MATRIX,
@@ -53,10 +52,11 @@ from autotune.program.ir import (
     Value,
     WarpgroupMma,
 )
-from autotune.program.memory import GARBAGE, Memory, Private, given, interior_of, new_memory
 from autotune.program.packing import apply_pack, widen_bfloat16
-from autotune.program.races import Grid, Watch
 from autotune.types import ITEM_BYTES, Array
+from tests.interpreter.collective import Copies, add_product, fetched
+from tests.interpreter.memory import GARBAGE, Memory, Private, given, interior_of, new_memory
+from tests.interpreter.races import Grid, Watch
 
 Env = dict[str, int]
 
@@ -289,25 +289,23 @@ class _Machine:
         return guard
 
     def _store(self, stmt: Store) -> Callable[[Env], None]:
-        value = self._value(stmt.value)
-        indices = [self._index(i) for i in stmt.indices]
+        value, place = self._value(stmt.value), self._point(stmt.indices)
+        join = combiner(stmt.combine) if stmt.combine else None
 
         def store(env: Env) -> None:
-            memory = self._lookup(stmt.buffer)
-            point = tuple(i(env) for i in indices)
-            inside = all(0 <= i < e for i, e in zip(point, memory.interior, strict=True))
-            if not inside and not memory.halo_writable:
+            memory, point = self._lookup(stmt.buffer), place(env)
+            if not memory.halo_writable and not memory.contains(point):
                 raise VerifyError(f"{stmt.buffer}{list(point)} is written outside its extents")
             at, new = memory.locate(point), value(env)
-            if stmt.combine:
-                new = combine(stmt.combine, memory.data[at], new)
-            if np.asarray(new).dtype != memory.data.dtype:
+            if join:
+                new = np.asarray(join(memory.data[at], new))[()]
+            if new.dtype != memory.data.dtype:
                 raise VerifyError(
-                    f"{stmt.buffer} holds {memory.data.dtype}, got {np.asarray(new).dtype} "
+                    f"{stmt.buffer} holds {memory.data.dtype}, got {new.dtype} "
                     f"from {stmt.value}; insert a cast"
                 )
             if memory.watch is not None and self._grid.blocks:
-                same = not stmt.combine and memory.data[at] == new
+                same = not join and memory.data[at] == new
                 memory.watch.write(self._grid, stmt.buffer, at, bool(same))
             memory.data[at] = new
 
@@ -343,11 +341,11 @@ class _Machine:
         return lambda env: table[memory.locate((row(env), column(env)))]
 
     def _load(self, buffer: str, indices: tuple[Index, ...]) -> Callable[[Env], Any]:
-        at = [self._index(i) for i in indices]
+        at = self._point(indices)
 
         def load(env: Env) -> Any:
             memory = self._lookup(buffer)
-            place = memory.locate(tuple(i(env) for i in at))
+            place = memory.locate(at(env))
             if memory.watch is not None and self._grid.blocks:
                 memory.watch.read(self._grid, buffer, place)
             return memory.data[place]
@@ -359,33 +357,44 @@ class _Machine:
         return lambda env: all(lo <= i(env) < hi for i, lo, hi in parts)
 
     def _index(self, value: Index) -> Callable[[Env], int]:
-        const = value.const
-        if not value.terms:
-            return lambda _: const
-        parts = [(self._atom(a), c) for a, c in value.terms]
-        return lambda env: const + sum(c * atom(env) for atom, c in parts)
+        point = self._point((value,))
+        return lambda env: point(env)[0]
 
-    def _atom(self, atom: Atom) -> Callable[[Env], int]:
+    def _point(self, indices: tuple[Index, ...]) -> Callable[[Env], tuple[int, ...]]:
+        """Indices as one Python function: computing them is most of what is done."""
+        reads: dict[str, Any] = {}
+        items = "".join(f"{self._text(i, reads)}, " for i in indices)
+        made: Callable[[Env], tuple[int, ...]] = eval(f"lambda env: ({items})", reads)
+        return made
+
+    def _text(self, value: Index, reads: dict[str, Any]) -> str:
+        parts = [f"{c} * {self._atom(atom, reads)}" for atom, c in value.terms]
+        return f"({' + '.join([*parts, str(value.const)])})"
+
+    def _atom(self, atom: Atom, reads: dict[str, Any]) -> str:
+        """Python's text for an atom; what it reads from memory is a function of `reads`."""
         if isinstance(atom, str):
-            return lambda env: env[atom]
+            return f"env[{atom!r}]"
         if isinstance(atom, LoadIndex):
-            read, extent = self._load(atom.buffer, atom.indices), atom.extent
-            return lambda env: _wrapped(int(read(env)), extent)
-        inner = self._index(atom.index)
+            name = f"read{len(reads)}"
+            reads[name] = self._wrapped(atom)
+            return f"{name}(env)"
+        inner = self._text(atom.index, reads)
         if isinstance(atom, Clamp):
-            lo, hi = atom.lo, atom.hi
-            return lambda env: min(max(inner(env), lo), hi)
-        divisor = atom.divisor
-        if isinstance(atom, FloorDiv):
-            return lambda env: inner(env) // divisor
-        return lambda env: inner(env) % divisor
+            return f"min(max({inner}, {atom.lo}), {atom.hi})"
+        return f"({inner} {'//' if isinstance(atom, FloorDiv) else '%'} {atom.divisor})"
+
+    def _wrapped(self, atom: LoadIndex) -> Callable[[Env], int]:
+        read, extent = self._load(atom.buffer, atom.indices), atom.extent
+
+        def place(env: Env) -> int:
+            i = int(read(env))
+            return min(max(i + extent if i < 0 else i, 0), extent - 1)
+
+        return place
 
 
 def _window(first: list[int], rows: int, columns: int) -> Any:
     """The slices of a matrix that begins there."""
     *outer, m, n = first
     return (*outer, slice(m, m + rows), slice(n, n + columns))
-
-
-def _wrapped(i: int, extent: int) -> int:
-    return min(max(i + extent if i < 0 else i, 0), extent - 1)

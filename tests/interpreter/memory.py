@@ -5,6 +5,7 @@ What a program must not rely on (new buffers, the output) starts as nan or an od
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,8 @@ from autotune.errors import VerifyError
 from autotune.program.functions import combine
 from autotune.program.ir import Buffer
 from autotune.program.launch import storage_size
-from autotune.program.races import Watch
 from autotune.types import Array
+from tests.interpreter.races import Watch
 
 GARBAGE = 85
 
@@ -38,16 +39,22 @@ class Memory:
         """Position in `data`. VerifyError outside it."""
         if self.swizzled is not None:
             return self._moved(point, self.swizzled)
-        at = tuple(i + b for i, b in zip(point, self.before, strict=True))
-        if any(not 0 <= i < e for i, e in zip(at, self.data.shape, strict=True)):
-            limits = [
-                f"{-b}..{e - b - 1}" for b, e in zip(self.before, self.data.shape, strict=True)
-            ]
-            raise VerifyError(f"{self.name}{list(point)} is outside {', '.join(limits)}")
+        at = tuple(map(operator.add, point, self.before)) if any(self.before) else point
+        for i, e in zip(at, self.data.shape, strict=True):
+            if not 0 <= i < e:
+                raise VerifyError(f"{self.name}{list(point)} is outside {self._limits()}")
         return at
 
+    def contains(self, point: tuple[int, ...]) -> bool:
+        """Whether the element is none of the halo."""
+        return all(0 <= i < e for i, e in zip(point, self.interior, strict=True))
+
+    def _limits(self) -> str:
+        ends = zip(self.before, self.data.shape, strict=True)
+        return ", ".join(f"{-b}..{e - b - 1}" for b, e in ends)
+
     def _moved(self, point: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
-        if any(not 0 <= i < e for i, e in zip(point, self.interior, strict=True)):
+        if not self.contains(point):
             raise VerifyError(f"{self.name}{list(point)} is outside of {list(self.interior)}")
         offset = sum(i * s for i, s in zip(point, buffer.strides, strict=True))
         return (buffer.place(offset),)
@@ -65,15 +72,14 @@ def new_memory(buffer: Buffer, zero_halo: bool) -> Memory:
     garbage = np.nan if dtype.startswith("float") else GARBAGE
     if buffer.swizzle:
         data = np.full(storage_size(buffer), garbage, dtype)
-        watch = Watch(data.shape)
-        return Memory(buffer.name, data, (), buffer.shape, True, watch, buffer)
+        return Memory(buffer.name, data, (), buffer.shape, True, Watch(), buffer)
     memory = Memory(
         buffer.name,
         np.full(padded, 0 if zero_halo else garbage, dtype),
         tuple(b for b, _ in buffer.halo),
         buffer.shape,
         not zero_halo,
-        None if buffer.scope in ("register", "fragment") else Watch(padded),
+        None if buffer.scope in ("register", "fragment") else Watch(),
     )
     interior_of(memory)[...] = garbage
     return memory
