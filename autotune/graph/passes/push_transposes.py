@@ -66,6 +66,7 @@ class _Pushing:
             "slice": self._slice,
             "pad": self._pad,
             "copy": self._copy,
+            "resize": self._resize,
             "argmax": self._argmax,
             "softmax": self._softmax,
             "log_softmax": self._softmax,
@@ -198,6 +199,12 @@ class _Pushing:
         moved = tuple(before[j] for j in value.inverse) + tuple(after[j] for j in value.inverse)
         attrs = node.attributes | {"pads": moved}
         return self._put(node, self.new.emit("pad", [value.base], node, **attrs), value.perm)
+
+    def _resize(self, node: Node) -> bool:
+        value = self._get(node.inputs[0])
+        shape = ints(node, "out_shape")
+        attrs = node.attributes | {"out_shape": tuple(shape[j] for j in value.inverse)}
+        return self._put(node, self.new.emit("resize", [value.base], node, **attrs), value.perm)
 
     def _copy(self, node: Node) -> bool:
         value = self._get(node.inputs[0])

@@ -74,6 +74,7 @@ from search_spaces.cpu.nests.rows import (
 )
 from search_spaces.params import Config, Param
 from search_spaces.space import Columns, Constraint, Space
+from search_spaces.windows import is_patterned, schedule_patterned
 
 _MOVED = 256
 """Elements moved at a time, at most, by an interleaving transpose."""
@@ -237,7 +238,11 @@ def _schedule_nest(
     loops = [loop.var for loop in chain]
     stores = stores_of((nest,))
     if len(stores) == 1 and not stores[0].combine:
-        if not _interleave(builder, target, stores[0], loops):
+        if _interleave(builder, target, stores[0], loops):
+            return
+        if is_patterned(builder.program, loops[-1]):
+            schedule_patterned(builder, target, loops, unroll)
+        else:
             schedule_elementwise(builder, target, loops, unroll)
         return
     chain = list(itertools.takewhile(lambda loop: not is_row(loop), chain))
