@@ -66,6 +66,8 @@ def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
     inside = simplify(atom.index, ranges)
     if isinstance(atom, Clamp):
         lo, hi = interval(inside, ranges)
+        if hi <= atom.lo or lo >= atom.hi:
+            return Index((), atom.lo if hi <= atom.lo else atom.hi)
         return inside if atom.lo <= lo and hi <= atom.hi else clamp(inside, atom.lo, atom.hi)
     multiple, rest = _split_multiple(inside, atom.divisor)
     lo, hi = interval(rest, ranges)

@@ -260,6 +260,16 @@ def leaders(draw: Draw) -> Case:
 
 
 @st.composite
+def border(draw: Draw) -> Case:
+    shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    mode = draw(st.sampled_from(["reflect", "edge", "wrap"]))
+    most = {"reflect": -1, "wrap": 0, "edge": 2}[mode]
+    pads = tuple(draw(st.integers(0, min(3, e + most))) for e in [*shape, *shape])
+    attrs = freeze_attrs({"pads": pads, "mode": mode})
+    return Case(op="border", types=(tensor(*shape),), attrs=attrs)
+
+
+@st.composite
 def pad(draw: Draw) -> Case:
     shape = draw(moved_shapes)
     pads = tuple(draw(st.integers(-1, 2)) for _ in range(2 * len(shape)))
@@ -368,6 +378,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     "keys": keys(),
     "leaders": leaders(),
     "pad": pad().filter(fits),
+    "border": border().filter(fits),
     "resize": resize(),
     "copy": copy(),
     "reshape": reshape(),

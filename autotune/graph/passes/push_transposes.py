@@ -65,6 +65,7 @@ class _Pushing:
             "concat": self._concat,
             "slice": self._slice,
             "pad": self._pad,
+            "border": self._pad,
             "copy": self._copy,
             "resize": self._resize,
             "argmax": self._argmax,
@@ -198,7 +199,7 @@ class _Pushing:
         before, after = pads[:rank], pads[rank:]
         moved = tuple(before[j] for j in value.inverse) + tuple(after[j] for j in value.inverse)
         attrs = node.attributes | {"pads": moved}
-        return self._put(node, self.new.emit("pad", [value.base], node, **attrs), value.perm)
+        return self._put(node, self.new.emit(node.op, [value.base], node, **attrs), value.perm)
 
     def _resize(self, node: Node) -> bool:
         value = self._get(node.inputs[0])

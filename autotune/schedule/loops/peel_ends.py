@@ -77,12 +77,12 @@ def shortened(body: Body) -> Body:
         if isinstance(stmt, For):
             ends = [_end(b, stmt) for b in _guards(stmt.body)]
             extent = max(0, min([stmt.extent, *ends]))
-            stmt = For(stmt.var, extent, stmt.kind, shortened(stmt.body))
-            if not extent:
-                continue
+            if extent:
+                out.append(For(stmt.var, extent, stmt.kind, shortened(stmt.body)))
         elif isinstance(stmt, NESTED):
-            stmt = with_body(stmt, shortened(stmt.body))
-        out.append(stmt)
+            out.append(with_body(stmt, shortened(stmt.body)))
+        else:
+            out.append(stmt)
     return tuple(out)
 
 
