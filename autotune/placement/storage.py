@@ -288,7 +288,7 @@ class _Placing:
         self.kernels.add(value)
 
     def _readable(self, value: str) -> bool:
-        """False where a contraction or pool, or rows picked by a gather, would be read in steps."""
+        """False where a contraction or pool, or a gather of rows, would read the view in steps."""
         placement = self.locate(value)
         if placement is None:
             return False
