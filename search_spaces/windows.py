@@ -61,22 +61,22 @@ def schedule_patterned(
     builder.split(last, lanes * wide, over, f"{last}_b")
     builder.split(f"{last}_b", lanes, beside, lane)
     if len(loops) > 1 or target.threads == 1:
-        _peel(builder, over)
-    for copy in _copies(builder, beside):
+        peel_borders(builder, over)
+    for copy in copies_of(builder, beside):
         if _borders(builder.program, copy):
             builder.apply(PeelEnds(loop=copy, first=builder.extent(copy)))
-    builder.apply(Unroll(loops=_copies(builder, beside)))
-    builder.apply(Vectorize(loops=_copies(builder, lane)))
+    builder.apply(Unroll(loops=copies_of(builder, beside)))
+    builder.apply(Vectorize(loops=copies_of(builder, lane)))
     share(builder, target, loops[:-1] or [over], f"{loops[0]}_p")
 
 
-def _copies(builder: ScheduleBuilder, loop: str) -> tuple[str, ...]:
+def copies_of(builder: ScheduleBuilder, loop: str) -> tuple[str, ...]:
     """A loop and what peeling made of it."""
     found = (s.var for s in walk(builder.program.body) if isinstance(s, For))
     return tuple(v for v in found if v == loop or v.startswith(f"{loop}."))
 
 
-def _peel(builder: ScheduleBuilder, loop: str) -> None:
+def peel_borders(builder: ScheduleBuilder, loop: str) -> None:
     """Peel off the iterations at both ends that leave the fewest borders in those between."""
     extent = builder.extent(loop)
     least, best = _borders(builder.program, loop), (0, 0)

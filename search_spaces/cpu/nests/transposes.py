@@ -8,16 +8,21 @@ runs that are interleaved.
 
 from __future__ import annotations
 
+import math
+
 from autotune.program.analysis import recombine
 from autotune.program.ir import Alloc, For, If, Index, Load, Program, Store, walk
 from autotune.program.rewrite import find_loop, stores_of
 from autotune.schedule.loops.nest import Fuse, Reorder, Vectorize
 from autotune.schedule.loops.peel_ends import PeelEnds
 from autotune.target import Target
+from autotune.types import ITEM_BYTES
 from search_spaces.builder import ScheduleBuilder, lanes_of, share
 
 MOST_MOVED = 256
 """Elements moved at a time, at most, by an interleaving transpose."""
+GROUPS = (4, 2)
+"""Tiles behind each other in what is read."""
 SHORTEST = 4
 """Elements of a dimension for which tiles are worth their shuffles."""
 
@@ -65,6 +70,9 @@ def _tile(builder: ScheduleBuilder, target: Target, store: Store, loops: list[st
     loops, run = _merged(builder, loops, run, last, lanes)
     outer = [v for v in loops if v not in (run, last)]
     over, inner = _tiled(builder, outer, (run, last), lanes)
+    step = ITEM_BYTES[builder.task.by_role("output")[0].type.dtype] * max(read[-1], 1)
+    if _evicts(step, lanes, target):
+        _grouped(builder, over)
     for loop in over:
         for copy in _copies(builder.program, loop):
             if _is_guarded(builder.program, copy):
@@ -107,6 +115,24 @@ def _tiled(
         builder.split(loop, min(lanes, builder.extent(loop)), above, below)
     builder.apply(Reorder(loops=(*outer, *over, *inner)))
     return over, inner
+
+
+def _evicts(step_bytes: int, rows: int, target: Target) -> bool:
+    """Whether so many rows that far apart leave the innermost cache for each other's sake."""
+    way = max(target.line_bytes, target.l1_bytes // target.l1_ways)
+    sets = way // math.gcd(max(step_bytes, target.line_bytes), way)
+    return rows > sets * target.l1_ways
+
+
+def _grouped(builder: ScheduleBuilder, over: list[str]) -> None:
+    """A few tiles behind each other in what is read, before those of the next columns: a line that
+    two of them share is there for both."""
+    run, last = over
+    size = next((n for n in GROUPS if builder.extent(run) % n == 0), 1)
+    if size > 1 and builder.extent(last) > 1 and not _is_guarded(builder.program, run):
+        builder.split(run, size, f"{run}_g", f"{run}_t")
+        builder.apply(Reorder(loops=(f"{run}_g", last, f"{run}_t")))
+        over[0] = f"{run}_g"
 
 
 def _copies(program: Program, loop: str) -> list[str]:
