@@ -19,7 +19,7 @@ from autotune.program.ir import Compute, For, If, Index, Load, Stmt, walk
 from autotune.program.rewrite import find_loop, stores_of, value_loads
 from autotune.schedule import Schedule
 from autotune.schedule.loops.compute import ComputeAt, root_body
-from autotune.schedule.loops.nest import Fuse, Reorder, Unroll, Vectorize
+from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.loops.specialize import Specialize
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.schedule.memory.scope import StoreAt
@@ -31,7 +31,6 @@ from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
 from search_spaces.builder import (
     ScheduleBuilder,
     inline_locals,
-    is_regular,
     lanes_of,
     local_buffers,
     nest_loops,
@@ -69,16 +68,10 @@ class ColumnsRule(Rule):
         inline_locals(builder, keep=frozenset((output_name(task),)), cheap_only=True)
         along = frozenset(a.name[1:] for c in _reductions(task) for a in c.reduce)
         lanes = lanes_of(task, target)
-        outer = _merge(builder, along, lanes, lanes * config.number("unroll"))
+        _merge(builder, along, lanes * config.number("unroll"))
         for stmt in root_body(builder.program):
-            if isinstance(stmt, For) and stmt.var != outer[0]:
-                loops = [loop.var for loop in nest_loops(stmt)]
-                schedule_elementwise(builder, target, loops, 1)
-        for loop in _passes(find_loop(builder.program, outer[-1]).body):
-            _vectorize(builder, loop, lanes)
-        if _is_guarded(builder, outer[-1]):
-            builder.apply(Specialize(loop=outer[-1]))
-        share(builder, target, outer, f"{outer[0]}_p")
+            if isinstance(stmt, For):
+                _schedule_nest(builder, target, stmt, lanes)
         return builder.schedule
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
@@ -171,9 +164,8 @@ def _ends_with(load: Load, point: str, reduced: set[str]) -> bool:
     return plain and last[-1] == point
 
 
-def _merge(builder: ScheduleBuilder, along: frozenset[str], lanes: int, block: int) -> list[str]:
-    """One nest over blocks of columns, of all passes that have them; gives its outer loops, the
-    last of which is over blocks."""
+def _merge(builder: ScheduleBuilder, along: frozenset[str], block: int) -> None:
+    """One nest over blocks of columns, of all passes that have them, where that is legal."""
     nests = [s for s in root_body(builder.program) if isinstance(s, For)]
     first = next(n for n in nests if any(s.combine for s in stores_of((n,))))
     found = []
@@ -185,20 +177,19 @@ def _merge(builder: ScheduleBuilder, along: frozenset[str], lanes: int, block: i
         if extents == shape:
             found.append((stores_of((nest,))[-1].buffer, points, others))
             builder.apply(Reorder(loops=(*points, *others)))
-    points = _fused(builder, [points for _, points, _ in found], lanes)
+    points = found[0][1]
     for _, loops, others in found:
         last = loops[-1]
         size = min(block, builder.extent(last))
         builder.split(last, size, f"{last}_o", f"{last}_b")
         builder.apply(Reorder(loops=(f"{last}_o", *others, f"{last}_b")))
-    outer = [*points[:-1], f"{points[-1]}_o"]
+    at = f"{points[-1]}_o"
     for buffer, _, _ in found[1:]:
         with contextlib.suppress(ScheduleError):  # of other columns: a nest of its own
-            builder.apply(ComputeAt(buffer=buffer, at=outer[-1]))
+            builder.apply(ComputeAt(buffer=buffer, at=at))
     for name in sorted(local_buffers(builder.program)):
         with contextlib.suppress(ScheduleError):  # used outside
-            builder.apply(StoreAt(buffer=name, loop=outer[-1]))
-    return outer
+            builder.apply(StoreAt(buffer=name, loop=at))
 
 
 def _parted(nest: For, along: frozenset[str]) -> tuple[list[str], list[str]]:
@@ -208,20 +199,20 @@ def _parted(nest: For, along: frozenset[str]) -> tuple[list[str], list[str]]:
     return [v for v in loops if v not in inside], inside
 
 
-def _fused(builder: ScheduleBuilder, nests: list[list[str]], lanes: int) -> list[str]:
-    """The last loops over columns as one in every nest, while these are no whole vectors and lie
-    side by side; gives the first nest's."""
-    while len(nests[0]) > 1 and builder.extent(nests[0][-1]) % lanes:
-        program, steps = builder.program, []
-        for loops in nests:
-            steps.append(Fuse(outer=loops[-2], inner=loops[-1], fused=f"{loops[-2]}_f"))
-            program = steps[-1].apply(program)
-        if not all(is_regular(program, step.fused) for step in steps):
-            break
-        for loops, step in zip(nests, steps, strict=True):
-            builder.apply(step)
-            loops[-2:] = [step.fused]
-    return nests[0]
+def _schedule_nest(builder: ScheduleBuilder, target: Target, nest: For, lanes: int) -> None:
+    """The passes of a nest over blocks, or elements of other columns."""
+    outer = [loop.var for loop in nest_loops(nest)]
+    over = next((n for n, v in enumerate(outer) if v.endswith("_o")), None)
+    if over is None:
+        if not any(s.combine for s in stores_of((nest,))):
+            schedule_elementwise(builder, target, outer, 1)
+        return
+    outer = outer[: over + 1]
+    for loop in _passes(nest.body):
+        _vectorize(builder, loop, lanes)
+    if _is_guarded(builder, outer[-1]):
+        builder.apply(Specialize(loop=outer[-1]))
+    share(builder, target, outer, f"{outer[0]}_p")
 
 
 def _passes(body: tuple[Stmt, ...]) -> list[str]:

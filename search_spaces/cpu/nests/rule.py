@@ -5,7 +5,7 @@ so that a row stays in the L1 cache from its first pass to its last; `rows` of t
 together, since a row alone leaves the core waiting at the end of a pass. With `shift` a mean and a
 variance take one pass. In each nest the innermost loop runs in vectors; a reduction along it keeps
 `unroll` partial vectors, and what rows have in common is loaded once for two. What is left of a
-row that is no multiple of those has code of its own. This rule matches every task but scatters,
+row that is no multiple of those has code of its own. This rule matches every task but scans and scatters,
 whose order counts.
 """
 
@@ -85,7 +85,7 @@ class NestsRule(Rule):
     priority = 0
 
     def matches(self, task: Task, target: Target) -> bool:
-        return not target.is_gpu and OPS.get(task.op).kind != "scatter"
+        return not target.is_gpu and OPS.get(task.op).kind not in ("scatter", "scan")
 
     def space(self, task: Task, target: Target) -> Space:
         together = tuple(r for r in (1, 2, 4, 8) if r <= last_rows(task))
