@@ -1,4 +1,4 @@
-"""Maxima of windows over images of one channel, as channels-first images are, on CPUs.
+"""Windows that pool images of one channel, as channels-first images are, on CPUs.
 
 Lanes run along a row of results; what a window's column reads for them lies in steps, and comes
 from a few vectors by a shuffle. The results at the ends of a row, whose windows reach outside,
@@ -14,7 +14,7 @@ from autotune.machine.cpu import busiest_share
 from autotune.program.ir import For
 from autotune.program.rewrite import stores_of
 from autotune.schedule import Schedule
-from autotune.schedule.loops.compute import root_body
+from autotune.schedule.loops.compute import ComputeAt, root_body
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.target import Target
@@ -25,15 +25,18 @@ from search_spaces.builder import (
     ScheduleBuilder,
     inline_locals,
     lanes_of,
+    local_buffers,
     nest_loops,
     output_name,
-    schedule_elementwise,
     share,
 )
 from search_spaces.params import Config, Param
 from search_spaces.space import Columns, Space
-from search_spaces.windows import copies_of, peel_borders
+from search_spaces.windows import copies_of, peel_borders, schedule_patterned
 
+POOLS = ("max_pool2d", "avg_pool2d")
+NARROWEST = 8
+"""Results in a row from which on vectors along it are worth it."""
 TAP_CYCLES = 2.0
 """Cycles of an element of a window, for a vector of results (assumed, as all constants here)."""
 RESULT_CYCLES = 4.0
@@ -49,30 +52,35 @@ class PlanesRule(Rule):
     priority = 9
 
     def matches(self, task: Task, target: Target) -> bool:
-        if target.is_gpu or task.op != "max_pool2d" or task.anchor != 0:
+        if target.is_gpu or task.op not in POOLS or task.anchor != 0:
             return False
         *_, columns, channels = task.value(task.nodes[0].outputs[0]).type.shape
         dilated = dict(task.nodes[0].attrs).get("dilations", (1, 1)) != (1, 1)
-        return channels == 1 and columns >= lanes_of(task, target) and not dilated
+        return channels == 1 and columns >= NARROWEST and not dilated
 
     def space(self, task: Task, target: Target) -> Space:
-        vectors = task.by_role("output")[0].type.shape[2] // lanes_of(task, target)
+        vectors = task.by_role("output")[0].type.shape[2] // _lanes(task, target)
         return Space((Param(name="unroll", choices=tuple(u for u in (1, 2, 4) if u <= vectors)),))
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         builder = ScheduleBuilder(task)
         inline_locals(builder, keep=frozenset((output_name(task),)))
-        nest, *rest = (s for s in root_body(builder.program) if isinstance(s, For))
-        for stmt in rest:
-            loops = [loop.var for loop in nest_loops(stmt)]
-            schedule_elementwise(builder, target, loops, config.number("unroll"))
+        nests = [s for s in root_body(builder.program) if isinstance(s, For)]
+        nest = next(n for n in nests if any(s.combine for s in stores_of((n,))))
+        buffer = stores_of((nest,))[0].buffer
+        pads = [b for b in local_buffers(builder.program) if b.endswith(".pad")]
         image, row, column, channel = (loop.var for loop in nest_loops(nest))
-        lanes, (store, *_) = lanes_of(task, target), stores_of((nest,))
+        if buffer != output_name(task):
+            builder.apply(ComputeAt(buffer=output_name(task), at=channel))
+        for other in (n for n in nests if n is not nest and stores_of((n,))[0].buffer in pads):
+            loops = [loop.var for loop in nest_loops(other)][:-1]
+            schedule_patterned(builder, target, loops, config.number("unroll"))
+        lanes = _lanes(task, target)
         over, beside, lane = (f"{column}_{part}" for part in "ouv")
         builder.split(column, lanes * config.number("unroll"), over, f"{column}_b")
         builder.split(f"{column}_b", lanes, beside, lane)
         builder.apply(Reorder(loops=(image, row, over, channel, beside, lane)))
-        builder.apply(CacheWrite(buffer=store.buffer, loops=(beside, lane)))
+        builder.apply(CacheWrite(buffer=buffer, loops=(beside, lane)))
         inside = [v for v in builder.loops() if v.endswith(("_kh", "_kw"))]
         builder.apply(Unroll(loops=tuple(sorted(inside))))
         peel_borders(builder, over)
@@ -93,7 +101,7 @@ class PlanesRule(Rule):
             Access(buffer="in", item_bytes=size, shape=shape, dims=dims),
             Access(buffer="out", item_bytes=size, shape=shape, dims=dims, written=True),
         )
-        block = np.minimum(unroll * lanes_of(task, machine.target), width)
+        block = np.minimum(unroll * _lanes(task, machine.target), width)
         return TileStructure(
             extents={"row": images * rows, "column": width},
             reduce_axes=frozenset(),
@@ -112,12 +120,16 @@ class PlanesRule(Rule):
         images, rows, width, _ = task.by_role("output")[0].type.shape
         kernel = dict(task.nodes[0].attrs)["kernel"]
         assert isinstance(kernel, tuple)
-        taps, lanes = float(np.prod(kernel)), lanes_of(task, machine.target)
+        taps, lanes = float(np.prod(kernel)), _lanes(task, machine.target)
         blocks = images * rows * np.ceil(width / (unroll * lanes))
         each = unroll * (TAP_CYCLES * taps + RESULT_CYCLES) + ITERATION_CYCLES
         share = busiest_share(np.full(len(unroll), float(images * rows)), machine.target.threads)
         peak = max(1, task_flops(task)) / (2 * machine.target.lanes())
         return Prior(cycles=blocks * each * share, peak_cycles=peak)
+
+
+def _lanes(task: Task, target: Target) -> int:
+    return min(lanes_of(task, target), task.by_role("output")[0].type.shape[2])
 
 
 RULES.add(PlanesRule.name, PlanesRule())

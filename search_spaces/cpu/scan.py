@@ -6,6 +6,8 @@ together, so that no addition waits for the one before it.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autotune.machine import Machine
@@ -35,6 +37,8 @@ SUM_CYCLES = 1.0
 """Cycles of a sum that waits for none."""
 ITERATION_CYCLES = 1.0
 """Cycles of an iteration."""
+EVICTED_CYCLES = 6.0
+"""Cycles that a sum waits for a line that others have pushed out of the innermost cache."""
 COPY_CYCLES = 2.0
 """Cycles to copy a vector."""
 
@@ -127,11 +131,18 @@ def _cycles(task: Task, target: Target, together: Column) -> Column:
     if width < lanes:
         sums = rows * extent * width * np.ones(len(together))
         beside = np.minimum(together, rows) * width
+        waits = np.where(together > _rows_held(extent * width, target), EVICTED_CYCLES, 0.0)
     else:
-        beside = np.minimum(together, width // lanes)
+        beside, waits = np.minimum(together, width // lanes), np.zeros(len(together))
         sums = rows * extent * np.ceil(width / (beside * lanes)) * beside
-    each = np.maximum(SUM_CYCLES, CHAIN_CYCLES / beside) + ITERATION_CYCLES / beside
+    each = np.maximum(SUM_CYCLES, CHAIN_CYCLES / beside) + ITERATION_CYCLES / beside + waits
     return np.asarray(sums * each + COPY_CYCLES * rows * extent * width / lanes)
+
+
+def _rows_held(step: int, target: Target) -> int:
+    """Rows so many elements of 4 bytes apart whose lines stay in the innermost cache together."""
+    way = max(target.line_bytes, target.l1_bytes // target.l1_ways)
+    return target.l1_ways * (way // math.gcd(max(4 * step, target.line_bytes), way))
 
 
 RULES.add(ScanRule.name, ScanRule())

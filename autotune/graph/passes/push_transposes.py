@@ -20,7 +20,7 @@ from autotune.graph.passes.remove_identities import only_moves_units
 from autotune.graph.rewriter import Rewriter, ints, kind_of
 
 Perm = tuple[int, ...]
-WIDE_PLANE = 16
+WIDE_PLANE = 8
 """Columns from which on windows over one channel fill vectors."""
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 
@@ -70,7 +70,8 @@ class _Pushing:
             "border": self._pad,
             "copy": self._copy,
             "resize": self._resize,
-            "max_pool2d": self._max_pool,
+            "max_pool2d": self._pool,
+            "avg_pool2d": self._pool,
             "argmax": self._argmax,
             "softmax": self._softmax,
             "log_softmax": self._softmax,
@@ -204,7 +205,7 @@ class _Pushing:
         attrs = node.attributes | {"pads": moved}
         return self._put(node, self.new.emit(node.op, [value.base], node, **attrs), value.perm)
 
-    def _max_pool(self, node: Node) -> bool:
+    def _pool(self, node: Node) -> bool:
         """Of an image with its channels first: every channel is an image of one channel."""
         value, (batch, height, width, channels) = (
             self._get(node.inputs[0]),

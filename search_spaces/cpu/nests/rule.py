@@ -5,8 +5,8 @@ so that a row stays in the L1 cache from its first pass to its last; `rows` of t
 together, since a row alone leaves the core waiting at the end of a pass. With `shift` a mean and a
 variance take one pass. In each nest the innermost loop runs in vectors; a reduction along it keeps
 `unroll` partial vectors, and what rows have in common is loaded once for two. What is left of a
-row that is no multiple of those has code of its own. This rule matches every task but scans and scatters,
-whose order counts.
+row that is no multiple of those has code of its own. This rule matches every task but scans and
+scatters, whose order counts.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ from search_spaces.cpu.nests.prior import AHEAD, cycles, ideal_cycles, passes_of
 from search_spaces.cpu.nests.rows import (
     BLOCK,
     chunks_of,
+    has_lanes,
     inner_statements,
-    is_float,
     is_guarded,
     is_row,
     jam,
@@ -271,7 +271,7 @@ def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: 
     """Vectors along the innermost loop of one pass over a row; gives the loop of a reduction whose
     last iteration is shorter, if any."""
     stores = [s for s in walk((top,)) if isinstance(s, Store)]
-    if len(stores) != 1 or not is_float(builder, stores[0]):
+    if len(stores) != 1 or not has_lanes(builder, stores[0]):
         return ""
     loops = widen_last(builder, target, [loop.var for loop in nest_loops(top)])
     chain = nest_loops(find_loop(builder.program, loops[0]))
