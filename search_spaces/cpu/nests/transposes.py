@@ -99,7 +99,8 @@ def _merged(
         if not isinstance(store.value, Load):
             break
         (written,), (read,) = _steps(after, store, store.value, (fused,))
-        if 1 not in (written, read):
+        even = written and read
+        if 1 not in (written, read) or not (even or builder.extent(loop) < lanes):
             break
         builder.apply(step)
         loops, loop = [*loops[: at - 1], fused, *loops[at + 1 :]], fused
