@@ -200,7 +200,8 @@ def _within(place: Index, extent: int, pads: tuple[int, int], mode: str) -> Inde
     before, after = pads
     last = extent - 1
     below, above = clamp(place, -before, 0), clamp(place, last, last + after)
-    return place - below * 2 - (above - last) * 2
+    mirrored = place - below * 2 - (above - last) * 2
+    return clamp(mirrored, 0, last)  # which it is anyway, but no interval tells
 
 
 def _places_within(places: Array, extent: int, mode: str) -> Array:

@@ -144,7 +144,7 @@ class LoadWriter(IndexWriter):
         known = {v: now for v, now in self.env.items() if isinstance(now, int)}
         return lane_indices(value, names, self.lanes, known, self.ranges)
 
-    def _window(self, buffer: Buffer, window: Window, loads: Cover) -> Val:
+    def from_window(self, buffer: Buffer, window: Window, loads: Cover) -> Val:
         """Lanes at constant distances: what covers them is loaded, and shuffled."""
         first, dtype = self.linear(window.first), buffer.dtype
         kind, align = type_text(dtype, loads.width, memory=True), ITEM_BYTES[dtype]
@@ -183,7 +183,7 @@ class LoadWriter(IndexWriter):
         window = None if mask else window_of(self.each_lane(self.flat(buffer, value.indices)))
         loads = cover(window, self.lanes) if window else None
         if window and loads:
-            return self._window(buffer, window, loads)
+            return self.from_window(buffer, window, loads)
         out = Val("poison" if mask is None else "zeroinitializer", buffer.dtype, self.lanes)
         for lane in range(self.lanes):
             with self.one_lane(lane):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from autotune.program.analysis import recombine
-from autotune.program.ir import Alloc, For, If, Index, Load, Program, Store, walk
+from autotune.program.ir import Alloc, For, If, Index, Load, Program, Store, Value, walk
 from autotune.program.rewrite import find_loop, stores_of
 from autotune.schedule.loops.nest import Fuse, Reorder, Vectorize
 from autotune.schedule.loops.peel_ends import PeelEnds
@@ -148,13 +148,14 @@ def _is_guarded(program: Program, loop: str) -> bool:
 
 
 def _steps(
-    program: Program, store: Store, load: Load, loops: tuple[str, ...]
+    program: Program, store: Store, load: Value, loops: tuple[str, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Elements by which a store and a load move along loops; 0 where one moves in no even
     steps."""
     buffers = {p.name: p for p in program.params}
     buffers |= {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
     out = []
+    assert isinstance(load, Load)
     for access in (store, load):
         flat = Index()
         for i, stride in zip(access.indices, buffers[access.buffer].strides, strict=True):
