@@ -192,14 +192,14 @@ def widen_last(builder: ScheduleBuilder, target: Target, loops: list[str]) -> li
     while len(loops) > 1 and builder.extent(loops[-1]) % lanes_of(builder.task, target):
         fused = f"{loops[-2]}_f"
         step = Fuse(outer=loops[-2], inner=loops[-1], fused=fused)
-        if not _regular(step.apply(builder.program), fused):
+        if not is_regular(step.apply(builder.program), fused):
             break
         builder.apply(step)
         loops = [*loops[:-2], fused]
     return loops
 
 
-def _regular(program: Program, loop: str) -> bool:
+def is_regular(program: Program, loop: str) -> bool:
     """Whether every access inside a loop moves by whole elements along it."""
     buffers = {p.name: p for p in program.params}
     buffers |= {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}

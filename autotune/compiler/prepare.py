@@ -13,6 +13,7 @@ from autotune.graph.int8.own import by_own_steps, has_own_steps
 from autotune.graph.int8.quantize import Quantized, quantize
 from autotune.graph.ir import Graph
 from autotune.graph.passes.band_rows import BandRows
+from autotune.graph.passes.drop_round_trips import DropRoundTrips
 from autotune.graph.pipeline import PIPELINE, optimize
 from autotune.placement.short_tensors import ShortTensors
 
@@ -42,6 +43,7 @@ def prepare(
     whole = tuple(p for p in PIPELINE if not isinstance(p, BandRows))
     on_bytes = precision == "int8" or has_own_steps(graph)
     ready = by_own_steps(optimize(graph, whole if on_bytes else PIPELINE))
+    ready = DropRoundTrips().run(ready) if on_bytes else ready
     if precision != "int8":
         return Prepared(graph=ShortTensors(dtype=short).run(ready) if short else ready)
     count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES

@@ -21,6 +21,7 @@ from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.fold_flatten import FoldFlatten
 from autotune.graph.passes.group_heads import GroupHeads
+from autotune.graph.passes.merge_transposes import MergeTransposes
 from autotune.graph.passes.push_reshapes import PushReshapes
 from autotune.graph.passes.push_shuffles import PushShuffles
 from autotune.graph.passes.push_transposes import PushTransposes
@@ -45,6 +46,7 @@ PIPELINE: tuple[Pass, ...] = (
     RemoveIdentities(),
     PushTransposes(),
     RemoveIdentities(),
+    MergeTransposes(),
     GroupHeads(),
     RemoveIdentities(),
     PushReshapes(),

@@ -14,7 +14,9 @@ from autotune.program.ir import Compute
 from autotune.registry import Registry
 from autotune.types import Array, Attrs, TensorType
 
-OpKind = Literal["contraction", "pool", "row", "elementwise", "scatter", "sort", "data", "view"]
+OpKind = Literal[
+    "contraction", "pool", "row", "elementwise", "scatter", "scan", "sort", "data", "view"
+]
 """data moves elements, view none."""
 
 

@@ -1,5 +1,5 @@
-"""gather(x, indices; axis), gather_elements(x, indices; axis), pad(x; pads, value), copy(x):
-operators that move elements."""
+"""gather(x, indices; axis), gather_elements(x, indices; axis), pad(x; pads, value),
+border(x; pads, mode), copy(x): operators that move elements."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from autotune.ops._common import (
     number,
     places_of,
     require,
+    text,
 )
 from autotune.ops.base import OPS, OpKind
-from autotune.program.ir import Bound, Compute, Index, Load, LoadIndex, Select, Value
+from autotune.program.ir import Bound, Compute, Index, Load, LoadIndex, Select, Value, clamp
 from autotune.types import Array, Attrs, TensorType
+
+BORDERS = ("reflect", "edge", "wrap")
 
 
 def _picked_axis(op: str, types: Sequence[TensorType], attrs: Attrs) -> int:
@@ -146,6 +149,69 @@ def _pads(attrs: Attrs, shape: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(pads[:rank], pads[rank:], strict=True))
 
 
+class Border:
+    """x with `pads` elements of its own around it, as `pad`'s: mirrored at its outer elements
+    (reflect), these again (edge), or those of the other end (wrap)."""
+
+    name = "border"
+    kind: OpKind = "data"
+
+    def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        arity(self.name, types, 1)
+        shape, mode = types[0].shape, text(attrs, "mode", "reflect", BORDERS)
+        pads = _pads(attrs, shape)
+        for extent, (before, after) in zip(shape, pads, strict=True):
+            most = {"reflect": extent - 1, "wrap": extent, "edge": max(before, after)}[mode]
+            good = 0 <= min(before, after) <= max(before, after) <= most
+            require(
+                good and (extent > 0 or not (before or after)),
+                f"border: {mode} cannot make pads {attrs['pads']} of {types[0]}",
+            )
+        padded = tuple(b + e + a for e, (b, a) in zip(shape, pads, strict=True))
+        return TensorType(dtype=types[0].dtype, shape=padded)
+
+    def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
+        name, type_ = inputs[0]
+        axes, mode = axes_of(output[1].shape), text(attrs, "mode", "reflect", BORDERS)
+        point = tuple(
+            _within(i - pads[0], extent, pads, mode) if any(pads) else i
+            for i, extent, pads in zip(
+                at(axes), type_.shape, _pads(attrs, type_.shape), strict=True
+            )
+        )
+        return (Compute(output[0], output[1].dtype, axes, Load(name, point)),)
+
+    def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
+        x = arrays[0]
+        for axis, pads in enumerate(_pads(attrs, x.shape)):
+            if any(pads):
+                places = np.arange(-pads[0], x.shape[axis] + pads[1])
+                mode = text(attrs, "mode", "reflect", BORDERS)
+                x = np.take(x, _places_within(places, x.shape[axis], mode), axis=axis)
+        return x
+
+
+def _within(place: Index, extent: int, pads: tuple[int, int], mode: str) -> Index:
+    """The element of an axis that stands for one at a place up to `pads` outside."""
+    if mode == "wrap":
+        return place % extent
+    if mode == "edge":
+        return clamp(place, 0, extent - 1)
+    before, after = pads
+    last = extent - 1
+    below, above = clamp(place, -before, 0), clamp(place, last, last + after)
+    mirrored = place - below * 2 - (above - last) * 2
+    return clamp(mirrored, 0, last)  # which it is anyway, but no interval tells
+
+
+def _places_within(places: Array, extent: int, mode: str) -> Array:
+    if mode == "wrap":
+        return np.asarray(places % extent)
+    if mode == "edge":
+        return np.clip(places, 0, extent - 1)
+    return np.asarray(extent - 1 - np.abs(extent - 1 - np.abs(places)))
+
+
 class Copy:
     """x again, in a layout of its own."""
 
@@ -164,5 +230,5 @@ class Copy:
         return arrays[0].copy()
 
 
-for _op in (Gather(), GatherElements(), Pad(), Copy()):
+for _op in (Gather(), GatherElements(), Pad(), Border(), Copy()):
     OPS.add(_op.name, _op)

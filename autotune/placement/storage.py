@@ -288,7 +288,7 @@ class _Placing:
         self.kernels.add(value)
 
     def _readable(self, value: str) -> bool:
-        """False where a contraction or pool would read the view in steps."""
+        """False where a contraction or pool, or a gather of rows, would read the view in steps."""
         placement = self.locate(value)
         if placement is None:
             return False
@@ -298,12 +298,20 @@ class _Placing:
         ]
         for reader in self.readers.get(value, ()):
             node = self.nodes[reader]
-            if not steps or OPS.get(node.op).kind not in ("contraction", "pool"):
+            picks = node.op == "gather" and self._picks_rows(node, value)
+            if not steps or not (picks or OPS.get(node.op).kind in ("contraction", "pool")):
                 continue
             either = node.op == "matmul" and node.inputs[0] != value
             if 1 not in (steps[-2:] if either else steps[-1:]):
                 return False
         return True
+
+    def _picks_rows(self, node: Node, value: str) -> bool:
+        """Whether a gather takes whole rows of the value, and most of them."""
+        last = node.inputs[0] == value and _axis(node, len(self.shape(value))) + 1 < len(
+            self.shape(value)
+        )
+        return last and 2 * self.types[node.output].size >= self.types[value].size
 
     # --------------------------------------------------------------------------------------- halos
 

@@ -9,15 +9,19 @@ from collections.abc import Mapping, Sequence
 from autotune.program.affine import combined
 from autotune.program.ir import (
     Alloc,
+    Apply,
     Atom,
     Bound,
     Clamp,
     FloorDiv,
     For,
     Index,
+    Load,
     LoadIndex,
     Mod,
+    Select,
     Stmt,
+    Store,
     clamp,
 )
 
@@ -66,6 +70,8 @@ def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
     inside = simplify(atom.index, ranges)
     if isinstance(atom, Clamp):
         lo, hi = interval(inside, ranges)
+        if hi <= atom.lo or lo >= atom.hi:
+            return Index((), atom.lo if hi <= atom.lo else atom.hi)
         return inside if atom.lo <= lo and hi <= atom.hi else clamp(inside, atom.lo, atom.hi)
     multiple, rest = _split_multiple(inside, atom.divisor)
     lo, hi = interval(rest, ranges)
@@ -97,6 +103,34 @@ def own_vars(indices: Sequence[Index], guards: Sequence[Bound] = ()) -> frozense
             if not reads_memory(first) and all(b % width == 0 for b in begins):
                 out |= first.vars()
     return frozenset(out)
+
+
+def carried_vars(store: Store) -> frozenset[str]:
+    """Loop variables in the dimensions along which a store reads other elements of what it writes:
+    its iterations there depend on those before."""
+    return frozenset[str]().union(
+        *(
+            written.vars() | read.vars()
+            for load in own_loads(store)
+            for written, read in zip(store.indices, load.indices, strict=True)
+            if written != read
+        )
+    )
+
+
+def own_loads(store: Store) -> list[Load]:
+    """The loads in a stored value of other elements of the buffer that it goes to."""
+    left, out = [store.value], list[Load]()
+    while left:
+        value = left.pop()
+        if isinstance(value, Load):
+            if value.buffer == store.buffer and value.indices != store.indices:
+                out.append(value)
+        elif isinstance(value, Apply):
+            left += value.args
+        elif isinstance(value, Select):
+            left += (value.then, value.other)
+    return out
 
 
 def reads_memory(value: Index) -> bool:

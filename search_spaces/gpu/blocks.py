@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 
 from autotune.errors import ScheduleError
-from autotune.program.analysis import own_vars
+from autotune.program.analysis import carried_vars, own_vars
 from autotune.program.ir import Alloc, For, walk
 from autotune.program.rewrite import stores_of
 from autotune.schedule import Step
@@ -38,7 +38,9 @@ def own_loops(nest: For) -> list[str]:
     chain = nest_loops(nest)
     local = {s.buffer.name for s in walk((nest,)) if isinstance(s, Alloc)}
     written = [
-        own_vars(store.indices) for store in stores_of((nest,)) if store.buffer not in local
+        own_vars(store.indices) - carried_vars(store)
+        for store in stores_of((nest,))
+        if store.buffer not in local
     ]
     return [
         loop.var

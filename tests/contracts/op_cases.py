@@ -260,6 +260,26 @@ def leaders(draw: Draw) -> Case:
 
 
 @st.composite
+def scan(draw: Draw) -> Case:
+    shape = tuple(draw(st.integers(1, 6)) for _ in range(3))
+    attrs = {name: draw(st.integers(0, 1)) for name in ("exclusive", "reverse")}
+    dtype = draw(st.sampled_from(["float32", "int32", "int64"]))
+    combine = "prod" if dtype == "float32" and draw(st.booleans()) else "sum"
+    made = freeze_attrs({**attrs, "combine": combine})
+    return Case(op="scan", types=(tensor(*shape, dtype=dtype),), attrs=made)
+
+
+@st.composite
+def border(draw: Draw) -> Case:
+    shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    mode = draw(st.sampled_from(["reflect", "edge", "wrap"]))
+    most = {"reflect": -1, "wrap": 0, "edge": 2}[mode]
+    pads = tuple(draw(st.integers(0, min(3, e + most))) for e in [*shape, *shape])
+    attrs = freeze_attrs({"pads": pads, "mode": mode})
+    return Case(op="border", types=(tensor(*shape),), attrs=attrs)
+
+
+@st.composite
 def pad(draw: Draw) -> Case:
     shape = draw(moved_shapes)
     pads = tuple(draw(st.integers(-1, 2)) for _ in range(2 * len(shape)))
@@ -368,6 +388,8 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     "keys": keys(),
     "leaders": leaders(),
     "pad": pad().filter(fits),
+    "scan": scan(),
+    "border": border().filter(fits),
     "resize": resize(),
     "copy": copy(),
     "reshape": reshape(),

@@ -193,6 +193,35 @@ TASKS: dict[str, Task] = {
     "scatter along the last": scatter((4, 19), (4, 23), (4, 23), axis=-1),
     "leading": leading(2, 37, 5),
     "leading of all": leading(1, 19, 19),
+    "softmax over channels first": unary("softmax", (2, 5, 3, 37), axis=1),
+    "argmax of columns": task(
+        [node("argmax", "i0", "o0", axis=1, keepdims=False)],
+        value("i0", (2, 5, 7, 19)),
+        value("o0", (2, 7, 19), "int64"),
+    ),
+    "log_softmax of columns": task(
+        [node("log_softmax", "i0", "t0", axis=0), node("relu", "t0", "o0")],
+        value("i0", (5, 40)),
+        value("t0", (5, 40)),
+        value("o0", (5, 40)),
+    ),
+    "scan of rows": unary("scan", (19, 23, 1), combine="sum", exclusive=0, reverse=0),
+    "scan of columns": unary("scan", (2, 5, 83), combine="prod", exclusive=1, reverse=1),
+    "max pool of planes": task(
+        [node("max_pool2d", "i0", "o0", kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))],
+        value("i0", (3, 9, 83, 1)),
+        value("o0", (3, 5, 42, 1)),
+    ),
+    "resize": task(
+        [node("resize", "i0", "o0", out_shape=(2, 6, 74), mode="linear", coordinate="half_pixel")],
+        value("i0", (2, 3, 37)),
+        value("o0", (2, 6, 74)),
+    ),
+    "transpose": task(
+        [node("transpose", "i0", "o0", perm=(0, 2, 1))],
+        value("i0", (2, 37, 45)),
+        value("o0", (2, 45, 37)),
+    ),
     "leaders": task(
         [node("leaders", "i0", "o0", depth=3, width=19, largest=False)],
         value("i0", (2, 131)),

@@ -21,7 +21,8 @@ class BoundWriter(LoadWriter):
         masks: list[str] = []
         for bound in bounds:
             if self.lanes > 1 and self.irregular((bound.index,)):
-                masks.append(self._each_lane_compare(bound))
+                if not self._holds(bound):
+                    masks.append(self._each_lane_compare(bound))
                 continue
             linear = self.linear(bound.index)
             if not linear.terms:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from autotune.codegen.llvm.element import Val
 from autotune.codegen.llvm.index import IndexWriter, Lane, Linear, Var
 from autotune.codegen.llvm.text import FunctionText, suffix_text, type_text
+from autotune.codegen.llvm.window import Cover, Window, cover, lane_indices, picks, window_of
 from autotune.errors import BuildError
 from autotune.program.ir import Buffer, Index, Load, LoadIndex
 from autotune.types import ITEM_BYTES
@@ -137,9 +138,52 @@ class LoadWriter(IndexWriter):
         text = f"insertelement {kind} {vector.text}, {item} {element.text}, i64 {lane}"
         return Val(self.text.emit(text), vector.dtype, vector.lanes)
 
+    def each_lane(self, value: Index) -> list[Index]:
+        """An index in every lane of the vector loop."""
+        names = {v for v, now in self.env.items() if isinstance(now, Lane)}
+        known = {v: now for v, now in self.env.items() if isinstance(now, int)}
+        return lane_indices(value, names, self.lanes, known, self.ranges)
+
+    def from_window(self, buffer: Buffer, window: Window, loads: Cover) -> Val:
+        """Lanes at constant distances: what covers them is loaded, and shuffled."""
+        first, dtype = self.linear(window.first), buffer.dtype
+        kind, align = type_text(dtype, loads.width, memory=True), ITEM_BYTES[dtype]
+        parts = []
+        for start in loads.starts:
+            pointer = self.address(buffer, first._replace(const=first.const + start))
+            parts.append(self._read(buffer, f"load {kind}, ptr {pointer}, align {align}"))
+        if loads.width == 1:
+            return self._from_memory(parts[0], dtype, 1)
+        order: list[int | None] = [n * loads.width + at for n, at in picks(window, loads)]
+        return self._from_memory(self._picked(parts, kind, order), dtype, self.lanes)
+
+    def _picked(self, parts: list[str], kind: str, order: list[int | None]) -> str:
+        """Lanes from vectors end to end, by shuffles of two at a time; None: any element."""
+        if len(parts) <= 2:
+            lanes = ", ".join("i32 poison" if i is None else f"i32 {i}" for i in order)
+            second = parts[1] if len(parts) == 2 else "poison"
+            mask = f"<{len(order)} x i32> <{lanes}>"
+            text = f"shufflevector {kind} {parts[0]}, {kind} {second}, {mask}"
+            return self.text.once(text, text)
+        width, item = (w.strip("<>") for w in kind.split(" x "))
+        limit, count = 2 * int(width), len(order)
+        low = self._picked(parts[:2], kind, [i if i is not None and i < limit else None
+                                             for i in order])  # fmt: skip
+        high = self._picked(parts[2:], kind, [i - limit if i is not None and i >= limit else None
+                                              for i in order])  # fmt: skip
+        both: list[int | None] = [
+            None if i is None else lane + (count if i >= limit else 0)
+            for lane, i in enumerate(order)
+        ]
+        return self._picked([low, high], f"<{count} x {item}>", both)
+
     def _gather(self, value: Load, buffer: Buffer) -> Val:
-        """Lanes that do not lie side by side: one load each."""
+        """Lanes that do not lie side by side: those of a window together, others one by one."""
         mask = self.mask
+        window = None if mask else window_of(self.each_lane(self.flat(buffer, value.indices)))
+        loads = cover(window, self.lanes) if window else None
+        if window and loads:
+            return self.from_window(buffer, window, loads)
         out = Val("poison" if mask is None else "zeroinitializer", buffer.dtype, self.lanes)
         for lane in range(self.lanes):
             with self.one_lane(lane):

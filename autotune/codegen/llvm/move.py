@@ -1,4 +1,4 @@
-"""Data moved into another order: lanes that come from a few runs of memory, interleaved.
+"""Data moved into another order: lanes that come from runs of memory, interleaved or transposed.
 
 In: a store of a load, such as the last dimensions of a transpose. Out: a vector load per run, and
 shuffles that put the lanes side by side, instead of a load per lane.
@@ -6,11 +6,13 @@ shuffles that put the lanes side by side, instead of a load per lane.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.codegen.llvm.dot import DotWriter
 from autotune.codegen.llvm.index import Lane, Linear
 from autotune.codegen.llvm.text import type_text
+from autotune.codegen.llvm.tile import ABSENT, transposed
 from autotune.program.ir import Buffer, Index, Load, Store
 from autotune.types import ITEM_BYTES
 
@@ -26,6 +28,15 @@ class _Runs:
     length: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Lane i is written to element i % n of row i // n, and read from element i // n of column
+    i % n, for n columns; both begin at these places."""
+
+    rows: tuple[Linear, ...]
+    columns: tuple[Linear, ...]
+
+
 class MoveWriter(DotWriter):
     """Writes stores of what lies in runs."""
 
@@ -37,7 +48,16 @@ class MoveWriter(DotWriter):
         target, source = self.buffers[stmt.buffer], self.buffers[load.buffer]
         if "register" in (target.scope, source.scope) or target.dtype != source.dtype:
             return False
-        to, runs = self._places(target, stmt.indices), self._places(source, load.indices)
+        written, read = (
+            self._places(b, i) for b, i in ((target, stmt.indices), (source, load.indices))
+        )
+        if written is None or read is None:
+            return False
+        tile = _tile(written, read)
+        if tile is not None:
+            self._transpose((source, target), tile)
+            return True
+        to, runs = _runs(written), _runs(read)
         if to is None or runs is None or len(to.starts) != 1 or len(runs.starts) == 1:
             return False
         at = 0
@@ -47,11 +67,8 @@ class MoveWriter(DotWriter):
             at += size
         return True
 
-    def _places(self, buffer: Buffer, indices: tuple[Index, ...]) -> _Runs | None:
-        """The runs in which the lanes lie; None where lanes cannot be told apart here and now.
-
-        Places read from memory may differ from lane to lane: lanes are neighbours only where all
-        of their terms agree, not just the constants."""
+    def _places(self, buffer: Buffer, indices: tuple[Index, ...]) -> list[Linear] | None:
+        """Where every lane lies; None where lanes cannot be told apart here and now."""
         flat = self.flat(buffer, indices)
         names = {v for v, now in self.env.items() if isinstance(now, Lane)}
         for atom, _ in flat.terms:
@@ -62,13 +79,34 @@ class MoveWriter(DotWriter):
         for lane in range(self.lanes):
             with self.one_lane(lane):
                 lanes.append(self.linear(flat))
-        for count in range(1, len(lanes) // 2 + 1):
-            if len(lanes) % count == 0 and all(
-                b == a._replace(const=a.const + 1)
-                for a, b in zip(lanes, lanes[count:], strict=False)
-            ):
-                return _Runs(tuple(lanes[:count]), len(lanes) // count)
-        return None
+        return lanes
+
+    def _transpose(self, buffers: tuple[Buffer, Buffer], tile: _Tile) -> None:
+        """Load the tile's columns, each a run of the source, turn them, store rows."""
+        source, target = buffers
+        dtype, align = source.dtype, ITEM_BYTES[source.dtype]
+        height, width = len(tile.rows), len(tile.columns)
+        size = 1 << (max(height, width) - 1).bit_length()
+        columns = [ABSENT] * size
+        for number, start in enumerate(tile.columns):
+            text = f"load {_vector(dtype, height)}, ptr {self.address(source, start)}"
+            part = self.text.emit(f"{text}, align {align}")
+            columns[number] = self._resized(part, dtype, height, size)
+
+        def shuffle(a: str, b: str, order: Sequence[int]) -> str:
+            return self._shuffled(a, b, dtype, size, list(order))
+
+        rows = transposed(columns, align, shuffle)
+        for start, row in zip(tile.rows, rows, strict=False):
+            value = f"{_vector(dtype, width)} {self._resized(row, dtype, size, width)}"
+            self.text.line(f"store {value}, ptr {self.address(target, start)}, align {align}")
+
+    def _resized(self, value: str, dtype: str, lanes: int, wanted: int) -> str:
+        """The first lanes of a vector, filled up with any."""
+        if lanes == wanted:
+            return value
+        order = [i if i < lanes else -1 for i in range(wanted)]
+        return self._shuffled(value, "poison", dtype, lanes, order)
 
     def _piece(
         self, source: tuple[Buffer, _Runs], target: tuple[Buffer, _Runs], at: int, size: int
@@ -113,6 +151,40 @@ class MoveWriter(DotWriter):
         picked = ", ".join(f"i32 {i}" if i >= 0 else "i32 poison" for i in order)
         mask = f"<{len(order)} x i32> <{picked}>"
         return self.text.emit(f"shufflevector {kind} {a}, {kind} {b}, {mask}")
+
+
+def _behind(place: Linear, by: int) -> Linear:
+    return place._replace(const=place.const + by)
+
+
+def _runs(lanes: list[Linear]) -> _Runs | None:
+    """The runs in which the lanes lie, if they do.
+
+    Places read from memory may differ from lane to lane: lanes are neighbours only where all of
+    their terms agree, not just the constants."""
+    for count in range(1, len(lanes) // 2 + 1):
+        if len(lanes) % count == 0 and all(
+            b == _behind(a, 1) for a, b in zip(lanes, lanes[count:], strict=False)
+        ):
+            return _Runs(tuple(lanes[:count]), len(lanes) // count)
+    return None
+
+
+def _tile(written: list[Linear], read: list[Linear]) -> _Tile | None:
+    """The tile that is transposed by moving these lanes, if it is one of several rows that are
+    apart, of up to `_PIECE` elements, and of as many columns at most."""
+    width = next((i for i in range(1, len(written)) if written[i] != _behind(written[0], i)), 0)
+    if not 1 < width <= _PIECE or len(written) % width:
+        return None
+    height = len(written) // width
+    if not 1 < height <= _PIECE:
+        return None
+    for lane in range(len(written)):
+        row, column = divmod(lane, width)
+        whole = written[lane] == _behind(written[row * width], column)
+        if not whole or read[lane] != _behind(read[column], row):
+            return None
+    return _Tile(tuple(written[::width]), tuple(read[:width]))
 
 
 def _vector(dtype: str, lanes: int) -> str:

@@ -98,7 +98,12 @@ class ValueWriter(BoundWriter):
         return self.convert(base, value.dtype)
 
     def _each_lane(self, value: IndexValue) -> Val:
-        """An index that divides the vector loop's variable: computed lane by lane."""
+        """An index that divides the vector loop's variable: constants, or computed one by one."""
+        known = self.each_lane(value.index)
+        if all(i.is_const for i in known):
+            item = type_text(value.dtype, 1)
+            lanes = ", ".join(f"{item} {literal(i.const, value.dtype)}" for i in known)
+            return Val(f"<{lanes}>", value.dtype, self.lanes)
         out = Val("poison", value.dtype, self.lanes)
         for lane in range(self.lanes):
             with self.one_lane(lane):

@@ -89,7 +89,8 @@ def _run(positions: Array) -> range | None:
 
 @importer("Pad")
 def pad(n: NodeContext) -> str:
-    """Constant pads are one op, mirrored and repeated ones gathers; negative pads cut."""
+    """Constant pads are one op, mirrored and repeated ones another; negative pads cut. Where more
+    is wanted than an axis has, it is gathered."""
     x, mode = n.input(0), n.text("mode", "constant")
     rank = n.rank(x)
     before, after, value = _pad_parameters(n, rank)
@@ -107,11 +108,20 @@ def pad(n: NodeContext) -> str:
     numpy_mode = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}.get(mode)
     if numpy_mode is None:
         raise UnsupportedOpError(f"mode {mode!r} is not supported; use constant, reflect or edge")
+    if _has_border(n.shape(x), before, after, mode):
+        return n.op("border", x, pads=(*before, *after), mode=mode)
     for axis, (b, e) in enumerate(zip(before, after, strict=True)):
         if b or e:
             places = np.pad(np.arange(n.shape(x)[axis]), (b, e), mode=numpy_mode)  # type: ignore[call-overload]
             x = n.op("gather", x, n.constant(places, "int64"), axis=axis)
     return x
+
+
+def _has_border(shape: tuple[int, ...], before: list[int], after: list[int], mode: str) -> bool:
+    """Whether axes are long enough for one turn of that mode to fill their pads."""
+    less = {"reflect": 1, "wrap": 0}.get(mode)
+    pads = zip(shape, before, after, strict=True)
+    return all(shape) and (less is None or all(max(b, e) <= size - less for size, b, e in pads))
 
 
 def _pad_parameters(n: NodeContext, rank: int) -> tuple[list[int], list[int], float]:

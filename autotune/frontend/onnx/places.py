@@ -155,45 +155,19 @@ def reverse_sequence(n: NodeContext) -> str:
 
 @importer("CumProd")
 def cum_prod(n: NodeContext) -> str:
-    return _running(n, "mul", 1)
-
-
-def _running(n: NodeContext, op: str, neutral: int) -> str:
-    """What the elements up to each along an axis join to, by steps that double: after each, an
-    element has joined twice as many before it."""
-    x = n.input(0)
-    rank, shape = n.rank(x), n.shape(x)
-    axis = positive_axis(n.required_ints(1)[0], rank)
-    backward = bool(n.integer("reverse", 0))
-
-    def moved(value: str, by: int) -> str:
-        before, behind = (-by, by) if backward else (by, -by)
-        pads = [0] * (2 * rank)
-        pads[axis], pads[rank + axis] = before, behind
-        return n.op("pad", value, pads=tuple(pads), value=float(neutral))
-
-    y = moved(x, 1) if n.integer("exclusive", 0) and shape[axis] else x
-    step = 1
-    while step < shape[axis]:
-        y, step = n.op(op, y, moved(y, step)), 2 * step
-    return y
+    return _scan(n, "prod")
 
 
 @importer("CumSum")
 def cum_sum(n: NodeContext) -> str:
-    """Of integers a product with a triangle of ones, where that is small. Of floats it would be
-    wrong: a NaN or an infinity times the triangle's zeros would spoil what comes before it."""
+    return _scan(n, "sum")
+
+
+def _scan(n: NodeContext, combine: str) -> str:
+    """What the elements up to each along an axis join to."""
     x = n.input(0)
-    rank = n.rank(x)
-    axis = positive_axis(n.required_ints(1)[0], rank)
-    extent = n.shape(x)[axis]
-    if extent > LARGEST_TRIANGLE or n.dtype(x).startswith("float"):
-        return _running(n, "add", 0)
-    triangle = np.triu(np.ones((extent, extent)), n.integer("exclusive", 0))
-    if n.integer("reverse", 0):
-        triangle = triangle.T
-    order = [d for d in range(rank) if d != axis] + [axis]
-    rows = n.transpose(x, order)
-    wide = n.reshape(rows, (math.prod(n.shape(rows)[:-1]), extent))
-    y = n.op("matmul", wide, n.constant(triangle, n.dtype(x)), transpose_b=False)
-    return n.transpose(n.reshape(y, n.shape(rows)), [order.index(d) for d in range(rank)])
+    shape = n.shape(x)
+    axis = positive_axis(n.required_ints(1)[0], n.rank(x))
+    wide = n.reshape(x, (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])))
+    options = {name: n.integer(name, 0) for name in ("exclusive", "reverse")}
+    return n.reshape(n.op("scan", wide, combine=combine, **options), shape)

@@ -20,6 +20,8 @@ from autotune.graph.passes.remove_identities import only_moves_units
 from autotune.graph.rewriter import Rewriter, ints, kind_of
 
 Perm = tuple[int, ...]
+WIDE_PLANE = 8
+"""Columns from which on windows over one channel fill vectors."""
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 
 
@@ -65,7 +67,11 @@ class _Pushing:
             "concat": self._concat,
             "slice": self._slice,
             "pad": self._pad,
+            "border": self._pad,
             "copy": self._copy,
+            "resize": self._resize,
+            "max_pool2d": self._pool,
+            "avg_pool2d": self._pool,
             "argmax": self._argmax,
             "softmax": self._softmax,
             "log_softmax": self._softmax,
@@ -197,7 +203,30 @@ class _Pushing:
         before, after = pads[:rank], pads[rank:]
         moved = tuple(before[j] for j in value.inverse) + tuple(after[j] for j in value.inverse)
         attrs = node.attributes | {"pads": moved}
-        return self._put(node, self.new.emit("pad", [value.base], node, **attrs), value.perm)
+        return self._put(node, self.new.emit(node.op, [value.base], node, **attrs), value.perm)
+
+    def _pool(self, node: Node) -> bool:
+        """Of an image with its channels first: every channel is an image of one channel."""
+        value, (batch, height, width, channels) = (
+            self._get(node.inputs[0]),
+            self.graph.types[node.inputs[0]].shape,
+        )
+        _, rows, columns, _ = self.graph.types[node.output].shape
+        apart = any(d != 1 for d in node.attributes.get("dilations", (1, 1)))  # type: ignore[union-attr]
+        if value.perm != (0, 2, 3, 1) or columns < WIDE_PLANE or apart:
+            return False
+        planes = self.new.emit(
+            "reshape", [value.base], node, shape=(batch * channels, height, width, 1)
+        )
+        pooled = self.new.emit(node.op, [planes], node, **node.attributes)
+        shape = (batch, channels, rows, columns)
+        return self._put(node, self.new.emit("reshape", [pooled], node, shape=shape), value.perm)
+
+    def _resize(self, node: Node) -> bool:
+        value = self._get(node.inputs[0])
+        shape = ints(node, "out_shape")
+        attrs = node.attributes | {"out_shape": tuple(shape[j] for j in value.inverse)}
+        return self._put(node, self.new.emit("resize", [value.base], node, **attrs), value.perm)
 
     def _copy(self, node: Node) -> bool:
         value = self._get(node.inputs[0])

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.analysis import interval, own_vars, reads_memory
+from autotune.program.analysis import (
+    carried_vars,
+    interval,
+    own_loads,
+    own_vars,
+    reads_memory,
+)
 from autotune.program.ir import (
     Alloc,
     Bound,
@@ -149,6 +155,9 @@ def _check_independent(old: Sequence[str], new: Sequence[str], body: Body) -> No
     local = {s.buffer.name for s in walk(body) if isinstance(s, Alloc)}
     stores = [s for s in stores_of(body) if s.buffer not in local]
     for store in stores:
+        for load in own_loads(store):
+            if sum(a != b for a, b in zip(store.indices, load.indices, strict=True)) > 1:
+                raise ScheduleError(f"{store.buffer} is made of elements made before, both ways")
         own = own_vars(store.indices)
         before, after = ([v for v in order if v not in own] for order in (old, new))
         if before and not (len(stores) == 1 and (store.combine or before == after)):
@@ -185,6 +194,8 @@ class Vectorize:
             for store in stores_of(find_loop(program, var).body):
                 if any(reads_memory(i) and var in i.vars() for i in store.indices):
                     raise ScheduleError(f"lanes of {var} may meet at an element: {store.buffer}")
+                if var in carried_vars(store):
+                    raise ScheduleError(f"lanes of {var} wait for each other: {store.buffer}")
         return annotate(program, self.loops, "vector")
 
 
@@ -209,6 +220,8 @@ def check_apart(program: Program, loop: For) -> None:
     local = {s.buffer.name for s in walk(loop.body) if isinstance(s, Alloc)}
     ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
     for store, guards in _guarded_stores(loop.body, ()):
+        if loop.var in carried_vars(store):
+            raise ScheduleError(f"iterations of {loop.var} wait for each other: {store.buffer}")
         if store.buffer in local or loop.var in own_vars(store.indices, guards):
             continue
         if sum(_may_hold(guards, loop, at, ranges) for at in range(loop.extent)) > 1:

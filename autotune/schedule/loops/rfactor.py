@@ -23,6 +23,7 @@ from autotune.program.ir import (
 from autotune.program.rewrite import Body, find_buffer, find_loop, replace, stores_of, with_body
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import chain_stmt, copied
+from autotune.types import highest, lowest
 
 
 @register
@@ -114,12 +115,12 @@ def sole_reduction(loop: For) -> tuple[list[Stmt], Store]:
 
 def identity(combine: str, dtype: str) -> Const:
     """The value that changes nothing when combined."""
-    least = float("-inf")
-    values = {"sum": 0.0, "prod": 1.0, "max": least, "peak": least, "min": -least}
-    if combine in ("max", "peak", "min") and not dtype.startswith("float"):
-        raise ScheduleError(f"no identity of {combine} for {dtype}")
+    real = dtype.startswith("float")
+    least = float("-inf") if real else lowest(dtype)
+    most = float("inf") if real else highest(dtype)
+    values = {"sum": 0, "prod": 1, "max": least, "peak": least, "min": most}
     value = values[combine]
-    return Const(value if dtype.startswith("float") else int(value), dtype)
+    return Const(float(value) if real else int(value), dtype)
 
 
 def _swap(body: Body, old: Stmt, new: Stmt) -> Body:

@@ -143,12 +143,13 @@ def jam(builder: ScheduleBuilder, moments: tuple[str, str]) -> None:
                 return
 
 
-def is_float(builder: ScheduleBuilder, store: Store) -> bool:
+def has_lanes(builder: ScheduleBuilder, store: Store) -> bool:
+    """Whether vectors of what is stored are reduced as those of floats are."""
     buffers = {p.name: p for p in builder.program.params}
     buffers |= {
         s.buffer.name: s.buffer for s in walk(builder.program.body) if isinstance(s, Alloc)
     }
-    return buffers[store.buffer].dtype == "float32"
+    return buffers[store.buffer].dtype in ("float32", "int32", "int64")
 
 
 def row_width(task: Task) -> int:

@@ -5,8 +5,8 @@ so that a row stays in the L1 cache from its first pass to its last; `rows` of t
 together, since a row alone leaves the core waiting at the end of a pass. With `shift` a mean and a
 variance take one pass. In each nest the innermost loop runs in vectors; a reduction along it keeps
 `unroll` partial vectors, and what rows have in common is loaded once for two. What is left of a
-row that is no multiple of those has code of its own. This rule matches every task but scatters,
-whose order counts.
+row that is no multiple of those has code of its own. This rule matches every task but scans and
+scatters, whose order counts.
 """
 
 from __future__ import annotations
@@ -27,16 +27,13 @@ from autotune.program.analysis import own_vars
 from autotune.program.ir import (
     Alloc,
     For,
-    Index,
-    Load,
-    Program,
     Store,
     walk,
 )
 from autotune.program.rewrite import find_loop, loop_path, stores_of, value_loads
 from autotune.schedule import Schedule
 from autotune.schedule.loops.compute import Inline, root_body
-from autotune.schedule.loops.nest import Fuse, Unroll, Vectorize
+from autotune.schedule.loops.nest import Unroll, Vectorize
 from autotune.schedule.loops.rfactor import RFactor
 from autotune.schedule.loops.shift import Shift
 from autotune.schedule.loops.specialize import Specialize
@@ -61,8 +58,8 @@ from search_spaces.cpu.nests.prior import AHEAD, cycles, ideal_cycles, passes_of
 from search_spaces.cpu.nests.rows import (
     BLOCK,
     chunks_of,
+    has_lanes,
     inner_statements,
-    is_float,
     is_guarded,
     is_row,
     jam,
@@ -72,11 +69,11 @@ from search_spaces.cpu.nests.rows import (
     row_width,
     run_ahead,
 )
+from search_spaces.cpu.nests.transposes import schedule_transpose
 from search_spaces.params import Config, Param
 from search_spaces.space import Columns, Constraint, Space
+from search_spaces.windows import is_patterned, schedule_patterned
 
-_MOVED = 256
-"""Elements moved at a time, at most, by an interleaving transpose."""
 _REGISTERS = 5
 """A row's sums, and what its last pass takes from them."""
 
@@ -88,7 +85,7 @@ class NestsRule(Rule):
     priority = 0
 
     def matches(self, task: Task, target: Target) -> bool:
-        return not target.is_gpu and OPS.get(task.op).kind != "scatter"
+        return not target.is_gpu and OPS.get(task.op).kind not in ("scatter", "scan")
 
     def space(self, task: Task, target: Target) -> Space:
         together = tuple(r for r in (1, 2, 4, 8) if r <= last_rows(task))
@@ -237,7 +234,11 @@ def _schedule_nest(
     loops = [loop.var for loop in chain]
     stores = stores_of((nest,))
     if len(stores) == 1 and not stores[0].combine:
-        if not _interleave(builder, target, stores[0], loops):
+        if schedule_transpose(builder, target, stores[0], loops):
+            return
+        if is_patterned(builder.program, loops[-1]):
+            schedule_patterned(builder, target, loops, unroll)
+        else:
             schedule_elementwise(builder, target, loops, unroll)
         return
     chain = list(itertools.takewhile(lambda loop: not is_row(loop), chain))
@@ -266,47 +267,11 @@ def _independent(chain: list[For]) -> list[str]:
     ]
 
 
-def _interleave(builder: ScheduleBuilder, target: Target, store: Store, loops: list[str]) -> bool:
-    """A transpose whose last dimension is short, while the one before it lies side by side in what
-    is read: both become one vector, read in runs and shuffled. False where the nest is none."""
-    if len(loops) < 2 or not isinstance(store.value, Load):
-        return False
-    short, run = loops[-1], loops[-2]
-    count, length = builder.extent(short), builder.extent(run)
-    steps = [_steps(builder.program, v, (run, short)) for v in (store, store.value)]
-    if count > 16 or length < 4 or steps[0] != (count, 1) or steps[1][0] != 1:
-        return False
-    fits = [d for d in range(4, length + 1) if length % d == 0 and d * count <= _MOVED]
-    if not fits:
-        return False
-    builder.split(run, max(fits), f"{run}_o", f"{run}_i")
-    builder.apply(Fuse(outer=f"{run}_i", inner=short, fused=f"{run}_v"))
-    builder.apply(Vectorize(loops=(f"{run}_v",)))
-    share(builder, target, [*loops[:-2], f"{run}_o"], f"{loops[0]}_p")
-    return True
-
-
-def _steps(program: Program, access: Store | Load, loops: tuple[str, ...]) -> tuple[int, ...]:
-    """Elements by which an access moves along loops; 0 where it moves in no even steps."""
-    buffers = {p.name: p for p in program.params}
-    buffers |= {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
-    flat = Index()
-    for i, stride in zip(access.indices, buffers[access.buffer].strides, strict=True):
-        flat = flat + i * stride
-    odd = {
-        v
-        for atom, _ in flat.terms
-        if not isinstance(atom, str)
-        for v in Index(((atom, 1),)).vars()
-    }
-    return tuple(0 if loop in odd else flat.coefficient(loop) for loop in loops)
-
-
 def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> str:
     """Vectors along the innermost loop of one pass over a row; gives the loop of a reduction whose
     last iteration is shorter, if any."""
     stores = [s for s in walk((top,)) if isinstance(s, Store)]
-    if len(stores) != 1 or not is_float(builder, stores[0]):
+    if len(stores) != 1 or not has_lanes(builder, stores[0]):
         return ""
     loops = widen_last(builder, target, [loop.var for loop in nest_loops(top)])
     chain = nest_loops(find_loop(builder.program, loops[0]))

@@ -1,0 +1,1 @@
+"""Reductions along a dimension that is not the innermost, on CPUs."""

@@ -1,0 +1,148 @@
+"""Prefix sums (scan), on CPUs.
+
+Columns side by side are vectors; where there are too few, `rows` of them go through the dimension
+together, so that no addition waits for the one before it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autotune.machine import Machine
+from autotune.machine.cpu import busiest_share
+from autotune.program.ir import For
+from autotune.schedule import Schedule
+from autotune.schedule.loops.compute import root_body
+from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
+from autotune.schedule.loops.specialize import Specialize
+from autotune.target import Target
+from autotune.tasks.flops import task_flops
+from autotune.types import ITEM_BYTES, Task
+from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
+from search_spaces.builder import (
+    ScheduleBuilder,
+    lanes_of,
+    nest_loops,
+    schedule_elementwise,
+    share,
+)
+from search_spaces.params import Config, Param
+from search_spaces.space import Columns, Space
+
+CHAIN_CYCLES = 8.0
+"""Cycles from a sum in memory to the next one (assumed, as all constants here)."""
+SUM_CYCLES = 1.0
+"""Cycles of a sum that waits for none."""
+ITERATION_CYCLES = 1.0
+"""Cycles of an iteration."""
+EVICTED_CYCLES = 6.0
+"""Cycles that a sum waits for a line that others have pushed out of the innermost cache."""
+COPY_CYCLES = 2.0
+"""Cycles to copy a vector."""
+
+
+class ScanRule(Rule):
+    """See the module."""
+
+    name = "scan"
+    priority = 5
+
+    def matches(self, task: Task, target: Target) -> bool:
+        return not target.is_gpu and task.op == "scan"
+
+    def space(self, task: Task, target: Target) -> Space:
+        return Space((Param(name="together", choices=(1, 2, 4, 8, 16)),))
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+        builder = ScheduleBuilder(task)
+        copy, *updates = (s for s in root_body(builder.program) if isinstance(s, For))
+        schedule_elementwise(builder, target, [loop.var for loop in nest_loops(copy)], 4)
+        for nest in updates:
+            loops = [loop.var for loop in nest_loops(nest)]
+            _schedule_sums(builder, target, loops, config.number("together"))
+        return builder.schedule
+
+    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+        together = columns["together"].astype(np.float64)
+        rows, extent, width = task.by_role("output")[0].type.shape
+        dims: tuple[tuple[tuple[str, int], ...], ...] = ((("row", 1),), (("column", 1),))
+        size = ITEM_BYTES[task.by_role("output")[0].type.dtype]
+        shape, ones = (rows * extent, width), np.ones(len(together))
+        accesses = (
+            Access(buffer="in", item_bytes=size, shape=shape, dims=dims),
+            Access(buffer="out", item_bytes=size, shape=shape, dims=dims, written=True),
+        )
+        lanes = float(min(lanes_of(task, machine.target), width))
+        return TileStructure(
+            extents={"row": rows * extent, "column": width},
+            reduce_axes=frozenset(),
+            accesses=accesses,
+            tiles=({"row": ones}, {"column": lanes * ones}),
+            flops=max(1, task_flops(task)),
+            accumulators=together,
+            vector_axis_waste=np.ceil(width / lanes) * lanes / width * ones,
+            parallel_chunks=rows * ones,
+            unrolled=together,
+            extra={"together": together},
+        )
+
+    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+        target = machine.target
+        rows = task.by_role("output")[0].type.shape[0]
+        together = columns["together"].astype(np.float64)
+        share = busiest_share(np.ceil(rows / together), target.threads)
+        peak = max(1, task_flops(task)) / (2 * target.lanes())
+        return Prior(cycles=_cycles(task, target, together) * share, peak_cycles=peak)
+
+
+def _schedule_sums(
+    builder: ScheduleBuilder, target: Target, loops: list[str], together: int
+) -> None:
+    """Vectors of columns, or elements of several rows, side by side."""
+    row, along, column = loops
+    lanes, width = lanes_of(builder.task, target), builder.extent(column)
+    if width < lanes:
+        size = min(together, builder.extent(row))
+        builder.split(row, size, f"{row}_o", f"{row}_i")
+        builder.apply(Reorder(loops=(f"{row}_o", along, f"{row}_i", column)))
+        builder.apply(Unroll(loops=(f"{row}_i", column)))
+        if builder.extent(f"{row}_o") * size > builder.task.by_role("output")[0].type.shape[0]:
+            builder.apply(Specialize(loop=f"{row}_o"))
+        share(builder, target, [f"{row}_o"], f"{row}_p")
+        return
+    block = lanes * max(1, min(together, width // lanes))
+    builder.split(column, block, f"{column}_o", f"{column}_b")
+    builder.split(f"{column}_b", lanes, f"{column}_u", f"{column}_v")
+    outer = [row, f"{column}_o"]
+    builder.apply(Reorder(loops=(*outer, along, f"{column}_u", f"{column}_v")))
+    builder.apply(Unroll(loops=(f"{column}_u",)))
+    builder.apply(Vectorize(loops=(f"{column}_v",)))
+    if width % block:
+        builder.apply(Specialize(loop=f"{column}_o"))
+    share(builder, target, outer, f"{row}_p")
+
+
+def _cycles(task: Task, target: Target, together: Column) -> Column:
+    """Cycles on one thread."""
+    rows, extent, width = task.by_role("output")[0].type.shape
+    lanes = lanes_of(task, target)
+    if width < lanes:
+        sums = rows * extent * width * np.ones(len(together))
+        beside = np.minimum(together, rows) * width
+        waits = np.where(together > _rows_held(extent * width, target), EVICTED_CYCLES, 0.0)
+    else:
+        beside, waits = np.minimum(together, width // lanes), np.zeros(len(together))
+        sums = rows * extent * np.ceil(width / (beside * lanes)) * beside
+    each = np.maximum(SUM_CYCLES, CHAIN_CYCLES / beside) + ITERATION_CYCLES / beside + waits
+    return np.asarray(sums * each + COPY_CYCLES * rows * extent * width / lanes)
+
+
+def _rows_held(step: int, target: Target) -> int:
+    """Rows so many elements of 4 bytes apart whose lines stay in the innermost cache together."""
+    way = max(target.line_bytes, target.l1_bytes // target.l1_ways)
+    return target.l1_ways * (way // math.gcd(max(4 * step, target.line_bytes), way))
+
+
+RULES.add(ScanRule.name, ScanRule())
