@@ -150,10 +150,7 @@ class Machine:
     def of(target: Target, profile: DeviceProfile | None = None) -> Machine:
         """The machine of a target. Without a profile, of nominal speeds: these order configs as a
         profile does, but their seconds are those of no device."""
-        cpu, gpu = shipped_speeds()
-        profile = profile or nominal_profile(target, cpu)
-        cpu = measured_speeds(target, profile, cpu) if target.kind == "cpu" else cpu
-        return Machine(target=target, profile=profile, cpu=cpu, gpu=gpu)
+        return _machine(target, profile)
 
     def peak_flops(self, algorithm: str) -> float:
         """Float operations per second of one core at the peak, by an algorithm's precision."""
@@ -243,6 +240,15 @@ class Machine:
         rows = self.facts.scattered
         near = min(rows, key=lambda r: abs(np.log(r.footprint / footprint)), default=None)
         return None if near is None else near.hidden
+
+
+@functools.lru_cache(maxsize=64)
+def _machine(target: Target, profile: DeviceProfile | None) -> Machine:
+    """Asked for once a candidate."""
+    cpu, gpu = shipped_speeds()
+    profile = profile or nominal_profile(target, cpu)
+    cpu = measured_speeds(target, profile, cpu) if target.kind == "cpu" else cpu
+    return Machine(target=target, profile=profile, cpu=cpu, gpu=gpu)
 
 
 # ---------------------------------------------------------------------------------------- tables
