@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autotune.errors import VerifyError
@@ -30,7 +29,6 @@ from autotune.program.ir import (
     Fetch,
     For,
     Index,
-    Load,
     Mma,
     Stmt,
     WarpgroupMma,
@@ -74,24 +72,6 @@ def parts_of(loop: For) -> tuple[tuple[Fetch, ...], tuple[Stmt, ...]]:
     head = itertools.takewhile(lambda s: isinstance(s, Fetch), loop.body)
     fetches = tuple(s for s in head if isinstance(s, Fetch))
     return fetches, loop.body[len(fetches) :]
-
-
-def order_of(extent: int, copies: int) -> Iterator[tuple[bool, int]]:
-    """(whether it is the fetches', iteration): fetches as early as they may be."""
-    for i in range(-copies + 1, extent):
-        if i + copies - 1 < extent:
-            yield True, i + copies - 1
-        if i >= 0:
-            yield False, i
-
-
-def matrices_of(stmt: WarpgroupMma) -> Iterator[Mma]:
-    """The same as products of single matrices."""
-    *outer, place, m, n = stmt.total.indices
-    *first, column, k = stmt.b.indices
-    for c in range(stmt.count):
-        total = Load(stmt.total.buffer, (*outer, place + c, m, n))
-        yield Mma(total, stmt.a, Load(stmt.b.buffer, (*first, column + MATRIX[1] * c, k)))
 
 
 def pipeline_of(body: tuple[Stmt, ...]) -> AsyncPipeline | None:

@@ -10,14 +10,14 @@ halo, and a store of another dtype than the buffer's, is a VerifyError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from autotune.errors import VerifyError
-from autotune.program.async_pipeline import depth_of, order_of, parts_of
+from autotune.program.async_pipeline import depth_of, parts_of
 from autotune.program.functions import combiner, function
 from autotune.program.ir import (
     BLOCK_KINDS,
@@ -221,7 +221,7 @@ class _Machine:
 
         def loop(env: Env) -> None:
             copies = self._lookup(fetches[0].to.buffer).interior[0]
-            for early, i in order_of(stmt.extent, copies):
+            for early, i in _order_of(stmt.extent, copies):
                 env[stmt.var] = i
                 for action in ahead if early else rest:
                     action(env)
@@ -392,6 +392,15 @@ class _Machine:
             return min(max(i + extent if i < 0 else i, 0), extent - 1)
 
         return place
+
+
+def _order_of(extent: int, copies: int) -> Iterator[tuple[bool, int]]:
+    """(whether it is the fetches', iteration): fetches as early as they may be."""
+    for i in range(-copies + 1, extent):
+        if i + copies - 1 < extent:
+            yield True, i + copies - 1
+        if i >= 0:
+            yield False, i
 
 
 def _window(first: list[int], rows: int, columns: int) -> Any:

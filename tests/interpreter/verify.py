@@ -9,13 +9,12 @@ is bound to blocks and threads makes kernels, see `autotune.program.launch`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
 from autotune.errors import VerifyError
-from autotune.program.async_pipeline import check_fetch, matrices_of
-from autotune.program.intervals import guarded_interval
+from autotune.program.async_pipeline import check_fetch
 from autotune.program.ir import (
     COMBINERS,
     MATRIX,
@@ -52,6 +51,7 @@ from autotune.program.launch import is_gpu, launches
 from autotune.program.packing import packed_shape
 from autotune.program.text import print_stmt
 from autotune.types import ITEM_BYTES, SHORT_FLOATS
+from tests.interpreter.intervals import guarded_interval
 
 KINDS = get_args(LoopKind)
 SCOPES = get_args(Scope)[1:]
@@ -139,7 +139,7 @@ def _stmt(stmt: Stmt, scope: _Scope, seen: set[str]) -> None:
     elif isinstance(stmt, Shuffle):
         _shuffle(stmt, scope)
     elif isinstance(stmt, WarpgroupMma):
-        for one in matrices_of(stmt):
+        for one in _matrices_of(stmt):
             _mma(one, scope)
     elif isinstance(stmt, Fetch):
         _fetch(stmt, scope)
@@ -288,3 +288,12 @@ def _index(value: Index, scope: _Scope) -> None:
             _access(atom.buffer, atom.indices, scope)
         else:
             _index(atom.index, scope)
+
+
+def _matrices_of(stmt: WarpgroupMma) -> Iterator[Mma]:
+    """The same as products of single matrices."""
+    *outer, place, m, n = stmt.total.indices
+    *first, column, k = stmt.b.indices
+    for c in range(stmt.count):
+        total = Load(stmt.total.buffer, (*outer, place + c, m, n))
+        yield Mma(total, stmt.a, Load(stmt.b.buffer, (*first, column + MATRIX[1] * c, k)))
