@@ -28,7 +28,7 @@ from tests.properties.test_compiled import RandomRecords
 from tests.unit.codegen.kernels import assert_close, run_kernel
 
 FEW = settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
-MANY = settings(FEW, max_examples=100)
+MANY = settings(FEW, max_examples=40)
 CONFIGS = 10
 """Random configs of a task."""
 
@@ -96,7 +96,7 @@ def test_many_networks(graph: Graph, target: Target, seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(FEW, max_examples=20)
+@settings(FEW, max_examples=12)
 @given(any_task(), machines("c"), SEEDS)
 def test_tasks_in_c(made: Task, target: Target, seed: int) -> None:
     check_task(made, target, seed, configs=1)
