@@ -16,6 +16,7 @@ import numpy as np
 from autotune.machine.curves import Curve, falling, rising
 from autotune.machine.facts import Scattered
 from autotune.measure.facts import texts
+from autotune.measure.facts.arithmetic import instructions_of
 from autotune.measure.facts.timing import Clock, Loop, Loops, least_s, low, overhead_s, rounded
 from autotune.memory import physical_bytes, zeroed_block
 from autotune.target import Target
@@ -219,8 +220,6 @@ class Memory:
 
 def fuses(target: Target) -> bool:
     """Whether a fused multiply-add is an instruction."""
-    from autotune.measure.facts.arithmetic import instructions_of
-
     return any(instructions_of(target))
 
 
