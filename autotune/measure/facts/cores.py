@@ -25,14 +25,14 @@ from autotune.types import Array
 
 PINGS = 64
 """Turns of a sample."""
-SAMPLES = 1000
+SAMPLES = 300
 BLOCK_BYTES = 256 << 10
 """Handed from one core to another: it fits a core's own caches."""
-HANDED = 64
+HANDED = 32
 """Times that it is."""
 LOW = 0.05
 """Several cores are undisturbed at a time more rarely than one is."""
-PIECES = 96
+PIECES = 48
 """Timed of a footprint, at least."""
 _APART_BYTES = 256
 """Between lines that are fetched apart."""

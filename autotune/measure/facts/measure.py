@@ -1,17 +1,20 @@
 """All micro-benchmarks. In: a target of this machine, and the cores to use. Out: MachineFacts.
 
-Takes a few seconds. Every figure is a least or a low one of many short samples, taken over a
-while: what somebody else does on the machine disturbs some of them.
+Takes a few seconds. Every figure is a least or a low one of many short samples, and what memory
+and other cores do is measured in several rounds, of which the best counts: what somebody else does
+on the machine disturbs some of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from autotune.machine.facts import MachineFacts
+from autotune.machine.curves import Curve, falling, rising
+from autotune.machine.facts import MachineFacts, Scattered
 from autotune.measure.facts.arithmetic import Registers
 from autotune.measure.facts.beside import Beside
 from autotune.measure.facts.cores import Together, regions
@@ -19,6 +22,8 @@ from autotune.measure.facts.memory import Memory
 from autotune.measure.facts.processor import processor_of
 from autotune.measure.profile import parallel_region_s
 from autotune.target import Target
+
+ROUNDS = 3
 
 
 def measure_facts(
@@ -33,6 +38,7 @@ def measure_facts(
     memory = Memory(alone, clock, np.random.default_rng(seed))
     beside = Beside(alone, clock)
     together = Together(alone, clock, cores)
+    rounds = [_round(memory, together) for _ in range(ROUNDS)]
     return MachineFacts(
         processor=processor_of(target),
         cores=len(cores),
@@ -47,15 +53,60 @@ def measure_facts(
         additions_beside=beside.additions(),
         lone_line=beside.lone_line(),
         gathers_per_s=registers.gathers_per_s(),
-        load_curve=memory.load_curve(),
-        store_curve=memory.store_curve(),
-        copy_curve=memory.copy_curve(),
-        latency_curve=memory.latency_curve(),
-        page_curve=memory.page_curve(),
-        scattered=memory.scattered(),
-        load_curve_all=together.load_curve(memory.data),
-        transfer_s=together.transfer_s(),
-        transfer_bytes_per_s=together.handed_bytes_per_s(dirty=False),
-        transfer_dirty_bytes_per_s=together.handed_bytes_per_s(dirty=True),
         regions=regions(lambda n: parallel_region_s(target.with_threads(n), clock), len(cores)),
+        **best_of(rounds),
+    )
+
+
+def _round(memory: Memory, together: Together) -> dict[str, Any]:
+    """Fields of the facts, measured once."""
+    return {
+        "load_curve": memory.load_curve(),
+        "transfer_s": together.transfer_s(),
+        "store_curve": memory.store_curve(),
+        "transfer_bytes_per_s": together.handed_bytes_per_s(dirty=False),
+        "copy_curve": memory.copy_curve(),
+        "transfer_dirty_bytes_per_s": together.handed_bytes_per_s(dirty=True),
+        "latency_curve": memory.latency_curve(),
+        "load_curve_all": together.load_curve(memory.data),
+        "page_curve": memory.page_curve(),
+        "scattered": memory.scattered(),
+    }
+
+
+def best_of(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The highest rates and the shortest times of several rounds, field by field."""
+    out: dict[str, Any] = {}
+    for name in rounds[0]:
+        found = [r[name] for r in rounds]
+        if found[0] is None:
+            out[name] = None
+        elif name == "scattered":
+            out[name] = tuple(_least(rows) for rows in zip(*found, strict=True))
+        elif name in SHORTEST:
+            out[name] = rising(_points(found, min)) if name in CURVES else min(found)
+        else:
+            out[name] = falling(_points(found, max)) if name in CURVES else max(found)
+    return out
+
+
+CURVES = (
+    "load_curve", "store_curve", "copy_curve", "load_curve_all", "latency_curve", "page_curve",
+)  # fmt: skip
+SHORTEST = ("transfer_s", "latency_curve", "page_curve")
+"""Times; the others are rates."""
+
+
+def _points(curves: Sequence[Curve], better: Callable[[Iterable[float]], float]) -> Curve:
+    """The better value at every footprint."""
+    return tuple((at[0][0], better(value for _, value in at)) for at in zip(*curves, strict=True))
+
+
+def _least(rows: Sequence[Scattered]) -> Scattered:
+    """The shortest times of a footprint."""
+    return Scattered(
+        footprint=rows[0].footprint,
+        near_s=min(r.near_s for r in rows),
+        far_s=min(r.far_s for r in rows),
+        prefetched_s=min(r.prefetched_s for r in rows),
     )

@@ -16,6 +16,7 @@ import numpy as np
 from autotune.machine.curves import Curve, falling, rising
 from autotune.machine.facts import Scattered
 from autotune.measure.facts import texts
+from autotune.measure.facts.arithmetic import instructions_of
 from autotune.measure.facts.timing import Clock, Loop, Loops, least_s, low, overhead_s, rounded
 from autotune.memory import physical_bytes, zeroed_block
 from autotune.target import Target
@@ -28,12 +29,11 @@ SMALL_BYTES = 2 << 20
 LEAST_BYTES, MOST_BYTES = 4 << 10, 512 << 20
 OVER_CACHE = 4
 """Memory is what is so many times the last cache."""
-PIECES = 96
+PIECES = 48
 """Timed of a footprint, at least."""
 SAMPLES = 24
 CHASED_LINES = 8192
 """Places of a cycle of loads, at most."""
-ROUNDS = 3
 DENSE_BYTES = 32 << 20
 """Latencies of more are taken once an octave: they take long."""
 PAGES = (64, 256, 1024, 2048, 4096)
@@ -141,12 +141,10 @@ class Memory:
         loop.settle(self._clock)
         around = max(1, len(offsets) // texts.UNROLL)
         loop.rounds = min(loop.rounds, max(1, around // 8)) if before else loop.rounds
-        times: list[float] = []
-        for _ in range(ROUNDS):
-            if before:
-                before()
-            samples = around // loop.rounds if before else SAMPLES
-            times += [loop.sample(self._clock) for _ in range(samples)]
+        if before:
+            before()
+        samples = around // loop.rounds if before else SAMPLES
+        times = [loop.sample(self._clock) for _ in range(samples)]
         words[offsets // 8] = FILL
         share = LOW if before else LOW / 4  # what lies near is there again after a disturbance
         each_s = max(low(times, share) - self._over_s, 1e-9)
@@ -201,14 +199,13 @@ class Memory:
         listed = np.resize(places, RUNS + texts.AHEAD).astype(np.uint64) * np.uint64(run)
         addresses = listed + np.uint64(self.data.ctypes.data)
         call, clock, first = self._loops.call(name), self._clock, addresses.ctypes.data
+        if far:
+            self._calls["load"](self.data.ctypes.data, footprint // self._piece, 1)
         times = []
-        for _ in range(ROUNDS):
-            if far:
-                self._calls["load"](self.data.ctypes.data, footprint // self._piece, 1)
-            for at in range(first, first + 8 * RUNS, 8 * RUNS_TIMED):
-                begin = clock()
-                call(at, RUNS_TIMED)
-                times.append(clock() - begin)
+        for at in range(first, first + 8 * RUNS, 8 * RUNS_TIMED):
+            begin = clock()
+            call(at, RUNS_TIMED)
+            times.append(clock() - begin)
         return max(low(times, LOW) - self._over_s, 1e-9) / (RUNS_TIMED * texts.RUN_LINES)
 
     def _texts(self) -> Iterator[str]:
@@ -223,8 +220,6 @@ class Memory:
 
 def fuses(target: Target) -> bool:
     """Whether a fused multiply-add is an instruction."""
-    from autotune.measure.facts.arithmetic import instructions_of
-
     return any(instructions_of(target))
 
 

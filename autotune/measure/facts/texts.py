@@ -328,8 +328,9 @@ def meeting_text() -> str:
 
 
 def _turns(name: str, first: str, until: int, before: list[str], after: list[str]) -> str:
-    """`before` and `after` waiting until the number has been raised by `until`, %next is put
-    there: the number that is waited for or that answers it."""
+    """One side of the meeting. In each round it waits until the number is `until` more than at the
+    round's begin; `before` and `after` are what it does around that, %next being what it puts: one
+    more for the side that begins, two for the one that answers."""
     step = 1 if before else 2
     return "\n".join([
         f"define void @{name}(ptr %data, i64 %rounds) {{",

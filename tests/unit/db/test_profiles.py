@@ -19,6 +19,7 @@ from autotune.errors import LogError
 from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.measure.types import MeasureResult
 from tests.unit.db.samples import record, target
+from tests.unit.machine.samples import FACTS
 
 BOARD = DeviceProfile(
     device="board",
@@ -78,6 +79,20 @@ def test_profiles_go_with_the_records_of_their_device(tmp_path: Path) -> None:
         add(log, text)
         assert kept_profiles(log) == {KEY: BOARD}
         assert count(log) == 1
+
+
+def test_what_micro_benchmarks_found_is_kept_with_the_profile(tmp_path: Path) -> None:
+    known = dataclasses.replace(BOARD, facts=FACTS)
+    with TuningLog(tmp_path / "log.db") as log:
+        for profile in (BOARD, known, known):
+            keep_profile(log, profile)
+        assert kept_profiles(log) == {KEY: known}
+        assert count(log) == 2
+        log.append([dataclasses.replace(record(), result=on_board())])
+        text = "".join(map(to_line, [header("2026-03-01T00:00:00+00:00"), *log_items(log)]))
+    with TuningLog(tmp_path / "there.db") as log:
+        add(log, text)
+        assert kept_profiles(log) == {KEY: known}
 
 
 def test_a_profile_under_another_name_is_refused(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ import time
 import pytest
 
 from autotune.codegen.llvm.backend import compile_text
-from autotune.machine.facts import TILE_BYTES, MachineFacts
+from autotune.machine.facts import TILE_BYTES, MachineFacts, Scattered
 from autotune.machine.files import check_facts
 from autotune.measure.facts import texts
 from autotune.measure.facts.arithmetic import configuration, instructions_of, tile_text
-from autotune.measure.facts.measure import measure_facts
+from autotune.measure.facts.measure import best_of, measure_facts
 from autotune.measure.facts.memory import PIECE_BYTES, largest_bytes, sizes
 from autotune.measure.facts.processor import processor_of
 from autotune.measure.facts.timing import Loop, least_s, low, rounded
@@ -147,6 +147,26 @@ def test_the_least_of_many_turns_counts() -> None:
 def test_figures_are_short_and_neither_lucky_nor_disturbed() -> None:
     assert rounded(123456789.0) == 123500000.0
     assert low([9.0, 1.0, 2.0, 3.0, 4.0], 0.25) == 2.0
+
+
+def test_of_several_rounds_the_least_disturbed_counts_field_by_field() -> None:
+    quiet = {
+        "load_curve": ((1, 4.0), (2, 3.0)), "latency_curve": ((1, 1.0), (2, 2.0)),
+        "transfer_s": 1.0, "transfer_bytes_per_s": 9.0, "page_curve": (),
+        "scattered": (Scattered(footprint=8, near_s=1.0, far_s=5.0, prefetched_s=3.0),),
+    }  # fmt: skip
+    disturbed = {
+        "load_curve": ((1, 5.0), (2, 1.0)), "latency_curve": ((1, 3.0), (2, 1.5)),
+        "transfer_s": 4.0, "transfer_bytes_per_s": 2.0, "page_curve": (),
+        "scattered": (Scattered(footprint=8, near_s=2.0, far_s=4.0, prefetched_s=6.0),),
+    }  # fmt: skip
+    assert best_of([quiet, disturbed]) == {
+        "load_curve": ((1, 5.0), (2, 3.0)), "latency_curve": ((1, 1.0), (2, 1.5)),
+        "transfer_s": 1.0, "transfer_bytes_per_s": 9.0, "page_curve": (),
+        "scattered": (Scattered(footprint=8, near_s=1.0, far_s=4.0, prefetched_s=3.0),),
+    }  # fmt: skip
+    lone = {"transfer_s": None, "transfer_bytes_per_s": None}
+    assert best_of([lone, lone]) == lone
 
 
 @pytest.mark.slow
