@@ -24,6 +24,13 @@ Column = npt.NDArray[np.float64]
 """One number per config."""
 SOURCES = ("measured", "fitted", "specified", "assumed")
 """Where a table's value is from."""
+MATRIX_TILES = "+amx-tile"
+"""The feature of cores that multiply matrix tiles."""
+BF16_PRODUCTS = ("+avx512bf16",)
+"""Features that have an instruction for products of bfloat16 in vectors, which is generated."""
+WIDENED_BF16_PRODUCTS = 0.4
+"""Products of bfloat16 per lane and multiply-add of float32 where operands are widened first: two
+multiply-adds, and four instructions that put their operands in place (assumed)."""
 _ENTRY = ("value", "unit", "source", "by")
 
 
@@ -79,8 +86,18 @@ class CpuSpeeds:
     kernel_start_cycles: float
     """The ends of a kernel: short loops, threads that wait for each other."""
     bf16_products_per_lane: float
-    """Products that one instruction sums into a 32-bit lane."""
+    """Products summed into 32-bit lanes, over multiply-adds of float32, both at the peak."""
     int8_products_per_lane: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileCoreSpeeds:
+    """What else is so of a core with matrix tiles: products over multiply-adds of float32."""
+
+    bf16_products_per_lane: float
+    int8_products_per_lane: float
+    amx_bf16_products_per_lane: float
+    amx_int8_products_per_lane: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +155,16 @@ class Machine:
 
     def peak_flops(self, algorithm: str) -> float:
         """Float operations per second of one core at the peak, by an algorithm's precision."""
-        products = {
-            "bf16": self.cpu.bf16_products_per_lane, "int8": self.cpu.int8_products_per_lane,
-        }  # fmt: skip
-        return self.profile.peak_flops * products.get(algorithm, 1.0)
+        return self.profile.peak_flops * self.products_per_lane(algorithm)
+
+    def products_per_lane(self, algorithm: str) -> float:
+        """An algorithm's products at the peak over multiply-adds of float32, by the instructions
+        that the target's features have."""
+        features = self.target.features.split(",")
+        speeds = shipped_tile_speeds() if MATRIX_TILES in features else self.cpu
+        if algorithm == "bf16" and not any(f in features for f in BF16_PRODUCTS):
+            return WIDENED_BF16_PRODUCTS
+        return float(getattr(speeds, f"{algorithm}_products_per_lane", 1.0))
 
 
 def _nominal(target: Target, cpu: CpuSpeeds) -> DeviceProfile:
@@ -165,7 +188,7 @@ def _nominal(target: Target, cpu: CpuSpeeds) -> DeviceProfile:
 
 # ---------------------------------------------------------------------------------------- tables
 
-Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds)
+Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds, TileCoreSpeeds)
 
 
 @functools.cache
@@ -174,6 +197,13 @@ def shipped_speeds() -> tuple[CpuSpeeds, GpuSpeeds]:
     folder = resources.files("autotune.configs.machines")
     cpu, gpu = ((folder / f"{n}.toml").read_text(encoding="utf-8") for n in ("zen4", "gpu"))
     return parse_speeds(CpuSpeeds, cpu, "zen4.toml"), parse_speeds(GpuSpeeds, gpu, "gpu.toml")
+
+
+@functools.cache
+def shipped_tile_speeds() -> TileCoreSpeeds:
+    """The speeds of configs/machines that hold for cores with matrix tiles."""
+    file = resources.files("autotune.configs.machines") / "granite_rapids.toml"
+    return parse_speeds(TileCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
 
 
 def parse_speeds(kind: type[Speeds], text: str, source: str) -> Speeds:

@@ -114,13 +114,14 @@ class ContractionRule(Rule):
         def fits(columns: Columns) -> Mask:
             held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
             spare = columns["vectors"] + (1 if registers < 32 else 0)
-            return np.asarray(held + spare <= registers)
+            return np.asarray((held + spare <= registers) | ~each_config(columns, "in_registers"))
 
         def not_wider(columns: Columns) -> Mask:
             return np.asarray(columns["vectors"] <= np.ceil(c.channels[1] / columns["lanes"]))
 
         def body(columns: Columns) -> Mask:
-            return np.asarray(unrolled(columns) * copies(c, columns) <= _UNROLLED)
+            small = unrolled(columns) * copies(c, columns) <= _UNROLLED
+            return np.asarray(small | ~each_config(columns, "in_registers"))
 
         def algorithm(columns: Columns) -> Mask:
             ok = np.zeros(len(columns["algorithm"]), bool)

@@ -11,11 +11,22 @@ import pytest
 from autotune.errors import TargetError
 from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
-from autotune.machine.value import SOURCES, CpuSpeeds, GpuSpeeds, parse_speeds, shipped_speeds
+from autotune.machine.value import (
+    SOURCES,
+    CpuSpeeds,
+    GpuSpeeds,
+    TileCoreSpeeds,
+    parse_speeds,
+    shipped_speeds,
+)
 from autotune.target import Target, load_target, target_names
 
 FOLDER = resources.files("autotune.configs.machines")
-TABLES = {"zen4.toml": CpuSpeeds, "gpu.toml": GpuSpeeds}
+TABLES = {
+    "zen4.toml": CpuSpeeds,
+    "gpu.toml": GpuSpeeds,
+    "granite_rapids.toml": TileCoreSpeeds,
+}
 ENTRY = '{ value = 1.0, unit = "1", source = "assumed", by = "a test" }'
 
 
