@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from autotune import arguments
+from autotune import arguments, tile_permission
 from autotune.digits import whole
 from autotune.errors import ConfigError, TargetError
 from autotune.registry import Registry
@@ -24,6 +24,8 @@ Precision = Literal["float32", "bfloat16", "float16", "tf32", "int8"]
 KINDS = get_args(Kind)
 GPU_KINDS = ("cuda", "opencl")
 ACCURACIES = get_args(Accuracy)
+TILES = "+amx-tile"
+"""LLVM's name for matrix tiles (Intel AMX)."""
 MAX_DEVICES = 1024
 MAX_THREADS = 1024
 """More would be a slip: they would only wait for each other."""
@@ -93,6 +95,11 @@ class Target:
         """The same without what just this architecture ("sm_90a") has: its copy engine's boxes
         must begin at multiples of 16 bytes, kernels without them take what lies anywhere."""
         return dataclasses.replace(self, arch=self.arch.removesuffix("a"))
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether it multiplies matrix tiles, for which a process needs the system's permission."""
+        return TILES in self.features.split(",")
 
     @property
     def joins_attention(self) -> bool:
@@ -320,6 +327,8 @@ def host_target(threads: int = 1) -> Target:
 
     triple = llvm.get_process_triple()
     flags = dict(llvm.get_host_cpu_features())
+    if flags.get(TILES[1:]) and tile_permission.refusal():
+        flags |= {name: False for name in flags if name.startswith("amx-")}
     vector_bytes, registers = _vectors(triple, flags)
     caches = read_caches(_CACHE_ROOT)
     return Target(

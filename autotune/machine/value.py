@@ -24,8 +24,6 @@ Column = npt.NDArray[np.float64]
 """One number per config."""
 SOURCES = ("measured", "fitted", "specified", "assumed")
 """Where a table's value is from."""
-MATRIX_TILES = "+amx-tile"
-"""The feature of cores that multiply matrix tiles."""
 BF16_PRODUCTS = ("+avx512bf16",)
 """Features that have an instruction for products of bfloat16 in vectors, which is generated."""
 WIDENED_BF16_PRODUCTS = 0.4
@@ -161,7 +159,7 @@ class Machine:
         """An algorithm's products at the peak over multiply-adds of float32, by the instructions
         that the target's features have."""
         features = self.target.features.split(",")
-        speeds = shipped_tile_speeds() if MATRIX_TILES in features else self.cpu
+        speeds = shipped_tile_speeds() if self.target.has_tiles else self.cpu
         if algorithm == "bf16" and not any(f in features for f in BF16_PRODUCTS):
             return WIDENED_BF16_PRODUCTS
         return float(getattr(speeds, f"{algorithm}_products_per_lane", 1.0))

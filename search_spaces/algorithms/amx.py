@@ -35,6 +35,8 @@ REGISTERS = 8
 """Tile registers of a thread."""
 LEAST_GROUPS = 4
 """Groups of neighbours that a product of tiles sums, at least."""
+LEAST_ROWS = 6
+"""Rows of a tile of data where there are more points: fewer load more than they multiply."""
 LATENCY_ROWS = 52.0
 """Rows of products after which a sum can be added to again (Intel's optimization manual: 52
 cycles; one instruction takes a cycle a row)."""
@@ -61,7 +63,7 @@ class Amx(Products):
 
     def exists(self, c: Contraction, target: Target) -> bool:
         """Whether the target has the instruction, and sums are deep enough for it."""
-        has = {"+amx-tile", f"+{self.feature}"} <= set(target.features.split(","))
+        has = target.has_tiles and f"+{self.feature}" in target.features.split(",")
         whole = c.reduce[-1][1] % self.neighbours == 0
         return has and whole and target.lanes() == TILE_LANES and self._groups(c) >= LEAST_GROUPS
 
@@ -69,10 +71,12 @@ class Amx(Products):
         return False
 
     def widths(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
-        """One to four tiles along the points, of equal numbers of rows."""
+        """One to three tiles along the points, of equal numbers of rows, that leave no, or a
+        small, ragged end."""
         extent = c.points[1]
-        found = {count * rows for count in (1, 2, 3) for rows in _rows(extent, count)}
-        return {w for w in found if w <= extent}
+        least = min(LEAST_ROWS, extent)
+        found = {w for w in range(least, 3 * TILE_ROWS + 1) if w % _strips(w) == 0 and w <= extent}
+        return {w for w in found if -extent % w <= extent / 4 or w % TILE_ROWS == 0}
 
     def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
         data, weights = _tiles(columns), columns["vectors"]
@@ -86,7 +90,7 @@ class Amx(Products):
         self, builder: ScheduleBuilder, c: Contraction, config: Config, tile: tuple[str, ...]
     ) -> tuple[str, ...]:
         width = config.number("tile_w")
-        builder.split("point", width // -(-width // TILE_ROWS), "strip", "at")
+        builder.split("point", width // _strips(width), "strip", "at")
         builder.split(c.reduce[-1][0], self.neighbours, "pairs", "pair")
         builder.split("pairs", self._groups(c), "run", "group")
         return tuple(n for name in tile for n in (("strip", "at") if name == "point" else (name,)))
@@ -153,10 +157,9 @@ def _height(columns: Columns) -> Column:
     return np.asarray(columns["tile_w"] / np.ceil(columns["tile_w"] / TILE_ROWS))
 
 
-def _rows(extent: int, count: int) -> list[int]:
-    """Rows of so many equal tiles that leave no, or a small, ragged end; and full ones."""
-    fitting = [r for r in range(1, TILE_ROWS + 1) if r in sizes(extent // count, TILE_ROWS)]
-    return [r for r in fitting if -extent % (r * count) <= extent / 4] + [TILE_ROWS]
+def _strips(width: int) -> int:
+    """Tiles that so many points take."""
+    return -(-width // TILE_ROWS)
 
 
 def _tile_rows(c: Contraction, columns: Columns, groups: int) -> Column:

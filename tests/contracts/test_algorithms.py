@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from autotune.target import Target
 from autotune.tasks.build import build_program
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
+from search_spaces.algorithms.amx import Amx
 from search_spaces.algorithms.base import (
     ALGORITHMS,
     ContractionAlgorithm,
@@ -23,6 +26,7 @@ from search_spaces.algorithms.base import (
 from search_spaces.cpu.contraction.shape import tiled_contraction
 from search_spaces.rules import RULES
 from tests.contracts.test_rules import CPU_TASKS, HOST, arrays_of, conv
+from tests.emulator.tiles import emulated_tiles, with_tiles
 from tests.unit.codegen.kernels import matmul, node, run_kernel, task, value
 
 SAMPLED = 3
@@ -48,8 +52,18 @@ TASKS = CPU_TASKS | {
 SHORT = HOST.with_precision("bfloat16")
 
 
+TILED = with_tiles(SHORT)
+
+
 def target_of(algorithm: ContractionAlgorithm) -> Target:
+    if isinstance(algorithm, Amx):
+        return TILED
     return SHORT if algorithm.name == "bf16" else HOST
+
+
+def machine_of(algorithm: ContractionAlgorithm) -> AbstractContextManager[object]:
+    """What runs its kernels: an emulator where hardware may be missing."""
+    return emulated_tiles() if isinstance(algorithm, Amx) else nullcontext()
 
 
 def tasks_of(algorithm: ContractionAlgorithm) -> list[str]:
@@ -104,7 +118,8 @@ def test_results_are_within_the_stated_error(algorithm: ContractionAlgorithm, na
     made = TASKS[name]
     arrays, want = arrays_of(made)
     for _, program in sampled(algorithm, made):
-        got = run_kernel(made, program, target_of(algorithm), arrays)
+        with machine_of(algorithm):
+            got = run_kernel(made, program, target_of(algorithm), arrays)
         worst = np.max(np.abs(got.astype(np.float64) - want))
         assert worst <= algorithm.error * np.max(np.abs(want))
 
