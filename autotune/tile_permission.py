@@ -51,6 +51,8 @@ def _asked_once() -> str:
 def _reason(failed: int) -> str:
     if failed == errno.ENOSPC:
         return "a thread's alternate signal stack is too small for them"
+    if failed == errno.EOPNOTSUPP:
+        return "the processor has none"
     if failed in (errno.EINVAL, errno.ENOSYS):
         return "the system knows no matrix tiles, Linux 5.16 does"
     return os.strerror(failed)

@@ -16,7 +16,9 @@ class AmxBf16(Amx):
     """Products of bfloat16 values, summed in float32."""
 
     name, code, rank, neighbours = "amx_bf16", 13, 4, 2
-    reference = "Intel AMX: Intel 64 and IA-32 Architectures Software Developer's Manual, TDPBF16PS"
+    reference = (
+        "Intel AMX: Intel 64 and IA-32 Architectures Software Developer's Manual, TDPBF16PS"
+    )
     feature = "amx-bf16"
     dtype = "bfloat16"
     error = 2.0**-7

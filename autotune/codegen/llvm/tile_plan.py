@@ -99,7 +99,9 @@ def plan_of(
     tiles = [t for kind in ("sums", "data", "weights") for t in (getattr(p, kind) for p in found)]
     numbers = {tile: number for number, tile in enumerate(dict.fromkeys(tiles))}
     if len(numbers) > REGISTERS:
-        raise BuildError(f"{len(numbers)} matrix tiles are needed at a time, and {REGISTERS} exist")
+        raise BuildError(
+            f"{len(numbers)} matrix tiles are needed at a time, and {REGISTERS} exist"
+        )
     return TilePlan(numbers)
 
 

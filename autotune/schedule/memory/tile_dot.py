@@ -37,13 +37,16 @@ class TileDot:
     def apply(self, program: Program) -> Program:
         if len(self.loops) != 3:
             raise ScheduleError(f"expected loops of rows, lanes and groups, got {self.loops}")
-        chain = perfect_chain(find_loop(program, self.loops[0]), 4)
-        if tuple(c.var for c in chain[:3]) != self.loops or chain[3].kind != "dot":
-            raise ScheduleError(f"{self.loops} and a dot loop are not directly nested in this order")
-        for loop, most in zip(chain, (TILE_ROWS, TILE_LANES, TILE_ROWS), strict=False):
+        chain = perfect_chain(find_loop(program, self.loops[0]), 3)
+        inner = chain[-1].body[0]
+        if tuple(c.var for c in chain) != self.loops:
+            raise ScheduleError(f"{self.loops} are not directly nested in this order")
+        if not isinstance(inner, For) or inner.kind != "dot" or len(chain[-1].body) != 1:
+            raise ScheduleError(f"{self.loops} do not hold a dot loop alone")
+        for loop, most in zip(chain, (TILE_ROWS, TILE_LANES, TILE_ROWS), strict=True):
             if loop.extent > most:
                 raise ScheduleError(f"loop {loop.var} has more than {most} iterations")
-        (store,) = (s for s in walk(chain[3].body) if not isinstance(s, If))
+        (store,) = (s for s in walk(inner.body) if not isinstance(s, If))
         assert isinstance(store, Store)  # as `dot` has found it
         rows = chain[0]
         program = replace(program, rows, (For(rows.var, rows.extent, "tile", rows.body),))
