@@ -26,6 +26,8 @@ GPU_KINDS = ("cuda", "opencl")
 ACCURACIES = get_args(Accuracy)
 TILES = "+amx-tile"
 """LLVM's name for matrix tiles (Intel AMX)."""
+BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16"))
+"""LLVM's names for instructions that multiply bfloat16."""
 MAX_DEVICES = 1024
 MAX_THREADS = 1024
 """More would be a slip: they would only wait for each other."""
@@ -98,13 +100,18 @@ class Target:
 
     @property
     def has_tiles(self) -> bool:
-        """Whether it multiplies matrix tiles, for which a process needs the system's permission."""
+        """Whether it multiplies matrix tiles, for which a process asks the system."""
         return TILES in self.features.split(",")
 
     @property
     def joins_attention(self) -> bool:
-        """Whether there is a kernel for products with a softmax between them."""
-        return not self.is_gpu and self.precision != "bfloat16"
+        """Whether there is a kernel for products with a softmax between them, as fast as these."""
+        return not self.is_gpu and not (self.precision == "bfloat16" and self.multiplies_bfloat16)
+
+    @property
+    def multiplies_bfloat16(self) -> bool:
+        """Whether a CPU has instructions for products of bfloat16 that code is written for."""
+        return not BFLOAT16.isdisjoint(self.features.split(","))
 
     @property
     def lends_halos(self) -> bool:

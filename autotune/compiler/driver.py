@@ -12,6 +12,7 @@ from pathlib import Path
 from autotune.compiler.build import Known, build_kernels
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
+from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import prepare
 from autotune.db.types import Store
 from autotune.errors import ArtifactError
@@ -106,7 +107,8 @@ def compile_prepared(
     kernels = build_kernels(
         tasks, target, log, processes or cores or 1, unaligned=unaligned, known=known
     )
-    return link(parts, plan, kernels, target, _versions()), kernels.notes
+    notes = (*kernels.notes, *kept_float32(kernels.chosen, target))
+    return link(parts, plan, kernels, target, _versions()), notes
 
 
 def _runner(model: CompiledModel, graph: Graph) -> Callable[[Feeds], Feeds]:

@@ -24,8 +24,8 @@ Column = npt.NDArray[np.float64]
 """One number per config."""
 SOURCES = ("measured", "fitted", "specified", "assumed")
 """Where a table's value is from."""
-BF16_PRODUCTS = ("+avx512bf16",)
-"""Features that have an instruction for products of bfloat16 in vectors, which is generated."""
+TILE_CORES = frozenset(("+amx-tile", "+avx512fp16"))
+"""Features of cores with matrix tiles, be these refused by the system."""
 WIDENED_BF16_PRODUCTS = 0.4
 """Products of bfloat16 per lane and multiply-add of float32 where operands are widened first: two
 multiply-adds, and four instructions that put their operands in place (assumed)."""
@@ -158,9 +158,9 @@ class Machine:
     def products_per_lane(self, algorithm: str) -> float:
         """An algorithm's products at the peak over multiply-adds of float32, by the instructions
         that the target's features have."""
-        features = self.target.features.split(",")
-        speeds = shipped_tile_speeds() if self.target.has_tiles else self.cpu
-        if algorithm == "bf16" and not any(f in features for f in BF16_PRODUCTS):
+        features = set(self.target.features.split(","))
+        speeds = self.cpu if TILE_CORES.isdisjoint(features) else shipped_tile_speeds()
+        if algorithm == "bf16" and "+avx512bf16" not in features:
             return WIDENED_BF16_PRODUCTS
         return float(getattr(speeds, f"{algorithm}_products_per_lane", 1.0))
 

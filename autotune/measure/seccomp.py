@@ -2,9 +2,9 @@
 
 Refused with EPERM: new processes (threads are fine), programs, sockets, namespaces, mounts,
 tracing, leaving the process group, signals and limits of other processes, their memory and
-descriptors, shared memory with names, changes of the processor's state but for matrix tiles where
-these are to be run. In: nothing. Out: an installed filter, which holds for the process and whatever
-it becomes.
+descriptors, shared memory with names, the processor's state but for matrix tiles where these are
+to be run. In: nothing. Out: an installed filter, which holds for the process and whatever it
+becomes.
 """
 
 from __future__ import annotations

@@ -96,8 +96,12 @@ class Amx(Products):
         return tuple(n for name in tile for n in (("strip", "at") if name == "point" else (name,)))
 
     def annotate(
-        self, builder: ScheduleBuilder, c: Contraction, config: Config, tile: tuple[str, ...]
-    ) -> None:  # noqa: ARG002
+        self,
+        builder: ScheduleBuilder,
+        c: Contraction,  # noqa: ARG002
+        config: Config,  # noqa: ARG002
+        tile: tuple[str, ...],
+    ) -> None:
         rows = tile[: tile.index("strip")]
         builder.apply(Reorder(loops=(*rows, "strip", "vector", "at", "lane", "group", "pair")))
         outside = [n for name in (*rows, "strip", "vector") for n in (name, f"{name}_out")]

@@ -1,4 +1,4 @@
-"""Matrix tiles of operands rounded to bfloat16: AMX-BF16's instruction sums 32 products an element."""
+"""Matrix tiles of operands rounded to bfloat16: AMX-BF16 sums 32 products an element at a time."""
 
 from __future__ import annotations
 

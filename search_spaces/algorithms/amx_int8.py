@@ -1,4 +1,4 @@
-"""Matrix tiles of bytes: AMX-INT8's instruction sums 64 products of uint8 and int8 an element."""
+"""Matrix tiles of bytes: AMX-INT8 sums 64 products of uint8 and int8 an element at a time."""
 
 from __future__ import annotations
 

@@ -84,11 +84,12 @@ class TileWriter(StatementWriter):
         if product is None:
             return
         numbers = self._plan.numbers
-        kinds = tuple(self.buffers[t.buffer].dtype for t in (product.data, product.weights))
-        sums = self.buffers[product.sums.buffer].dtype
-        name, feature = _PRODUCTS.get((*kinds, sums), ("", ""))
+        data, weights, sums = (
+            self.buffers[t.buffer].dtype for t in (product.data, product.weights, product.sums)
+        )
+        name, feature = _PRODUCTS.get((data, weights, sums), ("", ""))
         if feature not in self.features:
-            raise BuildError(f"no matrix tiles of {kinds[0]} and {kinds[1]} on this target")
+            raise BuildError(f"no matrix tiles of {data} and {weights} on this target")
         for tile in (product.data, product.weights):
             if numbers[tile] not in self._loaded:
                 self._loaded.add(numbers[tile])

@@ -1,5 +1,5 @@
-"""What a worker needs beyond its bounds for a device, a compiler or matrix tiles. In: a target and bounds.
-Out: the bounds, wider where they must be.
+"""What a worker needs beyond its bounds for a device, a compiler or matrix tiles. In: a target and
+bounds. Out: the bounds, wider where they must be.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Matrix tiles (Intel AMX): code on an emulator of the instructions, what it takes, what refuses."""
+"""Matrix tiles (Intel AMX): code on an emulator of the instructions; what refuses."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from autotune.tasks.build import build_program
 from autotune.tasks.evaluate import evaluate_task
 from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
-from search_spaces.algorithms.base import ALGORITHMS
 from search_spaces.algorithms.amx import Amx
+from search_spaces.algorithms.base import ALGORITHMS
 from search_spaces.cpu.contraction.shape import tiled_contraction
 from search_spaces.params import Config
 from search_spaces.rules import RULES
@@ -169,7 +169,7 @@ def test_only_a_nest_of_a_tile_s_loops_is_one(loops: tuple[str, ...]) -> None:
     steps = RULE.schedule(made, INTEL, config_of(made, "amx_bf16", 2, 32))
     before = steps[: next(i for i, s in enumerate(steps) if isinstance(s, TileDot))]
     with pytest.raises(
-        ScheduleError, match="loops of rows, lanes|in this order|do not hold a dot"
+        ScheduleError, match=r"loops of rows, lanes|in this order|do not hold a dot"
     ):
         TileDot(loops=loops).apply(apply_schedule(build_program(made), before))
 
