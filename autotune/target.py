@@ -26,7 +26,7 @@ GPU_KINDS = ("cuda", "opencl")
 ACCURACIES = get_args(Accuracy)
 TILES = "+amx-tile"
 """LLVM's name for matrix tiles (Intel AMX)."""
-BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16"))
+BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16", "+bf16"))
 """LLVM's names for instructions that multiply bfloat16."""
 MAX_DEVICES = 1024
 MAX_THREADS = 1024

@@ -160,7 +160,7 @@ class Machine:
         that the target's features have."""
         features = set(self.target.features.split(","))
         speeds = self.cpu if TILE_CORES.isdisjoint(features) else shipped_tile_speeds()
-        if algorithm == "bf16" and "+avx512bf16" not in features:
+        if algorithm == "bf16" and not self.target.multiplies_bfloat16:
             return WIDENED_BF16_PRODUCTS
         return float(getattr(speeds, f"{algorithm}_products_per_lane", 1.0))
 
