@@ -157,12 +157,14 @@ class Machine:
 
     def products_per_lane(self, algorithm: str) -> float:
         """An algorithm's products at the peak over multiply-adds of float32, by the instructions
-        that the target's features have."""
+        that the target's features have; 0 where these are none."""
         features = set(self.target.features.split(","))
         speeds = self.cpu if TILE_CORES.isdisjoint(features) else shipped_tile_speeds()
         if algorithm == "bf16" and not self.target.multiplies_bfloat16:
             return WIDENED_BF16_PRODUCTS
-        return float(getattr(speeds, f"{algorithm}_products_per_lane", 1.0))
+        name = f"{algorithm}_products_per_lane"
+        known = name in {f.name for f in fields(TileCoreSpeeds)}
+        return float(getattr(speeds, name, 0.0 if known else 1.0))
 
 
 def _nominal(target: Target, cpu: CpuSpeeds) -> DeviceProfile:
