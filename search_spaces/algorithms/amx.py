@@ -61,11 +61,12 @@ class Amx(Products):
         """A schedule's label without its precision; empty for one of another algorithm."""
         return self.name if any(isinstance(step, TileDot) for step in schedule) else ""
 
-    def exists(self, c: Contraction, target: Target) -> bool:
+    def exists(self, task: Task, c: Contraction, target: Target) -> bool:
         """Whether the target has the instruction, and sums are deep enough for it."""
         has = target.has_tiles and f"+{self.feature}" in target.features.split(",")
-        whole = c.reduce[-1][1] % self.neighbours == 0
-        return has and whole and target.lanes() == TILE_LANES and self._groups(c) >= LEAST_GROUPS
+        if not has or target.lanes() != TILE_LANES or c.reduce[-1][1] % self.neighbours:
+            return False
+        return self.run_of(task, c)[1] >= LEAST_GROUPS
 
     def may_prefetch(self, c: Contraction) -> bool:  # noqa: ARG002
         return False
@@ -92,7 +93,9 @@ class Amx(Products):
         width = config.number("tile_w")
         builder.split("point", width // _strips(width), "strip", "at")
         builder.split(c.reduce[-1][0], self.neighbours, "pairs", "pair")
-        builder.split("pairs", self._groups(c), "run", "group")
+        along, groups = self.run_of(builder.task, c)
+        loop = builder.fuse([*along, "pairs"], "taps") if along else "pairs"
+        builder.split(loop, groups, "run", "group")
         return tuple(n for name in tile for n in (("strip", "at") if name == "point" else (name,)))
 
     def annotate(
@@ -111,16 +114,23 @@ class Amx(Products):
         builder.apply(Dot(loop="pair"))
         builder.apply(TileDot(loops=("at", "lane", "group")))
 
-    def _groups(self, c: Contraction) -> int:
-        """Groups of neighbours in a product: the most that divide the innermost reduction."""
+    def run_of(self, task: Task, c: Contraction) -> tuple[list[str], int]:
+        """What the reduction is cut into: loops around the innermost one that are fused with it
+        first, where data lie on and products of tiles get longer; groups of neighbours of one
+        product, the most that divide all."""
         whole = c.reduce[-1][1] // self.neighbours
-        return max((g for g in range(1, TILE_ROWS + 1) if whole % g == 0), default=0)
+        alone = _divisor(whole)
+        if not c.rows or not _lies_on(task, c, rounded=bool(self.dtype)):
+            return [], alone
+        name, taps = c.reduce[-2]
+        joined = _divisor(whole * taps)
+        return ([name], joined) if joined > alone else ([], alone)
 
     # --------------------------------------------------------------------------------------- prior
 
     def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
         row = TILE_ROWS * self.neighbours / machine.products_per_lane(self.name)
-        groups = self._groups(c)
+        groups = self.run_of(task, c)[1]
         tile = _tile_rows(c, columns, groups) * (c.depth / (groups * self.neighbours))
         tile = tile + EPILOGUE_ROWS * _tiles(columns) * columns["vectors"] * _height(columns)
         each = np.maximum(row * tile, self._far_cycles(task, c, machine, columns)) + TILE_CYCLES
@@ -149,6 +159,18 @@ class Amx(Products):
         weights_lie = np.where(stays, all_weights, panel)
         cycles = data / _speed(machine, data_lies) + panel / _speed(machine, weights_lie)
         return np.asarray(cycles, np.float64)
+
+
+def _divisor(extent: int) -> int:
+    """The most groups, as many as a tile has rows, that divide an extent."""
+    return max(g for g in range(1, TILE_ROWS + 1) if extent % g == 0)
+
+
+def _lies_on(task: Task, c: Contraction, *, rounded: bool) -> bool:
+    """Whether a window's columns lie side by side: copies that are rounded do so always."""
+    channels = c.reduce[-1][1]
+    pitch = channels * c.groups if rounded else task.value(c.data).layout.strides[-2]
+    return c.dilation[1] == 1 and pitch == channels
 
 
 def _tiles(columns: Columns) -> Column:

@@ -29,7 +29,7 @@ class AmxBf16(Amx):
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
         wanted = c.item_bytes > 1 and target.precision == "bfloat16"
-        return wanted and self.exists(c, target) and rounds(task, c)
+        return wanted and rounds(task, c) and self.exists(task, c, target)
 
 
 ALGORITHMS.add(AmxBf16.name, AmxBf16())

@@ -23,8 +23,8 @@ class AmxInt8(Amx):
         rounded = any(isinstance(step, Cast) for step in schedule)
         return "" if rounded else super().label(schedule)
 
-    def applies(self, task: Task, c: Contraction, target: Target) -> bool:  # noqa: ARG002
-        return c.item_bytes == 1 and self.exists(c, target)
+    def applies(self, task: Task, c: Contraction, target: Target) -> bool:
+        return c.item_bytes == 1 and self.exists(task, c, target)
 
 
 ALGORITHMS.add(AmxInt8.name, AmxInt8())

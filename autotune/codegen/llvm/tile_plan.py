@@ -142,11 +142,12 @@ def product_of(
         flat = Index()
         for i, stride in zip(at.indices, buffer.strides, strict=True):
             flat = flat + i.substitute(fixed) * stride
+        flat = recombine(flat)
         pitch, start = flat.coefficient(down), flat.substitute(dict.fromkeys(extents, Index()))
         lies = start + index(down) * pitch
         for var, step in along.items():
             lies = lies + index(var) * step
-        if recombine(lies) != recombine(flat):
+        if lies != flat:
             raise BuildError(f"{at.buffer} is no matrix of {down} by {', '.join(along)}")
         width = math.prod(extents[v] for v in along) * ITEM_BYTES[buffer.dtype]
         if extents[down] > ROWS or width > ROW_BYTES:
