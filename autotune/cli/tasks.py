@@ -54,7 +54,9 @@ def _explain(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
+    from autotune.compiler.choose import candidates
     from autotune.compiler.driver import partition_with
+    from autotune.compiler.precision import kept_float32
     from autotune.db.opening import open_log
     from autotune.db.query import describe
     from autotune.request import CompileRequest
@@ -84,7 +86,9 @@ def _list(options: argparse.Namespace) -> None:
                     tables.gflops(flops, time_s),
                 )
             )
+        chosen = ((task, next(candidates(task, target, log)).schedule) for task in weights)
+        kept = kept_float32(chosen, target)
     header = ("task", "what", "calls", "FLOP", "space", "best", "GFLOP/s")
     print(tables.table(header, rows, right=(2, 3, 4, 5, 6)))
     state = f"{missing} without a record" if missing else f"{tables.seconds(known_s)} in all"
-    print(f"{len(weights)} tasks, {sum(weights.values())} calls, {state}")
+    print("\n".join([f"{len(weights)} tasks, {sum(weights.values())} calls, {state}", *kept]))

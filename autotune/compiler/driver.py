@@ -107,7 +107,8 @@ def compile_prepared(
     kernels = build_kernels(
         tasks, target, log, processes or cores or 1, unaligned=unaligned, known=known
     )
-    notes = (*kernels.notes, *kept_float32(kernels.chosen, target))
+    chosen = ((task, choice.schedule) for task, choice in kernels.chosen.items())
+    notes = (*kernels.notes, *kept_float32(chosen, target))
     return link(parts, plan, kernels, target, _versions()), notes
 
 
