@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from autotune import arguments
+from autotune import arguments, tile_permission
 from autotune.digits import whole
 from autotune.errors import ConfigError, TargetError
 from autotune.registry import Registry
@@ -24,6 +24,10 @@ Precision = Literal["float32", "bfloat16", "float16", "tf32", "int8"]
 KINDS = get_args(Kind)
 GPU_KINDS = ("cuda", "opencl")
 ACCURACIES = get_args(Accuracy)
+TILES = "+amx-tile"
+"""LLVM's name for matrix tiles (Intel AMX)."""
+BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16", "+bf16"))
+"""LLVM's names for instructions that multiply bfloat16."""
 MAX_DEVICES = 1024
 MAX_THREADS = 1024
 """More would be a slip: they would only wait for each other."""
@@ -101,9 +105,19 @@ class Target:
         return self.accuracy == "normal" and not self.is_gpu
 
     @property
+    def has_tiles(self) -> bool:
+        """Whether it multiplies matrix tiles, for which a process asks the system."""
+        return TILES in self.features.split(",")
+
+    @property
     def joins_attention(self) -> bool:
-        """Whether there is a kernel for products with a softmax between them."""
-        return not self.is_gpu and self.precision != "bfloat16"
+        """Whether there is a kernel for products with a softmax between them, as fast as these."""
+        return not self.is_gpu and not (self.precision == "bfloat16" and self.multiplies_bfloat16)
+
+    @property
+    def multiplies_bfloat16(self) -> bool:
+        """Whether a CPU has instructions for products of bfloat16 that code is written for."""
+        return not BFLOAT16.isdisjoint(self.features.split(","))
 
     @property
     def lends_halos(self) -> bool:
@@ -326,6 +340,8 @@ def host_target(threads: int = 1) -> Target:
 
     triple = llvm.get_process_triple()
     flags = dict(llvm.get_host_cpu_features())
+    if flags.get(TILES[1:]) and tile_permission.refusal():
+        flags |= {name: False for name in flags if name.startswith("amx-")}
     vector_bytes, registers = _vectors(triple, flags)
     caches = read_caches(_CACHE_ROOT)
     return Target(

@@ -59,7 +59,9 @@ def _explain(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
+    from autotune.compiler.choose import candidates
     from autotune.compiler.driver import partition_with
+    from autotune.compiler.precision import kept_float32
     from autotune.db.opening import open_log
     from autotune.db.query import describe
     from autotune.request import CompileRequest
@@ -90,11 +92,15 @@ def _list(options: argparse.Namespace) -> None:
                     *([tables.seconds(_predicted_s(task, profile))] if profile else []),
                 )
             )
+        chosen = (
+            (task, next(candidates(task, target, log, profile)).schedule) for task in weights
+        )
+        kept = kept_float32(chosen, target)
     header = ("task", "what", "calls", "FLOP", "space", "best", "GFLOP/s",
               *["predicted"] * (profile is not None))  # fmt: skip
     print(tables.table(header, rows, right=range(2, len(header))))
     state = f"{missing} without a record" if missing else f"{tables.seconds(known_s)} in all"
-    print(f"{len(weights)} tasks, {sum(weights.values())} calls, {state}")
+    print("\n".join([f"{len(weights)} tasks, {sum(weights.values())} calls, {state}", *kept]))
 
 
 def _predicted_s(task: Task, profile: DeviceProfile) -> float:

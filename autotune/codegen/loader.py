@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from autotune import tile_permission
 from autotune.codegen import base
 from autotune.codegen.c.compiler import CLibrary
 from autotune.codegen.elf.loader import ElfLibrary
@@ -14,6 +15,7 @@ from autotune.codegen.elf.objects import read_elf
 from autotune.codegen.llvm.backend import compile_text, initialize
 from autotune.codegen.llvm.binding import binding, builds_here
 from autotune.codegen.llvm.team import END, end_with
+from autotune.codegen.llvm.tile import TILE_SHAPES
 from autotune.errors import BuildError
 from autotune.target import Target
 from autotune.types import Array
@@ -45,7 +47,13 @@ class LoadedLibrary:
 
 
 def load(codes: Sequence[bytes], target: Target) -> base.Library:
-    """Load objects that may call each other. They must be for this machine."""
+    """Load objects that may call each other. They must be for this machine. Raises BuildError
+    where the system refuses what they need."""
+    tiled = any(TILE_SHAPES.encode() in code for code in codes)
+    if tiled and (reason := tile_permission.request()):
+        raise BuildError(
+            f"no matrix tiles here: {reason}; compile for a target without +amx-tile in features"
+        )
     if target.kind == "cpu" and not builds_here():
         return ElfLibrary(codes)
     return CLibrary(codes, target) if target.kind == "c" else LoadedLibrary(codes, target)

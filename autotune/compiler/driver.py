@@ -13,6 +13,7 @@ from pathlib import Path
 from autotune.compiler.build import Known, build_kernels
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
+from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import prepare
 from autotune.compiler.this_machine import runs_here, this_machine
 from autotune.db.types import Store
@@ -126,7 +127,9 @@ def compile_prepared(
         tasks, target, log, processes or cores or 1,
         unaligned=unaligned, known=known, profile=profile,
     )  # fmt: skip
-    return link(parts, plan, kernels, target, _versions()), kernels.notes
+    chosen = ((task, choice.schedule) for task, choice in kernels.chosen.items())
+    notes = (*kernels.notes, *kept_float32(chosen, target))
+    return link(parts, plan, kernels, target, _versions()), notes
 
 
 def _runner(model: CompiledModel, graph: Graph) -> Callable[[Feeds], Feeds]:

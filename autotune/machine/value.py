@@ -28,6 +28,11 @@ Column = npt.NDArray[np.float64]
 """One number per config."""
 SOURCES = ("measured", "fitted", "specified", "assumed")
 """Where a table's value is from."""
+TILE_CORES = frozenset(("+amx-tile", "+avx512fp16"))
+"""Features of cores with matrix tiles, be these refused by the system."""
+WIDENED_BF16_PRODUCTS = 0.4
+"""Products of bfloat16 per lane and multiply-add of float32 where operands are widened first: two
+multiply-adds, and four instructions that put their operands in place (assumed)."""
 _ENTRY = ("value", "unit", "source", "by")
 
 
@@ -96,8 +101,18 @@ class CpuSpeeds:
     kernel_start_cycles: float
     """The ends of a kernel: short loops, threads that wait for each other."""
     bf16_products_per_lane: float
-    """Products that one instruction sums into a 32-bit lane."""
+    """Products summed into 32-bit lanes, over multiply-adds of float32, both at the peak."""
     int8_products_per_lane: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileCoreSpeeds:
+    """What else is so of a core with matrix tiles: products over multiply-adds of float32."""
+
+    bf16_products_per_lane: float
+    int8_products_per_lane: float
+    amx_bf16_products_per_lane: float
+    amx_int8_products_per_lane: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +169,18 @@ class Machine:
 
     def peak_flops(self, algorithm: str) -> float:
         """Float operations per second of one core at the peak, by an algorithm's precision."""
-        products = {
-            "bf16": self.cpu.bf16_products_per_lane, "int8": self.cpu.int8_products_per_lane,
-        }  # fmt: skip
-        return self.profile.peak_flops * products.get(algorithm, 1.0)
+        return self.profile.peak_flops * self.products_per_lane(algorithm)
+
+    def products_per_lane(self, algorithm: str) -> float:
+        """An algorithm's products at the peak over multiply-adds of float32, by the instructions
+        that the target's features have; 0 where these are none."""
+        features = set(self.target.features.split(","))
+        speeds = self.cpu if TILE_CORES.isdisjoint(features) else shipped_tile_speeds()
+        if algorithm == "bf16" and not self.target.multiplies_bfloat16:
+            return WIDENED_BF16_PRODUCTS
+        name = f"{algorithm}_products_per_lane"
+        known = name in {f.name for f in fields(TileCoreSpeeds)}
+        return float(getattr(speeds, name, 0.0 if known else 1.0))
 
     # ------------------------------------------------- what was measured, or else the tables say
 
@@ -253,7 +276,7 @@ def _machine(target: Target, profile: DeviceProfile | None) -> Machine:
 
 # ---------------------------------------------------------------------------------------- tables
 
-Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds)
+Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds, TileCoreSpeeds)
 
 
 @functools.cache
@@ -262,6 +285,13 @@ def shipped_speeds() -> tuple[CpuSpeeds, GpuSpeeds]:
     folder = resources.files("autotune.configs.machines")
     cpu, gpu = ((folder / f"{n}.toml").read_text(encoding="utf-8") for n in ("zen4", "gpu"))
     return parse_speeds(CpuSpeeds, cpu, "zen4.toml"), parse_speeds(GpuSpeeds, gpu, "gpu.toml")
+
+
+@functools.cache
+def shipped_tile_speeds() -> TileCoreSpeeds:
+    """The speeds of configs/machines that hold for cores with matrix tiles."""
+    file = resources.files("autotune.configs.machines") / "granite_rapids.toml"
+    return parse_speeds(TileCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
 
 
 def parse_speeds(kind: type[Speeds], text: str, source: str) -> Speeds:

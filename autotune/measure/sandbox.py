@@ -51,6 +51,8 @@ class Sandbox:
     """No new processes, sockets, mounts or signals to others (seccomp)."""
     programs: bool = False
     """Other programs may be started: the compiler of a target's code."""
+    tiles: bool = False
+    """The system may be asked for matrix tiles."""
     write_temporary_only: bool = True
     """Files are changed in the temporary directory only (Landlock)."""
     devices: tuple[str, ...] = ()
@@ -114,7 +116,7 @@ def confine(sandbox: Sandbox, folder: str) -> Report:
     measure(
         "calls",
         sandbox.filter_calls,
-        lambda: seccomp.install(libc, sandbox.programs, bool(sandbox.devices)),
+        lambda: seccomp.install(libc, sandbox.programs, bool(sandbox.devices), sandbox.tiles),
     )
     return report
 

@@ -2,8 +2,9 @@
 
 Refused with EPERM: new processes (threads are fine), programs, sockets, namespaces, mounts,
 tracing, leaving the process group, signals and limits of other processes, their memory and
-descriptors, shared memory with names. In: nothing. Out: an
-installed filter, which holds for the process and whatever it becomes.
+descriptors, shared memory with names, the processor's state but for matrix tiles where these are
+to be run. In: nothing. Out: an installed filter, which holds for the process and whatever it
+becomes.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import os
 import platform
 import struct
 
+from autotune import tile_permission
+
 _SECCOMP_MODE_FILTER, _PR_SET_SECCOMP = 2, 22
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _LOAD, _JUMP_EQUAL, _JUMP_FROM, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _MACHINE, _FIRST = 0, 4, 16
-"""Offsets in the data a filter sees: the call's number, the machine, the first argument's low
-half (all machines below are little-endian)."""
+_NUMBER, _MACHINE, _FIRST, _SECOND = 0, 4, 16, 24
+"""Offsets in the data a filter sees: the call's number, the machine, the low halves of the first
+two arguments (all machines below are little-endian)."""
 _CLONE_THREAD = 0x10000
 _X32 = 0x40000000
 _INSTRUCTION = struct.Struct("<HBBI")
@@ -34,7 +37,7 @@ _X86_64 = {
     "init_module": 175, "finit_module": 313, "delete_module": 176, "reboot": 169, "swapon": 167,
     "swapoff": 168, "tkill": 200, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297,
     "shmget": 29, "shmat": 30, "semget": 64, "msgget": 68, "mq_open": 240, "kcmp": 312,
-    "open_by_handle_at": 304,
+    "open_by_handle_at": 304, "arch_prctl": tile_permission.SYSTEM_CALL,
 }  # fmt: skip
 _GENERIC = {
     "clone": 220, "kill": 129, "tgkill": 131, "prlimit64": 261,
@@ -68,11 +71,14 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def install(libc: ctypes.CDLL, programs: bool = False, local_sockets: bool = False) -> None:
+def install(
+    libc: ctypes.CDLL, programs: bool = False, local_sockets: bool = False, tiles: bool = False
+) -> None:
     """Filter the calls of this process, which has no_new_privs set. With `programs` it may start
-    others, which have the same filter. Raises OSError, and NotImplementedError on machines whose
-    calls are not in the tables above."""
-    code = program(platform.machine().lower(), os.getpid(), programs, local_sockets)
+    others, which have the same filter; with `tiles` it may ask for matrix tiles. Raises OSError,
+    and NotImplementedError on machines whose calls are not in the tables above."""
+    machine = platform.machine().lower()
+    code = program(machine, os.getpid(), programs, local_sockets, tiles)
     buffer = ctypes.create_string_buffer(code, len(code))
     filters = _Program(len(code) // _INSTRUCTION.size, ctypes.addressof(buffer))
     if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(filters), 0, 0) != 0:
@@ -80,7 +86,13 @@ def install(libc: ctypes.CDLL, programs: bool = False, local_sockets: bool = Fal
         raise OSError(number, os.strerror(number))
 
 
-def program(machine: str, pid: int, programs: bool = False, local_sockets: bool = False) -> bytes:
+def program(
+    machine: str,
+    pid: int,
+    programs: bool = False,
+    local_sockets: bool = False,
+    tiles: bool = False,
+) -> bytes:
     """The filter's instructions. Raises NotImplementedError."""
     if machine not in _MACHINES:
         raise NotImplementedError(f"no table of system calls for {machine}")
@@ -94,8 +106,8 @@ def program(machine: str, pid: int, programs: bool = False, local_sockets: bool 
     # glibc falls back to clone, whose flags a filter can see
     out += [_op(_JUMP_EQUAL, _CLONE3, 0, 1), _op(_RETURN, _REFUSE | errno.ENOSYS)]
     for name, call in {**calls, **_COMMON}.items():
-        local = local_sockets and name == "socket"
-        if name not in _CONDITIONAL and not local and not (programs and name in _PROGRAMS):
+        allowed = {"socket": local_sockets, "arch_prctl": tiles or programs}
+        if name not in _CONDITIONAL and not allowed.get(name, programs and name in _PROGRAMS):
             out += [_op(_JUMP_EQUAL, call, 0, 1), refuse]
     tests = {
         "clone": [_op(_JUMP_SET, _CLONE_THREAD, 0, 1), allow],
@@ -107,6 +119,13 @@ def program(machine: str, pid: int, programs: bool = False, local_sockets: bool 
         del tests["clone"]
     if local_sockets:
         tests["socket"] = [_op(_JUMP_EQUAL, _AF_UNIX, 0, 1), allow]
+    if tiles and not programs and "arch_prctl" in calls:
+        tests["arch_prctl"] = [
+            _op(_JUMP_EQUAL, tile_permission.REQUEST, 0, 3),
+            _op(_LOAD, _SECOND),
+            _op(_JUMP_EQUAL, tile_permission.TILE_DATA, 0, 1),
+            allow,
+        ]
     for name, test in tests.items():
         block = [_op(_LOAD, _FIRST), *test, refuse]
         out += [_op(_JUMP_EQUAL, calls[name], 0, len(block)), *block]

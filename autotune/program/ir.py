@@ -64,8 +64,8 @@ from autotune.program.values import fn as fn
 from autotune.types import Layout, dense_strides
 
 LoopKind = Literal[
-    "serial", "parallel", "unroll", "vector", "dot", "block.x", "block.y", "block.z", "thread.x",
-    "thread.y", "thread.z", "warp", "fragment.m", "fragment.n", "stream",
+    "serial", "parallel", "unroll", "vector", "dot", "tile", "block.x", "block.y", "block.z",
+    "thread.x", "thread.y", "thread.z", "warp", "fragment.m", "fragment.n", "stream",
 ]  # fmt: skip
 Scope = Literal["param", "scratch", "register", "shared", "fragment"]
 
@@ -111,8 +111,9 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """A loop of constant extent from 0. kind: serial, parallel, unroll, vector, or dot: the
-    products that one instruction sums up, two of bfloat16 or four of uint8 times int8."""
+    """A loop of constant extent from 0. kind: serial, parallel, unroll, vector; dot: the products
+    that one instruction sums up, two of bfloat16 or four of uint8 times int8; tile: the rows of a
+    matrix product that one instruction computes."""
 
     var: str
     extent: int

@@ -75,6 +75,9 @@ class ContractionAlgorithm(Algorithm):
     is_plain: bool = False
     """Whether the loop nest that the tile structure shows is all that it does, and no less."""
 
+    in_registers: bool = True
+    """Whether a tile's sums are in vector registers while they grow."""
+
     @abstractmethod
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
         """Whether it can compute the task on the target, within the accuracy asked for."""

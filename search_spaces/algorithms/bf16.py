@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune.schedule.base import Schedule
 from autotune.schedule.memory.cast import Cast
+from autotune.schedule.memory.tile_dot import TileDot
 from autotune.target import Target
 from autotune.tasks.build import node_computes
 from autotune.types import Task
@@ -20,16 +21,17 @@ class Bf16(Products):
     error = 2.0**-7
 
     def label(self, schedule: Schedule) -> str:
-        return self.name if any(isinstance(step, Cast) for step in schedule) else ""
+        kinds = {type(step) for step in schedule}
+        return self.name if Cast in kinds and TileDot not in kinds else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
-        return c.item_bytes > 1 and target.precision == "bfloat16" and _rounds(task, c)
+        return c.item_bytes > 1 and target.precision == "bfloat16" and rounds(task, c)
 
 
 ALGORITHMS.add(Bf16.name, Bf16())
 
 
-def _rounds(task: Task, c: Contraction) -> bool:
+def rounds(task: Task, c: Contraction) -> bool:
     """Whether operands can be rounded: data in a copy, which must be of an input that has zeros
     around it where these are read, and is not the weights too. Pairs need an even depth."""
     data = task.value(c.data)

@@ -140,16 +140,12 @@ class Products(ContractionAlgorithm):
             builder.apply(pack)
         count = bands(c, target) if config["order"] == BANDS else 1
         tile = split_tile(builder, c, config, count)
-        if neighbours > 1:
-            builder.split(c.reduce[-1][0], neighbours, "pairs", "pair")
+        tile = self.split_product(builder, c, config, tile)
         outer = outer_loops(c, str(config["order"]))
         batch = [n for n, _ in c.batch]
         builder.apply(Reorder(loops=(*batch, *outer, *tile)))
         builder.apply(CacheWrite(buffer=c.tensor, loops=tile))
-        annotate_tile(builder, c, config, tile, "pairs" if neighbours > 1 else "")
-        if neighbours > 1:
-            builder.apply(Reorder(loops=(*tile, "pair")))
-            builder.apply(Dot(loop="pair"))
+        self.annotate(builder, c, config, tile)
         if config["prefetch"] == "panel":
             loop = step_loop(c, config)
             builder.apply(PrefetchPanel(buffer=c.weights, panel="block", loop=loop))
@@ -168,13 +164,34 @@ class Products(ContractionAlgorithm):
         schedule_copies(builder, target, {output_name(builder.task)})
         share(builder, target, [*batch, *outer] if whole else batch, "shared")
 
+    def split_product(
+        self,
+        builder: ScheduleBuilder,
+        c: Contraction,
+        config: Config,  # noqa: ARG002
+        tile: tuple[str, ...],
+    ) -> tuple[str, ...]:
+        """Split the reduction, and the tile's loops, as an instruction takes them; gives these."""
+        if self.neighbours > 1:
+            builder.split(c.reduce[-1][0], self.neighbours, "pairs", "pair")
+        return tile
+
+    def annotate(
+        self, builder: ScheduleBuilder, c: Contraction, config: Config, tile: tuple[str, ...]
+    ) -> None:
+        """Say of the tile's loops what they become."""
+        annotate_tile(builder, c, config, tile, "pairs" if self.neighbours > 1 else "")
+        if self.neighbours > 1:
+            builder.apply(Reorder(loops=(*tile, "pair")))
+            builder.apply(Dot(loop="pair"))
+
     def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
         banded = columns["order"] == BANDS
         columns = {**columns, "order": np.where(banded, "channels_first", columns["order"])}
         total = direct_cycles(task, c, machine, columns)
         if banded.any():
             total = np.where(banded, band_cycles(task, c, machine, columns), total)
-        return np.asarray(total / self.neighbours)
+        return np.asarray(total / machine.products_per_lane(self.name))
 
     def prefetch_gain(self, c: Contraction, target: Target) -> float:
         return PREFETCH_GAIN if _prefetch_pays(c, target) else PREFETCH_LOSS
@@ -239,7 +256,7 @@ def direct_cycles(
     if streams:
         stream = _weight_stream(c, machine, columns) / machine.target.threads
         busy = np.maximum(busy, stream) + (1 - HIDDEN_STREAM) * np.minimum(busy, stream)
-    busy = busy + _operand_cycles(task, c, machine, columns)
+    busy = busy + operand_cycles(task, c, machine, columns)
     busy = busy + _result_cycles(task, c, machine, columns)
     return np.asarray(busy + _crossing_cycles(task, c, machine, columns), np.float64)
 
@@ -278,7 +295,7 @@ def _weight_stream(c: Contraction, machine: Machine, columns: Columns) -> Column
     return stream_cycles(machine, c.weight_bytes, passes)
 
 
-def _operand_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+def operand_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
     """Cycles for weights that are activations: copying them, or reading rows that lie apart."""
     if not c.plain:
         return np.zeros(len(columns["vectors"]))

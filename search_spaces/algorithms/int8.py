@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune.schedule.base import Schedule
 from autotune.schedule.memory.cast import Cast, Dot
+from autotune.schedule.memory.tile_dot import TileDot
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS
@@ -20,7 +21,8 @@ class Int8(Products):
 
     def label(self, schedule: Schedule) -> str:
         kinds = {type(step) for step in schedule}
-        return self.name if Dot in kinds and Cast not in kinds else ""
+        others = {Cast, TileDot} & kinds
+        return self.name if Dot in kinds and not others else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:  # noqa: ARG002
         return c.item_bytes == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from autotune.target import Target
 from autotune.tasks.build import build_program
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
+from search_spaces.algorithms.amx import Amx
 from search_spaces.algorithms.base import (
     ALGORITHMS,
     Algorithm,
@@ -27,13 +30,20 @@ from search_spaces.cpu.contraction.shape import tiled_contraction
 from search_spaces.rules import RULES, rule_for
 from tests.contracts.algorithm_tasks import TASKS, pairs
 from tests.contracts.test_rules import HOST, arrays_of
+from tests.emulator.tiles import emulated_tiles, with_tiles
 from tests.unit.codegen.kernels import run_kernel
 
 SAMPLED = 3
 RULE = RULES.get("contraction")
 
 
-TARGETS = (HOST, HOST.with_precision("bfloat16"))
+SHORT = HOST.with_precision("bfloat16")
+TARGETS = (HOST, SHORT, with_tiles(SHORT))
+
+
+def machine_of(algorithm: Algorithm) -> AbstractContextManager[object]:
+    """What runs its kernels: an emulator where hardware may be missing."""
+    return emulated_tiles() if isinstance(algorithm, Amx) else nullcontext()
 
 
 def sampled(
@@ -80,7 +90,8 @@ def test_results_are_within_the_stated_error(
     made = TASKS[name]
     arrays, want = arrays_of(made)
     for _, program in sampled(algorithm, made, target):
-        got = run_kernel(made, program, target, arrays)
+        with machine_of(algorithm):
+            got = run_kernel(made, program, target, arrays)
         worst = np.max(np.abs(got.astype(np.float64) - want))
         assert worst <= algorithm.error * np.max(np.abs(want))
 

@@ -84,6 +84,19 @@ def test_code_for_neon(request: pytest.FixtureRequest) -> None:
     same(request, "matmul.ll", text)
 
 
+def test_code_for_matrix_tiles(request: pytest.FixtureRequest) -> None:
+    """Four tiles of sums, a ragged last row of them with shapes of its own, and a bias."""
+    made, target = matmul(40, 64, 32), load_target("x86-64-amx").with_precision("bf16")
+    config = Config((
+        ("algorithm", "amx_bf16"), ("lanes", 16), ("vectors", 2), ("tile_w", 32), ("tile_h", 1),
+        ("order", "channels_first"), ("unroll", 1), ("block", 1), ("prefetch", "none"),
+    ))  # fmt: skip
+    steps = RULES.get("contraction").schedule(made, target, config)
+    program = apply_schedule(build_program(made), steps)
+    same(request, "tiles.program", print_program(program))
+    same(request, "tiles.amx.ll", BACKENDS.get("llvm").source(program, target, "tiles"))
+
+
 def test_code_for_two_threads(request: pytest.FixtureRequest) -> None:
     text = BACKENDS.get("llvm").source(matmul_program(), load_target("x86-64-v3", 2), "matmul")
     same(request, "matmul.threads.ll", text)

@@ -14,7 +14,6 @@ from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.machine import Machine
 from autotune.measure.check import TOLERANCE
-from autotune.program.verify import verify
 from autotune.schedule import apply_schedule
 from autotune.target import Target
 from autotune.tasks.build import build_program
@@ -22,6 +21,7 @@ from autotune.tasks.evaluate import evaluate_task
 from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.rules import rules_for
+from tests.interpreter.verify import verify
 from tests.properties.graph_strategies import feeds_for, graphs
 from tests.properties.machine_strategies import any_task, image_networks, machines
 from tests.properties.test_compiled import RandomRecords

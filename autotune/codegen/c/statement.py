@@ -99,7 +99,7 @@ class StatementWriter(ValueWriter, StatementDispatch):
             for i in range(loop.extent):
                 self.env[loop.var] = i
                 self.body(loop.body)
-        elif loop.kind in ("serial", "parallel"):
+        elif loop.kind in ("serial", "parallel", "tile"):
             self._counted(loop.var, loop.extent, loop.body)
         else:
             raise BuildError(f"no {loop.kind} loops in this language, got {loop.var}")

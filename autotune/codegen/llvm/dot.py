@@ -1,4 +1,4 @@
-"""Sums of neighbouring products in a lane: VNNI's and AVX512-BF16's instructions, or the like.
+"""Sums of neighbouring products in a lane: VNNI, AVX512-BF16, Arm's dot products, or the like.
 
 In: the body of a `dot` loop: two products of bfloat16, added to a float32, or four of uint8 times
 int8, added to an int32. Out: LLVM values. One factor is the same for all lanes (elements side by
@@ -97,6 +97,8 @@ class DotWriter(ValueWriter):
             return self._byte_instruction(f"x86.avx512.vpdpbusd.{_WIDTHS[lanes]}", a, b, old)
         if "+i8mm" in known and lanes == 4:
             return self._byte_instruction("aarch64.neon.usdot.v4i32.v16i8", a, b, old)
+        if "+dotprod" in known and lanes == 4:
+            return self._signed_bytes(a, b, old)
         if lanes in _PAIRS and _PAIR_FEATURES[lanes] in known:
             return self._byte_pairs(a, b, old)
         return self._single_bytes(a, b, old)
@@ -109,6 +111,15 @@ class DotWriter(ValueWriter):
         halves = [self.text.emit(f"bitcast {vector} {v} to {items}") for v in (a, b)]
         given = f"({vector} {old.text}, {items} {halves[0]}, {items} {halves[1]})"
         return Val(self.text.emit(f"call {vector} @llvm.{name}{given}"), "int32", self.lanes)
+
+    def _signed_bytes(self, a: str, b: str, old: Val) -> Val:
+        """Products of int8 alone: a b = (a - 128) b + 127 b + b."""
+        kind, name = type_text("int32", self.lanes), "aarch64.neon.sdot.v4i32.v16i8"
+        moved = self.text.emit(f"xor {kind} {a}, {self._every(_every_byte(0x80))}")
+        total = self._byte_instruction(name, moved, b, old)
+        for part in (127, 1):
+            total = self._byte_instruction(name, self._every(_every_byte(part)), b, total)
+        return total
 
     def _byte_pairs(self, a: str, b: str, old: Val) -> Val:
         """Even and odd bytes widened to 16 bits, two products at a time. (The instruction for
@@ -147,12 +158,15 @@ class DotWriter(ValueWriter):
 
     def _bfloat16(self, a: str, b: str, old: Val) -> Val:
         if self.bfloat16 and self.lanes in _WIDTHS:
-            return self._pair_instruction(a, b, old)
+            name = f"x86.avx512bf16.dpbf16ps.{_WIDTHS[self.lanes]}"
+            return self._pair_instruction(name, a, b, old)
+        if "+bf16" in self.features and self.lanes == 4:
+            return self._pair_instruction("aarch64.neon.bfdot.v4f32.v8bf16", a, b, old)
         return self._emulated_pair(a, b, old)
 
-    def _pair_instruction(self, a: str, b: str, old: Val) -> Val:
+    def _pair_instruction(self, name: str, a: str, b: str, old: Val) -> Val:
         vector, pairs = type_text("float32", self.lanes), f"<{2 * self.lanes} x bfloat>"
-        name = f"llvm.x86.avx512bf16.dpbf16ps.{_WIDTHS[self.lanes]}"
+        name = f"llvm.{name}"
         self.text.declare(name, f"declare {vector} @{name}({vector}, {pairs}, {pairs})")
         kind = type_text("int32", self.lanes)
         halves = [self.text.emit(f"bitcast {kind} {v} to {pairs}") for v in (a, b)]
@@ -172,3 +186,8 @@ class DotWriter(ValueWriter):
         kind = type_text("int32", self.lanes)
         bits = self.text.emit(f"{op} {kind} {value}, {self._every(operand)}")
         return self.text.emit(f"bitcast {kind} {bits} to {type_text('float32', self.lanes)}")
+
+
+def _every_byte(value: int) -> int:
+    """The byte four times, as an i32."""
+    return int.from_bytes(bytes([value] * 4), "little", signed=True)

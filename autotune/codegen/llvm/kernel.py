@@ -17,9 +17,10 @@ from autotune.codegen.float_control import architecture
 from autotune.codegen.llvm.binding import assembles
 from autotune.codegen.llvm.index import Linear, Var
 from autotune.codegen.llvm.phase import CLAIM, FINISH, phase_text
-from autotune.codegen.llvm.statement import StatementWriter
 from autotune.codegen.llvm.tables import math_of
 from autotune.codegen.llvm.text import FunctionText
+from autotune.codegen.llvm.tile import TileWriter
+from autotune.codegen.llvm.tile_plan import holds_sums
 from autotune.errors import BuildError
 from autotune.program.analysis import interval, is_shared
 from autotune.program.ir import (
@@ -57,7 +58,7 @@ def write_kernel(program: Program, target: Target, symbol: str) -> KernelText:
     return _KernelWriter(program, target, symbol).write()
 
 
-class _KernelWriter(StatementWriter):
+class _KernelWriter(TileWriter):
     def __init__(self, program: Program, target: Target, symbol: str) -> None:
         self.program, self.target = program, target
         arguments = [f"ptr {_noalias(p)}%p{i}" for i, p in enumerate(program.params)]
@@ -88,6 +89,7 @@ class _KernelWriter(StatementWriter):
             body = body[0].body
         for stmt in body:
             self._top(stmt)
+        self.end_tiles()
         self.text.line("ret void")
         return KernelText(
             function=self.text.text(),
@@ -148,6 +150,8 @@ class _KernelWriter(StatementWriter):
         elif loop.kind == "dot":
             with self.neighbours(loop):
                 self.body(loop.body)
+        elif loop.kind == "tile":
+            self.tile_product(loop)
         elif loop.kind == "unroll" or loop.extent == 1:
             for i in range(loop.extent):
                 self.env[loop.var] = i
@@ -159,7 +163,9 @@ class _KernelWriter(StatementWriter):
         with self.text.loop(first, limit) as name:
             self.env[loop.var] = Var(name, self.text.scope.depth)
             self.changed.append(frozenset(s.buffer for s in stores_of((loop,))))
+            self.begin_iteration()
             self.body(loop.body)
+            self.begin_iteration()
             self.changed.pop()
 
     def settled(self, value: Load, offset: Linear) -> int | None:
@@ -187,7 +193,10 @@ class _KernelWriter(StatementWriter):
             self.buffers[stmt.buffer.name] = stmt.buffer
         else:
             self._allocate(stmt.buffer, private=True)
-        self.body(stmt.body)
+        if holds_sums(stmt):
+            self.tiled_body(stmt.body)
+        else:
+            self.body(stmt.body)
         if stmt.buffer.scope == "register":
             self.text.drop(
                 c for (name, _), (c, _) in self.cells.items() if name == stmt.buffer.name

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from autotune.codegen.llvm.dot import DotWriter
 from autotune.codegen.llvm.index import Lane, Linear
 from autotune.codegen.llvm.text import type_text
-from autotune.codegen.llvm.tile import ABSENT, transposed
+from autotune.codegen.llvm.transpose import ABSENT, transposed
 from autotune.program.ir import Buffer, Index, Load, Store
 from autotune.types import ITEM_BYTES
 

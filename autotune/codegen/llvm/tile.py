@@ -1,67 +1,157 @@
-"""Tiles transposed in registers: rows of a square become its columns by shuffles of two at a time.
+"""Products of matrix tiles as LLVM IR: Intel AMX's instructions.
 
-In: rows as names of LLVM vectors, and what writes a shuffle. Out: the columns. Within 128 bits
-elements are interleaved, then blocks of 128 bits change places: every shuffle is one instruction
-of SSE, AVX, AVX-512 and NEON alike.
+In: memory for sums whose reduction ends in `tile` loops. Out: instructions that keep the sums in
+tile registers while they grow; before the reduction these are loaded, or zeroed where that is all
+that a nest before it does, afterwards stored. Registers have fixed numbers and shapes
+(`tile_plan`): LLVM's allocator has no part in it. A thread's registers are given their shapes when
+its kernel begins, and those of a ragged edge only where they are needed; its end releases them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
-Shuffle = Callable[[str, str, Sequence[int]], str]
-"""Lanes of two vectors end to end, by number."""
-BLOCK_BYTES = 16
-ABSENT = "poison"
-"""A row that nothing is taken from."""
+from autotune.codegen.llvm.index import Lane
+from autotune.codegen.llvm.statement import StatementWriter
+from autotune.codegen.llvm.text import FunctionText, Lines
+from autotune.codegen.llvm.tile_plan import Tile, TilePlan, is_tiled, plan_of, product_of
+from autotune.errors import BuildError
+from autotune.program.ir import Const, For, Stmt
+from autotune.program.rewrite import stores_of
 
-
-def transposed(rows: Sequence[str], item_bytes: int, shuffle: Shuffle) -> list[str]:
-    """The columns of a square of 2, 4, 8, ... rows, some of which may be absent."""
-    size = len(rows)
-    block = max(1, min(size, BLOCK_BYTES // item_bytes))
-    inside: list[str] = []
-    for first in range(0, size, block):
-        inside += _interleaved(list(rows[first : first + block]), size, shuffle)
-    out = [ABSENT] * size
-    for element in range(block):
-        out[element::block] = _exchanged(inside[element::block], block, shuffle)
-    return out
-
-
-def _interleaved(rows: list[str], size: int, shuffle: Shuffle) -> list[str]:
-    """As many rows as a block has elements, transposed within each block."""
-    block = len(rows)
-    half = block // 2
-    begins = [start + i for start in range(0, size, block) for i in range(half)]
-    low = [lane for i in begins for lane in (i, size + i)]
-    high = [lane + half for lane in low]
-    for _ in range(block.bit_length() - 1):
-        pairs = list(zip(rows[:half], rows[half:], strict=True))
-        rows = [_both(a, b, order, shuffle) for a, b in pairs for order in (low, high)]
-    return rows
+TILE_SHAPES = "autotune_tile_shapes"
+"""Beginning of the names of tile configurations: an object that has one needs the system's
+permission to use tiles."""
+_PRODUCTS = {
+    ("bfloat16", "bfloat16", "float32"): ("tdpbf16ps", "+amx-bf16"),
+    ("uint8", "int8", "int32"): ("tdpbusd", "+amx-int8"),
+    ("int8", "int8", "int32"): ("tdpbssd", "+amx-int8"),
+}
+"""Types of data, weights and sums -> instruction, and the feature that has it."""
+_PARAMETERS = {
+    "ldtilecfg": "ptr", "tilerelease": "", "tilezero": "i8", "tileloadd64": "i8, ptr, i64",
+    "tilestored64": "i8, ptr, i64", "tdpbf16ps": "i8, i8, i8", "tdpbusd": "i8, i8, i8",
+    "tdpbssd": "i8, i8, i8",
+}  # fmt: skip
 
 
-def _exchanged(rows: list[str], block: int, shuffle: Shuffle) -> list[str]:
-    """Rows of as many blocks, transposed as if blocks were elements."""
-    if len(rows) == 1:
-        return rows
-    return _columns(rows, block, len(rows) * block, shuffle)
+class TileWriter(StatementWriter):
+    """Writes products of matrix tiles."""
+
+    symbol: str
+
+    def __init__(self, text: FunctionText) -> None:
+        super().__init__(text)
+        self._plan: TilePlan | None = None
+        self._loaded: set[int] = set()
+        """Registers of operands that are loaded, in this iteration."""
+        self._shapes: list[bytes] = []
+        """Configurations; threads begin with the first."""
+        self._first: Lines = []
+        self.text.scope.lines.append(self._first)
+
+    def tiled_body(self, body: Sequence[Stmt]) -> None:
+        """What is in memory for sums: nests that set them, add to them, use them."""
+        env = {v: i for v, i in self.env.items() if isinstance(i, int)}
+        plan = plan_of([s for s in body if is_tiled(s)], self.buffers, env)
+        sums = {t: n for t, n in plan.numbers.items() if self._is_sum(t, body)}
+        shape = self._configured(plan)
+        if shape:
+            self._call("ldtilecfg", f"ptr @{self._name(shape)}")
+        body, zeroed = _without_zeros(body, {t.buffer for t in sums})
+        for stmt in body:
+            if not is_tiled(stmt):
+                self.stmt(stmt)
+                continue
+            self._move("tilezero" if zeroed else "tileloadd64", sums)
+            self.begin_iteration()
+            self._plan = plan
+            self.stmt(stmt)
+            self._plan = None
+            self._move("tilestored64", sums)
+        if shape:
+            self._call("ldtilecfg", f"ptr @{self._name(0)}")
+
+    def begin_iteration(self) -> None:
+        """Operands of another iteration are others."""
+        self._loaded.clear()
+
+    def tile_product(self, loop: For) -> None:
+        """One product, with what operands it needs."""
+        assert self._plan is not None
+        env = {v: i for v, i in self.env.items() if isinstance(i, int)}
+        product = product_of(loop, self.buffers, env)
+        if product is None:
+            return
+        numbers = self._plan.numbers
+        data, weights, sums = (
+            self.buffers[t.buffer].dtype for t in (product.data, product.weights, product.sums)
+        )
+        name, feature = _PRODUCTS.get((data, weights, sums), ("", ""))
+        if feature not in self.features:
+            raise BuildError(f"no matrix tiles of {data} and {weights} on this target")
+        for tile in (product.data, product.weights):
+            if numbers[tile] not in self._loaded:
+                self._loaded.add(numbers[tile])
+                self._move("tileloadd64", {tile: numbers[tile]})
+        given = [f"i8 {numbers[t]}" for t in (product.sums, product.data, product.weights)]
+        self._call(name, ", ".join(given))
+
+    def end_tiles(self) -> None:
+        """Before the function returns."""
+        if not self._shapes:
+            return
+        for number, shape in enumerate(self._shapes):
+            text = "".join(f"\\{byte:02x}" for byte in shape)
+            name = self._name(number)
+            self.text.declare(
+                name, f'@{name} = internal constant [{len(shape)} x i8] c"{text}", align 64'
+            )
+        self._first.append(f"  call void @llvm.x86.ldtilecfg(ptr @{self._name(0)})")
+        self._call("tilerelease", "")
+
+    def _is_sum(self, tile: Tile, body: Sequence[Stmt]) -> bool:
+        return any(stores_of(tuple(body), tile.buffer))
+
+    def _configured(self, plan: TilePlan) -> int:
+        """The number of a plan's configuration."""
+        self._declare("ldtilecfg")
+        shape = plan.configuration()
+        if shape not in self._shapes:
+            self._shapes.append(shape)
+        return self._shapes.index(shape)
+
+    def _name(self, number: int) -> str:
+        return f"{TILE_SHAPES}.{self.symbol}.{number}"
+
+    def _move(self, name: str, tiles: Mapping[Tile, int]) -> None:
+        """The same instruction for several registers."""
+        for tile, number in tiles.items():
+            if name == "tilezero":
+                self._call(name, f"i8 {number}")
+                continue
+            buffer = self.buffers[tile.buffer]
+            if any(isinstance(self.env.get(v), Lane) for v in tile.offset.vars()):
+                raise BuildError("a product of matrix tiles is inside of a vector loop")
+            pointer = self.address(buffer, self.linear(tile.offset))
+            self._call(name, f"i8 {number}, ptr {pointer}, i64 {tile.pitch}")
+
+    def _call(self, name: str, given: str) -> None:
+        self._declare(name)
+        self.text.line(f"call void @llvm.x86.{name}({given})")
+
+    def _declare(self, name: str) -> None:
+        self.text.declare(
+            f"llvm.x86.{name}", f"declare void @llvm.x86.{name}({_PARAMETERS[name]})"
+        )
 
 
-def _columns(rows: list[str], block: int, size: int, shuffle: Shuffle) -> list[str]:
-    if len(rows) == 1:
-        return rows
-    pairs = list(zip(rows[::2], rows[1::2], strict=True))
-    out = [ABSENT] * len(rows)
-    for odd in (0, 1):
-        order = [
-            start + i for start in range(odd * block, 2 * size, 2 * block) for i in range(block)
-        ]
-        taken = [_both(a, b, order, shuffle) for a, b in pairs]
-        out[odd::2] = _columns(taken, block, size, shuffle)
-    return out
-
-
-def _both(a: str, b: str, order: list[int], shuffle: Shuffle) -> str:
-    return ABSENT if a == b == ABSENT else shuffle(a, b, order)
+def _without_zeros(body: Sequence[Stmt], sums: set[str]) -> tuple[Sequence[Stmt], bool]:
+    """(the nests less a first one that only sets the sums to zero, whether there was one)."""
+    stores = stores_of((body[0],))
+    zero = all(
+        s.buffer in sums and not s.combine and isinstance(s.value, Const) and s.value.value == 0
+        for s in stores
+    )
+    zero = zero and len(body) > 1 and is_tiled(body[1]) and not is_tiled(body[0])
+    return (body[1:], True) if zero else (body, False)

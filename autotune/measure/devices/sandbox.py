@@ -1,5 +1,5 @@
-"""What a worker needs beyond its bounds to reach a device or a compiler. In: a target and bounds.
-Out: the bounds, wider where they must be.
+"""What a worker needs beyond its bounds for a device, a compiler or matrix tiles. In: a target and
+bounds. Out: the bounds, wider where they must be.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def sandbox_for(target: Target, sandbox: Sandbox) -> Sandbox:
     if target.kind == "opencl":
         wide = dataclasses.replace(sandbox, programs=True)
         return _with_devices(wide) if device_files() else wide
-    return _with_devices(sandbox) if target.kind == "cuda" else sandbox
+    if target.kind == "cuda":
+        return _with_devices(sandbox)
+    return dataclasses.replace(sandbox, tiles=True) if target.has_tiles else sandbox
 
 
 def _with_devices(sandbox: Sandbox) -> Sandbox:

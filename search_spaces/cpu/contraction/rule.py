@@ -102,21 +102,29 @@ class ContractionRule(Rule):
             Param(name="prefetch", choices=("none", "panel") if early else ("none",)),
             *read,
         )
-        return Space(params, self._constraints(c, target))
+        others = tuple(a.name for a in found if not a.in_registers)
+        return Space(params, self._constraints(c, target, others))
 
-    def _constraints(self, c: Contraction, target: Target) -> tuple[Constraint, ...]:
+    def _constraints(
+        self, c: Contraction, target: Target, others: tuple[str, ...]
+    ) -> tuple[Constraint, ...]:
+        """`others`: algorithms whose sums are not in vector registers."""
         registers = target.vector_registers
+
+        def elsewhere(columns: Columns) -> Mask | bool:
+            return np.isin(columns["algorithm"], others) if others else False
 
         def fits(columns: Columns) -> Mask:
             held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
             spare = columns["vectors"] + (1 if registers < 32 else 0)
-            return np.asarray(held + spare <= registers)
+            return np.asarray((held + spare <= registers) | elsewhere(columns))
 
         def not_wider(columns: Columns) -> Mask:
             return np.asarray(columns["vectors"] <= np.ceil(c.channels[1] / columns["lanes"]))
 
         def body(columns: Columns) -> Mask:
-            return np.asarray(unrolled(columns) * copies(c, columns) <= _UNROLLED)
+            small = unrolled(columns) * copies(c, columns) <= _UNROLLED
+            return np.asarray(small | elsewhere(columns))
 
         def algorithm(columns: Columns) -> Mask:
             ok = np.zeros(len(columns["algorithm"]), bool)

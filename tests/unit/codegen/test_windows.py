@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autotune.codegen.llvm.kernel import write_kernel
-from autotune.codegen.llvm.tile import ABSENT, transposed
+from autotune.codegen.llvm.transpose import ABSENT, transposed
 from autotune.codegen.llvm.window import cover, lane_indices, picks, window_of
 from autotune.program.ir import clamp, index
 from autotune.target import host_target, load_target

@@ -11,11 +11,22 @@ import pytest
 from autotune.errors import TargetError
 from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
-from autotune.machine.value import SOURCES, CpuSpeeds, GpuSpeeds, parse_speeds, shipped_speeds
+from autotune.machine.value import (
+    SOURCES,
+    CpuSpeeds,
+    GpuSpeeds,
+    TileCoreSpeeds,
+    parse_speeds,
+    shipped_speeds,
+)
 from autotune.target import Target, load_target, target_names
 
 FOLDER = resources.files("autotune.configs.machines")
-TABLES = {"zen4.toml": CpuSpeeds, "gpu.toml": GpuSpeeds}
+TABLES = {
+    "zen4.toml": CpuSpeeds,
+    "gpu.toml": GpuSpeeds,
+    "granite_rapids.toml": TileCoreSpeeds,
+}
 ENTRY = '{ value = 1.0, unit = "1", source = "assumed", by = "a test" }'
 
 
@@ -41,8 +52,8 @@ def test_every_value_has_a_unit_and_a_source(table: str) -> None:
 def test_a_key_that_is_unknown_or_missing_is_named(table: str) -> None:
     with pytest.raises(TargetError, match=f"{table}: unknown key warp_speed"):
         parse_speeds(TABLES[table], f"{text(table)}\nwarp_speed = {ENTRY}", table)
-    first = dataclasses.fields(TABLES[table])[0].name
-    with pytest.raises(TargetError, match="missing key add_latency_cycles"):
+    first, *others = (f.name for f in dataclasses.fields(TABLES[table]))
+    with pytest.raises(TargetError, match=f"missing key {min(others)}"):
         parse_speeds(TABLES[table], f"{first} = {ENTRY}", table)
 
 
@@ -93,5 +104,22 @@ def test_what_a_device_measured_takes_the_place_of_nominal_speeds() -> None:
     machine = Machine.of(target, profile(target))
     assert machine.profile == profile(target)
     assert machine.peak_flops("direct") == machine.peak_flops("winograd4") == 1e11
-    assert machine.peak_flops("bf16") == 2e11
     assert machine.peak_flops("int8") == 4e11
+
+
+@pytest.mark.parametrize(
+    ("features", "bf16", "amx_bf16"),
+    [
+        ("+avx512f", 0.4, 0.0),
+        ("+avx512f,+avx512bf16", 2.0, 0.0),
+        ("+avx512f,+avx512bf16,+avx512fp16", 0.5, 14.6),
+        ("+avx512f,+avx512bf16,+amx-tile,+amx-bf16", 0.5, 14.6),
+    ],
+)
+def test_products_of_short_operands_are_as_fast_as_the_features_say(
+    features: str, bf16: float, amx_bf16: float
+) -> None:
+    target = dataclasses.replace(load_target("x86-64-v4"), features=features)
+    machine = Machine.of(target, profile(target))
+    assert machine.peak_flops("bf16") == bf16 * 1e11
+    assert machine.peak_flops("amx_bf16") == amx_bf16 * 1e11

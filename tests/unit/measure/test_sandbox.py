@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from autotune.measure import seccomp, visible
+from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.environment import own_path, worker_environment
 from autotune.measure.process import (
     LAST_WORDS,
@@ -36,7 +38,7 @@ from autotune.measure.sandbox import (
     readable,
 )
 from autotune.measure.types import MeasureRequest, Status
-from autotune.target import host_target
+from autotune.target import host_target, load_target
 from benchmarks import crashing_candidates as crashes
 from tests.unit.measure import fakes, tasks
 from tests.unit.rpc_server.boards import wait_until_gone
@@ -251,9 +253,9 @@ def test_last_words_are_short_and_move_no_cursor(written: bytes, words: str) -> 
     assert last_words(written) == words
 
 
-def run_filter(code: bytes, machine: int, number: int, first: int = 0) -> int:
+def run_filter(code: bytes, machine: int, number: int, first: int = 0, second: int = 0) -> int:
     """The verdict of a filter's instructions on a call: what the kernel does with them."""
-    data = {0: number, 4: machine, 16: first}
+    data = {0: number, 4: machine, 16: first, 24: second}
     ops = [seccomp._INSTRUCTION.unpack_from(code, n) for n in range(0, len(code), 8)]
     value, at = 0, 0
     while True:
@@ -299,7 +301,9 @@ def test_a_filter_may_let_compilers_be_started_and_nothing_else(name: str) -> No
         for call, number in {**calls, **seccomp._COMMON}.items()
         if run_filter(strict, machine, number, 1) != run_filter(wide, machine, number, 1)
     }
-    assert changed == {"clone", "fork", "vfork", "execve", "execveat"} & calls.keys()
+    # A program that begins sets its thread pointer by arch_prctl.
+    programs = {"clone", "fork", "vfork", "execve", "execveat", "arch_prctl"}
+    assert changed == programs & calls.keys()
     assert run_filter(wide, machine, calls["kill"], 78) == seccomp._REFUSE | errno.EPERM
 
 
@@ -311,6 +315,42 @@ def test_a_filter_may_let_drivers_make_sockets_of_the_machine(name: str) -> None
     for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
         found = run_filter(code, machine, calls["socket"], family)
         assert found == seccomp._REFUSE | errno.EPERM
+
+
+def test_a_filter_may_let_matrix_tiles_be_asked_for_and_nothing_else() -> None:
+    machine, calls = seccomp._MACHINES["x86_64"]
+    code, strict = (seccomp.program("x86_64", 77, tiles=tiles) for tiles in (True, False))
+    refuse, ask = seccomp._REFUSE | errno.EPERM, (0x1023, 18)
+    call = calls["arch_prctl"]
+    assert run_filter(code, machine, call, *ask) == seccomp._ALLOW
+    assert run_filter(strict, machine, call, *ask) == refuse
+    for other in ((0x1023, 17), (0x1002, 18), (0x1025, 18)):
+        assert run_filter(code, machine, call, *other) == refuse
+    for name, number in calls.items():
+        first = 1 if name == "prlimit64" else 0
+        assert run_filter(code, machine, number, first) == refuse, name
+
+
+@pytest.mark.parametrize("features", ["+avx2", "+avx2,+amx-tile,+amx-bf16"])
+def test_workers_may_ask_for_tiles_where_the_target_has_them(features: str) -> None:
+    target = dataclasses.replace(load_target("x86-64-v4"), features=features)
+    assert sandbox_for(target, Sandbox()).tiles == ("amx" in features)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="a call of x86-64")
+def test_a_worker_asks_for_tiles_as_the_system_lets_it() -> None:
+    """The filter is not what refuses: the answer is that of a process without one."""
+    ask = "from autotune import tile_permission as t; print(repr(t.request(t._arch_prctl)))"
+    bounds = "import ctypes; from autotune.measure import seccomp; libc = ctypes.CDLL(None)"
+    filtered = f"{bounds}; libc.prctl(38, 1, 0, 0, 0); seccomp.install(libc, tiles={{}}); {ask}"
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", text], check=True, capture_output=True, text=True
+        ).stdout
+        for text in (ask, filtered.format(True), filtered.format(False))
+    ]
+    assert answers[0] == answers[1]
+    assert answers[2].strip() == repr(os.strerror(errno.EPERM))
 
 
 def test_other_machines_have_no_filter() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autotune.codegen import BACKENDS
 from autotune.compiler.choose import candidates
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.execute import build, judge, make_case
@@ -18,7 +19,9 @@ from autotune.measure.runners.local import LocalRunner
 from autotune.measure.storage import reset_output
 from autotune.measure.types import Built, MeasureRequest, MeasureResult, OnResult, Status
 from autotune.ops import OPS
+from autotune.schedule import apply_schedule
 from autotune.target import host_target, load_target
+from autotune.tasks.build import build_program
 from autotune.types import Task, TaskNode, freeze_attrs
 from rpc_server.board.objects import (
     HostBuilds,
@@ -27,6 +30,7 @@ from rpc_server.board.objects import (
     check_object,
 )
 from rpc_server.client.board_runner import RpcRunner
+from tests.unit.codegen import kernels
 from tests.unit.measure import fakes, tasks
 from tests.unit.rpc_server.boards import BoardProcess
 from tests.unit.rpc_server.emulated import run_emulated
@@ -184,3 +188,37 @@ def test_a_worker_that_ran_foreign_code_is_replaced() -> None:
     with LocalRunner(host_target(), executor=fakes.FAKE) as runner:
         pids = [runner.measure((r,))[0].times_s for r in (own, own, foreign, own)]
     assert pids[0] == pids[1] == pids[2] != pids[3]
+
+
+def products(kind: str) -> Task:
+    """A product of bytes, of extreme values too; or of float32."""
+    types = {"bytes": ("uint8", "int8", "int32"), "floats": ("float32",) * 3}[kind]
+    shapes = ((7, 24), (24, 20), (7, 20))
+    values = map(kernels.value, ("i0", "c0", "o0"), shapes, types)
+    return kernels.task([kernels.node("matmul", "i0 c0", "o0")], *values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "features", "instruction"),
+    [
+        ("bytes", "+dotprod", "neon.sdot"),
+        ("bytes", "+dotprod,+i8mm", "neon.usdot"),
+        ("floats", "+bf16", "neon.bfdot"),
+    ],
+)
+def test_arms_dot_products_compute_what_numpy_does(
+    kind: str, features: str, instruction: str, tmp_path: Path
+) -> None:
+    task, target = products(kind), load_target("cortex-a72").with_precision("bf16")
+    target = dataclasses.replace(target, features=f"{target.features},{features}")
+    choice = next(iter(candidates(task, target, None)))
+    request = MeasureRequest(task=task, schedule=choice.schedule, target=target, seed=5)
+    program = apply_schedule(build_program(task), choice.schedule)
+    assert instruction in BACKENDS.get("llvm").source(program, target, "k")
+    case = make_case(task, request.seed)
+    run_emulated(request, build(request), case, tmp_path)
+    arrays = [case.arrays[name].astype(np.float64) for name in ("i0", "c0")]
+    expected = arrays[0] @ arrays[1]
+    error = 2.0**-7 if kind == "floats" else 0.0
+    worst = np.max(np.abs(case.output.view - expected))
+    assert worst <= error * np.max(np.abs(expected))

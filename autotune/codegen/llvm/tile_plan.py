@@ -1,0 +1,205 @@
+"""Which tile registers a nest of matrix products takes (Intel AMX: eight, 16 rows of 64 bytes).
+
+In: memory for sums, with the loops around its tile products. Out: for each tile of sums and each
+operand, the register, with its shape. Every tile has a register of its own: loops around the
+products are unrolled as far as tiles depend on them, and each is loaded once an iteration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune.errors import BuildError
+from autotune.program.analysis import recombine
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    Bound,
+    Buffer,
+    For,
+    If,
+    Index,
+    Load,
+    Stmt,
+    Store,
+    Value,
+    index,
+    walk,
+)
+from autotune.program.rewrite import stores_of
+from autotune.schedule.loops.nest import perfect_chain
+from autotune.types import ITEM_BYTES
+
+REGISTERS = 8
+ROWS = 16
+ROW_BYTES = 64
+_PALETTE = 1
+"""The only palette of shapes that processors have."""
+_ROW_BYTES_AT, _ROWS_AT = 16, 48
+"""Offsets in a configuration: 16 bits per register, 8 bits per register."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A matrix in memory. `offset`: of its first element, in elements of the buffer."""
+
+    buffer: str
+    offset: Index
+    pitch: int
+    """Bytes from one row to the next."""
+    rows: int
+    row_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TileProduct:
+    """sums += data x weights; the weights have neighbours along the reduction side by side."""
+
+    sums: Tile
+    data: Tile
+    weights: Tile
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan:
+    """Registers of the tiles of one nest."""
+
+    numbers: Mapping[Tile, int]
+
+    def configuration(self) -> bytes:
+        """What `ldtilecfg` loads: palette, bytes of a row and rows of every register."""
+        out = bytearray(64)
+        out[0] = _PALETTE
+        for tile, number in self.numbers.items():
+            at = _ROW_BYTES_AT + 2 * number
+            out[at : at + 2] = tile.row_bytes.to_bytes(2, "little")
+            out[_ROWS_AT + number] = tile.rows
+        return bytes(out)
+
+
+def is_tiled(stmt: Stmt) -> bool:
+    """Whether there are products of matrix tiles in a statement."""
+    return any(isinstance(s, For) and s.kind == "tile" for s in walk((stmt,)))
+
+
+def holds_sums(stmt: Alloc) -> bool:
+    """Whether tile products add to the memory of a statement."""
+    tiled = (s for s in walk(stmt.body) if isinstance(s, For) and s.kind == "tile")
+    return any(stores_of((s,), stmt.buffer.name) for s in tiled)
+
+
+def plan_of(
+    stmts: Sequence[Stmt], buffers: Mapping[str, Buffer], env: Mapping[str, int]
+) -> TilePlan:
+    """Registers for all products in the statements, where unrolled loops around them are at `env`.
+    Raises BuildError where there are too few."""
+    found = [p for s in stmts for p in _products(s, buffers, dict(env))]
+    tiles = [t for kind in ("sums", "data", "weights") for t in (getattr(p, kind) for p in found)]
+    numbers = {tile: number for number, tile in enumerate(dict.fromkeys(tiles))}
+    if len(numbers) > REGISTERS:
+        raise BuildError(
+            f"{len(numbers)} matrix tiles are needed at a time, and {REGISTERS} exist"
+        )
+    return TilePlan(numbers)
+
+
+def _products(
+    stmt: Stmt, buffers: Mapping[str, Buffer], env: dict[str, int]
+) -> Iterator[TileProduct]:
+    if isinstance(stmt, For) and stmt.kind == "tile":
+        product = product_of(stmt, buffers, env)
+        if product is not None:
+            yield product
+    elif isinstance(stmt, For) and (stmt.kind == "unroll" or stmt.extent == 1):
+        for i in range(stmt.extent):
+            for inner in stmt.body:
+                yield from _products(inner, buffers, env | {stmt.var: i})
+    elif isinstance(stmt, For | If | Alloc):
+        for inner in stmt.body:
+            yield from _products(inner, buffers, env)
+
+
+def product_of(
+    loop: For, buffers: Mapping[str, Buffer], env: Mapping[str, int]
+) -> TileProduct | None:
+    """The product of a tile loop; None where all of it lies outside of the output."""
+    rows, lanes, groups, pair = (c.var for c in perfect_chain(loop, 4))
+    extents = {c.var: c.extent for c in perfect_chain(loop, 4)}
+    bounds, store = _guarded_sum(loop)
+    fixed = {v: Index((), i) for v, i in env.items()}
+    for var in (rows, lanes):
+        extents[var] = _inside(var, extents, bounds, fixed)
+    if not extents[rows] * extents[lanes]:
+        return None
+    data, weights = _factors(store.value)
+    count = extents[pair]
+
+    def tile(at: Load | Store, down: str, along: Mapping[str, int]) -> Tile:
+        """The matrix whose rows are `down`; elements of a row lie side by side."""
+        buffer = buffers[at.buffer]
+        flat = Index()
+        for i, stride in zip(at.indices, buffer.strides, strict=True):
+            flat = flat + i.substitute(fixed) * stride
+        flat = recombine(flat)
+        pitch, start = flat.coefficient(down), flat.substitute(dict.fromkeys(extents, Index()))
+        lies = start + index(down) * pitch
+        for var, step in along.items():
+            lies = lies + index(var) * step
+        if lies != flat:
+            raise BuildError(f"{at.buffer} is no matrix of {down} by {', '.join(along)}")
+        width = math.prod(extents[v] for v in along) * ITEM_BYTES[buffer.dtype]
+        if extents[down] > ROWS or width > ROW_BYTES:
+            raise BuildError(f"{at.buffer}: {extents[down]} rows of {width} bytes are no tile")
+        return Tile(at.buffer, start, pitch * ITEM_BYTES[buffer.dtype], extents[down], width)
+
+    return TileProduct(
+        sums=tile(store, rows, {lanes: 1}),
+        data=tile(data, rows, {groups: count, pair: 1}),
+        weights=tile(weights, groups, {lanes: count, pair: 1}),
+    )
+
+
+def _guarded_sum(loop: For) -> tuple[list[Bound], Store]:
+    """What a tile loop adds, and where."""
+    bounds: list[Bound] = []
+    body = perfect_chain(loop, 4)[-1].body
+    while len(body) == 1 and isinstance(body[0], If):
+        bounds += body[0].bounds
+        body = body[0].body
+    if len(body) != 1 or not isinstance(body[0], Store) or body[0].combine != "sum":
+        raise BuildError(f"tile loop {loop.var} holds more than a sum of products")
+    return bounds, body[0]
+
+
+def _inside(
+    var: str, extents: Mapping[str, int], bounds: Sequence[Bound], fixed: Mapping[str, Index]
+) -> int:
+    """Iterations of a loop of the tile, from its first, in which all bounds hold."""
+    count = extents[var]
+    for bound in bounds:
+        at = bound.index.substitute(fixed)
+        step, others = at.coefficient(var), at.vars() - {var}
+        if not others <= extents.keys():
+            raise BuildError(f"whether {at} is in a tile depends on loops that are not unrolled")
+        if others:
+            continue  # another loop of the tile answers for it
+        hits = [bound.lo <= at.const + step * i < bound.hi for i in range(count)]
+        count = sum(hits)
+        if not all(hits[:count]):
+            raise BuildError(f"rows of a tile begin outside of what {at} bounds")
+    return count
+
+
+def _factors(value: Value) -> tuple[Load, Load]:
+    """(data, weights) of a product of widened elements."""
+    loads = []
+    for factor in value.args if isinstance(value, Apply) and value.fn == "mul" else ():
+        widened = isinstance(factor, Apply) and factor.fn.startswith("to_")
+        inner = factor.args[0] if isinstance(factor, Apply) and widened else None
+        if isinstance(inner, Load):
+            loads.append(inner)
+    if len(loads) != 2:
+        raise BuildError(f"matrix tiles need a product of two widened loads, got {value}")
+    return loads[0], loads[1]
