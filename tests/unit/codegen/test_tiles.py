@@ -46,6 +46,7 @@ def config_of(
     vectors: int,
     width: int,
     height: int = 1,
+    *,
     order: str = "channels_first",
 ) -> Config:
     """A tile of so many vectors of channels, points and rows."""
@@ -92,7 +93,7 @@ def tiled(draw: st.DrawFn) -> tuple[Task, Config]:
     width = draw(st.sampled_from(sorted(found.widths(c, INTEL))))
     vectors, height = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     order = draw(st.sampled_from(ORDERS))
-    config = config_of(made, algorithm, vectors, width, height, order)
+    config = config_of(made, algorithm, vectors, width, height, order=order)
     columns = {name: np.array([choice]) for name, choice in config.items}
     assume(found.applies(made, c, INTEL) and found.valid(c, INTEL, columns)[0])
     return made, config
