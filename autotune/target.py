@@ -151,14 +151,9 @@ class Target:
         if not self.is_gpu or device.kind != self.kind:
             return self
         limits = (
-            "warp",
-            "shared_bytes",
-            "max_threads",
-            "multiprocessors",
-            "cores",
-            "vector_bytes",
+            "warp", "shared_bytes", "max_threads", "multiprocessors", "cores", "vector_bytes",
             "device",
-        )
+        )  # fmt: skip
         return dataclasses.replace(self, **{name: getattr(device, name) for name in limits})
 
     def lanes(self, item_bytes: int = 4) -> int:

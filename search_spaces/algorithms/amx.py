@@ -26,7 +26,7 @@ from search_spaces.algorithms.direct import Products, operand_cycles
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.rates import TILE_CYCLES
-from search_spaces.cpu.contraction.shape import Contraction
+from search_spaces.cpu.contraction.shape import BANDS, Contraction
 from search_spaces.cpu.contraction.tiles import plain, sizes
 from search_spaces.params import Config
 from search_spaces.space import Columns
@@ -85,6 +85,7 @@ class Amx(Products):
         ok &= np.isin(columns["tile_w"], tuple(self.widths(c, target)))
         ok &= np.isin(columns["tile_h"], sizes(c.row_count, 4))
         ok &= (columns["block"] == 1) & (columns["prefetch"] == "none")
+        ok &= columns["order"] != BANDS
         return np.asarray(ok & (columns["unroll"] == 1) & (columns["lanes"] == TILE_LANES))
 
     def split_product(

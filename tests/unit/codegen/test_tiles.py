@@ -26,6 +26,7 @@ from autotune.types import Task
 from search_spaces.algorithms.amx import Amx
 from search_spaces.algorithms.base import ALGORITHMS
 from search_spaces.cpu.contraction.shape import tiled_contraction
+from search_spaces.cpu.contraction.tiles import ORDERS
 from search_spaces.params import Config
 from search_spaces.rules import RULES
 from tests.contracts.test_rules import conv
@@ -39,12 +40,20 @@ TILED = with_tiles(host_target(1)).with_precision("bfloat16")
 INTEL = with_tiles(load_target("x86-64-v4")).with_precision("bfloat16")
 
 
-def config_of(made: Task, algorithm: str, vectors: int, width: int, height: int = 1) -> Config:
+def config_of(
+    made: Task,
+    algorithm: str,
+    vectors: int,
+    width: int,
+    height: int = 1,
+    *,
+    order: str = "channels_first",
+) -> Config:
     """A tile of so many vectors of channels, points and rows."""
     plain = tiled_contraction(made).plain
     items = {
         "algorithm": algorithm, "lanes": 16, "vectors": vectors, "tile_w": width,
-        "tile_h": height, "order": "channels_first", "unroll": 1, "block": 1, "prefetch": "none",
+        "tile_h": height, "order": order, "unroll": 1, "block": 1, "prefetch": "none",
     }  # fmt: skip
     return Config((*items.items(), *([("weights", "packed")] if plain else [])))
 
@@ -82,7 +91,9 @@ def tiled(draw: st.DrawFn) -> tuple[Task, Config]:
     found = ALGORITHMS.get(algorithm)
     assert isinstance(found, Amx)
     width = draw(st.sampled_from(sorted(found.widths(c, INTEL))))
-    config = config_of(made, algorithm, draw(st.integers(1, 3)), width, draw(st.integers(1, 3)))
+    vectors, height = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    order = draw(st.sampled_from(ORDERS))
+    config = config_of(made, algorithm, vectors, width, height, order=order)
     columns = {name: np.array([choice]) for name, choice in config.items}
     assume(found.applies(made, c, INTEL) and found.valid(c, INTEL, columns)[0])
     return made, config
