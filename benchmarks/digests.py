@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import cost_model
 from autotune.codegen import backend_for
 from autotune.compiler.layout_costs import arranged
