@@ -18,8 +18,8 @@ from autotune.types import Task
 def build_task(
     task: Task, schedule: Schedule, target: Target, unaligned: frozenset[str] = frozenset()
 ) -> Built:
-    """Object code of a task; `unaligned` params may begin anywhere. Raises ScheduleError or BuildError,
-    and whatever a defect raises."""
+    """Object code of a task; `unaligned` params may begin anywhere. Raises ScheduleError or
+    BuildError, and whatever a defect raises."""
     naive = build_program(task)
     if unaligned:
         params = tuple(dataclasses.replace(p, unaligned=p.name in unaligned) for p in naive.params)
