@@ -10,9 +10,14 @@ Usage: python benchmarks/cost_model_quality.py
 
 from __future__ import annotations
 
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import search_surveys
 
 from autotune.tuner.learner import Learner

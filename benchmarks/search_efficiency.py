@@ -16,6 +16,7 @@ import functools
 import importlib.util
 import os
 import re
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import search_surveys
 from search_surveys import Surveyor
 from search_tasks import fresh, tasks

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from autotune.errors import TargetError
 from autotune.machine.curves import effective_sizes, values_at
-from autotune.machine.facts import Arithmetic, MachineFacts
+from autotune.machine.facts import TILE_BYTES, Arithmetic, MachineFacts
 from autotune.machine.measured import measured_speeds
 from autotune.machine.nominal import nominal_facts, nominal_profile
 from autotune.machine.profile import DeviceProfile
@@ -150,6 +150,13 @@ class GpuSpeeds:
     """Several warps meet, and pass on what they have."""
 
 
+INSTRUCTIONS = {
+    "bf16": ("dpbf16ps", "bfdot"), "int8": ("vpdpbusd", "usdot", "sdot"),
+    "amx_bf16": ("tdpbf16ps",), "amx_int8": ("tdpbusd",),
+}  # fmt: skip
+"""Algorithm -> what multiplies for it, the fastest first."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """A device as predictions see it: the only source of speeds."""
@@ -178,9 +185,23 @@ class Machine:
         speeds = self.cpu if TILE_CORES.isdisjoint(features) else shipped_tile_speeds()
         if algorithm == "bf16" and not self.target.multiplies_bfloat16:
             return WIDENED_BF16_PRODUCTS
+        measured = self._measured_products(algorithm)
+        if measured is not None:
+            return measured
         name = f"{algorithm}_products_per_lane"
         known = name in {f.name for f in fields(TileCoreSpeeds)}
         return float(getattr(speeds, name, 0.0 if known else 1.0))
+
+    def _measured_products(self, algorithm: str) -> float | None:
+        """What its instruction reached here; None where that was not measured."""
+        facts, named = self.profile.facts, INSTRUCTIONS.get(algorithm, ())
+        rows = [
+            row.multiply_adds_per_s
+            for row in (facts.arithmetic if facts is not None else ())
+            if row.instruction in named
+            and row.vector_bytes in (self.target.vector_bytes, TILE_BYTES)
+        ]
+        return 2 * max(rows) / self.profile.peak_flops if rows else None
 
     # ------------------------------------------------- what was measured, or else the tables say
 

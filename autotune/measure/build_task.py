@@ -16,13 +16,13 @@ from autotune.types import Task
 
 
 def build_task(
-    task: Task, schedule: Schedule, target: Target, odd: frozenset[str] = frozenset()
+    task: Task, schedule: Schedule, target: Target, unaligned: frozenset[str] = frozenset()
 ) -> Built:
-    """Object code of a task; `odd` params may begin anywhere. Raises ScheduleError or BuildError,
-    and whatever a defect raises."""
+    """Object code of a task; `unaligned` params may begin anywhere. Raises ScheduleError or
+    BuildError, and whatever a defect raises."""
     naive = build_program(task)
-    if odd:
-        params = tuple(dataclasses.replace(p, unaligned=p.name in odd) for p in naive.params)
+    if unaligned:
+        params = tuple(dataclasses.replace(p, unaligned=p.name in unaligned) for p in naive.params)
         naive = dataclasses.replace(naive, params=params)
     program = apply_schedule(naive, schedule)
     symbol = kernel_symbol(task)

@@ -81,3 +81,19 @@ def test_a_core_without_a_shared_cache() -> None:
     found = measured_speeds(target, known, TABLE)
     assert found.l3_stream_bytes_per_cycle == found.memory_stream_bytes_per_cycle
     assert found.own_share_of_l3 == TABLE.own_share_of_l3
+
+
+def test_short_products_are_as_fast_as_they_were_measured() -> None:
+    known = profile("zen4")
+    assert known.facts is not None
+    machine = Machine.of(known.target, known)
+    assert machine.products_per_lane("bf16") == pytest.approx(2.0, rel=0.1)
+    assert machine.products_per_lane("int8") == pytest.approx(4.0, rel=0.1)
+    slow = tuple(
+        dataclasses.replace(row, multiply_adds_per_s=row.multiply_adds_per_s / 4)
+        if row.kind == "bfloat16" else row for row in known.facts.arithmetic
+    )  # fmt: skip
+    slower = dataclasses.replace(known, facts=dataclasses.replace(known.facts, arithmetic=slow))
+    found = Machine.of(known.target, slower)
+    assert found.products_per_lane("bf16") == pytest.approx(0.5, rel=0.1)
+    assert found.products_per_lane("direct") == 1.0
