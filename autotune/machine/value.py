@@ -195,6 +195,7 @@ class Machine:
     def _measured_products(self, algorithm: str) -> float | None:
         """What its instruction reached here; None where that was not measured."""
         facts, named = self.profile.facts, INSTRUCTIONS.get(algorithm, ())
+        widths = (self.target.vector_bytes, TILE_BYTES)
         rows = [
             row.multiply_adds_per_s
             for row in (facts.arithmetic if facts is not None else ())
