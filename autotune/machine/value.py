@@ -199,8 +199,7 @@ class Machine:
         rows = [
             row.multiply_adds_per_s
             for row in (facts.arithmetic if facts is not None else ())
-            if row.instruction in named
-            and row.vector_bytes in (self.target.vector_bytes, TILE_BYTES)
+            if row.instruction in named and row.vector_bytes in widths
         ]
         return 2 * max(rows) / self.profile.peak_flops if rows else None
 

@@ -212,6 +212,11 @@ TASKS: dict[str, Task] = {
         value("i0", (3, 9, 83, 1)),
         value("o0", (3, 5, 42, 1)),
     ),
+    "mean pool of planes": task(
+        [node("avg_pool2d", "i0", "o0", kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))],
+        value("i0", (3, 9, 43, 1)),
+        value("o0", (3, 5, 22, 1)),
+    ),
     "resize": task(
         [node("resize", "i0", "o0", out_shape=(2, 6, 74), mode="linear", coordinate="half_pixel")],
         value("i0", (2, 3, 37)),

@@ -144,10 +144,10 @@ def test_tiles_are_those_of_the_transpose(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["x86-64-v4", "x86-64-v3", "cortex-a72"])
-@pytest.mark.parametrize(
-    "made", [*WINDOWS.values(), *map(transpose, TRANSPOSES)], ids=[*WINDOWS, *TRANSPOSES]
-)
-def test_no_element_is_loaded_alone(made: Task, target: str) -> None:
+@pytest.mark.parametrize("name", [*(name for name in WINDOWS if name != "wrapped"), *TRANSPOSES])
+def test_no_element_is_loaded_alone(name: str, target: str) -> None:
+    """But where a row ends and begins again, in the middle of a vector."""
+    made = WINDOWS[name] if name in WINDOWS else transpose(name)
     found = load_target(target)
     text = write_kernel(scheduled(made, found), found, "k").function
     assert not re.search(r"insertelement .*, i64 [1-9]", text)
