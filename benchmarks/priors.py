@@ -14,17 +14,21 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import search_surveys
 
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
-from autotune.measure.runners.replay import Survey
-from autotune.tuner.replay import as_of_today
+from benchmarks.recorded_search import as_of_today
+from benchmarks.recorded_spaces import Survey
 from cost_model import predict
 from cost_model.metrics import rank_correlation, regret
 from search_spaces.rules import RULES
