@@ -15,7 +15,6 @@ from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
 from autotune.frontend.onnx.norm import positive_axis
 from autotune.types import Array, dense_strides
 
-LARGEST_TRIANGLE = 2048
 UNSHAPED = (
     "how much it gives depends on the values it is given, and shapes are static here; export the "
     "model up to its inputs, and run it on the outputs"
