@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from autotune import arguments, tile_permission
+from autotune import arguments, caches, tile_permission
 from autotune.digits import whole
 from autotune.errors import ConfigError, TargetError
 from autotune.registry import Registry
@@ -308,9 +308,6 @@ def load_target(name_or_path: str, threads: int = 1) -> Target:
 
 # ---------------------------------------------------------------------------------- this machine
 
-_CACHE_ROOT = Path("/sys/devices/system/cpu/cpu0/cache")
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
 
 def machine_of(name: str) -> str:
     """A machine under one name, by an LLVM triple or the system's word: arm64 is aarch64, armv7l
@@ -338,7 +335,7 @@ def host_target(threads: int = 1) -> Target:
     if flags.get(TILES[1:]) and tile_permission.refusal():
         flags |= {name: False for name in flags if name.startswith("amx-")}
     vector_bytes, registers = _vectors(triple, flags)
-    caches = read_caches(_CACHE_ROOT)
+    sizes = caches.sizes(caches.ROOT)
     return Target(
         name="cpu",
         kind="cpu",
@@ -350,11 +347,11 @@ def host_target(threads: int = 1) -> Target:
         cores=len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1,
-        l1_bytes=caches.get(1, 32 << 10),
-        l2_bytes=caches.get(2, 512 << 10),
-        l3_bytes=caches.get(3, 0 if caches else 8 << 20),
-        l1_ways=read_inner_cache(_CACHE_ROOT, "ways_of_associativity", 8),
-        line_bytes=read_inner_cache(_CACHE_ROOT, "coherency_line_size", 64),
+        l1_bytes=sizes.get(1, 32 << 10),
+        l2_bytes=sizes.get(2, 512 << 10),
+        l3_bytes=sizes.get(3, 0 if sizes else 8 << 20),
+        l1_ways=caches.inner(caches.ROOT, "ways_of_associativity", 8),
+        line_bytes=caches.inner(caches.ROOT, "coherency_line_size", 64),
         threads=threads,
     )
 
@@ -378,31 +375,3 @@ def _vectors(triple: str, flags: Mapping[str, bool]) -> tuple[int, int]:
     if flags.get("avx"):
         return 32, 16
     return 16, 16 if triple.startswith(("x86_64", "i386", "i686")) else 32
-
-
-def read_caches(root: Path) -> dict[int, int]:
-    """Cache level -> bytes (data and unified caches of a core) from a sysfs `cache` directory."""
-    sizes: dict[int, int] = {}
-    for entry in sorted(root.glob("index*")):
-        try:
-            kind = (entry / "type").read_text().strip()
-            level = int((entry / "level").read_text())
-            size = (entry / "size").read_text().strip()
-            number = int(size.rstrip("KMG")) * _UNITS.get(size[-1:], 1)
-        except (OSError, ValueError):
-            continue
-        if kind != "Instruction":
-            sizes[level] = number
-    return sizes
-
-
-def read_inner_cache(root: Path, name: str, default: int) -> int:
-    """A figure of the first-level data cache from a sysfs `cache` directory."""
-    for entry in sorted(root.glob("index*")):
-        try:
-            level, kind = ((entry / part).read_text().strip() for part in ("level", "type"))
-            if level == "1" and kind != "Instruction":
-                return int((entry / name).read_text()) or default
-        except (OSError, ValueError):
-            continue
-    return default

@@ -27,6 +27,7 @@ LAYERS = (
     ("autotune.streams", "standard output that may go away"),
     ("autotune.whole_file", "files written in one step"),
     ("autotune.memory", "blocks of memory, aligned: of the system, not of a tensor"),
+    ("autotune.caches", "what the system tells of caches"),
     ("autotune.tile_permission", "what the system lets a process do, asked for"),
     ("autotune.types", "values that every room shares: tensor types, layouts, tasks"),
     ("autotune.target", "what code is made for"),

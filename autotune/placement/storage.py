@@ -21,6 +21,7 @@ from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import ints
 from autotune.ops import OPS
 from autotune.placement.halos import Halo, larger, read_halo, useful_halo
+from autotune.placement.own_outputs import fresh_name, with_own_outputs
 from autotune.placement.types import Placement, Storage
 from autotune.placement.views import concat_part, reshaped, sliced, transposed, untransposed
 from autotune.types import Layout
@@ -40,35 +41,11 @@ class Placed:
 def place(graph: Graph, paddings: Mapping[str, int] = MappingProxyType({})) -> Placed:
     """Decide all placements. Every value of `graph.outputs` ends dense in an array of its own.
     `paddings`: elements to leave free after the channels of a value's points."""
-    placing = _Placing(_with_own_outputs(graph), paddings)
+    placing = _Placing(with_own_outputs(graph), paddings)
     placing.place_outputs()
     placing.place_concats()
     placing.place_views()
     return placing.result()
-
-
-def _with_own_outputs(graph: Graph) -> Graph:
-    """Every output of the graph a value of its own, computed by a node: copies where it is not."""
-    computed = {node.output for node in graph.nodes}
-    nodes, types, outputs = list(graph.nodes), dict(graph.types), []
-    taken: set[str] = set()
-    for public, source in graph.outputs:
-        value = source
-        if value not in computed or value in taken:
-            value = _fresh(f"{source}.output", types)
-            nodes.append(Node(op="copy", inputs=(source,), output=value, name=f"copy of {source}"))
-            types[value] = types[source]
-        taken.add(value)
-        outputs.append((public, value))
-    return dataclasses.replace(graph, nodes=tuple(nodes), types=types, outputs=tuple(outputs))
-
-
-def _fresh(stem: str, taken: Mapping[str, object]) -> str:
-    name, number = stem, 1
-    while name in taken:
-        number += 1
-        name = f"{stem}{number}"
-    return name
 
 
 class _Placing:
@@ -237,7 +214,7 @@ class _Placing:
         """Have `reader` read a copy of that input; returns the copy."""
         node = self.nodes[reader]
         source = node.inputs[position]
-        copy = _fresh(f"{source}.copy", self.types)
+        copy = fresh_name(f"{source}.copy", self.types)
         self.types[copy] = self.types[source]
         self.nodes[copy] = Node(op="copy", inputs=(source,), output=copy, name=f"copy of {source}")
         inputs = (*node.inputs[:position], copy, *node.inputs[position + 1 :])

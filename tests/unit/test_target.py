@@ -9,6 +9,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
+from autotune import caches
 from autotune.codegen.llvm.backend import target_machine
 from autotune.errors import TargetError
 from autotune.target import (
@@ -18,7 +19,6 @@ from autotune.target import (
     machine_of,
     parse_target,
     print_target,
-    read_caches,
     target_names,
 )
 
@@ -139,8 +139,8 @@ def test_caches_are_read_from_sysfs(tmp_path: Path) -> None:
         folder.mkdir()
         for name, text in (("level", level), ("type", kind), ("size", size)):
             (folder / name).write_text(text + "\n")
-    assert read_caches(tmp_path) == {1: 48 << 10, 2: 2 << 20}
-    assert read_caches(tmp_path / "nothing") == {}
+    assert caches.sizes(tmp_path) == {1: 48 << 10, 2: 2 << 20}
+    assert caches.sizes(tmp_path / "nothing") == {}
 
 
 def test_a_number_after_a_gpu_tells_which_one() -> None:
