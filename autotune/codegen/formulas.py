@@ -309,7 +309,8 @@ def mish(w: Arithmetic, x: str) -> str:
     # x is large.
     negative = w.compare("olt", x, zero)
     top = w.op("fmul", x, w.choose(far, zero, large))
-    top = w.op("fmul", w.choose(negative, top, large), more)
+    top = w.choose(negative, top, large)
+    top = w.fma(top, e, w.op("fadd", top, top))  # rounded once
     top = w.op("fmul", top, w.const(2.0**-SCALE))
     share = w.op("fdiv", top, w.fma(e, more, w.const(2.0)))
     return w.choose(negative, share, w.op("fmul", share, x))

@@ -169,7 +169,9 @@ def samples(count: int) -> Array:
     sizes = (exponents << 23 | mantissas).view(np.float32)
     dense = rng.uniform(-1, 1, count // 4).astype(np.float32)
     dense *= rng.choice(np.asarray([0.1, 1.1, 3, 12, 110], np.float32), dense.size)
-    special = np.asarray([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e30, 1.5e-14], np.float32)
+    special = np.asarray(
+        [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e30, 1.5e-14, -2.078293], np.float32
+    )
     left = count - 2 * sizes.size - dense.size - special.size
     bits = rng.integers(0, 1 << 32, left, dtype=np.uint64).astype(np.uint32).view(np.float32)
     return np.concatenate([sizes, -sizes, dense, special, bits])
