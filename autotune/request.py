@@ -169,9 +169,14 @@ class CompileRequest:
             named = load_target(os.fspath(self.target), self.threads)
         return named.with_accuracy(self.accuracy).with_precision(self.precision)
 
-    def measured_folder(self) -> Path:
-        """Where it is kept what machines measured about themselves."""
-        return Path(self.cache_dir) if self.cache_dir else Path.home() / ".cache" / "autotune"
+    def measured_folder(self) -> Path | None:
+        """Where it is kept what machines measured about themselves; None without a home."""
+        if self.cache_dir:
+            return Path(self.cache_dir)
+        try:
+            return Path.home() / ".cache" / "autotune"
+        except RuntimeError:
+            return None
 
     def wanted_profile(self) -> DeviceProfile | None:
         """The machine that is predicted for, at the wanted target; None where none is named.

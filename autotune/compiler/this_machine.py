@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from pathlib import Path
+from typing import TypeGuard
 
 from autotune.errors import ArtifactError, DeviceError
 from autotune.machine.profile import DeviceProfile
@@ -19,10 +21,10 @@ _LOGGER = logging.getLogger("autotune.compile")
 
 
 @functools.lru_cache(maxsize=8)
-def this_machine(target: Target, folder: Path) -> DeviceProfile | None:
+def this_machine(target: Target, folder: Path | None) -> DeviceProfile | None:
     """Takes a few seconds where nothing is kept; default schedules are then for this machine, and
-    the same from then on."""
-    if target.kind != "cpu" or not runs_here(target):
+    the same from then on. None where nothing can be kept: it would be measured over and over."""
+    if target.kind != "cpu" or not runs_here(target) or not _keeps(folder):
         return None
     from autotune.measure.runners.local import LocalRunner
 
@@ -34,6 +36,17 @@ def this_machine(target: Target, folder: Path) -> DeviceProfile | None:
         _LOGGER.warning("schedules are for a machine in general, this one is not known: %s", error)
         return None
     return profile
+
+
+def _keeps(folder: Path | None) -> TypeGuard[Path]:
+    """Whether files can be made in a folder, which may have to be made itself."""
+    if folder is None:
+        return False
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
 
 
 def runs_here(target: Target) -> bool:

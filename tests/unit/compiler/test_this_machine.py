@@ -41,6 +41,12 @@ def test_nominal_measures_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_nothing_is_measured_that_cannot_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (None, tmp_path / "file" / "folder"):
+        assert this_machine(host_target(1), folder) is None
+
+
 def test_a_machine_that_cannot_be_measured_is_one_in_general(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
