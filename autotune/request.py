@@ -61,7 +61,7 @@ _check_folder = functools.partial(arguments.place, what="the path of a folder")
 
 
 def _check_machine(name: str, value: object) -> None:
-    if value == NOMINAL:
+    if isinstance(value, str) and value == NOMINAL:
         return
     from autotune.machine.files import load_machine
     from autotune.machine.profile import DeviceProfile

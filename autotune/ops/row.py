@@ -155,14 +155,15 @@ class Norm:
 
 def norm_scale(epsilon: float, dtype: str) -> float:
     """A power of two that keeps squares of large float32 elements finite: 2**-47, or more where
-    epsilon is so small that its product with the square would come near to a denormal number. The
-    squares that vanish then are too small to count beside epsilon. With an epsilon of at least
-    1e-12, rows of 4096 elements of 1e30 are normalized, and what is much larger is not: squares
-    beside both it and epsilon would need a scale of each row's own, another pass over its
-    elements. With an epsilon of 0 nothing is scaled."""
+    epsilon is so small that its product with the square would come near to a denormal number,
+    which counts as zero: squares of less than 2**-12 of epsilon vanish, too small to count beside
+    it. Rows of 4096 elements of 1e30 are normalized with an epsilon of at least 1e-9, of 4e28 with
+    one of 1e-12, and what is much larger is not: squares beside both it and epsilon would need a
+    scale of each row's own, another pass over its elements. With an epsilon of 0 nothing is
+    scaled."""
     if dtype != "float32" or epsilon <= 0:
         return 1.0
-    return 2.0 ** -max(0, min(47, math.floor((math.log2(epsilon) + 124) / 2)))
+    return 2.0 ** -max(0, min(47, math.floor((math.log2(epsilon) + 114) / 2)))
 
 
 class Lrn:

@@ -15,7 +15,6 @@ import os
 import platform
 import random
 import secrets
-import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -42,6 +41,7 @@ from rpc_server.board.walls import check_certs, file_walls
 from rpc_server.security.audit import AuditLog
 from rpc_server.security.auth import is_loopback
 from rpc_server.security.tls import Credentials
+from rpc_server.stopping import until_told
 from rpc_server.tracker.link import TrackerLink
 from rpc_server.tracker.settings import BoardSettings, check_board, load_farm_settings
 from rpc_server.wire.listener import take_address
@@ -141,19 +141,17 @@ def _run(
     farm: contextlib.AbstractContextManager[None],
 ) -> None:
     """Serve until told to stop."""
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
     threads = [threading.Thread(target=f, daemon=True) for f in (board.run, server.serve)]
-    for thread in threads:
-        thread.start()
-    print(f"listening on {host}:{server.port}", flush=True)
-    with farm:
-        stopping.wait()
-    server.close()
-    board.stop()
-    for thread in threads:
-        thread.join(timeout=5.0)
+    with until_told() as stopping:
+        for thread in threads:
+            thread.start()
+        print(f"listening on {host}:{server.port}", flush=True)
+        with farm:
+            stopping.wait()
+        server.close()
+        board.stop()
+        for thread in threads:
+            thread.join(timeout=5.0)
 
 
 def _bounds(settings: BoardSettings) -> Sandbox:

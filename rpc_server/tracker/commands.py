@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import json
 import resource
-import signal
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from autotune.release import release
 from rpc_server.board.server import parse_address
 from rpc_server.security.audit import AuditLog
 from rpc_server.security.tls import Credentials
+from rpc_server.stopping import until_told
 from rpc_server.tracker.link import TrackerLink
 from rpc_server.tracker.service import LIMITS, Tracker, tracker_door
 from rpc_server.tracker.settings import load_farm_settings
@@ -81,10 +81,8 @@ def _track(options: argparse.Namespace) -> None:
     credentials = Credentials(Path(certs)) if certs else None
     audit_path = options.audit or settings.audit
     audit = AuditLog(Path(audit_path) if audit_path else None)
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
     with (
+        until_told() as stopping,
         contextlib.closing(take_address(host, port, credentials)) as listener,
         contextlib.closing(StateStore(Path(options.state or settings.state))) as store,
     ):

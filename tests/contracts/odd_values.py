@@ -147,6 +147,9 @@ def _reductions() -> Iterator[Case]:
         yield _case("keys", tensor(*ROWS), tensor(37, dtype="int64"), largest=largest)
         yield _case("leaders", tensor(3, 72), depth=4, width=9, largest=largest)
     yield _case("causal", tensor(1, 37, 37), offset=0)
+    for shape in ((3, 9, 19), (5, 40, 1)):
+        yield _case("scan", tensor(*shape), combine="sum")
+        yield _case("scan", tensor(*shape), combine="sum", exclusive=1, reverse=1)
 
 
 def _images() -> Iterator[Case]:
@@ -185,6 +188,8 @@ def _moved() -> Iterator[Case]:
     yield _case("transpose", x, perm=(1, 0))
     yield _case("slice", x, starts=(0, 2), stops=(13, 30), steps=(1, 3))
     yield _case("concat", x, x, axis=0)
+    for mode in ("reflect", "edge", "wrap"):
+        yield _case("border", x, pads=(2, 1, 3, 5), mode=mode)
 
 
 GROUPS: dict[str, Callable[[], Iterator[Case]]] = {

@@ -1,3 +1,5 @@
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
 declare void @llvm.x86.ldtilecfg(ptr)
 declare void @llvm.x86.tilezero(i8)
 declare void @llvm.x86.tileloadd64(i8, ptr, i64)
@@ -6,7 +8,7 @@ declare void @llvm.x86.tilestored64(i8, ptr, i64)
 @autotune_tile_shapes.tiles.0 = internal constant [64 x i8] c"\01\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\40\00\40\00\40\00\40\00\40\00\40\00\40\00\40\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\10\10\10\10\10\10\10\10\00\00\00\00\00\00\00\00", align 64
 @autotune_tile_shapes.tiles.1 = internal constant [64 x i8] c"\01\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\40\00\40\00\40\00\40\00\40\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\08\08\08\10\10\00\00\00\00\00\00\00\00\00\00\00", align 64
 declare void @llvm.x86.tilerelease()
-define void @tiles(ptr %p0, ptr noalias readonly %p1, ptr %p2, ptr %workspace, i64 %thread, i64 %threads, i64 %epoch) nounwind {
+define void @tiles(ptr %p0, ptr noalias readonly %p1, ptr %p2, ptr %workspace, i64 %thread, i64 %threads, i64 %epoch) nounwind "denormal-fp-math"="preserve-sign,preserve-sign" {
 entry:
   %v1 = getelementptr i8, ptr %workspace, i64 0
   %v28 = getelementptr i8, ptr %workspace, i64 5120
@@ -218,6 +220,11 @@ entry:
   %s3 = getelementptr ptr, ptr %args, i64 3
   %b3 = load ptr, ptr %s3
   %came0 = add i64 0, 0
+  %caller_control = alloca i32
+  %control = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %caller_control)
+  store i32 40896, ptr %control
+  call void @llvm.x86.sse.ldmxcsr(ptr %control)
   %thread = add i64 0, 0
   br label %work
 work:
@@ -231,5 +238,6 @@ loop:
   %more = icmp ult i64 %next, %repeats
   br i1 %more, label %loop, label %out
 out:
+  call void @llvm.x86.sse.ldmxcsr(ptr %caller_control)
   ret void
 }

@@ -59,7 +59,7 @@ def check_network(graph: Graph, target: Target, seed: int) -> None:
     want = run_graph(graph, feeds)
     for log in (None, RandomRecords(graph, target, seed)):
         model = compile_graph(graph, target, log, processes=1)
-        assert model.notes == ()
+        assert all("stay float32" in note for note in model.notes)
         for _ in range(2):  # the arena holds the first run's values in the second
             got = model.run(feeds)
             for name, array in want.items():

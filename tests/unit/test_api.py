@@ -47,6 +47,7 @@ COMPILE: dict[str, tuple[object, ...]] = {
     "model": NO_MODEL,
     "target": (*NO_TEXT, "a\0b"),
     "machine": (*NO_PATH[1:], "no such file"),
+    "cache_dir": NO_PATH[1:],
     "log": NO_LOG,
     "threads": (*NO_COUNT, 0, 10**9, 10**5000),
     "accuracy": NO_TEXT,

@@ -41,7 +41,8 @@ def there_and_back(kind: str, saturate: int | None, like: bool, count: int) -> o
 
 
 def compiled(model: onnx.ModelProto) -> CompiledModel:
-    return compile_graph(import_model(model, {}), host_target())
+    """With denormal numbers, which are bfloat16's too."""
+    return compile_graph(import_model(model, {}), host_target().with_accuracy("strict"))
 
 
 def numbers(kind: str) -> Array:
@@ -76,6 +77,17 @@ def test_casts_round_and_saturate_as_the_standard_says(
         reference = there_and_back(kind, saturate, False, x.size)
         (want,) = ReferenceEvaluator(reference).run(None, {"x": x})
     np.testing.assert_array_equal(compiled(model).run({"x": x})["y"], want)
+
+
+def test_denormal_numbers_may_be_cast_to_zeros_unless_strict() -> None:
+    x = numbers("BFLOAT16")
+    model = there_and_back("BFLOAT16", None, False, x.size)
+    with np.errstate(all="ignore"):
+        (want,) = ReferenceEvaluator(model).run(None, {"x": x})
+    got = compile_graph(import_model(model, {}), host_target()).run({"x": x})["y"]
+    tiny = np.abs(want) < np.finfo(np.float32).tiny
+    np.testing.assert_array_equal(got[~tiny], want[~tiny])
+    assert np.all((got[tiny] == want[tiny]) | (got[tiny] == 0))
 
 
 @pytest.mark.parametrize("kind", ["INT4", "UINT4"])

@@ -34,6 +34,8 @@ FACTS = MachineFacts(
     stores=((32, 8e9), (64, 4e9)),
     broadcasts_per_s=8e9,
     gathers_per_s=4e9,
+    additions_beside=0.5,
+    lone_line=0.25,
     load_curve=((4 * KIB, 4e11), (32 * KIB, 4e11), (64 * KIB, 2e11), (2 * MIB, 2e11),
                 (4 * MIB, 3e10), (64 * MIB, 3e10), (256 * MIB, 1e10)),
     store_curve=((4 * KIB, 2e11), (256 * MIB, 1e10)),
