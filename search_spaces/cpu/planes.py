@@ -14,7 +14,7 @@ from autotune.machine.cpu import busiest_share
 from autotune.program.ir import For
 from autotune.program.rewrite import stores_of
 from autotune.schedule import Schedule
-from autotune.schedule.loops.compute import ComputeAt, root_body
+from autotune.schedule.loops.compute import ComputeAt, Inline, root_body
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.target import Target
@@ -64,14 +64,17 @@ class PlanesRule(Rule):
 
     def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
         builder = ScheduleBuilder(task)
-        inline_locals(builder, keep=frozenset((output_name(task),)))
+        output, pooled = output_name(task), task.nodes[0].outputs[0]
+        inline_locals(builder, keep=frozenset((output,)))
         nests = [s for s in root_body(builder.program) if isinstance(s, For)]
         nest = next(n for n in nests if any(s.combine for s in stores_of((n,))))
         buffer = stores_of((nest,))[0].buffer
         pads = [b for b in local_buffers(builder.program) if b.endswith(".pad")]
         image, row, column, channel = (loop.var for loop in nest_loops(nest))
-        if buffer != output_name(task):
-            builder.apply(ComputeAt(buffer=output_name(task), at=channel))
+        if pooled not in (buffer, output) and pooled in local_buffers(builder.program):
+            builder.apply(Inline(buffer=pooled))  # of sums
+        if buffer != output:
+            builder.apply(ComputeAt(buffer=output, at=channel))
         for other in (n for n in nests if n is not nest and stores_of((n,))[0].buffer in pads):
             loops = [loop.var for loop in nest_loops(other)][:-1]
             schedule_patterned(builder, target, loops, config.number("unroll"))

@@ -217,6 +217,18 @@ TASKS: dict[str, Task] = {
         value("i0", (3, 9, 43, 1)),
         value("o0", (3, 5, 22, 1)),
     ),
+    "mean pool of planes, and more": task(
+        [
+            node("avg_pool2d", "i0", "t0", kernel=(3, 3), pads=(1, 1, 1, 1)),
+            node("mul", "t0 i1", "t1"),
+            node("relu", "t1", "o0"),
+        ],
+        value("i0", (2, 5, 21, 1)),
+        value("i1", (2, 5, 21, 1)),
+        value("t0", (2, 5, 21, 1)),
+        value("t1", (2, 5, 21, 1)),
+        value("o0", (2, 5, 21, 1)),
+    ),
     "resize": task(
         [node("resize", "i0", "o0", out_shape=(2, 6, 74), mode="linear", coordinate="half_pixel")],
         value("i0", (2, 3, 37)),
