@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune import tile_permission
 from autotune.machine.facts import TILE_BYTES, Arithmetic
 from autotune.measure.facts import texts
 from autotune.measure.facts.timing import Clock, Loop, Loops, least_s, rounded
@@ -24,7 +25,6 @@ SPARE_REGISTERS = 4
 MOST_CHAINS = 16
 SMALL = 1e-40
 """A denormal float32."""
-_SYS_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 _ROWS, _ROW_BYTES = 16, 64
 
 
@@ -304,7 +304,7 @@ class Tiles:
         """Nothing where there is no such unit, or the system does not let this process have it."""
         has = {f[1:] for f in self._target.features.split(",") if f.startswith("+")}
         kinds = [(feature, *row) for feature, row in _TILES.items() if feature in has]
-        if "amx-tile" not in has or not kinds or not permitted():
+        if "amx-tile" not in has or not kinds or tile_permission.request():
             return
         loops = Loops((tile_text(f"{n}_{i}", i, c) for _, _, i, _ in kinds for n, c in _BOTH),
                       self._target)  # fmt: skip
@@ -326,12 +326,6 @@ class Tiles:
 
 
 _BOTH = (("many", _SUMS), ("one", 1))
-
-
-def permitted() -> bool:
-    """Whether this process may use the tiles: Linux wants to be asked."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.syscall(_SYS_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0)
 
 
 def configuration() -> Array:
