@@ -38,6 +38,8 @@ class ElementWriter:
         self.text = text
         self.bfloat16 = False
         """Whether the target has instructions for bfloat16."""
+        self.rounds_bfloat16 = False
+        """Whether its instruction that rounds to bfloat16 may be used."""
 
     def splat(self, value: Val, lanes: int) -> Val:
         """The value with all lanes."""
@@ -256,7 +258,7 @@ class ElementWriter:
         integer arithmetic: LLVM would call a library."""
         lanes, half = value.lanes, type_text("bfloat16", value.lanes)
         real, whole = type_text("float32", lanes), type_text("int32", lanes)
-        if self.bfloat16:
+        if self.rounds_bfloat16:
             native = "bfloat" if lanes == 1 else f"<{lanes} x bfloat>"
             short = self.text.emit(f"fptrunc {real} {value.text} to {native}")
             return Val(self.text.emit(f"bitcast {native} {short} to {half}"), "bfloat16", lanes)

@@ -75,6 +75,8 @@ class _KernelWriter(TileWriter):
         self.written = {s.buffer for s in stores_of(program.body)}
         self.features = frozenset(target.features.split(","))
         self.bfloat16 = "+avx512bf16" in self.features
+        # It takes denormal numbers for zeros, whatever the control word says.
+        self.rounds_bfloat16 = self.bfloat16 and target.flushes_denormals
         self.rounds_to_integers = target.triple.startswith(("x86_64", "aarch64"))
         self.math = math_of(self.features)
         self.valignd = "+avx512f" in self.features and assembles(target.triple)

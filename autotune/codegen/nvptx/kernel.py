@@ -147,7 +147,7 @@ class _KernelWriter(PipelineWriter):
         self.written = {s.buffer for s in stores_of(launch.body)} | {
             s.to.buffer for s in walk(launch.body) if isinstance(s, AsyncCopy)
         }
-        self.bfloat16 = True
+        self.bfloat16 = self.rounds_bfloat16 = True
         self.ranges = {s.var: s.extent for s in (*launch.blocks, *walk(launch.body))
                        if isinstance(s, For)}  # fmt: skip
         self.everything = everything

@@ -293,7 +293,7 @@ def test_status_is_watched_over_a_restart_until_interrupted(farm: FarmProcesses)
             assert watch.poll() is None
         assert len(json.loads(line)["boards"]) == 2
         watch.send_signal(signal.SIGINT)
-    assert watch.wait(timeout=60) == 130
+        assert watch.wait(timeout=60) == 130
 
 
 def test_decisions_are_carried_out(
