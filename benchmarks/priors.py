@@ -5,8 +5,9 @@
 In: surveys of forty tasks on either machine (`benchmarks/data`, made by search_efficiency.py), and
 what micro-benchmarks found there (`benchmarks/data/machines`). Out: a line per machine and kind of
 knowledge: rank correlation, and how much slower than the survey's best the config is that the
-prior puts first. Constants were fitted to the surveys of Zen 4; the surveys of Granite Rapids
-decided none of them but `lone_line`, which nobody measured there.
+prior puts first. Rates were fitted to the surveys of Zen 4; those of Granite Rapids showed which
+terms were missing, and were in view when the costs of spills were set. Its `lone_line` is read off
+its pools: nobody measured it there.
 """
 
 from __future__ import annotations
