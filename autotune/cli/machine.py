@@ -119,6 +119,12 @@ def rows(machine: Machine, facts: MachineFacts) -> Iterator[Row]:
     ):
         if value is not None:
             yield name, _rate(value, facts.clock_hz), "", ""
+    for name, share in (
+        ("additions beside multiply-adds, for nothing", facts.additions_beside),
+        ("in vain beside a line that is read alone", facts.lone_line),
+    ):
+        if share is not None:
+            yield name, f"{share:.0%}", "", ""
     for name, seconds in (
         ("addition to the next", facts.add_latency_s),
         ("a denormal number costs", facts.denormal_s),

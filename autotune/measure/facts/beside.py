@@ -49,30 +49,7 @@ def lines_text(name: str, step_bytes: int) -> str:
             f"  %p{n} = getelementptr i8, ptr %from, i64 {n * step_bytes}",
             f"  %v{n} = load volatile i64, ptr %p{n}, align 8",
         ]
-    return "\n".join([
-        f"define void @{name}(ptr %data, i64 %blocks, i64 %passes) {{",
-        "entry:",
-        "  br label %pass",
-        "pass:",
-        "  %p = phi i64 [ 0, %entry ], [ %q, %after ]",
-        "  br label %loop",
-        "loop:",
-        "  %i = phi i64 [ 0, %pass ], [ %j, %loop ]",
-        f"  %base = mul i64 %i, {LINES * step_bytes}",
-        "  %from = getelementptr i8, ptr %data, i64 %base",
-        *body,
-        "  %j = add i64 %i, 1",
-        "  %more = icmp ult i64 %j, %blocks",
-        "  br i1 %more, label %loop, label %after",
-        "after:",
-        "  %q = add i64 %p, 1",
-        "  %again = icmp ult i64 %q, %passes",
-        "  br i1 %again, label %pass, label %done",
-        "done:",
-        "  ret void",
-        "}",
-        "",
-    ])  # fmt: skip
+    return texts.over_and_over(name, LINES * step_bytes, (), body)
 
 
 class Beside:

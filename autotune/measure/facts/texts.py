@@ -190,33 +190,41 @@ def passes_text(name: str, vector_bytes: int, moves: str) -> str:
     copy, which takes as many blocks behind these as their copies."""
     kind = f"<{vector_bytes // 4} x i32>"
     block = BLOCK_VECTORS * vector_bytes
-    lines = [
-        f"define void @{name}(ptr %data, i64 %blocks, i64 %passes) {{",
-        "entry:",
+    start = [
         f"  %size = mul i64 %blocks, {block}",
         f"  %one = load {kind}, ptr %data, align {vector_bytes}",
+    ]
+    body = ["  %to = getelementptr i8, ptr %from, i64 %size"]
+    for v in range(BLOCK_VECTORS):
+        body.append(f"  %f{v} = getelementptr i8, ptr %from, i64 {v * vector_bytes}")
+        if moves != "store":
+            body.append(f"  %v{v} = load volatile {kind}, ptr %f{v}, align {vector_bytes}")
+        if moves == "store":
+            body.append(f"  store volatile {kind} %one, ptr %f{v}, align {vector_bytes}")
+        if moves == "copy":
+            body += [
+                f"  %t{v} = getelementptr i8, ptr %to, i64 {v * vector_bytes}",
+                f"  store volatile {kind} %v{v}, ptr %t{v}, align {vector_bytes}",
+            ]
+    return over_and_over(name, block, start, body)
+
+
+def over_and_over(name: str, block_bytes: int, start: Sequence[str], body: Sequence[str]) -> str:
+    """A function whose body has %from, the beginning of each of `blocks` blocks in turn, `passes`
+    times."""
+    return "\n".join([
+        f"define void @{name}(ptr %data, i64 %blocks, i64 %passes) {{",
+        "entry:",
+        *start,
         "  br label %pass",
         "pass:",
         "  %p = phi i64 [ 0, %entry ], [ %q, %after ]",
         "  br label %loop",
         "loop:",
         "  %i = phi i64 [ 0, %pass ], [ %j, %loop ]",
-        f"  %base = mul i64 %i, {block}",
+        f"  %base = mul i64 %i, {block_bytes}",
         "  %from = getelementptr i8, ptr %data, i64 %base",
-        "  %to = getelementptr i8, ptr %from, i64 %size",
-    ]
-    for v in range(BLOCK_VECTORS):
-        lines.append(f"  %f{v} = getelementptr i8, ptr %from, i64 {v * vector_bytes}")
-        if moves != "store":
-            lines.append(f"  %v{v} = load volatile {kind}, ptr %f{v}, align {vector_bytes}")
-        if moves == "store":
-            lines.append(f"  store volatile {kind} %one, ptr %f{v}, align {vector_bytes}")
-        if moves == "copy":
-            lines += [
-                f"  %t{v} = getelementptr i8, ptr %to, i64 {v * vector_bytes}",
-                f"  store volatile {kind} %v{v}, ptr %t{v}, align {vector_bytes}",
-            ]
-    lines += [
+        *body,
         "  %j = add i64 %i, 1",
         "  %more = icmp ult i64 %j, %blocks",
         "  br i1 %more, label %loop, label %after",
@@ -228,8 +236,7 @@ def passes_text(name: str, vector_bytes: int, moves: str) -> str:
         "  ret void",
         "}",
         "",
-    ]
-    return "\n".join(lines)
+    ])  # fmt: skip
 
 
 def chase_text(name: str) -> str:
