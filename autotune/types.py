@@ -17,6 +17,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from autotune.sizes import is_size
+
 Array = npt.NDArray[Any]
 Attr = int | float | str | bool | tuple[Any, ...]
 Attrs = Mapping[str, Attr]
@@ -61,7 +63,7 @@ class TensorType:
     def __post_init__(self) -> None:
         if self.dtype not in ITEM_BYTES:
             raise ValueError(f"dtype must be one of {', '.join(ITEM_BYTES)}, got {self.dtype!r}")
-        if any(not isinstance(e, int) or e < 0 for e in self.shape):
+        if any(not (is_size(e) or isinstance(e, int)) or e < 0 for e in self.shape):
             raise ValueError(f"shape must be non-negative integers, got {self.shape}")
 
     @property

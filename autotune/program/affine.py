@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from autotune.sizes import any_size
+
 
 @dataclass(frozen=True, slots=True)
 class FloorDiv:
@@ -124,14 +126,14 @@ IndexLike = Index | int | str
 
 
 def index(value: IndexLike) -> Index:
-    """An int, a variable name or an Index, as an Index."""
+    """An amount, a variable name or an Index, as an Index."""
     if isinstance(value, Index):
         return value
-    return Index((), value) if isinstance(value, int) else Index(((value, 1),))
+    return Index(((value, 1),)) if isinstance(value, str) else Index((), value)
 
 
 def clamp(value: Index, lo: int, hi: int) -> Index:
-    if value.is_const:
+    if value.is_const and not any_size((value.const, lo, hi)):
         return Index((), min(max(value.const, lo), hi))
     return Index(((Clamp(value, lo, hi), 1),))
 

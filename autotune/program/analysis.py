@@ -24,6 +24,7 @@ from autotune.program.ir import (
     Store,
     clamp,
 )
+from autotune.sizes import any_size, surely_at_most, surely_less
 
 Ranges = Mapping[str, int]
 """Loop variable -> extent; its values are 0 .. extent-1."""
@@ -51,6 +52,8 @@ def _atom_interval(atom: Atom, ranges: Ranges) -> tuple[int, int]:
         if lo // atom.divisor == hi // atom.divisor:
             return lo % atom.divisor, hi % atom.divisor
         return 0, atom.divisor - 1
+    if any_size((lo, hi, atom.lo, atom.hi)):
+        return atom.lo, atom.hi
     return min(max(lo, atom.lo), atom.hi), min(max(hi, atom.lo), atom.hi)
 
 
@@ -70,12 +73,14 @@ def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
     inside = simplify(atom.index, ranges)
     if isinstance(atom, Clamp):
         lo, hi = interval(inside, ranges)
-        if hi <= atom.lo or lo >= atom.hi:
-            return Index((), atom.lo if hi <= atom.lo else atom.hi)
-        return inside if atom.lo <= lo and hi <= atom.hi else clamp(inside, atom.lo, atom.hi)
+        below = surely_at_most(hi, atom.lo)
+        if below or surely_at_most(atom.hi, lo):
+            return Index((), atom.lo if below else atom.hi)
+        within = surely_at_most(atom.lo, lo) and surely_at_most(hi, atom.hi)
+        return inside if within else clamp(inside, atom.lo, atom.hi)
     multiple, rest = _split_multiple(inside, atom.divisor)
     lo, hi = interval(rest, ranges)
-    if lo >= 0 and hi < atom.divisor:
+    if surely_at_most(0, lo) and surely_less(hi, atom.divisor):
         return multiple if isinstance(atom, FloorDiv) else rest
     return multiple + rest // atom.divisor if isinstance(atom, FloorDiv) else rest % atom.divisor
 
@@ -144,13 +149,13 @@ def reads_memory(value: Index) -> bool:
 def always(bound: Bound, ranges: Ranges) -> bool:
     """Whether the bound holds for every value of the loops."""
     lo, hi = interval(bound.index, ranges)
-    return bound.lo <= lo and hi < bound.hi
+    return surely_at_most(bound.lo, lo) and surely_less(hi, bound.hi)
 
 
 def never(bound: Bound, ranges: Ranges) -> bool:
     """Whether the bound holds for no value of the loops."""
     lo, hi = interval(bound.index, ranges)
-    return hi < bound.lo or lo >= bound.hi
+    return surely_less(hi, bound.lo) or surely_at_most(bound.hi, lo)
 
 
 def recombine(value: Index) -> Index:

@@ -20,9 +20,10 @@
              | select(BOUND and ..., value, value) | table[index, ...]
 
 Indices are logical: a buffer's strides, halo and packing say where an element lies. Extents are
-constants. Loop names are unique in a program. Top-level statements run one after the other, each
-when the one before is done; threads share the iterations of a `parallel` loop, and a top-level
-statement without one is run by one thread alone. All values are frozen and comparable.
+constants, or expressions of sizes that every call is given (`autotune.sizes`). Loop names are
+unique in a program. Top-level statements run one after the other, each when the one before is
+done; threads share the iterations of a `parallel` loop, and a top-level statement without one is
+run by one thread alone. All values are frozen and comparable.
 
 On a GPU every top-level statement is one kernel launch (by one thread where nothing is bound): the
 `block` loops, outermost, are its grid; the `thread` loops inside them are the threads of a block.
@@ -298,6 +299,8 @@ class Program:
     params: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
     packs: tuple[Pack, ...] = ()
+    symbols: tuple[str, ...] = ()
+    """Names of sizes that a call gets, in order: see `autotune.sizes`."""
 
 
 NESTED = (For, Alloc, If)

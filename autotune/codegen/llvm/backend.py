@@ -58,7 +58,7 @@ def compile_text(text: str, target: Target) -> bytes:
 
 def _source(kernel: KernelText, program: Program, target: Target, symbol: str) -> str:
     """A written kernel, and what it is called with."""
-    driver = run_text(symbol, len(program.params), target)
+    driver = run_text(symbol, len(program.params) + bool(program.symbols), target)
     parts = [support_text(target), *kernel.declarations, kernel.function, driver, ""]
     return "\n".join(parts[0 if parts[0] else 1 :])
 

@@ -10,6 +10,7 @@ from autotune.codegen.llvm.load import LoadWriter
 from autotune.codegen.llvm.text import type_text
 from autotune.program.analysis import interval
 from autotune.program.ir import Bound, Index
+from autotune.sizes import any_size, greatest, is_size, least, surely_at_most, surely_less
 
 
 class BoundWriter(LoadWriter):
@@ -25,7 +26,8 @@ class BoundWriter(LoadWriter):
                     masks.append(self._each_lane_compare(bound))
                 continue
             linear = self.linear(bound.index)
-            if not linear.terms:
+            known = not any_size((linear.const, bound.lo, bound.hi))
+            if not linear.terms and known:
                 lanes = range(self.lanes) if linear.lane else range(1)
                 hits = [bound.lo <= linear.const + i * linear.lane < bound.hi for i in lanes]
                 if not any(hits):
@@ -36,7 +38,7 @@ class BoundWriter(LoadWriter):
             elif linear.lane:
                 if not self._holds(bound):
                     masks += self._lane_compare(linear, bound)
-            else:
+            elif known or not self._holds(bound):
                 uniform.append(self._uniform_compare(linear, bound))
         if masks:
             return self._joined(masks, uniform), self.lanes
@@ -48,34 +50,43 @@ class BoundWriter(LoadWriter):
         # One unsigned comparison covers both ends.
         shifted = Linear(linear.terms, linear.const - bound.lo)
         name, depth = self.scalar(shifted)
-        return self.pure(depth, f"icmp ult i64 {name}, {bound.hi - bound.lo}")
+        return self.pure(depth, f"icmp ult i64 {name}, {self.amount(bound.hi - bound.lo)}")
 
     def _holds(self, bound: Bound) -> bool:
         """Whether a bound holds in every iteration of the loops that are not written out."""
         now = {v: Index((), i) for v, i in self.env.items() if isinstance(i, int)}
         low, high = interval(bound.index.substitute(now), self.ranges)
-        return low >= bound.lo and high < bound.hi
+        return surely_at_most(bound.lo, low) and surely_less(high, bound.hi)
 
     def _lane_compare(self, linear: Linear, bound: Bound) -> list[str]:
         # Lanes half as wide take half the instructions.
         narrow = self._fits_32_bits(linear, bound)
-        base, depth = self.scalar(linear)
+        base, depth = self.scalar(linear._replace(const=linear.const - bound.lo))
         if narrow:
             base = self.pure(depth, f"trunc i64 {base} to i32")
         item, dtype = ("i32", "int32") if narrow else ("i64", "int64")
         splat = self.splat(Val(base, dtype, 1), self.lanes).text
         kind = type_text(dtype, self.lanes)
-        steps = ", ".join(f"{item} {i * linear.lane - bound.lo}" for i in range(self.lanes))
+        steps = ", ".join(f"{item} {i * linear.lane}" for i in range(self.lanes))
         value = self.text.emit(f"add {kind} {splat}, <{steps}>")
-        limit = f"splat ({item} {bound.hi - bound.lo})"
+        limit = self._limit(bound.hi - bound.lo, item, dtype, depth)
         return [self.text.emit(f"icmp ult {kind} {value}, {limit}")]
+
+    def _limit(self, width: int, item: str, dtype: str, depth: int) -> str:
+        """As many lanes of a number, of i32 or i64."""
+        if not is_size(width):
+            return f"splat ({item} {width})"
+        name = self.amount(width)
+        if item == "i32":
+            name = self.pure(depth, f"trunc i64 {name} to i32")
+        return self.splat(Val(name, dtype, 1), self.lanes).text
 
     def _fits_32_bits(self, linear: Linear, bound: Bound) -> bool:
         low, high = interval(bound.index, self.ranges)
         reach = abs(linear.lane) * self.lanes
         return (
-            min(low, low - bound.lo) - reach > -(2**31)
-            and max(high, high - bound.lo, bound.hi - bound.lo) + reach < 2**31
+            least(low - bound.lo) - reach > -(2**31)
+            and max(greatest(high - bound.lo), greatest(bound.hi - bound.lo)) + reach < 2**31
         )
 
     def _each_lane_compare(self, bound: Bound) -> str:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from autotune.codegen.llvm.element import ElementWriter
 from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.errors import BuildError
 from autotune.program.analysis import interval, recombine
 from autotune.program.ir import Buffer, Clamp, FloorDiv, Index, LoadIndex, Mod
+from autotune.sizes import Quotient, Symbol, is_size
 
 
 class Var(NamedTuple):
@@ -57,6 +58,8 @@ class IndexWriter(ElementWriter, ABC):
         self.pointers: dict[str, str] = {}
         self.lanes = 1
         self.ranges: dict[str, int] = {}
+        self.symbols: tuple[str, ...] = ()
+        """Names of what `%sizes` points to, in order."""
         self._moved: dict[FloorDiv | Mod, int] = {}
         self._flat: dict[tuple[str, int], tuple[tuple[Index, ...], Index]] = {}
         self._beside: dict[str, set[int]] = {}
@@ -71,6 +74,8 @@ class IndexWriter(ElementWriter, ABC):
             if isinstance(now, int):
                 const += c * now
             elif isinstance(now, Lane):
+                if is_size(c):
+                    raise BuildError(f"lanes are {c} elements apart, which only a run knows")
                 lane += c
             else:
                 terms[now] = terms.get(now, 0) + c
@@ -91,8 +96,9 @@ class IndexWriter(ElementWriter, ABC):
             return _fold(atom, inner.const)
         name, depth = self.scalar(inner)
         if isinstance(atom, Clamp):
-            low = self.pure(depth, f"call i64 @llvm.smax.i64(i64 {name}, i64 {atom.lo})")
-            high = f"call i64 @llvm.smin.i64(i64 {low}, i64 {atom.hi})"
+            least, most = self.amount(atom.lo), self.amount(atom.hi)
+            low = self.pure(depth, f"call i64 @llvm.smax.i64(i64 {name}, i64 {least})")
+            high = f"call i64 @llvm.smin.i64(i64 {low}, i64 {most})"
             for kind in ("smax", "smin"):
                 self.text.declare(f"llvm.{kind}.i64", f"declare i64 @llvm.{kind}.i64(i64, i64)")
             return Var(self.pure(depth, high), depth)
@@ -122,15 +128,41 @@ class IndexWriter(ElementWriter, ABC):
     def scalar(self, value: Linear) -> tuple[str, int]:
         """(i64 value without the lane's part, loop depth from which it is known)."""
         if not value.terms:
-            return str(value.const), 0
+            return self.amount(value.const), 0
         total, depth = "", 0
         for var, c in value.terms:
             depth = -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
-            part = self.pure(depth, f"mul i64 {var.name}, {c}") if c != 1 else var.name
+            part = self._times(depth, var.name, c)
             total = self.pure(depth, f"add i64 {total}, {part}") if total else part
         if value.const:
-            total = self.pure(depth, f"add i64 {total}, {value.const}")
+            total = self.pure(depth, f"add i64 {total}, {self.amount(value.const)}")
         return total, depth
+
+    def amount(self, value: int) -> str:
+        """A number, or what the kernel's sizes make of an expression at the start of a call."""
+        if not is_size(value):
+            return str(value)
+        total = ""
+        for product, c in value.terms:
+            part = str(c)
+            for place, factor in enumerate(product):
+                name = self._factor(factor)
+                part = name if not place and c == 1 else self.pure(0, f"mul i64 {part}, {name}")
+            total = self.pure(0, f"add i64 {total}, {part}") if total else part
+        return total
+
+    def _factor(self, factor: Symbol | Quotient) -> str:
+        if isinstance(factor, Quotient):
+            size = self.amount(cast(int, factor.size))
+            return self.pure(0, f"udiv i64 {size}, {factor.divisor}")
+        place = self.symbols.index(factor.name)
+        pointer = self.pure(0, f"getelementptr i64, ptr %sizes, i64 {place}")
+        return self.pure(0, f"load i64, ptr {pointer}, align 8")
+
+    def _times(self, depth: int, name: str, factor: int) -> str:
+        if factor == 1:
+            return name
+        return self.pure(depth, f"mul i64 {name}, {self.amount(factor)}")
 
     def pure(self, depth: int, text: str) -> str:
         """A pure instruction, at the loop depth of its operands (-1: known only here)."""
@@ -153,9 +185,9 @@ class IndexWriter(ElementWriter, ABC):
         if offset.terms:
             base = self._base(base, item, offset.terms)
         if offset.const:
-            if self.crowd and offset.terms:
+            if self.crowd and offset.terms and not is_size(offset.const):
                 self._crowd(base, offset.const)
-            text = f"getelementptr {item}, ptr {base}, i64 {offset.const}"
+            text = f"getelementptr {item}, ptr {base}, i64 {self.amount(offset.const)}"
             base = self.text.once(text, text)
         return base
 
@@ -168,7 +200,7 @@ class IndexWriter(ElementWriter, ABC):
         depth = 0
         for var, c in terms:
             depth = -1 if var.depth < 0 or depth < 0 else max(depth, var.depth)
-            scaled = self.pure(depth, f"mul i64 {var.name}, {c}") if c != 1 else var.name
+            scaled = self._times(depth, var.name, c)
             base = self.pure(depth, f"getelementptr {item}, ptr {base}, i64 {scaled}")
         if depth >= 0:
             self.text.remember(depth, key, base)

@@ -35,6 +35,7 @@ from autotune.program.ir import (
 )
 from autotune.program.rewrite import stores_of
 from autotune.program.signs import never_negative
+from autotune.sizes import surely_at_most, surely_less
 from autotune.target import Target
 from autotune.types import ITEM_BYTES
 
@@ -62,6 +63,7 @@ class _KernelWriter(TileWriter):
     def __init__(self, program: Program, target: Target, symbol: str) -> None:
         self.program, self.target = program, target
         arguments = [f"ptr {_noalias(p)}%p{i}" for i, p in enumerate(program.params)]
+        arguments += ["ptr noalias readonly %sizes"] if program.symbols else []
         arguments += ["ptr %workspace", "i64 %thread", "i64 %threads", "i64 %epoch"]
         self.symbol, self.phases = symbol, 0
         self.crowd = CROWD if target.triple.startswith("x86_64") else 0
@@ -81,6 +83,7 @@ class _KernelWriter(TileWriter):
         self.math = math_of(self.features)
         self.valignd = "+avx512f" in self.features and assembles(target.triple)
         self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        self.symbols = program.symbols
         self.workspace = 0
         self.changed: list[frozenset[str]] = []
 
@@ -159,7 +162,7 @@ class _KernelWriter(TileWriter):
                 self.env[loop.var] = i
                 self.body(loop.body)
         else:
-            self._counted(loop, "0", str(loop.extent))
+            self._counted(loop, "0", self.amount(loop.extent))
 
     def _counted(self, loop: For, first: str, limit: str) -> None:
         with self.text.loop(first, limit) as name:
@@ -183,7 +186,7 @@ class _KernelWriter(TileWriter):
                 break
             outermost = depth
         inside = all(
-            low >= 0 and high < extent
+            surely_at_most(0, low) and surely_less(high, extent)
             for extent, (low, high) in zip(
                 buffer.shape, (interval(i, self.ranges) for i in value.indices), strict=True
             )
@@ -216,10 +219,10 @@ class _KernelWriter(TileWriter):
         copies = self.target.threads if private else 1
         start = self.workspace + head
         self.workspace += size * copies
-        offset = str(start)
+        offset = self.amount(start)
         if copies > 1:
-            scaled = self.pure(0, f"mul i64 %thread, {size}")
-            offset = self.pure(0, f"add i64 {scaled}, {start}")
+            scaled = self.pure(0, f"mul i64 %thread, {self.amount(size)}")
+            offset = self.pure(0, f"add i64 {scaled}, {offset}")
         pointer = f"getelementptr i8, ptr %workspace, i64 {offset}"
         self.pointers[buffer.name] = self.text.hoist(0, (buffer.name, "pointer"), pointer)
 

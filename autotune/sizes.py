@@ -1,0 +1,422 @@
+"""Sizes that are known only when a model runs: integer expressions of symbols.
+
+    size   := sum of  coefficient * factor * ...  plus a constant
+    factor := SYMBOL | (size // n)
+
+A `Size` stands where an `int` does (a dimension, a stride, a loop's extent) and takes part in the
+same arithmetic; what does not depend on a symbol is an `int` again. Equality is that of normal
+forms: equal for all values, or not. An order that the symbols' ranges do not decide raises
+`UndecidedError`, and nothing turns a Size into an int by accident (`range`, numpy and indexing refuse
+it): code that was made for known sizes fails loudly where it needs one. `least` and `greatest` are
+bounds, `surely_less` and `surely_at_most` ask without raising.
+
+To the type checker a Size is an `int`, which spares every signature between the importer and the
+code generators a second type that most of them never look at.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard, cast
+
+from autotune.errors import AutotuneError
+
+UNBOUNDED = 1 << 31
+"""What a symbol without an upper bound is taken to be less than: dimensions are."""
+_LONGEST_TEXT = 4096
+_DEEPEST = 4
+"""Quotients replaced, one after the other, in search of a bound."""
+
+
+class UndecidedError(AutotuneError):
+    """Whether a relation between sizes holds depends on values known only at run time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """An integer known at run time, from `low` to `high`, both included; not negative."""
+
+    name: str
+    low: int = 1
+    high: int = UNBOUNDED
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low <= self.high:
+            raise ValueError(f"range of {self.name} must be 0 <= low <= high, got {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """size // divisor, rounding down; the size is never negative."""
+
+    size: Size
+    divisor: int
+
+
+Factor = Symbol | Quotient
+Product = tuple[Factor, ...]
+
+
+class Size:
+    """A sum of products; see the module. Made by `symbol` and by arithmetic."""
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: tuple[tuple[Product, int], ...]) -> None:
+        self.terms = terms
+        self._hash = hash(terms)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Size) and self.terms == other.terms
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Size, (self.terms,)
+
+    def __bool__(self) -> bool:
+        """False is what is 0 for all values, and that is no Size."""
+        return True
+
+    def __repr__(self) -> str:
+        return " + ".join(_product_text(p, c) for p, c in self.terms).replace("+ -", "- ")
+
+    # -------------------------------------------------------------------------------- arithmetic
+
+    def __add__(self, other: object) -> int:
+        return _sum([*self.terms, *_terms(other)]) if _is_amount(other) else NotImplemented
+
+    __radd__ = __add__
+
+    def __neg__(self) -> int:
+        return self * -1
+
+    def __sub__(self, other: object) -> int:
+        if not _is_amount(other):
+            return NotImplemented
+        return _sum([*self.terms, *((p, -c) for p, c in _terms(other))])
+
+    def __rsub__(self, other: object) -> int:
+        return -self + other if _is_amount(other) else NotImplemented
+
+    def __mul__(self, other: object) -> int:
+        if not _is_amount(other):
+            return NotImplemented
+        return _sum(
+            (tuple(sorted(p + q, key=_factor_text)), c * d)
+            for p, c in self.terms
+            for q, d in _terms(other)
+        )
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, divisor: object) -> int:
+        if isinstance(divisor, Size):
+            return _exact(self, divisor)
+        if not isinstance(divisor, int):
+            return NotImplemented
+        whole = [(p, c // divisor) for p, c in self.terms]
+        rest = _sum((p, c % divisor) for p, c in self.terms)
+        if divisor < 1:
+            raise UndecidedError(f"({self}) // {divisor}")
+        quotient = _quotient(rest, divisor)
+        return _sum([*whole, *_terms(quotient)])
+
+    def __rfloordiv__(self, other: object) -> int:
+        raise UndecidedError(f"{other} // ({self})")
+
+    def __mod__(self, divisor: object) -> int:
+        if not _is_amount(divisor):
+            return NotImplemented
+        return self - (self // divisor) * divisor
+
+    def __rmod__(self, other: object) -> int:
+        raise UndecidedError(f"{other} % ({self})")
+
+    # ------------------------------------------------------------------------------------- order
+
+    def __lt__(self, other: object) -> bool:
+        return self._decided(other, "<", surely_less(self, other), surely_at_most(other, self))
+
+    def __le__(self, other: object) -> bool:
+        return self._decided(other, "<=", surely_at_most(self, other), surely_less(other, self))
+
+    def __gt__(self, other: object) -> bool:
+        return self._decided(other, ">", surely_less(other, self), surely_at_most(self, other))
+
+    def __ge__(self, other: object) -> bool:
+        return self._decided(other, ">=", surely_at_most(other, self), surely_less(self, other))
+
+    def _decided(self, other: object, relation: str, holds: bool, fails: bool) -> bool:
+        if not holds and not fails:
+            raise UndecidedError(f"{self} {relation} {other}")
+        return holds
+
+
+def symbol(name: str, low: int = 1, high: int = UNBOUNDED) -> int:
+    """The size that is a symbol's value."""
+    return _sum([((Symbol(name, low, high),), 1)])
+
+
+def is_size(amount: object) -> TypeGuard[Any]:
+    """Whether an amount is known at run time only."""
+    return isinstance(amount, Size)
+
+
+def any_size(amounts: Iterable[object]) -> bool:
+    return any(isinstance(a, Size) for a in amounts)
+
+
+def symbols_of(amount: object) -> frozenset[Symbol]:
+    """Every symbol that an amount depends on."""
+    if not isinstance(amount, Size):
+        return frozenset()
+    return frozenset(_symbols(amount))
+
+
+def value_at(amount: int, values: Mapping[str, int]) -> int:
+    """An amount where the symbols have these values. KeyError for one that is missing."""
+    if not is_size(amount):
+        return amount
+    return sum(
+        c * math.prod(_factor_at(f, values) for f in product) for product, c in amount.terms
+    )
+
+
+def least(amount: int) -> int:
+    """A lower bound that holds for all values; the least value itself where every term of the
+    sum grows with the symbols."""
+    return _least(amount, _DEEPEST)
+
+
+def greatest(amount: int) -> int:
+    """An upper bound that holds for all values."""
+    return -_least(-amount, _DEEPEST)
+
+
+def surely_less(first: object, second: object) -> bool:
+    """Whether first < second for all values."""
+    if type(first) is int and type(second) is int:
+        return first < second
+    return least(cast(int, second) - cast(int, first)) > 0
+
+
+def surely_at_most(first: object, second: object) -> bool:
+    """Whether first <= second for all values."""
+    if type(first) is int and type(second) is int:
+        return first <= second
+    return least(cast(int, second) - cast(int, first)) >= 0
+
+
+def ceil_div(amount: int, divisor: int) -> int:
+    """amount / divisor, rounding up."""
+    return (amount + divisor - 1) // divisor
+
+
+def parse_size(text: str, symbols: Mapping[str, int]) -> int:
+    """What `str` gave of an amount. ValueError for anything else."""
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"a size of {len(text)} characters; at most {_LONGEST_TEXT} are read")
+    try:
+        return _parsed(ast.parse(text, mode="eval").body, symbols)
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"{text!r} is no size") from None
+
+
+# ------------------------------------------------------------------------------------------- parts
+
+
+def _is_amount(value: object) -> TypeGuard[int]:
+    return isinstance(value, int | Size)
+
+
+def _terms(amount: object) -> tuple[tuple[Product, int], ...]:
+    if isinstance(amount, Size):
+        return amount.terms
+    return (((), cast(int, amount)),)
+
+
+def _sum(terms: Iterable[tuple[Product, int]]) -> int:
+    """The sum in normal form: products in the order of their text, none of them zero."""
+    total: dict[Product, int] = {}
+    for product, c in terms:
+        total[product] = total.get(product, 0) + c
+    kept = sorted(((p, c) for p, c in total.items() if c), key=lambda t: _product_key(t[0]))
+    if not kept:
+        return 0
+    if len(kept) == 1 and not kept[0][0]:
+        return kept[0][1]
+    return cast(int, Size(tuple(kept)))
+
+
+def _quotient(rest: int, divisor: int) -> int:
+    """rest // divisor, where all coefficients are from 0 to divisor - 1; what is a quotient of a
+    quotient alone is one quotient."""
+    if not is_size(rest):
+        return rest // divisor
+    if greatest(rest) < divisor:
+        return 0
+    variable = [(p, c) for p, c in rest.terms if p]
+    if len(variable) == 1 and variable[0][1] == 1 and len(variable[0][0]) == 1:
+        (factor,) = variable[0][0]
+        if isinstance(factor, Quotient):
+            # ((x // a) + b) // d  =  (x + a*b) // (a*d)
+            const = rest - _sum(variable)
+            return (cast(int, factor.size) + const * factor.divisor) // (factor.divisor * divisor)
+    return _sum([((Quotient(cast(Size, rest), divisor),), 1)])
+
+
+def _exact(amount: Size, divisor: Size) -> int:
+    """amount / divisor where it is a polynomial; UndecidedError where it is none."""
+    left: int = cast(int, amount)
+    lead, factor = divisor.terms[-1]
+    out = 0
+    while is_size(left):
+        found = next((t for t in reversed(left.terms) if _divides(lead, factor, t)), None)
+        if found is None:
+            break
+        part = _sum([(_without(found[0], lead), found[1] // factor)])
+        out += part
+        left -= part * cast(int, divisor)
+    if left != 0:
+        raise UndecidedError(f"({amount}) // ({divisor})")
+    return out
+
+
+def _divides(lead: Product, factor: int, term: tuple[Product, int]) -> bool:
+    product, c = term
+    return c % factor == 0 and all(product.count(f) >= lead.count(f) for f in lead)
+
+
+def _without(product: Product, lead: Product) -> Product:
+    left = list(product)
+    for factor in lead:
+        left.remove(factor)
+    return tuple(left)
+
+
+@functools.lru_cache(maxsize=65536)
+def _least(amount: int, depth: int) -> int:
+    if not is_size(amount):
+        return amount
+    best = _least_of_terms(amount)
+    if best < 0 and depth:
+        for quotient in _quotients(amount):
+            best = max(best, _least(_replaced(amount, quotient), depth - 1))
+    return best
+
+
+def _least_of_terms(amount: Size) -> int:
+    """With every factor written as its least value plus a rest that is not negative, the sum of
+    the products' least values."""
+    shifted: dict[Product, int] = {}
+    for product, c in amount.terms:
+        for rest, scale in _shifted(product):
+            shifted[rest] = shifted.get(rest, 0) + c * scale
+    total = 0
+    for rest, c in shifted.items():
+        if not rest:
+            total += c
+        elif c < 0:
+            total += c * math.prod(_high(f) - _low(f) for f in rest)
+    return total
+
+
+def _shifted(product: Product) -> Iterator[tuple[Product, int]]:
+    """(a + x)(b + y) .. as products of what varies, and what is before them."""
+    for picked in range(1 << len(product)):
+        rest = tuple(f for i, f in enumerate(product) if picked >> i & 1)
+        scale = math.prod(_low(f) for i, f in enumerate(product) if not picked >> i & 1)
+        if scale:
+            yield rest, scale
+
+
+def _replaced(amount: Size, quotient: Quotient) -> int:
+    """A lower bound without a quotient: d * (x // d) is at least x - d + 1 and at most x."""
+    size, divisor = cast(int, quotient.size), quotient.divisor
+    out = 0
+    for product, c in amount.terms:
+        if product.count(quotient) != 1 or c % divisor:
+            out += _sum([(product, c)])
+            continue
+        bound = size - (divisor - 1) if c > 0 else size
+        out += _sum([(_without(product, (quotient,)), c // divisor)]) * bound
+    return out
+
+
+def _quotients(amount: Size) -> Iterator[Quotient]:
+    """Quotients that a whole multiple of their divisor stands before."""
+    found = (
+        (f, c)
+        for product, c in amount.terms
+        for f in dict.fromkeys(product)
+        if isinstance(f, Quotient)
+    )
+    yield from dict.fromkeys(f for f, c in found if c % f.divisor == 0)
+
+
+def _low(factor: Factor) -> int:
+    if isinstance(factor, Symbol):
+        return factor.low
+    return max(0, least(cast(int, factor.size)) // factor.divisor)
+
+
+def _high(factor: Factor) -> int:
+    if isinstance(factor, Symbol):
+        return factor.high
+    return greatest(cast(int, factor.size)) // factor.divisor
+
+
+def _symbols(amount: Size) -> Iterator[Symbol]:
+    for product, _ in amount.terms:
+        for factor in product:
+            if isinstance(factor, Symbol):
+                yield factor
+            else:
+                yield from _symbols(factor.size)
+
+
+def _factor_at(factor: Factor, values: Mapping[str, int]) -> int:
+    if isinstance(factor, Symbol):
+        return values[factor.name]
+    return value_at(cast(int, factor.size), values) // factor.divisor
+
+
+def _factor_text(factor: Factor) -> str:
+    return factor.name if isinstance(factor, Symbol) else f"(({factor.size})//{factor.divisor})"
+
+
+def _product_key(product: Product) -> tuple[int, tuple[str, ...]]:
+    return len(product), tuple(map(_factor_text, product))
+
+
+def _product_text(product: Product, coefficient: int) -> str:
+    words = [_factor_text(f) for f in product]
+    if coefficient == -1 and words:
+        return f"-{'*'.join(words)}"
+    return "*".join([str(coefficient)] * (coefficient != 1 or not words) + words)
+
+
+def _parsed(node: ast.expr, symbols: Mapping[str, int]) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name) and node.id in symbols:
+        return symbols[node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_parsed(node.operand, symbols)
+    if isinstance(node, ast.BinOp):
+        left, right = _parsed(node.left, symbols), _parsed(node.right, symbols)
+        if isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Sub):
+            return left - right
+        if isinstance(node.op, ast.Mult):
+            return left * right
+        if isinstance(node.op, ast.FloorDiv) and right:
+            return left // right
+    raise ValueError(f"{ast.unparse(node)!r} is no size of {', '.join(symbols)}")

@@ -1,0 +1,223 @@
+"""A kernel for any size from one for a small size: the output is gone through in strips.
+
+In: a task with sizes known at run time, the same task at a small size, and the program that a
+schedule makes of the small one. Out: a program that runs it for every strip of the output.
+
+Most kernels do the same at every place: element (h + 1, w) of a convolution's output reads what
+(h, w) reads, a row further on. Where all of a task's expressions are like that along a dimension,
+a kernel scheduled, tuned and recorded for 8 rows serves any number of rows: it is run again and
+again with its indices moved, and the last strip begins early enough to end where the output ends,
+so that a few elements are made twice. Inside, all extents are known; only strides, the number of
+strips and where they begin are not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune.errors import ScheduleError
+from autotune.program.ir import (
+    Apply,
+    Buffer,
+    Compute,
+    For,
+    Index,
+    IndexValue,
+    Load,
+    Prefetch,
+    Program,
+    Select,
+    Stmt,
+    Value,
+    clamp,
+    index,
+)
+from autotune.program.rewrite import Body, map_buffers, with_body
+from autotune.sizes import ceil_div, is_size, surely_at_most, symbols_of
+from autotune.tasks.build import task_computes
+from autotune.types import Task
+
+Moves = Mapping[int, int]
+"""Dimension of the output -> elements by which a tensor's index moves when that one moves by 1."""
+Shifts = Mapping[str, tuple[Moves, ...]]
+"""Tensor -> per dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A dimension of the output, in runs."""
+
+    dimension: int
+    extent: int
+    length: int
+    """Elements of a run, which the kernel was made for."""
+
+    @property
+    def variable(self) -> str:
+        return f"strip{self.dimension}"
+
+    @property
+    def first(self) -> Index:
+        """Where a run begins."""
+        begin = index(self.variable) * self.length
+        return begin if self.length == 1 else clamp(begin, 0, self.extent - self.length)
+
+
+def in_strips(program: Program, task: Task, sample: Task, *, parallel: bool = False) -> Program:
+    """`program`, made of `sample`, for the sizes of `task`. Raises ScheduleError where the task
+    does not do the same at every place, or an output may be smaller than the sample's."""
+    strips = strips_of(task, sample)
+    shifts = shifts_of(sample, tuple(s.dimension for s in strips))
+    _check_sizes(task, sample, shifts)
+    body = program.body
+    for param in program.params:
+        moves = shifts.get(param.name, ())
+        if any(moves):
+            moved = [_moved(of_dimension, strips) for of_dimension in moves]
+            body = _moved_accesses(body, param.name, moved)
+    for number, strip in reversed(list(enumerate(strips))):
+        kind = "parallel" if parallel and not number else "serial"
+        count = ceil_div(strip.extent, strip.length)
+        body = (For(strip.variable, count, kind, body),)
+    used = {s.name for v in task.values for e in _amounts(v.type.shape) for s in symbols_of(e)}
+    return dataclasses.replace(
+        program,
+        params=tuple(_sized(param, task) for param in program.params),
+        body=body,
+        symbols=tuple(sorted(used)),
+    )
+
+
+def strips_of(task: Task, sample: Task) -> tuple[Strip, ...]:
+    """The dimensions of the output whose extent a run decides, outermost first."""
+    (sized,), (small,) = task.by_role("output"), sample.by_role("output")
+    out = []
+    for d, (extent, length) in enumerate(zip(sized.type.shape, small.type.shape, strict=True)):
+        if not is_size(extent):
+            continue
+        if not surely_at_most(length, extent):
+            raise ScheduleError(f"strips of {length} may be longer than the output, {extent}")
+        out.append(Strip(d, extent, length))
+    return tuple(out)
+
+
+def shifts_of(task: Task, dimensions: Sequence[int]) -> Shifts:
+    """By how much every tensor's indices move with the output's. Raises ScheduleError where the
+    task is not the same at every place along these dimensions."""
+    computes, _ = task_computes(task)
+    (output,) = task.by_role("output")
+    rank = len(output.type.shape)
+    shifts: dict[str, tuple[Moves, ...]] = {
+        output.name: tuple({d: 1} if d in dimensions else {} for d in range(rank))
+    }
+    for compute in reversed(computes):
+        if compute.updates is not None:
+            raise ScheduleError(f"{compute.output} is updated where indices in memory say")
+        _check_pads(task, compute)
+        own = shifts.get(compute.output)
+        if own is None:
+            raise ScheduleError(f"{compute.output} is read by nothing")
+        moving = {a.name: m for a, m in zip(compute.axes, own, strict=True) if m}
+        for load in _loads(compute.body, moving):
+            found = tuple(_shift(i, moving) for i in load.indices)
+            if shifts.setdefault(load.buffer, found) != found:
+                raise ScheduleError(f"{load.buffer} is read in two ways")
+    return shifts
+
+
+# ------------------------------------------------------------------------------------------- parts
+
+
+def _check_pads(task: Task, compute: Compute) -> None:
+    """Zeros around a tensor must lie in memory: a strip's neighbours are no zeros."""
+    for tensor, pads in compute.pads:
+        value = task.value(tensor)
+        there = value.layout.halo
+        inside = all(b <= x and a <= y for (b, a), (x, y) in zip(pads, there, strict=True))
+        if value.role != "input" or not inside:
+            raise ScheduleError(f"{tensor} is padded with zeros that do not lie in memory")
+
+
+def _loads(value: Value, moving: Mapping[str, Moves]) -> Iterator[Load]:
+    """Loads of an expression; nothing else in it may depend on what moves."""
+    if isinstance(value, Load):
+        yield value
+    elif isinstance(value, Apply):
+        for arg in value.args:
+            yield from _loads(arg, moving)
+    elif isinstance(value, Select):
+        if any(bound.index.reads(moving.keys()) for bound in value.bounds):
+            raise ScheduleError("what is selected depends on the place")
+        yield from _loads(value.then, moving)
+        yield from _loads(value.other, moving)
+    elif isinstance(value, IndexValue) and value.index.reads(moving.keys()):
+        raise ScheduleError("a value depends on the place")
+
+
+def _shift(value: Index, moving: Mapping[str, Moves]) -> Moves:
+    out: dict[int, int] = {}
+    for atom, c in value.terms:
+        if isinstance(atom, str):
+            for dimension, step in moving.get(atom, {}).items():
+                out[dimension] = out.get(dimension, 0) + c * step
+        elif Index(((atom, 1),)).reads(moving.keys()):
+            raise ScheduleError("an index is divided, limited or read from memory")
+    return {dimension: step for dimension, step in out.items() if step}
+
+
+def _check_sizes(task: Task, sample: Task, shifts: Shifts) -> None:
+    """What does not move is as long in both; so are sums."""
+    for value in task.values:
+        small = sample.value(value.name).type.shape
+        moves = shifts.get(value.name, ({},) * len(small))
+        for extent, length, move in zip(value.type.shape, small, moves, strict=True):
+            if not move and extent != length:
+                raise ScheduleError(f"{value.name} has a length of {extent} that no strip cuts")
+    pairs = zip(task_computes(task)[0], task_computes(sample)[0], strict=True)
+    if any(sized.reduce != small.reduce for sized, small in pairs):
+        raise ScheduleError("what is summed up depends on sizes")
+
+
+def _moved(moves: Moves, strips: Sequence[Strip]) -> Index:
+    out = Index()
+    for strip in strips:
+        out = out + strip.first * moves.get(strip.dimension, 0)
+    return out
+
+
+def _moved_accesses(body: Body, buffer: str, moved: Sequence[Index]) -> Body:
+    def places(indices: tuple[Index, ...]) -> tuple[Index, ...]:
+        return tuple(i + by for i, by in zip(indices, moved, strict=True))
+
+    def prefetches(stmts: Body) -> Body:
+        out: list[Stmt] = []
+        for stmt in stmts:
+            if isinstance(stmt, Prefetch):
+                mine = stmt.buffer == buffer
+                out.append(Prefetch(buffer, places(stmt.indices)) if mine else stmt)
+            elif hasattr(stmt, "body"):
+                out.append(with_body(stmt, prefetches(stmt.body)))
+            else:
+                out.append(stmt)
+        return tuple(out)
+
+    return prefetches(map_buffers(body, {buffer}, places))
+
+
+def _sized(param: Buffer, task: Task) -> Buffer:
+    """The param as the task has it; packed weights stay as they are packed."""
+    value = task.value(param.name)
+    if value.role == "constant":
+        return param
+    return dataclasses.replace(
+        param,
+        shape=value.type.shape,
+        strides=value.layout.strides,
+        halo=value.layout.halo,
+    )
+
+
+def _amounts(shape: Sequence[int]) -> Iterator[int]:
+    yield from shape
