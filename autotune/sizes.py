@@ -6,9 +6,9 @@
 A `Size` stands where an `int` does (a dimension, a stride, a loop's extent) and takes part in the
 same arithmetic; what does not depend on a symbol is an `int` again. Equality is that of normal
 forms: equal for all values, or not. An order that the symbols' ranges do not decide raises
-`UndecidedError`, and nothing turns a Size into an int by accident (`range`, numpy and indexing refuse
-it): code that was made for known sizes fails loudly where it needs one. `least` and `greatest` are
-bounds, `surely_less` and `surely_at_most` ask without raising.
+`UndecidedError`, and nothing turns a Size into an int by accident (`range`, numpy and indexing
+refuse it): code that was made for known sizes fails loudly where it needs one. `least` and
+`greatest` are bounds, `surely_less` and `surely_at_most` ask without raising.
 
 To the type checker a Size is an `int`, which spares every signature between the importer and the
 code generators a second type that most of them never look at.
@@ -18,10 +18,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from autotune.errors import AutotuneError
 
@@ -168,6 +172,30 @@ def is_size(amount: object) -> TypeGuard[Any]:
     return isinstance(amount, Size)
 
 
+def whole(amount: Any) -> int:
+    """A number as an `int`; a Size as it is."""
+    return cast(int, amount) if isinstance(amount, Size) else int(amount)
+
+
+def as_array(data: Any, dtype: str | None = None) -> npt.NDArray[Any]:
+    """numpy's array of numbers; of objects, where some are sizes, which no kernel takes."""
+    array = np.asarray(data)
+    if array.dtype == object and any_size(array.ravel()):
+        return array
+    return np.asarray(data, dtype=dtype) if dtype else array
+
+
+def broadcast_shapes(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """numpy's rule: from the last dimension, 1 repeats. ValueError where shapes do not fit."""
+    out: list[int] = []
+    for extents in itertools.zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
+        others = [e for e in extents if e != 1]
+        if any(e != others[0] for e in others):
+            raise ValueError(f"{others} differ")
+        out.append(others[0] if others else 1)
+    return tuple(reversed(out))
+
+
 def any_size(amounts: Iterable[object]) -> bool:
     return any(isinstance(a, Size) for a in amounts)
 
@@ -306,8 +334,9 @@ def _least(amount: int, depth: int) -> int:
         return amount
     best = _least_of_terms(amount)
     if best < 0 and depth:
-        for quotient in _quotients(amount):
-            best = max(best, _least(_replaced(amount, quotient), depth - 1))
+        for quotient, scale in _quotients(amount).items():
+            bound = _least(_replaced(cast(Size, amount * scale), quotient), depth - 1)
+            best = max(best, ceil_div(bound, scale))
     return best
 
 
@@ -349,15 +378,16 @@ def _replaced(amount: Size, quotient: Quotient) -> int:
     return out
 
 
-def _quotients(amount: Size) -> Iterator[Quotient]:
-    """Quotients that a whole multiple of their divisor stands before."""
-    found = (
-        (f, c)
-        for product, c in amount.terms
-        for f in dict.fromkeys(product)
-        if isinstance(f, Quotient)
-    )
-    yield from dict.fromkeys(f for f, c in found if c % f.divisor == 0)
+def _quotients(amount: Size) -> dict[Quotient, int]:
+    """Quotients, and what to scale the sum by for whole multiples of their divisors to stand
+    before them."""
+    out: dict[Quotient, int] = {}
+    for product, c in amount.terms:
+        for factor in product:
+            if isinstance(factor, Quotient):
+                scale = factor.divisor // math.gcd(c, factor.divisor)
+                out[factor] = math.lcm(out.get(factor, 1), scale)
+    return out
 
 
 def _low(factor: Factor) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from autotune.errors import ModelError
 from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
+from autotune.sizes import surely_less
 from autotune.types import DTYPES, Array, Attr, TensorType, freeze_attrs
 
 LARGEST_BYTES = 1 << 40
@@ -51,15 +52,16 @@ class GraphBuilder:
 
     def constant(self, array: Array, name: str = "") -> str:
         """A constant; `name` is used as it is where it is free."""
-        if array.dtype.name not in DTYPES:
+        dtype = "int64" if array.dtype == object else array.dtype.name
+        if dtype not in DTYPES:
             raise ModelError(
-                f"constant {name!r} has element type {array.dtype.name}; supported are "
+                f"constant {name!r} has element type {dtype}; supported are "
                 f"{', '.join(DTYPES)}: convert the model"
             )
         value = name if name and name not in self.types else self._numbered(name or "const")
         # ascontiguousarray would turn a 0-d array into a 1-d one.
         self.constants[value] = np.asarray(array, order="C")
-        self.types[value] = TensorType(dtype=array.dtype.name, shape=tuple(array.shape))
+        self.types[value] = TensorType(dtype=dtype, shape=tuple(array.shape))
         return value
 
     def op(self, op: str, *inputs: str, **attrs: Attr) -> str:
@@ -138,7 +140,7 @@ class GraphBuilder:
 
 
 def _check_size(what: str, type_: TensorType) -> None:
-    if type_.nbytes > LARGEST_BYTES:
+    if surely_less(LARGEST_BYTES, type_.nbytes):
         raise ModelError(
             f"{what}, {type_}, takes {type_.nbytes / 1e12:.3g} TB; tensors take up to "
             f"{LARGEST_BYTES / 1e12:.2g} TB: check the shapes of the inputs"

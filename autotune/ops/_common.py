@@ -9,6 +9,7 @@ import numpy as np
 
 from autotune.errors import ModelError
 from autotune.program.ir import Axis, Const, Index, Load, Value, fn, index
+from autotune.sizes import broadcast_shapes, is_size, whole
 from autotune.types import SHORT_FLOATS, Array, Attrs, TensorType
 
 Inputs = Sequence[tuple[str, TensorType]]
@@ -55,9 +56,9 @@ def integers(
 ) -> tuple[int, ...]:
     """A tuple of integers, of a given length if one is named."""
     value = attrs.get(name, default)
-    good = isinstance(value, tuple | list) and all(isinstance(v, int) for v in value)
+    good = isinstance(value, tuple | list) and all(isinstance(v, int) or is_size(v) for v in value)
     require(good, f"attribute {name!r} must be a list of integers, got {value!r}")
-    items = tuple(int(v) for v in cast(tuple[int, ...], value))
+    items = tuple(whole(v) for v in cast(tuple[int, ...], value))
     if length is not None:
         require(len(items) == length, f"attribute {name!r} must have {length} items, got {items}")
     return items
@@ -100,7 +101,7 @@ def broadcast_load(name: str, shape: Sequence[int], axes: Sequence[Axis]) -> Loa
 def broadcast_shape(op: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """numpy's broadcasting. ModelError where shapes do not fit."""
     try:
-        return tuple(int(e) for e in np.broadcast_shapes(*shapes))
+        return broadcast_shapes(shapes)
     except ValueError:
         listed = ", ".join(str(list(s)) for s in shapes)
         raise ModelError(f"{op}: shapes {listed} do not broadcast to one shape") from None

@@ -24,6 +24,7 @@ from autotune.ops._common import (
 from autotune.ops.base import OPS, OpKind
 from autotune.ops.window import Window
 from autotune.program.ir import Axis, Compute, Index, Load, index
+from autotune.sizes import is_size
 from autotune.types import Array, Attrs, TensorType
 
 
@@ -146,6 +147,9 @@ def tiled_reach(
         return none
     reach = []
     for v, side in zip((rows, columns), tile, strict=True):
+        if is_size(v.positions):  # strips end where the output does
+            reach.append((v.before, v.after))
+            continue
         whole = -(-v.positions // side) * side if v.kernel > 1 else v.positions
         last = (whole - 1) * v.stride + v.kernel - 1 - v.before
         reach.append((v.before, max(v.after, last + 1 - v.extent)))

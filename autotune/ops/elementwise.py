@@ -30,6 +30,7 @@ from autotune.ops._common import (
 from autotune.ops.base import OPS, OpKind
 from autotune.program.functions import apply_function
 from autotune.program.ir import COMPARISONS, FUNCTIONS, Compute, Const, Value, fn
+from autotune.sizes import broadcast_shapes
 from autotune.types import DTYPES, Array, Attrs, TensorType
 
 _LOGICAL = ("and", "or", "not")
@@ -245,7 +246,7 @@ class Expand:
         return (Compute(output[0], output[1].dtype, axes, load),)
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
-        shape = np.broadcast_shapes(arrays[0].shape, integers(attrs, "shape"))
+        shape = broadcast_shapes((arrays[0].shape, integers(attrs, "shape")))
         return np.ascontiguousarray(np.broadcast_to(arrays[0], shape))
 
 

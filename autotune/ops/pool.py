@@ -104,7 +104,7 @@ class MaxPool2d:
             position = w.position(outer, inner)
             if not any(w.reach()):
                 at.append(position)
-            elif w.dilation == 1 and min(w.counts(0, w.extent)) > 0:
+            elif w.dilation == 1 and w.meets_image:
                 # A contiguous window that overlaps the image holds the element nearest to it.
                 at.append(clamp(position, 0, w.extent - 1))
             else:

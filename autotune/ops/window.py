@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.program.ir import Index, clamp, index
+from autotune.sizes import UndecidedError, greatest, is_size
 from autotune.types import Array
 
 
@@ -38,9 +39,9 @@ class Window:
         return index(outer) * self.stride + index(inner) * self.dilation - self.before
 
     def reach(self) -> tuple[int, int]:
-        """(before, after): how far the windows reach beyond the image."""
+        """(before, after): how far the windows reach beyond the image, at most."""
         last = (self.positions - 1) * self.stride + (self.kernel - 1) * self.dilation
-        return self.before, max(0, last - self.before - self.extent + 1)
+        return self.before, max(0, greatest(last - self.before - self.extent + 1))
 
     def counts(self, low: int, high: int) -> list[int]:
         """Elements of each window that lie in low .. high-1."""
@@ -51,6 +52,8 @@ class Window:
 
     def count(self, outer: str, low: int, high: int) -> Index:
         """The same as an index expression, at least 1."""
+        if is_size(self.positions):
+            raise UndecidedError("how many elements a window has")
         counts = self.counts(low, high)
         if min(counts) == max(counts):
             return Index((), max(counts[0], 1))

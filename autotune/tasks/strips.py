@@ -19,8 +19,10 @@ from dataclasses import dataclass
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import (
+    NESTED,
     Apply,
     Buffer,
+    Clamp,
     Compute,
     For,
     Index,
@@ -37,7 +39,7 @@ from autotune.program.ir import (
 from autotune.program.rewrite import Body, map_buffers, with_body
 from autotune.sizes import ceil_div, is_size, surely_at_most, symbols_of
 from autotune.tasks.build import task_computes
-from autotune.types import Task
+from autotune.types import Task, TaskValue
 
 Moves = Mapping[int, int]
 """Dimension of the output -> elements by which a tensor's index moves when that one moves by 1."""
@@ -70,13 +72,13 @@ def in_strips(program: Program, task: Task, sample: Task, *, parallel: bool = Fa
     does not do the same at every place, or an output may be smaller than the sample's."""
     strips = strips_of(task, sample)
     shifts = shifts_of(sample, tuple(s.dimension for s in strips))
-    _check_sizes(task, sample, shifts)
+    _check_sizes(task, sample, shifts, strips)
     body = program.body
     for param in program.params:
         moves = shifts.get(param.name, ())
         if any(moves):
-            moved = [_moved(of_dimension, strips) for of_dimension in moves]
-            body = _moved_accesses(body, param.name, moved)
+            by = tuple(_moved(of_dimension, strips) for of_dimension in moves)
+            body = _Mover(param, task.value(param.name).type.shape, by).run(body)
     for number, strip in reversed(list(enumerate(strips))):
         kind = "parallel" if parallel and not number else "serial"
         count = ceil_div(strip.extent, strip.length)
@@ -158,6 +160,8 @@ def _loads(value: Value, moving: Mapping[str, Moves]) -> Iterator[Load]:
 
 def _shift(value: Index, moving: Mapping[str, Moves]) -> Moves:
     out: dict[int, int] = {}
+    if clamped := _clamped(value):
+        return _shift(clamped.index, moving)
     for atom, c in value.terms:
         if isinstance(atom, str):
             for dimension, step in moving.get(atom, {}).items():
@@ -167,7 +171,13 @@ def _shift(value: Index, moving: Mapping[str, Moves]) -> Moves:
     return {dimension: step for dimension, step in out.items() if step}
 
 
-def _check_sizes(task: Task, sample: Task, shifts: Shifts) -> None:
+def _clamped(value: Index) -> Clamp | None:
+    """An index that is limited as a whole: to the elements of a dimension, by pools."""
+    atom = value.terms[0][0] if value.terms else None
+    return atom if isinstance(atom, Clamp) and value == Index(((atom, 1),)) else None
+
+
+def _check_sizes(task: Task, sample: Task, shifts: Shifts, strips: Sequence[Strip]) -> None:
     """What does not move is as long in both; so are sums."""
     for value in task.values:
         small = sample.value(value.name).type.shape
@@ -175,9 +185,20 @@ def _check_sizes(task: Task, sample: Task, shifts: Shifts) -> None:
         for extent, length, move in zip(value.type.shape, small, moves, strict=True):
             if not move and extent != length:
                 raise ScheduleError(f"{value.name} has a length of {extent} that no strip cuts")
+        _check_ends(value, small, moves, strips)
     pairs = zip(task_computes(task)[0], task_computes(sample)[0], strict=True)
     if any(sized.reduce != small.reduce for sized, small in pairs):
         raise ScheduleError("what is summed up depends on sizes")
+
+
+def _check_ends(
+    value: TaskValue, small: tuple[int, ...], moves: Sequence[Moves], strips: Sequence[Strip]
+) -> None:
+    """The last strip's elements of a tensor are its own."""
+    for extent, length, move in zip(value.type.shape, small, moves, strict=True):
+        far = sum(move.get(s.dimension, 0) * (s.extent - s.length) for s in strips)
+        if not surely_at_most(far + length, extent):
+            raise ScheduleError(f"the last {length} of {value.name} may end beyond {extent}")
 
 
 def _moved(moves: Moves, strips: Sequence[Strip]) -> Index:
@@ -187,23 +208,44 @@ def _moved(moves: Moves, strips: Sequence[Strip]) -> Index:
     return out
 
 
-def _moved_accesses(body: Body, buffer: str, moved: Sequence[Index]) -> Body:
-    def places(indices: tuple[Index, ...]) -> tuple[Index, ...]:
-        return tuple(i + by for i, by in zip(indices, moved, strict=True))
+@dataclass(frozen=True, slots=True)
+class _Mover:
+    """Moves what reads or writes a param to a strip."""
 
-    def prefetches(stmts: Body) -> Body:
+    param: Buffer
+    shape: tuple[int, ...]
+    """As the task has it."""
+    by: tuple[Index, ...]
+    """Elements, per dimension."""
+
+    def run(self, body: Body) -> Body:
+        return self._prefetches(map_buffers(body, {self.param.name}, self._places))
+
+    def _places(self, indices: tuple[Index, ...]) -> tuple[Index, ...]:
+        return tuple(self._place(d, i) for d, i in enumerate(indices))
+
+    def _place(self, dimension: int, at: Index) -> Index:
+        """A limit is that of the whole dimension. Where a schedule found that there is nothing to
+        limit, the element is one of the sample's, and so one of the task's."""
+        by, limited = self.by[dimension], _clamped(at)
+        if by == Index():
+            return at
+        if limited is None:
+            return at + by
+        if (limited.lo, limited.hi) != (0, self.param.shape[dimension] - 1):
+            raise ScheduleError(f"{self.param.name} is read within limits of its own")
+        return clamp(limited.index + by, 0, self.shape[dimension] - 1)
+
+    def _prefetches(self, stmts: Body) -> Body:
         out: list[Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, Prefetch):
-                mine = stmt.buffer == buffer
-                out.append(Prefetch(buffer, places(stmt.indices)) if mine else stmt)
-            elif hasattr(stmt, "body"):
-                out.append(with_body(stmt, prefetches(stmt.body)))
+            if isinstance(stmt, Prefetch) and stmt.buffer == self.param.name:
+                out.append(Prefetch(stmt.buffer, self._places(stmt.indices)))
+            elif isinstance(stmt, NESTED):
+                out.append(with_body(stmt, self._prefetches(stmt.body)))
             else:
                 out.append(stmt)
         return tuple(out)
-
-    return prefetches(map_buffers(body, {buffer}, places))
 
 
 def _sized(param: Buffer, task: Task) -> Buffer:

@@ -26,6 +26,7 @@ from autotune.errors import ModelError, UnsupportedOpError
 from autotune.graph.build import GraphBuilder
 from autotune.ops import OPS
 from autotune.registry import Registry
+from autotune.sizes import as_array, whole
 from autotune.types import DTYPES, Array, Attr, TensorType
 
 FOLD_ELEMENTS = 1 << 16
@@ -119,7 +120,7 @@ class NodeContext:
     def int_parameter(self, position: int) -> tuple[int, ...] | None:
         """A constant integer input as a flat tuple."""
         array = self.parameter(position)
-        return None if array is None else tuple(int(v) for v in array.ravel())
+        return None if array is None else tuple(whole(v) for v in array.ravel())
 
     def required_ints(self, position: int) -> tuple[int, ...]:
         """A constant integer input that must be there."""
@@ -183,7 +184,7 @@ class NodeContext:
         return self.builder.dtype(value)
 
     def constant(self, data: Any, dtype: str | None = None) -> str:
-        return self.builder.constant(np.asarray(data, dtype=dtype))
+        return self.builder.constant(as_array(data, dtype))
 
     def made(self, *extents: int) -> None:
         """Raise ModelError where a constant of these extents is more than an importer makes."""
@@ -227,7 +228,7 @@ class NodeContext:
             return None
         arrays = [self.builder.constants[v] for v in values]
         array = np.asarray(OPS.get(op).reference(arrays, attrs))
-        return self.builder.constant(array.astype(result.dtype, copy=False))
+        return self.builder.constant(as_array(array, result.dtype))
 
     def _elementwise(self, op: str, values: list[str], attrs: Mapping[str, Attr]) -> str:
         types = [self.builder.types[v] for v in values]
@@ -302,4 +303,4 @@ _ONNX_NAMES = {
 
 
 def tensor_type(dtype: str, shape: Sequence[int]) -> TensorType:
-    return TensorType(dtype=dtype, shape=tuple(int(e) for e in shape))
+    return TensorType(dtype=dtype, shape=tuple(whole(e) for e in shape))

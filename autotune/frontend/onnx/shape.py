@@ -10,6 +10,7 @@ import numpy as np
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.onnx.norm import positive_axis
+from autotune.sizes import broadcast_shapes
 
 
 @importer("Shape")
@@ -152,7 +153,7 @@ def split(n: NodeContext) -> tuple[str, ...]:
 @importer("Expand")
 def expand(n: NodeContext) -> str:
     x = n.input(0)
-    return expand_to(n, x, np.broadcast_shapes(n.shape(x), n.required_ints(1)))
+    return expand_to(n, x, broadcast_shapes((n.shape(x), n.required_ints(1))))
 
 
 def expand_to(n: NodeContext, x: str, extents: Sequence[int]) -> str:

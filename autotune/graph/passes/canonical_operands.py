@@ -8,6 +8,7 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter, kind_of
+from autotune.sizes import broadcast_shapes
 from autotune.types import Array
 
 
@@ -40,7 +41,7 @@ def _elementwise(new: Rewriter, node: Node) -> None:
         if array is None or not others:
             continue
         shape = () if array.size == 1 else _without_leading_units(array.shape)
-        if shape != array.shape and np.broadcast_shapes(shape, *others) == type_.shape:
+        if shape != array.shape and broadcast_shapes((shape, *others)) == type_.shape:
             inputs[position] = _reformed(new, node, value, array.reshape(shape))
         elif array.shape == () and np.isfinite(array):
             inputs[position] = _reformed(new, node, value, array)

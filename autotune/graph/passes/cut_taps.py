@@ -15,6 +15,7 @@ from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter
 from autotune.ops.conv import windows
 from autotune.ops.window import Window
+from autotune.sizes import any_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,9 @@ def _cut(new: Rewriter, node: Node) -> bool:
 
 def _meets(axis: Window) -> range:
     """The taps from the first to the last that read the image anywhere; all of them where what is
-    left would need negative padding."""
+    left would need negative padding, or where only a run knows the image's size."""
+    if any_size((axis.extent, axis.positions)):
+        return range(axis.kernel)
     met = [
         tap
         for tap in range(axis.kernel)

@@ -12,6 +12,7 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter
+from autotune.sizes import broadcast_shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,5 +140,5 @@ def _fits(shape: tuple[int, ...], rows: tuple[int, ...]) -> bool:
     return (
         bool(shape)
         and all(e == 1 for e in leading)
-        and np.broadcast_shapes(shape[len(leading) :], rows) == rows
+        and broadcast_shapes((shape[len(leading) :], rows)) == rows
     )

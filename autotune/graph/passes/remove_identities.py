@@ -9,6 +9,7 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import COMMUTATIVE, Rewriter, ints, kind_of
+from autotune.sizes import broadcast_shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,7 @@ def _without_expands(new: Rewriter, node: Node) -> str | None:
         if source is None or source.op != "expand":
             continue
         candidate = [*inputs[:position], source.inputs[0], *inputs[position + 1 :]]
-        if np.broadcast_shapes(*(new.shape(i) for i in candidate)) == shape:
+        if broadcast_shapes([new.shape(i) for i in candidate]) == shape:
             inputs = candidate
     if tuple(inputs) == new.inputs(node):
         return None
