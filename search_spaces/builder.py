@@ -23,7 +23,7 @@ from autotune.program.ir import (
     walk,
 )
 from autotune.program.rewrite import find_loop, loads_of, stores_of
-from autotune.schedule import Schedule, Step
+from autotune.schedule import Scheduled, Step
 from autotune.schedule.loops.compute import Inline, root_body
 from autotune.schedule.loops.nest import Fuse, Parallel, Reorder, Split, Unroll, Vectorize
 from autotune.schedule.loops.specialize import Specialize
@@ -46,8 +46,8 @@ class ScheduleBuilder:
         self._steps.append(step)
 
     @property
-    def schedule(self) -> Schedule:
-        return tuple(self._steps)
+    def scheduled(self) -> Scheduled:
+        return Scheduled(tuple(self._steps), self.program)
 
     def extent(self, loop: str) -> int:
         return find_loop(self.program, loop).extent

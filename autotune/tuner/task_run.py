@@ -54,6 +54,7 @@ class TaskRun:
         self.history: list[float] = []
         self.failures = 0
         self.exhausted = False
+        self._schedules: dict[Config, Schedule] = {}
         self._default_id = schedule_id(self.schedule(self.default))
         self._times: dict[str, float] = {}
         self._worked: dict[str, Record] = {}
@@ -183,7 +184,11 @@ class TaskRun:
         return len(self.history)
 
     def schedule(self, config: Config) -> Schedule:
-        return self.subject.rule.schedule(self.task, self.target, config)
+        """The config's schedule, written once however often the config is proposed."""
+        if config not in self._schedules:
+            made = self.subject.rule.schedule(self.task, self.target, config)
+            self._schedules[config] = made
+        return self._schedules[config]
 
     def state(self) -> TaskState:
         return TaskState(

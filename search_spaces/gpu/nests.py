@@ -16,7 +16,7 @@ from autotune.machine.gpu import coalescing_factor, launch_cycles, peak_flops_pe
 from autotune.ops import OPS
 from autotune.program.ir import Buffer, For, Index, Program
 from autotune.program.rewrite import stores_of, value_loads
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import root_body
 from autotune.schedule.loops.nest import Vectorize
 from autotune.schedule.loops.partial import UnitLoop
@@ -56,7 +56,7 @@ class GpuNestsRule(Rule):
             )
         )
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         output = output_name(task)
         reduces = any(s.combine for s in stores_of(builder.program.body))
@@ -67,7 +67,7 @@ class GpuNestsRule(Rule):
         for stmt in root_body(builder.program):
             if isinstance(stmt, For):
                 _bind(builder, stmt, config.number("threads"), config.number("vector"))
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         threads, vector = (columns[p].astype(np.float64) for p in ("threads", "vector"))

@@ -17,7 +17,7 @@ from autotune.machine import Machine
 from autotune.machine.cpu import busiest_share
 from autotune.program.ir import Compute, For, If, Index, Load, Stmt, walk
 from autotune.program.rewrite import find_loop, stores_of, value_loads
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import ComputeAt, root_body
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.loops.specialize import Specialize
@@ -63,7 +63,7 @@ class ColumnsRule(Rule):
     def space(self, task: Task, target: Target) -> Space:
         return Space((Param(name="unroll", choices=(1, 2, 4, 8)),))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         inline_locals(builder, keep=frozenset((output_name(task),)), cheap_only=True)
         along = frozenset(a.name[1:] for c in _reductions(task) for a in c.reduce)
@@ -72,7 +72,7 @@ class ColumnsRule(Rule):
         for stmt in root_body(builder.program):
             if isinstance(stmt, For):
                 _schedule_nest(builder, target, stmt, lanes)
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         unroll = columns["unroll"].astype(np.float64)

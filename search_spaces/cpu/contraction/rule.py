@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.machine import Machine
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import ComputeAt
 from autotune.target import Target
 from autotune.tasks.build import loop_var
@@ -141,7 +141,7 @@ class ContractionRule(Rule):
 
     # ------------------------------------------------------------------------------------ schedule
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         c = tiled_contraction(task)
         builder = ScheduleBuilder(task)
         output = output_name(task)
@@ -149,7 +149,7 @@ class ContractionRule(Rule):
         if output != c.tensor:
             builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
         chosen_by(config).write(builder, c, config, target)
-        return builder.schedule
+        return builder.scheduled
 
     # ----------------------------------------------------------------------------------- structure
 

@@ -17,7 +17,7 @@ from autotune.machine import Machine
 from autotune.ops import OPS
 from autotune.program.ir import Load
 from autotune.program.rewrite import find_loop, loads_of, value_loads
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import ComputeAt, Inline
 from autotune.schedule.loops.fuse_reduction_terms import FuseReductionTerms
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
@@ -162,7 +162,7 @@ class WindowRule(Rule):
         cost = cycles(task, w, machine, columns) * vectors
         return Prior(cycles=cost, peak_cycles=peak, means="work")
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         w = self._window(task)
         builder = ScheduleBuilder(task)
         output = output_name(task)
@@ -211,7 +211,7 @@ class WindowRule(Rule):
                 builder.apply(Specialize(loop=around, at=at))
         schedule_copies(builder, target, {output})
         share(builder, target, [*batch, *outer], "shared")
-        return builder.schedule
+        return builder.scheduled
 
     def _around(
         self, builder: ScheduleBuilder, w: Window, target: Target, config: Config, outer: list[str]

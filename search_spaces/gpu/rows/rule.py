@@ -22,7 +22,7 @@ from autotune.machine.gpu import launch_cycles, peak_flops_per_cycle, waves
 from autotune.ops import OPS
 from autotune.program.ir import Alloc, For, Load, Scope, Stmt, walk
 from autotune.program.rewrite import find_buffer, find_loop, stores_of, value_loads
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.gpu.bind import Bind
 from autotune.schedule.gpu.collective import Shuffled, SingleThread, Tree
 from autotune.schedule.loops.nest import Reorder, Vectorize
@@ -95,7 +95,7 @@ class GpuRowsRule(Rule):
             (Constraint("part", worth),),
         )
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         threads, vector = config.number("threads"), config.number("vector")
         rows = _Rows(task, config.number("split"))
         builder = rows.builder
@@ -108,7 +108,7 @@ class GpuRowsRule(Rule):
                 rows.share_pass(stmt, threads, vector, exchange=target.warp > 1)
             builder.apply(SingleThread(loop=block))
         bind_rest(builder, target)
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         threads, vector, split = (

@@ -16,7 +16,7 @@ from autotune.machine import Machine
 from autotune.machine.gpu import peak_flops_per_cycle
 from autotune.program.ir import Clamp, Load
 from autotune.program.rewrite import value_loads
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.gpu.bind import Bind
 from autotune.schedule.loops.compute import ComputeAt, Inline
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
@@ -79,7 +79,7 @@ class GpuWindowRule(Rule):
         )
         return Space(params, (Constraint("registers", fits),))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         w, builder, output = _window(task), ScheduleBuilder(task), output_name(task)
         inline_locals(builder, keep=frozenset((output,)))
         anchor = task.nodes[task.anchor].outputs[0]
@@ -105,7 +105,7 @@ class GpuWindowRule(Rule):
         builder.apply(CacheWrite(buffer=w.tensor, loops=tuple(tile)))
         self._annotate(builder, w, tile)
         bind_rest(builder, target)
-        return builder.schedule
+        return builder.scheduled
 
     def _annotate(self, builder: ScheduleBuilder, w: Window, tile: list[str]) -> None:
         kinds = ("", "_init", "_out")

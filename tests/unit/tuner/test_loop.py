@@ -10,6 +10,8 @@ import cost_model
 from autotune.errors import DeviceError, ScheduleError
 from autotune.machine import Machine
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
+from autotune.schedule.base import Scheduled
+from autotune.target import Target
 from autotune.tuner.budget import Limits
 from autotune.tuner.events import Event, Finished, Ranked, Round, Started, TrialDone
 from autotune.tuner.loop import tune_partition
@@ -17,6 +19,7 @@ from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from autotune.tuner.rerank import TURNS
 from autotune.tuner.task_run import schedule_id
+from autotune.types import Task
 from search_spaces.params import Config
 from tests.unit.tuner.fakes import FakeRunner, MemoryStore, partition_of, synthetic_rules
 from tests.unit.tuner.synthetic import TARGET, SyntheticRule, matmul_task, subject, true_seconds
@@ -245,10 +248,10 @@ def test_configs_of_other_tasks_are_tried_early() -> None:
 
 def test_a_rule_without_a_schedule_for_a_config_costs_no_trial() -> None:
     class Picky(SyntheticRule):
-        def schedule(self, task, target, config):  # type: ignore[no-untyped-def]
+        def write(self, task, target, config):  # type: ignore[no-untyped-def]
             if config["order"] == "nm":
                 raise ScheduleError("not this way")
-            return super().schedule(task, target, config)
+            return super().write(task, target, config)
 
     store = MemoryStore()
     options = TuneOptions(target=TARGET, limits=Limits(trials=20))
@@ -257,6 +260,23 @@ def test_a_rule_without_a_schedule_for_a_config_costs_no_trial() -> None:
     )
     assert {r.config["order"] for r in store.kept} == {"mn"}
     assert len(store.kept) == 20
+
+
+def test_a_config_s_schedule_is_written_once() -> None:
+    written: list[Config] = []
+
+    class Counting(SyntheticRule):
+        def write(self, task: Task, target: Target, config: Config) -> Scheduled:
+            written.append(config)
+            return super().write(task, target, config)
+
+    store = MemoryStore()
+    options = TuneOptions(target=TARGET, limits=Limits(trials=20))
+    tune_partition(
+        partition_of(LARGE), FakeRunner(), store, options, rules=lambda _task, _target: Counting()
+    )
+    assert set(written) >= {r.config for r in store.kept}
+    assert len(written) == len(set(written))
 
 
 def test_the_fastest_are_measured_again_in_turns_and_the_luckiest_loses() -> None:
