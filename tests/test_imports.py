@@ -121,6 +121,13 @@ def test_what_begins_with_an_underscore_stays_in_its_folder(module: str, path: P
     assert not private, f"{module} imports {', '.join(sorted(private))}: give it a public name"
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    above = {module: imports(path) - {module} for module, path in modules()}
+    while free := {module for module, names in above.items() if not names & above.keys()}:
+        above = {module: names for module, names in above.items() if module not in free}
+    assert not above, f"in a circle, or above one: {', '.join(sorted(above))}"
+
+
 def private_folder(module: str) -> str:
     """The folder of the first part of a name that begins with an underscore; "" without one."""
     parts = module.split(".")

@@ -17,8 +17,8 @@ from typing import Any
 
 from autotune.db import codec, files, pages, seals
 from autotune.db.damage import Damage
+from autotune.db.fresh import make_log
 from autotune.db.schema import METADATA
-from autotune.db.store import TuningLog
 from autotune.db.types import Mark
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import Status
@@ -39,8 +39,7 @@ _FILE = "file"
 
 def salvage(path: Path, fresh: Path, damage: Damage) -> int:
     """Write the rows that are whole into a new log; how many records they are."""
-    with TuningLog(fresh) as log:
-        log.claim()
+    make_log(fresh)
     with contextlib.closing(files.connect(fresh, write=True)) as connection:
         connection.execute("BEGIN")
         for table, row in sound_rows(file_rows(path, damage), damage):
