@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     from autotune.db.rankings import kept
     from autotune.db.store import TuningLog
     from autotune.measure.runners.local import LocalRunner
-    from autotune.report.facts import collect
+    from autotune.report.facts import History, collect
     from autotune.report.page import page
     from autotune.request import CompileRequest
     from autotune.streams import readable
@@ -67,10 +67,8 @@ def run(options: argparse.Namespace) -> None:
         rankings = kept(log, keys, target.key)
         measured = latencies.kept(log, latencies.model_key(graph), target.key)
         with _earlier(options, target) as earlier:
-            facts = collect(
-                partition, log, profile, readable(log.name), kept=rankings, latencies=measured,
-                earlier=earlier,
-            )  # fmt: skip
+            history = History(rankings=rankings, latencies=measured, earlier=earlier)
+            facts = collect(partition, log, profile, readable(log.name), history)
     write_text(options.output, page(facts), ConfigError)
     known = sum(t.best_s is not None for t in facts.tasks)
     print(f"{options.output}: {known} of {len(facts.tasks)} tasks have records")

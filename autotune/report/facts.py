@@ -139,22 +139,31 @@ def _total(parts: Sequence[tuple[int, float | None]]) -> float | None:
     return math.fsum(known) if len(known) == len(parts) and known else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a log holds of a model beside the records of its tasks."""
+
+    rankings: Sequence[KeptRanking] = ()
+    """How candidates of its tasks were ranked, round by round."""
+    latencies: Sequence[Latency] = ()
+    """The whole model as measured, in the order of the log."""
+    earlier: Earlier | None = None
+    """The run to compare with; without it, what the log held when the whole model was measured for
+    the last time but one."""
+
+
 def collect(
     partition: Partition,
     store: Store,
     profile: DeviceProfile,
     log: str,
+    history: History = History(),
     *,
     seed: int = 0,
-    kept: Sequence[KeptRanking] = (),
-    latencies: Sequence[Latency] = (),
-    earlier: Earlier | None = None,
 ) -> Facts:
-    """Facts about the model on the profile's target; `kept` and `latencies`: the log's rankings of
-    its tasks, and measurements of the whole model. `earlier`: the run to compare with; without it,
-    what the log held when the whole model was measured for the last time but one."""
-    target = profile.target
-    before = earlier or Earlier.of_previous(latencies, profile.device)
+    """Facts about the model on the profile's target, from the log of that name."""
+    target, latencies = profile.target, history.latencies
+    before = history.earlier or Earlier.of_previous(latencies, profile.device)
     names = {call.task: call.name for call in reversed(partition.calls)}
     every: list[Record] = []
     tasks = []
@@ -179,7 +188,7 @@ def collect(
         failures=tuple(failures.most_common()),
         lost=len(every) - len(judged),
         rankings=_rankings(every, profile, seed),
-        rounds=rounds(kept),
+        rounds=rounds(history.rankings),
         environment=_environment(every),
         latencies=tuple(latencies),
         calls=calls_of(partition),

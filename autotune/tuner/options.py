@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from autotune.measure.types import Timing
@@ -13,6 +13,8 @@ from autotune.tuner.budget import Limits
 from autotune.types import Task
 from cost_model.pretrained import Pretrained
 from cost_model.train import Profiles
+from search_spaces.base import Rule
+from search_spaces.rules import rule_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,9 @@ class TuneOptions:
     """What other devices, whose records the log has, are capable of."""
     pretrained: Pretrained | None = None
     """What was learnt before this run, in place of the analytical prior."""
+
+    rules: Callable[[Task, Target], Rule] = rule_for
+    """Which rule makes the space of a task."""
 
     def timing_of(self, task: Task, best_s: float | None) -> Timing:
         """Of a candidate of a task whose best time so far is `best_s`."""

@@ -34,7 +34,7 @@ from autotune.measure.throttle import available_cores
 from autotune.release import release
 from autotune.target import Target, load_target
 from rpc_server.board.agent import Agent, Membership, Post, check_place, check_reset
-from rpc_server.board.device import BoardDevice
+from rpc_server.board.device import Abilities, BoardDevice
 from rpc_server.board.lease_guard import Gate
 from rpc_server.board.server import BoardServer, parse_address
 from rpc_server.board.walls import check_certs, file_walls
@@ -114,16 +114,14 @@ def serve(options: argparse.Namespace) -> None:
             walls = file_walls(device.ready(), os.getuid(), settings.certs)
             if device.sandbox.get("files"):
                 hide_memory()
-            board = BoardDevice(
-                device,
+            abilities = Abilities(
                 version=release(),
+                cores=len(cores),
                 compiler=built_by,
                 can_build=bool(built_by),
-                cores=len(cores),
                 accept_objects=settings.accept_objects,
-                audit=audit,
-                gate=gate,
             )
+            board = BoardDevice(device, abilities, audit=audit, gate=gate)
             server = BoardServer(
                 board, host, port, credentials=credentials, audit=audit, listener=listener
             )

@@ -37,6 +37,16 @@ class News:
     lost: Callable[[int, str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """What is asked of the tracker for each board: one of this key, before clients of a lower
+    priority, within so many seconds."""
+
+    key: str
+    priority: int
+    queue_s: float
+
+
 class LeaseSession:
     """Starts with no board wanted. Thread-safe."""
 
@@ -45,16 +55,14 @@ class LeaseSession:
         watch: TrackerLink,
         quick: TrackerLink,
         news: News,
+        terms: LeaseTerms,
         *,
-        key: str,
-        priority: int,
-        queue_s: float,
         backoff: Backoff,
         clock: Callable[[], float],
     ) -> None:
         self._watch, self._quick = watch, quick
         self._news = news
-        self._key, self._priority, self._queue_s = key, priority, queue_s
+        self._terms = terms
         self._backoff = backoff
         self._clock = clock
         self._name = secrets.token_hex(8)
@@ -164,9 +172,9 @@ class LeaseSession:
                 Asked(
                     client="",
                     request=name,
-                    key=self._key,
-                    priority=self._priority,
-                    queue_s=self._queue_s,
+                    key=self._terms.key,
+                    priority=self._terms.priority,
+                    queue_s=self._terms.queue_s,
                 )
                 for name in unknown[:ASKS]
             ),

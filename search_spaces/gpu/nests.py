@@ -12,7 +12,13 @@ import math
 import numpy as np
 
 from autotune.machine import Machine
-from autotune.machine.gpu import coalescing_factor, launch_cycles, peak_flops_per_cycle, waves
+from autotune.machine.gpu import (
+    Launch,
+    coalescing_factor,
+    launch_cycles,
+    peak_flops_per_cycle,
+    waves,
+)
 from autotune.ops import OPS
 from autotune.program.ir import Buffer, For, Index, Program
 from autotune.program.rewrite import stores_of, value_loads
@@ -121,10 +127,11 @@ def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
     )
     terms = 1 + task_flops(task) / size if any(s.combine for s in stores_of(program.body)) else 1
     nests = len(root_body(program))
-    once = launch_cycles(
-        machine, blocks=blocks, threads=threads, vector=vector, block_bytes=nbytes / blocks,
-        passes=1, steps=np.full(len(threads), float(terms)),
+    launch = Launch(
+        blocks=blocks, threads=threads, vector=vector, block_bytes=nbytes / blocks, passes=1,
+        steps=np.full(len(threads), float(terms)),
     )  # fmt: skip
+    once = launch_cycles(machine, launch)
     return once + np.where(merge == 0, 0.5 * (nests - 1) * once, 0.0)
 
 

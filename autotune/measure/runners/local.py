@@ -57,7 +57,6 @@ class LocalRunner:
         cores: Sequence[int] = (),
         executor: str = DEFAULT_EXECUTOR,
         cache_dir: Path | None = None,
-        recycle_after: int = 400,
         region_threads: int = 0,
         sandbox: Sandbox | None = None,
         builds: ExecutorBuilds | None = None,
@@ -74,7 +73,6 @@ class LocalRunner:
             device=device_name(target),
             cores=cores,
             executor=executor,
-            recycle_after=recycle_after,
             sandbox=sandbox_for(target, sandbox or Sandbox()),
             builds=builds,
         )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.machine.gpu import launch_cycles, peak_flops_per_cycle, waves
+from autotune.machine.gpu import Launch, launch_cycles, peak_flops_per_cycle, waves
 from autotune.ops import OPS
 from autotune.program.ir import Alloc, For, Load, Scope, Stmt, walk
 from autotune.program.rewrite import find_buffer, find_loop, stores_of, value_loads
@@ -162,16 +162,17 @@ def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
     reductions = sum(bool(c.combine) for c in computes)
     written = task.by_role("output")[0].type.size / count / split
     part = length / split
-    first = launch_cycles(
-        machine, blocks=count * split, threads=threads, vector=vector,
+    first = Launch(
+        blocks=count * split, threads=threads, vector=vector,
         block_bytes=4 * (part * _inputs(task) + written), passes=len(computes),
         steps=np.ceil(part / (threads * vector)), meetings=reductions,
     )  # fmt: skip
-    second = launch_cycles(
-        machine, blocks=count, threads=threads, vector=vector, block_bytes=4 * split, passes=1,
+    second = Launch(
+        blocks=count, threads=threads, vector=vector, block_bytes=4 * split, passes=1,
         steps=np.ones(len(threads)), meetings=1,
     )  # fmt: skip
-    return np.asarray(first + np.where(split > 1, second, 0.0))
+    combine = np.where(split > 1, launch_cycles(machine, second), 0.0)
+    return np.asarray(launch_cycles(machine, first) + combine)
 
 
 def _inputs(task: Task) -> int:

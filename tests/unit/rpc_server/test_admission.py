@@ -18,7 +18,7 @@ from rpyc.core.channel import Channel
 from rpyc.core.stream import SocketStream
 
 from autotune.errors import DeviceError
-from rpc_server.board.device import BoardDevice
+from rpc_server.board.device import Abilities, BoardDevice
 from rpc_server.board.lease_guard import Gate, make_ticket
 from rpc_server.board.server import BoardServer
 from rpc_server.security.freshness import SealedConnection
@@ -111,7 +111,7 @@ def test_brackets_and_commas_in_texts_do_not_count() -> None:
 @contextlib.contextmanager
 def served(gate: Gate | None) -> Iterator[BytesConnection]:
     """A link to a board that measures nothing."""
-    board = BoardDevice(ToldDevice(), version="1", cores=1, gate=gate)
+    board = BoardDevice(ToldDevice(), Abilities(version="1", cores=1), gate=gate)
     server = BoardServer(board, "127.0.0.1", 0)
     thread = threading.Thread(target=server.serve)
     thread.start()

@@ -15,7 +15,7 @@ from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
 from autotune.target import host_target
 from rpc_server.board import device as board_module
-from rpc_server.board.device import BoardDevice
+from rpc_server.board.device import Abilities, BoardDevice
 from rpc_server.wire import messages as wire
 from tests.unit.measure import fakes
 
@@ -88,7 +88,7 @@ class Subject:
 def running(clock: Callable[[], float] | None = None) -> Iterator[Subject]:
     device = ToldDevice()
     extra = {"clock": clock} if clock else {}
-    board = BoardDevice(device, version="1", cores=1, **extra)
+    board = BoardDevice(device, Abilities(version="1", cores=1), **extra)
     thread = threading.Thread(target=board.run)
     thread.start()
     try:

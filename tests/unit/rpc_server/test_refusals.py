@@ -13,9 +13,10 @@ import pytest
 
 from autotune.errors import DeviceError
 from rpc_server.__main__ import main
-from rpc_server.client.board_runner import Deadlines, RpcRunner
+from rpc_server.client.board_runner import RpcRunner
 from rpc_server.client.farm_runner import FarmRunner
 from rpc_server.client.leases import ask_key
+from rpc_server.client.options import Deadlines, FarmOptions
 from rpc_server.security.tls import Credentials
 from rpc_server.tracker.link import TrackerLink
 from rpc_server.tracker.service import Tracker, tracker_door
@@ -119,7 +120,9 @@ def test_a_client_that_is_revoked_while_it_waits_is_told_at_once(farm: FarmCerts
         board = TrackerLink("127.0.0.1", port, farm.of("board"))
         register(board)
         runner = FarmRunner(
-            f"tracker://127.0.0.1:{port}/k", deadlines=PATIENT, credentials=farm.of("alice")
+            f"tracker://127.0.0.1:{port}/k",
+            farm=FarmOptions(deadlines=PATIENT),
+            credentials=farm.of("alice"),
         )
         farm.revoke("alice")
         start_s = time.monotonic()
