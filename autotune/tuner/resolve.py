@@ -65,7 +65,7 @@ def options_of(
             foreign_bytes=EVERYTHING if request.flush else moved_bytes(partition),
             apart_s=math.fsum(calls_s(partition, here)),
         ),
-        ages=all_reuse_distances((*problem.parts, partition), here),
+        reuse_distances=all_reuse_distances((*problem.parts, partition), here),
         model=graph.name,
         versions=component_versions(),
     )

@@ -168,8 +168,9 @@ def check_timing(timing: Timing) -> Timing:
     if timing.best_s is not None and not isinstance(timing.best_s, int | float):
         raise ValueError(f"best_s must be a number or null, got {timing.best_s!r}")
     kinds = [str, int, float, float]
-    if any(list(map(type, age)) != kinds or min(age[1:]) < 0 for age in timing.ages):
-        raise ValueError(f"ages must be of name, bytes, seconds and share, got {timing.ages!r}")
+    distances = timing.reuse_distances
+    if any(list(map(type, part)) != kinds or min(part[1:]) < 0 for part in distances):
+        raise ValueError(f"ages must be of name, bytes, seconds and share, got {distances!r}")
     return timing
 
 

@@ -69,7 +69,7 @@ def _requests() -> list[MeasureRequest]:
     pack = Pack("c0", (4, 8), ((1, 4),), (0, 2, 1))
     built = Built(symbol="kernel", code=code, workspace_bytes=64, packs=(pack,))
     steps = schedule_from_json([{"step": "parallel", "loop": "o0_i"}])
-    timing = Timing(ages=(("i0", 32, 0.5, 1.0),), best_s=1e-3)
+    timing = Timing(reuse_distances=(("i0", 32, 0.5, 1.0),), best_s=1e-3)
     return [
         MeasureRequest(task=_task(), schedule=steps, target=TARGET, timing=timing, seed=1),
         MeasureRequest(task=_task(), schedule=(), target=TARGET, seed=2, built=built),
