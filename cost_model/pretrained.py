@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.atomic_file import write_text
 from autotune.errors import ConfigError
-from autotune.whole_file import write_text
 from cost_model.features import FEATURE_VERSION, Features
 from cost_model.metrics import rank_correlation, regret, top_k_recall
 from cost_model.models.base import COST_MODELS, CostModel, Dataset, Train, fit_here

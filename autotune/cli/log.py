@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from autotune.atomic_file import atomic_file
 from autotune.cli import flags, selecting, tables
 from autotune.cli import options as opt
 from autotune.errors import ConfigError, LogError
 from autotune.printable import printable
-from autotune.whole_file import whole_file
 
 if TYPE_CHECKING:
     from autotune.db.items import Item
@@ -68,7 +68,7 @@ def _output(options: argparse.Namespace) -> Iterator[TextIO]:
         yield sys.stdout
         return
     with (
-        whole_file(options.output, ConfigError) as out,
+        atomic_file(options.output, ConfigError) as out,
         io.TextIOWrapper(out, encoding="utf-8") as text,
     ):
         yield text
@@ -182,9 +182,9 @@ def _verify_arguments(parser: opt.Parser) -> None:
 
 
 def _verify(options: argparse.Namespace) -> None:
+    from autotune.db.maintenance import stats
     from autotune.db.selection import Selection
     from autotune.db.store import TuningLog
-    from autotune.db.upkeep import stats
     from autotune.db.verify import verify, waiting
     from autotune.target import load_target
     from autotune.tuner.resolve import component_versions
@@ -218,7 +218,7 @@ def _show(imported: Record, here: Record) -> None:
     print(f"{imported.task.key}  {tables.seconds(there)} in {imported.origin}, {what} here")
 
 
-# ------------------------------------------------------------------------------ freeze and upkeep
+# ------------------------------------------------------------------------ freeze and maintenance
 
 
 def _freeze_arguments(parser: opt.Parser) -> None:
@@ -264,8 +264,8 @@ def _prune_arguments(parser: opt.Parser) -> None:
 
 
 def _prune(options: argparse.Namespace) -> None:
+    from autotune.db.maintenance import Pruning, prune
     from autotune.db.store import TuningLog
-    from autotune.db.upkeep import Pruning, prune
 
     what = Pruning(keep=options.keep, failures=options.failures, imported=options.imported)
     if what == Pruning():
@@ -281,8 +281,8 @@ def _stats_arguments(_: opt.Parser) -> None:
 
 
 def _stats(options: argparse.Namespace) -> None:
+    from autotune.db.maintenance import stats
     from autotune.db.store import TuningLog
-    from autotune.db.upkeep import stats
 
     with TuningLog(options.log, read_only=True) as log:
         found = stats(log)
@@ -352,8 +352,8 @@ def _upgrade_arguments(_: opt.Parser) -> None:
 
 
 def _upgrade(options: argparse.Namespace) -> None:
+    from autotune.db.maintenance import stats
     from autotune.db.store import TuningLog
-    from autotune.db.upkeep import stats
 
     with TuningLog(options.log).must_exist() as log:
         log.claim()

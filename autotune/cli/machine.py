@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     if options.output is None:
         print(text, end="")
         return
-    from autotune.whole_file import write_text
+    from autotune.atomic_file import write_text
 
     write_text(Path(options.output), text, ConfigError)
     print(f"{options.output}: {profile.device}, for --machine")

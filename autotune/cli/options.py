@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from autotune.arguments import LONGEST_S
 from autotune.db import files
 from autotune.db.selection import moment
-from autotune.digits import LARGEST, whole
 from autotune.errors import ConfigError, LogError
+from autotune.parse_int import LARGEST, whole
 
 if TYPE_CHECKING:
     from rpc_server.runners import FarmOptions

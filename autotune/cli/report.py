@@ -8,10 +8,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from autotune.atomic_file import write_text
 from autotune.cli import flags
 from autotune.cli import options as opt
 from autotune.errors import ConfigError
-from autotune.whole_file import write_text
 
 if TYPE_CHECKING:
     from autotune.report.earlier import Earlier

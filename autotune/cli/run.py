@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from autotune.atomic_file import atomic_file
 from autotune.cli import flags, models, tables
 from autotune.cli import options as opt
 from autotune.errors import ConfigError, FeedError
 from autotune.types import Array, TensorType
-from autotune.whole_file import whole_file
 
 
 def arguments(parser: opt.Parser) -> None:
@@ -73,7 +73,7 @@ def _read_inputs(texts: list[str]) -> dict[str, Array]:
 
 
 def _write(path: str, outputs: dict[str, Array]) -> None:
-    with whole_file(path, ConfigError) as file:
+    with atomic_file(path, ConfigError) as file:
         np.savez(file, **outputs)  # type: ignore[arg-type]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from autotune.atomic_file import write_text
 from autotune.db import codec, query
 from autotune.db.items import FORMAT as EXPORTED
 from autotune.db.items import Decoder, Item, check_header
@@ -21,7 +22,6 @@ from autotune.db.types import Record
 from autotune.errors import LogError, ScheduleError
 from autotune.target import Target
 from autotune.types import Task
-from autotune.whole_file import write_text
 
 if TYPE_CHECKING:
     from autotune.db.store import TuningLog

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from autotune.digits import whole
 from autotune.errors import LogError
+from autotune.parse_int import whole
 
 Row = Sequence[Any]
 Execute = Callable[[str, Mapping[str, Any]], Iterable[Row]]

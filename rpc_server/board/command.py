@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune.digits import whole
 from autotune.errors import ConfigError
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.devices.cuda import locked_clocks
@@ -31,6 +30,7 @@ from autotune.measure.profile import profile_lines
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import Report, Sandbox, hide_memory
 from autotune.measure.throttle import available_cores
+from autotune.parse_int import whole
 from autotune.release import release
 from autotune.target import Target, load_target
 from rpc_server.board.agent import Agent, Membership, Post, check_place, check_reset

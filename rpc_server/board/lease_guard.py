@@ -13,7 +13,7 @@ import hmac
 import secrets
 import threading
 
-from autotune.digits import whole
+from autotune.parse_int import whole
 from rpc_server.security.auth import Peer, Role
 from rpc_server.tracker.types import FarmError
 

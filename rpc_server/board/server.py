@@ -10,8 +10,8 @@ import itertools
 import socket
 from collections.abc import Callable
 
-from autotune.digits import whole
 from autotune.errors import ConfigError
+from autotune.parse_int import whole
 from rpc_server.board.device import BoardDevice
 from rpc_server.security.audit import AuditLog
 from rpc_server.security.auth import Peer, Role, check_loopback

@@ -9,11 +9,11 @@ import dataclasses
 import re
 from typing import Any, get_args, get_type_hints
 
-from autotune.digits import LARGEST
 from autotune.errors import AutotuneError, DeviceError
 from autotune.machine.files import check_facts
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import Built, MeasureResult, Timing, sound
+from autotune.parse_int import LARGEST
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task
 

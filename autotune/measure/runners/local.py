@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from autotune.atomic_file import write_text
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
 from autotune.machine.facts import FORMAT as FACTS_FORMAT
@@ -30,7 +31,6 @@ from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import Built, MeasureRequest, MeasureResult, OnResult
 from autotune.target import Target, machine_of
-from autotune.whole_file import write_text
 
 PROFILE_FORMAT = 4
 """Of cached profiles: raised when something more, or otherwise, is measured."""
