@@ -106,8 +106,8 @@ def serve(options: argparse.Namespace) -> None:
     bounds = _bounds(settings)
     if settings.certs:
         check_certs(Path(settings.certs), sandbox_for(target, bounds))
-    with contextlib.closing(take_address(host, port, credentials)) as listener:
-        place = _place(settings, cores, int(listener.getsockname()[1]))
+    with contextlib.closing(take_address(host, port, credentials)) as bound:
+        place = _place(settings, cores, int(bound.getsockname()[1]))
         gate = Gate(secrets.token_hex(16)) if settings.tracker else None
         device = _device(target, cores, options.executor, bounds)
         with contextlib.closing(device), _clocks(target, settings.lock_clocks) as clocks:
@@ -123,7 +123,7 @@ def serve(options: argparse.Namespace) -> None:
             )
             board = BoardDevice(device, abilities, audit=audit, gate=gate)
             server = BoardServer(
-                board, host, port, credentials=credentials, audit=audit, listener=listener
+                board, host, port, credentials=credentials, audit=audit, bound=bound
             )
             said = describe(board.profile, cores) + clocks
             print("\n".join([said, *describe_sandbox(device.sandbox), *walls]))

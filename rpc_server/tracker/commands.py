@@ -25,7 +25,7 @@ from rpc_server.security.audit import AuditLog
 from rpc_server.security.tls import Credentials
 from rpc_server.stopping import until_told
 from rpc_server.tracker.link import TrackerLink
-from rpc_server.tracker.service import LIMITS, Tracker, tracker_door
+from rpc_server.tracker.service import LIMITS, Tracker, tracker_listener
 from rpc_server.tracker.settings import load_farm_settings
 from rpc_server.tracker.status import farm_text
 from rpc_server.tracker.store import StateStore
@@ -83,20 +83,20 @@ def _track(options: argparse.Namespace) -> None:
     audit = AuditLog(Path(audit_path) if audit_path else None)
     with (
         until_told() as stopping,
-        contextlib.closing(take_address(host, port, credentials)) as listener,
+        contextlib.closing(take_address(host, port, credentials)) as bound,
         contextlib.closing(StateStore(Path(options.state or settings.state))) as store,
     ):
         tracker = Tracker(settings.rules, store, version=release(), audit=audit)
-        door = tracker_door(
-            tracker, host, port, credentials=credentials, audit=audit, listener=listener
+        listener = tracker_listener(
+            tracker, host, port, credentials=credentials, audit=audit, bound=bound
         )
-        threads = [threading.Thread(target=f, daemon=True) for f in (tracker.run, door.serve)]
+        threads = [threading.Thread(target=f, daemon=True) for f in (tracker.run, listener.serve)]
         for thread in threads:
             thread.start()
-        print(f"tracker listening on {host}:{door.port}", flush=True)
+        print(f"tracker listening on {host}:{listener.port}", flush=True)
         stopping.wait()
         tracker.stop()
-        door.close()
+        listener.close()
         for thread in threads:
             thread.join(timeout=5.0)
     print("stopped", flush=True)

@@ -39,7 +39,7 @@ def owner_of(client: str) -> str:
     return client if name == "local" else name
 
 
-class Books:
+class Ledger:
     """Boards, requests and leases. `changed` collects what a store has to write; whoever writes it
     empties it."""
 

@@ -155,10 +155,10 @@ KINDS: Mapping[str, Kind] = {
         farm_wire.encode_beat(Beat(board="b", secret="s", stats=STATS)), farm_wire.decode_beat
     ),
     "standing": _kind(
-        farm_wire.encode_standing(
-            farm_wire.Standing(floor=8, state="idle", reset=False, heartbeat_s=2.0)
+        farm_wire.encode_board_status(
+            farm_wire.BoardStatus(floor=8, state="idle", reset=False, heartbeat_s=2.0)
         ),
-        farm_wire.decode_standing,
+        farm_wire.decode_board_status,
     ),
     "sync": _kind(_sync(), lambda data: farm_wire.decode_sync(data, "alice")),
     "view": _kind(_view(), farm_wire.decode_view),

@@ -19,7 +19,7 @@ from rpc_server.client.leases import ask_key
 from rpc_server.client.options import Deadlines, FarmOptions
 from rpc_server.security.tls import Credentials
 from rpc_server.tracker.link import TrackerLink
-from rpc_server.tracker.service import Tracker, tracker_door
+from rpc_server.tracker.service import Tracker, tracker_listener
 from rpc_server.tracker.store import StateStore
 from rpc_server.tracker.types import FarmError, FarmRules, Registered
 from rpc_server.wire import farm as farm_wire
@@ -42,15 +42,15 @@ def tracker(credentials: Credentials | None) -> Iterator[int]:
     """The port of a tracker that has a board, which never answers."""
     with contextlib.closing(StateStore(None)) as store:
         subject = Tracker(FarmRules(), store, version="1")
-        door = tracker_door(subject, "127.0.0.1", 0, credentials=credentials)
-        threads = [threading.Thread(target=f) for f in (door.serve, subject.run)]
+        listener = tracker_listener(subject, "127.0.0.1", 0, credentials=credentials)
+        threads = [threading.Thread(target=f) for f in (listener.serve, subject.run)]
         for thread in threads:
             thread.start()
         try:
-            yield door.port
+            yield listener.port
         finally:
             subject.stop()
-            door.close()
+            listener.close()
             for thread in threads:
                 thread.join(timeout=10)
 
