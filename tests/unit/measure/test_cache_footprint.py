@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autotune.measure.pieces import ALWAYS, Piece, moved, pieces_of
+from autotune.measure.cache_footprint import ALWAYS, Piece, moved, pieces_of
 from autotune.measure.storage import GuardedTensor
 from autotune.measure.types import Timing
 from autotune.placement.reuse_distance import CODE
