@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
-    """Of the whole command line."""
+    """The parser of the whole command line."""
     whole = Parser(
         prog="rpc_server", description="Serve this machine as a board; run a farm of boards."
     )

@@ -73,7 +73,8 @@ def compile_request(request: CompileRequest) -> CompiledModel:
 
 
 def _profile(request: CompileRequest, target: Target) -> DeviceProfile | None:
-    """Of the machine that the request names, else of this one where it runs the target."""
+    """The profile of the machine that the request names, else of this one where it runs the
+    target."""
     if request.machine == NOMINAL:
         return None
     named = request.wanted_profile()

@@ -143,7 +143,8 @@ class FrozenLog:
     def query(
         self, selection: Selection = ALL, *, top: int = 1, history: bool = False
     ) -> list[dict[str, Any]]:
-        """Of each task and target there is one record, which is its history too."""
+        """As TuningLog's; there is one record of each task and target, which is its history
+        too."""
         del history
         if top < 1:
             raise LogError(f"the number of records per task must be at least 1, got {top}")

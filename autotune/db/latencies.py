@@ -28,7 +28,8 @@ Key = tuple[str, str, str]
 
 
 def model_key(graph: Graph) -> str:
-    """Of a prepared graph: equal where its kernels are the same, whatever the weights hold."""
+    """Digest of a prepared graph: equal where its kernels are the same, whatever the weights
+    hold."""
     _, _, text = graph_text(graph).partition("\n")  # the first line is the name
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -29,7 +29,7 @@ class KeptRanking:
     samples: int
     rank_correlation: float
     top_recall: float
-    """Of the fastest quarter, the share in the quarter predicted to be fastest."""
+    """Share of the fastest quarter that is in the quarter predicted to be fastest."""
     regret: float
     """How much slower the candidate predicted to be fastest is than the fastest; infinity where it
     failed."""

@@ -30,7 +30,7 @@ Row = codec.Values
 _JSON = {"records": ("config", "schedule", "times", "versions"), "profiles": ("json",),
          "latencies": ("before", "after")}  # fmt: skip
 _FIRST_VERSION_COLUMNS = 20
-"""Of records; later releases added some at the end."""
+"""Columns that records began with; later releases added some at the end."""
 _BATCH = 500
 _ORPHANS = "FROM records r LEFT JOIN {table} o ON o.{key} = r.{column} WHERE o.{key} IS NULL"
 _FILE = "file"

@@ -65,9 +65,9 @@ class Latency:
     target_key: str
     device: str
     before: tuple[float, ...]
-    """Of runs with default schedules."""
+    """Seconds of runs with default schedules."""
     after: tuple[float, ...]
-    """Of runs with the best schedules."""
+    """Seconds of runs with the best schedules."""
     kernels_before_s: float | None
     """The sum of the kernels' times, each measured by itself."""
     kernels_after_s: float | None

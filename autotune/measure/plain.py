@@ -106,7 +106,7 @@ def plain_profile(
 
 
 def _peak_flops(clock: Callable[[], float]) -> float:
-    """Of a matrix product: in a worker numpy takes one core."""
+    """FLOP/s of a matrix product: in a worker numpy takes one core."""
     a = np.ones((_SIDE, _SIDE), np.float32)
     out = np.empty_like(a)
     best_s = min(_seconds(lambda: np.matmul(a, a, out=out), clock) for _ in range(_SAMPLES))

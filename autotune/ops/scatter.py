@@ -27,7 +27,7 @@ from autotune.program.ir import Compute, Index, Load, LoadIndex, Updates
 from autotune.types import Array, Attrs, TensorType
 
 COMBINE = {"none": None, "add": "sum", "mul": "prod", "max": "max", "min": "min"}
-"""Of a reduction: how an update joins what is there; None: it takes its place."""
+"""Reduction by its ONNX name: how an update joins what is there; None: it takes its place."""
 _JOIN: dict[str, Any] = {
     "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
 }  # fmt: skip

@@ -38,7 +38,7 @@ from autotune.program.ir import (
 from autotune.types import ITEM_BYTES, SHORT_FLOATS
 
 FETCH_BYTES = 128
-"""Of a row of shared memory that is fetched."""
+"""Bytes of a row of shared memory that is fetched."""
 FETCH_LIMIT = 256
 """Elements of a box along one dimension, at most."""
 FETCH_DIMS = range(2, 6)
@@ -49,7 +49,7 @@ numbers of them."""
 GROUPED_ITEMS = (*SHORT_FLOATS, "int8", "uint8")
 """Element types that groups of warps multiply."""
 BARRIER_BYTES = 16
-"""Of shared memory per copy: what tells that it is full, and that it is free."""
+"""Bytes of shared memory for each copy's barriers: that it is full, and that it is free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +60,11 @@ class AsyncPipeline:
     fetches: tuple[Fetch, ...]
     rest: tuple[Stmt, ...]
     copies: int
-    """Of the shared memory; fetches run so many iterations ahead, less one."""
+    """Stages of shared memory; fetches run so many iterations ahead, less one."""
     warps: int
     """That run the rest; the fetches are made by the next one."""
     fetch_bytes: int
-    """Of the fetches of one iteration."""
+    """Bytes that the fetches of one iteration bring."""
 
 
 def parts_of(loop: For) -> tuple[tuple[Fetch, ...], tuple[Stmt, ...]]:

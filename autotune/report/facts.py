@@ -41,10 +41,10 @@ class TaskFacts:
     calls: int
     flops: int
     nbytes: int
-    """Of its inputs, constants and output, each once."""
+    """Bytes of its inputs, constants and output, each once."""
     roofline_s: float
     default_s: float | None
-    """Of the default schedule, or of the first that worked."""
+    """Seconds with the default schedule, or with the first that worked."""
     best_s: float | None
     best_config: tuple[tuple[str, str], ...]
     """(parameter, choice) pairs of the fastest."""
@@ -109,7 +109,7 @@ class Facts:
     rounds: tuple[RoundFacts, ...]
     environment: tuple[tuple[str, str], ...]
     latencies: tuple[Latency, ...] = ()
-    """Of the whole model as measured, in the order of the log."""
+    """The whole model as measured, in the order of the log."""
     calls: tuple[Call, ...] = ()
     """The network's kernel calls in the order of execution."""
     importances: tuple[Importance, ...] = ()

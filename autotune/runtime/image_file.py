@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 _MANIFEST, _CONSTANTS = "manifest.json", "constants.bin"
 _CHUNK_BYTES = 8 << 20
 _ZIP_HEADER_BYTES = 30
-"""Of a zip's first entry, up to its name."""
+"""Bytes of a zip's first entry up to its name."""
 
 
 def save(image: ModelImage, path: str | os.PathLike[str] | IO[bytes]) -> None:

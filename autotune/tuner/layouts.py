@@ -17,7 +17,7 @@ from autotune.tuner.options import TuneOptions
 from cost_model import default_of
 
 _SHARE = 4
-"""Of a run's trials or time, one part in so many may go to layouts."""
+"""One part in so many of a run's trials or time may go to layouts."""
 _TRIAL_S = 0.5
 
 

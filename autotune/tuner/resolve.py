@@ -141,7 +141,8 @@ def calls_s(partition: Partition, profile: DeviceProfile) -> list[float]:
 def all_reuse_distances(
     partitions: Sequence[Partition], profile: DeviceProfile
 ) -> dict[str, tuple[ReuseDistance, ...]]:
-    """Of the tasks of several partitions of a model; what the last one says counts most."""
+    """Reuse distances of the tasks of several partitions of a model; what the last one says counts
+    most."""
     found: dict[str, tuple[ReuseDistance, ...]] = {}
     for partition in partitions:
         lend = profile.target.lends_halos

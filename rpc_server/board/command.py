@@ -153,7 +153,7 @@ def _run(
 
 
 def _bounds(settings: BoardSettings) -> Sandbox:
-    """Of candidates of strangers."""
+    """The sandbox of candidates that strangers send."""
     memory_bytes = settings.memory_mib << 20 if settings.memory_mib else -1
     return Sandbox(read_system_only=True, memory_bytes=memory_bytes)
 

@@ -63,7 +63,7 @@ class Job:
     requests: tuple[MeasureRequest | MeasureResult, ...]
     seen_s: float
     fence: int = 0
-    """Of the lease it came under, on a board of a farm."""
+    """The fence of the lease it came under, on a board of a farm."""
     results: list[MeasureResult] = field(default_factory=list)
     done: bool = False
     failed: str = ""

@@ -43,7 +43,7 @@ BEHIND_S = 3600.0
 
 
 ALONE = Deadlines(reconnect_s=60.0, transfer_s=CALL_TIMEOUT_S)
-"""Of a board beside which there is no other that could take its requests."""
+"""How long a client waits for a board beside which no other could take its requests."""
 
 
 class BoardLostError(DeviceError):

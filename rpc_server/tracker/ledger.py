@@ -58,7 +58,7 @@ class Ledger:
         self.turn = 0
         self.heard: dict[str, float] = {}
         self.fences: dict[str, set[int]] = {}
-        """Of each client's leases."""
+        """Fences of the leases of each client."""
         self.actions: list[Action] = []
         self._waiting: Counter[str] = Counter()
         """Requests by client, and by owner."""

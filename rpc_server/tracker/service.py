@@ -58,7 +58,7 @@ PAUSED_S = 2.0
 """A tick that comes this late means that the tracker itself stood still."""
 MAX_SESSIONS = 4096
 MAX_SESSIONS_OWN = MAX_BOARDS_OWN = 64
-"""Of one certificate."""
+"""Sessions, and boards, of one certificate at most."""
 SESSION_S, MAX_NOTES = 60.0, 32
 
 

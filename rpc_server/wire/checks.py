@@ -25,7 +25,7 @@ MAX_TASK_BYTES = 16 << 30
 MAX_RANK = 32
 MAX_LEVELS = 16
 MOST = float(1 << 62)
-"""Of anything that is counted: bytes, FLOP/s."""
+"""The largest number of anything that is counted: bytes, FLOP/s."""
 MAX_REASON = 300
 WORD = re.compile(r"[A-Za-z0-9_.,:+/\- ]*")
 """What names and attributes are made of: they end up in generated text."""

@@ -167,7 +167,7 @@ def _release(
 
 
 def _version(value: object) -> int:
-    """Of a view; -1 is before the first one."""
+    """The version of a view; -1 is before the first one."""
     return -1 if value == -1 else natural(value)
 
 

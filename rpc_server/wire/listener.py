@@ -42,7 +42,7 @@ class LinkLimits:
     """How much of a server its peers can take."""
 
     links: int = 64
-    """Of which one in 16 is left to connections from this machine."""
+    """Connections at a time; one in 16 is left to those from this machine."""
     links_per_peer: int = 16
     """Links of one certificate, silent ones too; peers on loopback have no name and share `links`:
     where none is left, one that was idle for `opening_s` makes place for the next."""

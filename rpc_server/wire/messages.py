@@ -45,7 +45,7 @@ PROTOCOL = 3
 SMALL_BYTES = 64 << 10
 """A frame of somebody who was not admitted yet, and of everything else that is not a batch."""
 FRAMING_BYTES = 512
-"""Of a frame beside its message: the method's name and the numbers of rpyc's packets."""
+"""Bytes of a frame beside its message: the method's name and the numbers of rpyc's packets."""
 MAX_MESSAGE_BYTES = 32 << 20
 LARGEST = {
     "submit": MAX_MESSAGE_BYTES,

@@ -29,7 +29,7 @@ from search_spaces.space import Columns
 DIRECT = "direct"
 """The algorithm that computes as the definition says."""
 GPU_PREFIX = "gpu_"
-"""Of algorithms' names on GPUs: the choice is what follows."""
+"""What algorithms' names on GPUs begin with: the choice is what follows."""
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 

@@ -143,7 +143,7 @@ def _cut(builder: ScheduleBuilder, loop: str, factor: int, part: str) -> tuple[s
 
 
 def _take_turns(builder: ScheduleBuilder, made: Mapping[str, int]) -> None:
-    """Of passes of one size, all but the first two write where the one before the last did."""
+    """Let passes of one size, all but the first two, write where the one before the last did."""
     turns: dict[int, list[str]] = {}
     moved: dict[str, str] = {}
     for name, size in made.items():

@@ -301,7 +301,7 @@ _EXTREMES = {
     "max": ("fcmp olt", "icmp slt", "icmp ult"), "min": ("fcmp ogt", "icmp sgt", "icmp ugt"),
     "peak": ("fcmp olt", "icmp slt", "icmp ult"),
 }  # fmt: skip
-"""Of floats, of signed and of unsigned integers."""
+"""Comparisons after which the other operand is taken: for floats, signed and unsigned integers."""
 _SIGNIFICANT_BITS = {"float32": 24, "float64": 53}
 _INT_MOD = ("srem", "add", "icmp ne", "icmp slt")
 

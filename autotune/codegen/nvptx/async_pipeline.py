@@ -46,7 +46,7 @@ from autotune.program.ir import (
 from autotune.types import ITEM_BYTES
 
 _SWIZZLED = 1 << 62
-"""Of a descriptor: rows of 128 bytes, swizzled."""
+"""The bits of a descriptor that mean rows of 128 bytes, swizzled."""
 _ROWS = 8
 """Whose rows a swizzle goes through."""
 _STEP = 16

@@ -123,8 +123,9 @@ def _check(launch: KernelLaunch, target: Target) -> None:
 
 
 def _resident(launch: KernelLaunch, target: Target) -> int:
-    """Of blocks that hold matrices: as many as their registers allow. Left alone, ptxas would
-    rather spill some than be one register above what lets another block in."""
+    """Blocks that a multiprocessor is to hold where they hold matrices, else 0: as many as their
+    registers allow. Left alone, ptxas would rather spill some than be one register above what lets
+    another block in."""
     allocs = [s.buffer for s in walk(launch.body) if isinstance(s, Alloc)]
     sums = sum(math.prod(b.shape) // WARP for b in allocs if b.scope == "fragment")
     if not sums or not target.registers:

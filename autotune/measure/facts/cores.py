@@ -139,7 +139,8 @@ class Together:
 
 
 def _pinned(core: int, work: Callable[[], None]) -> None:
-    """Of the calling thread alone; where it cannot be kept on a core, figures are less exact."""
+    """Run the work with the calling thread on one core; where it cannot be kept there, figures are
+    less exact."""
     if hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {core})

@@ -33,9 +33,9 @@ from autotune.measure.types import Built, MeasureRequest, MeasureResult, OnResul
 from autotune.target import Target, machine_of
 
 PROFILE_FORMAT = 4
-"""Of cached profiles: raised when something more, or otherwise, is measured."""
+"""Version of cached profiles: raised when something more, or otherwise, is measured."""
 FACTS_MADE = 2
-"""Of cached facts: raised when micro-benchmarks find something more, or otherwise."""
+"""Version of cached facts: raised when micro-benchmarks find something more, or otherwise."""
 _LOGGER = logging.getLogger("autotune.measure")
 _LOGGER.addHandler(logging.NullHandler())
 

@@ -105,7 +105,7 @@ class _Plan:
 
     @property
     def blocks(self) -> int:
-        """Of keys."""
+        """Blocks of keys in a row of scores."""
         return self.found.scores.columns.extent // self.step.keys
 
     def _name(self, what: str) -> str:

@@ -144,7 +144,7 @@ class Halves:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the loops over the points of a half."""
+        """Extents of the loops over the points of a half."""
         p = self.product
         if p.halved < 0:
             return (-(-self.whole // 2),)
@@ -173,7 +173,7 @@ class Halves:
         return f"{self.product.buffer.name}.m"
 
     def number(self, coords: tuple[Index, ...]) -> Index:
-        """Of a point of a half, counted from 0."""
+        """The number of a point of a half, counted from 0."""
         out = Index()
         for at, extent in zip(coords, self.extents, strict=True):
             out = out * extent + at
@@ -290,7 +290,7 @@ class Halves:
 
 
 def signed_sum(parts: list[tuple[Value, int]]) -> Value:
-    """Of values with signs; the first is positive."""
+    """The sum of values with signs; the first is positive."""
     out = parts[0][0]
     for value, sign in parts[1:]:
         out = fn("add" if sign > 0 else "sub", out, value)

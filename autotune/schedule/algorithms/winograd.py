@@ -181,7 +181,7 @@ class _Plan:
 
     @property
     def images(self) -> int:
-        """Of a block."""
+        """Images of a block."""
         return self.conv.extents[0] if self.step.together else 1
 
     @property

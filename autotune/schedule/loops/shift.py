@@ -40,7 +40,7 @@ class Shift:
 
     step: ClassVar[str] = "shift"
     buffer: str
-    """Of the squares."""
+    """The buffer of the sum of squares."""
 
     def apply(self, program: Program) -> Program:
         squares = _Rows.of(program, self.buffer)
@@ -119,7 +119,7 @@ class _Rows:
 
     @property
     def places(self) -> tuple[Index, ...]:
-        """Of an element in its row."""
+        """Indices of an element in its row."""
         return tuple(index(loop.var) for loop in self.inner)
 
     def value(self, rows: tuple[Index, ...], places: tuple[Index, ...]) -> Value:

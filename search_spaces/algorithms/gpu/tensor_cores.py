@@ -68,9 +68,9 @@ AMPERE = 80
 PAD_BYTES = 16
 """Gap behind each row of an operand in shared memory."""
 SHORT_BYTES = 2
-"""Of elements that tensor cores can load turned."""
+"""Bytes of elements that tensor cores can load transposed."""
 LOAD_BYTES = 32
-"""Of a row, that one load of a matrix brings."""
+"""Bytes of a row that one load of a matrix brings."""
 LOADS_OF_TILES = 4
 """Loads beside the first that tiles of a single matrix need for each product."""
 _KINDS = ("", "_init", "_out")

@@ -68,7 +68,7 @@ from search_spaces.params import Config
 from search_spaces.space import Columns
 
 GROUP_ROWS, GROUP_WIDTH = MATRIX[0] * WARPGROUP, 32
-"""Of a group's tile, what `tile_m` and `tile_n` count."""
+"""Rows and columns of a warp group's tile: what `tile_m` and `tile_n` count."""
 BLOCK_ENDS_CYCLES = 2500.0
 """Cycles of a block before its first product and after its last."""
 BUSY_GROUPS = 2
@@ -76,7 +76,7 @@ BUSY_GROUPS = 2
 ROUNDING_BYTES = 6.0
 """Moved by the launch that rounds an element: four are read, two written."""
 _PIECES = 8
-"""Of 64 x 32, whose sums a group holds in registers."""
+"""Tiles of 64 x 32 whose sums a group holds in registers, at most."""
 _MIXED_PTX = 84
 """Version of PTX since when the operands' bytes may differ in their signs."""
 _FLOAT_BYTES, _SHORT_BYTES = 4, 2

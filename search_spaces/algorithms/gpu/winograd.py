@@ -28,7 +28,7 @@ from search_spaces.params import Config
 from search_spaces.space import Columns
 
 MOST_POINTS = 36
-"""Of a tile, which a thread holds in registers."""
+"""Points of a tile that a thread holds in registers, at most."""
 
 
 class GpuFiltering(GpuTiles):

@@ -47,7 +47,7 @@ ITERATION_CYCLES = 2.0
 EVICTED_CYCLES = 2.0
 """Cycles more of a vector that is found in the L2 cache."""
 L1_SHARE = 0.8
-"""Of the innermost cache: a block of columns, as read and as written."""
+"""Share of the L1 cache that a block of columns may take, as read and as written."""
 
 
 class ColumnsRule(Rule):
@@ -108,7 +108,7 @@ class ColumnsRule(Rule):
 
 
 class _Sizes:
-    """Of a task: columns, elements of one, and lanes that they are taken in."""
+    """Sizes of a task: its columns, the elements of one, and the lanes they are taken in."""
 
     def __init__(self, task: Task, target: Target) -> None:
         first = _reductions(task)[0]

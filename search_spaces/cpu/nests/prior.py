@@ -58,11 +58,12 @@ MERGED_PASS_STALL_CYCLES = 8.0
 AHEAD = 2
 """Choice of `merge`: merged, and the last pass beside the sums of the next rows."""
 AHEAD_L1_SHARE = 0.6
-"""Of the innermost cache: rows of two blocks that are read, and of one that is written."""
+"""Share of the L1 cache that rows of two blocks which are read, and of one which is written, may
+take."""
 EVICTED_WAIT = 4.0
 """Times that waiting for the outer caches takes where these rows do not stay."""
 ROWS_L1_SHARE = 0.8
-"""Of the innermost cache: rows that take a pass together."""
+"""Share of the L1 cache that rows which take a pass together may fill."""
 NARROW = 1 / 8
 """Share of the elements below which a pass is not one over rows, but of their results."""
 

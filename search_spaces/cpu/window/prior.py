@@ -27,7 +27,7 @@ from search_spaces.cpu.window.shape import Window, accesses, reduction_of
 from search_spaces.space import Columns
 
 PAIR_L1_SHARE = 0.5
-"""Of the innermost cache: what a block may take whose lines' other halves the next one reads."""
+"""Share of the L1 cache that a block may take whose lines' other halves the next one reads."""
 MASK_CYCLES = 2.0
 """Cycles to compute a mask where it is used."""
 MASK_REGISTERS = 7

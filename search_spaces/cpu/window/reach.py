@@ -21,7 +21,8 @@ from search_spaces.space import Columns
 Spans = tuple[Mapping[str, Column], Mapping[str, float], Mapping[str, float]]
 """Along each axis: of tiles, of the whole, of the window."""
 Reach = tuple[int, Column, Column]
-"""Of the data along an axis: its step, what a tile spans, what tiles read per result."""
+"""Reach of windows along an axis of the data: its step, what a tile spans, what tiles read per
+result."""
 
 
 def spans(

@@ -41,9 +41,9 @@ class Step:
     """What a block does in a step of `depth` terms of the sum, an entry per config."""
 
     multiply_adds_per_cycle: Column | float
-    """Of a multiprocessor."""
+    """Multiply-adds per multiprocessor and cycle."""
     words: Column
-    """Of shared memory, that a thread reads in a term."""
+    """Words of shared memory that a thread reads in a term."""
     turned: Column
     """Times that a row of data is written to shared memory, by conflicts of banks on the way."""
     loops: Column
