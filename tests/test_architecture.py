@@ -4,6 +4,7 @@ the glossary: its steps do.
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -28,6 +29,15 @@ def test_every_folder_is_in_the_table_once() -> None:
     }
     assert set(rows()) == folders | {"configs"}
     assert len(re.findall(r"^\| `[\w/]+/` \|", PAGE, re.MULTILINE)) == len(rows())
+
+
+def test_the_name_of_a_class_means_one_thing() -> None:
+    found: dict[str, list[Path]] = {}
+    for path in (p for name in PRODUCT for p in (ROOT / name).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(path.relative_to(ROOT))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
 def test_the_file_to_open_first_is_in_its_folder() -> None:

@@ -20,6 +20,7 @@ LAYERS = (
     ("autotune.printable", "texts: any message shows some"),
     ("autotune.parse_int", "texts: digits of numbers that users gave"),
     ("autotune.arguments", "checks of what a caller gives, ends in errors"),
+    ("autotune.command_line", "arguments of commands, whose errors are one line"),
     ("autotune.defects", "errors that are no user's fault, made printable"),
     ("autotune.plugins", "packages beside this one that fill registries"),
     ("autotune.registry", "names of what folders hold, a duplicate is an error"),

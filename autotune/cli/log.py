@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 from autotune.atomic_file import atomic_file
 from autotune.cli import flags, selecting, tables
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.errors import ConfigError, LogError
 from autotune.printable import printable
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from autotune.db.types import Record
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, (about, declare, _) in ACTIONS.items():
         action = actions.add_parser(name, help=about, description=about)
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
 # ------------------------------------------------------------------------------- export and import
 
 
-def _export_arguments(parser: opt.Parser) -> None:
+def _export_arguments(parser: Parser) -> None:
     _models(parser)
     selecting.arguments(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
@@ -74,7 +75,7 @@ def _output(options: argparse.Namespace) -> Iterator[TextIO]:
         yield text
 
 
-def _import_arguments(parser: opt.Parser) -> None:
+def _import_arguments(parser: Parser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="an exported or frozen log; - is standard input"
     )
@@ -115,7 +116,7 @@ def _cut(lines: TextIO) -> Iterator[str]:
     return iter(partial(lines.readline, LONGEST_LINE + 1), "")
 
 
-def _merge_arguments(parser: opt.Parser) -> None:
+def _merge_arguments(parser: Parser) -> None:
     parser.add_argument("others", nargs="+", metavar="LOG", help="log to take records from")
     selecting.arguments(parser)
     _trust(parser)
@@ -163,7 +164,7 @@ def _add(options: argparse.Namespace, items: Iterator[tuple[str, Item]], source:
 # ------------------------------------------------------------------------------------------ verify
 
 
-def _verify_arguments(parser: opt.Parser) -> None:
+def _verify_arguments(parser: Parser) -> None:
     _models(parser)
     parser.add_argument("--op", help="only tasks of this op, such as conv2d")
     flags.add(parser, *flags.TARGET, *flags.NUMERICS)
@@ -221,7 +222,7 @@ def _show(imported: Record, here: Record) -> None:
 # ------------------------------------------------------------------------ freeze and maintenance
 
 
-def _freeze_arguments(parser: opt.Parser) -> None:
+def _freeze_arguments(parser: Parser) -> None:
     _models(parser)
     selecting.arguments(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE.json")
@@ -246,7 +247,7 @@ def _freeze(options: argparse.Namespace) -> None:
         print(f"note: without a record, so not in it: {', '.join(sorted(missing))}")
 
 
-def _prune_arguments(parser: opt.Parser) -> None:
+def _prune_arguments(parser: Parser) -> None:
     _models(parser)
     selecting.arguments(parser)
     parser.add_argument(
@@ -276,7 +277,7 @@ def _prune(options: argparse.Namespace) -> None:
     print(f"{count} records {'would go' if options.dry_run else 'deleted'}")
 
 
-def _stats_arguments(_: opt.Parser) -> None:
+def _stats_arguments(_: Parser) -> None:
     """Only --log."""
 
 
@@ -308,7 +309,7 @@ def _print_counts(title: str, counts: Mapping[str, int]) -> None:
         print("\n" + tables.table((title, "records"), rows, right=(1,)))
 
 
-def _check_arguments(_: opt.Parser) -> None:
+def _check_arguments(_: Parser) -> None:
     """Only --log."""
 
 
@@ -329,7 +330,7 @@ def _check(options: argparse.Namespace) -> None:
     )
 
 
-def _repair_arguments(_: opt.Parser) -> None:
+def _repair_arguments(_: Parser) -> None:
     """Only --log."""
 
 
@@ -347,7 +348,7 @@ def _repair(options: argparse.Namespace) -> None:
     print(f"{name}: {done.records} records kept; as it was: {done.backup}")
 
 
-def _upgrade_arguments(_: opt.Parser) -> None:
+def _upgrade_arguments(_: Parser) -> None:
     """Only --log."""
 
 
@@ -360,13 +361,13 @@ def _upgrade(options: argparse.Namespace) -> None:
         print(f"{log.name}: schema {stats(log).schema}")
 
 
-def _models(parser: opt.Parser) -> None:
+def _models(parser: Parser) -> None:
     parser.add_argument(
         "models", nargs="*", metavar="MODEL", help="only these models' tasks (default all)"
     )
 
 
-def _trust(parser: opt.Parser) -> None:
+def _trust(parser: Parser) -> None:
     parser.add_argument(
         "--trust",
         action="store_true",

@@ -8,9 +8,10 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from autotune.arguments import LONGEST_S
+from autotune.command_line import Parser
 from autotune.db import files
 from autotune.db.selection import moment
 from autotune.errors import ConfigError, LogError
@@ -24,18 +25,6 @@ COMPILED_TOO = "an .onnx file, zoo:NAME or a compiled model"
 MAX_PRIORITY = 100
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
 Shapes = dict[str, tuple[int, ...]]
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaint is an InputError: one line, like every other."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        # What looks like -5s or -1% is a wrong value, not an option: the complaint shows it.
-        self._negative_number_matcher = re.compile(r"-\.?\d")
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see {self.prog} --help")
 
 
 def absent_log(options: argparse.Namespace) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from autotune.atomic_file import write_text
 from autotune.cli import flags
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from autotune.target import Target
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     flags.add(parser, "model", "shapes", "log", *flags.TARGET, *flags.NUMERICS)
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE.html")
     earlier = parser.add_mutually_exclusive_group()

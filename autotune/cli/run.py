@@ -10,11 +10,12 @@ import numpy as np
 from autotune.atomic_file import atomic_file
 from autotune.cli import flags, models, tables
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.errors import ConfigError, FeedError
 from autotune.types import Array, TensorType
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--random", action="store_true", help="seeded random inputs")

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from autotune.compiler.choose import Candidate, candidates
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT, described, tell
 from autotune.errors import BuildError, ScheduleError
 from autotune.machine.profile import DeviceProfile
@@ -50,7 +50,7 @@ class Kernels:
 def build_kernels(
     tasks: Sequence[Task],
     target: Target,
-    log: Store | None,
+    log: LogStore | None,
     processes: int,
     *,
     unaligned: UnalignedParams | None = None,

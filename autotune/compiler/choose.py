@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import cost_model
-from autotune.db.types import Record, Store
+from autotune.db.types import LogStore, Record
 from autotune.defects import NO_DEFECT, raised
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
@@ -44,7 +44,7 @@ class Candidate:
 
 
 def candidates(
-    task: Task, target: Target, log: Store | None, profile: DeviceProfile | None = None
+    task: Task, target: Target, log: LogStore | None, profile: DeviceProfile | None = None
 ) -> Iterator[Candidate]:
     """Lazily: similar tasks are looked up only where the exact record is missing or stale.
     `profile`: of the machine that defaults are for, if it is known."""
@@ -93,7 +93,7 @@ def _default(
 
 
 def _nearest(
-    rule: Rule, task: Task, target: Target, log: Store, said: list[str]
+    rule: Rule, task: Task, target: Target, log: LogStore, said: list[str]
 ) -> Iterator[Candidate]:
     """Configs of similar tasks that are in this task's space, as schedules by its rule."""
     found = [r for r in log.nearest(task, target, NEIGHBOURS) if r.rule == rule.name]

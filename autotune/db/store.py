@@ -35,7 +35,7 @@ from autotune.types import Task
 
 
 class TuningLog:
-    """A tuning log by path or URL; implements `autotune.db.types.Store`.
+    """A tuning log by path or URL; implements `autotune.db.types.LogStore`.
 
     The right to write is taken by the first `append`, or earlier by `claim`, and kept until
     `close`: looking things up never disturbs a tuner at work. `missing_ok`: with `read_only`, a

@@ -84,7 +84,7 @@ class Latency:
         return statistics.median(self.after)
 
 
-class Store(Protocol):
+class LogStore(Protocol):
     """A tuning log. Append-only; safe for one writer and many readers. `TuningLog` is the one
     users open: a path or an SQLAlchemy URL."""
 

@@ -70,7 +70,7 @@ def global_bytes_per_cycle(machine: Machine, in_flight: Column) -> Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchShape:
     """One launch of a kernel, in many configs."""
 
     blocks: Column | float
@@ -88,7 +88,7 @@ class Launch:
     """Times that a block's threads add up what they have."""
 
 
-def launch_cycles(machine: Machine, launch: Launch) -> Column:
+def launch_cycles(machine: Machine, launch: LaunchShape) -> Column:
     """Cycles of one launch."""
     target, gpu = machine.target, machine.gpu
     if target.warp == 1:
@@ -116,7 +116,7 @@ def _meeting_cycles(machine: Machine, meetings: int, warps: Column) -> Column:
     return meetings * (machine.gpu.warp_sum_cycles + np.where(warps > 1, among, 0.0))
 
 
-def _emulated(machine: Machine, launch: Launch) -> Column:
+def _emulated(machine: Machine, launch: LaunchShape) -> Column:
     """A processor that plays a GPU: threads are loops of it, barriers end them."""
     threads, vector = launch.threads, launch.vector
     lanes = np.minimum(vector, float(machine.target.lanes()))

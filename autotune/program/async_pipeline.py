@@ -53,7 +53,7 @@ BARRIER_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AsyncPipeline:
+class PipelineLoop:
     """A stream loop and what is known of it."""
 
     loop: For
@@ -74,7 +74,7 @@ def parts_of(loop: For) -> tuple[tuple[Fetch, ...], tuple[Stmt, ...]]:
     return fetches, loop.body[len(fetches) :]
 
 
-def pipeline_of(body: tuple[Stmt, ...]) -> AsyncPipeline | None:
+def pipeline_of(body: tuple[Stmt, ...]) -> PipelineLoop | None:
     """The stream of a block, None where it has none. VerifyError where it cannot run."""
     loops = [s for s in walk(body) if isinstance(s, For)]
     streams = [loop for loop in loops if loop.kind == "stream"]
@@ -98,7 +98,7 @@ def pipeline_of(body: tuple[Stmt, ...]) -> AsyncPipeline | None:
     slots = {f.to.indices[0] for f in fetches}
     if len(copies) != 1 or min(copies) < 2 or slots != {index(streams[0].var) % min(copies)}:
         raise VerifyError(f"stream {streams[0].var} does not go round its shared memory's copies")
-    return AsyncPipeline(
+    return PipelineLoop(
         loop=streams[0], fetches=fetches, rest=rest, copies=min(copies), warps=min(warps),
         fetch_bytes=sum(FETCH_BYTES * math.prod(f.box[:-1]) for f in fetches),
     )  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import cost_model
 from autotune.db.rankings import KeptRanking
-from autotune.db.types import Latency, Record, Store
+from autotune.db.types import Latency, LogStore, Record
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.roofline import roofline_s
@@ -154,7 +154,7 @@ class History:
 
 def collect(
     partition: Partition,
-    store: Store,
+    store: LogStore,
     profile: DeviceProfile,
     log: str,
     history: History = History(),

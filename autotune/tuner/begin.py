@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.machine.profile import DeviceProfile
 from autotune.tuner.engine import Engine
 from autotune.tuner.learner import Learner
@@ -25,7 +25,7 @@ from search_spaces.sound import asked
 
 def begun(
     weights: Mapping[Task, int],
-    store: Store,
+    store: LogStore,
     options: TuneOptions,
     profile: DeviceProfile,
     engine: Engine | None = None,

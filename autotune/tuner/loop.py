@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from autotune.db.types import Record, Store
+from autotune.db.types import LogStore, Record
 from autotune.errors import DeviceError
 from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status
 from autotune.placement.types import Partition
@@ -57,7 +57,7 @@ class _Candidate:
 def tune_partition(
     partition: Partition,
     runner: Runner,
-    store: Store,
+    store: LogStore,
     options: TuneOptions,
     on_event: OnEvent | None = None,
     *,
@@ -96,7 +96,7 @@ class _Session:
     names: dict[Task, str]
     device: str
     runner: Runner
-    store: Store
+    store: LogStore
     options: TuneOptions
     on_event: OnEvent
     clock: Callable[[], float]

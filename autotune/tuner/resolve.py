@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.compiler.layout_costs import choose_layouts
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.graph.ir import Graph
 from autotune.machine.profile import DeviceProfile
 from autotune.placement.layout_choice import apply
@@ -40,7 +40,7 @@ def options_of(
     request: TuneRequest,
     graph: Graph,
     problem: LayoutProblem,
-    store: Store,
+    store: LogStore,
     here: DeviceProfile,
     *,
     train: Train,
@@ -83,7 +83,7 @@ def _limits(request: TuneRequest, settings: TuneSettings, tasks: int) -> Limits:
 
 def _pretrained(
     request: TuneRequest,
-    store: Store,
+    store: LogStore,
     partition: Partition,
     here: DeviceProfile,
     *,
@@ -102,7 +102,7 @@ def _pretrained(
     return from_log(store, here, own, seed=request.seed, train=train, profiles=profiles)
 
 
-def _profiles(store: Store, here: DeviceProfile, *, keep: bool) -> Profiles:
+def _profiles(store: LogStore, here: DeviceProfile, *, keep: bool) -> Profiles:
     """What the log's devices said of themselves, and this one says now; `keep`: in the log too."""
     from autotune.db.profiles import keep_profile, kept_profiles
     from autotune.db.store import TuningLog

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import cost_model
-from autotune.db.types import Record, Store
+from autotune.db.types import LogStore, Record
 from autotune.defects import NO_DEFECT, raised
 from autotune.errors import ScheduleError
 from autotune.measure.types import Status
@@ -67,7 +67,7 @@ class TaskRun:
         self,
         factory: Callable[[Setting], Strategy],
         learner: Learner,
-        store: Store,
+        store: LogStore,
         *,
         group: int,
         seed: int,

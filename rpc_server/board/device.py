@@ -364,7 +364,9 @@ class BoardDevice:
             job.seen_s = self._clock()
             results = wire.first_of(job.results[collect.first :])
             whole = collect.first + len(results) >= len(job.results)
-            progress = wire.Progress(results=results, done=job.done and whole, failed=job.failed)
+            progress = wire.JobProgress(
+                results=results, done=job.done and whole, failed=job.failed
+            )
             if whole and (job.done or len(job.results) == len(job.requests)):
                 self._jobs.pop(job.name, None)
         return wire.encode_progress(progress)

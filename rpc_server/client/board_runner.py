@@ -187,7 +187,7 @@ class RpcRunner:
         if self._ticket or self._unsound >= MAX_UNSOUND:
             raise BoardFaultError(f"{self._device}: {error}", unsound=True) from None
 
-    def _collect(self, ask: wire.Collect) -> wire.Progress:
+    def _collect(self, ask: wire.Collect) -> wire.JobProgress:
         reply = self._call("collect", wire.encode_collect(ask))
         try:
             return wire.decode_progress(reply)

@@ -13,7 +13,7 @@ import numpy as np
 
 from autotune.machine import Machine
 from autotune.machine.gpu import (
-    Launch,
+    LaunchShape,
     coalescing_factor,
     launch_cycles,
     peak_flops_per_cycle,
@@ -127,7 +127,7 @@ def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
     )
     terms = 1 + task_flops(task) / size if any(s.combine for s in stores_of(program.body)) else 1
     nests = len(root_body(program))
-    launch = Launch(
+    launch = LaunchShape(
         blocks=blocks, threads=threads, vector=vector, block_bytes=nbytes / blocks, passes=1,
         steps=np.full(len(threads), float(terms)),
     )  # fmt: skip

@@ -79,7 +79,7 @@ def _requests() -> list[MeasureRequest]:
 def _progress() -> bytes:
     done = MeasureResult(status=Status.OK, times_s=(1e-3, 2e-3), build_s=0.1, device="here")
     lost = MeasureResult(status=Status.BUILD_ERROR, error="step 3")
-    return wire.encode_progress(wire.Progress(results=(done, lost), done=True, failed="why"))
+    return wire.encode_progress(wire.JobProgress(results=(done, lost), done=True, failed="why"))
 
 
 def _sync() -> bytes:

@@ -78,7 +78,7 @@ def write_kernels(program: Program, target: Target, symbol: str) -> DeviceText:
     made: list[Launch] = []
     for number, launch in enumerate(found):
         _check(launch, target)
-        writer = _KernelWriter(launch, everything, f"{symbol}_{number}", _resident(launch, target))
+        writer = _LaunchWriter(launch, everything, f"{symbol}_{number}", _resident(launch, target))
         functions.append(writer.write())
         declared |= writer.text.declared
         made.append(writer.launch())
@@ -135,7 +135,7 @@ def _resident(launch: KernelLaunch, target: Target) -> int:
     return max(1, 4 * fours // (-(-launch.threads // WARP)))
 
 
-class _KernelWriter(PipelineWriter):
+class _LaunchWriter(PipelineWriter):
     """One launch as one function."""
 
     def __init__(

@@ -48,7 +48,7 @@ LOW = 0.2
 """Which of many times counts: the one that this share of them does not exceed."""
 
 
-class Memory:
+class MemoryProbe:
     """A block on huge pages, and loops that go through parts of it."""
 
     def __init__(self, target: Target, clock: Clock, rng: np.random.Generator) -> None:

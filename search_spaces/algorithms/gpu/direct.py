@@ -24,7 +24,7 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.blocks import bind_rest
-from search_spaces.gpu.contraction.prior import Step, tiled_cycles
+from search_spaces.gpu.contraction.prior import BlockStep, tiled_cycles
 from search_spaces.gpu.contraction.tiles import (
     Tile,
     data_vector,
@@ -100,7 +100,7 @@ class GpuDirect(GpuTiles):
 ALGORITHMS.add(GpuDirect.name, GpuDirect())
 
 
-def _step(machine: Machine, rows: Column, columns: Columns) -> Step:
+def _step(machine: Machine, rows: Column, columns: Columns) -> BlockStep:
     """Columns lie side by side, a word for each thread. Rows are the same for threads in a line: a
     vector of them is one read, of as many banks as there are lines in a warp."""
     m, n, tn, depth, unroll = (
@@ -111,7 +111,7 @@ def _step(machine: Machine, rows: Column, columns: Columns) -> Step:
     lines = np.ceil(warp / np.minimum(tn, warp))
     conflicts = np.maximum(1.0, lines / READ_LINES)
     crowded = np.where(unroll > UNROLLED_STEPS, CROWDED_COST, 1.0)
-    return Step(
+    return BlockStep(
         multiply_adds_per_cycle=machine.gpu.multiply_adds_per_cycle,
         words=np.where(m % VECTOR == 0, m / VECTOR * conflicts, m) + n,
         turned=np.where(rows <= VECTOR, 1.0, np.maximum(1.0, depth / TURNED_TERMS)),

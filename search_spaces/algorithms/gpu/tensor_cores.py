@@ -38,7 +38,7 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.blocks import bind_rest, generation
-from search_spaces.gpu.contraction.prior import Step, tiled_cycles
+from search_spaces.gpu.contraction.prior import BlockStep, tiled_cycles
 from search_spaces.gpu.contraction.tiles import (
     Product,
     Tile,
@@ -128,12 +128,12 @@ class TensorCores(GpuAlgorithm):
         step = self._step(machine, columns)
         return tiled_cycles(p, c, machine, blocks, columns, step=step)
 
-    def _step(self, machine: Machine, columns: Columns) -> Step:
+    def _step(self, machine: Machine, columns: Columns) -> BlockStep:
         """Small tiles of a warp load nearly as many matrices as they multiply."""
         m, n, depth = (np.asarray(columns[k], np.float64) for k in ("tile_m", "tile_n", "depth"))
         rows, width = MATRIX
         loads = 1 + LOADS_OF_TILES * (m + n) / (m * n)
-        return Step(
+        return BlockStep(
             multiply_adds_per_cycle=(
                 machine.gpu.warp_matrix_multiply_adds_per_cycle * 2 / self.item
             ),

@@ -42,7 +42,7 @@ from search_spaces.builder import (
 from search_spaces.cpu.window.prior import cycles, operations, terms_held
 from search_spaces.cpu.window.reach import crowds
 from search_spaces.cpu.window.shape import (
-    Window,
+    WindowShape,
     accesses,
     joins,
     reduction_of,
@@ -145,7 +145,7 @@ class WindowRule(Rule):
 
         return Space(params, (Constraint("registers", fits),))
 
-    def _window(self, task: Task) -> Window:
+    def _window(self, task: Task) -> WindowShape:
         compute = reduction_of(task)
         if compute is None:
             raise ValueError(f"task {task.key} has no single reduction")
@@ -214,7 +214,12 @@ class WindowRule(Rule):
         return builder.scheduled
 
     def _around(
-        self, builder: ScheduleBuilder, w: Window, target: Target, config: Config, outer: list[str]
+        self,
+        builder: ScheduleBuilder,
+        w: WindowShape,
+        target: Target,
+        config: Config,
+        outer: list[str],
     ) -> list[str]:
         """Loops around a tile, in order: blocks of channels outermost or inside, the one that sums
         roll along last."""
@@ -266,7 +271,7 @@ class WindowRule(Rule):
                 out = out or f"{param.name}.kept"
         return out
 
-    def _annotate(self, builder: ScheduleBuilder, w: Window, tile: list[str]) -> None:
+    def _annotate(self, builder: ScheduleBuilder, w: WindowShape, tile: list[str]) -> None:
         kept = [f"_{p.name}_kept" for p in builder.program.params if p.constant]
         rolled = (*_ROLLED, *kept)
         kinds = ("", "_init", "_out", "_terms", *rolled, *(f"_out{k}" for k in kept))
@@ -322,7 +327,7 @@ class WindowRule(Rule):
         )
 
 
-def _widths(task: Task, w: Window, target: Target) -> tuple[int, ...]:
+def _widths(task: Task, w: WindowShape, target: Target) -> tuple[int, ...]:
     """Lanes of vectors: half of them too where channels come in halves, so that points begin in
     the middle of a cache line, and no load touches two."""
     lanes = lanes_of(task, target)

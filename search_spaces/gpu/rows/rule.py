@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.machine.gpu import Launch, launch_cycles, peak_flops_per_cycle, waves
+from autotune.machine.gpu import LaunchShape, launch_cycles, peak_flops_per_cycle, waves
 from autotune.ops import OPS
 from autotune.program.ir import Alloc, For, Load, Scope, Stmt, walk
 from autotune.program.rewrite import find_buffer, find_loop, stores_of, value_loads
@@ -75,7 +75,7 @@ class GpuRowsRule(Rule):
             return False
         if OPS.get(task.op).kind == "contraction" or row_length(task) < _LEAST:
             return False
-        return bool(_Rows(task, 1).loops)
+        return bool(_RowLoops(task, 1).loops)
 
     def space(self, task: Task, target: Target) -> Space:
         length = row_length(task)
@@ -97,7 +97,7 @@ class GpuRowsRule(Rule):
 
     def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         threads, vector = config.number("threads"), config.number("vector")
-        rows = _Rows(task, config.number("split"))
+        rows = _RowLoops(task, config.number("split"))
         builder = rows.builder
         for nest, kept in rows.nests():
             if kept:
@@ -148,7 +148,7 @@ class GpuRowsRule(Rule):
 def _splittable(task: Task) -> bool:
     """Whether all that is reduced is one sum of each row, which blocks can share."""
     computes = node_computes(task, task.nodes[task.anchor])
-    return sum(bool(c.combine) for c in computes) == 1 and not _Rows(task, 1).kept
+    return sum(bool(c.combine) for c in computes) == 1 and not _RowLoops(task, 1).kept
 
 
 def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
@@ -162,12 +162,12 @@ def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
     reductions = sum(bool(c.combine) for c in computes)
     written = task.by_role("output")[0].type.size / count / split
     part = length / split
-    first = Launch(
+    first = LaunchShape(
         blocks=count * split, threads=threads, vector=vector,
         block_bytes=4 * (part * _inputs(task) + written), passes=len(computes),
         steps=np.ceil(part / (threads * vector)), meetings=reductions,
     )  # fmt: skip
-    second = Launch(
+    second = LaunchShape(
         blocks=count, threads=threads, vector=vector, block_bytes=4 * split, passes=1,
         steps=np.ones(len(threads)), meetings=1,
     )  # fmt: skip
@@ -184,7 +184,7 @@ def _inputs(task: Task) -> int:
 _FLOATS = ("float32", "float64", *SHORT_FLOATS)
 
 
-class _Rows:
+class _RowLoops:
     """A task's program with everything in the loops over its rows."""
 
     def __init__(self, task: Task, split: int) -> None:

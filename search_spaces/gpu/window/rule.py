@@ -32,7 +32,7 @@ from search_spaces.builder import (
     output_name,
 )
 from search_spaces.cpu.window.rule import is_window
-from search_spaces.cpu.window.shape import Window, reduction_of, window_of
+from search_spaces.cpu.window.shape import WindowShape, reduction_of, window_of
 from search_spaces.gpu.blocks import bind_rest, thread_choices
 from search_spaces.gpu.window.prior import Windows, window_cycles
 from search_spaces.params import Config, Param
@@ -47,7 +47,7 @@ def _divisors(extent: int, most: int) -> tuple[int, ...]:
     return tuple(s for s in range(1, min(extent, most) + 1) if extent % s == 0)
 
 
-def _window(task: Task) -> Window:
+def _window(task: Task) -> WindowShape:
     compute = reduction_of(task)
     if compute is None:
         raise ValueError(f"task {task.key} has no single reduction")
@@ -107,7 +107,7 @@ class GpuWindowRule(Rule):
         bind_rest(builder, target)
         return builder.scheduled
 
-    def _annotate(self, builder: ScheduleBuilder, w: Window, tile: list[str]) -> None:
+    def _annotate(self, builder: ScheduleBuilder, w: WindowShape, tile: list[str]) -> None:
         kinds = ("", "_init", "_out")
         lanes = builder.present([f"lane{k}" for k in kinds])
         annotate = Vectorize if builder.extent("lane") > 1 else Unroll
@@ -176,7 +176,7 @@ def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
     return np.asarray(np.ceil(total / threads) * threads * each / machine.target.cores, np.float64)
 
 
-def _windows(task: Task, w: Window, terms: int) -> Windows:
+def _windows(task: Task, w: WindowShape, terms: int) -> Windows:
     compute = reduction_of(task)
     assert compute is not None
     found = [v for v in value_loads(compute.body) if isinstance(v, Load)]

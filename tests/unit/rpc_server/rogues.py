@@ -37,14 +37,16 @@ def queued(_: bytes) -> bytes:
 
 
 def never_done(_: bytes) -> bytes:
-    return wire.encode_progress(wire.Progress(results=(), done=False))
+    return wire.encode_progress(wire.JobProgress(results=(), done=False))
 
 
 def results_with(**fields: Any) -> Answer:
     """More results than anybody asked for, with these fields in the JSON."""
 
     def collect(_: bytes) -> bytes:
-        message = json.loads(wire.encode_progress(wire.Progress(results=(DONE,) * 64, done=True)))
+        message = json.loads(
+            wire.encode_progress(wire.JobProgress(results=(DONE,) * 64, done=True))
+        )
         for result in message["results"]:
             result.update(fields)
         return json.dumps(message).encode()

@@ -73,7 +73,7 @@ class Subject:
 
     def collect(
         self, job: str, first: int = 0, wait_s: float = 5.0, owner: int = 1
-    ) -> wire.Progress:
+    ) -> wire.JobProgress:
         payload = wire.encode_collect(wire.Collect(job=job, first=first, wait_s=wait_s))
         return wire.decode_progress(self.board.methods(owner)["collect"](payload))
 

@@ -111,7 +111,7 @@ def test_a_thread_that_ends_in_an_error_takes_its_requests_back(
 ) -> None:
     """Whatever a decoder may have overlooked."""
 
-    def overlooked(data: bytes) -> wire.Progress:
+    def overlooked(data: bytes) -> wire.JobProgress:
         progress = decode(data)
         if progress.results == (DONE,) * 64:
             raise OverflowError("int too large to convert to float")
