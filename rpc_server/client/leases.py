@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.errors import DeviceError
-from rpc_server.tracker.link import Backoff, TrackerLink
-from rpc_server.tracker.types import Asked, FarmError, Released
+from rpc_server.tracker.link import Backoff, TrackerLink, asked
+from rpc_server.tracker.types import Asked, Released
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire import messages as wire
 from rpc_server.wire.farm import Grant, View
@@ -249,19 +249,8 @@ class LeaseSession:
 
 def ask_key(link: TrackerLink, key: str) -> list[dict[str, object]]:
     """What the boards of a key say of themselves, those in service first. Raises FarmError."""
-    try:
-        reply = link.call("key", farm_wire.encode_key(key), QUICK_S)
-    except LinkRefusedError as error:
-        raise FarmError(
-            f"cannot use the tracker {link.address}: {error}", stage="session"
-        ) from None
-    except LinkLostError as error:
-        raise FarmError(
-            f"cannot reach the tracker {link.address}: {error}; start one there with "
-            f"`rpc_server tracker --listen {link.address}`",
-            stage="session",
-        ) from None
-    return boards_of(reply)
+    advice = f"start one there with `rpc_server tracker --listen {link.address}`"
+    return boards_of(asked(link, "key", farm_wire.encode_key(key), QUICK_S, advice))
 
 
 def boards_of(reply: bytes) -> list[dict[str, object]]:

@@ -24,17 +24,14 @@ from rpc_server.board.server import parse_address
 from rpc_server.security.audit import AuditLog
 from rpc_server.security.tls import Credentials
 from rpc_server.stopping import until_told
-from rpc_server.tracker.link import TrackerLink
+from rpc_server.tracker.link import TrackerLink, asked
 from rpc_server.tracker.service import LIMITS, Tracker, tracker_listener
 from rpc_server.tracker.settings import load_farm_settings
 from rpc_server.tracker.status import farm_text
 from rpc_server.tracker.store import StateStore
-from rpc_server.tracker.types import FarmError
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire import messages as wire
-from rpc_server.wire.link import LinkLostError
 from rpc_server.wire.listener import take_address
-from rpc_server.wire.refusals import LinkRefusedError
 
 CALL_S = 10.0
 WATCH_S = 1.0
@@ -122,18 +119,8 @@ def _linked(options: argparse.Namespace) -> Iterator[TrackerLink]:
 
 def _ask(link: TrackerLink, name: str, payload: bytes, answer: str) -> dict[str, Any]:
     """The fields of the tracker's answer. Raises DeviceError."""
-    try:
-        return wire.decode(answer, link.call(name, payload, CALL_S))
-    except LinkRefusedError as error:
-        raise FarmError(
-            f"cannot use the tracker {link.address}: {error}", stage="session"
-        ) from None
-    except LinkLostError as error:
-        raise FarmError(
-            f"cannot reach the tracker {link.address}: {error}; start it with "
-            f"`rpc_server tracker --listen {link.address}`, or check --certs",
-            stage="session",
-        ) from None
+    start = f"start it with `rpc_server tracker --listen {link.address}`, or check --certs"
+    return wire.decode(answer, asked(link, name, payload, CALL_S, start))
 
 
 def _status(options: argparse.Namespace) -> None:
