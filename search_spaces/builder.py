@@ -24,7 +24,7 @@ from autotune.program.ir import (
 )
 from autotune.program.rewrite import find_loop, loads_of, stores_of
 from autotune.schedule import Scheduled, Step
-from autotune.schedule.loops.compute import Inline, root_body
+from autotune.schedule.loops.compute import ComputeAt, Inline, root_body
 from autotune.schedule.loops.nest import Fuse, Parallel, Reorder, Split, Unroll, Vectorize
 from autotune.schedule.loops.specialize import Specialize
 from autotune.target import Target
@@ -126,6 +126,19 @@ def inline_locals(
             continue
         if name in local_buffers(builder.program):
             builder.apply(Inline(buffer=name))
+
+
+def output_with_sums(builder: ScheduleBuilder, sums: str, loop: str) -> str:
+    """Inline every elementwise local tensor but the sums, and compute the output in their loop, as
+    soon as they are done; gives the output's name."""
+    output = output_name(builder.task)
+    inline_locals(builder, keep=frozenset((output, sums)))
+    anchor = builder.task.nodes[builder.task.anchor].outputs[0]
+    if anchor not in (sums, output) and anchor in local_buffers(builder.program):
+        builder.apply(Inline(buffer=anchor))
+    if output != sums:
+        builder.apply(ComputeAt(buffer=output, at=loop))
+    return output
 
 
 def local_buffers(program: Program) -> set[str]:

@@ -9,7 +9,6 @@ import numpy as np
 from autotune.machine import Machine
 from autotune.schedule.base import Schedule
 from autotune.schedule.gpu.shared import Shared
-from autotune.schedule.loops.compute import ComputeAt
 from autotune.schedule.memory.copies import PackConstant
 from autotune.target import Target
 from autotune.types import Task
@@ -21,7 +20,7 @@ from search_spaces.algorithms.gpu.base import (
     padded_shared_bytes,
 )
 from search_spaces.base import Column
-from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.blocks import bind_rest
 from search_spaces.gpu.contraction.prior import BlockStep, tiled_cycles
@@ -84,10 +83,8 @@ class GpuDirect(GpuTiles):
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
         task, tile = builder.task, Tile.of(config, target)
-        p, output = product_of(task, c), output_name(task)
-        inline_locals(builder, keep=frozenset((output, c.tensor)))
-        if output != c.tensor:
-            builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
+        p = product_of(task, c)
+        output_with_sums(builder, c.tensor, c.channels[0])
         if c.constant and p.transposed:
             builder.apply(PackConstant(buffer=c.weights, splits=(), order=swapped(c.weight_rank)))
             p = dataclasses.replace(p, transposed=False)

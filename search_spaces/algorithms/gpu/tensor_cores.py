@@ -20,7 +20,6 @@ from autotune.schedule.gpu.pipeline import Pipeline
 from autotune.schedule.gpu.shared import Shared
 from autotune.schedule.gpu.swizzle import Swizzle
 from autotune.schedule.gpu.tensor import Tensorize
-from autotune.schedule.loops.compute import ComputeAt
 from autotune.schedule.loops.nest import Reorder, Split, Unroll
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.schedule.memory.copies import PackConstant
@@ -35,7 +34,7 @@ from search_spaces.algorithms.gpu.base import (
     padded_shared_bytes,
 )
 from search_spaces.base import Column
-from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.blocks import bind_rest, generation
 from search_spaces.gpu.contraction.prior import BlockStep, tiled_cycles
@@ -146,11 +145,9 @@ class TensorCores(GpuAlgorithm):
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
         task, tile = builder.task, Tile.of(config, target, warps=True)
-        p, output = product_of(task, c), output_name(task)
+        p = product_of(task, c)
         rounded = ROUNDED.get(self.choice, "")
-        inline_locals(builder, keep=frozenset((output, c.tensor)))
-        if output != c.tensor:
-            builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
+        output_with_sums(builder, c.tensor, c.channels[0])
         if c.constant:
             # Columns of the weights side by side along the reduction, and rounded already.
             order = tuple(range(c.weight_rank)) if p.transposed else swapped(c.weight_rank)

@@ -34,7 +34,6 @@ from autotune.schedule.gpu.async_pipeline import (
     rows_apart,
 )
 from autotune.schedule.gpu.shared import Shared
-from autotune.schedule.loops.compute import ComputeAt
 from autotune.schedule.loops.nest import Reorder, Vectorize
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.schedule.memory.copies import PackConstant
@@ -44,7 +43,7 @@ from search_spaces.algorithms.base import ALGORITHMS, Mask
 from search_spaces.algorithms.gpu.base import PADDED, SWIZZLED, GpuAlgorithm
 from search_spaces.algorithms.gpu.tensor_cores import bind_matrices
 from search_spaces.base import Column
-from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.blocks import bind_flat, bind_rest
 from search_spaces.gpu.contraction.prior import (
@@ -204,10 +203,8 @@ class WarpGroups(GpuAlgorithm):
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
         task, tile = builder.task, Tile.of(config, target)
-        p, output = product_of(task, c), output_name(task)
-        inline_locals(builder, keep=frozenset((output, c.tensor)))
-        if output != c.tensor:
-            builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
+        p = product_of(task, c)
+        output_with_sums(builder, c.tensor, c.channels[0])
         order = tuple(range(c.weight_rank)) if p.transposed else swapped(c.weight_rank)
         dtype = dtype_of(task, c, target)
         if c.constant:

@@ -18,7 +18,6 @@ from autotune.ops import OPS
 from autotune.program.ir import Load
 from autotune.program.rewrite import find_loop, loads_of, value_loads
 from autotune.schedule import Scheduled
-from autotune.schedule.loops.compute import ComputeAt, Inline
 from autotune.schedule.loops.fuse_reduction_terms import FuseReductionTerms
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.loops.rolling_window import RollingWindow
@@ -32,10 +31,8 @@ from autotune.types import Task
 from search_spaces.base import RULES, Prior, Rule, TileStructure
 from search_spaces.builder import (
     ScheduleBuilder,
-    inline_locals,
     lanes_of,
-    local_buffers,
-    output_name,
+    output_with_sums,
     schedule_copies,
     share,
 )
@@ -165,13 +162,7 @@ class WindowRule(Rule):
     def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         w = self._window(task)
         builder = ScheduleBuilder(task)
-        output = output_name(task)
-        inline_locals(builder, keep=frozenset((output,)))
-        anchor = task.nodes[task.anchor].outputs[0]
-        if anchor not in (w.tensor, output) and anchor in local_buffers(builder.program):
-            builder.apply(Inline(buffer=anchor))
-        if output != w.tensor:
-            builder.apply(ComputeAt(buffer=output, at=w.channels[0]))
+        output = output_with_sums(builder, w.tensor, w.channels[0])
         lanes = dict(config.items).get("lanes", lanes_of(task, target))
         lanes = min(int(lanes), w.channels[1])
         block = lanes * config.number("vectors")

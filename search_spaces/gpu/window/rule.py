@@ -18,7 +18,6 @@ from autotune.program.ir import Clamp, Load
 from autotune.program.rewrite import value_loads
 from autotune.schedule import Scheduled
 from autotune.schedule.gpu.bind import Bind
-from autotune.schedule.loops.compute import ComputeAt, Inline
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.target import Target
@@ -27,9 +26,7 @@ from autotune.types import Task
 from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
 from search_spaces.builder import (
     ScheduleBuilder,
-    inline_locals,
-    local_buffers,
-    output_name,
+    output_with_sums,
 )
 from search_spaces.cpu.window.rule import is_window
 from search_spaces.cpu.window.shape import WindowShape, reduction_of, window_of
@@ -80,13 +77,8 @@ class GpuWindowRule(Rule):
         return Space(params, (Constraint("registers", fits),))
 
     def write(self, task: Task, target: Target, config: Config) -> Scheduled:
-        w, builder, output = _window(task), ScheduleBuilder(task), output_name(task)
-        inline_locals(builder, keep=frozenset((output,)))
-        anchor = task.nodes[task.anchor].outputs[0]
-        if anchor not in (w.tensor, output) and anchor in local_buffers(builder.program):
-            builder.apply(Inline(buffer=anchor))
-        if output != w.tensor:
-            builder.apply(ComputeAt(buffer=output, at=w.channels[0]))
+        w, builder = _window(task), ScheduleBuilder(task)
+        output_with_sums(builder, w.tensor, w.channels[0])
         builder.split(w.channels[0], config.number("vector"), "channels", "lane")
         tile, outer = ["lane"], ["channels"]
         for inner, around, (loop, _), param in (
