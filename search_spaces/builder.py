@@ -56,7 +56,7 @@ class ScheduleBuilder:
         return {s.var for s in walk(self.program.body) if isinstance(s, For)}
 
     def present(self, names: list[str]) -> tuple[str, ...]:
-        """Those of the names that are loops."""
+        """The names that are loops."""
         known = self.loops()
         return tuple(n for n in names if n in known)
 

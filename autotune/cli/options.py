@@ -80,8 +80,8 @@ def _is_same(name: str, output: str) -> bool:
 
 
 def farm_options(options: argparse.Namespace) -> FarmOptions | None:
-    """Those of the file, under those of the command line; None where no farm is spoken of. Raises
-    ConfigError."""
+    """How a farm is used, by the file and, over it, the command line; None where no farm is spoken
+    of. Raises ConfigError."""
     given = {n: v for n in ("boards", "priority") if (v := getattr(options, n)) is not None}
     if options.device == "local" and not given and not options.farm:
         return None

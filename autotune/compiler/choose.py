@@ -113,7 +113,7 @@ def _nearest(
 def _known(
     rule: Rule, task: Task, target: Target, found: list[Record], said: list[str]
 ) -> tuple[Config, ...]:
-    """Those of the records' configs that the task's space has."""
+    """The records' configs that the task's space has."""
     try:
         space = rule.space(task, target)
         today = (space.as_of_today(r.config) for r in found)

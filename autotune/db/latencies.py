@@ -41,7 +41,7 @@ def keep(log: TuningLog, latency: Latency) -> None:
 
 
 def kept(log: TuningLog, key: str | None, target_key: str) -> list[Latency]:
-    """Those of a model, or of every model, on a target, in the order of the log."""
+    """Latencies of a model, or of every model, on a target, in the order of the log."""
     wanted = LATENCIES.c.target_key == target_key
     if key is not None:
         wanted &= LATENCIES.c.model_key == key

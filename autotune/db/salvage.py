@@ -56,7 +56,7 @@ def salvage(path: Path, fresh: Path, damage: Damage) -> int:
 def sound_rows(
     rows: Iterable[tuple[str, Row]], damage: Damage, *, mend: bool = True
 ) -> Iterator[tuple[str, Row]]:
-    """Those that can be used; the others are added to the damage. `mend`: tasks and targets whose
+    """Rows that can be used; the others are added to the damage. `mend`: tasks and targets whose
     descriptions are whole are written anew."""
     for table, row in rows:
         mended = _mended(table, row) if mend else None

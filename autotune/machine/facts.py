@@ -95,7 +95,7 @@ class MachineFacts:
 
     processor: Processor
     cores: int
-    """That what is of all cores was measured on."""
+    """Cores that the figures of all of them were measured on."""
     clock_hz: float | None = None
     """Cycles a second of dependent additions, which take one cycle each everywhere."""
     clocks: Pairs = ()

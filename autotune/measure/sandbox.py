@@ -241,7 +241,7 @@ def device_groups(devices: Sequence[str]) -> list[int]:
 
 
 def hidden(paths: Sequence[str], folder: str, readable: Callable[[str], bool]) -> list[str]:
-    """Those that cannot be read, but for the temporary directory, which is about to be given to
+    """Files that cannot be read, but for the temporary directory, which is about to be given to
     who cannot."""
     own = os.path.realpath(folder)
     return [p for p in paths if os.path.realpath(p) != own and not readable(p)]

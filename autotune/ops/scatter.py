@@ -94,7 +94,7 @@ class Scatter:
 
 
 def _shape(x: TensorType, updates: TensorType, attrs: Attrs) -> tuple[int, ...]:
-    """That of the updates, but along the axis."""
+    """The shape of the updates, but along the axis."""
     axis = axis_of(attrs, "axis", 0, len(updates.shape))
     same = len(x.shape) == len(updates.shape)
     require(same or "extent" in attrs, f"scatter: {x} and {updates} have not as many dimensions")

@@ -73,7 +73,7 @@ class _Memory:
         self._now_s = 0.0
 
     def distances(self, call: KernelCall) -> Iterator[ReuseDistance]:
-        """Those of all that the call uses."""
+        """Reuse distances of all that the call uses."""
         last = np.sort(np.concatenate(list(self._blocks.values())))
         touched = self._touched(call)
         outputs = {v.name for v in call.task.by_role("output")}

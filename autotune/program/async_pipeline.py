@@ -62,7 +62,7 @@ class PipelineLoop:
     copies: int
     """Stages of shared memory; fetches run so many iterations ahead, less one."""
     warps: int
-    """That run the rest; the fetches are made by the next one."""
+    """Warps that run the rest; the fetches are made by one more."""
     fetch_bytes: int
     """Bytes that the fetches of one iteration bring."""
 

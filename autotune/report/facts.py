@@ -205,7 +205,7 @@ def _later(records: Sequence[Record], latencies: Sequence[Latency]) -> int:
 
 
 def _judged(records: Sequence[Record]) -> list[Record]:
-    """Those that say something about their candidate."""
+    """Records that say something about their candidate."""
     return [r for r in records if r.result.status is not Status.DEVICE_LOST]
 
 

@@ -183,7 +183,7 @@ def _clocks(target: Target, wanted: bool) -> Iterator[str]:
 
 
 def _settings(options: argparse.Namespace) -> BoardSettings:
-    """Those of the file, under those of the command line. Raises ConfigError."""
+    """Settings of the file, and over them those of the command line. Raises ConfigError."""
     given = {n: getattr(options, n) for n in SETTINGS if getattr(options, n) is not None}
     settings = dataclasses.replace(load_farm_settings(options.config).board, **given)
     check_board(settings)

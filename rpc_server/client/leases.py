@@ -72,7 +72,7 @@ class LeaseSession:
         self._asked: dict[str, bool] = {}
         """Requests by name; whether the tracker has said that it has them."""
         self._sent: set[str] = set()
-        """Those in a message that is under way: sent again on the other link, one could be
+        """Requests in a message that is under way: sent again on the other link, one could be
         granted, given back, and granted once more."""
         self._held: dict[int, Grant] = {}
         self._recalled: set[int] = set()

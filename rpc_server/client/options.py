@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from autotune import arguments
 
 MAX_PRIORITY = 100
-"""That the protocol has."""
+"""The highest that the protocol has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,7 +137,7 @@ class Ledger:
         return client in self.turns
 
     def clients(self) -> set[str]:
-        """Those that wait for a board or hold one."""
+        """Clients that wait for a board or hold one."""
         return set(self.turns)
 
     def level(self, request: Request, now_s: float) -> int:

@@ -117,13 +117,13 @@ ALGORITHMS: Registry[Algorithm] = Registry("algorithm", room="search_spaces.rule
 
 
 def of_contractions() -> tuple[ContractionAlgorithm, ...]:
-    """Those for contractions on CPUs, the plainest first."""
+    """Algorithms for contractions on CPUs, the plainest first."""
     found = [a for a in ALGORITHMS.parts() if isinstance(a, ContractionAlgorithm)]
     return tuple(sorted(found, key=lambda a: a.rank))
 
 
 def applicable(task: Task, c: Contraction, target: Target) -> tuple[ContractionAlgorithm, ...]:
-    """Those that can compute a contraction on the target, the plainest first."""
+    """Algorithms that can compute a contraction on the target, the plainest first."""
     return tuple(a for a in of_contractions() if a.applies(task, c, target))
 
 

@@ -53,7 +53,7 @@ class MathWriter:
     own: ClassVar[tuple[str, ...]] = ("exp", "log", "sigmoid", "erf", "rsqrt")
     """Functions of one float32 value that are methods here."""
     intrinsics: ClassVar[dict[str, str]] = INTRINSICS
-    """Those that LLVM has code for: by name, LLVM's name."""
+    """Functions that LLVM has code for: by name, LLVM's name."""
 
     def __init__(self, text: FunctionText, lanes: int, dtype: str = "float32") -> None:
         self.text, self.lanes, self.dtype = text, lanes, dtype

@@ -134,7 +134,7 @@ class LocalRunner:
         return self._facts
 
     def _kept_facts(self) -> MachineFacts | None:
-        """Those of a runner that keeps what it measures; without them a profile is as good as it
+        """Facts of a runner that keeps what it measures; without them a profile is as good as it
         was before there were any."""
         if self._cache_dir is None:
             return None

@@ -141,13 +141,13 @@ def padded_shared_bytes(columns: Columns, each: Column) -> Column:
 
 
 def of_gpus() -> tuple[GpuAlgorithm, ...]:
-    """Those for contractions on GPUs, the plainest first."""
+    """Algorithms for contractions on GPUs, the plainest first."""
     found = [a for a in ALGORITHMS.parts() if isinstance(a, GpuAlgorithm)]
     return tuple(sorted(found, key=lambda a: a.rank))
 
 
 def applicable_on_gpus(task: Task, c: Contraction, target: Target) -> tuple[GpuAlgorithm, ...]:
-    """Those that can compute a contraction on the target, the plainest first."""
+    """Algorithms that can compute a contraction on the target, the plainest first."""
     return tuple(a for a in of_gpus() if a.applies(task, c, target))
 
 

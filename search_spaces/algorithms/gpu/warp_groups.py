@@ -156,7 +156,7 @@ class WarpGroups(GpuAlgorithm):
         return (terms_of(c),)
 
     def threads(self, columns: Columns) -> Column:
-        """Those of the groups, and a warp that fetches."""
+        """Threads of the groups, and of a warp that fetches."""
         return np.asarray(super().threads(columns) + WARP)
 
     def item_bytes(self, columns: Columns) -> Column:

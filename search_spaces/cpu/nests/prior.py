@@ -80,7 +80,7 @@ class NestPass:
     streams: int
     """Arrays of that size that are read or written."""
     shared: int = 0
-    """Those of them that are the same for every row."""
+    """Streams of these that are the same for every row."""
     centred: bool = False
     """Whether it adds squares around a mean."""
 
