@@ -14,8 +14,8 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from autotune.digits import LARGEST
 from autotune.errors import ConfigError, InputError
+from autotune.parse_int import LARGEST
 
 LONGEST_S = 1e9
 """Seconds; more than any clock's wait may be."""

@@ -98,4 +98,4 @@ def _installed() -> list[EntryPoint]:
 
 
 PLUGINS = Plugins()
-"""Of this process, as the registries are."""
+"""The plugins of this process, as the registries are its own."""

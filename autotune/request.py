@@ -24,7 +24,7 @@ from autotune.errors import TargetError
 from autotune.target import ACCURACIES, MAX_THREADS, Target, load_target, precision_named
 
 if TYPE_CHECKING:
-    from autotune.db.types import Store
+    from autotune.db.types import LogStore
     from autotune.frontend import Model
     from autotune.graph.feeds import Samples
     from autotune.machine.profile import DeviceProfile
@@ -117,7 +117,7 @@ class CompileRequest:
     cache_dir: str | os.PathLike[str] | None = option(
         None, _check_folder, "Where it is kept what this machine measured; `~/.cache/autotune`."
     )
-    log: str | os.PathLike[str] | Store | None = option(
+    log: str | os.PathLike[str] | LogStore | None = option(
         None,
         check_log("best", "nearest"),
         "Where schedules come from: a path, an SQLAlchemy URL or an open log; an empty or "

@@ -44,7 +44,7 @@ _KINDS: Mapping[str, Mapping[str, str]] = {
     "timing": {
         f.name: str(f.type)
         for f in dataclasses.fields(Timing)
-        if f.name not in ("best_s", "foreign_bytes", "apart_s", "ages")
+        if f.name not in ("best_s", "foreign_bytes", "apart_s", "reuse_distances")
     },
 }
 """Table -> key -> 'int' or 'float'."""

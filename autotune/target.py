@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from autotune import arguments, caches, tile_permission
-from autotune.digits import whole
 from autotune.errors import ConfigError, TargetError
+from autotune.parse_int import whole
 from autotune.registry import Registry
 
 Kind = Literal["cpu", "cuda", "opencl", "c"]

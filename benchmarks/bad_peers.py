@@ -135,7 +135,7 @@ class Beating(Honest):
         if self._link is None:
             self._link = self.register()
         beat = farm_wire.encode_beat(Beat(board="honest", secret="s", stats={"trials": 1}))
-        farm_wire.decode_standing(self._link.call("beat", beat, 10.0))
+        farm_wire.decode_board_status(self._link.call("beat", beat, 10.0))
 
     def register(self, floor: int = 0) -> BytesConnection:
         """A new link, on which the board is known."""
@@ -145,7 +145,7 @@ class Beating(Honest):
         event = Registered(
             board="honest", key="k", address="h:1", secret="s", info={"floor": floor}
         )
-        standing = farm_wire.decode_standing(
+        standing = farm_wire.decode_board_status(
             link.call("register", farm_wire.encode_register(event), 10.0)
         )
         if floor and standing.floor > 1 << 40:

@@ -37,8 +37,8 @@ sys.path.insert(0, str(ROOT))
 from autotune.errors import DeviceError  # noqa: E402
 from autotune.measure.types import MeasureResult, Status, Timing  # noqa: E402
 from benchmarks.farm_hosts import Host, Member, hosts  # noqa: E402
-from rpc_server.client.board_runner import Deadlines  # noqa: E402
 from rpc_server.client.farm_runner import FarmRunner  # noqa: E402
+from rpc_server.client.options import Deadlines, FarmOptions  # noqa: E402
 from rpc_server.security import certs  # noqa: E402
 from rpc_server.security.auth import Role  # noqa: E402
 from rpc_server.security.tls import Credentials  # noqa: E402
@@ -299,10 +299,11 @@ def client(url: str, folder: Path, path: Path) -> None:
         os.write(descriptor, json.dumps(fields).encode() + b"\n")
 
     limits = Deadlines(queue_s=30.0, session_s=30.0, reconnect_s=1.0, transfer_s=8.0)
+    use = FarmOptions(boards=3, deadlines=limits)
     credentials = Credentials(folder)
     while True:
         try:
-            with FarmRunner(url, boards=3, deadlines=limits, credentials=credentials) as runner:
+            with FarmRunner(url, farm=use, credentials=credentials) as runner:
                 while not stopping or recorded != set(range(len(recorded))):
                     attempt(runner, recorded, record)
                 return

@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from rpc_server.board.agent import Agent, Post  # noqa: E402
 from rpc_server.board.lease_guard import Gate  # noqa: E402
-from rpc_server.client.leases import LeaseSession, News  # noqa: E402
+from rpc_server.client.leases import LeaseSession, LeaseTerms, News  # noqa: E402
 from rpc_server.tracker.link import Backoff, TrackerLink  # noqa: E402
 from rpc_server.wire.farm import Grant  # noqa: E402
 from tests.unit.rpc_server.farms import ServerProcess  # noqa: E402
@@ -111,9 +111,7 @@ class Client:
             TrackerLink("127.0.0.1", port),
             TrackerLink("127.0.0.1", port),
             News(granted=self._granted, recalled=lambda _: None, lost=lambda *_: None),
-            key="k",
-            priority=0,
-            queue_s=600.0,
+            LeaseTerms("k", 0, 600.0),
             backoff=Backoff(0.1, 2.0, random.Random(0)),
             clock=time.monotonic,
         )

@@ -20,7 +20,7 @@ import onnx
 import cost_model
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.prepare import prepare
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.errors import DeviceError
 from autotune.frontend import load_model
 from autotune.frontend.zoo.base import Network
@@ -85,7 +85,7 @@ def profile_of(target: Target, sandbox: Sandbox) -> DeviceProfile:
         return runner.profile()
 
 
-def tasks_of(model: str, target: Target, log: Store | None = None) -> Mapping[Task, int]:
+def tasks_of(model: str, target: Target, log: LogStore | None = None) -> Mapping[Task, int]:
     """The kernels that a compilation of the model would have, and how often."""
     graph = prepare(load_model(model), target.precision, short=target.short_tensors).graph
     return arranged(graph, target, log).weights()

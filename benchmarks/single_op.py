@@ -32,7 +32,7 @@ from autotune.compiler.choose import Candidate, candidates
 from autotune.compiler.driver import open_log
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.work import work_of
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.errors import AutotuneError
 from autotune.frontend import load_model
 from autotune.graph.pipeline import optimize
@@ -59,7 +59,7 @@ ADDERS = ("add", "sub", "max", "min")
 Row = tuple[Task, Candidate, MeasureResult]
 
 
-def unique_tasks(models: Iterable[str], target: Target, log: Store | None = None) -> list[Task]:
+def unique_tasks(models: Iterable[str], target: Target, log: LogStore | None = None) -> list[Task]:
     """Unique tasks in order of first use, in the layouts that a compilation chooses."""
     found: dict[Task, None] = {}
     for model in models:

@@ -120,13 +120,13 @@ def requests_of(
         foreign_bytes=moved_bytes(partition),
         apart_s=math.fsum(calls_s(partition, here)),
     )
-    ages = all_reuse_distances((partition,), here)
+    distances = all_reuse_distances((partition,), here)
     return tuple(
         MeasureRequest(
             task=task,
             schedule=next(candidates(task, target, store)).schedule,
             target=target,
-            timing=dataclasses.replace(timing, ages=ages[task.key]),
+            timing=dataclasses.replace(timing, reuse_distances=distances[task.key]),
         )
         for task in partition.weights()
     )

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autotune.atomic_file import write_text
 from autotune.errors import ConfigError
-from autotune.whole_file import write_text
 from cost_model.features import FEATURE_VERSION, Features
 from cost_model.metrics import rank_correlation, regret, top_k_recall
 from cost_model.models.base import COST_MODELS, CostModel, Dataset, Train, fit_here
@@ -184,14 +184,14 @@ class Quality:
     tasks: int
     rank_correlation: float
     top_recall: float
-    """Of the fastest 8, the share among the 8 predicted fastest."""
+    """Share of the fastest 8 that is among the 8 predicted fastest."""
     regret: float
     """How much slower the best of the 4 predicted fastest is than the fastest."""
 
 
 def quality(predicted: Column, data: Dataset, rows: Mask | None = None) -> Quality:
-    """Of predictions for a data set, task by task; tasks with fewer than 8 samples say little and
-    are left out. `rows`: a mask of the rows that count."""
+    """How good predictions for a data set are, task by task; tasks with fewer than 8 samples say
+    little and are left out. `rows`: a mask of the rows that count."""
     counted = np.ones(len(predicted), bool) if rows is None else rows
     found = []
     for number in np.unique(data.group[counted]):

@@ -65,7 +65,8 @@ class Validity:
         self._booster = xgboost.train(parameters, matrix, num_boost_round=_ROUNDS)
 
     def chance(self, candidates: Features) -> Column:
-        """Of success, per candidate: from UNLIKELY to 1, and 1 for all as long as few failed."""
+        """Probability of success, per candidate: from UNLIKELY to 1, and 1 for all as long as few
+        failed."""
         if self._booster is None:
             return np.ones(len(candidates.prior_s))
         found = self._booster.inplace_predict(candidates.values).astype(np.float64)

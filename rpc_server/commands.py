@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import NoReturn
-
-from autotune.errors import ConfigError
+from autotune.command_line import Parser
 from rpc_server.board.command import add_serve_command
 from rpc_server.security.command import add_certs_command
 from rpc_server.tracker.commands import add_farm_commands
 
 
-class Parser(argparse.ArgumentParser):
-    """Its complaint, and that of its commands, is an InputError: one line, like every other."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see {self.prog} --help")
-
-
 def parser() -> Parser:
-    """Of the whole command line."""
+    """The parser of the whole command line."""
     whole = Parser(
         prog="rpc_server", description="Serve this machine as a board; run a farm of boards."
     )

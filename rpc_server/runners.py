@@ -5,37 +5,20 @@ In: 'local', 'rpc://HOST:PORT' or 'tracker://HOST:PORT/KEY', and how a farm is u
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from autotune import arguments
 from autotune.errors import ConfigError, DeviceError
 from autotune.measure.builds import ExecutorBuilds
 from autotune.measure.runners import open_runner
 from autotune.measure.types import Runner
 from autotune.target import Target
 from rpc_server.board.objects import HostBuilds
-from rpc_server.client.board_runner import Deadlines, RpcRunner
+from rpc_server.client.board_runner import RpcRunner
 from rpc_server.client.farm_runner import FarmRunner
+from rpc_server.client.options import FarmOptions
 from rpc_server.security.tls import Credentials
 
-MAX_PRIORITY = 100
-"""That the protocol has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FarmOptions:
-    """How the boards of a farm are used: up to `boards` at a time, before clients of a lower
-    `priority`. Raises ConfigError."""
-
-    boards: int = 1
-    priority: int = 0
-    deadlines: Deadlines = field(default_factory=Deadlines)
-
-    def __post_init__(self) -> None:
-        arguments.whole("boards", self.boards, 1)
-        arguments.whole("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
-        arguments.instance("deadlines", self.deadlines, Deadlines, "Deadlines")
+__all__ = ["FarmOptions", "runner_for"]
 
 
 def runner_for(
@@ -60,9 +43,7 @@ def runner_for(
         many = FarmRunner(
             device,
             threads=target.threads,
-            boards=farm.boards,
-            priority=farm.priority,
-            deadlines=farm.deadlines,
+            farm=farm,
             credentials=credentials,
             in_order=build == "host",
         )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from autotune.defects import raised
 from autotune.machine import Machine
 from autotune.registry import Registry
-from autotune.schedule.base import Schedule
+from autotune.schedule.base import Schedule, Scheduled
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.params import Config
@@ -108,7 +108,14 @@ class Rule(Protocol):
 
     def space(self, task: Task, target: Target) -> Space: ...
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule: ...
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
+        """The config's schedule, whose steps were applied one by one. Raises ScheduleError where
+        one is not legal."""
+        ...
+
+    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+        """The schedule alone, for who measures it elsewhere or looks it up."""
+        return self.write(task, target, config).schedule
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         """Tile structure of the configs whose params are given as columns (see Space.columns)."""

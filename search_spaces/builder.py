@@ -23,8 +23,8 @@ from autotune.program.ir import (
     walk,
 )
 from autotune.program.rewrite import find_loop, loads_of, stores_of
-from autotune.schedule import Schedule, Step
-from autotune.schedule.loops.compute import Inline, root_body
+from autotune.schedule import Scheduled, Step
+from autotune.schedule.loops.compute import ComputeAt, Inline, root_body
 from autotune.schedule.loops.nest import Fuse, Parallel, Reorder, Split, Unroll, Vectorize
 from autotune.schedule.loops.specialize import Specialize
 from autotune.target import Target
@@ -46,8 +46,8 @@ class ScheduleBuilder:
         self._steps.append(step)
 
     @property
-    def schedule(self) -> Schedule:
-        return tuple(self._steps)
+    def scheduled(self) -> Scheduled:
+        return Scheduled(tuple(self._steps), self.program)
 
     def extent(self, loop: str) -> int:
         return find_loop(self.program, loop).extent
@@ -56,7 +56,7 @@ class ScheduleBuilder:
         return {s.var for s in walk(self.program.body) if isinstance(s, For)}
 
     def present(self, names: list[str]) -> tuple[str, ...]:
-        """Those of the names that are loops."""
+        """The names that are loops."""
         known = self.loops()
         return tuple(n for n in names if n in known)
 
@@ -126,6 +126,19 @@ def inline_locals(
             continue
         if name in local_buffers(builder.program):
             builder.apply(Inline(buffer=name))
+
+
+def output_with_sums(builder: ScheduleBuilder, sums: str, loop: str) -> str:
+    """Inline every elementwise local tensor but the sums, and compute the output in their loop, as
+    soon as they are done; gives the output's name."""
+    output = output_name(builder.task)
+    inline_locals(builder, keep=frozenset((output, sums)))
+    anchor = builder.task.nodes[builder.task.anchor].outputs[0]
+    if anchor not in (sums, output) and anchor in local_buffers(builder.program):
+        builder.apply(Inline(buffer=anchor))
+    if output != sums:
+        builder.apply(ComputeAt(buffer=output, at=loop))
+    return output
 
 
 def local_buffers(program: Program) -> set[str]:

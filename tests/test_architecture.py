@@ -1,13 +1,20 @@
-"""docs/ARCHITECTURE.md is true: it names every folder of the product, and files that exist. So is
-the glossary: its steps do.
+"""docs/ARCHITECTURE.md is true: it names every folder of the product, and files that exist, and
+the way that a convolution takes. So is the glossary: its steps exist.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 from pathlib import Path
+from types import FrameType
 
+import numpy as np
+
+import autotune
 from autotune.schedule import STEPS
+from tests.unit.frontend.onnx_models import node_model
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -30,6 +37,15 @@ def test_every_folder_is_in_the_table_once() -> None:
     assert len(re.findall(r"^\| `[\w/]+/` \|", PAGE, re.MULTILINE)) == len(rows())
 
 
+def test_the_name_of_a_class_means_one_thing() -> None:
+    found: dict[str, list[Path]] = {}
+    for path in (p for name in PRODUCT for p in (ROOT / name).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(path.relative_to(ROOT))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
 def test_the_file_to_open_first_is_in_its_folder() -> None:
     for folder, file in rows().items():
         assert (ROOT / file).is_file(), file
@@ -41,6 +57,33 @@ def test_every_path_of_the_page_exists() -> None:
         r"`((?:autotune|cost_model|rpc_server|search_spaces|tests)/[\w./]+)`", PAGE
     ):
         assert (ROOT / path).exists(), path
+
+
+def test_a_convolution_takes_the_way_that_the_page_says(tmp_path: Path) -> None:
+    told = [(p, f) for p, f in re.findall(r"^\d+\. `([\w/.]+)` `(\w+)`", PAGE, re.MULTILINE)]
+    model = tmp_path / "conv.onnx"
+    model.write_bytes(convolution())
+    autotune.compile("zoo:tiny")  # what is loaded and measured once is no part of it
+    entered: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        file = frame.f_code.co_filename.removeprefix(f"{ROOT}/")
+        entered.extend([(file, frame.f_code.co_name)] if event == "call" else [])
+
+    sys.setprofile(note)
+    try:
+        autotune.compile(str(model))
+    finally:
+        sys.setprofile(None)
+    first = list(dict.fromkeys(call for call in entered if call in told))
+    assert len(told) > 20
+    assert first == told
+
+
+def convolution() -> bytes:
+    """A model of one 3x3 convolution of 64 channels."""
+    x, weights = np.zeros((1, 64, 56, 56), np.float32), np.ones((64, 64, 3, 3), np.float32)
+    return node_model("Conv", {"x": x}, [weights], pads=[1, 1, 1, 1]).SerializeToString()
 
 
 def test_the_steps_of_the_glossary_exist() -> None:

@@ -18,14 +18,15 @@ PACKAGES = ("autotune", "cost_model", "rpc_server", "search_spaces")
 LAYERS = (
     ("autotune.errors", "every folder raises them"),
     ("autotune.printable", "texts: any message shows some"),
-    ("autotune.digits", "texts: digits of numbers that users gave"),
+    ("autotune.parse_int", "texts: digits of numbers that users gave"),
     ("autotune.arguments", "checks of what a caller gives, ends in errors"),
+    ("autotune.command_line", "arguments of commands, whose errors are one line"),
     ("autotune.defects", "errors that are no user's fault, made printable"),
     ("autotune.plugins", "packages beside this one that fill registries"),
     ("autotune.registry", "names of what folders hold, a duplicate is an error"),
     ("autotune.release", "the version of this package"),
     ("autotune.streams", "standard output that may go away"),
-    ("autotune.whole_file", "files written in one step"),
+    ("autotune.atomic_file", "files written in one step"),
     ("autotune.memory", "blocks of memory, aligned: of the system, not of a tensor"),
     ("autotune.caches", "what the system tells of caches"),
     ("autotune.tile_permission", "what the system lets a process do, asked for"),
@@ -119,6 +120,13 @@ def test_what_begins_with_an_underscore_stays_in_its_folder(module: str, path: P
     home = module if path.name == "__init__.py" else module.rpartition(".")[0]
     private = {n for n in imports(path) if (own := private_folder(n)) and own != home}
     assert not private, f"{module} imports {', '.join(sorted(private))}: give it a public name"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    above = {module: imports(path) - {module} for module, path in modules()}
+    while free := {module for module, names in above.items() if not names & above.keys()}:
+        above = {module: names for module, names in above.items() if module not in free}
+    assert not above, f"in a circle, or above one: {', '.join(sorted(above))}"
 
 
 def private_folder(module: str) -> str:

@@ -87,7 +87,8 @@ def usage() -> str:
 
 def _guarded(command: str, arguments: Sequence[str]) -> int:
     """The process boundary: every error the project raises on purpose becomes one line."""
-    from autotune.cli.options import Parser, check_output
+    from autotune.cli.options import check_output
+    from autotune.command_line import Parser
     from autotune.errors import AutotuneError, InputError
     from autotune.streams import discard, refusal
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.cli import flags, models, peers, tables
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ MOST_REPEATS = 1_000_000
 """Every one is kept, of every kernel."""
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
     parser.add_argument(
         "--repeats",

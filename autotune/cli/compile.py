@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune.cli import flags, models, tables
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 
 if TYPE_CHECKING:
     from autotune.graph.int8.accuracy import Quantization
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 SUFFIX = ".model"
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     flags.add(parser, "model", "shapes")
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="file to write (default MODEL.model beside MODEL)"

@@ -14,18 +14,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from autotune.atomic_file import atomic_file
 from autotune.cli import flags, selecting, tables
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.errors import ConfigError, LogError
 from autotune.printable import printable
-from autotune.whole_file import whole_file
 
 if TYPE_CHECKING:
     from autotune.db.items import Item
     from autotune.db.types import Record
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, (about, declare, _) in ACTIONS.items():
         action = actions.add_parser(name, help=about, description=about)
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
 # ------------------------------------------------------------------------------- export and import
 
 
-def _export_arguments(parser: opt.Parser) -> None:
+def _export_arguments(parser: Parser) -> None:
     _models(parser)
     selecting.arguments(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
@@ -68,13 +69,13 @@ def _output(options: argparse.Namespace) -> Iterator[TextIO]:
         yield sys.stdout
         return
     with (
-        whole_file(options.output, ConfigError) as out,
+        atomic_file(options.output, ConfigError) as out,
         io.TextIOWrapper(out, encoding="utf-8") as text,
     ):
         yield text
 
 
-def _import_arguments(parser: opt.Parser) -> None:
+def _import_arguments(parser: Parser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="an exported or frozen log; - is standard input"
     )
@@ -115,7 +116,7 @@ def _cut(lines: TextIO) -> Iterator[str]:
     return iter(partial(lines.readline, LONGEST_LINE + 1), "")
 
 
-def _merge_arguments(parser: opt.Parser) -> None:
+def _merge_arguments(parser: Parser) -> None:
     parser.add_argument("others", nargs="+", metavar="LOG", help="log to take records from")
     selecting.arguments(parser)
     _trust(parser)
@@ -163,7 +164,7 @@ def _add(options: argparse.Namespace, items: Iterator[tuple[str, Item]], source:
 # ------------------------------------------------------------------------------------------ verify
 
 
-def _verify_arguments(parser: opt.Parser) -> None:
+def _verify_arguments(parser: Parser) -> None:
     _models(parser)
     parser.add_argument("--op", help="only tasks of this op, such as conv2d")
     flags.add(parser, *flags.TARGET, *flags.NUMERICS)
@@ -182,9 +183,9 @@ def _verify_arguments(parser: opt.Parser) -> None:
 
 
 def _verify(options: argparse.Namespace) -> None:
+    from autotune.db.maintenance import stats
     from autotune.db.selection import Selection
     from autotune.db.store import TuningLog
-    from autotune.db.upkeep import stats
     from autotune.db.verify import verify, waiting
     from autotune.target import load_target
     from autotune.tuner.resolve import component_versions
@@ -218,10 +219,10 @@ def _show(imported: Record, here: Record) -> None:
     print(f"{imported.task.key}  {tables.seconds(there)} in {imported.origin}, {what} here")
 
 
-# ------------------------------------------------------------------------------ freeze and upkeep
+# ------------------------------------------------------------------------ freeze and maintenance
 
 
-def _freeze_arguments(parser: opt.Parser) -> None:
+def _freeze_arguments(parser: Parser) -> None:
     _models(parser)
     selecting.arguments(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE.json")
@@ -246,7 +247,7 @@ def _freeze(options: argparse.Namespace) -> None:
         print(f"note: without a record, so not in it: {', '.join(sorted(missing))}")
 
 
-def _prune_arguments(parser: opt.Parser) -> None:
+def _prune_arguments(parser: Parser) -> None:
     _models(parser)
     selecting.arguments(parser)
     parser.add_argument(
@@ -264,8 +265,8 @@ def _prune_arguments(parser: opt.Parser) -> None:
 
 
 def _prune(options: argparse.Namespace) -> None:
+    from autotune.db.maintenance import Pruning, prune
     from autotune.db.store import TuningLog
-    from autotune.db.upkeep import Pruning, prune
 
     what = Pruning(keep=options.keep, failures=options.failures, imported=options.imported)
     if what == Pruning():
@@ -276,13 +277,13 @@ def _prune(options: argparse.Namespace) -> None:
     print(f"{count} records {'would go' if options.dry_run else 'deleted'}")
 
 
-def _stats_arguments(_: opt.Parser) -> None:
+def _stats_arguments(_: Parser) -> None:
     """Only --log."""
 
 
 def _stats(options: argparse.Namespace) -> None:
+    from autotune.db.maintenance import stats
     from autotune.db.store import TuningLog
-    from autotune.db.upkeep import stats
 
     with TuningLog(options.log, read_only=True) as log:
         found = stats(log)
@@ -308,7 +309,7 @@ def _print_counts(title: str, counts: Mapping[str, int]) -> None:
         print("\n" + tables.table((title, "records"), rows, right=(1,)))
 
 
-def _check_arguments(_: opt.Parser) -> None:
+def _check_arguments(_: Parser) -> None:
     """Only --log."""
 
 
@@ -329,7 +330,7 @@ def _check(options: argparse.Namespace) -> None:
     )
 
 
-def _repair_arguments(_: opt.Parser) -> None:
+def _repair_arguments(_: Parser) -> None:
     """Only --log."""
 
 
@@ -347,26 +348,26 @@ def _repair(options: argparse.Namespace) -> None:
     print(f"{name}: {done.records} records kept; as it was: {done.backup}")
 
 
-def _upgrade_arguments(_: opt.Parser) -> None:
+def _upgrade_arguments(_: Parser) -> None:
     """Only --log."""
 
 
 def _upgrade(options: argparse.Namespace) -> None:
+    from autotune.db.maintenance import stats
     from autotune.db.store import TuningLog
-    from autotune.db.upkeep import stats
 
     with TuningLog(options.log).must_exist() as log:
         log.claim()
         print(f"{log.name}: schema {stats(log).schema}")
 
 
-def _models(parser: opt.Parser) -> None:
+def _models(parser: Parser) -> None:
     parser.add_argument(
         "models", nargs="*", metavar="MODEL", help="only these models' tasks (default all)"
     )
 
 
-def _trust(parser: opt.Parser) -> None:
+def _trust(parser: Parser) -> None:
     parser.add_argument(
         "--trust",
         action="store_true",

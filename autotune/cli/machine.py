@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from autotune.cli import flags, tables
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 
 if TYPE_CHECKING:
     from autotune.machine import Machine
@@ -25,7 +26,7 @@ Row = tuple[str, str, str, str]
 """What, its value with a unit, what the system believes, how much of that it is."""
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     flags.add(
         parser, *flags.TARGET, *flags.MACHINE, machine="print what this file describes instead"
     )
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     if options.output is None:
         print(text, end="")
         return
-    from autotune.whole_file import write_text
+    from autotune.atomic_file import write_text
 
     write_text(Path(options.output), text, ConfigError)
     print(f"{options.output}: {profile.device}, for --machine")

@@ -11,6 +11,7 @@ import numpy as np
 
 from autotune.cli import flags, tables
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.db.files import shown
 from autotune.errors import ConfigError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cost_model.train import Origin
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     train = actions.add_parser("train", help="learn from the records of logs")
     train.add_argument(

@@ -8,13 +8,14 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from autotune.arguments import LONGEST_S
+from autotune.command_line import Parser
 from autotune.db import files
 from autotune.db.selection import moment
-from autotune.digits import LARGEST, whole
 from autotune.errors import ConfigError, LogError
+from autotune.parse_int import LARGEST, whole
 
 if TYPE_CHECKING:
     from rpc_server.runners import FarmOptions
@@ -24,18 +25,6 @@ COMPILED_TOO = "an .onnx file, zoo:NAME or a compiled model"
 MAX_PRIORITY = 100
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
 Shapes = dict[str, tuple[int, ...]]
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaint is an InputError: one line, like every other."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        # What looks like -5s or -1% is a wrong value, not an option: the complaint shows it.
-        self._negative_number_matcher = re.compile(r"-\.?\d")
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see {self.prog} --help")
 
 
 def absent_log(options: argparse.Namespace) -> str:
@@ -91,8 +80,8 @@ def _is_same(name: str, output: str) -> bool:
 
 
 def farm_options(options: argparse.Namespace) -> FarmOptions | None:
-    """Those of the file, under those of the command line; None where no farm is spoken of. Raises
-    ConfigError."""
+    """How a farm is used, by the file and, over it, the command line; None where no farm is spoken
+    of. Raises ConfigError."""
     given = {n: v for n in ("boards", "priority") if (v := getattr(options, n)) is not None}
     if options.device == "local" and not given and not options.farm:
         return None

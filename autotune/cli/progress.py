@@ -1,6 +1,6 @@
 """What a tuning run looks like. In: the tuner's events. Out: a live table, or plain lines.
 
-`Board` is the state both draw from; it only remembers what the events say.
+`RunView` is the state both draw from; it only remembers what the events say.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ NAME_WIDTH = 16
 
 
 @dataclass(slots=True)
-class Board:
+class RunView:
     """The run as the events so far tell it."""
 
     lines: list[TaskLine] = field(default_factory=list)
@@ -158,7 +158,7 @@ class PlainLines:
     def __init__(self, out: TextIO, *, verbose: bool = False) -> None:
         self._out = out
         self._verbose = verbose
-        self._board = Board()
+        self._board = RunView()
 
     def __call__(self, event: Event) -> None:
         self._board.take(event)
@@ -190,7 +190,7 @@ class LiveTable:
     def __init__(self, console: Console) -> None:
         from rich.live import Live
 
-        self._board = Board()
+        self._board = RunView()
         self._console = console
         self._live = Live(
             console=console, refresh_per_second=4, get_renderable=self._draw, transient=True

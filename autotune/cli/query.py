@@ -13,6 +13,7 @@ from typing import Any
 
 from autotune.cli import flags, selecting, tables
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.db import files
 from autotune.db.damage import Damage
 from autotune.db.query import query_file
@@ -22,7 +23,7 @@ from autotune.printable import printable
 Found = list[dict[str, Any]]
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="only this model's tasks: .onnx file or zoo:NAME"
     )

@@ -8,17 +8,18 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from autotune.atomic_file import write_text
 from autotune.cli import flags
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.errors import ConfigError
-from autotune.whole_file import write_text
 
 if TYPE_CHECKING:
     from autotune.report.earlier import Earlier
     from autotune.target import Target
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     flags.add(parser, "model", "shapes", "log", *flags.TARGET, *flags.NUMERICS)
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE.html")
     earlier = parser.add_mutually_exclusive_group()
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     from autotune.db.rankings import kept
     from autotune.db.store import TuningLog
     from autotune.measure.runners.local import LocalRunner
-    from autotune.report.facts import collect
+    from autotune.report.facts import History, collect
     from autotune.report.page import page
     from autotune.request import CompileRequest
     from autotune.streams import readable
@@ -67,10 +68,8 @@ def run(options: argparse.Namespace) -> None:
         rankings = kept(log, keys, target.key)
         measured = latencies.kept(log, latencies.model_key(graph), target.key)
         with _earlier(options, target) as earlier:
-            facts = collect(
-                partition, log, profile, readable(log.name), kept=rankings, latencies=measured,
-                earlier=earlier,
-            )  # fmt: skip
+            history = History(rankings=rankings, latencies=measured, earlier=earlier)
+            facts = collect(partition, log, profile, readable(log.name), history)
     write_text(options.output, page(facts), ConfigError)
     known = sum(t.best_s is not None for t in facts.tasks)
     print(f"{options.output}: {known} of {len(facts.tasks)} tasks have records")

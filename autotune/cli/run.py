@@ -7,14 +7,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from autotune.atomic_file import atomic_file
 from autotune.cli import flags, models, tables
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.errors import ConfigError, FeedError
 from autotune.types import Array, TensorType
-from autotune.whole_file import whole_file
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--random", action="store_true", help="seeded random inputs")
@@ -73,7 +74,7 @@ def _read_inputs(texts: list[str]) -> dict[str, Array]:
 
 
 def _write(path: str, outputs: dict[str, Array]) -> None:
-    with whole_file(path, ConfigError) as file:
+    with atomic_file(path, ConfigError) as file:
         np.savez(file, **outputs)  # type: ignore[arg-type]
 
 

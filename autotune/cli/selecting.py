@@ -14,7 +14,7 @@ from autotune.errors import ConfigError
 from autotune.target import precision_named
 
 if TYPE_CHECKING:
-    from autotune.db.types import Store
+    from autotune.db.types import LogStore
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +78,7 @@ def task_forms(
     models: Sequence[str],
     shapes: Sequence[str],
     options: argparse.Namespace,
-    log: Store | None = None,
+    log: LogStore | None = None,
 ) -> tuple[list[str], ...]:
     """Keys of the models' tasks: where attention is one of them, and where it is three; where
     tensors between kernels are short too; in the layouts that the log would give values here; in

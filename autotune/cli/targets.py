@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 
-from autotune.cli import options as opt
 from autotune.cli import tables
+from autotune.command_line import Parser
 from autotune.measure.devices import DEVICES, DeviceFacts
 from autotune.target import Target, load_target, print_target, target_names
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     parser.add_argument("name", nargs="?", help="print this one as a target file")
 
 

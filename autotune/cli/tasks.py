@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from autotune.cli import flags, tables
 from autotune.cli import options as opt
 from autotune.cli.tune import expectation
+from autotune.command_line import Parser
 from autotune.printable import printable
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from autotune.types import Task
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     flags.add(parser, "model", "shapes", "log", *flags.TARGET, *flags.MACHINE, *flags.NUMERICS)
     parser.add_argument(
         "--why", action="store_true", help="what tuning would do next with every task, and why"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune.cli import flags, tables
 from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.db.files import shown
 from autotune.printable import one_line, printable
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from autotune.tuner.report import TuneReport
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     flags.add(parser, *flags.FLAGS)
     parser.add_argument(
         "--verbose", action="store_true", help="plain lines; per round, how well it was predicted"

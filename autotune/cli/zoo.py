@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from autotune.cli import options as opt
+from autotune.command_line import Parser
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="list | export")
     actions.add_parser("list", help="names of the models (the default)")
     export = actions.add_parser("export", help="write a model as an .onnx file")

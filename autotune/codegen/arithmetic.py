@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Arithmetic(Protocol):
+class FormulaWriter(Protocol):
     """What a formula is written with: values are texts, conditions too."""
 
     def const(self, value: float) -> str:

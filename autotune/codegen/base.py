@@ -49,7 +49,7 @@ class TensorMap:
     dtype: str
     extents: tuple[int, ...]
     strides_bytes: tuple[int, ...]
-    """Of all dimensions but the innermost."""
+    """Bytes between neighbours along every dimension but the innermost."""
     box: tuple[int, ...]
 
 

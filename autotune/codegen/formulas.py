@@ -29,7 +29,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from autotune.codegen.arithmetic import Arithmetic
+from autotune.codegen.arithmetic import FormulaWriter
 
 Formula = Callable[..., str]
 
@@ -80,7 +80,7 @@ NOTHING = 105.0
 """e to minus this counts as 0."""
 
 
-def tanh(w: Arithmetic, x: str) -> str:
+def tanh(w: FormulaWriter, x: str) -> str:
     """2 t / (1 + t**2) with t = tanh(x / 2): where the result is near 1 it hardly depends on t."""
     limited = _limited(w, x, 9.02)
     square = w.op("fmul", limited, limited)
@@ -90,7 +90,7 @@ def tanh(w: Arithmetic, x: str) -> str:
     return w.op("fdiv", both, w.fma(top, top, w.op("fmul", bottom, bottom)))
 
 
-def expm1(w: Arithmetic, x: str) -> str:
+def expm1(w: FormulaWriter, x: str) -> str:
     """e**x - 1: (e**r - 1) 2**n + (2**n - 1), by half of each, so that 2**128 is none of them."""
     limited = w.choose(w.compare("olt", x, w.const(-18.0)), w.const(-18.0), x)
     limited = w.choose(w.compare("ogt", limited, w.const(89.0)), w.const(89.0), limited)
@@ -103,7 +103,7 @@ def expm1(w: Arithmetic, x: str) -> str:
     return w.choose(w.compare("olt", w.call("fabs", x), w.const(1e-30)), x, out)
 
 
-def softplus(w: Arithmetic, x: str) -> str:
+def softplus(w: FormulaWriter, x: str) -> str:
     """log(1 + e**x) = max(x, 0) + log(1 + t) with t = e**-|x|."""
     t = w.function("exp", w.op("fsub", w.const(0.0), w.call("fabs", x)))
     steep = w.compare("ogt", t, w.const(math.sqrt(2) - 1))
@@ -113,7 +113,7 @@ def softplus(w: Arithmetic, x: str) -> str:
     return w.op("fadd", w.choose(w.compare("ogt", x, zero), x, zero), tail)
 
 
-def _log1p(w: Arithmetic, x: str) -> str:
+def _log1p(w: FormulaWriter, x: str) -> str:
     """log(1 + x), x below 2**126 or infinite."""
     u = w.op("fadd", x, w.const(1.0))
     n, power = w.binade(u)
@@ -125,7 +125,7 @@ def _log1p(w: Arithmetic, x: str) -> str:
     return w.choose(w.compare("olt", u, zero), w.const(math.nan), p)
 
 
-def _log_of_parts(w: Arithmetic, r: str, n: str) -> str:
+def _log_of_parts(w: FormulaWriter, r: str, n: str) -> str:
     """log((1 + r) 2**n)."""
     square = w.op("fmul", r, r)
     p = w.op("fmul", w.op("fmul", w.polynomial(r, LOG), r), square)
@@ -134,7 +134,7 @@ def _log_of_parts(w: Arithmetic, r: str, n: str) -> str:
     return w.fma(n, w.const(LN2[0]), w.op("fadd", r, p))
 
 
-def sinh(w: Arithmetic, x: str) -> str:
+def sinh(w: FormulaWriter, x: str) -> str:
     a = w.call("fabs", x)
     half = _half_exp(w, a)
     far = w.op("fsub", half, w.op("fdiv", w.const(0.25), half))
@@ -143,12 +143,12 @@ def sinh(w: Arithmetic, x: str) -> str:
     return w.call("copysign", out, x)
 
 
-def cosh(w: Arithmetic, x: str) -> str:
+def cosh(w: FormulaWriter, x: str) -> str:
     half = _half_exp(w, w.call("fabs", x))
     return w.op("fadd", half, w.op("fdiv", w.const(0.25), half))
 
 
-def _half_exp(w: Arithmetic, a: str) -> str:
+def _half_exp(w: FormulaWriter, a: str) -> str:
     """e**a / 2 for a >= 0: finite up to 89.41."""
     limit = w.const(89.4159927)
     inside = w.compare("olt", a, limit)
@@ -157,13 +157,13 @@ def _half_exp(w: Arithmetic, a: str) -> str:
     return w.choose(inside, half, w.op("fmul", a, w.const(math.inf)))
 
 
-def asin(w: Arithmetic, x: str) -> str:
+def asin(w: FormulaWriter, x: str) -> str:
     steep, p = _asin_parts(w, w.call("fabs", x))
     far = w.op("fadd", w.fma(p, w.const(-2.0), w.const(_HALF_PI)), w.const(_HALF_PI_REST))
     return w.call("copysign", w.choose(steep, far, p), x)
 
 
-def acos(w: Arithmetic, x: str) -> str:
+def acos(w: FormulaWriter, x: str) -> str:
     steep, p = _asin_parts(w, w.call("fabs", x))
     middle = w.op("fsub", w.const(_HALF_PI), w.call("copysign", p, x))
     middle = w.op("fadd", middle, w.const(_HALF_PI_REST))
@@ -173,7 +173,7 @@ def acos(w: Arithmetic, x: str) -> str:
     return w.choose(steep, end, middle)
 
 
-def _asin_parts(w: Arithmetic, a: str) -> tuple[str, str]:
+def _asin_parts(w: FormulaWriter, a: str) -> tuple[str, str]:
     """(whether a > 1/2, asin(a), or there asin(sqrt((1 - a) / 2)), half of what is left)."""
     steep = w.compare("ogt", a, w.const(0.5))
     rest = w.op("fmul", w.op("fsub", w.const(1.0), a), w.const(0.5))
@@ -181,7 +181,7 @@ def _asin_parts(w: Arithmetic, a: str) -> tuple[str, str]:
     return steep, _odd(w, w.choose(steep, w.call("sqrt", rest), a), square, ASIN)
 
 
-def atan(w: Arithmetic, x: str) -> str:
+def atan(w: FormulaWriter, x: str) -> str:
     a = w.call("fabs", x)
     steep = w.compare("ogt", a, w.const(1.0))
     t = w.choose(steep, w.op("fdiv", w.const(1.0), a), a)
@@ -190,11 +190,11 @@ def atan(w: Arithmetic, x: str) -> str:
     return w.call("copysign", w.choose(steep, far, p), x)
 
 
-def tan(w: Arithmetic, x: str) -> str:
+def tan(w: FormulaWriter, x: str) -> str:
     return w.op("fdiv", w.function("sin", x), w.function("cos", x))
 
 
-def asinh(w: Arithmetic, x: str) -> str:
+def asinh(w: FormulaWriter, x: str) -> str:
     """log(a + sqrt(a**2 + 1)), by what that is more than 1."""
     a = w.call("fabs", x)
     root = w.call("sqrt", w.fma(a, a, w.const(1.0)))
@@ -202,7 +202,7 @@ def asinh(w: Arithmetic, x: str) -> str:
     return w.call("copysign", _log_of_more(w, a, more), x)
 
 
-def acosh(w: Arithmetic, x: str) -> str:
+def acosh(w: FormulaWriter, x: str) -> str:
     """log(x + sqrt(x**2 - 1)), by what that is more than 1."""
     t = w.op("fsub", x, w.const(1.0))
     root = w.call("sqrt", w.op("fmul", t, w.op("fadd", t, w.const(2.0))))
@@ -210,21 +210,21 @@ def acosh(w: Arithmetic, x: str) -> str:
     return w.choose(w.compare("olt", x, w.const(1.0)), w.const(math.nan), out)
 
 
-def _log_of_more(w: Arithmetic, a: str, more: str) -> str:
+def _log_of_more(w: FormulaWriter, a: str, more: str) -> str:
     """log(1 + more); log(2 a) where squares of a lose the 1, or overflow."""
     large = w.compare("ogt", a, w.const(2.0**30))
     near = _log1p(w, w.choose(large, w.op("fmul", a, w.const(0.25)), more))
     return w.choose(large, w.op("fadd", near, w.const(math.log(8))), near)
 
 
-def atanh(w: Arithmetic, x: str) -> str:
+def atanh(w: FormulaWriter, x: str) -> str:
     a = w.call("fabs", x)
     ratio = w.op("fdiv", w.op("fadd", a, a), w.op("fsub", w.const(1.0), a))
     out = w.op("fmul", _log1p(w, ratio), w.const(0.5))
     return w.call("copysign", out, x)
 
 
-def silu(w: Arithmetic, x: str) -> str:
+def silu(w: FormulaWriter, x: str) -> str:
     """x / (1 + e**-x)."""
     a, limit = w.call("fabs", x), w.const(NOTHING)
     far = w.compare("ogt", a, limit)
@@ -232,7 +232,7 @@ def silu(w: Arithmetic, x: str) -> str:
     return _weighted(w, (x, x), (high, ""), far)
 
 
-def swish(w: Arithmetic, x: str, slope: str) -> str:
+def swish(w: FormulaWriter, x: str, slope: str) -> str:
     """x / (1 + e**(-slope x)). Where that is small, the exponent's error counts: it is a product
     in two parts."""
     z, zero = w.op("fmul", x, slope), w.const(0.0)
@@ -255,7 +255,7 @@ def swish(w: Arithmetic, x: str, slope: str) -> str:
     return w.op("fdiv", top, w.op("fadd", e, w.const(1.0)))
 
 
-def gelu_tanh(w: Arithmetic, x: str) -> str:
+def gelu_tanh(w: FormulaWriter, x: str) -> str:
     """x (1 + tanh(u)) / 2 = x / (1 + e**-2u), 2u = c x + d x**3 in two parts."""
     a, limit = w.call("fabs", x), w.const(10.74)
     far = w.compare("ogt", a, limit)
@@ -280,7 +280,7 @@ def gelu_tanh(w: Arithmetic, x: str) -> str:
     return _weighted(w, (x, x), (w.op("fsub", zero, high), w.op("fsub", zero, low)), far)
 
 
-def _weighted(w: Arithmetic, x_z: tuple[str, str], parts: tuple[str, str], far: str) -> str:
+def _weighted(w: FormulaWriter, x_z: tuple[str, str], parts: tuple[str, str], far: str) -> str:
     """x / (1 + e**-z) by the two parts of -|z|; e**-|z| is 0 where the flag `far` is set."""
     (x, z), zero = x_z, w.const(0.0)
     large, e = _scaled_exp(w, *parts)
@@ -290,14 +290,14 @@ def _weighted(w: Arithmetic, x_z: tuple[str, str], parts: tuple[str, str], far: 
     return w.op("fdiv", top, w.op("fadd", e, w.const(1.0)))
 
 
-def _scaled_exp(w: Arithmetic, high: str, low: str) -> tuple[str, str]:
+def _scaled_exp(w: FormulaWriter, high: str, low: str) -> tuple[str, str]:
     """(e**(high + low) * 2**SCALE, the power itself)."""
     shifted, r = w.reduced(high, low)
     large = w.times_power(w.polynomial(r, FINE_EXP), shifted, SCALE)
     return large, w.op("fmul", large, w.const(2.0**-SCALE))
 
 
-def mish(w: Arithmetic, x: str) -> str:
+def mish(w: FormulaWriter, x: str) -> str:
     """x tanh(log(1 + e**x)) = x n / (n + 2) with n = e**x (e**x + 2)."""
     low, high, zero = w.const(-NOTHING), w.const(20.0), w.const(0.0)
     far = w.compare("olt", x, low)
@@ -316,7 +316,7 @@ def mish(w: Arithmetic, x: str) -> str:
     return w.choose(negative, share, w.op("fmul", share, x))
 
 
-def gelu(w: Arithmetic, x: str) -> str:
+def gelu(w: FormulaWriter, x: str) -> str:
     """x times the normal distribution's share below x: max(x, 0) less a times its tail beyond
     a = |x|, so that nothing cancels."""
     a = w.call("fabs", x)
@@ -339,12 +339,12 @@ def gelu(w: Arithmetic, x: str) -> str:
     return w.fma(tail, w.const(-(2.0**-SCALE)), above)
 
 
-def _odd(w: Arithmetic, x: str, square: str, coefficients: tuple[float, ...]) -> str:
+def _odd(w: FormulaWriter, x: str, square: str, coefficients: tuple[float, ...]) -> str:
     """x + x**3 times a polynomial of x**2."""
     return w.fma(w.op("fmul", x, square), w.polynomial(square, coefficients), x)
 
 
-def _limited(w: Arithmetic, x: str, limit: float) -> str:
+def _limited(w: FormulaWriter, x: str, limit: float) -> str:
     """x between -limit and limit; not a number stays so."""
     low, high = w.const(-limit), w.const(limit)
     x = w.choose(w.compare("olt", x, low), low, x)

@@ -7,28 +7,28 @@ from __future__ import annotations
 
 import math
 
-from autotune.codegen.arithmetic import Arithmetic
+from autotune.codegen.arithmetic import FormulaWriter
 from autotune.codegen.formulas import GELU_TANH, Formula
 
 
-def _softplus(w: Arithmetic, x: str) -> str:
+def _softplus(w: FormulaWriter, x: str) -> str:
     zero = w.const(0.0)
     t = w.function("exp", w.op("fsub", zero, w.call("fabs", x)))
     above = w.choose(w.compare("ogt", x, zero), x, zero)
     return w.op("fadd", above, w.function("log1p", t))
 
 
-def _swish(w: Arithmetic, x: str, slope: str) -> str:
+def _swish(w: FormulaWriter, x: str, slope: str) -> str:
     z = w.op("fsub", w.const(0.0), w.op("fmul", x, slope))
     return w.op("fdiv", x, w.op("fadd", w.function("exp", z), w.const(1.0)))
 
 
-def _gelu(w: Arithmetic, x: str) -> str:
+def _gelu(w: FormulaWriter, x: str) -> str:
     below = w.function("erfc", w.op("fmul", x, w.const(-math.sqrt(0.5))))
     return w.op("fmul", w.op("fmul", x, w.const(0.5)), below)
 
 
-def _gelu_tanh(w: Arithmetic, x: str) -> str:
+def _gelu_tanh(w: FormulaWriter, x: str) -> str:
     linear, cubic = GELU_TANH
     slope = w.fma(w.op("fmul", x, x), w.const(cubic), w.const(linear))
     return _swish(w, x, slope)

@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from autotune.compiler.choose import Candidate, candidates
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.defects import NO_DEFECT, described, tell
 from autotune.errors import BuildError, ScheduleError
 from autotune.machine.profile import DeviceProfile
-from autotune.measure.build_task import build_task
+from autotune.measure.build_task import build_scheduled, build_task
 from autotune.measure.builds import build_reply, outcome_of
 from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.executor import Built
@@ -50,7 +50,7 @@ class Kernels:
 def build_kernels(
     tasks: Sequence[Task],
     target: Target,
-    log: Store | None,
+    log: LogStore | None,
     processes: int,
     *,
     unaligned: UnalignedParams | None = None,
@@ -65,7 +65,7 @@ def build_kernels(
     there = {t: known(t, c.schedule) for t, c in first.items() if known and t not in unaligned}
     missing = [task for task in first if there.get(task) is None]
     with _Pool(target, processes if len(missing) >= SERIAL_BELOW else 1, unaligned) as pool:
-        made = iter(pool.build_all([(task, first[task].schedule) for task in missing]))
+        made = iter(pool.build_all([(task, first[task]) for task in missing]))
         built, chosen = {}, {}
         notes: list[str] = []
         for task, best in first.items():
@@ -78,7 +78,7 @@ def build_kernels(
                 instead = f"using the {choice.source} schedule"
                 told = tell(failed, instead) if ours else f"{failed}; {instead}"
                 notes += [told, *choice.said]
-                outcome = pool.build_all([(task, choice.schedule)])[0]
+                outcome = pool.build_all([(task, choice)])[0]
             built[task], chosen[task] = outcome, choice
     return Kernels(built=built, chosen=chosen, notes=tuple(notes))
 
@@ -139,25 +139,28 @@ class _Pool:
         for worker in self._workers:
             worker.stop()
 
-    def build_all(self, jobs: Sequence[tuple[Task, Schedule]]) -> list[Built | Refusal]:
+    def build_all(self, jobs: Sequence[tuple[Task, Candidate]]) -> list[Built | Refusal]:
         """A kernel or the reason why there is none, per job."""
         if not self._workers or len(jobs) == 1:
-            return [self._here(task, schedule) for task, schedule in jobs]
+            return [self._here(task, choice) for task, choice in jobs]
         with ThreadPoolExecutor(len(self._workers)) as threads:
             return list(threads.map(lambda job: self._there(*job), jobs))
 
-    def _here(self, task: Task, schedule: Schedule) -> Built | Refusal:
+    def _here(self, task: Task, choice: Candidate) -> Built | Refusal:
+        unaligned = self._unaligned.get(task, frozenset())
         try:
-            return build_task(task, schedule, self._target, self._unaligned.get(task, frozenset()))
+            if choice.program is not None and not unaligned:
+                return build_scheduled(task, choice.program, self._target)
+            return build_task(task, choice.schedule, self._target, unaligned)
         except NO_DEFECT:
             raise
         except Exception as error:  # a defect ends no compile: the next candidate is taken
             return Refusal.of(error)
 
-    def _there(self, task: Task, schedule: Schedule) -> Built | Refusal:
+    def _there(self, task: Task, choice: Candidate) -> Built | Refusal:
         if task in self._unaligned:
-            return self._here(task, schedule)
-        request = MeasureRequest(task=task, schedule=schedule, target=self._target)
+            return self._here(task, choice)
+        request = MeasureRequest(task=task, schedule=choice.schedule, target=self._target)
         worker = self._idle.get()
         where = "the compiler process"
         try:

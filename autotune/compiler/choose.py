@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import cost_model
-from autotune.db.types import Record, Store
+from autotune.db.types import LogStore, Record
 from autotune.defects import NO_DEFECT, raised
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
+from autotune.program.ir import Program
 from autotune.runtime.image import Source
-from autotune.schedule.base import Schedule
+from autotune.schedule.base import Schedule, Scheduled
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.params import Config
@@ -31,17 +32,19 @@ NEIGHBOURS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A schedule worth building. source: record, nearest, default or plain. `said`: what went
-    wrong on the way to it."""
+    """A schedule worth building. source: record, nearest, default or plain. `program`: what it
+    makes of the task; None for a record's, which was not applied yet. `said`: what went wrong on
+    the way to it."""
 
     schedule: Schedule
     source: Source
+    program: Program | None = None
     config: Config | None = None
     said: tuple[str, ...] = ()
 
 
 def candidates(
-    task: Task, target: Target, log: Store | None, profile: DeviceProfile | None = None
+    task: Task, target: Target, log: LogStore | None, profile: DeviceProfile | None = None
 ) -> Iterator[Candidate]:
     """Lazily: similar tasks are looked up only where the exact record is missing or stale.
     `profile`: of the machine that defaults are for, if it is known."""
@@ -60,19 +63,28 @@ def candidates(
             source: Source = "default" if first else "plain"
             made = _default(rule, task, Machine.of(place, profile), said)
             if made is not None:
-                config, schedule = made
-                yield Candidate(schedule=schedule, source=source, config=config, said=tuple(said))
+                yield _candidate(*made, source, said)
                 said.clear()
+
+
+def _candidate(config: Config, made: Scheduled, source: Source, said: list[str]) -> Candidate:
+    return Candidate(
+        schedule=made.schedule,
+        source=source,
+        program=made.program,
+        config=config,
+        said=tuple(said),
+    )
 
 
 def _default(
     rule: Rule, task: Task, machine: Machine, said: list[str]
-) -> tuple[Config, Schedule] | None:
+) -> tuple[Config, Scheduled] | None:
     """A rule's default config and its schedule; None where it raises, which is told."""
     config = None
     try:
         config = cost_model.default(task, machine, rule)
-        return config, rule.schedule(task, machine.target, config)
+        return config, rule.write(task, machine.target, config)
     except NO_DEFECT:
         raise
     except Exception as error:  # a defect of the rule: the next candidate is taken
@@ -81,13 +93,13 @@ def _default(
 
 
 def _nearest(
-    rule: Rule, task: Task, target: Target, log: Store, said: list[str]
+    rule: Rule, task: Task, target: Target, log: LogStore, said: list[str]
 ) -> Iterator[Candidate]:
     """Configs of similar tasks that are in this task's space, as schedules by its rule."""
     found = [r for r in log.nearest(task, target, NEIGHBOURS) if r.rule == rule.name]
     for config in _known(rule, task, target, found, said) if found else ():
         try:
-            schedule = rule.schedule(task, target, config)
+            made = rule.write(task, target, config)
         except ScheduleError:
             continue
         except NO_DEFECT:
@@ -95,13 +107,13 @@ def _nearest(
         except Exception as error:  # a defect of the rule: the next candidate is taken
             said.append(raised(where(task, rule, config), error, "another schedule is taken"))
             continue
-        yield Candidate(schedule=schedule, source="nearest", config=config, said=tuple(said))
+        yield _candidate(config, made, "nearest", said)
 
 
 def _known(
     rule: Rule, task: Task, target: Target, found: list[Record], said: list[str]
 ) -> tuple[Config, ...]:
-    """Those of the records' configs that the task's space has."""
+    """The records' configs that the task's space has."""
     try:
         space = rule.space(task, target)
         today = (space.as_of_today(r.config) for r in found)

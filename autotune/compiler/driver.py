@@ -16,7 +16,7 @@ from autotune.compiler.link import link
 from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import prepare
 from autotune.compiler.this_machine import runs_here, this_machine
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.frontend import load_model
 from autotune.graph import memory_limit as room
 from autotune.graph.feeds import Feeds, Samples
@@ -46,7 +46,7 @@ def partition(request: CompileRequest) -> Partition:
         return partition_with(request, target, store)
 
 
-def partition_with(request: CompileRequest, target: Target, log: Store | None) -> Partition:
+def partition_with(request: CompileRequest, target: Target, log: LogStore | None) -> Partition:
     """See `partition`; for the request's target, with its log open."""
     return arranged(load_prepared(request, target), target, log)
 
@@ -73,7 +73,8 @@ def compile_request(request: CompileRequest) -> CompiledModel:
 
 
 def _profile(request: CompileRequest, target: Target) -> DeviceProfile | None:
-    """Of the machine that the request names, else of this one where it runs the target."""
+    """The profile of the machine that the request names, else of this one where it runs the
+    target."""
     if request.machine == NOMINAL:
         return None
     named = request.wanted_profile()
@@ -86,7 +87,7 @@ def _profile(request: CompileRequest, target: Target) -> DeviceProfile | None:
 def compile_graph(
     graph: Graph,
     target: Target,
-    log: Store | None = None,
+    log: LogStore | None = None,
     processes: int | None = None,
     calibration: Samples | None = None,
     *,
@@ -109,7 +110,7 @@ def compile_graph(
 def compile_prepared(
     graph: Graph,
     target: Target,
-    log: Store | None = None,
+    log: LogStore | None = None,
     processes: int | None = None,
     known: Known | None = None,
     *,
@@ -140,7 +141,7 @@ def _runner(model: CompiledModel, graph: Graph) -> Callable[[Feeds], Feeds]:
 
 
 @contextlib.contextmanager
-def open_log(log: str | os.PathLike[str] | Store | None) -> Iterator[Store | None]:
+def open_log(log: str | os.PathLike[str] | LogStore | None) -> Iterator[LogStore | None]:
     """A log to read from: opened and closed here if it is named, left open if it is given open. A
     missing one is none, for which SQLAlchemy is not needed."""
     if log is None or not isinstance(log, str | os.PathLike):

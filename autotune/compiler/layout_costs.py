@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 
 import cost_model
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.graph.ir import Graph
 from autotune.machine import Machine
 from autotune.machine.cpu import core_seconds, l3_seconds
@@ -32,19 +32,19 @@ from search_spaces.sound import asked
 Measured = Callable[[Task], float | None]
 
 
-def arranged(graph: Graph, target: Target, log: Store | None = None) -> Partition:
+def arranged(graph: Graph, target: Target, log: LogStore | None = None) -> Partition:
     """The partition of a prepared graph in its best layouts."""
     problem = problem_of(graph, target)
     return apply(problem, graph, target, choose_layouts(problem, target, log).layouts)
 
 
-def choose_layouts(problem: LayoutProblem, target: Target, log: Store | None = None) -> Choice:
+def choose_layouts(problem: LayoutProblem, target: Target, log: LogStore | None = None) -> Choice:
     """The layouts that cost least, by the log and the prior."""
     measured = measured_in(log, target)
     return choose(problem, lambda variants: variant_costs(variants, target, measured))
 
 
-def measured_in(log: Store | None, target: Target) -> Measured:
+def measured_in(log: LogStore | None, target: Target) -> Measured:
     """The fastest time that a log has of a task for the target."""
     known: dict[Task, float | None] = {}
 

@@ -29,7 +29,7 @@ class Work:
 
 
 def work_of(task: Task, schedule: Schedule, packs: Sequence[Pack]) -> Work:
-    """Of one run of the task."""
+    """Operations and bytes of one run of the task."""
     packed = {p.buffer: p for p in packs}
     sizes = {"input": 0, "constant": 0, "output": 0}
     read = _elements_read(task)
@@ -53,7 +53,8 @@ def _packed_bytes(pack: Pack, kind: TensorType) -> int:
 
 
 def _elements_read(task: Task) -> dict[str, int]:
-    """Of tables from which only a few rows are gathered: at most as much as the result has."""
+    """Elements read of tables from which only a few rows are gathered: at most as many as the
+    result has."""
     out: dict[str, int] = {}
     for node in task.nodes:
         if node.op in ("gather", "gather_elements"):

@@ -141,14 +141,14 @@ class Parsed:
         self._targets: dict[tuple[Any, ...], Target | None] = {}
 
     def task(self, row: Values) -> Task | None:
-        """Of a row of `tasks`."""
+        """The task of a row of `tasks`; None for a damaged one."""
         identity = tuple(row.values())
         if identity not in self._tasks:
             self._tasks[identity] = self._new("tasks", row, Task.from_json)
         return self._tasks[identity]
 
     def target(self, row: Values) -> Target | None:
-        """Of a row of `targets`."""
+        """The target of a row of `targets`; None for a damaged one."""
         identity = tuple(row.values())
         if identity not in self._targets:
             self._targets[identity] = self._new("targets", row, Target.from_json)

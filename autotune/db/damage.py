@@ -55,7 +55,7 @@ class Damage:
         return sorted(self._found.values())
 
     def take_notes(self) -> Sequence[str]:
-        """Those that were not told yet."""
+        """Damage that was not told yet."""
         notes, self._notes = self._notes, []
         return notes
 

@@ -146,7 +146,7 @@ def _from(source: str, latency: Latency) -> Latency:
 
 
 def _new(connection: Connection, records: Iterable[Record]) -> list[Record]:
-    """Those that the log does not have, each once."""
+    """Records that the log does not have, each once."""
     seen: set[tuple[object, ...]] = set()
     found = []
     for record in records:

@@ -20,7 +20,7 @@ SCHEMA_VERSION = 6
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_S = 10.0
 SMALL_BYTES = 64 << 20
-"""Of a log that is checked whole whenever it is opened: that takes 1 ms for 10 MB."""
+"""Size up to which a log is checked whole whenever it is opened: 1 ms for each 10 MB."""
 
 
 def shown(path_or_url: str) -> str:

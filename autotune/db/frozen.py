@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from autotune.atomic_file import write_text
 from autotune.db import codec, query
 from autotune.db.items import FORMAT as EXPORTED
 from autotune.db.items import Decoder, Item, check_header
@@ -21,7 +22,6 @@ from autotune.db.types import Record
 from autotune.errors import LogError, ScheduleError
 from autotune.target import Target
 from autotune.types import Task
-from autotune.whole_file import write_text
 
 if TYPE_CHECKING:
     from autotune.db.store import TuningLog
@@ -143,7 +143,8 @@ class FrozenLog:
     def query(
         self, selection: Selection = ALL, *, top: int = 1, history: bool = False
     ) -> list[dict[str, Any]]:
-        """Of each task and target there is one record, which is its history too."""
+        """As TuningLog's; there is one record of each task and target, which is its history
+        too."""
         del history
         if top < 1:
             raise LogError(f"the number of records per task must be at least 1, got {top}")

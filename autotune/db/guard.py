@@ -38,8 +38,8 @@ class LostLogError(LogError):
 
 
 class Guard:
-    """Of a log that this process writes. It keeps a connection of its own until `release`: one
-    that is opened later would not find what was taken away."""
+    """Watches the file of a log that this process writes. It keeps a connection of its own until
+    `release`: one that is opened later would not find what was taken away."""
 
     def __init__(
         self,

@@ -92,7 +92,7 @@ class Decoder:
         self._tasks: dict[str, tuple[Task, int]] = {}
         self._targets: dict[str, Target] = {}
         self.profiles: list[Item] = []
-        """Of the items so far, as they came."""
+        """Profiles among the items so far, as they came."""
         self.latencies: list[Latency] = []
 
     def decode(self, item: Item, place: str) -> Record | None:

@@ -28,7 +28,8 @@ Key = tuple[str, str, str]
 
 
 def model_key(graph: Graph) -> str:
-    """Of a prepared graph: equal where its kernels are the same, whatever the weights hold."""
+    """Digest of a prepared graph: equal where its kernels are the same, whatever the weights
+    hold."""
     _, _, text = graph_text(graph).partition("\n")  # the first line is the name
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -40,7 +41,7 @@ def keep(log: TuningLog, latency: Latency) -> None:
 
 
 def kept(log: TuningLog, key: str | None, target_key: str) -> list[Latency]:
-    """Those of a model, or of every model, on a target, in the order of the log."""
+    """Latencies of a model, or of every model, on a target, in the order of the log."""
     wanted = LATENCIES.c.target_key == target_key
     if key is not None:
         wanted &= LATENCIES.c.model_key == key

@@ -18,7 +18,7 @@ from autotune.db.place import identity
 from autotune.errors import LogError
 
 _DIGITS = 19
-"""Of a record's number."""
+"""Digits that a record's number is written with."""
 
 
 def acknowledged(log: Path) -> int:

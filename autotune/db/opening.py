@@ -1,14 +1,14 @@
-"""A log to read from. In: a path or URL. Out: a Store: a database, or a frozen file."""
+"""A log to read from. In: a path or URL. Out: a LogStore: a database, or a frozen file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from autotune.db import files
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 
 
-def open_log(path_or_url: str | Path, *, missing_ok: bool = False) -> Store:
+def open_log(path_or_url: str | Path, *, missing_ok: bool = False) -> LogStore:
     """For reading only; the caller closes it. `missing_ok`: a missing log is an empty one.
 
     A frozen log needs no SQLAlchemy. Raises LogError."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 _HEADER_BYTES = 100
-"""Of an SQLite file, with its change counter."""
+"""Bytes of an SQLite file's header, in which its change counter is."""
 Identity = tuple[int, ...]
 
 

@@ -29,7 +29,7 @@ class KeptRanking:
     samples: int
     rank_correlation: float
     top_recall: float
-    """Of the fastest quarter, the share in the quarter predicted to be fastest."""
+    """Share of the fastest quarter that is in the quarter predicted to be fastest."""
     regret: float
     """How much slower the candidate predicted to be fastest is than the fastest; infinity where it
     failed."""
@@ -63,7 +63,7 @@ def keep(log: TuningLog, rankings: Sequence[KeptRanking]) -> None:
 
 
 def kept(log: TuningLog, task_keys: Sequence[str], target_key: str) -> list[KeptRanking]:
-    """Those of the tasks on a target, in the order of their runs and rounds."""
+    """Rankings of the tasks on a target, in the order of their runs and rounds."""
     wanted = RANKINGS.c.task_key.in_(task_keys) & (RANKINGS.c.target_key == target_key)
     with log.reading() as connection:
         if connection is None:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from autotune.db import engines, files, schema, state
 from autotune.db.damage import Damage
 from autotune.db.lock import acknowledged
+from autotune.db.salvage import salvage
 from autotune.db.statements import executor
 from autotune.errors import LogError
 
@@ -64,8 +65,6 @@ def open_reader(path_or_url: str, damage: Damage, *, salvage_ok: bool) -> Reader
 
 def _salvaged(path: Path, name: str, wrong: str, damage: Damage) -> Reader:
     """What can be read of a damaged file, from a copy."""
-    from autotune.db.salvage import salvage
-
     folder = tempfile.TemporaryDirectory(prefix="autotune-log-")
     copy = Path(folder.name) / "log.db"
     try:

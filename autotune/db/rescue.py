@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from autotune.db.fresh import make_log
 from autotune.db.types import Record
 from autotune.errors import LogError
 
@@ -20,13 +21,10 @@ Written = tuple[int, int]
 
 def save_records(log: Path | None, records: Sequence[Record]) -> str:
     """Keep records that could not be written to a file, or to a server (None)."""
-    from autotune.db.store import TuningLog
-
     reason = "no folder can be written"
     for path in _fresh(log):
         try:
-            with TuningLog(path) as fresh, fresh.writing() as connection:
-                fresh.insert(connection, records)
+            make_log(path, records)
         except LogError as error:
             remove(path)
             reason = str(error)

@@ -17,8 +17,8 @@ from typing import Any
 
 from autotune.db import codec, files, pages, seals
 from autotune.db.damage import Damage
+from autotune.db.fresh import make_log
 from autotune.db.schema import METADATA
-from autotune.db.store import TuningLog
 from autotune.db.types import Mark
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import Status
@@ -30,7 +30,7 @@ Row = codec.Values
 _JSON = {"records": ("config", "schedule", "times", "versions"), "profiles": ("json",),
          "latencies": ("before", "after")}  # fmt: skip
 _FIRST_VERSION_COLUMNS = 20
-"""Of records; later releases added some at the end."""
+"""Columns that records began with; later releases added some at the end."""
 _BATCH = 500
 _ORPHANS = "FROM records r LEFT JOIN {table} o ON o.{key} = r.{column} WHERE o.{key} IS NULL"
 _FILE = "file"
@@ -39,8 +39,7 @@ _FILE = "file"
 
 def salvage(path: Path, fresh: Path, damage: Damage) -> int:
     """Write the rows that are whole into a new log; how many records they are."""
-    with TuningLog(fresh) as log:
-        log.claim()
+    make_log(fresh)
     with contextlib.closing(files.connect(fresh, write=True)) as connection:
         connection.execute("BEGIN")
         for table, row in sound_rows(file_rows(path, damage), damage):
@@ -57,7 +56,7 @@ def salvage(path: Path, fresh: Path, damage: Damage) -> int:
 def sound_rows(
     rows: Iterable[tuple[str, Row]], damage: Damage, *, mend: bool = True
 ) -> Iterator[tuple[str, Row]]:
-    """Those that can be used; the others are added to the damage. `mend`: tasks and targets whose
+    """Rows that can be used; the others are added to the damage. `mend`: tasks and targets whose
     descriptions are whole are written anew."""
     for table, row in rows:
         mended = _mended(table, row) if mend else None

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from autotune.digits import whole
 from autotune.errors import LogError
+from autotune.parse_int import whole
 
 Row = Sequence[Any]
 Execute = Callable[[str, Mapping[str, Any]], Iterable[Row]]
@@ -25,14 +25,14 @@ class Selection(NamedTuple):
     task_keys: Sequence[str] | None = None
     op: str | None = None
     shape: tuple[int | None, ...] | None = None
-    """Of any input, constant or output of the task; None is any extent."""
+    """The shape of any input, constant or output of the task; None is any extent."""
     target: str | None = None
     """A target's name, key or family."""
     target_keys: Sequence[str] | None = None
     accuracy: str | None = None
-    """Of the target: normal or strict."""
+    """The target's accuracy: normal or strict."""
     precision: str | None = None
-    """Of the target: float32, bfloat16 or int8."""
+    """The target's precision: float32, bfloat16 or int8."""
     device: str | None = None
     since: str | None = None
     """Measured at this moment or later; see `moment`."""

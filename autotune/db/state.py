@@ -25,7 +25,7 @@ def keep(execute: Execute) -> None:
 
 
 def count_anew(execute: Execute) -> None:
-    """Of every record that is there."""
+    """Count every record that is there."""
     count, highest = _one(execute, "SELECT COUNT(*), MAX(id) FROM records")
     _write(execute, count, highest or 0)
 

@@ -6,17 +6,17 @@ damaged log shows what it lacks instead of leaving records out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Integer, Select, bindparam, or_, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
-from autotune.db import seals
+from autotune.db import codec, seals
 from autotune.db.codec import Values
 from autotune.db.schema import RECORDS, TARGETS, TASKS
 from autotune.db.selection import Execute
-from autotune.db.types import Mark
+from autotune.db.types import Mark, Record
 
 
 def executor(connection: Connection) -> Execute:
@@ -90,6 +90,22 @@ def _statement_of_fastest() -> Select[Any]:
 
 
 _FASTEST = _statement_of_fastest()
+
+
+def insert_records(
+    connection: Connection, batch: Sequence[Record], now: str, filed: Collection[str] = ()
+) -> set[str]:
+    """Add records, and what they name unless it was `filed`; the keys of their tasks and the
+    digests of their targets."""
+    tasks = {r.task.key: r for r in batch}
+    targets = {codec.target_digest(t): t for t in {r.target for r in batch}}
+    new_tasks = [codec.task_row(r) for key, r in tasks.items() if key not in filed]
+    new_targets = [codec.target_row(t) for d, t in targets.items() if d not in filed]
+    insert_new(connection, TASKS, new_tasks)
+    insert_new(connection, TARGETS, new_targets)
+    if batch:
+        connection.execute(RECORDS.insert(), [codec.record_row(r, now) for r in batch])
+    return {*tasks, *targets}
 
 
 def insert_new(connection: Connection, table: Any, rows: Sequence[Values]) -> None:

@@ -27,7 +27,7 @@ from autotune.db.lock import WriterLock, acknowledged
 from autotune.db.reader import open_reader
 from autotune.db.schema import RECORDS, TARGETS, TASKS
 from autotune.db.selection import ALL, Selection
-from autotune.db.statements import executor, fastest, insert_new, record_rows, remarked
+from autotune.db.statements import executor, fastest, insert_records, record_rows, remarked
 from autotune.db.types import Mark, Record
 from autotune.errors import LogError
 from autotune.target import Target, load_target
@@ -35,7 +35,7 @@ from autotune.types import Task
 
 
 class TuningLog:
-    """A tuning log by path or URL; implements `autotune.db.types.Store`.
+    """A tuning log by path or URL; implements `autotune.db.types.LogStore`.
 
     The right to write is taken by the first `append`, or earlier by `claim`, and kept until
     `close`: looking things up never disturbs a tuner at work. `missing_ok`: with `read_only`, a
@@ -189,15 +189,7 @@ class TuningLog:
 
     def insert(self, connection: Connection, batch: Sequence[Record]) -> set[str]:
         """Add records inside the caller's transaction; the tasks and targets this filed."""
-        now = self._now()
-        tasks = {r.task.key: r for r in batch}
-        targets = {codec.target_digest(t): t for t in {r.target for r in batch}}
-        new_tasks = [codec.task_row(r) for key, r in tasks.items() if key not in self._filed]
-        new_targets = [codec.target_row(t) for d, t in targets.items() if d not in self._filed]
-        insert_new(connection, TASKS, new_tasks)
-        insert_new(connection, TARGETS, new_targets)
-        connection.execute(RECORDS.insert(), [codec.record_row(r, now) for r in batch])
-        return {*tasks, *targets}
+        return insert_records(connection, batch, self._now(), self._filed)
 
     def _append_row(self, row: codec.Values) -> int:
         """Add a record whose task and target are there; its number, 0 on a server."""

@@ -65,9 +65,9 @@ class Latency:
     target_key: str
     device: str
     before: tuple[float, ...]
-    """Of runs with default schedules."""
+    """Seconds of runs with default schedules."""
     after: tuple[float, ...]
-    """Of runs with the best schedules."""
+    """Seconds of runs with the best schedules."""
     kernels_before_s: float | None
     """The sum of the kernels' times, each measured by itself."""
     kernels_after_s: float | None
@@ -84,7 +84,7 @@ class Latency:
         return statistics.median(self.after)
 
 
-class Store(Protocol):
+class LogStore(Protocol):
     """A tuning log. Append-only; safe for one writer and many readers. `TuningLog` is the one
     users open: a path or an SQLAlchemy URL."""
 

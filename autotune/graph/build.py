@@ -19,7 +19,8 @@ from autotune.sizes import surely_less
 from autotune.types import DTYPES, Array, Attr, TensorType, freeze_attrs
 
 LARGEST_BYTES = 1 << 40
-"""Of one tensor: beyond it are slips, and what plans memory has a table of its pages."""
+"""Bytes of one tensor, at most: more are a slip, and what plans memory has a table of its
+pages."""
 
 
 class GraphBuilder:
@@ -31,7 +32,8 @@ class GraphBuilder:
         self.name = name
         self.label = ""
         self.numbers: dict[str, tuple[str, float, int]] = {}
-        """Of bytes: the value of the numbers they stand for, (byte - zero) * step."""
+        """By name of a value of bytes: the value of the numbers they stand for, their step and
+        zero; a number is (byte - zero) * step."""
         """Constants whose values were of less than eight bits, or are floats of eight."""
         self.sequences: dict[str, tuple[str, ...]] = {}
         """Lists of values, by names of their own; a graph has none."""

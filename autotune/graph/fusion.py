@@ -243,7 +243,8 @@ class _Fusion:
         return kinds[0] in _NARROW and kinds[1] not in _NARROW
 
     def _same_form(self, index: int, anchor: int) -> bool:
-        """Of one shape and type, or of one shape and types that are converted on the way."""
+        """Whether two nodes have one shape and type, or one shape and types converted on the
+        way."""
         nodes, types = self.graph.nodes, self.graph.types
         one, other = types[nodes[index].output], types[nodes[anchor].output]
         return one == other or (one.shape == other.shape and {one.dtype, other.dtype} <= CONVERTED)

@@ -14,9 +14,10 @@ from typing import Any
 from autotune.machine.curves import Curve
 
 FORMAT = 1
-"""Of the JSON: raised when a reader must know more than to leave out what it does not know."""
+"""Version of the JSON: raised when a reader must know more than to leave out what it does not
+know."""
 TILE_BYTES = 1024
-"""Of a register of a matrix unit (AMX): 16 rows of 64 bytes."""
+"""Bytes of a register of a matrix unit (AMX): 16 rows of 64 bytes."""
 
 Pairs = tuple[tuple[int, float], ...]
 """(count, value): vector bytes or threads, and what was measured there."""
@@ -54,7 +55,7 @@ class Arithmetic:
     instruction: str
     """fma, dpbf16ps, vpdpbusd, tdpbf16ps, tdpbusd, bfdot, sdot, usdot."""
     vector_bytes: int
-    """Of a register; TILE_BYTES of a matrix unit."""
+    """Bytes of a register; TILE_BYTES of a matrix unit."""
     multiply_adds_per_s: float
     """Scalar ones, as many instructions in flight as hide their latency."""
     latency_s: float
@@ -94,7 +95,7 @@ class MachineFacts:
 
     processor: Processor
     cores: int
-    """That what is of all cores was measured on."""
+    """Cores that the figures of all of them were measured on."""
     clock_hz: float | None = None
     """Cycles a second of dependent additions, which take one cycle each everywhere."""
     clocks: Pairs = ()

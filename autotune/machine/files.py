@@ -18,7 +18,7 @@ from autotune.target import parse_target, print_target
 
 MAX_FILE_BYTES = 1 << 20
 MOST = float(1 << 62)
-"""Of anything that is counted."""
+"""The largest number of anything that is counted."""
 MAX_TEXT = 4096
 MAX_ROWS = 128
 """Points of a curve, rows of a table."""

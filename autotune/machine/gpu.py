@@ -8,6 +8,8 @@ its threads wherever they meet. The last, unfilled wave costs as much as a full 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from autotune.machine.value import Column, Machine
@@ -67,27 +69,41 @@ def global_bytes_per_cycle(machine: Machine, in_flight: Column) -> Column:
     return np.minimum(gpu.global_bytes_per_cycle, in_flight / gpu.global_latency_cycles)
 
 
-def launch_cycles(
-    machine: Machine, *, blocks: Column | float, threads: Column, vector: Column,
-    block_bytes: Column | float, passes: int, steps: Column, meetings: int = 0,
-) -> Column:  # fmt: skip
-    """Cycles of one launch. A block makes `passes` passes of `steps` vectors a thread, in which
-    `block_bytes` are moved in all, and its threads meet so often."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchShape:
+    """One launch of a kernel, in many configs."""
+
+    blocks: Column | float
+    threads: Column
+    """Threads of a block."""
+    vector: Column
+    """Elements that a thread takes at a time."""
+    block_bytes: Column | float
+    """Bytes that a block moves in all its passes."""
+    passes: int
+    """Times that a block goes over its data."""
+    steps: Column
+    """Vectors of a thread in a pass."""
+    meetings: int = 0
+    """Times that a block's threads add up what they have."""
+
+
+def launch_cycles(machine: Machine, launch: LaunchShape) -> Column:
+    """Cycles of one launch."""
     target, gpu = machine.target, machine.gpu
     if target.warp == 1:
-        return _emulated(
-            machine, blocks=blocks, threads=threads, vector=vector, steps=passes * steps,
-            meetings=meetings,
-        )  # fmt: skip
+        return _emulated(machine, launch)
+    blocks, threads, vector = launch.blocks, launch.threads, launch.vector
+    steps = launch.passes * launch.steps
     warps = np.ceil(threads / target.warp)
     share = np.ceil(blocks / target.multiprocessors)
     held = np.minimum(held_blocks(machine, threads), np.maximum(1.0, share))
     speed = global_bytes_per_cycle(machine, held * threads * vector * 4.0)
-    wait = gpu.global_latency_cycles * (1 + NEXT_PASS_WAIT * (passes - 1))
-    lone = wait + passes * steps * STEP_CYCLES + _meeting_cycles(machine, meetings, warps)
-    instructions = passes * steps * (ADDRESS_INSTRUCTIONS + LANE_INSTRUCTIONS * vector)
+    wait = gpu.global_latency_cycles * (1 + NEXT_PASS_WAIT * (launch.passes - 1))
+    lone = wait + steps * STEP_CYCLES + _meeting_cycles(machine, launch.meetings, warps)
+    instructions = steps * (ADDRESS_INSTRUCTIONS + LANE_INSTRUCTIONS * vector)
     issued = held * warps * instructions / gpu.warp_instructions_per_cycle
-    each = np.maximum(np.maximum(held * block_bytes / speed, issued), lone)
+    each = np.maximum(np.maximum(held * launch.block_bytes / speed, issued), lone)
     begun = gpu.block_start_cycles * share
     return np.asarray(
         waves(machine, blocks, threads) * each + begun + gpu.launch_cycles, np.float64
@@ -100,14 +116,12 @@ def _meeting_cycles(machine: Machine, meetings: int, warps: Column) -> Column:
     return meetings * (machine.gpu.warp_sum_cycles + np.where(warps > 1, among, 0.0))
 
 
-def _emulated(
-    machine: Machine, *, blocks: Column | float, threads: Column, vector: Column, steps: Column,
-    meetings: int,
-) -> Column:  # fmt: skip
+def _emulated(machine: Machine, launch: LaunchShape) -> Column:
     """A processor that plays a GPU: threads are loops of it, barriers end them."""
+    threads, vector = launch.threads, launch.vector
     lanes = np.minimum(vector, float(machine.target.lanes()))
-    work = threads * steps * (EMULATED_STEP_CYCLES + vector / lanes)
+    work = threads * (launch.passes * launch.steps) * (EMULATED_STEP_CYCLES + vector / lanes)
     levels = np.log2(np.maximum(threads, 2.0))
-    tree = meetings * (EMULATED_MEETING_CYCLES * threads + EMULATED_LEVEL_CYCLES * levels)
+    tree = launch.meetings * (EMULATED_MEETING_CYCLES * threads + EMULATED_LEVEL_CYCLES * levels)
     each = work + tree + EMULATED_BLOCK_CYCLES
-    return np.asarray(np.ceil(blocks / machine.target.cores) * each, np.float64)
+    return np.asarray(np.ceil(launch.blocks / machine.target.cores) * each, np.float64)

@@ -32,7 +32,7 @@ CODE_OF_L3 = 0.042
 HANDED, HANDED_DIRTY = 0.32, 0.054
 """Data from another core's cache, of what a loop of loads gets from there."""
 OWN_SHARE_OF_L3 = 0.75
-"""Of the shared cache, as far as it is there, what data that are read again may take."""
+"""Share of the last cache, as far as it is there, that data which are read again may take."""
 OWN_CACHES_OF_L3 = 0.25
 """The shared cache in sizes of a core's own, as layers between strips count it."""
 SERVED_ADD = 1.16

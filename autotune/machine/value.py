@@ -48,7 +48,8 @@ class CpuSpeeds:
     multiply_adds_in_flight: float
     """Independent vectors of multiply-adds that hide the latency of one."""
     multiply_adds_per_clock: float
-    """Of full width: the cycles that priors count in are those of one such multiply-add."""
+    """Full-width multiply-adds in a clock of the core: the cycles that priors count in are those
+    of one."""
     additions_beside: float
     """Vector additions that go beside each multiply-add without taking its place."""
     l1_store_bytes_per_cycle: float
@@ -73,7 +74,7 @@ class CpuSpeeds:
     """Operands that come in beside multiply-adds."""
     l3_stream_bytes_per_cycle: float
     memory_stream_bytes_per_cycle: float
-    """Of all cores together."""
+    """Bandwidth of main memory, all cores together; bytes per cycle."""
     l2_pass_bytes_per_cycle: float
     """Rows that are read in order, which a prefetcher follows."""
     l3_pass_bytes_per_cycle: float
@@ -91,9 +92,9 @@ class CpuSpeeds:
     contended_memory_factor: float
     """Times that data come from memory which all cores need, each at its own pace."""
     own_share_of_l2: float
-    """Of the second cache, what data that are read again may take."""
+    """Share of the second cache that data which are read again may take."""
     own_share_of_l3: float
-    """Of the shared cache, what is really ours."""
+    """Share of the last cache that is really ours."""
     own_caches_in_l3: float
     """The shared cache in sizes of a core's own: what is larger lies in memory."""
     cold_code_bytes_per_cycle: float
@@ -125,16 +126,17 @@ class GpuSpeeds:
     """Shared memory that CUDA takes for itself per block; no block may ask for the last ones."""
     multiply_adds_per_cycle: float
     warp_matrix_multiply_adds_per_cycle: float
-    """Of tensor cores that warps ask."""
+    """Multiply-adds per multiprocessor and cycle by `mma`, the tensor cores' instruction for a
+    warp."""
     group_matrix_multiply_adds_per_cycle: float
-    """Of tensor cores that groups of four warps ask."""
+    """Multiply-adds per multiprocessor and cycle by `wgmma`, for groups of four warps."""
     add_latency_cycles: float
     warp_instructions_per_cycle: float
     shared_words_per_cycle: float
     l1_bytes_per_cycle: float
     l2_bytes_per_cycle: float
     global_bytes_per_cycle: float
-    """Of global memory, all multiprocessors loading."""
+    """Global-memory bandwidth per multiprocessor, all of them loading; bytes per cycle."""
     sector_bytes: float
     """The least that is read from global memory."""
     global_latency_cycles: float

@@ -66,7 +66,6 @@ class BatchExecutor:
         device: str,
         cores: Sequence[int] = (),
         executor: str = DEFAULT_EXECUTOR,
-        recycle_after: int = 400,
         sandbox: Sandbox | None = None,
         builds: ExecutorBuilds | None = None,
     ) -> None:
@@ -74,7 +73,6 @@ class BatchExecutor:
         self._builds = builds
         self._cores = tuple(cores) or available_cores()
         self._executor = executor
-        self._recycle_after = recycle_after
         self._sandbox = sandbox
         self._plan: CorePlan | None = None
         self._runner: WorkerProcess | None = None
@@ -216,7 +214,6 @@ class BatchExecutor:
         return WorkerProcess(
             executor=self._executor,
             cores=cores,
-            recycle_after=self._recycle_after,
             sandbox=self._sandbox,
         )
 

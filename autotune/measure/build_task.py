@@ -9,6 +9,7 @@ import dataclasses
 
 from autotune.codegen import backend_for
 from autotune.measure.executor import Built, kernel_symbol
+from autotune.program.ir import Program
 from autotune.schedule.base import Schedule, apply_schedule
 from autotune.target import Target
 from autotune.tasks.build import build_program
@@ -24,7 +25,11 @@ def build_task(
     if unaligned:
         params = tuple(dataclasses.replace(p, unaligned=p.name in unaligned) for p in naive.params)
         naive = dataclasses.replace(naive, params=params)
-    program = apply_schedule(naive, schedule)
+    return build_scheduled(task, apply_schedule(naive, schedule), target)
+
+
+def build_scheduled(task: Task, program: Program, target: Target) -> Built:
+    """Object code of a task's scheduled program. Raises BuildError, and whatever a defect does."""
     symbol = kernel_symbol(task)
     code = backend_for(target).build(program, target, symbol)
     return Built(

@@ -113,7 +113,8 @@ def build_job(frame: bytes) -> bytes:
 
 @functools.cache
 def _idle_processes() -> queue.SimpleQueue[WorkerProcess]:
-    """Those of this worker: starting one costs more than a build. They end with the worker."""
+    """Build processes of this worker, kept since starting one costs more than a build. They end
+    with the worker."""
     idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
     atexit.register(_end, idle)
     return idle

@@ -26,7 +26,7 @@ from autotune.types import ITEM_BYTES, Array, Task
 CHECKED_POINTS = 400
 MAX_PACKED = 6
 COPIES = 3
-"""Of every tensor: as drawn, as the kernel wants it, as the reference or a packed form."""
+"""Copies of every tensor: as drawn, as the kernel wants it, as the reference or a packed form."""
 GIB = 1 << 30
 
 

@@ -16,7 +16,7 @@ TOLERANCE = {
     "float32": 2e-4, "float64": 1e-9, "bfloat16": 3e-2, "float16": 4e-3, "tf32": 8e-3,
     "int8": 2e-4,
 }  # fmt: skip
-"""Of the largest value, by the precision that was asked for."""
+"""Error allowed, as a share of the largest value, by the precision that was asked for."""
 MAX_SETTLED = 64
 MOST_ROUNDED = 0.02
 """Share of rounded integers that may be one off: in float32 a sum may end across a half."""

@@ -19,16 +19,16 @@ from autotune.codegen.loader import code_in_memory, load
 from autotune.machine.facts import MachineFacts
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.build_task import build_task
+from autotune.measure.cache_footprint import pieces_of
+from autotune.measure.cache_state import CacheState
 from autotune.measure.case import CHECKED_POINTS, Case, judge, make_case
-from autotune.measure.crew import Threads
 from autotune.measure.devices.bench import DeviceBench
 from autotune.measure.executor import Built
 from autotune.measure.facts.measure import measure_facts
-from autotune.measure.pieces import pieces_of
-from autotune.measure.plain import PlainCalibration, PlainSurroundings, plain_profile
+from autotune.measure.plain import PlainCacheState, PlainCalibration, plain_profile
 from autotune.measure.profile import CalibrationKernel, measure_profile
 from autotune.measure.storage import GARBAGE, aligned_bytes, reset_output
-from autotune.measure.surroundings import Surroundings
+from autotune.measure.team import Threads
 from autotune.measure.throttle import Throttling, available_cores
 from autotune.measure.timing import Sample, processor_clock, time_kernel
 from autotune.measure.types import MeasureRequest, MeasureResult, Status, Timing
@@ -58,7 +58,7 @@ class NativeExecutor:
         self._cache_bytes = cache_bytes
         self._cases: OrderedDict[tuple[str, int, str], Case] = OrderedDict()
         self._calibrations: dict[str, CalibrationKernel | PlainCalibration] = {}
-        self._surroundings: dict[str, Surroundings | PlainSurroundings] = {}
+        self._cache_states: dict[str, CacheState | PlainCacheState] = {}
         self._bench = DeviceBench(clock)
 
     def build(self, request: MeasureRequest) -> Built:
@@ -77,8 +77,8 @@ class NativeExecutor:
         case = self._case(request)
         if request.target.kind in DEVICE_KINDS:
             return self._bench.check_and_time(request, built, case)
-        surroundings = self._surroundings_of(request)
-        helpers = surroundings.helpers if surroundings else ()
+        cache_state = self._cache_state_of(request)
+        helpers = cache_state.helpers if cache_state else ()
         kernel = Kernel(request, built, case, self._clock, helpers)
         reset_output(case.output)
         first_call_s = kernel.run(1).wall_s
@@ -91,7 +91,7 @@ class NativeExecutor:
                 run_s=self._clock() - start,
                 max_error=verdict.max_error,
             )
-        times_s, calibration_s = self._time(request, kernel, surroundings, first_call_s)
+        times_s, calibration_s = self._time(request, kernel, cache_state, first_call_s)
         return MeasureResult(
             status=Status.OK,
             times_s=times_s,
@@ -115,16 +115,16 @@ class NativeExecutor:
         self,
         request: MeasureRequest,
         kernel: Kernel,
-        surroundings: Surroundings | PlainSurroundings | None,
+        cache_state: CacheState | PlainCacheState | None,
         first_call_s: float,
     ) -> tuple[tuple[float, ...], float]:
         """Samples and the calibration reading beside them; if the core was disturbed or throttled,
         the better of two."""
         calibration = self._calibration(request.target)
         run = kernel.run
-        if surroundings:
-            crew = surroundings.crew(kernel.library)
-            run = functools.partial(kernel.run_among, surroundings, crew, request.timing)
+        if cache_state:
+            team = cache_state.team(kernel.library)
+            run = functools.partial(kernel.run_among, cache_state, team, request.timing)
 
         def attempt() -> tuple[bool, float, tuple[float, ...]]:
             events, before_s = self._throttling.count(), calibration.read()
@@ -149,17 +149,17 @@ class NativeExecutor:
             )
         return self._calibrations[target.key]
 
-    def _surroundings_of(self, request: MeasureRequest) -> Surroundings | PlainSurroundings | None:
+    def _cache_state_of(self, request: MeasureRequest) -> CacheState | PlainCacheState | None:
         """None where a kernel is called again and again, among nothing."""
         target = request.target
         # What fits the innermost cache is too short to be timed call by call.
         own_bytes = sum(v.type.nbytes for v in request.task.params)
         if not request.timing.foreign_bytes or own_bytes <= target.l1_bytes:
             return None
-        if target.key not in self._surroundings:
-            kind = Surroundings if _has_llvm(target) else PlainSurroundings
-            self._surroundings[target.key] = kind(target, self._clock)
-        return self._surroundings[target.key]
+        if target.key not in self._cache_states:
+            kind = CacheState if _has_llvm(target) else PlainCacheState
+            self._cache_states[target.key] = kind(target, self._clock)
+        return self._cache_states[target.key]
 
     def _case(self, request: MeasureRequest) -> Case:
         key = (request.task.key, request.seed, request.target.precision)
@@ -234,8 +234,8 @@ class Kernel:
 
     def run_among(
         self,
-        surroundings: Surroundings | PlainSurroundings,
-        crew: Threads,
+        cache_state: CacheState | PlainCacheState,
+        team: Threads,
         timing: Timing,
         calls: int,
     ) -> Sample:
@@ -244,16 +244,16 @@ class Kernel:
         address, start = ctypes.addressof(self._arguments), self._clock()
         wall_s = away_s = 0.0
         for _ in range(calls):
-            surroundings.between_calls(self.pieces, timing, crew)
+            cache_state.between_calls(self.pieces, timing, team)
             before = self._away_s()  # takes longer than threads without work stay awake
-            crew.gather()
+            team.gather()
             begin = self._clock()
             self._call(address, 1)
             wall_s += self._clock() - begin
             away_s += self._away_s() - before
         beside_s = self._clock() - start - wall_s
         busy_s = max(0.0, wall_s - away_s)
-        work_s = max(wall_s - calls * surroundings.overhead_s, wall_s / 2)
+        work_s = max(wall_s - calls * cache_state.overhead_s, wall_s / 2)
         return Sample(work_s, _share_stolen(wall_s, busy_s), beside_s, self._alone(busy_s))
 
     def _away_s(self) -> float:

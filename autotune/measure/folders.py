@@ -257,7 +257,7 @@ def _opened(name: str | Path, where: int | None = None) -> Iterator[int]:
 
 
 def _size_of(folder: Path, held: int) -> int:
-    """Of the files in a directory that `held` has open: not of what is mounted in it."""
+    """Bytes of the files in a directory that `held` has open: not of what is mounted in it."""
     total, waiting = 0, [str(folder)]
     while waiting:
         where = waiting.pop()

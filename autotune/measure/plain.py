@@ -1,7 +1,7 @@
 """What stands around a measurement, by numpy: for boards that have no compiler of their own.
 
 In: a target. Out: a profile, a calibration, caches in a known state. The same as
-`autotune.measure.profile` and `autotune.measure.surroundings` make with generated code, less
+`autotune.measure.profile` and `autotune.measure.cache_state` make with generated code, less
 exactly: peaks are what numpy reaches, and data passes through the caches of one core only.
 """
 
@@ -15,9 +15,9 @@ import numpy as np
 
 from autotune.codegen.base import Library
 from autotune.machine.profile import CacheLevel, DeviceProfile
-from autotune.measure.crew import Threads
-from autotune.measure.pieces import Piece, moved
+from autotune.measure.cache_footprint import Piece, moved
 from autotune.measure.storage import aligned_bytes
+from autotune.measure.team import Threads
 from autotune.measure.types import Timing
 from autotune.target import Target
 from autotune.types import Array
@@ -53,7 +53,7 @@ class PlainCalibration:
             np.multiply(self._cells, self._cells, out=self._cells)
 
 
-class PlainCrew:
+class PlainTeam:
     """Without a compiler a kernel's threads do no other work: the caller does it."""
 
     def gather(self) -> None:
@@ -63,7 +63,7 @@ class PlainCrew:
         data.max(initial=0)
 
 
-class PlainSurroundings:
+class PlainCacheState:
     """Other data, and what moves it through the caches."""
 
     def __init__(self, target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -77,17 +77,17 @@ class PlainSurroundings:
         self.overhead_s = min(_seconds(empty, clock) for _ in range(_EMPTY_CALLS))
         """What a call takes besides its work."""
 
-    def crew(self, _library: Library) -> PlainCrew:
-        return PlainCrew()
+    def team(self, _library: Library) -> PlainTeam:
+        return PlainTeam()
 
-    def between_calls(self, pieces: Sequence[Piece], timing: Timing, crew: Threads) -> None:
-        """As that of `surroundings`, with a last cache of one's own: numpy can take nothing out of
+    def between_calls(self, pieces: Sequence[Piece], timing: Timing, team: Threads) -> None:
+        """As that of `cache_state`, with a last cache of one's own: numpy can take nothing out of
         it."""
         wanted = min(timing.foreign_bytes, self._limit)
         if len(self._data) < wanted:
             self._data = aligned_bytes(wanted, 1)  # pages of zeros could all be one page
         for step in moved(pieces, wanted):
-            crew.through(self._data[:step] if isinstance(step, int) else step.touched)
+            team.through(self._data[:step] if isinstance(step, int) else step.touched)
 
 
 def plain_profile(
@@ -106,7 +106,7 @@ def plain_profile(
 
 
 def _peak_flops(clock: Callable[[], float]) -> float:
-    """Of a matrix product: in a worker numpy takes one core."""
+    """FLOP/s of a matrix product: in a worker numpy takes one core."""
     a = np.ones((_SIDE, _SIDE), np.float32)
     out = np.empty_like(a)
     best_s = min(_seconds(lambda: np.matmul(a, a, out=out), clock) for _ in range(_SAMPLES))

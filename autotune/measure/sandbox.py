@@ -42,9 +42,9 @@ class Sandbox:
     """Processes and threads of the user that workers run as; holds where privileges are dropped,
     for otherwise the user's other programs would count."""
     file_bytes: int = 32 << 20
-    """Of one file, what a candidate prints included."""
+    """Bytes of one file, and of what a candidate prints, at most."""
     folder_bytes: int = 256 << 20
-    """Of the temporary directory, together."""
+    """Bytes of all files in the temporary directory, at most."""
     drop_privileges: bool = True
     own_network: bool = True
     filter_calls: bool = True
@@ -62,7 +62,7 @@ class Sandbox:
     """Only the files that Python and the loader need are there (a mount namespace) and can be
     read (Landlock)."""
     own_view: bool = True
-    """Of these files: a mount namespace, where only some may be read."""
+    """A mount namespace of its own, in which only some of these files may be read."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -241,7 +241,7 @@ def device_groups(devices: Sequence[str]) -> list[int]:
 
 
 def hidden(paths: Sequence[str], folder: str, readable: Callable[[str], bool]) -> list[str]:
-    """Those that cannot be read, but for the temporary directory, which is about to be given to
+    """Files that cannot be read, but for the temporary directory, which is about to be given to
     who cannot."""
     own = os.path.realpath(folder)
     return [p for p in paths if os.path.realpath(p) != own and not readable(p)]

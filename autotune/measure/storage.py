@@ -31,7 +31,7 @@ class GuardedTensor:
     view: Array
     address: int
     dtype: str = ""
-    """Of the tensor; empty: that of the view."""
+    """The tensor's type of elements; empty: that of the view."""
 
 
 def aligned_bytes(count: int, fill: int) -> Array:

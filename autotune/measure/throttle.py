@@ -14,7 +14,8 @@ from pathlib import Path
 SYSTEM = Path("/sys")
 _RASPBERRY = "devices/platform/soc/soc:firmware/get_throttled"
 _SLOWED_NOW = 0b1110
-"""Of the Raspberry Pi's word: frequency capped, throttled, at the soft temperature limit, now."""
+"""Bits of the Raspberry Pi's word: frequency capped, throttled, at the soft temperature limit,
+now."""
 
 
 class Throttling:

@@ -50,14 +50,24 @@ class Timing:
     two calls of a kernel in its model; 0: the kernel is called again and again."""
     apart_s: float = 0.0
     """Time between two such calls, in which others use the caches too; 0: they do not."""
-    ages: tuple[ReuseDistance, ...] = ()
-    """How long ago the task's values, and the memory that they are written to, were used last."""
+    reuse_distances: tuple[ReuseDistance, ...] = ()
+    """What was used since the task's values, and the memory that they are written to, were: what
+    of them the caches still hold when a call in the model begins."""
     build_timeout_s: float = 10.0
     run_timeout_s: float = 10.0
 
+    def to_json(self) -> dict[str, Any]:
+        """Its fields; protocol 3 calls the reuse distances ages."""
+        fields = dataclasses.asdict(self)
+        distances = fields.pop("reuse_distances")
+        return {**fields, "ages": distances}
+
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Timing:
-        return Timing(**{**data, "ages": tuple((*age,) for age in data.get("ages", ()))})
+        """Inverse of `to_json`; TypeError for a field that there is not."""
+        fields = dict(data)
+        distances = fields.pop("ages", ())
+        return Timing(**fields, reuse_distances=tuple((*part,) for part in distances))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +141,7 @@ class MeasureRequest:
             "task": self.task.to_json(),
             "schedule": schedule_to_json(self.schedule),
             "target": self.target.to_json(),
-            "timing": dataclasses.asdict(self.timing),
+            "timing": self.timing.to_json(),
             "seed": self.seed,
         }
 

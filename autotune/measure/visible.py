@@ -42,7 +42,7 @@ DRIVERS = (
     "/proc/driver", "/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/bus/pci",
     "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/module",
 )  # fmt: skip
-"""Of GPUs and of OpenCL, with what they ask the kernel."""
+"""Files of GPUs' and OpenCL's drivers, and of the kernel that they ask."""
 _PYTHON = ("lib", "lib64", "share/pocl", "etc/OpenCL")
 _TOOLCHAIN = ("bin", "include", "libexec")
 

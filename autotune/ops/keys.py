@@ -33,7 +33,7 @@ _HIGHEST, _LOWEST = (1 << 31) - 1, -(1 << 31)
 
 
 class Keys:
-    """Of elements that lie at known places."""
+    """Sort keys of elements that lie at known places."""
 
     name = "keys"
     kind: OpKind = "elementwise"

@@ -37,7 +37,7 @@ NARROW_FLOATS = {
     "float8e5m2": NarrowFloat(2, -14, 57344.0, True),
     "float8e5m2fnuz": NarrowFloat(2, -15, 57344.0, False),
 }
-"""Those that are rounded to by arithmetic; bfloat16 is cut from float32's bits."""
+"""Types that arithmetic rounds to; bfloat16 is cut from float32's bits."""
 
 
 def _narrow(x: Value, attrs: Attrs, dtype: str) -> Value:

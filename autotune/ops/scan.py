@@ -13,7 +13,7 @@ from autotune.program.ir import Axis, Bound, Compute, Load, Select, Updates, Val
 from autotune.types import Array, Attrs, TensorType
 
 NEUTRAL = {"sum": 0.0, "prod": 1.0}
-"""Of a combination: what changes nothing."""
+"""The neutral element of a combination: what changes nothing."""
 
 
 class Scan:

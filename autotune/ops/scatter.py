@@ -27,7 +27,7 @@ from autotune.program.ir import Compute, Index, Load, LoadIndex, Updates
 from autotune.types import Array, Attrs, TensorType
 
 COMBINE = {"none": None, "add": "sum", "mul": "prod", "max": "max", "min": "min"}
-"""Of a reduction: how an update joins what is there; None: it takes its place."""
+"""Reduction by its ONNX name: how an update joins what is there; None: it takes its place."""
 _JOIN: dict[str, Any] = {
     "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
 }  # fmt: skip
@@ -94,7 +94,7 @@ class Scatter:
 
 
 def _shape(x: TensorType, updates: TensorType, attrs: Attrs) -> tuple[int, ...]:
-    """That of the updates, but along the axis."""
+    """The shape of the updates, but along the axis."""
     axis = axis_of(attrs, "axis", 0, len(updates.shape))
     same = len(x.shape) == len(updates.shape)
     require(same or "extent" in attrs, f"scatter: {x} and {updates} have not as many dimensions")

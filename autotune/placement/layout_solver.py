@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_ENTRIES = 1 << 16
-"""Of a table that is made on the way: a few milliseconds."""
+"""Entries of a table that is made on the way, at most: a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,8 @@ from autotune.types import Array, Attr, TensorType, freeze_attrs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueLayout:
-    """Of a value [n, rows, columns, channels]; without any of these it is dense."""
+    """Where the elements of a value [n, rows, columns, channels] lie; without any of these it is
+    dense."""
 
     padding: int = 0
     """Elements left free after the channels of a point."""

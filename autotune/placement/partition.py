@@ -133,7 +133,8 @@ class _Naming:
         return "constant" if value in self.graph.constants else "input"
 
     def _layout(self, value: str, role: Role) -> Layout:
-        """Of inputs and the output as placed, with no more halo than this kernel could read."""
+        """The layout of an input or the output as placed, with no more halo than this kernel could
+        read."""
         type_ = self.graph.types[value]
         if role not in ("input", "output"):
             return Layout.dense(type_.shape)

@@ -22,15 +22,15 @@ from autotune.placement.types import KernelCall, Partition
 from autotune.types import ITEM_BYTES
 
 ReuseDistance = tuple[str, int, float, float]
-"""Of a part of a task's value, or of `CODE`: its name, bytes of memory and seconds that were used
-since the part was, what share of the value it is (0-1)."""
+"""A part of a task's value, or of `CODE`: its name, the bytes of memory that were used and the
+seconds that passed since the part was used, and what share of the value it is (0-1)."""
 CODE = ""
 """In place of a value's name: the kernel's code."""
 
 _GRAIN_BYTES = 4096
 _LEAST_BYTES = 64 << 10
 _LEAST_S = 1e-5
-"""Younger than these is as good as new."""
+"""Shorter distances are as good as none."""
 
 Times = npt.NDArray[np.float64]
 """Seconds at which each part of a block was touched."""
@@ -46,13 +46,13 @@ def reuse_distances(
     found: dict[str, dict[tuple[str, int, float], float]] = defaultdict(lambda: defaultdict(float))
     for run in range(2):  # the first one only tells when things were touched
         for call, seconds in zip(partition.calls, call_s, strict=True):
-            for name, age_bytes, age_s, share in memory.ages(call) if run else ():
+            for name, age_bytes, age_s, share in memory.distances(call) if run else ():
                 found[call.task.key][name, age_bytes, age_s] += share
             memory.touch(call, seconds)
     calls = {task.key: count for task, count in partition.weights().items()}
     return {
-        key: tuple((*age, share / calls[key]) for age, share in ages.items())
-        for key, ages in found.items()
+        key: tuple((*part, share / calls[key]) for part, share in parts.items())
+        for key, parts in found.items()
     }
 
 
@@ -72,8 +72,8 @@ class _Memory:
         self._code = {task.key: _never(1) for task in partition.weights()}
         self._now_s = 0.0
 
-    def ages(self, call: KernelCall) -> Iterator[ReuseDistance]:
-        """Of all that the call uses."""
+    def distances(self, call: KernelCall) -> Iterator[ReuseDistance]:
+        """Reuse distances of all that the call uses."""
         last = np.sort(np.concatenate(list(self._blocks.values())))
         touched = self._touched(call)
         outputs = {v.name for v in call.task.by_role("output")}
@@ -115,12 +115,12 @@ def _never(nbytes: int) -> Times:
     return np.zeros(-(-nbytes // _GRAIN_BYTES))
 
 
-def _similar(ages: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
-    """(age, which have it), ages rounded to powers of two."""
-    powers = np.rint(np.log2(np.maximum(ages, 1))).astype(np.int64)
-    rounded = np.where(ages < _LEAST_BYTES, 0, 1 << powers)
-    for age in np.unique(rounded):
-        yield int(age), rounded == age
+def _similar(nbytes: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+    """(bytes, which parts have them as their distance), rounded to powers of two."""
+    powers = np.rint(np.log2(np.maximum(nbytes, 1))).astype(np.int64)
+    rounded = np.where(nbytes < _LEAST_BYTES, 0, 1 << powers)
+    for distance in np.unique(rounded):
+        yield int(distance), rounded == distance
 
 
 def _rounded(seconds: float) -> float:

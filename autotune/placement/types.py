@@ -31,7 +31,7 @@ class Storage:
     """Equal for zeroed storages of identical layout: these may share memory, others may not."""
     shape: tuple[int, ...] = ()
     halo: tuple[tuple[int, int], ...] = ()
-    """Of zeroed storages, what they hold and the zeros around it."""
+    """Zeros before and after what a zeroed storage holds, by dimension."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Partition:
     placements: Mapping[str, Placement]
     storages: Mapping[str, Storage]
     layouts: Layouts = field(default_factory=dict)
-    """Of values that are not dense."""
+    """Layouts of the values that are not dense."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Values made for these layouts -> those they stand for."""
 

@@ -11,7 +11,7 @@ from autotune.program.ir import Buffer
 from autotune.types import ITEM_BYTES, dense_strides
 
 ALIGN_BYTES = 16
-"""Of every buffer's memory, and of the widest access."""
+"""Bytes that every buffer's memory is aligned to, and that the widest access takes."""
 
 
 def first_alignment(buffer: Buffer) -> int:

@@ -38,7 +38,7 @@ from autotune.program.ir import (
 from autotune.types import ITEM_BYTES, SHORT_FLOATS
 
 FETCH_BYTES = 128
-"""Of a row of shared memory that is fetched."""
+"""Bytes of a row of shared memory that is fetched."""
 FETCH_LIMIT = 256
 """Elements of a box along one dimension, at most."""
 FETCH_DIMS = range(2, 6)
@@ -49,22 +49,22 @@ numbers of them."""
 GROUPED_ITEMS = (*SHORT_FLOATS, "int8", "uint8")
 """Element types that groups of warps multiply."""
 BARRIER_BYTES = 16
-"""Of shared memory per copy: what tells that it is full, and that it is free."""
+"""Bytes of shared memory for each copy's barriers: that it is full, and that it is free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AsyncPipeline:
+class PipelineLoop:
     """A stream loop and what is known of it."""
 
     loop: For
     fetches: tuple[Fetch, ...]
     rest: tuple[Stmt, ...]
     copies: int
-    """Of the shared memory; fetches run so many iterations ahead, less one."""
+    """Stages of shared memory; fetches run so many iterations ahead, less one."""
     warps: int
-    """That run the rest; the fetches are made by the next one."""
+    """Warps that run the rest; the fetches are made by one more."""
     fetch_bytes: int
-    """Of the fetches of one iteration."""
+    """Bytes that the fetches of one iteration bring."""
 
 
 def parts_of(loop: For) -> tuple[tuple[Fetch, ...], tuple[Stmt, ...]]:
@@ -74,7 +74,7 @@ def parts_of(loop: For) -> tuple[tuple[Fetch, ...], tuple[Stmt, ...]]:
     return fetches, loop.body[len(fetches) :]
 
 
-def pipeline_of(body: tuple[Stmt, ...]) -> AsyncPipeline | None:
+def pipeline_of(body: tuple[Stmt, ...]) -> PipelineLoop | None:
     """The stream of a block, None where it has none. VerifyError where it cannot run."""
     loops = [s for s in walk(body) if isinstance(s, For)]
     streams = [loop for loop in loops if loop.kind == "stream"]
@@ -98,7 +98,7 @@ def pipeline_of(body: tuple[Stmt, ...]) -> AsyncPipeline | None:
     slots = {f.to.indices[0] for f in fetches}
     if len(copies) != 1 or min(copies) < 2 or slots != {index(streams[0].var) % min(copies)}:
         raise VerifyError(f"stream {streams[0].var} does not go round its shared memory's copies")
-    return AsyncPipeline(
+    return PipelineLoop(
         loop=streams[0], fetches=fetches, rest=rest, copies=min(copies), warps=min(warps),
         fetch_bytes=sum(FETCH_BYTES * math.prod(f.box[:-1]) for f in fetches),
     )  # fmt: skip

@@ -129,7 +129,7 @@ MATRIX_KINDS: tuple[LoopKind, ...] = ("fragment.m", "fragment.n")
 MATRIX = (16, 8)
 """Rows and columns of the matrices that `mma` adds to."""
 MATRIX_BYTES = 32
-"""Of a row of an operand of `mma`."""
+"""Bytes of a row of an operand of `mma`."""
 WARPGROUP = 4
 """Warps of a group that multiply together."""
 MATRIX_SUMS = {

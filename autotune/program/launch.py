@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from autotune.errors import VerifyError
 from autotune.program.async_pipeline import (
     BARRIER_BYTES,
-    AsyncPipeline,
+    PipelineLoop,
     check_group,
     parts_of,
     pipeline_of,
@@ -53,7 +53,7 @@ class KernelLaunch:
     """The block loops, outermost first."""
     body: tuple[Stmt, ...]
     shared: tuple[Buffer, ...]
-    pipeline: AsyncPipeline | None = None
+    pipeline: PipelineLoop | None = None
 
     @property
     def threads(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from autotune.db.types import Latency, Record, Store
+from autotune.db.types import Latency, LogStore, Record
 from autotune.target import Target
 from cost_model.train import measured_s
 
@@ -22,7 +22,7 @@ class Earlier:
     """Ends the sentence `compared with ...`."""
     until: str = ""
     """ISO 8601: later records of the same log were not there yet."""
-    store: Store | None = None
+    store: LogStore | None = None
     target: Target | None = None
 
     @classmethod
@@ -38,7 +38,7 @@ class Earlier:
         return cls(what=f"the log as it was on {moment[:16].replace('T', ' ')}", until=moment)
 
     @classmethod
-    def of_log(cls, store: Store, target: Target, name: str) -> Self:
+    def of_log(cls, store: LogStore, target: Target, name: str) -> Self:
         return cls(what=f"the log {name}", store=store, target=target)
 
     def best_s(self, task_key: str, records: Sequence[Record]) -> float | None:

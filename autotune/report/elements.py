@@ -84,7 +84,7 @@ for (const table of document.querySelectorAll("table")) {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """Of a table: its text, or HTML that is safe, and the number that it is sorted by."""
+    """A table's cell: its text, or HTML that is safe, and the number that it is sorted by."""
 
     text: str = ""
     value: float | None = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import cost_model
 from autotune.db.rankings import KeptRanking
-from autotune.db.types import Latency, Record, Store
+from autotune.db.types import Latency, LogStore, Record
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.roofline import roofline_s
@@ -41,10 +41,10 @@ class TaskFacts:
     calls: int
     flops: int
     nbytes: int
-    """Of its inputs, constants and output, each once."""
+    """Bytes of its inputs, constants and output, each once."""
     roofline_s: float
     default_s: float | None
-    """Of the default schedule, or of the first that worked."""
+    """Seconds with the default schedule, or with the first that worked."""
     best_s: float | None
     best_config: tuple[tuple[str, str], ...]
     """(parameter, choice) pairs of the fastest."""
@@ -109,7 +109,7 @@ class Facts:
     rounds: tuple[RoundFacts, ...]
     environment: tuple[tuple[str, str], ...]
     latencies: tuple[Latency, ...] = ()
-    """Of the whole model as measured, in the order of the log."""
+    """The whole model as measured, in the order of the log."""
     calls: tuple[Call, ...] = ()
     """The network's kernel calls in the order of execution."""
     importances: tuple[Importance, ...] = ()
@@ -139,22 +139,31 @@ def _total(parts: Sequence[tuple[int, float | None]]) -> float | None:
     return math.fsum(known) if len(known) == len(parts) and known else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a log holds of a model beside the records of its tasks."""
+
+    rankings: Sequence[KeptRanking] = ()
+    """How candidates of its tasks were ranked, round by round."""
+    latencies: Sequence[Latency] = ()
+    """The whole model as measured, in the order of the log."""
+    earlier: Earlier | None = None
+    """The run to compare with; without it, what the log held when the whole model was measured for
+    the last time but one."""
+
+
 def collect(
     partition: Partition,
-    store: Store,
+    store: LogStore,
     profile: DeviceProfile,
     log: str,
+    history: History = History(),
     *,
     seed: int = 0,
-    kept: Sequence[KeptRanking] = (),
-    latencies: Sequence[Latency] = (),
-    earlier: Earlier | None = None,
 ) -> Facts:
-    """Facts about the model on the profile's target; `kept` and `latencies`: the log's rankings of
-    its tasks, and measurements of the whole model. `earlier`: the run to compare with; without it,
-    what the log held when the whole model was measured for the last time but one."""
-    target = profile.target
-    before = earlier or Earlier.of_previous(latencies, profile.device)
+    """Facts about the model on the profile's target, from the log of that name."""
+    target, latencies = profile.target, history.latencies
+    before = history.earlier or Earlier.of_previous(latencies, profile.device)
     names = {call.task: call.name for call in reversed(partition.calls)}
     every: list[Record] = []
     tasks = []
@@ -179,7 +188,7 @@ def collect(
         failures=tuple(failures.most_common()),
         lost=len(every) - len(judged),
         rankings=_rankings(every, profile, seed),
-        rounds=rounds(kept),
+        rounds=rounds(history.rankings),
         environment=_environment(every),
         latencies=tuple(latencies),
         calls=calls_of(partition),
@@ -196,7 +205,7 @@ def _later(records: Sequence[Record], latencies: Sequence[Latency]) -> int:
 
 
 def _judged(records: Sequence[Record]) -> list[Record]:
-    """Those that say something about their candidate."""
+    """Records that say something about their candidate."""
     return [r for r in records if r.result.status is not Status.DEVICE_LOST]
 
 

@@ -64,7 +64,7 @@ def explained(choices: Sequence[str], values: np.ndarray) -> float:
 
 
 def _by_task(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
-    """Those that worked, by (rule, task)."""
+    """Records that worked, by (rule, task)."""
     found: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
         if math.isfinite(measured_s(record)):

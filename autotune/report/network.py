@@ -25,7 +25,7 @@ class Call:
     """A kernel call of the network."""
 
     key: str
-    """Of its task."""
+    """The key of its task."""
     what: str
     name: str
     """The model's own node names."""

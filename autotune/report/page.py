@@ -138,10 +138,6 @@ def _whole(facts: Facts) -> str:
     return table(header, rows, right=(2, 3, 4, 5, 6, 7)) + note(text)
 
 
-def _heaviest(tasks: Sequence[TaskFacts]) -> list[TaskFacts]:
-    return sorted(tasks, key=lambda t: -(t.best_s or 0.0) * t.calls)
-
-
 def _compared(facts: Facts) -> str:
     """Tasks whose best time is another one than in the earlier run, the largest change first."""
     if not facts.earlier:

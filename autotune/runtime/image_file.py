@@ -18,19 +18,19 @@ from typing import IO, Any, cast
 import numpy as np
 
 from autotune import arguments
+from autotune.atomic_file import atomic_file
 from autotune.errors import ArtifactError
 from autotune.memory import Bytes, zeroed_block
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ModelImage
 from autotune.target import Target
-from autotune.whole_file import whole_file
 
 FORMAT = "autotune-compiled-model"
 FORMAT_VERSION = 1
 _MANIFEST, _CONSTANTS = "manifest.json", "constants.bin"
 _CHUNK_BYTES = 8 << 20
 _ZIP_HEADER_BYTES = 30
-"""Of a zip's first entry, up to its name."""
+"""Bytes of a zip's first entry up to its name."""
 
 
 def save(image: ModelImage, path: str | os.PathLike[str] | IO[bytes]) -> None:
@@ -38,7 +38,7 @@ def save(image: ModelImage, path: str | os.PathLike[str] | IO[bytes]) -> None:
     where that cannot be written."""
     if isinstance(path, str | os.PathLike) or not hasattr(path, "write"):
         where = arguments.place("path", path, "a path or a file open for bytes", ArtifactError)
-        with whole_file(where, ArtifactError) as file:
+        with atomic_file(where, ArtifactError) as file:
             write_image(image, file)
         return
     try:

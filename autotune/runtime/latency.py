@@ -31,7 +31,7 @@ from autotune.runtime.model import CompiledModel
 
 TURNS = 5
 MOST_RUNS = 10
-"""Of a model in a turn."""
+"""Runs of a model in a turn, at most."""
 TURN_S = 0.05
 """About what a model's turn takes, if it does more than one run."""
 TIMEOUT_S = 120.0

@@ -28,9 +28,9 @@ class Wanted:
 
     names: tuple[str, ...]
     numbers: tuple[int, ...]
-    """Of the model's output ports."""
+    """The numbers of the model's output ports that are given."""
     ports: Sequence[Port]
-    """Of these numbers, in the same order."""
+    """The ports of these numbers, in the same order."""
     given: Mapping[int, Array]
     """The caller's arrays, by number."""
 
@@ -99,7 +99,7 @@ def float_type(name: str) -> np.dtype[Any]:
 
 
 def _kind(port: Port) -> np.dtype[Any]:
-    """Of the arrays that a run gives."""
+    """The numpy type of the arrays that a run gives."""
     return float_type(port.declared) if port.declared else np.dtype(stored_as(port.type.dtype))
 
 

@@ -4,6 +4,7 @@ from autotune.registry import load_folder
 from autotune.schedule.base import (
     STEPS,
     Schedule,
+    Scheduled,
     Step,
     apply_schedule,
     schedule_from_json,
@@ -12,4 +13,12 @@ from autotune.schedule.base import (
 
 load_folder(__name__, list(__path__))
 
-__all__ = ["STEPS", "Schedule", "Step", "apply_schedule", "schedule_from_json", "schedule_to_json"]
+__all__ = [
+    "STEPS",
+    "Schedule",
+    "Scheduled",
+    "Step",
+    "apply_schedule",
+    "schedule_from_json",
+    "schedule_to_json",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from autotune.errors import ScheduleError
@@ -28,6 +29,17 @@ class Step(Protocol):
 
 
 Schedule = tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A schedule with the program that it makes of its task, so that who builds it need not apply
+    the steps again."""
+
+    schedule: Schedule
+    program: Program
+
+
 STEPS: Registry[type[Step]] = Registry("step")
 S = TypeVar("S")
 

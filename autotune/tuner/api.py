@@ -11,7 +11,7 @@ from pathlib import Path
 
 from autotune.compiler.driver import load_prepared
 from autotune.compiler.layout_costs import choose_layouts
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.errors import ConfigError
 from autotune.graph import memory_limit as room
 from autotune.graph.ir import Graph
@@ -104,7 +104,7 @@ def _tuned(
     graph: Graph,
     problem: LayoutProblem,
     runner: Runner,
-    store: Store,
+    store: LogStore,
     options: TuneOptions,
     *,
     listener: OnEvent | None,
@@ -126,7 +126,7 @@ def _tuned(
     return whole.timed(report)
 
 
-def _listener(store: Store, options: TuneOptions, on_event: OnEvent | None) -> OnEvent | None:
+def _listener(store: LogStore, options: TuneOptions, on_event: OnEvent | None) -> OnEvent | None:
     """The caller's, and one that keeps what a report tells of the cost model."""
     from autotune.db.store import TuningLog
     from autotune.tuner.rankings import keeping
@@ -137,7 +137,7 @@ def _listener(store: Store, options: TuneOptions, on_event: OnEvent | None) -> O
 
 
 @contextlib.contextmanager
-def _opened(log: str | os.PathLike[str] | Store, *, read_only: bool) -> Iterator[Store]:
+def _opened(log: str | os.PathLike[str] | LogStore, *, read_only: bool) -> Iterator[LogStore]:
     """The log, closed at the end if it was opened here. A log that cannot be written is found out
     before anything is measured."""
     if not isinstance(log, str | os.PathLike):

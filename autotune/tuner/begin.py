@@ -5,12 +5,11 @@ A task whose rule raises gets the next rule that holds, and a warning: it ends n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.machine.profile import DeviceProfile
-from autotune.target import Target
 from autotune.tuner.engine import Engine
 from autotune.tuner.learner import Learner
 from autotune.tuner.options import TuneOptions
@@ -26,11 +25,9 @@ from search_spaces.sound import asked
 
 def begun(
     weights: Mapping[Task, int],
-    store: Store,
+    store: LogStore,
     options: TuneOptions,
     profile: DeviceProfile,
-    *,
-    rules: Callable[[Task, Target], Rule],
     engine: Engine | None = None,
 ) -> tuple[TaskRun, ...]:
     """One run per task, all of which learn from one another; `weights`: how often the model calls
@@ -53,6 +50,6 @@ def begun(
         return run
 
     return tuple(
-        asked(partial(begin, task, weight, number), task, options.target, rules)
+        asked(partial(begin, task, weight, number), task, options.target, options.rules)
         for number, (task, weight) in enumerate(weights.items())
     )

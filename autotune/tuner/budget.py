@@ -68,7 +68,7 @@ class Limits:
     used: int = 0
     """Trials that count, though no task of the model had them: of layouts not chosen."""
     set_aside_s: float = 0.0
-    """Of the time that was asked for: what layouts took, and timing the whole model takes."""
+    """Seconds of the time asked for that layouts took, and that timing the whole model takes."""
 
     @property
     def asked_s(self) -> float | None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from autotune.db.latencies import kept
 from autotune.db.store import TuningLog
-from autotune.db.types import Record, Store
+from autotune.db.types import LogStore, Record
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.types import Runner, Status
 from autotune.target import Target
@@ -35,12 +35,12 @@ _SURE = 0.15
 """Gains of sums that count as much as that constant."""
 
 
-def trial_costs_s(runs: Sequence[TaskRun], store: Store, runner: Runner) -> tuple[float, ...]:
+def trial_costs_s(runs: Sequence[TaskRun], store: LogStore, runner: Runner) -> tuple[float, ...]:
     """Seconds that a trial of each task takes, with its part of what is done between trials."""
     return tuple(_trial_s(run, _similar(run, store), runner) for run in runs)
 
 
-def surviving(store: Store, target: Target) -> float:
+def surviving(store: LogStore, target: Target) -> float:
     """The part of the gain of the kernels' sum that shows in the model's latency, as measured at
     the end of earlier runs, whatever their models."""
     found = kept(store, None, target.key) if isinstance(store, TuningLog) else []
@@ -52,7 +52,7 @@ def surviving(store: Store, target: Target) -> float:
     return min(1.0, max(0.0, models / sums))
 
 
-def _similar(run: TaskRun, store: Store) -> Sequence[Record]:
+def _similar(run: TaskRun, store: LogStore) -> Sequence[Record]:
     """Records of this task, or else of tasks like it, that this device measured."""
     found = run.worked or store.nearest(run.task, run.target, _SIMILAR)
     device = run.subject.profile.device

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from autotune.compiler.driver import compile_prepared
 from autotune.db.latencies import keep, kept, model_key
 from autotune.db.store import TuningLog
-from autotune.db.types import Latency, Store
+from autotune.db.types import Latency, LogStore
 from autotune.errors import AutotuneError
 from autotune.graph.ir import Graph
 from autotune.measure.runners.local import LocalRunner
@@ -50,7 +50,7 @@ class EndToEnd:
     graph: Graph
     tasks: tuple[Task, ...]
     runner: Runner
-    store: Store
+    store: LogStore
     options: TuneOptions
     cost_s: float
     """About what timing it takes."""
@@ -140,7 +140,7 @@ class EndToEnd:
 
 
 def end_to_end(
-    graph: Graph, partition: Partition, runner: Runner, store: Store, options: TuneOptions
+    graph: Graph, partition: Partition, runner: Runner, store: LogStore, options: TuneOptions
 ) -> EndToEnd:
     """The model of a run that is about to begin, cut as `partition`."""
     weights = sum(v.type.nbytes for c in partition.calls for v in c.task.by_role("constant"))

@@ -27,7 +27,7 @@ class TaskInfo:
     raw_size: int
     """Configs of the space before constraints."""
     peak_flops: float
-    """Of all threads, FLOP/s."""
+    """FLOP/s of all threads at their peak."""
     achievable_s: float
     trials: int
     """Trials already in the log."""
@@ -40,7 +40,7 @@ class Progress:
     """How the whole run stands."""
 
     trials: int
-    """Of all tasks, those found in the log included."""
+    """Trials of all tasks, those found in the log included."""
     planned: int | None
     failures: int
     before_s: float | None
@@ -78,7 +78,7 @@ class TrialDone:
     failures: int
     best_s: float | None
     gflops: float
-    """Of the best; 0 without one."""
+    """GFLOP/s of the best; 0 without one."""
     of_peak: float
     """Direct arithmetic of the best over the device's multiply-add peak; 0 without a best. More
     than 1 where an algorithm does with less arithmetic: an effective rate."""
@@ -95,7 +95,7 @@ class TaskRanking:
     samples: int
     rank_correlation: float
     top_recall: float
-    """Of the fastest quarter, the share in the quarter predicted to be fastest."""
+    """Share of the fastest quarter that is in the quarter predicted to be fastest."""
     regret: float
     """How much slower the candidate predicted to be fastest is than the fastest."""
 
@@ -105,7 +105,7 @@ class Ranked:
     """A batch was measured: how good the predictions of its tasks have been so far."""
 
     number: int
-    """Of the round."""
+    """The round's number."""
     tasks: tuple[TaskRanking, ...]
     progress: Progress
 

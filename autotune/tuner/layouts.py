@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from autotune.db.types import Record, Store
+from autotune.db.types import LogStore, Record
 from autotune.machine import Machine
 from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status
 from autotune.placement.layout_problem import LayoutProblem
@@ -17,12 +17,12 @@ from autotune.tuner.options import TuneOptions
 from cost_model import default_of
 
 _SHARE = 4
-"""Of a run's trials or time, one part in so many may go to layouts."""
+"""One part in so many of a run's trials or time may go to layouts."""
 _TRIAL_S = 0.5
 
 
 def measure_layouts(
-    problem: LayoutProblem, runner: Runner, store: Store, options: TuneOptions
+    problem: LayoutProblem, runner: Runner, store: LogStore, options: TuneOptions
 ) -> int:
     """Measure and log the default schedule of every task of the problem without a record, if all
     of them are a small part of the run: times of some say little. Returns how many there were."""
@@ -66,7 +66,11 @@ def measure_layouts(
 
 
 def after_layouts(
-    problem: LayoutProblem, partition: Partition, store: Store, options: TuneOptions, used_s: float
+    problem: LayoutProblem,
+    partition: Partition,
+    store: LogStore,
+    options: TuneOptions,
+    used_s: float,
 ) -> TuneOptions:
     """The options of the run that is left for the partition's tasks, after layouts took `used_s`
     seconds. What the log has of layouts that were not chosen counts as trials of this model."""

@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from autotune.db.types import Record, Store
+from autotune.db.types import LogStore, Record
 from autotune.errors import DeviceError
 from autotune.measure.types import MeasureRequest, MeasureResult, Runner, Status
 from autotune.placement.types import Partition
 from autotune.schedule.base import Schedule
-from autotune.target import Target
 from autotune.tuner.begin import begun
 from autotune.tuner.budget import Limits, Share, achievable_s, explain, plan
 from autotune.tuner.costs import surviving, trial_costs_s
@@ -42,9 +41,7 @@ from autotune.tuner.report import TaskReport, TuneReport
 from autotune.tuner.rerank import combined, interleaved, rerank_s, to_rerank
 from autotune.tuner.task_run import TaskRun
 from autotune.types import Task
-from search_spaces.base import Rule
 from search_spaces.params import Config
-from search_spaces.rules import rule_for
 
 RERANKED_TOGETHER = 4
 """Tasks per batch of the final re-ranking, so that building overlaps timing."""
@@ -60,19 +57,18 @@ class _Candidate:
 def tune_partition(
     partition: Partition,
     runner: Runner,
-    store: Store,
+    store: LogStore,
     options: TuneOptions,
     on_event: OnEvent | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
-    rules: Callable[[Task, Target], Rule] = rule_for,
     engine: Engine | None = None,
 ) -> TuneReport:
     """Tune every task of the partition; `engine`: with features and cost models from there. Raises
     DeviceError where the device or the engine is lost; everything measured until then, or until an
     interrupt, is in the store."""
     profile = dataclasses.replace(runner.profile(), target=options.target)
-    runs = begun(partition.weights(), store, options, profile, rules=rules, engine=engine)
+    runs = begun(partition.weights(), store, options, profile, engine)
     names = {call.task: call.name for call in reversed(partition.calls)}
     session = _Session(
         runs=runs,
@@ -100,7 +96,7 @@ class _Session:
     names: dict[Task, str]
     device: str
     runner: Runner
-    store: Store
+    store: LogStore
     options: TuneOptions
     on_event: OnEvent
     clock: Callable[[], float]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from autotune.measure.types import Timing
@@ -13,6 +13,8 @@ from autotune.tuner.budget import Limits
 from autotune.types import Task
 from cost_model.pretrained import Pretrained
 from cost_model.train import Profiles
+from search_spaces.base import Rule
+from search_spaces.rules import rule_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +29,8 @@ class TuneOptions:
     batch: int = 12
     """Candidates measured between two looks at the model."""
     timing: Timing = field(default_factory=Timing)
-    ages: Mapping[str, tuple[ReuseDistance, ...]] = field(default_factory=dict)
-    """By task key, when the model uses the task's values: part of the timing of its candidates."""
+    reuse_distances: Mapping[str, tuple[ReuseDistance, ...]] = field(default_factory=dict)
+    """By task key, those of its values in the model: part of the timing of its candidates."""
     model: str = ""
     """Name kept in the records."""
     versions: tuple[tuple[str, str], ...] = ()
@@ -39,7 +41,10 @@ class TuneOptions:
     pretrained: Pretrained | None = None
     """What was learnt before this run, in place of the analytical prior."""
 
+    rules: Callable[[Task, Target], Rule] = rule_for
+    """Which rule makes the space of a task."""
+
     def timing_of(self, task: Task, best_s: float | None) -> Timing:
-        """Of a candidate of a task whose best time so far is `best_s`."""
-        ages = self.ages.get(task.key, ())
-        return dataclasses.replace(self.timing, best_s=best_s, ages=ages)
+        """How a candidate of a task is timed whose best time so far is `best_s`."""
+        distances = self.reuse_distances.get(task.key, ())
+        return dataclasses.replace(self.timing, best_s=best_s, reuse_distances=distances)

@@ -36,10 +36,10 @@ class TuneReport:
     reason: str
     tasks: tuple[TaskReport, ...] = field(repr=False)
     forecast: Forecast | None = None
-    """Of a dry run; its trials are in the order of `tasks`."""
+    """What a dry run expects; its trials are in the order of `tasks`."""
     layouts: tuple[str, ...] = ()
     """Lines about values that are not dense."""
     latency: Latency | None = None
-    """Of the whole model, measured before and after."""
+    """The whole model, measured before and after."""
     no_latency: str = ""
     """Why there is none."""

@@ -16,7 +16,7 @@ from autotune.request import CompileRequest, check_log, option
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from autotune.db.types import Store
+    from autotune.db.types import LogStore
     from autotune.settings import TuneSettings
     from autotune.tuner.events import OnEvent
     from rpc_server.runners import FarmOptions
@@ -70,7 +70,7 @@ class TuneRequest(CompileRequest):
     """What a model will be compiled with, and how to search for its best schedules. Raises an
     InputError of one line."""
 
-    log: str | os.PathLike[str] | Store = option(
+    log: str | os.PathLike[str] | LogStore = option(
         "tuning.db",
         check_log("append", "repeat", "best", "top", "nearest", "records"),
         "Where results go, and earlier ones are: a path, an SQLAlchemy URL or an open log.",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.compiler.layout_costs import choose_layouts
-from autotune.db.types import Store
+from autotune.db.types import LogStore
 from autotune.graph.ir import Graph
 from autotune.machine.profile import DeviceProfile
 from autotune.placement.layout_choice import apply
@@ -40,7 +40,7 @@ def options_of(
     request: TuneRequest,
     graph: Graph,
     problem: LayoutProblem,
-    store: Store,
+    store: LogStore,
     here: DeviceProfile,
     *,
     train: Train,
@@ -65,7 +65,7 @@ def options_of(
             foreign_bytes=EVERYTHING if request.flush else moved_bytes(partition),
             apart_s=math.fsum(calls_s(partition, here)),
         ),
-        ages=all_reuse_distances((*problem.parts, partition), here),
+        reuse_distances=all_reuse_distances((*problem.parts, partition), here),
         model=graph.name,
         versions=component_versions(),
     )
@@ -83,7 +83,7 @@ def _limits(request: TuneRequest, settings: TuneSettings, tasks: int) -> Limits:
 
 def _pretrained(
     request: TuneRequest,
-    store: Store,
+    store: LogStore,
     partition: Partition,
     here: DeviceProfile,
     *,
@@ -102,7 +102,7 @@ def _pretrained(
     return from_log(store, here, own, seed=request.seed, train=train, profiles=profiles)
 
 
-def _profiles(store: Store, here: DeviceProfile, *, keep: bool) -> Profiles:
+def _profiles(store: LogStore, here: DeviceProfile, *, keep: bool) -> Profiles:
     """What the log's devices said of themselves, and this one says now; `keep`: in the log too."""
     from autotune.db.profiles import keep_profile, kept_profiles
     from autotune.db.store import TuningLog
@@ -141,7 +141,8 @@ def calls_s(partition: Partition, profile: DeviceProfile) -> list[float]:
 def all_reuse_distances(
     partitions: Sequence[Partition], profile: DeviceProfile
 ) -> dict[str, tuple[ReuseDistance, ...]]:
-    """Of the tasks of several partitions of a model; what the last one says counts most."""
+    """Reuse distances of the tasks of several partitions of a model; what the last one says counts
+    most."""
     found: dict[str, tuple[ReuseDistance, ...]] = {}
     for partition in partitions:
         lend = profile.target.lends_halos

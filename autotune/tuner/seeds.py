@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.db.types import Record, Store
+from autotune.db.types import LogStore, Record
 from cost_model.subject import Subject
 from cost_model.train import Origin, Profiles, by_origin, measured_s, subject_of
 from search_spaces.base import Column
@@ -27,7 +27,7 @@ CONSIDERED = 16
 
 
 def seeds(
-    subject: Subject, store: Store, profiles: Profiles, count: int = NEAREST
+    subject: Subject, store: LogStore, profiles: Profiles, count: int = NEAREST
 ) -> tuple[Config, ...]:
     """Up to `count` configs, each the best of one task on one device, the most similar first."""
     near = store.nearest(subject.task, subject.target, count, imported=True, each=CONSIDERED)

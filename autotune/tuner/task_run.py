@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import cost_model
-from autotune.db.types import Record, Store
+from autotune.db.types import LogStore, Record
 from autotune.defects import NO_DEFECT, raised
 from autotune.errors import ScheduleError
 from autotune.measure.types import Status
@@ -54,6 +54,7 @@ class TaskRun:
         self.history: list[float] = []
         self.failures = 0
         self.exhausted = False
+        self._schedules: dict[Config, Schedule] = {}
         self._default_id = schedule_id(self.schedule(self.default))
         self._times: dict[str, float] = {}
         self._worked: dict[str, Record] = {}
@@ -66,7 +67,7 @@ class TaskRun:
         self,
         factory: Callable[[Setting], Strategy],
         learner: Learner,
-        store: Store,
+        store: LogStore,
         *,
         group: int,
         seed: int,
@@ -183,7 +184,11 @@ class TaskRun:
         return len(self.history)
 
     def schedule(self, config: Config) -> Schedule:
-        return self.subject.rule.schedule(self.task, self.target, config)
+        """The config's schedule, written once however often the config is proposed."""
+        if config not in self._schedules:
+            made = self.subject.rule.schedule(self.task, self.target, config)
+            self._schedules[config] = made
+        return self._schedules[config]
 
     def state(self) -> TaskState:
         return TaskState(

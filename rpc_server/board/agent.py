@@ -77,7 +77,7 @@ class Agent:
         registered = False
         while not self._stopped.is_set():
             try:
-                standing = self._beat() if registered else self._register()
+                status = self._beat() if registered else self._register()
             except LinkLostError as error:
                 # The tracker learns by the next registration what it missed.
                 registered = False
@@ -90,20 +90,20 @@ class Agent:
                     self._stopped.wait(self._backoff.pause_s())
                 registered = False
                 continue
-            if not registered and standing.floor < self._said:
-                self._begin_anew(standing.floor)
+            if not registered and status.floor < self._said:
+                self._begin_anew(status.floor)
                 continue
             if not registered:
                 self._trouble = ""
                 self._say(f"registered with {self._link.address} as {self._post.name}")
             registered = True
-            self._backoff.reset(min(LONGEST_PAUSE_S, PAUSE_BEATS * standing.heartbeat_s))
-            self._post.raise_floor(standing.floor)
-            if standing.reset:
+            self._backoff.reset(min(LONGEST_PAUSE_S, PAUSE_BEATS * status.heartbeat_s))
+            self._post.raise_floor(status.floor)
+            if status.reset:
                 self._reset()
                 registered = False
                 continue
-            self._stopped.wait(standing.heartbeat_s)
+            self._stopped.wait(status.heartbeat_s)
 
     def stop(self) -> None:
         """End `run`, and tell the tracker."""
@@ -126,7 +126,7 @@ class Agent:
         gate.begin_anew()
         self._stopped.wait(self._backoff.pause_s())
 
-    def _register(self) -> farm_wire.Standing:
+    def _register(self) -> farm_wire.BoardStatus:
         post = self._post
         self._said = post.gate.floor
         event = Registered(
@@ -143,15 +143,15 @@ class Agent:
         )
         return self._answer("register", farm_wire.encode_register(event))
 
-    def _beat(self) -> farm_wire.Standing:
+    def _beat(self) -> farm_wire.BoardStatus:
         return self._answer("beat", farm_wire.encode_beat(self._pulse()))
 
     def _pulse(self) -> Beat:
         stats = {**self._post.stats(), "temperature_c": temperature_c()}
         return Beat(board=self._post.name, secret=self._post.gate.secret, stats=stats)
 
-    def _answer(self, name: str, payload: bytes) -> farm_wire.Standing:
-        return farm_wire.decode_standing(self._link.call(name, payload, CALL_S))
+    def _answer(self, name: str, payload: bytes) -> farm_wire.BoardStatus:
+        return farm_wire.decode_board_status(self._link.call(name, payload, CALL_S))
 
     def _reset(self) -> None:
         """Run the command that brings the device back, then measure it anew."""

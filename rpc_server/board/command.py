@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune.digits import whole
 from autotune.errors import ConfigError
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.devices.cuda import locked_clocks
@@ -31,10 +30,11 @@ from autotune.measure.profile import profile_lines
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import Report, Sandbox, hide_memory
 from autotune.measure.throttle import available_cores
+from autotune.parse_int import whole
 from autotune.release import release
 from autotune.target import Target, load_target
 from rpc_server.board.agent import Agent, Membership, Post, check_place, check_reset
-from rpc_server.board.device import BoardDevice
+from rpc_server.board.device import Abilities, BoardDevice
 from rpc_server.board.lease_guard import Gate
 from rpc_server.board.server import BoardServer, parse_address
 from rpc_server.board.walls import check_certs, file_walls
@@ -106,26 +106,24 @@ def serve(options: argparse.Namespace) -> None:
     bounds = _bounds(settings)
     if settings.certs:
         check_certs(Path(settings.certs), sandbox_for(target, bounds))
-    with contextlib.closing(take_address(host, port, credentials)) as listener:
-        place = _place(settings, cores, int(listener.getsockname()[1]))
+    with contextlib.closing(take_address(host, port, credentials)) as bound:
+        place = _place(settings, cores, int(bound.getsockname()[1]))
         gate = Gate(secrets.token_hex(16)) if settings.tracker else None
         device = _device(target, cores, options.executor, bounds)
         with contextlib.closing(device), _clocks(target, settings.lock_clocks) as clocks:
             walls = file_walls(device.ready(), os.getuid(), settings.certs)
             if device.sandbox.get("files"):
                 hide_memory()
-            board = BoardDevice(
-                device,
+            abilities = Abilities(
                 version=release(),
+                cores=len(cores),
                 compiler=built_by,
                 can_build=bool(built_by),
-                cores=len(cores),
                 accept_objects=settings.accept_objects,
-                audit=audit,
-                gate=gate,
             )
+            board = BoardDevice(device, abilities, audit=audit, gate=gate)
             server = BoardServer(
-                board, host, port, credentials=credentials, audit=audit, listener=listener
+                board, host, port, credentials=credentials, audit=audit, bound=bound
             )
             said = describe(board.profile, cores) + clocks
             print("\n".join([said, *describe_sandbox(device.sandbox), *walls]))
@@ -155,7 +153,7 @@ def _run(
 
 
 def _bounds(settings: BoardSettings) -> Sandbox:
-    """Of candidates of strangers."""
+    """The sandbox of candidates that strangers send."""
     memory_bytes = settings.memory_mib << 20 if settings.memory_mib else -1
     return Sandbox(read_system_only=True, memory_bytes=memory_bytes)
 
@@ -185,7 +183,7 @@ def _clocks(target: Target, wanted: bool) -> Iterator[str]:
 
 
 def _settings(options: argparse.Namespace) -> BoardSettings:
-    """Those of the file, under those of the command line. Raises ConfigError."""
+    """Settings of the file, and over them those of the command line. Raises ConfigError."""
     given = {n: getattr(options, n) for n in SETTINGS if getattr(options, n) is not None}
     settings = dataclasses.replace(load_farm_settings(options.config).board, **given)
     check_board(settings)

@@ -63,11 +63,24 @@ class Job:
     requests: tuple[MeasureRequest | MeasureResult, ...]
     seen_s: float
     fence: int = 0
-    """Of the lease it came under, on a board of a farm."""
+    """The fence of the lease it came under, on a board of a farm."""
     results: list[MeasureResult] = field(default_factory=list)
     done: bool = False
     failed: str = ""
     cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What a board tells clients that it is and does."""
+
+    version: str
+    cores: int
+    compiler: str = ""
+    """What it builds with."""
+    can_build: bool = True
+    accept_objects: bool = False
+    """Whether it runs object code that clients built."""
 
 
 class BoardDevice:
@@ -77,23 +90,15 @@ class BoardDevice:
     def __init__(
         self,
         device: Measurer,
+        abilities: Abilities,
         *,
-        version: str,
-        cores: int,
-        compiler: str = "",
-        can_build: bool = True,
-        accept_objects: bool = False,
         audit: AuditLog | None = None,
         gate: Gate | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._device = device
         self._profile = device.profile()
-        self._version = version
-        self._compiler = compiler
-        self._can_build = can_build
-        self._cores = cores
-        self._accept_objects = accept_objects
+        self._abilities = abilities
         self._audit = audit or AuditLog(None)
         self._gate = gate
         self._counts = {"trials": 0, "failed": 0}
@@ -269,8 +274,9 @@ class BoardDevice:
         if self._gate is not None and ticket:
             self._gate.admit(owner, peer, ticket)
             self.raise_floor(0)
+        can = self._abilities
         answer = wire.encode_hello(
-            wire.Hello(profile=self._profile, version=self._version, compiler=self._compiler)
+            wire.Hello(profile=self._profile, version=can.version, compiler=can.compiler)
         )
         # On a board of a farm only whoever holds its lease has batches to send.
         return answer if self._gate is not None and not ticket else Admission(answer)
@@ -281,10 +287,10 @@ class BoardDevice:
             submit = wire.decode_submit(payload)
         requests = [r for r in submit.requests if isinstance(r, MeasureRequest)]
         for target in {r.target for r in requests}:
-            check_target(target, self._cores)
+            check_target(target, self._abilities.cores)
         if objects := sum(r.built is not None for r in requests):
             self._check_objects(peer)
-        if objects < len(requests) and not self._can_build:
+        if objects < len(requests) and not self._abilities.can_build:
             raise wire.WireError("this board has no compiler; tune with --build host")
         with self._changed:
             for job in [j for j in self._jobs.values() if self._abandoned(j)]:
@@ -312,7 +318,7 @@ class BoardDevice:
         return wire.encode_job(job.name)
 
     def _check_objects(self, peer: Peer) -> None:
-        if not self._accept_objects:
+        if not self._abilities.accept_objects:
             raise wire.WireError(
                 "this board takes no object code; start it with --accept-objects, "
                 "or tune with --build board"
@@ -358,7 +364,9 @@ class BoardDevice:
             job.seen_s = self._clock()
             results = wire.first_of(job.results[collect.first :])
             whole = collect.first + len(results) >= len(job.results)
-            progress = wire.Progress(results=results, done=job.done and whole, failed=job.failed)
+            progress = wire.JobProgress(
+                results=results, done=job.done and whole, failed=job.failed
+            )
             if whole and (job.done or len(job.results) == len(job.requests)):
                 self._jobs.pop(job.name, None)
         return wire.encode_progress(progress)

@@ -13,7 +13,7 @@ import hmac
 import secrets
 import threading
 
-from autotune.digits import whole
+from autotune.parse_int import whole
 from rpc_server.security.auth import Peer, Role
 from rpc_server.tracker.types import FarmError
 
@@ -73,7 +73,7 @@ class Gate:
             self._fences[owner] = fence
 
     def fence(self, owner: int) -> int:
-        """Of the link's lease. Raises FarmError where it has none, or it is over."""
+        """The fence of the link's lease. Raises FarmError where it has none, or it is over."""
         with self._lock:
             fence = self._fences.get(owner)
             if fence is None:

@@ -1,4 +1,4 @@
-"""The board's socket: its door, with what a client may call behind it.
+"""The board's socket: its listener, with what a client may call behind it.
 
 In: a Board, an address, credentials. Out: served connections, each on its own thread, until
 `close`.
@@ -10,14 +10,14 @@ import itertools
 import socket
 from collections.abc import Callable
 
-from autotune.digits import whole
 from autotune.errors import ConfigError
+from autotune.parse_int import whole
 from rpc_server.board.device import BoardDevice
 from rpc_server.security.audit import AuditLog
 from rpc_server.security.auth import Peer, Role, check_loopback
 from rpc_server.security.freshness import sealed_where_local
 from rpc_server.security.tls import Credentials
-from rpc_server.wire.listener import Door, LinkLimits, Methods, ServerAccess
+from rpc_server.wire.listener import LinkLimits, Listener, Methods, ServerAccess
 from rpc_server.wire.messages import SMALL_BYTES
 
 __all__ = ["BoardServer", "check_loopback", "parse_address"]
@@ -38,7 +38,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, number
 
 
-class BoardServer(Door):
+class BoardServer(Listener):
     """Listens from construction on. Raises ConfigError where the address cannot be used."""
 
     def __init__(
@@ -50,7 +50,7 @@ class BoardServer(Door):
         credentials: Credentials | None = None,
         audit: AuditLog | None = None,
         limits: LinkLimits | None = None,
-        listener: socket.socket | None = None,
+        bound: socket.socket | None = None,
     ) -> None:
         owners = itertools.count()
 
@@ -65,4 +65,4 @@ class BoardServer(Door):
             audit=audit or AuditLog(None),
             limits=limits or LIMITS,
         )
-        super().__init__(host, port, access, listener)
+        super().__init__(host, port, access, bound)

@@ -11,13 +11,13 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from autotune.errors import ConfigError, DeviceError
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.runners.local import with_threads
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
 from rpc_server.board.server import parse_address
+from rpc_server.client.options import Deadlines
 from rpc_server.client.plausible import UnsoundError, check_times
 from rpc_server.security.freshness import SealedConnection
 from rpc_server.security.tls import Credentials
@@ -42,19 +42,8 @@ BEHIND_S = 3600.0
 """A board without a tracker measures the batches of others first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadlines:
-    """How long a client of a farm waits, in seconds, at each of the farm's own stages; build and
-    run are those of the requests, a lease's is the tracker's."""
-
-    queue_s: float = 600.0
-    """For a board, while none is at work."""
-    transfer_s: float = 30.0
-    """For one message of a board to come through."""
-    session_s: float = 120.0
-    """For a tracker that does not answer, while no board is at work."""
-    reconnect_s: float = 5.0
-    """For a board that stopped answering, before its requests go to another one."""
+ALONE = Deadlines(reconnect_s=60.0, transfer_s=CALL_TIMEOUT_S)
+"""How long a client waits for a board beside which no other could take its requests."""
 
 
 class BoardLostError(DeviceError):
@@ -71,8 +60,8 @@ class BoardFaultError(BoardLostError):
 
 
 class RpcRunner:
-    """Runner over a board. `patience_s`: how long a lost board is waited for before its requests
-    are given up as DEVICE_LOST. `ticket`: of a lease, for a board of a farm.
+    """Runner over a board. `deadlines`: how long a lost one is waited for before its requests are
+    given up as DEVICE_LOST, and for a message. `ticket`: of a lease, for a board of a farm.
     Raises DeviceError where nothing answers at the address."""
 
     def __init__(
@@ -80,10 +69,9 @@ class RpcRunner:
         device: str,
         *,
         threads: int | None = None,
-        patience_s: float = 60.0,
+        deadlines: Deadlines = ALONE,
         credentials: Credentials | None = None,
         ticket: str = "",
-        transfer_s: float = CALL_TIMEOUT_S,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -92,10 +80,9 @@ class RpcRunner:
             self._host, self._port = parse_address(device.removeprefix("rpc://"))
         except ConfigError as error:
             raise DeviceError(f"device {device}: {error}") from None
-        self._patience_s = patience_s
+        self._deadlines = deadlines
         self._credentials = credentials
         self._ticket = ticket
-        self._transfer_s = transfer_s
         self._given_up = self._answered = False
         self._unsound = 0
         self._sleep = sleep
@@ -146,8 +133,8 @@ class RpcRunner:
                     if not results:
                         raise BoardLostError(
                             f"{self._device} is lost ({error}) and did not come back within "
-                            f"{self._patience_s:g} s; start it again, then continue with the same "
-                            "command"
+                            f"{self._deadlines.reconnect_s:g} s; start it again, then continue "
+                            "with the same command"
                         ) from None
                     while len(results) < len(requests):
                         self._add(results, self._lost(f"the board is lost: {error}"), on_result)
@@ -200,7 +187,7 @@ class RpcRunner:
         if self._ticket or self._unsound >= MAX_UNSOUND:
             raise BoardFaultError(f"{self._device}: {error}", unsound=True) from None
 
-    def _collect(self, ask: wire.Collect) -> wire.Progress:
+    def _collect(self, ask: wire.Collect) -> wire.JobProgress:
         reply = self._call("collect", wire.encode_collect(ask))
         try:
             return wire.decode_progress(reply)
@@ -238,7 +225,7 @@ class RpcRunner:
 
     def _reconnect(self) -> bool:
         """Try until the board answers or patience runs out."""
-        until = self._clock() + self._patience_s
+        until = self._clock() + self._deadlines.reconnect_s
         pause = FIRST_PAUSE_S
         while True:
             try:
@@ -254,7 +241,7 @@ class RpcRunner:
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _call(self, name: str, payload: bytes, timeout_s: float | None = None) -> bytes:
-        timeout_s = self._transfer_s if timeout_s is None else timeout_s
+        timeout_s = self._deadlines.transfer_s if timeout_s is None else timeout_s
         try:
             if self._given_up:
                 raise EOFError("it was given up")

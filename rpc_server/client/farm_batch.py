@@ -75,7 +75,7 @@ class Batch:
 
 
 def profile_of(boards: list[dict[str, object]], device: str, threads: int | None) -> DeviceProfile:
-    """Of the first board that says what it is in words that make sense."""
+    """The profile of the first board that says what it is in words that make sense."""
     for info in boards:
         with contextlib.suppress(wire.WireError), wire.checked("boards"):
             profile = check_profile(DeviceProfile.from_json(info["profile"]))  # type: ignore[arg-type]

@@ -19,9 +19,10 @@ from autotune.errors import DeviceError
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
 from rpc_server.board.lease_guard import LEASE_OVER
-from rpc_server.client.board_runner import BoardFaultError, BoardLostError, Deadlines, RpcRunner
+from rpc_server.client.board_runner import BoardFaultError, BoardLostError, RpcRunner
 from rpc_server.client.farm_batch import Batch, FarmAddress, Helper, profile_of
-from rpc_server.client.leases import LeaseSession, News, ask_key
+from rpc_server.client.leases import LeaseSession, LeaseTerms, News, ask_key
+from rpc_server.client.options import FarmOptions
 from rpc_server.security.tls import Credentials
 from rpc_server.tracker.link import Backoff, TrackerLink
 from rpc_server.tracker.types import FarmError
@@ -38,7 +39,7 @@ REFUSED_S = 1.0
 
 
 class FarmRunner:
-    """Runner over up to `boards` boards. `in_order`: call on_result in the requests' order, rather
+    """Runner over the boards of a farm. `in_order`: call on_result in the requests' order, rather
     than as results come. Raises DeviceError where there is no tracker or no board of the key."""
 
     def __init__(
@@ -46,9 +47,7 @@ class FarmRunner:
         device: str,
         *,
         threads: int | None = None,
-        boards: int = 1,
-        priority: int = 0,
-        deadlines: Deadlines | None = None,
+        farm: FarmOptions | None = None,
         credentials: Credentials | None = None,
         in_order: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -56,8 +55,8 @@ class FarmRunner:
     ) -> None:
         address = FarmAddress.parse(device)
         self._device, self._address = device, address
-        self._boards = boards
-        self._deadlines = deadlines or Deadlines()
+        farm = farm or FarmOptions()
+        self._boards, self._deadlines = farm.boards, farm.deadlines
         self._credentials = credentials
         self._in_order = in_order
         self._clock = clock
@@ -76,9 +75,7 @@ class FarmRunner:
             links[0],
             links[1],
             News(granted=self._granted, recalled=self._recalled, lost=self._lost),
-            key=address.key,
-            priority=priority,
-            queue_s=self._deadlines.queue_s,
+            LeaseTerms(address.key, farm.priority, farm.deadlines.queue_s),
             backoff=Backoff(0.1, 2.0, generator or random.Random()),
             clock=clock,
         )
@@ -245,10 +242,9 @@ class FarmRunner:
         runner = RpcRunner(
             f"rpc://{helper.grant.address}",
             threads=self._profile.target.threads,
-            patience_s=self._deadlines.reconnect_s,
+            deadlines=self._deadlines,
             credentials=self._credentials,
             ticket=helper.grant.ticket,
-            transfer_s=self._deadlines.transfer_s,
         )
         with self._changed:
             helper.runner = runner

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.errors import DeviceError
-from rpc_server.tracker.link import Backoff, TrackerLink
-from rpc_server.tracker.types import Asked, FarmError, Released
+from rpc_server.tracker.link import Backoff, TrackerLink, asked
+from rpc_server.tracker.types import Asked, Released
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire import messages as wire
 from rpc_server.wire.farm import Grant, View
@@ -37,6 +37,16 @@ class News:
     lost: Callable[[int, str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """What is asked of the tracker for each board: one of this key, before clients of a lower
+    priority, within so many seconds."""
+
+    key: str
+    priority: int
+    queue_s: float
+
+
 class LeaseSession:
     """Starts with no board wanted. Thread-safe."""
 
@@ -45,16 +55,14 @@ class LeaseSession:
         watch: TrackerLink,
         quick: TrackerLink,
         news: News,
+        terms: LeaseTerms,
         *,
-        key: str,
-        priority: int,
-        queue_s: float,
         backoff: Backoff,
         clock: Callable[[], float],
     ) -> None:
         self._watch, self._quick = watch, quick
         self._news = news
-        self._key, self._priority, self._queue_s = key, priority, queue_s
+        self._terms = terms
         self._backoff = backoff
         self._clock = clock
         self._name = secrets.token_hex(8)
@@ -64,7 +72,7 @@ class LeaseSession:
         self._asked: dict[str, bool] = {}
         """Requests by name; whether the tracker has said that it has them."""
         self._sent: set[str] = set()
-        """Those in a message that is under way: sent again on the other link, one could be
+        """Requests in a message that is under way: sent again on the other link, one could be
         granted, given back, and granted once more."""
         self._held: dict[int, Grant] = {}
         self._recalled: set[int] = set()
@@ -164,9 +172,9 @@ class LeaseSession:
                 Asked(
                     client="",
                     request=name,
-                    key=self._key,
-                    priority=self._priority,
-                    queue_s=self._queue_s,
+                    key=self._terms.key,
+                    priority=self._terms.priority,
+                    queue_s=self._terms.queue_s,
                 )
                 for name in unknown[:ASKS]
             ),
@@ -241,19 +249,8 @@ class LeaseSession:
 
 def ask_key(link: TrackerLink, key: str) -> list[dict[str, object]]:
     """What the boards of a key say of themselves, those in service first. Raises FarmError."""
-    try:
-        reply = link.call("key", farm_wire.encode_key(key), QUICK_S)
-    except LinkRefusedError as error:
-        raise FarmError(
-            f"cannot use the tracker {link.address}: {error}", stage="session"
-        ) from None
-    except LinkLostError as error:
-        raise FarmError(
-            f"cannot reach the tracker {link.address}: {error}; start one there with "
-            f"`rpc_server tracker --listen {link.address}`",
-            stage="session",
-        ) from None
-    return boards_of(reply)
+    advice = f"start one there with `rpc_server tracker --listen {link.address}`"
+    return boards_of(asked(link, "key", farm_wire.encode_key(key), QUICK_S, advice))
 
 
 def boards_of(reply: bytes) -> list[dict[str, object]]:

@@ -12,8 +12,8 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from autotune.digits import whole
 from autotune.errors import ConfigError
+from autotune.parse_int import whole
 from rpc_server.security import certs
 from rpc_server.security.auth import ISSUED, Role
 from rpc_server.security.tls import CRL

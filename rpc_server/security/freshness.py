@@ -73,7 +73,7 @@ def _refused(name: str) -> bytes:
 
 
 def sealed_where_local(enter: Enter, guarded: Callable[[str], bool]) -> Enter:
-    """A door's `enter` whose links without TLS take sealed messages for methods that are
+    """A listener's `enter` whose links without TLS take sealed messages for methods that are
     guarded."""
 
     def enter_sealed(peer: Peer) -> tuple[dict[str, Method], Callable[[], None]]:

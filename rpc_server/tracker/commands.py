@@ -24,17 +24,14 @@ from rpc_server.board.server import parse_address
 from rpc_server.security.audit import AuditLog
 from rpc_server.security.tls import Credentials
 from rpc_server.stopping import until_told
-from rpc_server.tracker.link import TrackerLink
-from rpc_server.tracker.service import LIMITS, Tracker, tracker_door
+from rpc_server.tracker.link import TrackerLink, asked
+from rpc_server.tracker.service import LIMITS, Tracker, tracker_listener
 from rpc_server.tracker.settings import load_farm_settings
 from rpc_server.tracker.status import farm_text
 from rpc_server.tracker.store import StateStore
-from rpc_server.tracker.types import FarmError
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire import messages as wire
-from rpc_server.wire.link import LinkLostError
 from rpc_server.wire.listener import take_address
-from rpc_server.wire.refusals import LinkRefusedError
 
 CALL_S = 10.0
 WATCH_S = 1.0
@@ -83,20 +80,20 @@ def _track(options: argparse.Namespace) -> None:
     audit = AuditLog(Path(audit_path) if audit_path else None)
     with (
         until_told() as stopping,
-        contextlib.closing(take_address(host, port, credentials)) as listener,
+        contextlib.closing(take_address(host, port, credentials)) as bound,
         contextlib.closing(StateStore(Path(options.state or settings.state))) as store,
     ):
         tracker = Tracker(settings.rules, store, version=release(), audit=audit)
-        door = tracker_door(
-            tracker, host, port, credentials=credentials, audit=audit, listener=listener
+        listener = tracker_listener(
+            tracker, host, port, credentials=credentials, audit=audit, bound=bound
         )
-        threads = [threading.Thread(target=f, daemon=True) for f in (tracker.run, door.serve)]
+        threads = [threading.Thread(target=f, daemon=True) for f in (tracker.run, listener.serve)]
         for thread in threads:
             thread.start()
-        print(f"tracker listening on {host}:{door.port}", flush=True)
+        print(f"tracker listening on {host}:{listener.port}", flush=True)
         stopping.wait()
         tracker.stop()
-        door.close()
+        listener.close()
         for thread in threads:
             thread.join(timeout=5.0)
     print("stopped", flush=True)
@@ -122,18 +119,8 @@ def _linked(options: argparse.Namespace) -> Iterator[TrackerLink]:
 
 def _ask(link: TrackerLink, name: str, payload: bytes, answer: str) -> dict[str, Any]:
     """The fields of the tracker's answer. Raises DeviceError."""
-    try:
-        return wire.decode(answer, link.call(name, payload, CALL_S))
-    except LinkRefusedError as error:
-        raise FarmError(
-            f"cannot use the tracker {link.address}: {error}", stage="session"
-        ) from None
-    except LinkLostError as error:
-        raise FarmError(
-            f"cannot reach the tracker {link.address}: {error}; start it with "
-            f"`rpc_server tracker --listen {link.address}`, or check --certs",
-            stage="session",
-        ) from None
+    start = f"start it with `rpc_server tracker --listen {link.address}`, or check --certs"
+    return wire.decode(answer, asked(link, name, payload, CALL_S, start))
 
 
 def _status(options: argparse.Namespace) -> None:

@@ -39,7 +39,7 @@ def owner_of(client: str) -> str:
     return client if name == "local" else name
 
 
-class Books:
+class Ledger:
     """Boards, requests and leases. `changed` collects what a store has to write; whoever writes it
     empties it."""
 
@@ -58,7 +58,7 @@ class Books:
         self.turn = 0
         self.heard: dict[str, float] = {}
         self.fences: dict[str, set[int]] = {}
-        """Of each client's leases."""
+        """Fences of the leases of each client."""
         self.actions: list[Action] = []
         self._waiting: Counter[str] = Counter()
         """Requests by client, and by owner."""
@@ -137,7 +137,7 @@ class Books:
         return client in self.turns
 
     def clients(self) -> set[str]:
-        """Those that wait for a board or hold one."""
+        """Clients that wait for a board or hold one."""
         return set(self.turns)
 
     def level(self, request: Request, now_s: float) -> int:

@@ -14,7 +14,8 @@ from autotune.errors import ConfigError
 from rpc_server.security.auth import AuthError, Role
 from rpc_server.security.freshness import SealedConnection
 from rpc_server.security.tls import Credentials
-from rpc_server.wire.link import LINK_ERRORS, BytesConnection, connect, why_lost
+from rpc_server.tracker.types import FarmError
+from rpc_server.wire.link import LINK_ERRORS, BytesConnection, LinkLostError, connect, why_lost
 from rpc_server.wire.refusals import LinkRefusedError, lost
 
 CONNECT_S = 3.0
@@ -40,6 +41,18 @@ class Backoff:
         if longest_s is not None:
             self._longest_s = max(self._first_s, longest_s)
         self._next_s = self._first_s
+
+
+def asked(link: TrackerLink, name: str, payload: bytes, timeout_s: float, advice: str) -> bytes:
+    """The tracker's answer to who does not try again. Raises FarmError, with what to do where
+    nothing answers."""
+    try:
+        return link.call(name, payload, timeout_s)
+    except LinkRefusedError as error:
+        reason = f"cannot use the tracker {link.address}: {error}"
+    except LinkLostError as error:
+        reason = f"cannot reach the tracker {link.address}: {error}; {advice}"
+    raise FarmError(reason, stage="session")
 
 
 class TrackerLink:

@@ -1,4 +1,4 @@
-"""How a farm stands, as the tracker tells. In: its books and what boards say. Out: plain data.
+"""How a farm stands, as the tracker tells. In: its ledger and what boards say. Out: plain data.
 
 `rpc_server.tracker.status` makes text of it.
 """
@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rpc_server.tracker.ledger import Books
+from rpc_server.tracker.ledger import Ledger
 from rpc_server.tracker.types import Board
 
 RATE_S = 30.0
@@ -57,9 +57,9 @@ class Paces:
         return self._paces[board].per_s if board in self._paces else 0.0
 
 
-def farm_report(books: Books, paces: Paces, now_s: float) -> dict[str, Any]:
+def farm_report(ledger: Ledger, paces: Paces, now_s: float) -> dict[str, Any]:
     """Boards by key and name, and the queue in order of arrival."""
-    boards = [_board_report(books, b, paces.per_s(b.name), now_s) for b in books.boards.values()]
+    boards = [_board_report(ledger, b, paces.per_s(b.name), now_s) for b in ledger.boards.values()]
     queue = [
         {
             "client": r.client.partition("#")[0],
@@ -67,18 +67,20 @@ def farm_report(books: Books, paces: Paces, now_s: float) -> dict[str, Any]:
             "priority": r.priority,
             "waited_s": round(now_s - r.since_s, 1),
         }
-        for r in sorted(books.requests.values(), key=lambda r: r.number)
+        for r in sorted(ledger.requests.values(), key=lambda r: r.number)
     ]
     return {"boards": sorted(boards, key=lambda b: (b["key"], b["name"])), "queue": queue}
 
 
-def _board_report(books: Books, board: Board, trials_per_s: float, now_s: float) -> dict[str, Any]:
-    lease = books.leases.get(board.lease) if board.lease is not None else None
+def _board_report(
+    ledger: Ledger, board: Board, trials_per_s: float, now_s: float
+) -> dict[str, Any]:
+    lease = ledger.leases.get(board.lease) if board.lease is not None else None
     until_s = board.quarantined_until_s
     return {
         "name": board.name,
         "key": board.key,
-        "state": books.state_of(board, now_s),
+        "state": ledger.state_of(board, now_s),
         "address": board.address,
         "client": lease.client.partition("#")[0] if lease else "",
         "leased_s": round(now_s - lease.since_s, 1) if lease else None,

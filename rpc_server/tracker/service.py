@@ -1,8 +1,8 @@
 """The tracker: the clock, the locks and the disk around FarmState, and what its peers may call.
 
-In: messages of boards, clients and operators, behind a Door. Out: answers. Every event is decided
-by FarmState under one lock and on disk before it is answered; a client that waits is woken when
-something of its own changes. The decisions are in rpc_server.tracker.state.
+In: messages of boards, clients and operators, from a Listener. Out: answers. Every event is
+decided by FarmState under one lock and on disk before it is answered; a client that waits is woken
+when something of its own changes. The decisions are in rpc_server.tracker.state.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from rpc_server.tracker.types import (
 )
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire import messages as wire
-from rpc_server.wire.listener import Door, LinkLimits, Methods, ServerAccess
+from rpc_server.wire.listener import LinkLimits, Listener, Methods, ServerAccess
 
 ROLES = frozenset({Role.BOARD, Role.CLIENT, Role.TRACKER})
 QUESTIONS = frozenset({"status", "key"})
@@ -58,7 +58,7 @@ PAUSED_S = 2.0
 """A tick that comes this late means that the tracker itself stood still."""
 MAX_SESSIONS = 4096
 MAX_SESSIONS_OWN = MAX_BOARDS_OWN = 64
-"""Of one certificate."""
+"""Sessions, and boards, of one certificate at most."""
 SESSION_S, MAX_NOTES = 60.0, 32
 
 
@@ -79,7 +79,7 @@ class WaitingClient:
 
 
 class Tracker:
-    """`run` keeps time on the calling thread until `stop`; `enter` is for a Door."""
+    """`run` keeps time on the calling thread until `stop`; `enter` is for a Listener."""
 
     def __init__(
         self,
@@ -254,8 +254,8 @@ class Tracker:
 
     def _standing(self, board: str) -> bytes:
         orders = self._state.orders(board, self._clock())
-        return farm_wire.encode_standing(
-            farm_wire.Standing(
+        return farm_wire.encode_board_status(
+            farm_wire.BoardStatus(
                 floor=orders.floor,
                 state=orders.state,
                 reset=orders.reset,
@@ -379,7 +379,7 @@ def _board_name(peer: Peer, name: str) -> str:
     return f"{peer.name}/{name}"
 
 
-def tracker_door(
+def tracker_listener(
     tracker: Tracker,
     host: str,
     port: int,
@@ -387,8 +387,8 @@ def tracker_door(
     credentials: Credentials | None = None,
     audit: AuditLog | None = None,
     limits: LinkLimits = LIMITS,
-    listener: socket.socket | None = None,
-) -> Door:
+    bound: socket.socket | None = None,
+) -> Listener:
     """Listens from here on. Raises ConfigError where the address cannot be used."""
     access = ServerAccess(
         enter=sealed_where_local(tracker.enter, lambda name: name not in QUESTIONS),
@@ -397,4 +397,4 @@ def tracker_door(
         audit=audit or AuditLog(None),
         limits=limits,
     )
-    return Door(host, port, access, listener)
+    return Listener(host, port, access, bound)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import ConfigError
-from rpc_server.client.board_runner import Deadlines
+from rpc_server.client.options import Deadlines
 from rpc_server.runners import FarmOptions
 from rpc_server.tracker.types import FarmRules
 

@@ -16,7 +16,7 @@ import dataclasses
 import math
 
 from rpc_server.tracker.boards import age, beat, board_gone, command, register
-from rpc_server.tracker.ledger import Books
+from rpc_server.tracker.ledger import Ledger
 from rpc_server.tracker.queue import (
     ask,
     end_lease,
@@ -43,8 +43,8 @@ from rpc_server.tracker.types import (
 )
 
 
-class FarmState(Books):
-    """The books, and what happens to them."""
+class FarmState(Ledger):
+    """The ledger, and what happens to them."""
 
     def apply(self, now_s: float, event: Event) -> tuple[Action, ...]:
         """Let an event happen. Raises FarmError, with nothing changed, where it is refused."""

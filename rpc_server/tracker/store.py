@@ -178,5 +178,5 @@ def _own(name: str) -> bool:
 
 
 def _fields(entity: Any) -> dict[str, Any]:
-    """Of a flat dataclass; `asdict` would copy everything below too."""
+    """The fields of a flat dataclass; `asdict` would copy everything below too."""
     return {f.name: getattr(entity, f.name) for f in dataclasses.fields(entity)}

@@ -9,11 +9,11 @@ import dataclasses
 import re
 from typing import Any, get_args, get_type_hints
 
-from autotune.digits import LARGEST
 from autotune.errors import AutotuneError, DeviceError
 from autotune.machine.files import check_facts
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import Built, MeasureResult, Timing, sound
+from autotune.parse_int import LARGEST
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task
 
@@ -25,7 +25,7 @@ MAX_TASK_BYTES = 16 << 30
 MAX_RANK = 32
 MAX_LEVELS = 16
 MOST = float(1 << 62)
-"""Of anything that is counted: bytes, FLOP/s."""
+"""The largest number of anything that is counted: bytes, FLOP/s."""
 MAX_REASON = 300
 WORD = re.compile(r"[A-Za-z0-9_.,:+/\- ]*")
 """What names and attributes are made of: they end up in generated text."""
@@ -168,8 +168,9 @@ def check_timing(timing: Timing) -> Timing:
     if timing.best_s is not None and not isinstance(timing.best_s, int | float):
         raise ValueError(f"best_s must be a number or null, got {timing.best_s!r}")
     kinds = [str, int, float, float]
-    if any(list(map(type, age)) != kinds or min(age[1:]) < 0 for age in timing.ages):
-        raise ValueError(f"ages must be of name, bytes, seconds and share, got {timing.ages!r}")
+    distances = timing.reuse_distances
+    if any(list(map(type, part)) != kinds or min(part[1:]) < 0 for part in distances):
+        raise ValueError(f"ages must be of name, bytes, seconds and share, got {distances!r}")
     return timing
 
 

@@ -65,7 +65,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BoardStatus:
     """The answer to a board's `register` and `beat`."""
 
     floor: int
@@ -104,14 +104,14 @@ def decode_beat(data: bytes) -> Beat:
         )
 
 
-def encode_standing(standing: Standing) -> bytes:
-    return wire.encode("standing", dataclasses.asdict(standing))
+def encode_board_status(status: BoardStatus) -> bytes:
+    return wire.encode("standing", dataclasses.asdict(status))
 
 
-def decode_standing(data: bytes) -> Standing:
+def decode_board_status(data: bytes) -> BoardStatus:
     message = wire.decode("standing", data)
     with wire.checked("standing"):
-        return Standing(
+        return BoardStatus(
             floor=natural(message["floor"]),
             state=name(message["state"]),
             reset=flag(message["reset"]),
@@ -167,7 +167,7 @@ def _release(
 
 
 def _version(value: object) -> int:
-    """Of a view; -1 is before the first one."""
+    """The version of a view; -1 is before the first one."""
     return -1 if value == -1 else natural(value)
 
 

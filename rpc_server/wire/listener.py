@@ -42,7 +42,7 @@ class LinkLimits:
     """How much of a server its peers can take."""
 
     links: int = 64
-    """Of which one in 16 is left to connections from this machine."""
+    """Connections at a time; one in 16 is left to those from this machine."""
     links_per_peer: int = 16
     """Links of one certificate, silent ones too; peers on loopback have no name and share `links`:
     where none is left, one that was idle for `opening_s` makes place for the next."""
@@ -59,7 +59,7 @@ class LinkLimits:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Visit:
-    """One connection. Guarded by the door's lock."""
+    """One connection. Guarded by the listener's lock."""
 
     sock: socket.socket
     host: str = ""
@@ -90,7 +90,7 @@ class ServerAccess:
 
 
 def take_address(host: str, port: int, credentials: Credentials | None) -> socket.socket:
-    """A socket that has an address, and answers nobody before a door listens on it. Raises
+    """A socket that has an address, and answers nobody before a listener listens on it. Raises
     ConfigError where the address cannot be used, or may not be without certificates."""
     if credentials is None:
         check_loopback(host)
@@ -111,36 +111,36 @@ def _taken(host: str, port: int, error: OSError) -> ConfigError:
     return ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another port")
 
 
-class Door:
+class Listener:
     """Listens from construction on, where it is given one on a socket that has its address. Raises
     ConfigError as `take_address`."""
 
     def __init__(
-        self, host: str, port: int, access: ServerAccess, listener: socket.socket | None = None
+        self, host: str, port: int, access: ServerAccess, bound: socket.socket | None = None
     ) -> None:
         self._access = access
         self._lock = threading.Lock()
         self._visits: list[Visit] = []
         self._closed = False
         self._stamp = access.credentials.stamp() if access.credentials else ()
-        self._listener = listener or take_address(host, port, access.credentials)
+        self._socket = bound or take_address(host, port, access.credentials)
         try:
-            self._listener.listen(BACKLOG)
+            self._socket.listen(BACKLOG)
         except OSError as error:
             raise _taken(host, port, error) from None
 
     @property
     def port(self) -> int:
         """The port in use, also when 0 was asked for."""
-        return int(self._listener.getsockname()[1])
+        return int(self._socket.getsockname()[1])
 
     def serve(self) -> None:
         """Accept connections until `close`."""
-        self._listener.settimeout(RECHECK_S)
+        self._socket.settimeout(RECHECK_S)
         checked = time.monotonic()
         while not self._closed:
             try:
-                sock, address = self._listener.accept()
+                sock, address = self._socket.accept()
                 self._receive(sock, str(address[0]))
             except TimeoutError:
                 pass  # nobody came
@@ -154,8 +154,8 @@ class Door:
         """Stop listening and close every connection."""
         self._closed = True
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
         with self._lock:
             visits = list(self._visits)
         for visit in visits:

@@ -45,7 +45,7 @@ PROTOCOL = 3
 SMALL_BYTES = 64 << 10
 """A frame of somebody who was not admitted yet, and of everything else that is not a batch."""
 FRAMING_BYTES = 512
-"""Of a frame beside its message: the method's name and the numbers of rpyc's packets."""
+"""Bytes of a frame beside its message: the method's name and the numbers of rpyc's packets."""
 MAX_MESSAGE_BYTES = 32 << 20
 LARGEST = {
     "submit": MAX_MESSAGE_BYTES,
@@ -98,7 +98,7 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class JobProgress:
     """Results of a job so far, in order from the number asked for. `failed`: why the job ended
     early, '' if it did not."""
 
@@ -287,7 +287,7 @@ def decode_collect(data: bytes) -> Collect:
         )
 
 
-def encode_progress(progress: Progress) -> bytes:
+def encode_progress(progress: JobProgress) -> bytes:
     return encode(
         "progress",
         {
@@ -298,11 +298,11 @@ def encode_progress(progress: Progress) -> bytes:
     )
 
 
-def decode_progress(data: bytes) -> Progress:
+def decode_progress(data: bytes) -> JobProgress:
     message = decode("progress", data)
     with checked("progress"):
         results = listed(message["results"], MAX_REQUESTS)
-        return Progress(
+        return JobProgress(
             results=tuple(check_result(MeasureResult.from_json(r)) for r in results),
             done=flag(message["done"]),
             failed=text(message["failed"]),

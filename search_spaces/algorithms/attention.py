@@ -38,11 +38,11 @@ from search_spaces.space import Columns, Constraint
 _ROWS = (4, 8, 12, 16, 24, 28, 32, 48, 56, 64, 84, 96, 128)
 _TILES = (1, 2, 4, 6, 7, 8, 12, 14)
 _KEYS = (64, 2048)
-"""Of a block, the fewest and the most where there are several."""
+"""Keys of a block, the fewest and the most where there are several blocks."""
 _SIZES = 6
 """Sizes of blocks of keys to choose from, at most."""
 _LOOPS = {"score": ("att_sr", "att_sn", "att_sk"), "mix": ("att_mr", "att_md", "att_mn")}
-"""Of the products: over rows, columns and what is summed."""
+"""Loops of the two products: over rows, over columns and over what is summed."""
 _UNROLLED = 480
 """Multiply-adds of all unrolled bodies: more takes long to build and gains nothing."""
 SOFTMAX_CYCLES = 14.0
@@ -285,7 +285,7 @@ def _operand_bytes(a: AttentionTask) -> float:
 
 
 def _share_seen(a: AttentionTask, rows: Column, keys: Column) -> Column:
-    """Of all blocks of keys, those that are not left out."""
+    """Share of all blocks of keys that are not left out by the mask."""
     if a.seen is None:
         return np.ones(len(rows))
     pairs, which = np.unique(np.stack([rows, keys]), axis=1, return_inverse=True)

@@ -29,7 +29,7 @@ from search_spaces.space import Columns
 DIRECT = "direct"
 """The algorithm that computes as the definition says."""
 GPU_PREFIX = "gpu_"
-"""Of algorithms' names on GPUs: the choice is what follows."""
+"""What algorithms' names on GPUs begin with: the choice is what follows."""
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
@@ -117,13 +117,13 @@ ALGORITHMS: Registry[Algorithm] = Registry("algorithm", room="search_spaces.rule
 
 
 def of_contractions() -> tuple[ContractionAlgorithm, ...]:
-    """Those for contractions on CPUs, the plainest first."""
+    """Algorithms for contractions on CPUs, the plainest first."""
     found = [a for a in ALGORITHMS.parts() if isinstance(a, ContractionAlgorithm)]
     return tuple(sorted(found, key=lambda a: a.rank))
 
 
 def applicable(task: Task, c: Contraction, target: Target) -> tuple[ContractionAlgorithm, ...]:
-    """Those that can compute a contraction on the target, the plainest first."""
+    """Algorithms that can compute a contraction on the target, the plainest first."""
     return tuple(a for a in of_contractions() if a.applies(task, c, target))
 
 

@@ -51,7 +51,7 @@ QUARTER_SUM_STORES = 7.0
 """Vectors stored for each of the four quarters that are combined."""
 
 
-class Strassen(ContractionAlgorithm):
+class StrassenHalves(ContractionAlgorithm):
     """Halves of all points at once."""
 
     name, code, rank = "strassen", 5, 30
@@ -114,7 +114,7 @@ class Strassen(ContractionAlgorithm):
         return strassen_flops(task)
 
 
-ALGORITHMS.add(Strassen.name, Strassen())
+ALGORITHMS.add(StrassenHalves.name, StrassenHalves())
 
 
 def halves(task: Task) -> str | None:

@@ -81,11 +81,11 @@ ADDITION_CYCLES = 0.36
 SPILLED_TRANSFORM = 1.75
 """Times that a transform of results takes whose half-way values are more than registers."""
 SPILL_L2_SHARE = 0.8
-"""Of the L2 cache: what transformed tiles of a block may take."""
+"""Share of the L2 cache that transformed tiles of a block may take."""
 BACK_AND_FORTH = 1.5
 """Times that transformed tiles which leave the L2 cache move through the next one."""
 MOST_HELD_BYTES = 1e5
-"""Of transformed weights, the part that lies in the L2 cache beside tiles, at most."""
+"""Bytes of transformed weights that lie in the L2 cache beside tiles, at most."""
 BLOCK_PARTS = 8.0
 """Parts of a single block that each thread takes, one after another."""
 FEW_TILES = 16
@@ -102,12 +102,12 @@ class Tiles:
 
     height: int
     width: int
-    """Of a tile: 1 along a dimension that the kernel does not span."""
+    """Columns of a tile: 1 along a dimension that the kernel does not span."""
     rows: int
     columns: int
-    """Of tiles in an image."""
+    """Columns of tiles in an image."""
     count: int
-    """Of all images."""
+    """Tiles of all images."""
     points: int
     """Multiplications of a tile per channel pair."""
 
@@ -325,7 +325,8 @@ def _weight_stream(
 
 
 def _transform_cycles(c: Contraction, machine: Machine, tiling: Tiles, block: Column) -> Column:
-    """Of both ends: each is two passes over a tile, along its columns and along its rows."""
+    """Cycles of the transforms at both ends: each is two passes over a tile, along its columns and
+    along its rows."""
     lanes = machine.target.lanes()
     (kh, kw), (height, width) = (e for _, e in c.reduce[:2]), (tiling.height, tiling.width)
     by_row, by_column = (
@@ -346,7 +347,7 @@ def _transform_cycles(c: Contraction, machine: Machine, tiling: Tiles, block: Co
 
 
 def _additions(matrix: Matrix) -> int:
-    """Of a product of the matrix and a vector."""
+    """Additions in a product of the matrix and a vector."""
     return sum(sum(v != 0 for v in row) - 1 for row in matrix)
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.machine import Machine
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.base import LAST, PLAIN, Access, Prior, Rule, TileStructure
+from search_spaces.builder import ScheduleBuilder
 from search_spaces.params import Config, Param
 from search_spaces.space import Columns, Space
 
@@ -31,8 +32,8 @@ class PlainRule(Rule):
     def space(self, task: Task, target: Target) -> Space:
         return Space((Param(name="loops", choices=("as they are",)),))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
-        return ()
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
+        return ScheduleBuilder(task).scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         target = machine.target

@@ -13,7 +13,7 @@ from autotune.machine import Machine
 from autotune.machine.cpu import busiest_share
 from autotune.program.ir import For
 from autotune.program.rewrite import stores_of
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import ComputeAt, Inline, root_body
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.memory.cache_write import CacheWrite
@@ -62,7 +62,7 @@ class PlanesRule(Rule):
         vectors = task.by_role("output")[0].type.shape[2] // _lanes(task, target)
         return Space((Param(name="unroll", choices=tuple(u for u in (1, 2, 4) if u <= vectors)),))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         output, pooled = output_name(task), task.nodes[0].outputs[0]
         inline_locals(builder, keep=frozenset((output,)))
@@ -92,7 +92,7 @@ class PlanesRule(Rule):
             names = [v for part in parts for v in copies_of(builder, f"{made}{part}")]
             builder.apply(kind(loops=tuple(names)))
         share(builder, target, [image, row], f"{image}_p")
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         unroll = columns["unroll"].astype(np.float64)

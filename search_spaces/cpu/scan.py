@@ -13,7 +13,7 @@ import numpy as np
 from autotune.machine import Machine
 from autotune.machine.cpu import busiest_share
 from autotune.program.ir import For
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import root_body
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.loops.specialize import Specialize
@@ -55,14 +55,14 @@ class ScanRule(Rule):
     def space(self, task: Task, target: Target) -> Space:
         return Space((Param(name="together", choices=(1, 2, 4, 8, 16)),))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         copy, *updates = (s for s in root_body(builder.program) if isinstance(s, For))
         schedule_elementwise(builder, target, [loop.var for loop in nest_loops(copy)], 4)
         for nest in updates:
             loops = [loop.var for loop in nest_loops(nest)]
             _schedule_sums(builder, target, loops, config.number("together"))
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         together = columns["together"].astype(np.float64)

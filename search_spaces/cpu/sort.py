@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.machine import Machine
 from autotune.ops.leading import ExchangePass, padded, passes
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.memory.reuse import Reuse
 from autotune.target import Target
@@ -53,7 +53,7 @@ class SortRule(Rule):
         lanes = tuple(most * n for n in (1, 2))
         return Space((Param(name="lanes", choices=lanes), Param(name="unroll", choices=(1, 2, 4))))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder, out = ScheduleBuilder(task), output_name(task)
         extent, kept = _extents(task)
         nests = [(f"{out}.pass{n}", pass_) for n, pass_ in enumerate(passes(extent, kept))]
@@ -66,7 +66,7 @@ class SortRule(Rule):
             loops = [loop_var(name, axis) for axis in ("d0", "d1")]
             schedule_elementwise(builder, target, loops, 1)
         _take_turns(builder, made)
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         ones = np.ones(len(columns["lanes"]))
@@ -143,7 +143,7 @@ def _cut(builder: ScheduleBuilder, loop: str, factor: int, part: str) -> tuple[s
 
 
 def _take_turns(builder: ScheduleBuilder, made: Mapping[str, int]) -> None:
-    """Of passes of one size, all but the first two write where the one before the last did."""
+    """Let passes of one size, all but the first two, write where the one before the last did."""
     turns: dict[int, list[str]] = {}
     moved: dict[str, str] = {}
     for name, size in made.items():

@@ -12,11 +12,17 @@ import math
 import numpy as np
 
 from autotune.machine import Machine
-from autotune.machine.gpu import coalescing_factor, launch_cycles, peak_flops_per_cycle, waves
+from autotune.machine.gpu import (
+    LaunchShape,
+    coalescing_factor,
+    launch_cycles,
+    peak_flops_per_cycle,
+    waves,
+)
 from autotune.ops import OPS
 from autotune.program.ir import Buffer, For, Index, Program
 from autotune.program.rewrite import stores_of, value_loads
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import root_body
 from autotune.schedule.loops.nest import Vectorize
 from autotune.schedule.loops.partial import UnitLoop
@@ -56,7 +62,7 @@ class GpuNestsRule(Rule):
             )
         )
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         output = output_name(task)
         reduces = any(s.combine for s in stores_of(builder.program.body))
@@ -67,7 +73,7 @@ class GpuNestsRule(Rule):
         for stmt in root_body(builder.program):
             if isinstance(stmt, For):
                 _bind(builder, stmt, config.number("threads"), config.number("vector"))
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         threads, vector = (columns[p].astype(np.float64) for p in ("threads", "vector"))
@@ -121,10 +127,11 @@ def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
     )
     terms = 1 + task_flops(task) / size if any(s.combine for s in stores_of(program.body)) else 1
     nests = len(root_body(program))
-    once = launch_cycles(
-        machine, blocks=blocks, threads=threads, vector=vector, block_bytes=nbytes / blocks,
-        passes=1, steps=np.full(len(threads), float(terms)),
+    launch = LaunchShape(
+        blocks=blocks, threads=threads, vector=vector, block_bytes=nbytes / blocks, passes=1,
+        steps=np.full(len(threads), float(terms)),
     )  # fmt: skip
+    once = launch_cycles(machine, launch)
     return once + np.where(merge == 0, 0.5 * (nests - 1) * once, 0.0)
 
 

@@ -13,7 +13,7 @@ from autotune.machine.gpu import peak_flops_per_cycle
 from autotune.program.analysis import own_vars
 from autotune.program.ir import For
 from autotune.program.rewrite import stores_of
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import root_body
 from autotune.schedule.loops.nest import Reorder
 from autotune.schedule.loops.partition_scatter import PartitionScatter
@@ -51,14 +51,14 @@ class GpuScatterRule(Rule):
         threads = Param(name="threads", choices=thread_choices(target))
         return Space((threads, Param(name="by", choices=ways)))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         inline_locals(builder, keep=frozenset((output_name(task),)))
         start, updates = (s for s in root_body(builder.program) if isinstance(s, For))
         threads = config.number("threads")
         bind_flat(builder, own_loops(start), threads)
         _bind_updates(builder, updates, str(config["by"]), threads)
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         threads = columns["threads"].astype(np.float64)

@@ -13,7 +13,7 @@ import pytest
 
 import autotune
 from autotune.cli import flags
-from autotune.cli import options as opt
+from autotune.command_line import Parser
 from autotune.errors import InputError
 from autotune.request import CompileRequest
 from autotune.tuner.request import TuneRequest
@@ -110,7 +110,7 @@ def test_every_flag_is_of_a_field() -> None:
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    parser = opt.Parser()
+    parser = Parser()
     flags.add(parser, *flags.FLAGS)
     return parser.parse_args(arguments)
 

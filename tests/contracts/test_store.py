@@ -1,4 +1,4 @@
-"""What every Store promises. Another store joins by a parameter of `open_store` and `fill`, or of
+"""What every log promises. Another one joins by a parameter of `open_store` and `fill`, or of
 `fill` alone if it can only be read."""
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import pytest
 from autotune.db.frozen import FrozenLog, freeze
 from autotune.db.selection import ALL, Selection
 from autotune.db.store import TuningLog
-from autotune.db.types import Mark, Record, Store
+from autotune.db.types import LogStore, Mark, Record
 from autotune.errors import LogError
 from autotune.measure.types import Status
 from tests.unit.db.samples import matmul, record, target
 
-Open = Callable[[], Store]
-Fill = Callable[[Sequence[Record]], Store]
+Open = Callable[[], LogStore]
+Fill = Callable[[Sequence[Record]], LogStore]
 
 
 @pytest.fixture(params=["path", "url", "postgres"])
@@ -44,7 +44,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]
 def fill(request: pytest.FixtureRequest, tmp_path: Path) -> Fill:
     """A store with these records, to read from."""
 
-    def filled(records: Sequence[Record]) -> Store:
+    def filled(records: Sequence[Record]) -> LogStore:
         name = str(tmp_path / "log.db")
         if request.param == "url":
             name = f"sqlite:///{name}"

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from autotune.digits import LARGEST
+from autotune.parse_int import LARGEST
 from rpc_server.tracker.state import FarmState
 from rpc_server.tracker.store import StateStore
 from rpc_server.tracker.types import (

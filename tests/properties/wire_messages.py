@@ -69,7 +69,7 @@ def _requests() -> list[MeasureRequest]:
     pack = Pack("c0", (4, 8), ((1, 4),), (0, 2, 1))
     built = Built(symbol="kernel", code=code, workspace_bytes=64, packs=(pack,))
     steps = schedule_from_json([{"step": "parallel", "loop": "o0_i"}])
-    timing = Timing(ages=(("i0", 32, 0.5, 1.0),), best_s=1e-3)
+    timing = Timing(reuse_distances=(("i0", 32, 0.5, 1.0),), best_s=1e-3)
     return [
         MeasureRequest(task=_task(), schedule=steps, target=TARGET, timing=timing, seed=1),
         MeasureRequest(task=_task(), schedule=(), target=TARGET, seed=2, built=built),
@@ -79,7 +79,7 @@ def _requests() -> list[MeasureRequest]:
 def _progress() -> bytes:
     done = MeasureResult(status=Status.OK, times_s=(1e-3, 2e-3), build_s=0.1, device="here")
     lost = MeasureResult(status=Status.BUILD_ERROR, error="step 3")
-    return wire.encode_progress(wire.Progress(results=(done, lost), done=True, failed="why"))
+    return wire.encode_progress(wire.JobProgress(results=(done, lost), done=True, failed="why"))
 
 
 def _sync() -> bytes:
@@ -155,10 +155,10 @@ KINDS: Mapping[str, Kind] = {
         farm_wire.encode_beat(Beat(board="b", secret="s", stats=STATS)), farm_wire.decode_beat
     ),
     "standing": _kind(
-        farm_wire.encode_standing(
-            farm_wire.Standing(floor=8, state="idle", reset=False, heartbeat_s=2.0)
+        farm_wire.encode_board_status(
+            farm_wire.BoardStatus(floor=8, state="idle", reset=False, heartbeat_s=2.0)
         ),
-        farm_wire.decode_standing,
+        farm_wire.decode_board_status,
     ),
     "sync": _kind(_sync(), lambda data: farm_wire.decode_sync(data, "alice")),
     "view": _kind(_view(), farm_wire.decode_view),

@@ -12,7 +12,7 @@ from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
 from autotune.codegen.c.compiler import compile_c
 from autotune.codegen.c.dialect import C99
 from autotune.codegen.c.float_control import ENTER, LEAVE, control_functions
-from autotune.codegen.c.statement import StatementWriter, Workspace
+from autotune.codegen.c.statement import CStatementWriter, Workspace
 from autotune.errors import BuildError
 from autotune.program.analysis import is_shared
 from autotune.program.ir import Alloc, For, Program, Stmt
@@ -31,7 +31,7 @@ static inline ix wrap_index(int64_t i, ix extent) {
 _BARRIER = "#pragma omp barrier"
 
 
-class _FunctionWriter(StatementWriter):
+class _FunctionWriter(CStatementWriter):
     """One program as one C function."""
 
     def __init__(self, program: Program, target: Target, symbol: str) -> None:

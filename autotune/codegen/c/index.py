@@ -32,12 +32,12 @@ class NotVectorError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class CLane:
     """The vector loop's variable."""
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class CLinear:
     """const + sum of coefficient * expression + lane coefficient * lane."""
 
     terms: tuple[tuple[str, int], ...]
@@ -57,13 +57,13 @@ class Linear:
         return sign + " ".join(parts[1:])
 
 
-class IndexWriter(ABC):
+class CIndexWriter(ABC):
     """Writes indices; the values' writer builds on it."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.helpers = Helpers(dialect)
-        self.env: dict[str, int | str | Lane] = {}
+        self.env: dict[str, int | str | CLane] = {}
         self.buffers: dict[str, Buffer] = {}
         self.names: dict[str, str] = {}
         """What a buffer is called in the code."""
@@ -90,7 +90,7 @@ class IndexWriter(ABC):
 
     # ------------------------------------------------------------------------------------ indices
 
-    def linear(self, value: Index) -> Linear:
+    def linear(self, value: Index) -> CLinear:
         """An index in the current environment. NotVectorError if an atom depends on the lane."""
         terms: dict[str, int] = {}
         const, lane = value.const, 0
@@ -98,11 +98,11 @@ class IndexWriter(ABC):
             now = self.env[atom] if isinstance(atom, str) else self._atom(atom)
             if isinstance(now, int):
                 const += c * now
-            elif isinstance(now, Lane):
+            elif isinstance(now, CLane):
                 lane += c
             else:
                 terms[now] = terms.get(now, 0) + c
-        return Linear(tuple(t for t in terms.items() if t[1]), const, lane)
+        return CLinear(tuple(t for t in terms.items() if t[1]), const, lane)
 
     def _atom(self, atom: Atom) -> int | str:
         assert not isinstance(atom, str)
@@ -121,7 +121,7 @@ class IndexWriter(ABC):
         # C divides toward zero: an index that may be negative is moved up by whole divisors.
         lowest, _ = interval(atom.index, self.ranges)
         moved = max(0, -(lowest // divisor))
-        text = Linear(inner.terms, inner.const + moved * divisor).text
+        text = CLinear(inner.terms, inner.const + moved * divisor).text
         if isinstance(atom, Mod):
             return f"(({text}) % {divisor})"
         return f"(({text}) / {divisor}" + (f" - {moved})" if moved else ")")
@@ -135,7 +135,7 @@ class IndexWriter(ABC):
     def element(self, value: Load) -> str:
         """An element of a buffer, the same for every lane."""
 
-    def flat(self, buffer: Buffer, indices: Sequence[Index]) -> Linear:
+    def flat(self, buffer: Buffer, indices: Sequence[Index]) -> CLinear:
         """Offset in elements from the buffer's element (0, 0, ...)."""
         self.touched.add(buffer.name)
         total = Index()
@@ -143,7 +143,7 @@ class IndexWriter(ABC):
             total = total + i * stride
         return self._placed(buffer, self.linear(recombine(total)))
 
-    def _placed(self, buffer: Buffer, at: Linear) -> Linear:
+    def _placed(self, buffer: Buffer, at: CLinear) -> CLinear:
         """Where the element lies if the buffer is swizzled."""
         if not buffer.swizzle:
             return at
@@ -159,7 +159,7 @@ class IndexWriter(ABC):
         ):
             raise NotVectorError
         change = f"((({at.text}) >> {shift}) & {((1 << bits) - 1) << base})"
-        return Linear(((f"(({at.text}) ^ {change})", 1),), 0, at.lane)
+        return CLinear(((f"(({at.text}) ^ {change})", 1),), 0, at.lane)
 
     @contextmanager
     def one_lane(self, lane: int | None) -> Iterator[None]:
@@ -168,7 +168,7 @@ class IndexWriter(ABC):
         lanes, env = self.lanes, self.env
         self.lanes = 1
         if lane is not None:
-            self.env = {v: lane if isinstance(now, Lane) else now for v, now in env.items()}
+            self.env = {v: lane if isinstance(now, CLane) else now for v, now in env.items()}
         try:
             yield
         finally:  # what is tried for one lane may turn out to depend on the lane

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from autotune.codegen.base import BACKENDS, DeviceCode, EntryCall, Extents, Launch, ObjectCode
 from autotune.codegen.c.dialect import OPENCL
-from autotune.codegen.c.index import Linear
-from autotune.codegen.c.statement import StatementWriter, Workspace, index_type
-from autotune.codegen.c.value import Val
+from autotune.codegen.c.index import CLinear
+from autotune.codegen.c.statement import CStatementWriter, Workspace, index_type
+from autotune.codegen.expression import Val
 from autotune.errors import BuildError, VerifyError
 from autotune.program.ir import (
     BLOCK_KINDS,
@@ -54,7 +54,7 @@ _SHUFFLE = """#ifdef cl_khr_subgroup_shuffle
 #endif"""
 
 
-class _KernelsWriter(StatementWriter):
+class _KernelsWriter(CStatementWriter):
     """The kernels of one program."""
 
     def __init__(self, program: Program, symbol: str) -> None:
@@ -228,7 +228,7 @@ class _KernelsWriter(StatementWriter):
             return
         names = self.names[target.name], self.names[source.name]
         for i in range(stmt.count):
-            places = [Linear(x.terms, x.const + i).text for x in (to, at)]
+            places = [CLinear(x.terms, x.const + i).text for x in (to, at)]
             self.line(f"{names[0]}[{places[0]}] = {names[1]}[{places[1]}];")
 
 

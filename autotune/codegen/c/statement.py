@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autotune.codegen.c.dialect import Dialect, float_constant
-from autotune.codegen.c.index import Lane, Linear, NotVectorError
-from autotune.codegen.c.value import Val, ValueWriter
+from autotune.codegen.c.index import CLane, CLinear, NotVectorError
+from autotune.codegen.c.value import CValueWriter
 from autotune.codegen.dispatch import StatementDispatch
+from autotune.codegen.expression import Val
 from autotune.errors import BuildError
 from autotune.program.ir import (
     Alloc,
@@ -38,7 +39,7 @@ MAX_LINES = 200_000
 ALIGN = 64
 
 
-class StatementWriter(ValueWriter, StatementDispatch):
+class CStatementWriter(CValueWriter, StatementDispatch):
     """Writes statements; what a loop over threads is, the languages' writers say."""
 
     def __init__(self, dialect: Dialect, program: Program) -> None:
@@ -84,11 +85,11 @@ class StatementWriter(ValueWriter, StatementDispatch):
                 with self.one_lane(lane):
                     super().stmt(stmt)
             return
-        (name,) = (v for v, now in self.env.items() if isinstance(now, Lane))
+        (name,) = (v for v, now in self.env.items() if isinstance(now, CLane))
         lanes = self.lanes
         self.lanes = 1
         self._counted(name, lanes, (stmt,))
-        self.lanes, self.env[name] = lanes, Lane()
+        self.lanes, self.env[name] = lanes, CLane()
 
     # -------------------------------------------------------------------------------------- loops
 
@@ -119,7 +120,7 @@ class StatementWriter(ValueWriter, StatementDispatch):
         elif loop.extent not in self.dialect.lanes:
             self._counted(loop.var, loop.extent, loop.body)
         else:
-            self.env[loop.var], self.lanes = Lane(), loop.extent
+            self.env[loop.var], self.lanes = CLane(), loop.extent
             self.body(loop.body)
             self.lanes = 1
             del self.env[loop.var]
@@ -193,7 +194,7 @@ class StatementWriter(ValueWriter, StatementDispatch):
         else:
             self._assign(buffer, at, self._combined(stmt, buffer.dtype))
 
-    def _assign(self, buffer: Buffer, at: Linear, value: Val) -> None:
+    def _assign(self, buffer: Buffer, at: CLinear, value: Val) -> None:
         """Write one element, or one per lane side by side."""
         lanes = self.lanes if at.lane else 1
         value = self.splat(value, lanes)
@@ -241,7 +242,7 @@ class StatementWriter(ValueWriter, StatementDispatch):
             text = f"{float_constant(factor, old.dtype)} * {now.text} + {old.text}"
         return Val(text, old.dtype, lanes)
 
-    def _store_reduced(self, stmt: Store, buffer: Buffer, at: Linear) -> None:
+    def _store_reduced(self, stmt: Store, buffer: Buffer, at: CLinear) -> None:
         """All lanes combined into one element."""
         if not stmt.combine:
             raise BuildError(f"{buffer.name} is written by every lane")

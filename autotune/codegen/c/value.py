@@ -8,7 +8,6 @@ written as a loop over the lanes instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from autotune.codegen.c.dialect import (
     SHORT,
@@ -16,7 +15,8 @@ from autotune.codegen.c.dialect import (
     mask_of,
     type_name,
 )
-from autotune.codegen.c.index import IndexWriter, Linear, NotVectorError
+from autotune.codegen.c.index import CIndexWriter, CLinear, NotVectorError
+from autotune.codegen.expression import Val
 from autotune.codegen.llvm.math import MOST_FACTORS, factors_of, is_product
 from autotune.errors import BuildError
 from autotune.program.analysis import interval
@@ -39,16 +39,7 @@ _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
-@dataclass(frozen=True, slots=True)
-class Val:
-    """An expression."""
-
-    text: str
-    dtype: str
-    lanes: int
-
-
-class ValueWriter(IndexWriter):
+class CValueWriter(CIndexWriter):
     """Writes values; the statement writers build on it."""
 
     # -------------------------------------------------------------------------------------- loads
@@ -76,7 +67,7 @@ class ValueWriter(IndexWriter):
         kind = self.helpers.type(buffer.dtype, self.lanes)
         return Val(f"{kind}_load({self.place(buffer, at)})", buffer.dtype, self.lanes)
 
-    def place(self, buffer: Buffer, at: Linear) -> str:
+    def place(self, buffer: Buffer, at: CLinear) -> str:
         """Pointer to an element."""
         text, name = at.text, self.names[buffer.name]
         return name if text == "0" else f"{name} + {text}"
@@ -95,7 +86,7 @@ class ValueWriter(IndexWriter):
                 parts.append(self.load(value).text)
         return Val(self.dialect.literal_vector(kind, parts), buffer.dtype, self.lanes)
 
-    def cell(self, buffer: Buffer, at: Linear) -> Val:
+    def cell(self, buffer: Buffer, at: CLinear) -> Val:
         """A register variable; a buffer that needs more than variables is noted as a conflict."""
         lanes, name = self.lanes if at.lane else 1, self.names[buffer.name]
         start, made = self._cell_around(buffer.name, at.const, lanes)

@@ -91,7 +91,7 @@ class ElfImage:
         return symbol in self._defined
 
     def address(self, symbol: str) -> int:
-        """Of what the objects offer. Raises BuildError."""
+        """The address of a symbol of the objects. Raises BuildError."""
         if symbol not in self._defined:
             raise BuildError(f"no function {symbol} in the loaded objects")
         return self._defined[symbol]

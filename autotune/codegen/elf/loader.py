@@ -55,7 +55,7 @@ class ElfLibrary:
             end_with(self, self._image, self._image.address(END))
 
     def address(self, symbol: str) -> int:
-        """Of a function in the objects. Raises BuildError."""
+        """The address of a function in the objects. Raises BuildError."""
         return self._image.address(symbol)
 
 
@@ -82,8 +82,8 @@ class Runtime:
         self._libraries: dict[str, ctypes.CDLL] = {}
 
     def address(self, name: str) -> int | None:
-        """Of a function that objects may call; None where there is none. Raises BuildError where
-        the library it is in is missing."""
+        """The address of a function that objects may call; None where there is none. Raises
+        BuildError where the library it is in is missing."""
         for library, offered in RUNTIME.items():
             if offered.fullmatch(name):
                 function = getattr(self._library(library), name, None)

@@ -127,7 +127,7 @@ def _adrp(p: RelocationSite, target: int) -> None:
 
 
 def _low_12(step: int) -> Patch:
-    """Of the address, scaled by the size of what is loaded."""
+    """Patches the low 12 bits of the address, scaled by the size of what is loaded."""
 
     def patch(p: RelocationSite) -> None:
         low = p.target & 0xFFF

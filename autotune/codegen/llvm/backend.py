@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
-from autotune.codegen.llvm.binding import binding, optimize
+from autotune.codegen.llvm.binding import binding, emitted
 from autotune.codegen.llvm.entry import entry_text, run_text, support_text
 from autotune.codegen.llvm.kernel import KernelText, write_kernel
 from autotune.errors import BuildError
@@ -46,14 +46,7 @@ def target_machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
 def compile_text(text: str, target: Target) -> bytes:
     """LLVM IR text to an object file. Raises BuildError where LLVM refuses it."""
     machine = target_machine(target.triple, target.cpu, target.features)
-    try:
-        module = binding().parse_assembly(text)
-        module.triple = target.triple
-        module.data_layout = str(machine.target_data)
-        optimize(module, machine)
-        return bytes(machine.emit_object(module))
-    except RuntimeError as error:
-        raise BuildError(f"LLVM refused the program: {str(error).strip()[:300]}") from None
+    return bytes(emitted(text, target.triple, machine, machine.emit_object))
 
 
 def _source(kernel: KernelText, program: Program, target: Target, symbol: str) -> str:

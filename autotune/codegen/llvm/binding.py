@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
+from collections.abc import Callable
 from typing import Any
 
 from autotune.errors import BuildError
@@ -37,7 +38,20 @@ def assembles(triple: str) -> bool:
     return triple.startswith("x86_64") and platform.machine().lower() in names
 
 
-def optimize(module: Any, machine: Any) -> None:
+def emitted(text: str, triple: str, machine: Any, emit: Callable[[Any], Any]) -> Any:
+    """What a target machine emits for LLVM IR text, cleaned up. Raises BuildError where LLVM
+    refuses it."""
+    try:
+        module = binding().parse_assembly(text)
+        module.triple = triple
+        module.data_layout = str(machine.target_data)
+        _optimize(module, machine)
+        return emit(module)
+    except RuntimeError as error:
+        raise BuildError(f"LLVM refused the program: {str(error).strip()[:300]}") from None
+
+
+def _optimize(module: Any, machine: Any) -> None:
     """Local clean-up. Kernels are written as vectors and register tiles already, so a short pass
     list is enough: cells to registers, control flow, equal loads to one."""
     options = binding().create_pipeline_tuning_options(speed_level=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.codegen.llvm.element import Val
+from autotune.codegen.expression import Val
 from autotune.codegen.llvm.index import Linear
 from autotune.codegen.llvm.load import LoadWriter
 from autotune.codegen.llvm.text import type_text

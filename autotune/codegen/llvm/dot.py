@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from autotune.codegen.llvm.element import Val
+from autotune.codegen.expression import Val
 from autotune.codegen.llvm.index import Linear
 from autotune.codegen.llvm.math import MathWriter
 from autotune.codegen.llvm.text import FunctionText, type_text

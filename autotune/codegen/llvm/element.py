@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from autotune.codegen.expression import Val
 from autotune.codegen.formulas import FORMULAS
 from autotune.codegen.formulas_double import DOUBLE
 from autotune.codegen.llvm.math import MathWriter, float_text, unary
@@ -19,14 +19,6 @@ from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.errors import BuildError
 from autotune.program.ir import COMPARISONS
 from autotune.types import ITEM_BYTES
-
-
-class Val(NamedTuple):
-    """An LLVM value."""
-
-    text: str
-    dtype: str
-    lanes: int
 
 
 class ElementWriter:
@@ -301,7 +293,7 @@ _EXTREMES = {
     "max": ("fcmp olt", "icmp slt", "icmp ult"), "min": ("fcmp ogt", "icmp sgt", "icmp ugt"),
     "peak": ("fcmp olt", "icmp slt", "icmp ult"),
 }  # fmt: skip
-"""Of floats, of signed and of unsigned integers."""
+"""Comparisons after which the other operand is taken: for floats, signed and unsigned integers."""
 _SIGNIFICANT_BITS = {"float32": 24, "float64": 53}
 _INT_MOD = ("srem", "add", "icmp ne", "icmp slt")
 

@@ -174,8 +174,9 @@ class _KernelWriter(TileWriter):
             self.changed.pop()
 
     def settled(self, value: Load, offset: Linear) -> int | None:
-        """Of scratch, which nothing else shares memory with; `changed` says what loops store to.
-        Guards are left behind, so no index may be outside the buffer."""
+        """Depth of the outermost loop in front of which a load of scratch gives the same; None for
+        no loop. Nothing shares memory with scratch, and `changed` says what loops store to. Guards
+        are left behind, so no index may be outside the buffer."""
         buffer = self.buffers[value.buffer]
         depths = [var.depth for var, _ in offset.terms]
         if buffer.scope != "scratch" or any(d < 0 for d in depths):

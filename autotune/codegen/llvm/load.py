@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from autotune.codegen.llvm.element import Val
+from autotune.codegen.expression import Val
 from autotune.codegen.llvm.index import IndexWriter, Lane, Linear, Var
 from autotune.codegen.llvm.text import FunctionText, suffix_text, type_text
-from autotune.codegen.llvm.window import Cover, Window, cover, lane_indices, picks, window_of
+from autotune.codegen.llvm.window import Cover, LaneWindow, cover, lane_indices, picks, window_of
 from autotune.errors import BuildError
 from autotune.program.ir import Buffer, Index, Load, LoadIndex
 from autotune.types import ITEM_BYTES
@@ -144,7 +144,7 @@ class LoadWriter(IndexWriter):
         known = {v: now for v, now in self.env.items() if isinstance(now, int)}
         return lane_indices(value, names, self.lanes, known, self.ranges)
 
-    def from_window(self, buffer: Buffer, window: Window, loads: Cover) -> Val:
+    def from_window(self, buffer: Buffer, window: LaneWindow, loads: Cover) -> Val:
         """Lanes at constant distances: what covers them is loaded, and shuffled."""
         first, dtype = self.linear(window.first), buffer.dtype
         kind, align = type_text(dtype, loads.width, memory=True), ITEM_BYTES[dtype]

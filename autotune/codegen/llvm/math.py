@@ -26,7 +26,7 @@ SMALLEST_NORMAL = 2.0**-126
 UNSCALED = 2.0**24
 """What brings products that are the reciprocals of finite numbers out of the denormal ones."""
 MOST_FACTORS = 4
-"""Of a power made of products: with one more it would be off by more than 4 ulp."""
+"""Multiplications that a power is made of at most: with one more it would be off by over 4 ulp."""
 
 
 def is_product(exponent: float) -> bool:
@@ -53,7 +53,7 @@ class MathWriter:
     own: ClassVar[tuple[str, ...]] = ("exp", "log", "sigmoid", "erf", "rsqrt")
     """Functions of one float32 value that are methods here."""
     intrinsics: ClassVar[dict[str, str]] = INTRINSICS
-    """Those that LLVM has code for: by name, LLVM's name."""
+    """Functions that LLVM has code for: by name, LLVM's name."""
 
     def __init__(self, text: FunctionText, lanes: int, dtype: str = "float32") -> None:
         self.text, self.lanes, self.dtype = text, lanes, dtype

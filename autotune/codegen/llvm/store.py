@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotune.codegen.llvm.element import Val
+from autotune.codegen.expression import Val
 from autotune.codegen.llvm.index import Linear
 from autotune.codegen.llvm.math import MathWriter
 from autotune.codegen.llvm.move import MoveWriter

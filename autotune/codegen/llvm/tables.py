@@ -18,7 +18,7 @@ from autotune.codegen.llvm.math import MathWriter, float_text
 ENTRIES = 16
 DEGREE = 5
 WIDTH = 0.25
-"""Of an interval of arguments of erf; the first is centred at 0."""
+"""Width of an interval of arguments of erf; the first is centred at 0."""
 LIMIT = 3.8749
 """Just inside the last interval: from here on erf counts as 1."""
 _ROUNDER = 1.5 * 2.0**23 * WIDTH

@@ -33,7 +33,7 @@ _JOB, _SLEEPERS, _QUIT, _STARTED, _AWAY, _FUNCTION = 0, 8, 16, 24, 32, 64
 than the number of the core that members are kept off."""
 _STATE_BYTES = 128
 _MASK_BYTES = 128
-"""Of a set of cores."""
+"""Bytes of a mask of cores, as the system takes it."""
 
 
 def team_text(target: Target) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from autotune.codegen.llvm.index import Lane
 from autotune.codegen.llvm.statement import StatementWriter
 from autotune.codegen.llvm.text import FunctionText, Lines
-from autotune.codegen.llvm.tile_plan import Tile, TilePlan, is_tiled, plan_of, product_of
+from autotune.codegen.llvm.tile_plan import MatrixTile, TilePlan, is_tiled, plan_of, product_of
 from autotune.errors import BuildError
 from autotune.program.ir import Const, For, Stmt
 from autotune.program.rewrite import stores_of
@@ -110,7 +110,7 @@ class TileWriter(StatementWriter):
         self._first.append(f"  call void @llvm.x86.ldtilecfg(ptr @{self._name(0)})")
         self._call("tilerelease", "")
 
-    def _is_sum(self, tile: Tile, body: Sequence[Stmt]) -> bool:
+    def _is_sum(self, tile: MatrixTile, body: Sequence[Stmt]) -> bool:
         return any(stores_of(tuple(body), tile.buffer))
 
     def _configured(self, plan: TilePlan) -> int:
@@ -124,7 +124,7 @@ class TileWriter(StatementWriter):
     def _name(self, number: int) -> str:
         return f"{TILE_SHAPES}.{self.symbol}.{number}"
 
-    def _move(self, name: str, tiles: Mapping[Tile, int]) -> None:
+    def _move(self, name: str, tiles: Mapping[MatrixTile, int]) -> None:
         """The same instruction for several registers."""
         for tile, number in tiles.items():
             if name == "tilezero":

@@ -42,7 +42,7 @@ _ROW_BYTES_AT, _ROWS_AT = 16, 48
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class MatrixTile:
     """A matrix in memory. `offset`: of its first element, in elements of the buffer."""
 
     buffer: str
@@ -57,16 +57,16 @@ class Tile:
 class TileProduct:
     """sums += data x weights; the weights have neighbours along the reduction side by side."""
 
-    sums: Tile
-    data: Tile
-    weights: Tile
+    sums: MatrixTile
+    data: MatrixTile
+    weights: MatrixTile
 
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
     """Registers of the tiles of one nest."""
 
-    numbers: Mapping[Tile, int]
+    numbers: Mapping[MatrixTile, int]
 
     def configuration(self) -> bytes:
         """What `ldtilecfg` loads: palette, bytes of a row and rows of every register."""
@@ -136,7 +136,7 @@ def product_of(
     data, weights = _factors(store.value)
     count = extents[pair]
 
-    def tile(at: Load | Store, down: str, along: Mapping[str, int]) -> Tile:
+    def tile(at: Load | Store, down: str, along: Mapping[str, int]) -> MatrixTile:
         """The matrix whose rows are `down`; elements of a row lie side by side."""
         buffer = buffers[at.buffer]
         flat = Index()
@@ -152,7 +152,7 @@ def product_of(
         width = math.prod(extents[v] for v in along) * ITEM_BYTES[buffer.dtype]
         if extents[down] > ROWS or width > ROW_BYTES:
             raise BuildError(f"{at.buffer}: {extents[down]} rows of {width} bytes are no tile")
-        return Tile(at.buffer, start, pitch * ITEM_BYTES[buffer.dtype], extents[down], width)
+        return MatrixTile(at.buffer, start, pitch * ITEM_BYTES[buffer.dtype], extents[down], width)
 
     return TileProduct(
         sums=tile(store, rows, {lanes: 1}),

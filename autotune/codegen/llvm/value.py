@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 
+from autotune.codegen.expression import Val
 from autotune.codegen.llvm.bound import BoundWriter
-from autotune.codegen.llvm.element import Val, literal
+from autotune.codegen.llvm.element import literal
 from autotune.codegen.llvm.math import SMALLEST_NORMAL, float_text
 from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.errors import BuildError

@@ -18,7 +18,7 @@ MOST_LOADS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class LaneWindow:
     """Lane i is element `lanes[i]` behind `first`; the nearest is element 0."""
 
     first: Index
@@ -41,14 +41,14 @@ def lane_indices(
     return out
 
 
-def window_of(indices: Sequence[Index]) -> Window | None:
+def window_of(indices: Sequence[Index]) -> LaneWindow | None:
     """The window of these lanes; None where they are not at constant distances."""
     apart = [i - indices[0] for i in indices]
     if not all(i.is_const for i in apart):
         return None
     nearest = min(range(len(apart)), key=lambda lane: apart[lane].const)
     lanes = tuple(i.const - apart[nearest].const for i in apart)
-    return Window(first=indices[nearest], lanes=lanes)
+    return LaneWindow(first=indices[nearest], lanes=lanes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Cover:
     starts: tuple[int, ...]
 
 
-def cover(window: Window, lanes: int) -> Cover | None:
+def cover(window: LaneWindow, lanes: int) -> Cover | None:
     """Vector loads that reach no element beside the window's; None where they would be many."""
     width = 1 << min(window.span, lanes).bit_length() - 1
     last = window.span - width
@@ -68,7 +68,7 @@ def cover(window: Window, lanes: int) -> Cover | None:
     return Cover(width=width, starts=used) if len(used) <= MOST_LOADS else None
 
 
-def picks(window: Window, found: Cover) -> list[tuple[int, int]]:
+def picks(window: LaneWindow, found: Cover) -> list[tuple[int, int]]:
     """(load, element of it) of every lane."""
     out = []
     for distance in window.lanes:

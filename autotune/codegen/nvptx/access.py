@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from autotune.codegen.llvm.element import Val
+from autotune.codegen.expression import Val
 from autotune.codegen.llvm.index import Linear, Var
 from autotune.codegen.llvm.statement import StatementWriter
 from autotune.codegen.llvm.text import FunctionText, type_text

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from autotune.codegen.llvm.text import FunctionText
 
 MAP_BYTES = 128
-"""Of the driver's description of a tensor."""
+"""Bytes of the driver's description of a tensor."""
 _MAP = "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 _WAIT = (
     r"{\0A.reg .pred done;\0Aagain:\0A"
@@ -26,7 +26,7 @@ _KEPT = {"float": "=f", "i32": "=r"}
 """Type of sums -> registers that hold them."""
 _WIDTH = 8
 _HELD = 4
-"""Of a matrix of 64 x 8, by each thread."""
+"""Sums of a matrix of 64 x 8 that each thread holds."""
 
 
 class Asm:

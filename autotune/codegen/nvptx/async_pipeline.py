@@ -26,7 +26,7 @@ from autotune.program.async_pipeline import (
     FETCH_BYTES,
     GROUP_NUMBER,
     LANE_WARP,
-    AsyncPipeline,
+    PipelineLoop,
     in_group,
 )
 from autotune.program.ir import (
@@ -46,7 +46,7 @@ from autotune.program.ir import (
 from autotune.types import ITEM_BYTES
 
 _SWIZZLED = 1 << 62
-"""Of a descriptor: rows of 128 bytes, swizzled."""
+"""The bits of a descriptor that mean rows of 128 bytes, swizzled."""
 _ROWS = 8
 """Whose rows a swizzle goes through."""
 _STEP = 16
@@ -59,7 +59,7 @@ _FREE_BYTES = BARRIER_BYTES // 2
 class PipelineWriter(FragmentWriter, ABC):
     """Writes blocks with a pipeline."""
 
-    def __init__(self, text: FunctionText, pipeline: AsyncPipeline | None) -> None:
+    def __init__(self, text: FunctionText, pipeline: PipelineLoop | None) -> None:
         super().__init__(text)
         self.asm = Asm(text)
         self.pipeline = pipeline
@@ -73,7 +73,7 @@ class PipelineWriter(FragmentWriter, ABC):
     def _barrier(self) -> None:
         """All threads of the block wait for each other."""
 
-    def pipelined(self, pipeline: AsyncPipeline, body: tuple[Stmt, ...]) -> None:
+    def pipelined(self, pipeline: PipelineLoop, body: tuple[Stmt, ...]) -> None:
         """A block's statements, by its two kinds of warps."""
         first = self.pure(0, f"icmp eq i64 {self.thread()}, 0")
         with self.text.when(first):

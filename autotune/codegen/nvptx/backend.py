@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from autotune.codegen.base import BACKENDS, DeviceCode, EntryCall, ObjectCode
 from autotune.codegen.llvm.backend import initialize
-from autotune.codegen.llvm.binding import binding, optimize
+from autotune.codegen.llvm.binding import binding, emitted
 from autotune.codegen.nvptx.kernel import write_kernels
 from autotune.errors import BuildError
 from autotune.program.ir import Program
@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 def compile_ptx(text: str, target: Target) -> str:
     """LLVM IR text to PTX. Raises BuildError where LLVM refuses it."""
     machine = _machine(target)
-    try:
-        module = binding().parse_assembly(text)
-        module.triple = target.triple
-        module.data_layout = str(machine.target_data)
-        optimize(module, machine)
-        return str(machine.emit_assembly(module))
-    except RuntimeError as error:
-        raise BuildError(f"LLVM refused the program: {str(error).strip()[:300]}") from None
+    return str(emitted(text, target.triple, machine, machine.emit_assembly))
 
 
 def _machine(target: Target) -> llvm.TargetMachine:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from autotune.codegen.llvm.element import Val
+from autotune.codegen.expression import Val
 from autotune.codegen.llvm.index import Linear, Var
 from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.codegen.nvptx.access import AccessWriter

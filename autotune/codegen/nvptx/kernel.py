@@ -78,7 +78,7 @@ def write_kernels(program: Program, target: Target, symbol: str) -> DeviceText:
     made: list[Launch] = []
     for number, launch in enumerate(found):
         _check(launch, target)
-        writer = _KernelWriter(launch, everything, f"{symbol}_{number}", _resident(launch, target))
+        writer = _LaunchWriter(launch, everything, f"{symbol}_{number}", _resident(launch, target))
         functions.append(writer.write())
         declared |= writer.text.declared
         made.append(writer.launch())
@@ -123,8 +123,9 @@ def _check(launch: KernelLaunch, target: Target) -> None:
 
 
 def _resident(launch: KernelLaunch, target: Target) -> int:
-    """Of blocks that hold matrices: as many as their registers allow. Left alone, ptxas would
-    rather spill some than be one register above what lets another block in."""
+    """Blocks that a multiprocessor is to hold where they hold matrices, else 0: as many as their
+    registers allow. Left alone, ptxas would rather spill some than be one register above what lets
+    another block in."""
     allocs = [s.buffer for s in walk(launch.body) if isinstance(s, Alloc)]
     sums = sum(math.prod(b.shape) // WARP for b in allocs if b.scope == "fragment")
     if not sums or not target.registers:
@@ -134,7 +135,7 @@ def _resident(launch: KernelLaunch, target: Target) -> int:
     return max(1, 4 * fours // (-(-launch.threads // WARP)))
 
 
-class _KernelWriter(PipelineWriter):
+class _LaunchWriter(PipelineWriter):
     """One launch as one function."""
 
     def __init__(

@@ -15,7 +15,7 @@ from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.types import Array
 
 _FEW_ROWS = 4
-"""Of data, which take so little time to multiply that reading the weights is most of it."""
+"""Rows of data up to which reading the weights is most of the time of multiplying them."""
 
 
 @importer("com.microsoft.MatMulNBits")

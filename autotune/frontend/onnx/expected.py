@@ -23,7 +23,7 @@ _PYTHON = re.compile(
     r"is not in (list|tuple|range)|shape-mismatch|math domain|arg is an empty|empty sequence|"
     r"invalid literal|cannot convert|is out of bounds for axis|must be (a|an|real)|byte must be"
 )
-"""Of the interpreter and numpy: they speak of our code, not of the model."""
+"""Messages of the interpreter and numpy: they speak of our code, not of the model."""
 _DIMENSIONS = re.compile(r"[\[(]([^\[\]()]*,[^\[\]()]*)[\])]")
 """Dimensions in the description of an input, such as `[seq_length, batch_size, input_size]`."""
 _MOST = 300

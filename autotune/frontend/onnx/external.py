@@ -36,7 +36,7 @@ def _bodies(
 def _tensors(
     initializers: Iterable[onnx.TensorProto], nodes: Iterable[onnx.NodeProto]
 ) -> Iterator[onnx.TensorProto]:
-    """Of a graph and those within."""
+    """The tensors of a graph and of those within it."""
     yield from initializers
     for attribute in (a for node in nodes for a in node.attribute):
         yield from (attribute.t, *attribute.tensors)

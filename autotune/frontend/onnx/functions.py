@@ -58,7 +58,7 @@ def _standard_functions(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Of a graph and those within."""
+    """The nodes of a graph and of those within it."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:

@@ -141,7 +141,8 @@ def _global_pool(n: NodeContext, op: str) -> str:
 
 
 def pool_window(n: NodeContext, image: str, rank: int) -> VolumeWindow:
-    """That of a pool over an image with channels last, which has `rank` dimensions in the file."""
+    """The window of a pool over an image with channels last, which has `rank` dimensions in the
+    file."""
     kernel = n.integers("kernel_shape")
     if kernel is None or len(kernel) != rank - 2:
         raise ModelError(f"kernel_shape must have {rank - 2} entries, got {kernel}")

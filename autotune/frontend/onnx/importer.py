@@ -47,7 +47,7 @@ REASONS = {
     "Unique": UNSHAPED,
     "MaxRoiPool": "its windows are known to a run only; export the model with RoiAlign",
 }  # fmt: skip
-"""Of operators that are refused: why, and what to do."""
+"""Operators that are refused: why, and what to do."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 load_folder("autotune.frontend.onnx", [str(Path(__file__).parent)])

@@ -15,7 +15,7 @@ from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
 from autotune.frontend.onnx.norm import positive_axis
 
 MOST_FACTORS = 1 << 25
-"""Of a transform's matrix."""
+"""Elements of a transform's matrix, at most."""
 # Windows are sums of cosines of 0, 1, 2 turns, by these factors.
 WINDOWS = {
     "HannWindow": (0.5, -0.5), "HammingWindow": (25 / 46, -21 / 46),

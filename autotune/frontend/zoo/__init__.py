@@ -10,10 +10,10 @@ from pathlib import Path
 
 import onnx
 
+from autotune.atomic_file import atomic_file
 from autotune.errors import ModelError
 from autotune.frontend.zoo.base import ZOO
 from autotune.registry import load_folder
-from autotune.whole_file import whole_file
 
 load_folder(__name__, list(__path__))
 
@@ -30,5 +30,5 @@ def build_model(name: str) -> onnx.ModelProto:
 def export_onnx(name: str, path: str | Path) -> None:
     """Write a zoo model as an ONNX file. Raises ModelError."""
     content = build_model(name).SerializeToString()
-    with whole_file(path, ModelError) as out:
+    with atomic_file(path, ModelError) as out:
         out.write(content)

@@ -19,7 +19,7 @@ class OutputAccuracy:
     output: str
     samples: int
     cosine: float
-    """Of the angle between the outputs as vectors: 1 where they are proportional."""
+    """Cosine of the angle between the outputs as vectors: 1 where they are proportional."""
     snr_db: float
     max_error: float
     """Largest difference, relative to the largest value."""

@@ -18,7 +18,7 @@ from autotune.graph.ir import Graph
 from autotune.types import Array
 
 MOST_ELEMENTS = 1 << 18
-"""Of a value, evenly spread, that its range is taken from."""
+"""Elements of a value, evenly spread, that its range is taken from, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

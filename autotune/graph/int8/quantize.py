@@ -27,7 +27,8 @@ class QuantizationRules:
     contraction_db: float = 15.0
     """Contractions that would have less stay in float32."""
     value_db: float = 30.0
-    """Of values that would have less, floats are kept for all readers but contractions."""
+    """Decibels of signal over noise below which a value is kept as floats for all readers but
+    contractions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

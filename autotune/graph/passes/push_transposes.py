@@ -206,7 +206,7 @@ class _Pushing:
         return self._put(node, self.new.emit(node.op, [value.base], node, **attrs), value.perm)
 
     def _pool(self, node: Node) -> bool:
-        """Of an image with its channels first: every channel is an image of one channel."""
+        """Pool an image with its channels first as one of as many images of one channel."""
         value, (batch, height, width, channels) = (
             self._get(node.inputs[0]),
             self.graph.types[node.inputs[0]].shape,

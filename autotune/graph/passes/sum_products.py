@@ -14,7 +14,7 @@ from autotune.graph.rewriter import Rewriter
 
 MOST_ROWS = 8
 LEAST_DEPTH = 32
-"""Of a sum, below which adding up the lanes of a vector is most of the work."""
+"""Terms of a sum below which adding up the lanes of a vector is most of the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ class DeviceFacts:
     warp: int = 0
     """Threads that run in step."""
     vector_bytes: int = 0
-    """Of the widest vectors that one thread computes with."""
+    """Bytes of the widest vectors that one thread computes with."""
     features: tuple[str, ...] = ()
     """What code may use beside the ordinary: subgroups, fp16, fp64, bf16..."""
 

@@ -347,7 +347,7 @@ def _check_driver(api: Api, target: Target) -> None:
 
 
 def _version(api: Api) -> tuple[int, int]:
-    """Of CUDA, that the driver is for."""
+    """The version of CUDA that the driver is for."""
     number = int(api.call("cuDriverGetVersion"))
     return number // 1000, number % 1000 // 10
 

@@ -145,7 +145,7 @@ class Registers:
 
     def arithmetic(self) -> tuple[Arithmetic, ...]:
         rows = [self._row(found) for found in self._found]
-        return (*rows, *Tiles(self._target, self._clock).rows())
+        return (*rows, *TileProducts(self._target, self._clock).rows())
 
     def _row(self, found: Instruction) -> Arithmetic:
         each = self.round_s[f"many_{found.label}"] / (texts.UNROLL * self._chains)
@@ -294,7 +294,7 @@ _SUMS = 4
 """Tiles that hold sums; two each are left for either operand."""
 
 
-class Tiles:
+class TileProducts:
     """A matrix unit's products of tiles: 16 rows of 64 bytes by as many."""
 
     def __init__(self, target: Target, clock: Clock) -> None:

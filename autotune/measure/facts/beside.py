@@ -14,7 +14,7 @@ from autotune.measure.storage import aligned_bytes
 from autotune.target import Target
 
 CHAINS = 8
-"""Of multiply-adds, and of additions: as many hide the latency of two a clock."""
+"""Chains of multiply-adds, and of additions: as many hide the latency of two a clock."""
 LINES = 16
 """Touched in an iteration."""
 

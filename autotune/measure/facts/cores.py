@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from autotune.codegen.loader import load
 from autotune.machine.curves import Curve, falling
 from autotune.machine.facts import Pairs
-from autotune.measure.crew import Crew, crew_code
 from autotune.measure.facts import texts
 from autotune.measure.facts.memory import PIECE_BYTES, sizes
 from autotune.measure.facts.timing import Clock, Loops, low, overhead_s, rounded
 from autotune.measure.storage import aligned_bytes
+from autotune.measure.team import Team, team_code
 from autotune.target import Target
 from autotune.types import Array
 
@@ -119,27 +119,28 @@ class Together:
         caches are full."""
         if len(self._cores) < 2:
             return ()
-        crew = Crew(load([crew_code(self._wide)], self._wide), self._wide, self._clock)
-        over_s = low([crew.empty_call_s() for _ in range(200)], LOW)
+        team = Team(load([team_code(self._wide)], self._wide), self._wide, self._clock)
+        over_s = low([team.empty_call_s() for _ in range(200)], LOW)
         least = 2 * len(self._cores) * self._wide.l2_bytes
-        found = [(n, self._all_bytes_per_s(crew, data[:n], over_s))
+        found = [(n, self._all_bytes_per_s(team, data[:n], over_s))
                  for n in sizes(data.nbytes)[::2] if n >= least]  # fmt: skip
         return tuple((n, rounded(value)) for n, value in falling(tuple(found)))
 
-    def _all_bytes_per_s(self, crew: Crew, data: Array, over_s: float) -> float:
+    def _all_bytes_per_s(self, team: Team, data: Array, over_s: float) -> float:
         step = min(len(self._cores) * PIECE_BYTES, data.nbytes)
         count = data.nbytes // step
         times = []
         for number in range(count + max(PIECES, count)):
             part = data[(number % count) * step :][:step]
             begin = self._clock()
-            crew.through(part)
+            team.through(part)
             times.append(self._clock() - begin)
         return step / max(low(times[count:], LOW) - over_s, 1e-9)
 
 
 def _pinned(core: int, work: Callable[[], None]) -> None:
-    """Of the calling thread alone; where it cannot be kept on a core, figures are less exact."""
+    """Run the work with the calling thread on one core; where it cannot be kept there, figures are
+    less exact."""
     if hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {core})

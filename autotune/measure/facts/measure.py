@@ -18,7 +18,7 @@ from autotune.machine.facts import MachineFacts, Scattered
 from autotune.measure.facts.arithmetic import Registers
 from autotune.measure.facts.beside import Beside
 from autotune.measure.facts.cores import Together, regions
-from autotune.measure.facts.memory import Memory
+from autotune.measure.facts.memory import MemoryProbe
 from autotune.measure.facts.processor import processor_of
 from autotune.measure.profile import parallel_region_s
 from autotune.target import Target
@@ -35,7 +35,7 @@ def measure_facts(
     """Raises BuildError where the target's code cannot be built or loaded here."""
     alone = target.with_threads(1)
     registers = Registers(alone, clock)
-    memory = Memory(alone, clock, np.random.default_rng(seed))
+    memory = MemoryProbe(alone, clock, np.random.default_rng(seed))
     beside = Beside(alone, clock)
     together = Together(alone, clock, cores)
     rounds = [_round(memory, together) for _ in range(ROUNDS)]
@@ -58,7 +58,7 @@ def measure_facts(
     )
 
 
-def _round(memory: Memory, together: Together) -> dict[str, Any]:
+def _round(memory: MemoryProbe, together: Together) -> dict[str, Any]:
     """Fields of the facts, measured once."""
     return {
         "load_curve": memory.load_curve(),

@@ -41,14 +41,14 @@ PAGE_BYTES = 4096
 RUNS = 4096
 """Scattered runs, none of them met twice where they are to be far."""
 RUNS_TIMED = 256
-"""Of a sample."""
+"""Runs that a sample times."""
 FILL = 0x3F8000003F800000
 """Two float32 of 1.0."""
 LOW = 0.2
 """Which of many times counts: the one that this share of them does not exceed."""
 
 
-class Memory:
+class MemoryProbe:
     """A block on huge pages, and loops that go through parts of it."""
 
     def __init__(self, target: Target, clock: Clock, rng: np.random.Generator) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from autotune.atomic_file import write_text
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
 from autotune.machine.facts import FORMAT as FACTS_FORMAT
@@ -30,12 +31,11 @@ from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import Built, MeasureRequest, MeasureResult, OnResult
 from autotune.target import Target, machine_of
-from autotune.whole_file import write_text
 
 PROFILE_FORMAT = 4
-"""Of cached profiles: raised when something more, or otherwise, is measured."""
+"""Version of cached profiles: raised when something more, or otherwise, is measured."""
 FACTS_MADE = 2
-"""Of cached facts: raised when micro-benchmarks find something more, or otherwise."""
+"""Version of cached facts: raised when micro-benchmarks find something more, or otherwise."""
 _LOGGER = logging.getLogger("autotune.measure")
 _LOGGER.addHandler(logging.NullHandler())
 
@@ -57,7 +57,6 @@ class LocalRunner:
         cores: Sequence[int] = (),
         executor: str = DEFAULT_EXECUTOR,
         cache_dir: Path | None = None,
-        recycle_after: int = 400,
         region_threads: int = 0,
         sandbox: Sandbox | None = None,
         builds: ExecutorBuilds | None = None,
@@ -74,7 +73,6 @@ class LocalRunner:
             device=device_name(target),
             cores=cores,
             executor=executor,
-            recycle_after=recycle_after,
             sandbox=sandbox_for(target, sandbox or Sandbox()),
             builds=builds,
         )
@@ -136,7 +134,7 @@ class LocalRunner:
         return self._facts
 
     def _kept_facts(self) -> MachineFacts | None:
-        """Those of a runner that keeps what it measures; without them a profile is as good as it
+        """Facts of a runner that keeps what it measures; without them a profile is as good as it
         was before there were any."""
         if self._cache_dir is None:
             return None

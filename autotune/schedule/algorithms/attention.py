@@ -73,7 +73,7 @@ class FlashAttention:
         keys = found.scores.columns.extent
         if keys % self.keys or min(self.rows, self.keys, self.lanes) < 1:
             raise ScheduleError(f"blocks of {self.keys} keys do not divide {keys}")
-        plan = _Plan(step=self, found=found)
+        plan = _AttentionPlan(step=self, found=found)
         for nest in found.nests[1:]:
             program = replace(program, nest, ())
         program = replace(program, found.nests[0], (plan.whole(),))
@@ -83,7 +83,7 @@ class FlashAttention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class _AttentionPlan:
     """Sizes, names and the nests of a block."""
 
     step: FlashAttention
@@ -105,7 +105,7 @@ class _Plan:
 
     @property
     def blocks(self) -> int:
-        """Of keys."""
+        """Blocks of keys in a row of scores."""
         return self.found.scores.columns.extent // self.step.keys
 
     def _name(self, what: str) -> str:

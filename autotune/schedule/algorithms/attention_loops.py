@@ -29,7 +29,7 @@ from autotune.types import TensorType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class AttentionProduct:
     """out[loops] = sum over `reduce` of left * right; `right` does not depend on the rows, which
     are the last loop but one, and `left` not on the columns, the last."""
 
@@ -54,8 +54,8 @@ class Attention:
     `score`: f, over a load of the scores' buffer at the scores' loops; `result`: what is stored of
     an element of the second product, over a load of its buffer at its loops."""
 
-    scores: Product
-    mix: Product
+    scores: AttentionProduct
+    mix: AttentionProduct
     score: Value
     result: Store
     nests: Body
@@ -143,7 +143,7 @@ def _seen(score: Value, row: str, column: str) -> int | None:
     return None
 
 
-def _check_joined(first: Product, second: Product, weights: str) -> None:
+def _check_joined(first: AttentionProduct, second: AttentionProduct, weights: str) -> None:
     """The second product sums over the columns of the first, row by row."""
     rows = [loop.extent for loop in first.loops[:-1]]
     point = (*(index(loop.var) for loop in second.loops[:-1]), index(second.reduce.var))
@@ -162,7 +162,7 @@ def chain_of(stmt: Stmt) -> tuple[tuple[For, ...], Body]:
     return tuple(chain), body
 
 
-def _product(nest: Stmt, buffer: str) -> Product:
+def _product(nest: Stmt, buffer: str) -> AttentionProduct:
     refuse = ScheduleError(f"{buffer} is not a plain product")
     loops, body = chain_of(nest)
     if len(loops) < 2 or len(body) != 2:
@@ -182,7 +182,7 @@ def _product(nest: Stmt, buffer: str) -> Product:
     apart = [(left, loops[-1].var), (right, loops[-2].var)]
     if any(var in _vars(load) for load, var in apart) or left.buffer == right.buffer:
         raise refuse
-    return Product(loops=loops, reduce=reduce, left=left, right=right)
+    return AttentionProduct(loops=loops, reduce=reduce, left=left, right=right)
 
 
 def _vars(load: Load) -> frozenset[str]:

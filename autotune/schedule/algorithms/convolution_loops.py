@@ -42,7 +42,7 @@ class Convolution:
 
     @property
     def channels(self) -> int:
-        """Of the data, all groups together."""
+        """Channels of the data, all groups together."""
         return self.groups * self.reduce[2].extent
 
     def channel(self, within: str) -> Index:

@@ -28,8 +28,8 @@ from autotune.program.rewrite import Body, drop_alloc, replace
 from autotune.program.strassen import PRODUCTS, WEIGHTS, terms
 from autotune.schedule.algorithms.strassen_loops import (
     Halves,
+    NaiveProduct,
     Part,
-    Product,
     find_product,
     signed_sum,
 )
@@ -195,7 +195,7 @@ def _multiply(halves: Halves, cell: tuple[Index, ...], point: str, weights: Valu
     return (Store(halves.m_name, cell, Const(0.0)), For(depth, halves.depth, "serial", (update,)))
 
 
-def _combined(product: Product) -> Value:
+def _combined(product: NaiveProduct) -> Value:
     """The weights of a product, combined before the call."""
     weights = [Index()] * product.weight_rank
     for d, loop in zip(product.weight_dims, (product.depth, product.channels), strict=True):
@@ -203,7 +203,7 @@ def _combined(product: Product) -> Value:
     return Load(product.weights, (index("stra_i"), *weights))
 
 
-def _combine_weights(program: Program, product: Product) -> Program:
+def _combine_weights(program: Program, product: NaiveProduct) -> Program:
     rank = product.weight_rank + 1
     param = free_weights(program, product.weights, rank, "product")
     order = tuple(range(rank))
@@ -211,6 +211,6 @@ def _combine_weights(program: Program, product: Product) -> Program:
     return with_pack(program, pack)
 
 
-def _without_result(program: Program, product: Product) -> Program:
+def _without_result(program: Program, product: NaiveProduct) -> Program:
     """Where only an epilogue reads the product, it is nowhere as a whole."""
     return drop_alloc(program, product.buffer.name) if product.epilogue else program

@@ -49,7 +49,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class NaiveProduct:
     """A naive matrix product and its epilogue, as found in a program. `halved`: number of the
     output loop that is halved, -1 for all as one. `weight_dims`: those of the reduction and the
     channels."""
@@ -69,7 +69,7 @@ class Product:
         return self.loops[-1]
 
 
-def find_product(program: Program, buffer: str, rows: str) -> Product:
+def find_product(program: Program, buffer: str, rows: str) -> NaiveProduct:
     """Recognize the loops; ScheduleError where they are no plain product of even extents."""
     refuse = ScheduleError(f"{buffer} is not a plain product with constant weights")
     update = next((s for s in stores_of(program.body, buffer) if s.combine == "sum"), None)
@@ -104,7 +104,7 @@ def find_product(program: Program, buffer: str, rows: str) -> Product:
     for loop in (*chain[halved : halved + 1], depth, chain[-1]):
         if loop.extent % 2:
             raise ScheduleError(f"loop {loop.var} of {loop.extent} iterations has no halves")
-    return Product(
+    return NaiveProduct(
         loops=tuple(chain),
         halved=halved,
         depth=depth,
@@ -133,7 +133,7 @@ class Halves:
     """Sizes of the halves, and the sums. A point of a half is given by `coords`, its index along
     each of `extents`."""
 
-    product: Product
+    product: NaiveProduct
     lanes: int
     """Elements that are combined at a time."""
 
@@ -144,7 +144,7 @@ class Halves:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the loops over the points of a half."""
+        """Extents of the loops over the points of a half."""
         p = self.product
         if p.halved < 0:
             return (-(-self.whole // 2),)
@@ -173,7 +173,7 @@ class Halves:
         return f"{self.product.buffer.name}.m"
 
     def number(self, coords: tuple[Index, ...]) -> Index:
-        """Of a point of a half, counted from 0."""
+        """The number of a point of a half, counted from 0."""
         out = Index()
         for at, extent in zip(coords, self.extents, strict=True):
             out = out * extent + at
@@ -290,7 +290,7 @@ class Halves:
 
 
 def signed_sum(parts: list[tuple[Value, int]]) -> Value:
-    """Of values with signs; the first is positive."""
+    """The sum of values with signs; the first is positive."""
     out = parts[0][0]
     for value, sign in parts[1:]:
         out = fn("add" if sign > 0 else "sub", out, value)

@@ -74,7 +74,7 @@ class Winograd:
 
     def apply(self, program: Program) -> Program:
         conv = find_convolution(program, self.buffer)
-        plan = _Plan.of(self, conv)
+        plan = _WinogradPlan.of(self, conv)
         _check_halo(program, conv, plan)
         body: Body = (plan.transform_data(), plan.multiply(), plan.transform_result())
         around = conv.extents[0] // plan.images
@@ -115,7 +115,7 @@ def hoist_allocs(program: Program) -> Program:
     return dataclasses.replace(program, body=body)
 
 
-def _check_halo(program: Program, conv: Convolution, plan: _Plan) -> None:
+def _check_halo(program: Program, conv: Convolution, plan: _WinogradPlan) -> None:
     buffer = buffers_of(program)[conv.data.buffer]
     for d, tiles, m, a, pad in (
         (1, plan.rows, plan.step.tile_h, plan.height, conv.pads[0]),
@@ -131,7 +131,7 @@ def _check_halo(program: Program, conv: Convolution, plan: _Plan) -> None:
             )
 
 
-def _transform_weights(program: Program, conv: Convolution, plan: _Plan) -> Program:
+def _transform_weights(program: Program, conv: Convolution, plan: _WinogradPlan) -> Program:
     param = free_weights(program, conv.weights, 4, "convolution")
     kh, kw = (loop.extent for loop in conv.reduce[:2])
     pack = Pack(
@@ -148,7 +148,7 @@ def _transform_weights(program: Program, conv: Convolution, plan: _Plan) -> Prog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class _WinogradPlan:
     """Sizes and the three nests."""
 
     step: Winograd
@@ -159,14 +159,14 @@ class _Plan:
     columns: int
 
     @staticmethod
-    def of(step: Winograd, conv: Convolution) -> _Plan:
+    def of(step: Winograd, conv: Convolution) -> _WinogradPlan:
         kh, kw = (loop.extent for loop in conv.reduce[:2])
         rows = -(-conv.extents[1] // step.tile_h)
         columns = -(-conv.extents[2] // step.tile_w)
         if rows % step.block_h or columns % step.block_w:
             block = f"{step.block_h} x {step.block_w}"
             raise ScheduleError(f"block {block} does not divide the {rows} x {columns} tiles")
-        return _Plan(
+        return _WinogradPlan(
             step=step,
             conv=conv,
             height=points_of(step.tile_h, kh, conv.strides[0]),
@@ -181,7 +181,7 @@ class _Plan:
 
     @property
     def images(self) -> int:
-        """Of a block."""
+        """Images of a block."""
         return self.conv.extents[0] if self.step.together else 1
 
     @property

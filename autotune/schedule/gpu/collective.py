@@ -236,7 +236,7 @@ class SingleThread:
         return tuple(out)
 
     def _threads(self, program: Program) -> int:
-        """Of the block."""
+        """Threads of the block."""
         inside = walk(find_loop(program, self.loop).body)
         return max(
             (s.extent for s in inside if isinstance(s, For) and s.kind == "thread.x"), default=1

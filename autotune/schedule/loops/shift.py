@@ -40,17 +40,17 @@ class Shift:
 
     step: ClassVar[str] = "shift"
     buffer: str
-    """Of the squares."""
+    """The buffer of the sum of squares."""
 
     def apply(self, program: Program) -> Program:
-        squares = _Rows.of(program, self.buffer)
+        squares = _SquareRows.of(program, self.buffer)
         term, mean = self._centred(squares)
         centre = single_store(program, mean.buffer)
         read = _product(centre.value)
         if read is None:
             raise ScheduleError(f"{mean.buffer} is not a sum times a number")
         load, share = read
-        total = _Rows.of(program, load.buffer)
+        total = _SquareRows.of(program, load.buffer)
         self._check(program, squares, total, share)
         if mean.indices != squares.rows or total.value(squares.rows, squares.places) != term:
             raise ScheduleError(f"{self.buffer} and {mean.buffer} are not of the same elements")
@@ -72,7 +72,7 @@ class Shift:
 
         return replace(program, body=map_loads(program.body, corrected))
 
-    def _centred(self, squares: _Rows) -> tuple[Value, Load]:
+    def _centred(self, squares: _SquareRows) -> tuple[Value, Load]:
         """What is centred before it is squared, and at what."""
         value = squares.store.value
         if isinstance(value, Apply) and value.fn == "mul" and value.args[0] == value.args[1]:
@@ -81,7 +81,9 @@ class Shift:
                 return apart.args[0], apart.args[1]
         raise ScheduleError(f"{self.buffer} adds no squares of what is centred")
 
-    def _check(self, program: Program, squares: _Rows, total: _Rows, share: Const) -> None:
+    def _check(
+        self, program: Program, squares: _SquareRows, total: _SquareRows, share: Const
+    ) -> None:
         count = math.prod(loop.extent for loop in squares.inner)
         if not 1 < count <= MOST or count != math.prod(loop.extent for loop in total.inner):
             raise ScheduleError(f"rows of {count} elements: 2 to {MOST} can be shifted")
@@ -92,7 +94,7 @@ class Shift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Rows:
+class _SquareRows:
     """A sum over each row."""
 
     store: Store
@@ -100,7 +102,7 @@ class _Rows:
     """Loops over the elements of a row."""
 
     @staticmethod
-    def of(program: Program, buffer: str) -> _Rows:
+    def of(program: Program, buffer: str) -> _SquareRows:
         stores = [s for s in stores_of(program.body, buffer) if s.combine]
         if [s.combine for s in stores] != ["sum"]:
             raise ScheduleError(f"{buffer} is not one sum over rows")
@@ -111,7 +113,9 @@ class _Rows:
         rows = [i.terms[0][0] for i in store.indices] if plain else []
         if not plain or len(set(rows)) < len(rows):
             raise ScheduleError(f"{buffer} is not indexed by one loop per dimension")
-        return _Rows(store=store, inner=tuple(loop for loop in loops if loop.var not in rows))
+        return _SquareRows(
+            store=store, inner=tuple(loop for loop in loops if loop.var not in rows)
+        )
 
     @property
     def rows(self) -> tuple[Index, ...]:
@@ -119,7 +123,7 @@ class _Rows:
 
     @property
     def places(self) -> tuple[Index, ...]:
-        """Of an element in its row."""
+        """Indices of an element in its row."""
         return tuple(index(loop.var) for loop in self.inner)
 
     def value(self, rows: tuple[Index, ...], places: tuple[Index, ...]) -> Value:

@@ -51,7 +51,7 @@ class Reuse:
 
 
 def _used(root: Body) -> dict[str, tuple[int, int]]:
-    """Of every buffer the first and the last nest that load or store it."""
+    """By buffer, the first and the last nest that load or store it."""
     out: dict[str, tuple[int, int]] = {}
     for number, nest in enumerate(root):
         plain = all(isinstance(s, For | If | Store) for s in walk((nest,)))

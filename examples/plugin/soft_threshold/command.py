@@ -6,11 +6,11 @@ import argparse
 
 import numpy as np
 
-from autotune.cli import options as opt
+from autotune.command_line import Parser
 from soft_threshold.parts import reference
 
 
-def arguments(parser: opt.Parser) -> None:
+def arguments(parser: Parser) -> None:
     parser.add_argument("number", type=float, nargs="+")
     parser.add_argument("--limit", type=float, default=0.5)
 

@@ -27,7 +27,7 @@ from search_spaces.space import Columns
 DEPTHS = (4, 8, 16, 32, 64)
 """Terms of a sum that threads copy at a time."""
 MOST_COPIED = 32
-"""Of these, those of algorithms that copy float32 operands."""
+"""Terms at a time of algorithms that copy float32 operands, at most."""
 PADDED, SWIZZLED = "padded", "swizzled"
 """How rows of an operand come to lie in different banks of shared memory: by a gap behind each, or
 chunks of them change places."""
@@ -41,14 +41,14 @@ class Blocks:
 
     rows: Column
     columns: Column
-    """Of the product, that a block computes."""
+    """Columns of the product that a block computes."""
     threads: Column
     registers: Column
-    """Of a thread."""
+    """Registers of a thread."""
     shared_bytes: Column
-    """Of shared memory."""
+    """Shared memory of a block, in bytes."""
     item_bytes: Column
-    """Of an operand's element in it."""
+    """Bytes of an operand's element in shared memory."""
 
 
 class GpuAlgorithm(Algorithm):
@@ -141,13 +141,13 @@ def padded_shared_bytes(columns: Columns, each: Column) -> Column:
 
 
 def of_gpus() -> tuple[GpuAlgorithm, ...]:
-    """Those for contractions on GPUs, the plainest first."""
+    """Algorithms for contractions on GPUs, the plainest first."""
     found = [a for a in ALGORITHMS.parts() if isinstance(a, GpuAlgorithm)]
     return tuple(sorted(found, key=lambda a: a.rank))
 
 
 def applicable_on_gpus(task: Task, c: Contraction, target: Target) -> tuple[GpuAlgorithm, ...]:
-    """Those that can compute a contraction on the target, the plainest first."""
+    """Algorithms that can compute a contraction on the target, the plainest first."""
     return tuple(a for a in of_gpus() if a.applies(task, c, target))
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from autotune.machine import Machine
 from autotune.schedule.base import Schedule
 from autotune.schedule.gpu.shared import Shared
-from autotune.schedule.loops.compute import ComputeAt
 from autotune.schedule.memory.copies import PackConstant
 from autotune.target import Target
 from autotune.types import Task
@@ -21,10 +20,10 @@ from search_spaces.algorithms.gpu.base import (
     padded_shared_bytes,
 )
 from search_spaces.base import Column
-from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.blocks import bind_rest
-from search_spaces.gpu.contraction.prior import Step, tiled_cycles
+from search_spaces.gpu.contraction.prior import BlockStep, tiled_cycles
 from search_spaces.gpu.contraction.tiles import (
     Tile,
     data_vector,
@@ -84,10 +83,8 @@ class GpuDirect(GpuTiles):
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
         task, tile = builder.task, Tile.of(config, target)
-        p, output = product_of(task, c), output_name(task)
-        inline_locals(builder, keep=frozenset((output, c.tensor)))
-        if output != c.tensor:
-            builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
+        p = product_of(task, c)
+        output_with_sums(builder, c.tensor, c.channels[0])
         if c.constant and p.transposed:
             builder.apply(PackConstant(buffer=c.weights, splits=(), order=swapped(c.weight_rank)))
             p = dataclasses.replace(p, transposed=False)
@@ -100,7 +97,7 @@ class GpuDirect(GpuTiles):
 ALGORITHMS.add(GpuDirect.name, GpuDirect())
 
 
-def _step(machine: Machine, rows: Column, columns: Columns) -> Step:
+def _step(machine: Machine, rows: Column, columns: Columns) -> BlockStep:
     """Columns lie side by side, a word for each thread. Rows are the same for threads in a line: a
     vector of them is one read, of as many banks as there are lines in a warp."""
     m, n, tn, depth, unroll = (
@@ -111,7 +108,7 @@ def _step(machine: Machine, rows: Column, columns: Columns) -> Step:
     lines = np.ceil(warp / np.minimum(tn, warp))
     conflicts = np.maximum(1.0, lines / READ_LINES)
     crowded = np.where(unroll > UNROLLED_STEPS, CROWDED_COST, 1.0)
-    return Step(
+    return BlockStep(
         multiply_adds_per_cycle=machine.gpu.multiply_adds_per_cycle,
         words=np.where(m % VECTOR == 0, m / VECTOR * conflicts, m) + n,
         turned=np.where(rows <= VECTOR, 1.0, np.maximum(1.0, depth / TURNED_TERMS)),

@@ -20,7 +20,6 @@ from autotune.schedule.gpu.pipeline import Pipeline
 from autotune.schedule.gpu.shared import Shared
 from autotune.schedule.gpu.swizzle import Swizzle
 from autotune.schedule.gpu.tensor import Tensorize
-from autotune.schedule.loops.compute import ComputeAt
 from autotune.schedule.loops.nest import Reorder, Split, Unroll
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.schedule.memory.copies import PackConstant
@@ -35,10 +34,10 @@ from search_spaces.algorithms.gpu.base import (
     padded_shared_bytes,
 )
 from search_spaces.base import Column
-from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.blocks import bind_rest, generation
-from search_spaces.gpu.contraction.prior import Step, tiled_cycles
+from search_spaces.gpu.contraction.prior import BlockStep, tiled_cycles
 from search_spaces.gpu.contraction.tiles import (
     Product,
     Tile,
@@ -68,9 +67,9 @@ AMPERE = 80
 PAD_BYTES = 16
 """Gap behind each row of an operand in shared memory."""
 SHORT_BYTES = 2
-"""Of elements that tensor cores can load turned."""
+"""Bytes of elements that tensor cores can load transposed."""
 LOAD_BYTES = 32
-"""Of a row, that one load of a matrix brings."""
+"""Bytes of a row that one load of a matrix brings."""
 LOADS_OF_TILES = 4
 """Loads beside the first that tiles of a single matrix need for each product."""
 _KINDS = ("", "_init", "_out")
@@ -128,12 +127,12 @@ class TensorCores(GpuAlgorithm):
         step = self._step(machine, columns)
         return tiled_cycles(p, c, machine, blocks, columns, step=step)
 
-    def _step(self, machine: Machine, columns: Columns) -> Step:
+    def _step(self, machine: Machine, columns: Columns) -> BlockStep:
         """Small tiles of a warp load nearly as many matrices as they multiply."""
         m, n, depth = (np.asarray(columns[k], np.float64) for k in ("tile_m", "tile_n", "depth"))
         rows, width = MATRIX
         loads = 1 + LOADS_OF_TILES * (m + n) / (m * n)
-        return Step(
+        return BlockStep(
             multiply_adds_per_cycle=(
                 machine.gpu.warp_matrix_multiply_adds_per_cycle * 2 / self.item
             ),
@@ -146,11 +145,9 @@ class TensorCores(GpuAlgorithm):
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
         task, tile = builder.task, Tile.of(config, target, warps=True)
-        p, output = product_of(task, c), output_name(task)
+        p = product_of(task, c)
         rounded = ROUNDED.get(self.choice, "")
-        inline_locals(builder, keep=frozenset((output, c.tensor)))
-        if output != c.tensor:
-            builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
+        output_with_sums(builder, c.tensor, c.channels[0])
         if c.constant:
             # Columns of the weights side by side along the reduction, and rounded already.
             order = tuple(range(c.weight_rank)) if p.transposed else swapped(c.weight_rank)

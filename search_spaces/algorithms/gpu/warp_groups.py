@@ -34,7 +34,6 @@ from autotune.schedule.gpu.async_pipeline import (
     rows_apart,
 )
 from autotune.schedule.gpu.shared import Shared
-from autotune.schedule.loops.compute import ComputeAt
 from autotune.schedule.loops.nest import Reorder, Vectorize
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.schedule.memory.copies import PackConstant
@@ -44,7 +43,7 @@ from search_spaces.algorithms.base import ALGORITHMS, Mask
 from search_spaces.algorithms.gpu.base import PADDED, SWIZZLED, GpuAlgorithm
 from search_spaces.algorithms.gpu.tensor_cores import bind_matrices
 from search_spaces.base import Column
-from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.blocks import bind_flat, bind_rest
 from search_spaces.gpu.contraction.prior import (
@@ -68,7 +67,7 @@ from search_spaces.params import Config
 from search_spaces.space import Columns
 
 GROUP_ROWS, GROUP_WIDTH = MATRIX[0] * WARPGROUP, 32
-"""Of a group's tile, what `tile_m` and `tile_n` count."""
+"""Rows and columns of a warp group's tile: what `tile_m` and `tile_n` count."""
 BLOCK_ENDS_CYCLES = 2500.0
 """Cycles of a block before its first product and after its last."""
 BUSY_GROUPS = 2
@@ -76,7 +75,7 @@ BUSY_GROUPS = 2
 ROUNDING_BYTES = 6.0
 """Moved by the launch that rounds an element: four are read, two written."""
 _PIECES = 8
-"""Of 64 x 32, whose sums a group holds in registers."""
+"""Tiles of 64 x 32 whose sums a group holds in registers, at most."""
 _MIXED_PTX = 84
 """Version of PTX since when the operands' bytes may differ in their signs."""
 _FLOAT_BYTES, _SHORT_BYTES = 4, 2
@@ -157,7 +156,7 @@ class WarpGroups(GpuAlgorithm):
         return (terms_of(c),)
 
     def threads(self, columns: Columns) -> Column:
-        """Those of the groups, and a warp that fetches."""
+        """Threads of the groups, and of a warp that fetches."""
         return np.asarray(super().threads(columns) + WARP)
 
     def item_bytes(self, columns: Columns) -> Column:
@@ -204,10 +203,8 @@ class WarpGroups(GpuAlgorithm):
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
         task, tile = builder.task, Tile.of(config, target)
-        p, output = product_of(task, c), output_name(task)
-        inline_locals(builder, keep=frozenset((output, c.tensor)))
-        if output != c.tensor:
-            builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
+        p = product_of(task, c)
+        output_with_sums(builder, c.tensor, c.channels[0])
         order = tuple(range(c.weight_rank)) if p.transposed else swapped(c.weight_rank)
         dtype = dtype_of(task, c, target)
         if c.constant:

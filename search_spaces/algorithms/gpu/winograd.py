@@ -13,14 +13,13 @@ from autotune.machine import Machine
 from autotune.machine.gpu import EMULATED_BYTES
 from autotune.schedule.algorithms.winograd import Winograd
 from autotune.schedule.base import Schedule
-from autotune.schedule.loops.compute import ComputeAt
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS, Mask
 from search_spaces.algorithms.gpu.direct import GpuTiles
 from search_spaces.algorithms.winograd import FORMS, Tiles, can_filter, filtering_flops, form_of
 from search_spaces.base import Column
-from search_spaces.builder import ScheduleBuilder, inline_locals, output_name
+from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.blocks import bind_rest
 from search_spaces.gpu.contraction.tiles import Product, Tile, tile_product, vector_of
@@ -28,7 +27,7 @@ from search_spaces.params import Config
 from search_spaces.space import Columns
 
 MOST_POINTS = 36
-"""Of a tile, which a thread holds in registers."""
+"""Points of a tile that a thread holds in registers, at most."""
 
 
 class GpuFiltering(GpuTiles):
@@ -86,10 +85,8 @@ class GpuFiltering(GpuTiles):
     def write(
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
     ) -> None:
-        tile, output = Tile.of(config, target), output_name(builder.task)
-        inline_locals(builder, keep=frozenset((output, c.tensor)))
-        if output != c.tensor:
-            builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
+        tile = Tile.of(config, target)
+        output_with_sums(builder, c.tensor, c.channels[0])
         tiles, p = Tiles.of(c, self.sides), self.products(builder.task, c)
         builder.apply(
             Winograd(buffer=c.tensor, tile_h=tiles.height, tile_w=tiles.width,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.machine import Machine
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
@@ -40,10 +40,10 @@ class AttentionRule(Rule):
         params = ONLINE_SOFTMAX.params(a, target)
         return Space(params, ONLINE_SOFTMAX.constraints(a, target))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         ONLINE_SOFTMAX.write(builder, _described(task), config, target)
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         target = machine.target

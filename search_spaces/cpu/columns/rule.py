@@ -17,7 +17,7 @@ from autotune.machine import Machine
 from autotune.machine.cpu import busiest_share
 from autotune.program.ir import Compute, For, If, Index, Load, Stmt, walk
 from autotune.program.rewrite import find_loop, stores_of, value_loads
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import ComputeAt, root_body
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.loops.specialize import Specialize
@@ -47,7 +47,7 @@ ITERATION_CYCLES = 2.0
 EVICTED_CYCLES = 2.0
 """Cycles more of a vector that is found in the L2 cache."""
 L1_SHARE = 0.8
-"""Of the innermost cache: a block of columns, as read and as written."""
+"""Share of the L1 cache that a block of columns may take, as read and as written."""
 
 
 class ColumnsRule(Rule):
@@ -63,7 +63,7 @@ class ColumnsRule(Rule):
     def space(self, task: Task, target: Target) -> Space:
         return Space((Param(name="unroll", choices=(1, 2, 4, 8)),))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         inline_locals(builder, keep=frozenset((output_name(task),)), cheap_only=True)
         along = frozenset(a.name[1:] for c in _reductions(task) for a in c.reduce)
@@ -72,7 +72,7 @@ class ColumnsRule(Rule):
         for stmt in root_body(builder.program):
             if isinstance(stmt, For):
                 _schedule_nest(builder, target, stmt, lanes)
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         unroll = columns["unroll"].astype(np.float64)
@@ -108,7 +108,7 @@ class ColumnsRule(Rule):
 
 
 class _Sizes:
-    """Of a task: columns, elements of one, and lanes that they are taken in."""
+    """Sizes of a task: its columns, the elements of one, and the lanes they are taken in."""
 
     def __init__(self, task: Task, target: Target) -> None:
         first = _reductions(task)[0]

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.machine import Machine
-from autotune.schedule import Schedule
-from autotune.schedule.loops.compute import ComputeAt
+from autotune.schedule import Scheduled
 from autotune.target import Target
 from autotune.tasks.build import loop_var
 from autotune.tasks.flops import task_flops
@@ -33,8 +32,7 @@ from search_spaces.algorithms.base import (
 from search_spaces.base import RULES, Column, Prior, Rule, TileStructure
 from search_spaces.builder import (
     ScheduleBuilder,
-    inline_locals,
-    output_name,
+    output_with_sums,
 )
 from search_spaces.cpu.contraction.rates import ideal_cycles, waste
 from search_spaces.cpu.contraction.shape import (
@@ -141,15 +139,12 @@ class ContractionRule(Rule):
 
     # ------------------------------------------------------------------------------------ schedule
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         c = tiled_contraction(task)
         builder = ScheduleBuilder(task)
-        output = output_name(task)
-        inline_locals(builder, keep=frozenset((output, c.tensor)))
-        if output != c.tensor:
-            builder.apply(ComputeAt(buffer=output, at=c.channels[0]))
+        output_with_sums(builder, c.tensor, c.channels[0])
         chosen_by(config).write(builder, c, config, target)
-        return builder.schedule
+        return builder.scheduled
 
     # ----------------------------------------------------------------------------------- structure
 

@@ -47,8 +47,8 @@ class Contraction:
     weight_step: int = 1
     """Elements from one row of the weights to the next, where they lie."""
     item_bytes: int = 4
-    """Of the data and the weights: 1 for uint8 times int8, 2 for short floats, whose weights may
-    be float32 if they are constant."""
+    """Bytes of an element of the data and the weights: 1 for uint8 times int8, 2 for short floats,
+    whose weights may be float32 if they are constant."""
 
     @property
     def depth(self) -> int:

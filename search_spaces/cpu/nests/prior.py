@@ -58,17 +58,18 @@ MERGED_PASS_STALL_CYCLES = 8.0
 AHEAD = 2
 """Choice of `merge`: merged, and the last pass beside the sums of the next rows."""
 AHEAD_L1_SHARE = 0.6
-"""Of the innermost cache: rows of two blocks that are read, and of one that is written."""
+"""Share of the L1 cache that rows of two blocks which are read, and of one which is written, may
+take."""
 EVICTED_WAIT = 4.0
 """Times that waiting for the outer caches takes where these rows do not stay."""
 ROWS_L1_SHARE = 0.8
-"""Of the innermost cache: rows that take a pass together."""
+"""Share of the L1 cache that rows which take a pass together may fill."""
 NARROW = 1 / 8
 """Share of the elements below which a pass is not one over rows, but of their results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class NestPass:
     """One nest: `rows` times a loop over `width` elements."""
 
     rows: int
@@ -79,18 +80,18 @@ class Pass:
     streams: int
     """Arrays of that size that are read or written."""
     shared: int = 0
-    """Those of them that are the same for every row."""
+    """Streams of these that are the same for every row."""
     centred: bool = False
     """Whether it adds squares around a mean."""
 
 
-def passes_of(task: Task) -> tuple[Pass, ...]:
+def passes_of(task: Task) -> tuple[NestPass, ...]:
     """The nests of a task, in order, with what is inlined into them."""
     output = task.by_role("output")[0].name
     computes = [(node, node_computes(task, node)) for node in task.nodes]
     sums = [c for _, found in computes for c in found if c.combine]
     rowwise, outer = bool(sums), len(sums[0].axes) if sums else -1
-    out: list[Pass] = []
+    out: list[NestPass] = []
     inlined = 0.0
     for node, found in computes:
         for compute in found:
@@ -117,7 +118,7 @@ def ideal_cycles(task: Task, target: Target) -> float:
     return max(1, task_flops(task)) / (2 * target.lanes())
 
 
-def _pass(compute: Compute, work: float, outer: int) -> Pass:
+def _pass(compute: Compute, work: float, outer: int) -> NestPass:
     """One nest, below `outer` loops over rows."""
     inner = compute.reduce or compute.axes[outer:] or compute.axes[-1:]
     width = math.prod(a.extent for a in inner)
@@ -126,7 +127,7 @@ def _pass(compute: Compute, work: float, outer: int) -> Pass:
     loads = [v for v in _values(compute.body) if isinstance(v, Load)]
     used = {v.buffer: {n for i in v.indices for n in i.vars()} for v in loads}
     full = {name for name, names in used.items() if inner and inner[-1].name in names}
-    return Pass(
+    return NestPass(
         rows=max(1, points // max(width, 1)),
         width=width,
         reduces=compute.combine is not None,
@@ -146,7 +147,7 @@ def mean_of(compute: Compute) -> str:
     return ""
 
 
-def _in_one(passes: tuple[Pass, ...]) -> tuple[Pass, ...]:
+def _in_one(passes: tuple[NestPass, ...]) -> tuple[NestPass, ...]:
     """The passes where squares are added up beside the sum that their mean comes from."""
     at = next((n for n, p in enumerate(passes) if p.centred), None)
     if at is None:
@@ -155,7 +156,7 @@ def _in_one(passes: tuple[Pass, ...]) -> tuple[Pass, ...]:
     return (both, *(p for n, p in enumerate(passes) if n != at and not _same(p, both)))
 
 
-def _same(one: Pass, two: Pass) -> bool:
+def _same(one: NestPass, two: NestPass) -> bool:
     return one.reduces and (one.rows, one.width) == (two.rows, two.width)
 
 
@@ -171,7 +172,7 @@ def _work(value: Value) -> float:
     return FUNCTION_CYCLES.get(value.fn, CHEAP_CYCLES) if isinstance(value, Apply) else 0.0
 
 
-def cycles(task: Task, passes: tuple[Pass, ...], machine: Machine, columns: Columns) -> Column:
+def cycles(task: Task, passes: tuple[NestPass, ...], machine: Machine, columns: Columns) -> Column:
     """Cycles of all passes on one thread, per config."""
     apart = _cycles(task, passes, machine, columns, 1)
     if not any(p.centred for p in passes):
@@ -181,7 +182,7 @@ def cycles(task: Task, passes: tuple[Pass, ...], machine: Machine, columns: Colu
 
 
 def _cycles(
-    task: Task, passes: tuple[Pass, ...], machine: Machine, columns: Columns, sums: int
+    task: Task, passes: tuple[NestPass, ...], machine: Machine, columns: Columns, sums: int
 ) -> Column:
     """The same, with so many sums in a pass around a mean."""
     together, rowwise = columns["rows"].astype(np.float64), any(p.reduces for p in passes)
@@ -208,7 +209,7 @@ def _cycles(
 
 
 def _row_cycles(
-    one: Pass, machine: Machine, columns: Columns, merged: npt.NDArray[Any], sums: int
+    one: NestPass, machine: Machine, columns: Columns, merged: npt.NDArray[Any], sums: int
 ) -> Column:
     """Cycles of a pass over one row, of so many sums."""
     unroll, together = (columns[name].astype(np.float64) for name in ("unroll", "rows"))
@@ -230,7 +231,7 @@ def _row_cycles(
 
 
 def _waits(
-    task: Task, passes: tuple[Pass, ...], machine: Machine, together: Column,
+    task: Task, passes: tuple[NestPass, ...], machine: Machine, together: Column,
     merged: npt.NDArray[Any],
 ) -> Column:  # fmt: skip
     """Cycles of waiting for the outer caches."""
@@ -239,13 +240,15 @@ def _waits(
     return np.where(merged, np.where(fits | (together == 1), inner, next_), outer)
 
 
-def _row_bytes(passes: tuple[Pass, ...]) -> float:
+def _row_bytes(passes: tuple[NestPass, ...]) -> float:
     """A row of what is read and of what is written."""
     most = max(p.rows * p.width for p in passes)
     return max(8.0 * p.width for p in passes if p.rows * p.width > NARROW * most)
 
 
-def tiling(one: Pass, target: Target, unroll: Column) -> tuple[Column, Column, npt.NDArray[Any]]:
+def tiling(
+    one: NestPass, target: Target, unroll: Column
+) -> tuple[Column, Column, npt.NDArray[Any]]:
     """(vectors computed, iterations, whether one is left over) of a row, as the schedule splits
     it."""
     lanes = min(target.lanes(), one.width)
@@ -258,7 +261,7 @@ def tiling(one: Pass, target: Target, unroll: Column) -> tuple[Column, Column, n
 
 
 def _streaming(
-    task: Task, passes: tuple[Pass, ...], machine: Machine
+    task: Task, passes: tuple[NestPass, ...], machine: Machine
 ) -> tuple[float, float, float]:
     """Cycles of waiting for the outer caches: of merged passes whose rows stay in the innermost
     one, of those that find them in the next, and of separate ones, which read what the ones

@@ -31,7 +31,7 @@ from autotune.program.ir import (
     walk,
 )
 from autotune.program.rewrite import find_loop, loop_path, stores_of, value_loads
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import Inline, root_body
 from autotune.schedule.loops.nest import Unroll, Vectorize
 from autotune.schedule.loops.rfactor import RFactor
@@ -127,12 +127,12 @@ class NestsRule(Rule):
         rows, unroll = min(found)
         items = {"unroll": unroll, "merge": AHEAD, "rows": rows, "shift": 0}
         try:
-            self.schedule(task, target, Config(tuple(items.items())))
+            self.write(task, target, Config(tuple(items.items())))
         except ScheduleError:  # rows that are read or written in ways of their own
             return frozenset()
         return found
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         output = output_name(task)
         inline_locals(builder, keep=frozenset((output,)), cheap_only=_has_reduction(builder))
@@ -149,7 +149,7 @@ class NestsRule(Rule):
                 run_ahead(builder, target, stmt, unroll, moments)
             elif isinstance(stmt, For):
                 _schedule_nest(builder, target, stmt, unroll, moments)
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         target = machine.target

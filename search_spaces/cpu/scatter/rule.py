@@ -11,7 +11,7 @@ import numpy as np
 
 from autotune.machine import Machine
 from autotune.program.ir import For
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import root_body
 from autotune.schedule.loops.nest import Parallel, Reorder
 from autotune.schedule.loops.partition_scatter import PartitionScatter
@@ -58,7 +58,7 @@ class ScatterRule(Rule):
         unroll = Param(name="unroll", choices=(1, 2, 4, 8))
         return Space((unroll, Param(name="by", choices=_choices(task, target))))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         inline_locals(builder, keep=frozenset((output_name(task),)))
         start, updates = (s for s in root_body(builder.program) if isinstance(s, For))
@@ -66,7 +66,7 @@ class ScatterRule(Rule):
         loops = [loop.var for loop in nest_loops(start)]
         schedule_elementwise(builder, target, loops, config.number("unroll"))
         _schedule_updates(builder, target, updates, by, config.number("unroll"))
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         target = machine.target

@@ -8,7 +8,7 @@ from autotune.types import Task
 
 
 class Sizes:
-    """Of a scatter: images before the axis, updates of one, elements of one, places."""
+    """Sizes of a scatter: images before the axis, updates of one, elements of one, places."""
 
     def __init__(self, task: Task) -> None:
         node = task.nodes[task.anchor]

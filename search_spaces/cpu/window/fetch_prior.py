@@ -22,9 +22,9 @@ FREE_STREAMS = 16
 STREAM_COST = 0.02
 """Vectors fetched more for each other line."""
 KEPT_L1_SHARE = 1.2
-"""Of the innermost cache: what rows may take that the next tiles read again."""
+"""Share of the L1 cache that rows may take which the next tiles read again."""
 COLUMN_L1_SHARE = 0.48
-"""Of it: what a column may take whose lines the next block of channels reads."""
+"""Share of the L1 cache that a column may take whose lines the next block of channels reads."""
 ROWS_IN_FLIGHT = 4
 """Rows of a column that are on their way at a time."""
 FAR_COST = 1.8

@@ -23,11 +23,11 @@ from search_spaces.base import Access, Column
 from search_spaces.builder import lanes_of
 from search_spaces.cpu.window.fetch_prior import fetched_vectors
 from search_spaces.cpu.window.reach import along, both_ways, rolled, spans, steps
-from search_spaces.cpu.window.shape import Window, accesses, reduction_of
+from search_spaces.cpu.window.shape import WindowShape, accesses, reduction_of
 from search_spaces.space import Columns
 
 PAIR_L1_SHARE = 0.5
-"""Of the innermost cache: what a block may take whose lines' other halves the next one reads."""
+"""Share of the L1 cache that a block may take whose lines' other halves the next one reads."""
 MASK_CYCLES = 2.0
 """Cycles to compute a mask where it is used."""
 MASK_REGISTERS = 7
@@ -76,7 +76,7 @@ class _Tiles:
         return math.prod(self.tile.values(), start=np.ones(1))
 
 
-def _tiles(task: Task, w: Window, target: Target, columns: Columns) -> _Tiles:
+def _tiles(task: Task, w: WindowShape, target: Target, columns: Columns) -> _Tiles:
     size = {"channel": "vectors", "point": "tile_w", "row": "tile_h"}
     tile = {axis: columns[param].astype(np.float64) for axis, param in size.items()}
     down = columns.get("down", np.ones(len(columns["vectors"])))
@@ -97,7 +97,7 @@ def _tiles(task: Task, w: Window, target: Target, columns: Columns) -> _Tiles:
     )
 
 
-def cycles(task: Task, w: Window, machine: Machine, columns: Columns) -> Column:
+def cycles(task: Task, w: WindowShape, machine: Machine, columns: Columns) -> Column:
     """Cycles per vector of results of a window that is written out, or rows of which are, about:
     the arithmetic, slower with too many accumulators; the ports; the data from the outer cache."""
     t = _tiles(task, w, machine.target, columns)
@@ -117,7 +117,7 @@ def cycles(task: Task, w: Window, machine: Machine, columns: Columns) -> Column:
 
 
 def _arithmetic_cycles(
-    task: Task, w: Window, target: Target, columns: Columns, t: _Tiles
+    task: Task, w: WindowShape, target: Target, columns: Columns, t: _Tiles
 ) -> Column:
     """Cycles of a window's terms, of beginning sums that roll, and of masks."""
     weights = t.tile["channel"] * math.prod(e for _, e in w.reduce)
@@ -134,7 +134,7 @@ def _arithmetic_cycles(
     return np.asarray(terms + _masks(task, w, target, columns))
 
 
-def _loaded(task: Task, w: Window, machine: Machine, columns: Columns, t: _Tiles) -> Column:
+def _loaded(task: Task, w: WindowShape, machine: Machine, columns: Columns, t: _Tiles) -> Column:
     """Vectors loaded per vector of results: data, and weights that do not stay in registers."""
     often, terms = math.prod(w.around.values()), math.prod(e for _, e in w.reduce)
     fit = t.tile["channel"] * terms + t.sums <= machine.target.vector_registers
@@ -155,7 +155,9 @@ def _loaded(task: Task, w: Window, machine: Machine, columns: Columns, t: _Tiles
     return loads
 
 
-def _all_fetched(task: Task, w: Window, machine: Machine, columns: Columns, t: _Tiles) -> Column:
+def _all_fetched(
+    task: Task, w: WindowShape, machine: Machine, columns: Columns, t: _Tiles
+) -> Column:
     """Vectors of data per vector of results that come from the outer cache."""
     window = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)}
     lines = {**t.whole, "channel": t.tile["channel"] * t.width / t.full}
@@ -167,7 +169,9 @@ def _all_fetched(task: Task, w: Window, machine: Machine, columns: Columns, t: _
     return fetched
 
 
-def _lone_lines(task: Task, w: Window, machine: Machine, columns: Columns, t: _Tiles) -> Column:
+def _lone_lines(
+    task: Task, w: WindowShape, machine: Machine, columns: Columns, t: _Tiles
+) -> Column:
     """Times that lines come, of those that are needed. Where the other one of a pair is needed by
     another block of channels, after this one has left the innermost cache, it comes in vain."""
     window = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)}
@@ -182,7 +186,7 @@ def _lone_lines(task: Task, w: Window, machine: Machine, columns: Columns, t: _T
     return times
 
 
-def _reads(task: Task, w: Window) -> tuple[Access, ...]:
+def _reads(task: Task, w: WindowShape) -> tuple[Access, ...]:
     """What a window reads."""
     return accesses(task, w, dict.fromkeys(("batch", "channel", "point", "row"), 1))[:-1]
 
@@ -192,7 +196,7 @@ def _moves_by_row(access: Access) -> bool:
     return any("row" in dict(dim) for dim in access.dims)
 
 
-def operations(task: Task, w: Window, columns: Columns) -> Column:
+def operations(task: Task, w: WindowShape, columns: Columns) -> Column:
     """Operations per vector of results: the window's terms; fewer where those of its rows or
     columns are combined first, which overlapping windows of a tile share."""
     terms = math.prod(e for _, e in w.reduce) * np.ones(len(columns["tile_w"]))
@@ -210,13 +214,13 @@ def operations(task: Task, w: Window, columns: Columns) -> Column:
     return np.asarray(np.where(joined == "columns", high + (wide - 1) * down, terms), np.float64)
 
 
-def terms_held(w: Window, lanes: int, columns: Columns) -> Column:
+def terms_held(w: WindowShape, lanes: int, columns: Columns) -> Column:
     """Vectors of terms that a point holds whose windows slide along the channels."""
     ends = 1 + -(-(w.body - 1) // min(lanes, w.channels[1]))
     return np.asarray(columns["vectors"] + ends, np.float64)
 
 
-def _masks(task: Task, w: Window, target: Target, columns: Columns) -> Column:
+def _masks(task: Task, w: WindowShape, target: Target, columns: Columns) -> Column:
     """Cycles per vector of results for masks, where the window runs along the channels: known
     before the loops over points where these are inside, and few enough to stay in registers; and
     before all loops where one block holds all channels."""

@@ -15,13 +15,14 @@ from autotune.machine import Machine
 from autotune.machine.cpu import conflict_free_points
 from autotune.types import Task
 from search_spaces.base import Access, Column
-from search_spaces.cpu.window.shape import Window, accesses
+from search_spaces.cpu.window.shape import WindowShape, accesses
 from search_spaces.space import Columns
 
 Spans = tuple[Mapping[str, Column], Mapping[str, float], Mapping[str, float]]
 """Along each axis: of tiles, of the whole, of the window."""
 Reach = tuple[int, Column, Column]
-"""Of the data along an axis: its step, what a tile spans, what tiles read per result."""
+"""Reach of windows along an axis of the data: its step, what a tile spans, what tiles read per
+result."""
 
 
 def spans(
@@ -91,7 +92,7 @@ def along(
     return 1, np.ones(1), np.ones(1)
 
 
-def crowds(task: Task, w: Window, machine: Machine, columns: Columns) -> npt.NDArray[Any]:
+def crowds(task: Task, w: WindowShape, machine: Machine, columns: Columns) -> npt.NDArray[Any]:
     """Whether the rows of a tile fall into so few sets of the cache that they evict each other."""
     data = accesses(task, w, dict.fromkeys(("batch", "row", "point", "channel"), 1))[0]
     step = task.value(data.buffer).layout.strides[-2:-1] or (1,)

@@ -17,8 +17,7 @@ from autotune.machine import Machine
 from autotune.ops import OPS
 from autotune.program.ir import Load
 from autotune.program.rewrite import find_loop, loads_of, value_loads
-from autotune.schedule import Schedule
-from autotune.schedule.loops.compute import ComputeAt, Inline
+from autotune.schedule import Scheduled
 from autotune.schedule.loops.fuse_reduction_terms import FuseReductionTerms
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.loops.rolling_window import RollingWindow
@@ -32,17 +31,15 @@ from autotune.types import Task
 from search_spaces.base import RULES, Prior, Rule, TileStructure
 from search_spaces.builder import (
     ScheduleBuilder,
-    inline_locals,
     lanes_of,
-    local_buffers,
-    output_name,
+    output_with_sums,
     schedule_copies,
     share,
 )
 from search_spaces.cpu.window.prior import cycles, operations, terms_held
 from search_spaces.cpu.window.reach import crowds
 from search_spaces.cpu.window.shape import (
-    Window,
+    WindowShape,
     accesses,
     joins,
     reduction_of,
@@ -145,7 +142,7 @@ class WindowRule(Rule):
 
         return Space(params, (Constraint("registers", fits),))
 
-    def _window(self, task: Task) -> Window:
+    def _window(self, task: Task) -> WindowShape:
         compute = reduction_of(task)
         if compute is None:
             raise ValueError(f"task {task.key} has no single reduction")
@@ -162,16 +159,10 @@ class WindowRule(Rule):
         cost = cycles(task, w, machine, columns) * vectors
         return Prior(cycles=cost, peak_cycles=peak, means="work")
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         w = self._window(task)
         builder = ScheduleBuilder(task)
-        output = output_name(task)
-        inline_locals(builder, keep=frozenset((output,)))
-        anchor = task.nodes[task.anchor].outputs[0]
-        if anchor not in (w.tensor, output) and anchor in local_buffers(builder.program):
-            builder.apply(Inline(buffer=anchor))
-        if output != w.tensor:
-            builder.apply(ComputeAt(buffer=output, at=w.channels[0]))
+        output = output_with_sums(builder, w.tensor, w.channels[0])
         lanes = dict(config.items).get("lanes", lanes_of(task, target))
         lanes = min(int(lanes), w.channels[1])
         block = lanes * config.number("vectors")
@@ -211,10 +202,15 @@ class WindowRule(Rule):
                 builder.apply(Specialize(loop=around, at=at))
         schedule_copies(builder, target, {output})
         share(builder, target, [*batch, *outer], "shared")
-        return builder.schedule
+        return builder.scheduled
 
     def _around(
-        self, builder: ScheduleBuilder, w: Window, target: Target, config: Config, outer: list[str]
+        self,
+        builder: ScheduleBuilder,
+        w: WindowShape,
+        target: Target,
+        config: Config,
+        outer: list[str],
     ) -> list[str]:
         """Loops around a tile, in order: blocks of channels outermost or inside, the one that sums
         roll along last."""
@@ -266,7 +262,7 @@ class WindowRule(Rule):
                 out = out or f"{param.name}.kept"
         return out
 
-    def _annotate(self, builder: ScheduleBuilder, w: Window, tile: list[str]) -> None:
+    def _annotate(self, builder: ScheduleBuilder, w: WindowShape, tile: list[str]) -> None:
         kept = [f"_{p.name}_kept" for p in builder.program.params if p.constant]
         rolled = (*_ROLLED, *kept)
         kinds = ("", "_init", "_out", "_terms", *rolled, *(f"_out{k}" for k in kept))
@@ -322,7 +318,7 @@ class WindowRule(Rule):
         )
 
 
-def _widths(task: Task, w: Window, target: Target) -> tuple[int, ...]:
+def _widths(task: Task, w: WindowShape, target: Target) -> tuple[int, ...]:
     """Lanes of vectors: half of them too where channels come in halves, so that points begin in
     the middle of a cache line, and no load touches two."""
     lanes = lanes_of(task, target)

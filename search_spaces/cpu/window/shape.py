@@ -1,4 +1,4 @@
-"""A reduction over a window: its loops, and what it reads. In: a task. Out: `Window`, accesses."""
+"""A reduction over a window: its loops, what it reads. In: a task. Out: WindowShape, accesses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WRITTEN_OUT = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class WindowShape:
     """The reduction of a task: its loops, outermost first, as (name, extent)."""
 
     tensor: str
@@ -64,7 +64,7 @@ def reduction_of(task: Task) -> Compute | None:
     return found[0] if len(found) == 1 else None
 
 
-def window_of(compute: Compute) -> Window:
+def window_of(compute: Compute) -> WindowShape:
     """The loops of a reduction."""
     reduce = tuple((loop_var(compute.output, a.name), a.extent) for a in compute.reduce)
     inner = next(
@@ -72,7 +72,7 @@ def window_of(compute: Compute) -> Window:
         for n in range(len(reduce) + 1)
         if math.prod(e for _, e in reduce[n:]) <= _WRITTEN_OUT
     )
-    return Window(
+    return WindowShape(
         tensor=compute.output,
         axes=tuple((loop_var(compute.output, a.name), a.extent) for a in compute.axes),
         reduce=reduce,
@@ -80,7 +80,7 @@ def window_of(compute: Compute) -> Window:
     )
 
 
-def row_bands(w: Window, threads: int, tile_rows: int) -> int:
+def row_bands(w: WindowShape, threads: int, tile_rows: int) -> int:
     """Bands of rows that threads share before blocks of channels, so that each reads what it has
     made itself; 1: none. The contractions around do as much, unless points are few against the
     channels, and their weights are shared instead."""
@@ -91,7 +91,7 @@ def row_bands(w: Window, threads: int, tile_rows: int) -> int:
     return next(bands for bands in range(threads, rows + 1) if rows % bands == 0)
 
 
-def joins(task: Task, w: Window) -> bool:
+def joins(task: Task, w: WindowShape) -> bool:
     """Whether windows overlap, and the terms of their rows or columns can be combined first: in a
     pool."""
     compute = reduction_of(task)
@@ -104,7 +104,7 @@ def joins(task: Task, w: Window) -> bool:
     return len(sides) == len(steps) == 2 and any(k > s for k, s in zip(sides, steps, strict=True))
 
 
-def rolls(task: Task, w: Window, axis: str = "row") -> bool:
+def rolls(task: Task, w: WindowShape, axis: str = "row") -> bool:
     """Whether windows overlap along the rows, or points, by no more than half, and are written
     out: what neighbours share is added to both while it is at hand, and each row is read once."""
     if not w.unrolled or not w.rows[0] or len(w.reduce) < 2:
@@ -118,7 +118,7 @@ def rolls(task: Task, w: Window, axis: str = "row") -> bool:
     )
 
 
-def slides(task: Task, w: Window) -> bool:
+def slides(task: Task, w: WindowShape) -> bool:
     """Whether a window runs along the channels alone, and is guarded at their ends: whole vectors
     of terms can be computed then, and windows that overlap read parts of them."""
     compute = reduction_of(task)
@@ -138,7 +138,7 @@ def slides(task: Task, w: Window) -> bool:
     return len(place.terms) == 2 and place.coefficient(loop) == place.coefficient(channel) == 1
 
 
-def accesses(task: Task, w: Window, extents: Mapping[str, int]) -> tuple[Access, ...]:
+def accesses(task: Task, w: WindowShape, extents: Mapping[str, int]) -> tuple[Access, ...]:
     """What the reduction reads and writes, in the axes of the structure."""
     compute = reduction_of(task)
     if compute is None:

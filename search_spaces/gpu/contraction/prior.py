@@ -37,13 +37,13 @@ RESULT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class BlockStep:
     """What a block does in a step of `depth` terms of the sum, an entry per config."""
 
     multiply_adds_per_cycle: Column | float
-    """Of a multiprocessor."""
+    """Multiply-adds per multiprocessor and cycle."""
     words: Column
-    """Of shared memory, that a thread reads in a term."""
+    """Words of shared memory that a thread reads in a term."""
     turned: Column
     """Times that a row of data is written to shared memory, by conflicts of banks on the way."""
     loops: Column
@@ -106,7 +106,13 @@ def move_cycles(
 
 
 def tiled_cycles(
-    p: Product, c: Contraction, machine: Machine, blocks: Blocks, columns: Columns, *, step: Step
+    p: Product,
+    c: Contraction,
+    machine: Machine,
+    blocks: Blocks,
+    columns: Columns,
+    *,
+    step: BlockStep,
 ) -> Column:
     """Cycles of a product by blocks whose threads copy both operands, step by step."""
     if machine.target.warp == 1:
@@ -143,7 +149,7 @@ def part_cycles(p: Product, machine: Machine, split: Column) -> Column:
 
 
 def _work_cycles(
-    machine: Machine, blocks: Blocks, columns: Columns, step: Step, held: Column
+    machine: Machine, blocks: Blocks, columns: Columns, step: BlockStep, held: Column
 ) -> Column:
     """Cycles of a block's multiply-adds for a step of the sum, slower where few warps hide their
     latency."""
@@ -153,7 +159,9 @@ def _work_cycles(
     return np.asarray(work / np.minimum(1.0, warps * np.sqrt(m * n) / (4 * HIDING_WARPS)))
 
 
-def _shared_memory_cycles(machine: Machine, blocks: Blocks, depth: Column, step: Step) -> Column:
+def _shared_memory_cycles(
+    machine: Machine, blocks: Blocks, depth: Column, step: BlockStep
+) -> Column:
     """Cycles of a block's reads and writes of shared memory for a step of the sum."""
     written = (blocks.rows * step.turned + blocks.columns) * blocks.item_bytes / 4
     total = depth * (step.words * blocks.threads + written)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from autotune.machine import Machine
 from autotune.machine.gpu import peak_flops_per_cycle
 from autotune.program.ir import MATRIX
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
@@ -84,10 +84,10 @@ class GpuContractionRule(Rule):
         )
         return Space(params, _constraints(task, c, target))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
         chosen_on_gpus(config).write(builder, contraction_of(task), config, target)
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         target, c = machine.target, contraction_of(task)

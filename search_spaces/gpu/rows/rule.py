@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.machine.gpu import launch_cycles, peak_flops_per_cycle, waves
+from autotune.machine.gpu import LaunchShape, launch_cycles, peak_flops_per_cycle, waves
 from autotune.ops import OPS
 from autotune.program.ir import Alloc, For, Load, Scope, Stmt, walk
 from autotune.program.rewrite import find_buffer, find_loop, stores_of, value_loads
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.gpu.bind import Bind
 from autotune.schedule.gpu.collective import Shuffled, SingleThread, Tree
 from autotune.schedule.loops.nest import Reorder, Vectorize
@@ -75,7 +75,7 @@ class GpuRowsRule(Rule):
             return False
         if OPS.get(task.op).kind == "contraction" or row_length(task) < _LEAST:
             return False
-        return bool(_Rows(task, 1).loops)
+        return bool(_RowLoops(task, 1).loops)
 
     def space(self, task: Task, target: Target) -> Space:
         length = row_length(task)
@@ -95,9 +95,9 @@ class GpuRowsRule(Rule):
             (Constraint("part", worth),),
         )
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         threads, vector = config.number("threads"), config.number("vector")
-        rows = _Rows(task, config.number("split"))
+        rows = _RowLoops(task, config.number("split"))
         builder = rows.builder
         for nest, kept in rows.nests():
             if kept:
@@ -108,7 +108,7 @@ class GpuRowsRule(Rule):
                 rows.share_pass(stmt, threads, vector, exchange=target.warp > 1)
             builder.apply(SingleThread(loop=block))
         bind_rest(builder, target)
-        return builder.schedule
+        return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
         threads, vector, split = (
@@ -148,7 +148,7 @@ class GpuRowsRule(Rule):
 def _splittable(task: Task) -> bool:
     """Whether all that is reduced is one sum of each row, which blocks can share."""
     computes = node_computes(task, task.nodes[task.anchor])
-    return sum(bool(c.combine) for c in computes) == 1 and not _Rows(task, 1).kept
+    return sum(bool(c.combine) for c in computes) == 1 and not _RowLoops(task, 1).kept
 
 
 def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
@@ -162,16 +162,17 @@ def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
     reductions = sum(bool(c.combine) for c in computes)
     written = task.by_role("output")[0].type.size / count / split
     part = length / split
-    first = launch_cycles(
-        machine, blocks=count * split, threads=threads, vector=vector,
+    first = LaunchShape(
+        blocks=count * split, threads=threads, vector=vector,
         block_bytes=4 * (part * _inputs(task) + written), passes=len(computes),
         steps=np.ceil(part / (threads * vector)), meetings=reductions,
     )  # fmt: skip
-    second = launch_cycles(
-        machine, blocks=count, threads=threads, vector=vector, block_bytes=4 * split, passes=1,
+    second = LaunchShape(
+        blocks=count, threads=threads, vector=vector, block_bytes=4 * split, passes=1,
         steps=np.ones(len(threads)), meetings=1,
     )  # fmt: skip
-    return np.asarray(first + np.where(split > 1, second, 0.0))
+    combine = np.where(split > 1, launch_cycles(machine, second), 0.0)
+    return np.asarray(launch_cycles(machine, first) + combine)
 
 
 def _inputs(task: Task) -> int:
@@ -183,7 +184,7 @@ def _inputs(task: Task) -> int:
 _FLOATS = ("float32", "float64", *SHORT_FLOATS)
 
 
-class _Rows:
+class _RowLoops:
     """A task's program with everything in the loops over its rows."""
 
     def __init__(self, task: Task, split: int) -> None:

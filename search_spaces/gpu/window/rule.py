@@ -16,9 +16,8 @@ from autotune.machine import Machine
 from autotune.machine.gpu import peak_flops_per_cycle
 from autotune.program.ir import Clamp, Load
 from autotune.program.rewrite import value_loads
-from autotune.schedule import Schedule
+from autotune.schedule import Scheduled
 from autotune.schedule.gpu.bind import Bind
-from autotune.schedule.loops.compute import ComputeAt, Inline
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.target import Target
@@ -27,12 +26,10 @@ from autotune.types import Task
 from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
 from search_spaces.builder import (
     ScheduleBuilder,
-    inline_locals,
-    local_buffers,
-    output_name,
+    output_with_sums,
 )
 from search_spaces.cpu.window.rule import is_window
-from search_spaces.cpu.window.shape import Window, reduction_of, window_of
+from search_spaces.cpu.window.shape import WindowShape, reduction_of, window_of
 from search_spaces.gpu.blocks import bind_rest, thread_choices
 from search_spaces.gpu.window.prior import Windows, window_cycles
 from search_spaces.params import Config, Param
@@ -47,7 +44,7 @@ def _divisors(extent: int, most: int) -> tuple[int, ...]:
     return tuple(s for s in range(1, min(extent, most) + 1) if extent % s == 0)
 
 
-def _window(task: Task) -> Window:
+def _window(task: Task) -> WindowShape:
     compute = reduction_of(task)
     if compute is None:
         raise ValueError(f"task {task.key} has no single reduction")
@@ -79,14 +76,9 @@ class GpuWindowRule(Rule):
         )
         return Space(params, (Constraint("registers", fits),))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
-        w, builder, output = _window(task), ScheduleBuilder(task), output_name(task)
-        inline_locals(builder, keep=frozenset((output,)))
-        anchor = task.nodes[task.anchor].outputs[0]
-        if anchor not in (w.tensor, output) and anchor in local_buffers(builder.program):
-            builder.apply(Inline(buffer=anchor))
-        if output != w.tensor:
-            builder.apply(ComputeAt(buffer=output, at=w.channels[0]))
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
+        w, builder = _window(task), ScheduleBuilder(task)
+        output_with_sums(builder, w.tensor, w.channels[0])
         builder.split(w.channels[0], config.number("vector"), "channels", "lane")
         tile, outer = ["lane"], ["channels"]
         for inner, around, (loop, _), param in (
@@ -105,9 +97,9 @@ class GpuWindowRule(Rule):
         builder.apply(CacheWrite(buffer=w.tensor, loops=tuple(tile)))
         self._annotate(builder, w, tile)
         bind_rest(builder, target)
-        return builder.schedule
+        return builder.scheduled
 
-    def _annotate(self, builder: ScheduleBuilder, w: Window, tile: list[str]) -> None:
+    def _annotate(self, builder: ScheduleBuilder, w: WindowShape, tile: list[str]) -> None:
         kinds = ("", "_init", "_out")
         lanes = builder.present([f"lane{k}" for k in kinds])
         annotate = Vectorize if builder.extent("lane") > 1 else Unroll
@@ -176,7 +168,7 @@ def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
     return np.asarray(np.ceil(total / threads) * threads * each / machine.target.cores, np.float64)
 
 
-def _windows(task: Task, w: Window, terms: int) -> Windows:
+def _windows(task: Task, w: WindowShape, terms: int) -> Windows:
     compute = reduction_of(task)
     assert compute is not None
     found = [v for v in value_loads(compute.body) if isinstance(v, Load)]

@@ -8,7 +8,7 @@ import io
 import pytest
 from rich.console import Console
 
-from autotune.cli.progress import Board, display, headline
+from autotune.cli.progress import RunView, display, headline
 from autotune.measure.types import Status
 from autotune.tuner.budget import Share
 from autotune.tuner.events import (
@@ -131,7 +131,7 @@ def test_a_narrow_terminal_cuts_no_number(width: int) -> None:
 
 
 def test_the_heaviest_task_comes_first() -> None:
-    board = Board()
+    board = RunView()
     for event in EVENTS:
         board.take(event)
     assert [line.info.name for line in board.heaviest()] == ["node8", "node9"]

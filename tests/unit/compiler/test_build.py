@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from autotune.compiler import build
-from autotune.compiler.choose import Candidate
+from autotune.compiler.choose import Candidate, candidates
 from autotune.errors import BuildError
+from autotune.measure.build_task import build_task
 from autotune.measure.executor import kernel_symbol
 from autotune.placement.partition import partition
 from autotune.schedule import schedule_from_json
@@ -61,6 +62,16 @@ def test_no_working_schedule_is_an_error(
     offer(monkeypatch, ("default", STALE))
     with pytest.raises(BuildError, match="the default schedule fails"):
         build.build_kernels(tasks, TARGET, None, processes=1)
+
+
+def test_the_steps_of_a_default_are_applied_once(
+    monkeypatch: pytest.MonkeyPatch, tasks: tuple[Task, ...]
+) -> None:
+    again = {t: build_task(t, next(candidates(t, TARGET, None)).schedule, TARGET) for t in tasks}
+    monkeypatch.setattr("autotune.measure.build_task.apply_schedule", None)
+    kernels = build.build_kernels(tasks, TARGET, None, processes=1)
+    assert {c.source for c in kernels.chosen.values()} == {"default"}
+    assert kernels.built == again
 
 
 def test_symbols_differ_between_tasks(tasks: tuple[Task, ...]) -> None:

@@ -46,7 +46,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, method: str, target: Target, *kept: 
             monkeypatch.setattr(type(rule), method, _raise)
 
 
-@pytest.mark.parametrize("method", ["prior", "schedule", "space", "matches"])
+@pytest.mark.parametrize("method", ["prior", "write", "space", "matches"])
 def test_a_model_is_compiled_where_every_rule_raises(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +79,7 @@ def test_the_rule_behind_is_asked_before_loops_are_taken_as_they_are(
 ) -> None:
     target = host_target()
     task = next(iter(partition(optimize(mlp())).weights()))
-    monkeypatch.setattr(type(rule_for(task, target)), "schedule", _raise)
+    monkeypatch.setattr(type(rule_for(task, target)), "write", _raise)
     with pytest.warns(DefectWarning, match="contraction with .*=") as said:
         found = list(candidates(task, target, None))
     assert len(said) == 1

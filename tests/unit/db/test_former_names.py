@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from autotune.db.exchange import Imported, import_items, log_items
+from autotune.db.maintenance import stats
 from autotune.db.store import TuningLog
 from autotune.db.types import Mark, Record
-from autotune.db.upkeep import stats
 from autotune.db.verify import verify, waiting
 from autotune.schedule import schedule_from_json
 from tests.unit.db.samples import matmul, record, target

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from autotune.db.maintenance import stats
 from autotune.db.selection import ALL, Selection
 from autotune.db.store import TuningLog
 from autotune.db.types import Mark, Record
-from autotune.db.upkeep import stats
 from autotune.db.verify import Verified, verify, waiting
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status

@@ -206,7 +206,7 @@ def test_values_are_as_old_as_the_timing_says(executor: NativeExecutor) -> None:
     asked = request(tasks.matmul())
     name, far = asked.task.by_role("input")[0].name, 8 << 20
     timing = dataclasses.replace(
-        QUICK, foreign_bytes=1 << 20, apart_s=0.001, ages=((name, far, 0.001, 1.0),)
+        QUICK, foreign_bytes=1 << 20, apart_s=0.001, reuse_distances=((name, far, 0.001, 1.0),)
     )
     asked = dataclasses.replace(asked, timing=timing)
     assert MeasureRequest.from_json(json.loads(json.dumps(asked.to_json()))) == asked

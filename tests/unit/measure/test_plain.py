@@ -1,4 +1,4 @@
-"""A measurement's surroundings by numpy, for boards without a compiler."""
+"""The state of caches by numpy, for boards without a compiler."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from autotune.measure.pieces import Piece
-from autotune.measure.plain import PlainCalibration, PlainCrew, PlainSurroundings, plain_profile
+from autotune.measure.cache_footprint import Piece
+from autotune.measure.plain import PlainCacheState, PlainCalibration, PlainTeam, plain_profile
 from autotune.measure.types import Timing
 from autotune.target import host_target, load_target
 
@@ -41,8 +41,8 @@ def test_a_calibration_keeps_its_best_reading() -> None:
 def test_blocks_are_read_and_not_changed() -> None:
     near = np.arange(4096, dtype=np.uint8)
     before = near.copy()
-    surroundings = PlainSurroundings(host_target())
+    cache_state = PlainCacheState(host_target())
     pieces = (Piece(block=near, age_bytes=512, age_s=0.0, sparse=near[::4]),)
-    surroundings.between_calls(pieces, Timing(foreign_bytes=1 << 20), PlainCrew())
-    assert surroundings.overhead_s > 0
+    cache_state.between_calls(pieces, Timing(foreign_bytes=1 << 20), PlainTeam())
+    assert cache_state.overhead_s > 0
     np.testing.assert_array_equal(near, before)

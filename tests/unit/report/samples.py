@@ -16,7 +16,7 @@ from autotune.measure.types import MeasureResult, Status
 from autotune.placement.partition import partition
 from autotune.placement.types import Partition
 from autotune.report.earlier import Earlier
-from autotune.report.facts import Facts, collect
+from autotune.report.facts import Facts, History, collect
 from autotune.schedule.loops.nest import Reorder
 from autotune.target import Target
 from search_spaces.rules import rule_for
@@ -80,7 +80,8 @@ def facts(
     earlier: Earlier | None = None,
 ) -> Facts:
     store = _filled() if store is None else store
-    return collect(tiny(), store, PROFILE, "log <1>.db", latencies=latencies, earlier=earlier)
+    history = History(latencies=latencies, earlier=earlier)
+    return collect(tiny(), store, PROFILE, "log <1>.db", history)
 
 
 @functools.cache

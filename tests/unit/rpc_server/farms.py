@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rpc_server.client.board_runner import Deadlines
 from rpc_server.client.farm_runner import FarmRunner
+from rpc_server.client.options import Deadlines, FarmOptions
 from rpc_server.security.tls import Credentials
 from rpc_server.tracker.link import TrackerLink
 from rpc_server.wire import messages as wire
@@ -143,8 +143,11 @@ class FarmProcesses:
     def url(self) -> str:
         return f"tracker://{self.address}/k"
 
-    def runner(self, boards: int = 1, **options: Any) -> FarmRunner:
-        return FarmRunner(self.url, boards=boards, **{"deadlines": DEADLINES, **options})
+    def runner(
+        self, boards: int = 1, deadlines: Deadlines = DEADLINES, **options: Any
+    ) -> FarmRunner:
+        use = FarmOptions(boards=boards, deadlines=deadlines)
+        return FarmRunner(self.url, farm=use, **options)
 
     def status(self, certs: Path | None = None) -> dict[str, Any]:
         return farm_status(self.tracker.port, certs)

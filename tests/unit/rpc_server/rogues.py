@@ -20,7 +20,7 @@ from rpc_server.board.server import parse_address
 from rpc_server.security.auth import Peer, Role
 from rpc_server.tracker.link import TrackerLink
 from rpc_server.wire import messages as wire
-from rpc_server.wire.listener import Door, Methods, ServerAccess
+from rpc_server.wire.listener import Listener, Methods, ServerAccess
 from tests.unit.measure import fakes
 
 Answer = Callable[[bytes], bytes]
@@ -37,14 +37,16 @@ def queued(_: bytes) -> bytes:
 
 
 def never_done(_: bytes) -> bytes:
-    return wire.encode_progress(wire.Progress(results=(), done=False))
+    return wire.encode_progress(wire.JobProgress(results=(), done=False))
 
 
 def results_with(**fields: Any) -> Answer:
     """More results than anybody asked for, with these fields in the JSON."""
 
     def collect(_: bytes) -> bytes:
-        message = json.loads(wire.encode_progress(wire.Progress(results=(DONE,) * 64, done=True)))
+        message = json.loads(
+            wire.encode_progress(wire.JobProgress(results=(DONE,) * 64, done=True))
+        )
         for result in message["results"]:
             result.update(fields)
         return json.dumps(message).encode()
@@ -53,8 +55,8 @@ def results_with(**fields: Any) -> Answer:
 
 
 @contextlib.contextmanager
-def open_door(hello: Answer, submit: Answer, collect: Answer) -> Iterator[Door]:
-    """A board's door on loopback."""
+def open_listener(hello: Answer, submit: Answer, collect: Answer) -> Iterator[Listener]:
+    """A board's listener on loopback."""
     methods: Methods = {
         "hello": hello, "submit": submit, "collect": collect, "cancel": queued,
     }  # fmt: skip
@@ -62,13 +64,13 @@ def open_door(hello: Answer, submit: Answer, collect: Answer) -> Iterator[Door]:
     def enter(_: Peer) -> tuple[Methods, Callable[[], None]]:
         return methods, lambda: None
 
-    door = Door("127.0.0.1", 0, ServerAccess(enter=enter, roles=frozenset({Role.CLIENT})))
-    thread = threading.Thread(target=door.serve, daemon=True)
+    listener = Listener("127.0.0.1", 0, ServerAccess(enter=enter, roles=frozenset({Role.CLIENT})))
+    thread = threading.Thread(target=listener.serve, daemon=True)
     thread.start()
     try:
-        yield door
+        yield listener
     finally:
-        door.close()
+        listener.close()
         thread.join(timeout=10)
 
 
@@ -82,11 +84,11 @@ def rogue_board(
     collect: Answer = never_done,
 ) -> Iterator[None]:
     """In the farm at `tracker`, 'HOST:PORT', until the end."""
-    with open_door(hello, submit, collect) as door:
+    with open_listener(hello, submit, collect) as listener:
         gate = Gate("rogue")
         profile = fakes.FakeExecutor().profile(fakes.request(fakes.GOOD).target)
         post = Post(
-            name=name, key="k", address=f"127.0.0.1:{door.port}", gate=gate,
+            name=name, key="k", address=f"127.0.0.1:{listener.port}", gate=gate,
             info=lambda: {"profile": profile.to_json()}, stats=dict,
             raise_floor=gate.raise_floor, remeasure=lambda: None,
         )  # fmt: skip

@@ -18,7 +18,7 @@ from rpyc.core.channel import Channel
 from rpyc.core.stream import SocketStream
 
 from autotune.errors import DeviceError
-from rpc_server.board.device import BoardDevice
+from rpc_server.board.device import Abilities, BoardDevice
 from rpc_server.board.lease_guard import Gate, make_ticket
 from rpc_server.board.server import BoardServer
 from rpc_server.security.freshness import SealedConnection
@@ -111,7 +111,7 @@ def test_brackets_and_commas_in_texts_do_not_count() -> None:
 @contextlib.contextmanager
 def served(gate: Gate | None) -> Iterator[BytesConnection]:
     """A link to a board that measures nothing."""
-    board = BoardDevice(ToldDevice(), version="1", cores=1, gate=gate)
+    board = BoardDevice(ToldDevice(), Abilities(version="1", cores=1), gate=gate)
     server = BoardServer(board, "127.0.0.1", 0)
     thread = threading.Thread(target=server.serve)
     thread.start()
@@ -180,7 +180,7 @@ def test_other_machines_leave_this_one_its_places(
         own = here.visit(farm.of("alice"))
         while not here.guests.peers:
             threading.Event().wait(0.005)
-        others = [silent(here.door.port, "127.0.0.2") for _ in range(20)]
+        others = [silent(here.listener.port, "127.0.0.2") for _ in range(20)]
         assert own.call("reverse", b"ab", WAIT_S) == b"ba"
         for sock in others:
             sock.close()
@@ -208,7 +208,7 @@ def test_the_machine_that_has_most_silent_connections_loses_one(tmp_path: Path) 
     limits = dataclasses.replace(PATIENT, opening=4)
     with site(tmp_path, None, limits) as here:
         first = here.visit(None)
-        flood = [silent(here.door.port, "127.0.0.2") for _ in range(40)]
+        flood = [silent(here.listener.port, "127.0.0.2") for _ in range(40)]
         assert first.call("reverse", b"ab", WAIT_S) == b"ba"
         for sock in flood:
             sock.close()
@@ -221,7 +221,7 @@ def test_an_idle_local_link_makes_place_for_the_next(tmp_path: Path) -> None:
         for link in links:
             assert link.call("reverse", b"ab", WAIT_S) == b"ba"
         assert refused(here, None)  # both have just been used
-        for visit in here.door._visits:
+        for visit in here.listener._visits:
             visit.heard_s -= 2 * PATIENT.opening_s
         assert links[1].call("reverse", b"ab", WAIT_S) == b"ba"
         assert not refused(here, None)

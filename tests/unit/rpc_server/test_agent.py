@@ -43,8 +43,8 @@ class ToldLink:
 
 
 def standing(*, floor: int = 1, reset: bool = False, heartbeat_s: float = 0.0) -> bytes:
-    return farm_wire.encode_standing(
-        farm_wire.Standing(floor=floor, state="idle", reset=reset, heartbeat_s=heartbeat_s)
+    return farm_wire.encode_board_status(
+        farm_wire.BoardStatus(floor=floor, state="idle", reset=reset, heartbeat_s=heartbeat_s)
     )
 
 

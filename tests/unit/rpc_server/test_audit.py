@@ -14,7 +14,7 @@ from autotune.errors import ConfigError, DeviceError
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.execute import build
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
-from rpc_server.board.device import MAX_QUEUED_OWN, BoardDevice
+from rpc_server.board.device import MAX_QUEUED_OWN, Abilities, BoardDevice
 from rpc_server.security.audit import MAX_TEXT, AuditLog
 from rpc_server.security.auth import Peer, Role
 from rpc_server.wire import messages as wire
@@ -99,9 +99,8 @@ class Bench(Recorder):
 
 
 def board(path: Path, *, accept_objects: bool = False) -> BoardDevice:
-    return BoardDevice(
-        Bench(), version="1", cores=1, accept_objects=accept_objects, audit=AuditLog(path)
-    )
+    abilities = Abilities(version="1", cores=1, accept_objects=accept_objects)
+    return BoardDevice(Bench(), abilities, audit=AuditLog(path))
 
 
 def submit(board: BoardDevice, peer: Peer, owner: int = 1, *, objects: bool = False) -> str:

@@ -15,7 +15,7 @@ from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
 from autotune.target import host_target
 from rpc_server.board import device as board_module
-from rpc_server.board.device import BoardDevice
+from rpc_server.board.device import Abilities, BoardDevice
 from rpc_server.wire import messages as wire
 from tests.unit.measure import fakes
 
@@ -73,7 +73,7 @@ class Subject:
 
     def collect(
         self, job: str, first: int = 0, wait_s: float = 5.0, owner: int = 1
-    ) -> wire.Progress:
+    ) -> wire.JobProgress:
         payload = wire.encode_collect(wire.Collect(job=job, first=first, wait_s=wait_s))
         return wire.decode_progress(self.board.methods(owner)["collect"](payload))
 
@@ -88,7 +88,7 @@ class Subject:
 def running(clock: Callable[[], float] | None = None) -> Iterator[Subject]:
     device = ToldDevice()
     extra = {"clock": clock} if clock else {}
-    board = BoardDevice(device, version="1", cores=1, **extra)
+    board = BoardDevice(device, Abilities(version="1", cores=1), **extra)
     thread = threading.Thread(target=board.run)
     thread.start()
     try:

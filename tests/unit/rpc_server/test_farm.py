@@ -17,8 +17,9 @@ from autotune.errors import DeviceError
 from autotune.measure.types import MeasureResult, Status
 from autotune.target import host_target
 from rpc_server.__main__ import main
-from rpc_server.client.board_runner import Deadlines, RpcRunner
+from rpc_server.client.board_runner import RpcRunner
 from rpc_server.client.farm_runner import FarmAddress
+from rpc_server.client.options import Deadlines
 from rpc_server.runners import runner_for
 from rpc_server.tracker.types import FarmError
 from tests.unit.measure import fakes
@@ -159,8 +160,9 @@ def test_a_client_that_waits_is_served_after_the_tracker_was_killed(farm: FarmPr
 CLIENT = """
 import sys
 from rpc_server.client.farm_runner import FarmRunner
+from rpc_server.client.options import FarmOptions
 from tests.unit.measure import fakes
-runner = FarmRunner(sys.argv[1], boards=2)
+runner = FarmRunner(sys.argv[1], farm=FarmOptions(boards=2))
 runner.measure((fakes.request(fakes.SLOW),) * 200, lambda *_: print('.', flush=True))
 """
 

@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from rpc_server.client.leases import ASKS, LeaseSession, News
+from rpc_server.client.leases import ASKS, LeaseSession, LeaseTerms, News
 from rpc_server.security.auth import Peer, Role
 from rpc_server.tracker.link import Backoff, TrackerLink
 from rpc_server.tracker.service import Tracker
@@ -64,9 +64,7 @@ def test_a_tracker_whose_clock_was_set_back_is_heard(tmp_path: Path) -> None:
         Link(trackers),
         Link(trackers),
         News(granted=granted.put, recalled=lambda _: None, lost=lambda *_: None),
-        key="k",
-        priority=0,
-        queue_s=60.0,
+        LeaseTerms("k", 0, 60.0),
         backoff=Backoff(0.01, 0.01, random.Random(0)),
         clock=time.monotonic,
     )
@@ -94,9 +92,7 @@ def test_many_requests_go_out_in_small_messages(tmp_path: Path) -> None:
         Measured(trackers),
         Measured(trackers),
         News(granted=granted.put, recalled=lambda _: None, lost=lambda *_: None),
-        key="k",
-        priority=0,
-        queue_s=60.0,
+        LeaseTerms("k", 0, 60.0),
         backoff=Backoff(0.01, 0.01, random.Random(0)),
         clock=time.monotonic,
     )
@@ -133,9 +129,7 @@ def test_a_grant_that_overtakes_the_answer_to_its_request_is_kept(tmp_path: Path
         Watch(trackers),
         Quick(trackers),
         News(granted=lambda _: used.set(), recalled=lambda _: None, lost=lambda *_: None),
-        key="k",
-        priority=0,
-        queue_s=60.0,
+        LeaseTerms("k", 0, 60.0),
         backoff=Backoff(0.01, 0.01, random.Random(0)),
         clock=time.monotonic,
     )
@@ -175,9 +169,7 @@ def test_a_request_is_under_way_on_one_link_at_a_time(tmp_path: Path) -> None:
         Watch(trackers),
         Quick(trackers),
         News(granted=granted.put, recalled=lambda _: None, lost=lambda *_: None),
-        key="k",
-        priority=0,
-        queue_s=60.0,
+        LeaseTerms("k", 0, 60.0),
         backoff=Backoff(0.01, 0.01, random.Random(0)),
         clock=time.monotonic,
     )

@@ -13,13 +13,13 @@ from autotune.errors import DeviceError
 from rpc_server.security.auth import Role
 from rpc_server.security.freshness import NONCE, of_one_link, seal
 from rpc_server.tracker.link import TrackerLink
-from rpc_server.tracker.service import Tracker, tracker_door
+from rpc_server.tracker.service import Tracker, tracker_listener
 from rpc_server.tracker.store import StateStore
 from rpc_server.tracker.types import Asked, FarmRules, Registered
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire import messages as wire
 from rpc_server.wire.link import connect
-from rpc_server.wire.listener import Door
+from rpc_server.wire.listener import Listener
 from tests.unit.rpc_server.recorder import Recorder
 
 NAMES = frozenset({"take"})
@@ -80,23 +80,23 @@ def test_what_is_not_sealed_gets_through_to_questions_only() -> None:
 
 
 @pytest.fixture
-def door() -> Iterator[tuple[Tracker, Door]]:
+def listener() -> Iterator[tuple[Tracker, Listener]]:
     store = StateStore(None)
     tracker = Tracker(FarmRules(), store, version="1")
-    door = tracker_door(tracker, "127.0.0.1", 0)
-    thread = threading.Thread(target=door.serve)
+    listener = tracker_listener(tracker, "127.0.0.1", 0)
+    thread = threading.Thread(target=listener.serve)
     thread.start()
-    yield tracker, door
+    yield tracker, listener
     tracker.stop()
-    door.close()
+    listener.close()
     thread.join(timeout=10)
     store.close()
 
 
 def test_a_recorded_session_that_is_sent_again_is_granted_nothing(
-    door: tuple[Tracker, Door],
+    listener: tuple[Tracker, Listener],
 ) -> None:
-    _, here = door
+    _, here = listener
     recorder = Recorder(here.port)
     client, board = TrackerLink("127.0.0.1", recorder.port), TrackerLink("127.0.0.1", here.port)
     event = Registered(board="b0", key="k", address="h:1", secret="s")
@@ -121,10 +121,12 @@ def test_a_recorded_session_that_is_sent_again_is_granted_nothing(
     board.close()
 
 
-def test_a_tracker_takes_nothing_that_is_not_sealed(door: tuple[Tracker, Door]) -> None:
-    _, here = door
+def test_a_tracker_takes_nothing_that_is_not_sealed(listener: tuple[Tracker, Listener]) -> None:
+    _, here = listener
     plain = connect("127.0.0.1", here.port, 10.0, None, frozenset({Role.TRACKER}))
     event = Registered(board="b0", key="k", address="h:1", secret="s")
     with pytest.raises(DeviceError, match="is not of this link"):
-        farm_wire.decode_standing(plain.call("register", farm_wire.encode_register(event), 10.0))
+        farm_wire.decode_board_status(
+            plain.call("register", farm_wire.encode_register(event), 10.0)
+        )
     plain.drop()

@@ -18,7 +18,8 @@ from autotune.measure.types import MeasureRequest, Status
 from autotune.target import host_target
 from benchmarks.aarch64_board import prepare, serve_command
 from rpc_server.board.objects import HostBuilds
-from rpc_server.client.board_runner import Deadlines, RpcRunner
+from rpc_server.client.board_runner import RpcRunner
+from rpc_server.client.options import Deadlines
 from rpc_server.runners import FarmOptions, runner_for
 from rpc_server.tracker.types import FarmError
 from tests.unit.measure import fakes, tasks

@@ -13,12 +13,13 @@ import pytest
 
 from autotune.errors import DeviceError
 from rpc_server.__main__ import main
-from rpc_server.client.board_runner import Deadlines, RpcRunner
+from rpc_server.client.board_runner import RpcRunner
 from rpc_server.client.farm_runner import FarmRunner
 from rpc_server.client.leases import ask_key
+from rpc_server.client.options import Deadlines, FarmOptions
 from rpc_server.security.tls import Credentials
 from rpc_server.tracker.link import TrackerLink
-from rpc_server.tracker.service import Tracker, tracker_door
+from rpc_server.tracker.service import Tracker, tracker_listener
 from rpc_server.tracker.store import StateStore
 from rpc_server.tracker.types import FarmError, FarmRules, Registered
 from rpc_server.wire import farm as farm_wire
@@ -41,15 +42,15 @@ def tracker(credentials: Credentials | None) -> Iterator[int]:
     """The port of a tracker that has a board, which never answers."""
     with contextlib.closing(StateStore(None)) as store:
         subject = Tracker(FarmRules(), store, version="1")
-        door = tracker_door(subject, "127.0.0.1", 0, credentials=credentials)
-        threads = [threading.Thread(target=f) for f in (door.serve, subject.run)]
+        listener = tracker_listener(subject, "127.0.0.1", 0, credentials=credentials)
+        threads = [threading.Thread(target=f) for f in (listener.serve, subject.run)]
         for thread in threads:
             thread.start()
         try:
-            yield door.port
+            yield listener.port
         finally:
             subject.stop()
-            door.close()
+            listener.close()
             for thread in threads:
                 thread.join(timeout=10)
 
@@ -119,7 +120,9 @@ def test_a_client_that_is_revoked_while_it_waits_is_told_at_once(farm: FarmCerts
         board = TrackerLink("127.0.0.1", port, farm.of("board"))
         register(board)
         runner = FarmRunner(
-            f"tracker://127.0.0.1:{port}/k", deadlines=PATIENT, credentials=farm.of("alice")
+            f"tracker://127.0.0.1:{port}/k",
+            farm=FarmOptions(deadlines=PATIENT),
+            credentials=farm.of("alice"),
         )
         farm.revoke("alice")
         start_s = time.monotonic()

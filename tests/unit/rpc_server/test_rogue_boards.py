@@ -21,7 +21,7 @@ from tests.unit.rpc_server.farms import FarmProcesses, running_farm
 from tests.unit.rpc_server.rogues import (
     DONE,
     never_done,
-    open_door,
+    open_listener,
     queued,
     results_with,
     rogue_board,
@@ -111,7 +111,7 @@ def test_a_thread_that_ends_in_an_error_takes_its_requests_back(
 ) -> None:
     """Whatever a decoder may have overlooked."""
 
-    def overlooked(data: bytes) -> wire.Progress:
+    def overlooked(data: bytes) -> wire.JobProgress:
         progress = decode(data)
         if progress.results == (DONE,) * 64:
             raise OverflowError("int too large to convert to float")
@@ -164,8 +164,8 @@ def test_a_profile_that_makes_no_sense_keeps_nobody_from_the_others(
 def direct(collect: Any, **options: Any) -> MeasureResult:
     """Of a board without a tracker."""
     with (
-        open_door(welcome, queued, collect) as door,
-        RpcRunner(f"rpc://127.0.0.1:{door.port}", **options) as runner,
+        open_listener(welcome, queued, collect) as listener,
+        RpcRunner(f"rpc://127.0.0.1:{listener.port}", **options) as runner,
     ):
         (result,) = runner.measure(requests(1))
         return result

@@ -20,6 +20,7 @@ from rpc_server.__main__ import main
 from rpc_server.board.command import parse_cores, size
 from rpc_server.board.server import check_loopback, parse_address
 from rpc_server.client.board_runner import RpcRunner
+from rpc_server.client.options import Deadlines
 from rpc_server.runners import runner_for
 from rpc_server.wire import messages as wire
 from tests.unit.measure import fakes
@@ -58,7 +59,7 @@ def test_kill_minus_9_of_the_board_during_a_batch_loses_and_doubles_nothing() ->
 
 def test_a_board_that_stays_away_loses_what_is_not_measured() -> None:
     with BoardProcess(executor=fakes.FAKE) as board:
-        runner = RpcRunner(board.url, patience_s=0.2)
+        runner = RpcRunner(board.url, deadlines=Deadlines(reconnect_s=0.2))
 
         def report(number: int, _: MeasureResult) -> None:
             if number == 0:

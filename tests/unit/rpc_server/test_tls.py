@@ -21,7 +21,7 @@ from rpc_server.security.audit import AuditLog
 from rpc_server.security.auth import AuthError, Peer, Role, peer_of
 from rpc_server.security.tls import Credentials
 from rpc_server.wire.link import LINK_ERRORS, BytesConnection, connect
-from rpc_server.wire.listener import PAUSE_S, Door, LinkLimits, Methods, ServerAccess
+from rpc_server.wire.listener import PAUSE_S, LinkLimits, Listener, Methods, ServerAccess
 from tests.unit.rpc_server.farm_certs import NOW, FarmCerts, make_farm
 
 WAIT_S = 30.0
@@ -48,14 +48,14 @@ class Guests:
 
 @dataclasses.dataclass
 class Site:
-    """A door that is open while the test runs."""
+    """A listener that is open while the test runs."""
 
-    door: Door
+    listener: Listener
     guests: Guests
     audit: Path
 
     def visit(self, credentials: Credentials | None, **options: object) -> BytesConnection:
-        return connect("127.0.0.1", self.door.port, WAIT_S, credentials, **options)  # type: ignore[arg-type]
+        return connect("127.0.0.1", self.listener.port, WAIT_S, credentials, **options)  # type: ignore[arg-type]
 
     def refusals(self) -> list[str]:
         """Reasons in the audit log; the client knows of its refusal a moment before."""
@@ -77,13 +77,13 @@ def site(
         limits=limits,
         audit=AuditLog(path),
     )
-    door = Door("127.0.0.1", 0, access)
-    thread = threading.Thread(target=door.serve)
+    listener = Listener("127.0.0.1", 0, access)
+    thread = threading.Thread(target=listener.serve)
     thread.start()
     try:
-        yield Site(door, guests, path)
+        yield Site(listener, guests, path)
     finally:
-        door.close()
+        listener.close()
         thread.join(timeout=10)
         assert not thread.is_alive()
 
@@ -150,7 +150,7 @@ def test_no_certificate_does_not_get_in(tmp_path: Path, farm: FarmCerts) -> None
     with site(tmp_path, farm.of("board")) as here:
         bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
-        plain = socket.create_connection(("127.0.0.1", here.door.port))
+        plain = socket.create_connection(("127.0.0.1", here.listener.port))
         with contextlib.suppress(OSError), bare.wrap_socket(plain) as sock:
             sock.settimeout(3.0)
             assert sock.recv(1) == b""
@@ -163,7 +163,7 @@ def test_older_tls_does_not_get_in(tmp_path: Path, farm: FarmCerts) -> None:
         old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
         old.maximum_version = ssl.TLSVersion.TLSv1_2
-        plain = socket.create_connection(("127.0.0.1", here.door.port))
+        plain = socket.create_connection(("127.0.0.1", here.listener.port))
         with pytest.raises((ssl.SSLError, ConnectionError)):
             old.wrap_socket(plain)
         plain.close()
@@ -200,20 +200,20 @@ def test_a_certificate_that_ends_ends_its_link(tmp_path: Path) -> None:
         credentials=farm.of("board"),
         clock=lambda: later,
     )
-    door = Door("127.0.0.1", 0, access)
-    thread = threading.Thread(target=door.serve)
+    listener = Listener("127.0.0.1", 0, access)
+    thread = threading.Thread(target=listener.serve)
     thread.start()
-    link = connect("127.0.0.1", door.port, 3.0, farm.of("short"))
+    link = connect("127.0.0.1", listener.port, 3.0, farm.of("short"))
     assert guests.gone.acquire(timeout=WAIT_S)
     link.drop()
-    door.close()
+    listener.close()
     thread.join(timeout=10)
 
 
 def test_silent_connections_keep_nobody_out(tmp_path: Path, farm: FarmCerts) -> None:
     patient = dataclasses.replace(SHORT, opening_s=600.0)
     with site(tmp_path, farm.of("board"), patient) as here:
-        silent = [socket.create_connection(("127.0.0.1", here.door.port)) for _ in range(40)]
+        silent = [socket.create_connection(("127.0.0.1", here.listener.port)) for _ in range(40)]
         assert not refused(here, farm.of("alice"))
         for sock in silent:
             sock.close()
@@ -239,7 +239,7 @@ def test_a_door_without_files_left_waits_for_some(
 def test_a_silent_connection_is_closed_after_a_while(tmp_path: Path) -> None:
     with (
         site(tmp_path, None) as here,
-        socket.create_connection(("127.0.0.1", here.door.port), timeout=5.0) as sock,
+        socket.create_connection(("127.0.0.1", here.listener.port), timeout=5.0) as sock,
     ):
         data = sock.recv(100)
         while data:  # rpyc says good-bye
@@ -262,7 +262,7 @@ def test_one_certificate_has_a_limited_number_of_links(tmp_path: Path, farm: Far
 def test_without_certificates_only_loopback_is_listened_on() -> None:
     access = ServerAccess(enter=Guests().enter, roles=frozenset({Role.CLIENT}))
     with pytest.raises(ConfigError, match="certs init"):
-        Door("0.0.0.0", 0, access)
+        Listener("0.0.0.0", 0, access)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class Subject:
     def register(self, peer: Peer = BOARD, name: str = "rpi", secret: str = "s") -> None:
         event = Registered(board=name, key="k", address="h:1", secret=secret)
         payload = self.call(peer, "register", farm_wire.encode_register(event))
-        farm_wire.decode_standing(payload)
+        farm_wire.decode_board_status(payload)
 
     def sync(self, peer: Peer = ALICE, session: str = "one", **fields: object) -> View:
         payload = farm_wire.encode_sync(Sync(session=session, **fields))  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ def test_a_board_speaks_for_itself_only(subject: Subject) -> None:
 def test_a_board_that_is_unknown_is_told_to_register(subject: Subject) -> None:
     reply = subject.call(BOARD, "beat", farm_wire.encode_beat(Beat(board="rpi", secret="old")))
     with pytest.raises(DeviceError, match="register it again"):
-        farm_wire.decode_standing(reply)
+        farm_wire.decode_board_status(reply)
 
 
 def test_decisions_of_an_operator(subject: Subject) -> None:
@@ -246,7 +246,7 @@ def test_a_board_says_little_about_itself(subject: Subject) -> None:
     event = Registered(board="x", key="k", address="a", secret="s", info={"x": "y" * (1 << 15)})
     reply = subject.call(BOARD, "register", farm_wire.encode_register(event))
     with pytest.raises(DeviceError, match="at most 16384 bytes"):
-        farm_wire.decode_standing(reply)
+        farm_wire.decode_board_status(reply)
 
 
 @pytest.mark.parametrize(
@@ -258,11 +258,11 @@ def test_what_a_board_says_of_itself_can_be_shown(
     beat = Beat(board="rpi", secret="s", stats=stats)
     reply = subject.call(BOARD, "beat", farm_wire.encode_beat(beat))
     with pytest.raises(DeviceError, match="malformed beat message"):
-        farm_wire.decode_standing(reply)
+        farm_wire.decode_board_status(reply)
     event = Registered(board="x", key="k", address="a", secret="s", info={"sandbox": [1]})
     reply = subject.call(BOARD, "register", farm_wire.encode_register(event))
     with pytest.raises(DeviceError, match="a sandbox is"):
-        farm_wire.decode_standing(reply)
+        farm_wire.decode_board_status(reply)
 
 
 def test_a_board_does_not_write_to_the_operator_s_terminal(subject: Subject) -> None:

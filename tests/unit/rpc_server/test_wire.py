@@ -42,7 +42,7 @@ def test_what_repeats_in_a_batch_is_sent_once() -> None:
 
 def test_progress_is_read_back() -> None:
     done = MeasureResult(status=Status.OK, times_s=(1.0, 0.5), device="here")
-    progress = wire.Progress(results=(done,), done=True, failed="why")
+    progress = wire.JobProgress(results=(done,), done=True, failed="why")
     assert wire.decode_progress(wire.encode_progress(progress)) == progress
 
 
@@ -154,7 +154,7 @@ def test_results_that_no_measurement_gives_are_refused(
     field: str, value: Any, message: str
 ) -> None:
     done = MeasureResult(status=Status.OK, times_s=(1.0, 0.5), device="here")
-    data = json.loads(wire.encode_progress(wire.Progress(results=(done,), done=True)))
+    data = json.loads(wire.encode_progress(wire.JobProgress(results=(done,), done=True)))
     data["results"][0][field] = value
     with pytest.raises(WireError, match=message):
         wire.decode_progress(json.dumps(data).encode())

@@ -9,7 +9,7 @@ import pytest
 
 import cost_model
 from autotune.machine import Machine
-from autotune.machine.gpu import coalescing_factor, held_blocks, launch_cycles, waves
+from autotune.machine.gpu import LaunchShape, coalescing_factor, held_blocks, launch_cycles, waves
 from autotune.target import load_target
 from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS
@@ -54,10 +54,10 @@ def test_threads_limit_the_blocks_held_and_the_last_wave_counts_whole() -> None:
 
 def test_a_stream_takes_as_long_as_its_bytes() -> None:
     one, two = (
-        launch_cycles(
-            A100, blocks=1 << 16, threads=columns(256), vector=columns(4),
+        launch_cycles(A100, LaunchShape(
+            blocks=1 << 16, threads=columns(256), vector=columns(4),
             block_bytes=nbytes, passes=1, steps=columns(2),
-        )[0]
+        ))[0]
         for nbytes in (1 << 14, 1 << 15)
     )  # fmt: skip
     assert 1.8 < two / one < 2.1

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.program.ir import Program
-from autotune.schedule.base import Schedule
+from autotune.schedule.base import Scheduled
 from autotune.target import Target
+from autotune.tasks.build import build_program
 from autotune.types import Layout, Task, TaskNode, TaskValue, TensorType
 from cost_model.subject import Subject
 from search_spaces.base import Access, Prior, Rule, TileStructure
@@ -99,9 +100,10 @@ class SyntheticRule(Rule):
 
         return Space(params, (Constraint("registers", registers),))
 
-    def schedule(self, task: Task, target: Target, config: Config) -> Schedule:
-        del task, target
-        return (Named(",".join(f"{k}={v}" for k, v in config.items)),)
+    def write(self, task: Task, target: Target, config: Config) -> Scheduled:
+        del target
+        named = Named(",".join(f"{k}={v}" for k, v in config.items))
+        return Scheduled((named,), build_program(task))
 
     def structure(
         self, task: Task, machine: Machine, columns: Mapping[str, npt.NDArray[Any]]

@@ -51,7 +51,7 @@ def _raise(*_: object) -> NoReturn:
     raise IndexError("list index out of range")
 
 
-@pytest.mark.parametrize("method", ["space", "prior", "structure", "schedule"])
+@pytest.mark.parametrize("method", ["space", "prior", "structure", "write"])
 def test_a_task_whose_rule_raises_is_tuned_by_the_next(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,8 +63,8 @@ def test_a_task_whose_rule_raises_is_tuned_by_the_next(
 
 
 def test_a_config_whose_schedule_raises_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    schedule = _spoilt_after(1, ContractionRule.schedule)
-    monkeypatch.setattr(ContractionRule, "schedule", schedule)
+    write = _spoilt_after(1, ContractionRule.write)
+    monkeypatch.setattr(ContractionRule, "write", write)
     store = MemoryStore()
     with pytest.warns(DefectWarning, match=r"contraction with .*; the config is left out"):
         report = tune(store)

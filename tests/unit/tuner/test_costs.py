@@ -116,14 +116,13 @@ class Paced(FakeRunner):
 def test_a_run_that_goes_on_takes_about_as_long_as_expected() -> None:
     """Its trials are those of the budget's play, its pace that of its records."""
     runner, store = Paced(), MemoryStore()
-    options = TuneOptions(target=TARGET, limits=Limits(trials=20))
+    options = TuneOptions(target=TARGET, limits=Limits(trials=20), rules=synthetic_rules)
 
     def tune(more: TuneOptions) -> tuple[float, float | None]:
         begun_s = runner.now_s
         report = tune_partition(
-            partition_of(SMALL, LARGE), runner, store, more, clock=runner.clock,
-            rules=synthetic_rules,
-        )  # fmt: skip
+            partition_of(SMALL, LARGE), runner, store, more, clock=runner.clock
+        )
         guess = report.forecast
         return runner.now_s - begun_s, None if guess is None else guess.time_s
 

@@ -10,6 +10,8 @@ import cost_model
 from autotune.errors import DeviceError, ScheduleError
 from autotune.machine import Machine
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
+from autotune.schedule.base import Scheduled
+from autotune.target import Target
 from autotune.tuner.budget import Limits
 from autotune.tuner.events import Event, Finished, Ranked, Round, Started, TrialDone
 from autotune.tuner.loop import tune_partition
@@ -17,6 +19,7 @@ from autotune.tuner.options import TuneOptions
 from autotune.tuner.report import TuneReport
 from autotune.tuner.rerank import TURNS
 from autotune.tuner.task_run import schedule_id
+from autotune.types import Task
 from search_spaces.params import Config
 from tests.unit.tuner.fakes import FakeRunner, MemoryStore, partition_of, synthetic_rules
 from tests.unit.tuner.synthetic import TARGET, SyntheticRule, matmul_task, subject, true_seconds
@@ -35,7 +38,10 @@ def tune(
 ) -> TuneReport:
     listen = (lambda _event: None) if events is None else events.append
     options = TuneOptions(
-        target=TARGET, limits=Limits(trials=trials, time_s=time_s), strategy=strategy
+        target=TARGET,
+        rules=synthetic_rules,
+        limits=Limits(trials=trials, time_s=time_s),
+        strategy=strategy,
     )
     ticks = iter(range(10**6))
     return tune_partition(
@@ -45,7 +51,6 @@ def tune(
         options,
         listen,
         clock=lambda: float(next(ticks)),
-        rules=synthetic_rules,
     )
 
 
@@ -149,11 +154,14 @@ def test_failures_are_logged_and_do_not_end_the_run() -> None:
 def test_failures_of_another_version_are_tried_again() -> None:
     store, runner = MemoryStore(), FakeRunner()
     tune(FakeRunner(fate=lambda _n, _c: Status.BUILD_ERROR), store, trials=4)
-    options = TuneOptions(target=TARGET, limits=Limits(trials=10), versions=(("autotune", "2"),))
-    failed = {(r.task.key, schedule_id(r.schedule)) for r in store.kept}
-    report = tune_partition(
-        partition_of(SMALL, LARGE), runner, store, options, rules=synthetic_rules
+    options = TuneOptions(
+        target=TARGET,
+        rules=synthetic_rules,
+        limits=Limits(trials=10),
+        versions=(("autotune", "2"),),
     )
+    failed = {(r.task.key, schedule_id(r.schedule)) for r in store.kept}
+    report = tune_partition(partition_of(SMALL, LARGE), runner, store, options)
     assert report.measured == 10
     assert failed & {(r.task.key, schedule_id(r.schedule)) for r in runner.asked}
 
@@ -235,8 +243,7 @@ def test_configs_of_other_tasks_are_tried_early() -> None:
         partition_of(other),
         runner,
         store,
-        TuneOptions(target=TARGET, limits=Limits(trials=8)),
-        rules=synthetic_rules,
+        TuneOptions(target=TARGET, rules=synthetic_rules, limits=Limits(trials=8)),
     )
     near = {r.config for r in store.nearest(other, TARGET, 6)}
     tried = [r.config for r in store.records(other.key, TARGET)]
@@ -245,18 +252,35 @@ def test_configs_of_other_tasks_are_tried_early() -> None:
 
 def test_a_rule_without_a_schedule_for_a_config_costs_no_trial() -> None:
     class Picky(SyntheticRule):
-        def schedule(self, task, target, config):  # type: ignore[no-untyped-def]
+        def write(self, task, target, config):  # type: ignore[no-untyped-def]
             if config["order"] == "nm":
                 raise ScheduleError("not this way")
-            return super().schedule(task, target, config)
+            return super().write(task, target, config)
 
     store = MemoryStore()
-    options = TuneOptions(target=TARGET, limits=Limits(trials=20))
-    tune_partition(
-        partition_of(LARGE), FakeRunner(), store, options, rules=lambda _task, _target: Picky()
+    options = TuneOptions(
+        target=TARGET, rules=lambda _task, _target: Picky(), limits=Limits(trials=20)
     )
+    tune_partition(partition_of(LARGE), FakeRunner(), store, options)
     assert {r.config["order"] for r in store.kept} == {"mn"}
     assert len(store.kept) == 20
+
+
+def test_a_config_s_schedule_is_written_once() -> None:
+    written: list[Config] = []
+
+    class Counting(SyntheticRule):
+        def write(self, task: Task, target: Target, config: Config) -> Scheduled:
+            written.append(config)
+            return super().write(task, target, config)
+
+    store = MemoryStore()
+    options = TuneOptions(
+        target=TARGET, rules=lambda _task, _target: Counting(), limits=Limits(trials=20)
+    )
+    tune_partition(partition_of(LARGE), FakeRunner(), store, options)
+    assert set(written) >= {r.config for r in store.kept}
+    assert len(written) == len(set(written))
 
 
 def test_the_fastest_are_measured_again_in_turns_and_the_luckiest_loses() -> None:
@@ -269,8 +293,8 @@ def test_the_fastest_are_measured_again_in_turns_and_the_luckiest_loses() -> Non
             return result
 
     store, runner = MemoryStore(), Noisy()
-    options = TuneOptions(target=TARGET, limits=Limits(trials=20))
-    report = tune_partition(partition_of(LARGE), runner, store, options, rules=synthetic_rules)
+    options = TuneOptions(target=TARGET, rules=synthetic_rules, limits=Limits(trials=20))
+    report = tune_partition(partition_of(LARGE), runner, store, options)
     again = [r.schedule for r in runner.asked[20:]]
     half = len(again) // 2
     assert report.measured == report.trials == 20
@@ -284,10 +308,8 @@ def test_the_fastest_are_measured_again_in_turns_and_the_luckiest_loses() -> Non
 def test_a_record_that_fails_when_measured_again_is_not_the_best() -> None:
     store = MemoryStore()
     fate = lambda n, _c: Status.OK if n <= 20 else Status.RUN_CRASH  # noqa: E731
-    options = TuneOptions(target=TARGET, limits=Limits(trials=20))
-    tune_partition(
-        partition_of(LARGE), FakeRunner(fate=fate), store, options, rules=synthetic_rules
-    )
+    options = TuneOptions(target=TARGET, rules=synthetic_rules, limits=Limits(trials=20))
+    tune_partition(partition_of(LARGE), FakeRunner(fate=fate), store, options)
     crashed = [r.schedule for r in store.kept if r.result.status is Status.RUN_CRASH]
     best = store.best(LARGE.key, TARGET)
     assert best is not None
@@ -296,8 +318,8 @@ def test_a_record_that_fails_when_measured_again_is_not_the_best() -> None:
 
 def test_the_default_is_measured_again_beside_the_fastest() -> None:
     runner = FakeRunner()
-    options = TuneOptions(target=TARGET, limits=Limits(trials=20))
-    tune_partition(partition_of(LARGE), runner, MemoryStore(), options, rules=synthetic_rules)
+    options = TuneOptions(target=TARGET, rules=synthetic_rules, limits=Limits(trials=20))
+    tune_partition(partition_of(LARGE), runner, MemoryStore(), options)
     rule = subject().rule
     default = rule.schedule(LARGE, TARGET, cost_model.default(LARGE, Machine.of(TARGET), rule))
     assert [r.schedule for r in runner.asked[20:]].count(default) == TURNS

@@ -106,9 +106,11 @@ def test_random_search_tries_only_what_was_drawn(subjects: Mapping[str, Recorded
 def proposals(seed: int) -> list[object]:
     """What the whole tuner tries on a recorded space, and what it is told."""
     store = MemoryStore()
-    options = TuneOptions(target=TARGET, limits=Limits(trials=40), seed=seed)
+    options = TuneOptions(
+        target=TARGET, rules=synthetic_rules, limits=Limits(trials=40), seed=seed
+    )
     runner = ReplayRunner([survey(200)])
-    tune_partition(partition_of(OF.task), runner, store, options, rules=synthetic_rules)
+    tune_partition(partition_of(OF.task), runner, store, options)
     return [(r.config, r.schedule, r.result) for r in store.kept]
 
 

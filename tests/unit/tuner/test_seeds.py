@@ -114,8 +114,10 @@ def test_without_a_profile_the_measured_times_and_this_ones_decide(log: TuningLo
 
 def test_a_run_tries_the_one_that_should_be_fastest_here_first(log: TuningLog) -> None:
     runner = FakeRunner()
-    options = TuneOptions(target=TARGET, limits=Limits(trials=2), profiles=kept_profiles(log))
-    tune_partition(partition_of(TASK), runner, log, options, rules=synthetic_rules)
+    options = TuneOptions(
+        target=TARGET, rules=synthetic_rules, limits=Limits(trials=2), profiles=kept_profiles(log)
+    )
+    tune_partition(partition_of(TASK), runner, log, options)
     tried = [r.schedule for r in runner.asked[:2]]
     (seed,) = seeds(on(PROFILE), log, kept_profiles(log))
     default = cost_model.default(TASK, Machine.of(TARGET), SyntheticRule())

@@ -14,7 +14,7 @@ from autotune.errors import InputError
 
 
 @contextlib.contextmanager
-def whole_file(path: str | Path, failure: type[InputError]) -> Iterator[BinaryIO]:
+def atomic_file(path: str | Path, failure: type[InputError]) -> Iterator[BinaryIO]:
     """A file that takes its place, and that of an earlier one, at the end: what fails half way
     leaves nothing and costs nothing. A link keeps leading there; a pipe or a device gets the bytes
     as they come. Raises `failure` where it cannot be written."""
@@ -48,5 +48,5 @@ def _replacing(place: Path) -> Iterator[BinaryIO]:
 
 def write_text(path: str | Path, text: str, failure: type[InputError]) -> None:
     """Write a whole text file. Raises `failure` where it cannot be written."""
-    with whole_file(path, failure) as out:
+    with atomic_file(path, failure) as out:
         out.write(text.encode())

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 
 from autotune.codegen.base import Library
 from autotune.codegen.loader import load, load_text
-from autotune.measure.crew import Crew, Threads, crew_code
+from autotune.measure.cache_footprint import Piece, moved
 from autotune.measure.kernels import flush_text
-from autotune.measure.pieces import Piece, moved
 from autotune.measure.storage import aligned_bytes
+from autotune.measure.team import Team, Threads, team_code
 from autotune.measure.types import Timing
 from autotune.target import Target
 from autotune.types import Array
@@ -32,14 +32,14 @@ _PROBES = 5
 _LINE_BYTES, _PAGE_BYTES = 64, 4096
 
 
-class Surroundings:
+class CacheState:
     """Other data, and what moves it through the caches."""
 
     def __init__(self, target: Target, clock: Callable[[], float] = time.perf_counter) -> None:
         self._target, self._clock = target, clock
-        self.helpers = (crew_code(target),)
+        self.helpers = (team_code(target),)
         """Object code to load with a kernel, for its threads."""
-        self._own = self.crew(load(self.helpers, target))
+        self._own = self.team(load(self.helpers, target))
         self._flush = _flush(target)
         self._near = target.l2_bytes * target.threads
         self._last = max(self._near, target.l3_bytes)
@@ -50,9 +50,9 @@ class Surroundings:
         self.overhead_s = min(self._own.empty_call_s() for _ in range(_EMPTY_CALLS))
         """What a call takes besides its work."""
 
-    def crew(self, library: Library) -> Crew:
+    def team(self, library: Library) -> Team:
         """The threads of a library that was loaded with the helpers."""
-        return Crew(library, self._target, self._clock)
+        return Team(library, self._target, self._clock)
 
     def lost(self, piece: Piece, timing: Timing) -> float:
         """Share of a piece that is in memory again: measured once for each age; 0 where nothing
@@ -91,18 +91,18 @@ class Surroundings:
         flushed, cached, later = (statistics.median(p[i] for p in probes) for i in range(3))
         return min(1.0, max(0.0, (later - cached) / max(flushed - cached, 1e-9)))
 
-    def between_calls(self, pieces: Sequence[Piece], timing: Timing, crew: Threads) -> None:
+    def between_calls(self, pieces: Sequence[Piece], timing: Timing, team: Threads) -> None:
         """Move the pieces, oldest first, through the caches, and the data of other kernels between
         them: what others took away meanwhile is then in memory."""
         wanted = min(timing.foreign_bytes, self._limit)
         self._provide(wanted)
         for step in moved(pieces, wanted):
             if isinstance(step, int):
-                self._pass(step, crew)
+                self._pass(step, team)
                 continue
             lost = self.lost(step, timing)
             if lost < 1.0:
-                _touch(step, crew)
+                _touch(step, team)
             if lost:
                 self._out(step.block, lost)
 
@@ -110,11 +110,11 @@ class Surroundings:
         if len(self._data) < wanted:
             self._data = aligned_bytes(wanted, 1)  # pages of zeros could all be one page
 
-    def _pass(self, nbytes: int, crew: Threads) -> None:
+    def _pass(self, nbytes: int, team: Threads) -> None:
         """So many bytes of other data, each time those that were moved least recently."""
         while nbytes > 0:
             part = self._data[self._at : self._at + nbytes]
-            crew.through(part)
+            team.through(part)
             nbytes -= len(part)
             self._at = (self._at + len(part)) % len(self._data)
 
@@ -130,9 +130,9 @@ class Surroundings:
                 self._flush(start + first * _PAGE_BYTES, count, lines)
 
 
-def _touch(piece: Piece, crew: Threads) -> None:
+def _touch(piece: Piece, team: Threads) -> None:
     if piece.sparse is None:
-        crew.through(piece.block)
+        team.through(piece.block)
     else:
         piece.sparse.max(initial=0)
 

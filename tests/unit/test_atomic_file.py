@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from autotune.atomic_file import atomic_file, write_text
 from autotune.errors import ConfigError, LogError
-from autotune.whole_file import whole_file, write_text
 
 
 def test_an_output_that_fails_half_way_leaves_the_earlier_one(tmp_path: Path) -> None:
     def fail() -> None:
-        with whole_file(file, ConfigError) as out:
+        with atomic_file(file, ConfigError) as out:
             out.write(b"half")
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -29,7 +29,7 @@ def test_an_output_that_fails_half_way_leaves_the_earlier_one(tmp_path: Path) ->
 
 def test_an_interrupted_output_leaves_nothing(tmp_path: Path) -> None:
     def interrupted() -> None:
-        with whole_file(tmp_path / "report.html", ConfigError):
+        with atomic_file(tmp_path / "report.html", ConfigError):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -24,7 +24,7 @@ class Stats:
 
     schema: int = 0
     size_bytes: int = 0
-    """Of the database, with its index."""
+    """Bytes of the database with its index."""
     records: int = 0
     tasks: int = 0
     """Tasks that have records."""

@@ -1,6 +1,6 @@
 """The threads that run a kernel, put to other work between its calls.
 
-In: loaded code into which `crew_code` is linked; both have one team of threads then. Out: data
+In: loaded code into which `team_code` is linked; both have one team of threads then. Out: data
 that moves through those threads' caches, and threads that are awake, as in a model, where the
 kernel before leaves every thread with what it has just made, waiting for the next one.
 """
@@ -26,7 +26,7 @@ _LINE_BYTES = 64
 
 
 @functools.cache
-def crew_code(target: Target) -> bytes:
+def team_code(target: Target) -> bytes:
     """Object code to load with a kernel."""
     return compile_text(read_all_text(target), target)
 
@@ -43,7 +43,7 @@ class Threads(Protocol):
         ...
 
 
-class Crew:
+class Team:
     """The threads of a library."""
 
     def __init__(

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from autotune.db import files
+from autotune.db.maintenance import Pruning, prune, stats
 from autotune.db.selection import ALL, Selection
 from autotune.db.store import TuningLog
 from autotune.db.types import Mark
-from autotune.db.upkeep import Pruning, prune, stats
 from autotune.measure.types import Status
 from tests.unit.db.samples import matmul, record, target
 

@@ -9,12 +9,12 @@ import pytest
 
 from autotune.codegen.llvm.backend import compile_text
 from autotune.codegen.loader import code_in_memory, load
-from autotune.measure.crew import Crew, crew_code
+from autotune.measure.cache_footprint import Piece
+from autotune.measure.cache_state import CacheState
 from autotune.measure.execute import build
 from autotune.measure.kernels import flush_text
-from autotune.measure.pieces import Piece
 from autotune.measure.storage import aligned_bytes
-from autotune.measure.surroundings import Surroundings
+from autotune.measure.team import Team, team_code
 from autotune.measure.types import MeasureRequest, Timing
 from autotune.target import host_target
 from autotune.types import Array
@@ -35,28 +35,28 @@ def test_nothing_that_is_moved_changes(apart_s: float) -> None:
     near, far = aligned_bytes(5000, 3), aligned_bytes(5000, 3)[1:]
     pieces = (piece(far, OLD), piece(far[:0], OLD), piece(near, 0, near[::8]), piece(near, 0))
     timing = Timing(foreign_bytes=1 << 20, apart_s=apart_s)
-    surroundings = Surroundings(TARGET)
-    surroundings.between_calls(pieces, timing, surroundings._own)
+    cache_state = CacheState(TARGET)
+    cache_state.between_calls(pieces, timing, cache_state._own)
     assert (near == 3).all()
     assert (far == 3).all()
 
 
 def test_what_others_take_away_is_a_share() -> None:
-    surroundings = Surroundings(TARGET)
+    cache_state = CacheState(TARGET)
     old, timing = piece(aligned_bytes(64, 0), OLD), Timing(foreign_bytes=1 << 20, apart_s=0.001)
-    share = surroundings.lost(old, timing)
+    share = cache_state.lost(old, timing)
     assert 0.0 <= share <= 1.0
-    assert surroundings.lost(old, timing) == share
+    assert cache_state.lost(old, timing) == share
 
 
 def test_without_a_model_around_it_nothing_is_taken_away() -> None:
     old = piece(aligned_bytes(64, 0), OLD)
-    assert Surroundings(TARGET).lost(old, Timing(foreign_bytes=1 << 20)) == 0.0
+    assert CacheState(TARGET).lost(old, Timing(foreign_bytes=1 << 20)) == 0.0
 
 
 def test_what_fits_the_cores_own_caches_is_not_taken_away() -> None:
     young = piece(aligned_bytes(64, 0), TARGET.l2_bytes)
-    assert Surroundings(TARGET).lost(young, Timing(foreign_bytes=1 << 20, apart_s=0.001)) == 0.0
+    assert CacheState(TARGET).lost(young, Timing(foreign_bytes=1 << 20, apart_s=0.001)) == 0.0
 
 
 def test_the_code_of_a_function_is_found_where_it_lies() -> None:
@@ -69,41 +69,41 @@ def test_the_code_of_a_function_is_found_where_it_lies() -> None:
 
 
 def test_what_is_lost_is_lost_in_every_page() -> None:
-    surroundings = Surroundings(TARGET)
+    cache_state = CacheState(TARGET)
     flushed: list[tuple[int, int, int]] = []
-    surroundings._flush = lambda *call: flushed.append(call)
+    cache_state._flush = lambda *call: flushed.append(call)
     block = aligned_bytes(3 * 4096 + 2048, 0)
-    surroundings._out(block, 0.25)
+    cache_state._out(block, 0.25)
     start = block.ctypes.data
     assert flushed == [(start, 3, 16), (start + 3 * 4096, 1, 8)]
     flushed.clear()
-    surroundings._out(block[:64], 0.25)
+    cache_state._out(block[:64], 0.25)
     assert not flushed
 
 
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_lines_that_are_taken_out_keep_what_they_held(share: float) -> None:
     block = aligned_bytes(5 * 4096 + 100, 7)
-    Surroundings(TARGET)._out(block, share)
+    CacheState(TARGET)._out(block, share)
     assert (block == 7).all()
 
 
 def test_a_kernel_s_own_threads_move_the_data_and_are_awake_when_it_is_called() -> None:
     target = host_target(2)
     built = build(MeasureRequest(task=tasks.matmul(), schedule=(), target=target))
-    crew = Crew(load([built.code, crew_code(target)], target), target)
+    team = Team(load([built.code, team_code(target)], target), target)
     for _ in range(50):  # a busy machine may give the thread no core in time
-        crew.gather()
-        if crew.arrived():
+        team.gather()
+        if team.arrived():
             break
-    assert crew.arrived() > 0
+    assert team.arrived() > 0
     before = len(os.listdir("/proc/self/task"))
-    crew.through(aligned_bytes(1 << 20, 1))
+    team.through(aligned_bytes(1 << 20, 1))
     assert len(os.listdir("/proc/self/task")) == before
 
 
 def test_one_thread_needs_nobody_awake() -> None:
-    crew = Crew(load([crew_code(TARGET)], TARGET), TARGET)
-    crew.gather()
-    assert crew.arrived() == 0
-    assert crew.empty_call_s() > 0
+    team = Team(load([team_code(TARGET)], TARGET), TARGET)
+    team.gather()
+    assert team.arrived() == 0
+    assert team.empty_call_s() > 0

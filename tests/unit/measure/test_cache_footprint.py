@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autotune.measure.pieces import ALWAYS, Piece, moved, pieces_of
+from autotune.measure.cache_footprint import ALWAYS, Piece, moved, pieces_of
 from autotune.measure.storage import GuardedTensor
 from autotune.measure.types import Timing
 from autotune.placement.reuse_distance import CODE
@@ -37,7 +37,7 @@ def test_without_a_model_weights_and_code_are_old_and_inputs_new() -> None:
 def test_a_value_is_cut_by_age_its_beginning_the_oldest() -> None:
     known = (("i0", 0, 0.0, 0.25), ("i0", 4096, 0.001, 0.75), (CODE, 0, 0.0, 1.0))
     value = storage(1024)
-    mine = [p for p in pieces(Timing(ages=known), value) if p.block.base is value.block]
+    mine = [p for p in pieces(Timing(reuse_distances=known), value) if p.block.base is value.block]
     assert [(len(p.block), p.age_bytes, p.age_s) for p in mine] == [
         (768, 4096, 0.001),
         (256, 0, 0),

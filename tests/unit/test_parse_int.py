@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.digits import LARGEST, whole
+from autotune.parse_int import LARGEST, whole
 
 
 @pytest.mark.parametrize(("text", "number"), [("0", 0), ("7", 7), ("007", 7), ("65535", 65535)])

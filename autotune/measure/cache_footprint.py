@@ -1,6 +1,6 @@
 """What a kernel touches, by when it was touched last. In: its blocks, and a Timing. Out: pieces.
 
-A value of which parts are of different ages is cut: its beginning was touched first.
+A value whose parts have different reuse distances is cut: its beginning was touched first.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def pieces_of(
     near_bytes = target.l2_bytes * target.threads
     before = int(_BEFORE * near_bytes), 0.0, 1.0
     old = ALWAYS, timing.apart_s, 1.0
-    ages: dict[str, list[_Part]] = {}
-    for name, age_bytes, age_s, share in timing.ages:
-        ages.setdefault(name, []).append((age_bytes, age_s, share))
+    distances: dict[str, list[_Part]] = {}
+    for name, age_bytes, age_s, share in timing.reuse_distances:
+        distances.setdefault(name, []).append((age_bytes, age_s, share))
     found = [
         *_cut(workspace[:near_bytes], [before]),
         *_cut(workspace[near_bytes:], [old]),
-        *_cut(workspace[:0] if code is None else code, ages.get(CODE, [old])),
+        *_cut(workspace[:0] if code is None else code, distances.get(CODE, [old])),
     ]
     usual = [
         *((*item, (0, 0.0, 1.0)) for item in inputs.items()),
@@ -69,7 +69,7 @@ def pieces_of(
         (*output, before),
     ]
     for name, storage, part in usual:
-        known = ages.get(name, [part])
+        known = distances.get(name, [part])
         if 2 * storage.view.nbytes > len(storage.block):
             found += _cut(storage.block, known)
         else:
