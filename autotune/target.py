@@ -120,6 +120,12 @@ class Target:
         return not BFLOAT16.isdisjoint(self.features.split(","))
 
     @property
+    def takes_lanes(self) -> bool:
+        """Whether a multiply-add of vectors takes a lane of a register for a factor, and nothing
+        from memory: Arm's 64-bit code."""
+        return self.kind == "cpu" and self.triple.startswith(("aarch64", "arm64"))
+
+    @property
     def lends_halos(self) -> bool:
         """Whether memory with zeros around a value is worth giving to others before and after: it
         is in a cache then, but in whose, if threads have one each?"""

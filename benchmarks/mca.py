@@ -71,17 +71,18 @@ _PRODUCT = re.compile(r"v?fmul\w*\s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductLoop:
-    """An innermost loop of a program that sums products into registers."""
+    """Straight code of a program that sums products into registers: an innermost loop's, or that
+    of a short sum which is all written out."""
 
     iterations: int
-    """Of all its runs."""
+    """How often it runs."""
     multiply_adds: int
-    """Vectors of them in an iteration, as many lanes as the target's at most."""
+    """Vectors of them each time, as many lanes as the target's at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodeLoop:
-    """A block of assembly that is its own successor."""
+class CodeBlock:
+    """Assembly without labels and branches inside."""
 
     lines: tuple[str, ...]
 
@@ -158,29 +159,30 @@ def _loops(
 ) -> Iterator[ProductLoop]:  # fmt: skip
     """`around`: loops that are not written out, with their extents; `known`: places in those that
     are; `guards`: bounds that hold here."""
+    if not any(_is_branch(s, around) for s in walk(body)):
+        count = _multiply_adds(body, registers, lanes, known)
+        if count:
+            yield ProductLoop(iterations=_runs(around, guards), multiply_adds=count)
+        return
     for stmt in body:
         if isinstance(stmt, If):
-            yield from _loops(
-                stmt.body, registers, lanes, around, known, (*guards, *_at(stmt.bounds, known))
-            )
+            held = (*guards, *_at(stmt.bounds, known))
+            yield from _loops(stmt.body, registers, lanes, around, known, held)
         elif isinstance(stmt, Alloc):
             yield from _loops(stmt.body, registers, lanes, around, known, guards)
         elif isinstance(stmt, For) and stmt.kind == "unroll":
             for i in range(stmt.extent):
                 here = {**known, stmt.var: Index(const=i)}
                 yield from _loops(stmt.body, registers, lanes, around, here, guards)
-        elif isinstance(stmt, For) and stmt.kind in ("serial", "parallel"):
+        elif isinstance(stmt, For):
             inside = {**around, stmt.var: stmt.extent}
-            if stmt.extent > 1 and not any(map(_is_counted, walk(stmt.body))):
-                count = _multiply_adds(stmt.body, registers, lanes, known)
-                if count:
-                    runs = _runs(inside, guards)
-                    yield ProductLoop(iterations=runs, multiply_adds=count)
-            else:
-                yield from _loops(stmt.body, registers, lanes, inside, known, guards)
+            yield from _loops(stmt.body, registers, lanes, inside, known, guards)
 
 
-def _is_counted(stmt: Stmt) -> bool:
+def _is_branch(stmt: Stmt, around: Mapping[str, int]) -> bool:
+    """Whether it is a loop that is not written out, or depends on one."""
+    if isinstance(stmt, If):
+        return any(not around.keys().isdisjoint(b.index.vars()) for b in stmt.bounds)
     return isinstance(stmt, For) and stmt.kind in ("serial", "parallel") and stmt.extent > 1
 
 
@@ -236,26 +238,29 @@ def _is_product(store: Store) -> bool:
 # ------------------------------------------------------------------------------------- assembly
 
 
-def code_loops(assembly: str) -> list[CodeLoop]:
-    """Blocks that are their own successors, in the order of the text."""
-    found, name, lines = [], "", list[str]()
+def code_blocks(assembly: str) -> list[CodeBlock]:
+    """Its blocks, in the order of the text."""
+    found, lines = [], list[str]()
+
+    def end() -> None:
+        if lines:
+            found.append(CodeBlock(lines=tuple(lines)))
+        lines.clear()
+
     for row in assembly.splitlines():
-        label = _LABEL.match(row)
-        if label:
-            name, lines = label[1], []
+        if _LABEL.match(row):
+            end()
             continue
         line = re.split(r"//|#(?!-?\d)", row)[0].strip()
-        if not line or line.startswith("."):
-            continue
-        lines.append(line)
-        if _BRANCH.match(line):
-            if line.split()[-1] == name:
-                found.append(CodeLoop(lines=tuple(lines)))
-            name, lines = "", []
+        if line and not line.startswith("."):
+            lines.append(line)
+            if _BRANCH.match(line):
+                end()
+    end()
     return found
 
 
-def matched(loops: Sequence[ProductLoop], code: Sequence[CodeLoop]) -> list[CodeLoop]:
+def matched(loops: Sequence[ProductLoop], code: Sequence[CodeBlock]) -> list[CodeBlock]:
     """The code of each loop. Raises ValueError where one has none of as many multiply-adds."""
     out, rest = [], iter(code)
     for loop in loops:
@@ -299,7 +304,7 @@ def predicted(lines: tuple[str, ...], target: Target) -> tuple[float, float]:
     return float(total[1]) / ITERATIONS, float(bound[1])
 
 
-def alone(loop: CodeLoop, target: Target) -> float:
+def alone(loop: CodeBlock, target: Target) -> float:
     """Cycles of the loop's multiply-adds, if each had operands that are there: as many sums as hide
     the latency, by the form of the instruction that most of them have."""
     forms = [_form(line) for line in loop.lines if _MULTIPLY_ADD.match(line)]
@@ -328,7 +333,7 @@ def score(task: Task, target: Target) -> Score | None:
     if not loops:
         return None
     text = LlvmBackend().source(program, target, "kernel")
-    code = matched(loops, code_loops(assembly_text(text, target)))
+    code = matched(loops, code_blocks(assembly_text(text, target)))
     rows = []
     for loop, block in zip(loops, code, strict=True):
         cycles, bound = predicted(block.lines, target)

@@ -6,6 +6,7 @@ value, which priors, passes, layouts, floors and rooflines read.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import tomllib
 from collections.abc import Mapping
@@ -59,6 +60,10 @@ class CpuSpeeds:
     """Share of a line that comes in vain beside each that is needed: caches fetch pairs."""
     broadcasts_per_cycle: float
     """Elements loaded into all lanes of a register."""
+    dispatched_per_clock: float
+    """Micro-operations that a clock begins."""
+    dispatched_per_load: float
+    """Micro-operations of a vector's load."""
     instructions_in_flight: float
     """Instructions that the core looks at: short chains of several tiles run side by side."""
     decoded_instructions: float
@@ -103,6 +108,24 @@ class CpuSpeeds:
     bf16_products_per_lane: float
     """Products summed into 32-bit lanes, over multiply-adds of float32, both at the peak."""
     int8_products_per_lane: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCoreSpeeds:
+    """What else is so of a core that multiplies by lanes of registers. Cycles are those of one
+    multiply-add, of which a clock has several."""
+
+    clock_hz: float
+    vector_multiply_adds_per_cycle: float
+    multiply_adds_per_clock: float
+    multiply_adds_in_flight: float
+    additions_beside: float
+    broadcasts_per_cycle: float
+    dispatched_per_clock: float
+    dispatched_per_load: float
+    l2_stream_bytes_per_cycle: float
+    l3_stream_bytes_per_cycle: float
+    memory_stream_bytes_per_cycle: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +313,9 @@ class Machine:
 def _machine(target: Target, profile: DeviceProfile | None) -> Machine:
     """Asked for once a candidate."""
     cpu, gpu = shipped_speeds()
+    own = shipped_arm_speeds(target.cpu) if target.takes_lanes else None
+    if own is not None:
+        cpu = dataclasses.replace(cpu, **dataclasses.asdict(own))
     profile = profile or nominal_profile(target, cpu)
     cpu = measured_speeds(target, profile, cpu) if target.kind == "cpu" else cpu
     return Machine(target=target, profile=profile, cpu=cpu, gpu=gpu)
@@ -297,7 +323,7 @@ def _machine(target: Target, profile: DeviceProfile | None) -> Machine:
 
 # ---------------------------------------------------------------------------------------- tables
 
-Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds, TileCoreSpeeds)
+Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds, TileCoreSpeeds, ArmCoreSpeeds)
 
 
 @functools.cache
@@ -313,6 +339,15 @@ def shipped_tile_speeds() -> TileCoreSpeeds:
     """The speeds of configs/machines that hold for cores with matrix tiles."""
     file = resources.files("autotune.configs.machines") / "granite_rapids.toml"
     return parse_speeds(TileCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
+
+
+@functools.cache
+def shipped_arm_speeds(cpu: str) -> ArmCoreSpeeds | None:
+    """Those of a core by LLVM's name; None where configs/machines has no table of it."""
+    file = resources.files("autotune.configs.machines") / f"{cpu.replace('-', '_')}.toml"
+    if not file.is_file():
+        return None
+    return parse_speeds(ArmCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
 
 
 def parse_speeds(kind: type[Speeds], text: str, source: str) -> Speeds:

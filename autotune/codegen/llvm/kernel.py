@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from autotune.codegen.float_control import architecture
 from autotune.codegen.llvm.binding import assembles
 from autotune.codegen.llvm.index import Linear, Var
+from autotune.codegen.llvm.lane_run import run_width
 from autotune.codegen.llvm.phase import CLAIM, FINISH, phase_text
 from autotune.codegen.llvm.tables import math_of
 from autotune.codegen.llvm.text import FunctionText
@@ -155,11 +156,19 @@ class _KernelWriter(TileWriter):
         elif loop.kind == "tile":
             self.tile_product(loop)
         elif loop.kind == "unroll" or loop.extent == 1:
-            for i in range(loop.extent):
-                self.env[loop.var] = i
-                self.body(loop.body)
+            self._unrolled(loop)
         else:
             self._counted(loop, "0", str(loop.extent))
+
+    def _unrolled(self, loop: For) -> None:
+        outer = self.run
+        if outer is None and self.target.takes_lanes:
+            width = run_width(loop, self.buffers, self.target.vector_registers)
+            self.run = (loop.var, width) if width else None
+        for i in range(loop.extent):
+            self.env[loop.var] = i
+            self.body(loop.body)
+        self.run = outer
 
     def _counted(self, loop: For, first: str, limit: str) -> None:
         with self.text.loop(first, limit) as name:

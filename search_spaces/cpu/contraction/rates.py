@@ -100,7 +100,7 @@ def tile_rate(
     share = columns["lanes"] / machine.target.lanes()
     work = points * vectors * share
     step = (
-        outer_product_cycles(machine, points, vectors, share)
+        outer_product_cycles(machine, points, vectors, share, columns["unroll"])
         + clocks(machine, STEP_CYCLES) / columns["unroll"]
     )
     ends = clocks(machine, TILE_CYCLES) + clocks(machine, ACCUMULATOR_CYCLES) * points * vectors

@@ -13,6 +13,7 @@ from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.machine.value import (
     SOURCES,
+    ArmCoreSpeeds,
     CpuSpeeds,
     GpuSpeeds,
     TileCoreSpeeds,
@@ -26,6 +27,9 @@ TABLES = {
     "zen4.toml": CpuSpeeds,
     "gpu.toml": GpuSpeeds,
     "granite_rapids.toml": TileCoreSpeeds,
+    **dict.fromkeys(
+        ("cortex_a72.toml", "neoverse_n1.toml", "neoverse_v1.toml", "apple_m1.toml"), ArmCoreSpeeds
+    ),
 }
 ENTRY = '{ value = 1.0, unit = "1", source = "assumed", by = "a test" }'
 
