@@ -15,8 +15,10 @@ in `llvm-22` and the like: the newest that is installed is used, since the model
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import itertools
+import math
 import re
 import shutil
 import subprocess
@@ -55,6 +57,8 @@ from autotune.types import Task
 from search_spaces.base import rule_for
 
 TARGETS = ("cortex-a72", "neoverse-n1", "neoverse-v1", "apple-m1")
+RULES = ("contraction", "attention")
+"""Rules of kernels that are nothing but products of matrices, and what is fused with them."""
 NEWEST = 40
 """Version of LLVM from which llvm-mca is looked for downwards."""
 ITERATIONS = 100
@@ -143,40 +147,54 @@ class Score:
 # ------------------------------------------------------------------------------------- programs
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where in a program a statement is, of loops around it and conditions that hold."""
+
+    around: Mapping[str, int]
+    """Loops that are not written out, with their extents."""
+    known: Mapping[str, Index]
+    """Iterations of those that are."""
+    guards: tuple[Bound, ...] = ()
+
+    def inside(self, loop: For) -> Place:
+        return dataclasses.replace(self, around={**self.around, loop.var: loop.extent})
+
+    def at(self, var: str, iteration: int) -> Place:
+        return dataclasses.replace(self, known={**self.known, var: Index(const=iteration)})
+
+    def under(self, bounds: Sequence[Bound]) -> Place:
+        return dataclasses.replace(self, guards=(*self.guards, *_at(bounds, self.known)))
+
+    def runs(self) -> int:
+        """How often what is here runs."""
+        read = [n for n in self.around if any(n in g.index.vars() for g in self.guards)]
+        iterations = itertools.product(*(range(self.around[n]) for n in read))
+        held = sum(_hold(self.guards, dict(zip(read, i, strict=True))) for i in iterations)
+        return held * math.prod(e for n, e in self.around.items() if n not in read)
+
+
 def product_loops(program: Program, lanes: int) -> list[ProductLoop]:
-    """Innermost loops that sum products into registers, in the order in which code is written."""
-    registers = {
-        s.buffer.name
-        for s in walk(program.body)
-        if isinstance(s, Alloc) and s.buffer.scope == "register"
-    }
-    return list(_loops(program.body, registers, lanes, {}, {}, ()))
+    """Straight code that sums products into registers, in the order in which it is written."""
+    return list(_loops(program.body, lanes, Place(around={}, known={})))
 
 
-def _loops(
-    body: Sequence[Stmt], registers: set[str], lanes: int, around: Mapping[str, int],
-    known: Mapping[str, Index], guards: tuple[Bound, ...],
-) -> Iterator[ProductLoop]:  # fmt: skip
-    """`around`: loops that are not written out, with their extents; `known`: places in those that
-    are; `guards`: bounds that hold here."""
-    if not any(_is_branch(s, around) for s in walk(body)):
-        count = _multiply_adds(body, registers, lanes, known)
+def _loops(body: Sequence[Stmt], lanes: int, place: Place) -> Iterator[ProductLoop]:
+    if not any(_is_branch(s, place.around) for s in walk(tuple(body))):
+        count = _multiply_adds(body, lanes, place)
         if count:
-            yield ProductLoop(iterations=_runs(around, guards), multiply_adds=count)
+            yield ProductLoop(iterations=place.runs(), multiply_adds=count)
         return
     for stmt in body:
         if isinstance(stmt, If):
-            held = (*guards, *_at(stmt.bounds, known))
-            yield from _loops(stmt.body, registers, lanes, around, known, held)
+            yield from _loops(stmt.body, lanes, place.under(stmt.bounds))
         elif isinstance(stmt, Alloc):
-            yield from _loops(stmt.body, registers, lanes, around, known, guards)
+            yield from _loops(stmt.body, lanes, place)
         elif isinstance(stmt, For) and stmt.kind == "unroll":
             for i in range(stmt.extent):
-                here = {**known, stmt.var: Index(const=i)}
-                yield from _loops(stmt.body, registers, lanes, around, here, guards)
+                yield from _loops(stmt.body, lanes, place.at(stmt.var, i))
         elif isinstance(stmt, For):
-            inside = {**around, stmt.var: stmt.extent}
-            yield from _loops(stmt.body, registers, lanes, inside, known, guards)
+            yield from _loops(stmt.body, lanes, place.inside(stmt))
 
 
 def _is_branch(stmt: Stmt, around: Mapping[str, int]) -> bool:
@@ -190,40 +208,26 @@ def _at(bounds: Sequence[Bound], known: Mapping[str, Index]) -> tuple[Bound, ...
     return tuple(Bound(b.index.substitute(known), b.lo, b.hi) for b in bounds)
 
 
-def _runs(around: Mapping[str, int], guards: Sequence[Bound]) -> int:
-    """How often what is inside all these loops runs."""
-    read = [n for n in around if any(n in g.index.vars() for g in guards)]
-    places = itertools.product(*(range(around[n]) for n in read))
-    held = sum(_hold(guards, dict(zip(read, place, strict=True))) for place in places)
-    for name, extent in around.items():
-        held *= 1 if name in read else extent
-    return held
-
-
 def _hold(guards: Sequence[Bound], place: Mapping[str, int]) -> bool:
     at = {name: Index(const=i) for name, i in place.items()}
     return all(g.lo <= g.index.substitute(at).const < g.hi for g in guards)
 
 
-def _multiply_adds(
-    body: Sequence[Stmt], registers: set[str], lanes: int, known: Mapping[str, Index]
-) -> int:
-    """Vectors of products that a loop's body sums into registers."""
+def _multiply_adds(body: Sequence[Stmt], lanes: int, place: Place) -> int:
+    """Vectors of products that are summed, of `lanes` at most."""
     total = 0
     for stmt in body:
         if isinstance(stmt, Store):
-            total += _is_product(stmt) and stmt.buffer in registers
-        elif isinstance(stmt, If):
-            bounds = [b for b in _at(stmt.bounds, known) if b.index.is_const]
-            if _hold(bounds, {}):
-                total += _multiply_adds(stmt.body, registers, lanes, known)
+            total += _is_product(stmt)
         elif isinstance(stmt, Alloc):
-            total += _multiply_adds(stmt.body, registers, lanes, known)
+            total += _multiply_adds(stmt.body, lanes, place)
+        elif isinstance(stmt, If):
+            bounds = [b for b in _at(stmt.bounds, place.known) if b.index.is_const]
+            total += _multiply_adds(stmt.body, lanes, place) if _hold(bounds, {}) else 0
         elif isinstance(stmt, For):
             step = {"vector": lanes, "unroll": 1}.get(stmt.kind, stmt.extent)
             for i in range(0, stmt.extent, step):
-                here = {**known, stmt.var: Index(const=i)}
-                total += _multiply_adds(stmt.body, registers, lanes, here)
+                total += _multiply_adds(stmt.body, lanes, place.at(stmt.var, i))
     return total
 
 
@@ -300,12 +304,13 @@ def predicted(lines: tuple[str, ...], target: Target) -> tuple[float, float]:
     total, bound = (
         re.search(rf"{name}:\s+([\d.]+)", done.stdout) for name in ("Total Cycles", "RThroughput")
     )
-    assert total and bound
+    if total is None or bound is None:
+        raise ValueError(f"{program_name()} says no cycles")
     return float(total[1]) / ITERATIONS, float(bound[1])
 
 
 def alone(loop: CodeBlock, target: Target) -> float:
-    """Cycles of the loop's multiply-adds, if each had operands that are there: as many sums as hide
+    """Cycles of the loop's multiply-adds, if each had operands that are there: enough sums to hide
     the latency, by the form of the instruction that most of them have."""
     forms = [_form(line) for line in loop.lines if _MULTIPLY_ADD.match(line)]
     common = max(set(forms), key=forms.count)
@@ -325,13 +330,13 @@ def _form(line: str) -> str:
 
 
 def score(task: Task, target: Target) -> Score | None:
-    """A kernel's inner loops, by its default schedule; None where it sums no products."""
+    """A kernel's inner loops, by its default schedule; None where it is no product of matrices."""
     rule = rule_for(task, target)
+    if rule.name not in RULES:
+        return None
     config = cost_model.default(task, Machine.of(target), rule)
     program = apply_schedule(build_program(task), rule.schedule(task, target, config))
     loops = product_loops(program, target.lanes())
-    if not loops:
-        return None
     text = LlvmBackend().source(program, target, "kernel")
     code = matched(loops, code_blocks(assembly_text(text, target)))
     rows = []
@@ -375,7 +380,7 @@ def main() -> int:
             for name in args.target or TARGETS:
                 for row in rows_of(model, load_target(name), kernels=args.kernels):
                     print(row, flush=True)
-    except (AutotuneError, FileNotFoundError) as error:
+    except (AutotuneError, FileNotFoundError, ValueError) as error:
         sys.exit(f"error: {error}")
     return 0
 

@@ -28,8 +28,8 @@ def outer_product_cycles(
     unroll: Column | int = 1,
 ) -> Column:  # fmt: skip
     """Cycles of one step of a reduction into a register tile of `points` x `vectors`: its
-    multiply-adds, no fewer than hide the latency of one, the loads of vectors and of points, or all
-    of its instructions where loads are some of them. `share`: of a full-width vector's lanes;
+    multiply-adds, no fewer than hide the latency of one, the loads of vectors and of points, or
+    all of its instructions where loads are some of them. `share`: of a full-width vector's lanes;
     `unroll`: steps that are written out."""
     cpu = machine.cpu
     work = points * vectors * share
@@ -43,9 +43,7 @@ def outer_product_cycles(
     return np.maximum(cycles, clocks(machine, 1) * dispatched / cpu.dispatched_per_clock)
 
 
-def run_widths(
-    target: Target, points: Column, vectors: Column, unroll: Column | int
-) -> Column:
+def run_widths(target: Target, points: Column, vectors: Column, unroll: Column | int) -> Column:
     """Neighbours along the reduction that a load takes for a point: where multiply-adds take lanes
     of registers, as many as are written out, if these registers fit beside the sums."""
     held = points * vectors + points + vectors

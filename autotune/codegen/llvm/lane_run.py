@@ -1,7 +1,7 @@
 """Elements that unrolled steps multiply vectors by, loaded several at a time.
 
-Arm's multiply-adds take one lane of a register for one factor. Where steps of an unrolled reduction
-read neighbours, these come by one load and stay in a register for all of the steps:
+Arm's multiply-adds take one lane of a register for one factor. Where steps of an unrolled
+reduction read neighbours, these come by one load, and stay in a register for all of the steps:
 
     for k in 4 unroll: sum[p, v] sum= mul(data[p, 4*step + k], weights[4*step + k, v])
     ->  x = data[p, 4*step .. 4*step + 3];  sum[p, v] sum= mul(x[k], weights[4*step + k, v])

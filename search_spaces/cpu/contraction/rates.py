@@ -65,10 +65,12 @@ def tile_efficiency(
     cycles = row_cycles(
         machine, columns, points, vectors, total=total, depth=depth, rate=rate or tile_rate
     )
-    registers = machine.target.vector_registers + over
+    lanes = machine.target.takes_lanes
+    # Where no operand comes from memory, none is late.
+    registers = machine.target.vector_registers + (0 if lanes else over)
     one = points * vectors + vectors + 1 > registers
     taste = np.where(one, SPILL_COST, 0.0)
-    several = live_registers(columns, points, vectors) > registers
+    several = live_registers(columns, points, vectors, lanes=lanes) > registers
     taste = taste + np.where(several, SPILL_RISK, 0.0)
     taste = taste + np.where((vectors == 1) & (total > 1), LONE_VECTOR_COST, 0.0)
     return cycles / total, taste + np.where(columns["unroll"] > 4, LONG_BODY_COST, 0.0)
@@ -85,9 +87,13 @@ def row_cycles(
     return whole + last * rate(machine, columns, points, last, depth)
 
 
-def live_registers(columns: Columns, points: Column, vectors: Column) -> Column:
+def live_registers(
+    columns: Columns, points: Column, vectors: Column, *, lanes: bool = False
+) -> Column:
     """Registers of a tile. Steps of an unrolled reduction overlap: the weights of two are in
-    registers at once."""
+    registers at once, or what the points of several are multiplied by (`lanes`)."""
+    if lanes:
+        return np.asarray(points * vectors + vectors + np.where(columns["unroll"] > 1, points, 1))
     weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
     return np.asarray(points * vectors + weights + 1)
 
