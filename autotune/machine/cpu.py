@@ -45,8 +45,9 @@ def outer_product_cycles(
 
 def run_widths(target: Target, points: Column, vectors: Column, unroll: Column | int) -> Column:
     """Neighbours along the reduction that a load takes for a point: where multiply-adds take lanes
-    of registers, as many as are written out, if these registers fit beside the sums."""
-    held = points * vectors + points + vectors
+    of registers, as many as are written out, if these registers fit beside the
+    sums, and one for what is on its way."""
+    held = points * vectors + points + vectors + 1
     fits = (held <= target.vector_registers) & (target.takes_lanes and target.lanes() == RUN_LANES)
     wide = np.ones(np.broadcast(points, unroll).shape)
     for width in reversed(RUNS):

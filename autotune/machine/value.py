@@ -34,6 +34,10 @@ TILE_CORES = frozenset(("+amx-tile", "+avx512fp16"))
 WIDENED_BF16_PRODUCTS = 0.4
 """Products of bfloat16 per lane and multiply-add of float32 where operands are widened first: two
 multiply-adds, and four instructions that put their operands in place (assumed)."""
+MATRIX = "matrix_"
+"""Beginning of the names of algorithms by products of small matrices in vectors."""
+MATRIX_OF_DOT = 2.0
+"""Their products over those of dot products of the same type (specified: Arm, bfmmla and smmla)."""
 _ENTRY = ("value", "unit", "source", "by")
 
 
@@ -176,6 +180,7 @@ class GpuSpeeds:
 INSTRUCTIONS = {
     "bf16": ("dpbf16ps", "bfdot"), "int8": ("vpdpbusd", "usdot", "sdot"),
     "amx_bf16": ("tdpbf16ps",), "amx_int8": ("tdpbusd",),
+    "matrix_bf16": ("bfmmla",), "matrix_int8": ("smmla",),
 }  # fmt: skip
 """Algorithm -> what multiplies for it, the fastest first."""
 
@@ -211,6 +216,8 @@ class Machine:
         measured = self._measured_products(algorithm)
         if measured is not None:
             return measured
+        if algorithm.startswith(MATRIX):
+            return MATRIX_OF_DOT * self.products_per_lane(algorithm.removeprefix(MATRIX))
         name = f"{algorithm}_products_per_lane"
         known = name in {f.name for f in fields(TileCoreSpeeds)}
         return float(getattr(speeds, name, 0.0 if known else 1.0))

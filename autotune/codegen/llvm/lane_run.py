@@ -19,7 +19,7 @@ from autotune.program.ir import Apply, Buffer, For, If, Index, Load, Select, Stm
 
 def run_width(loop: For, buffers: Mapping[str, Buffer], registers: int) -> int:
     """Elements of a load in an unrolled loop over a register tile's steps: all sums, all loads and
-    a step's vectors must fit into `registers`."""
+    a step's vectors must fit into `registers`, with one for what is on its way."""
     width = next((w for w in RUNS if loop.extent % w == 0), 0)
     if not width or any(_depends(s, loop.var) for s in loop.body):
         return 0
@@ -35,7 +35,7 @@ def run_width(loop: For, buffers: Mapping[str, Buffer], registers: int) -> int:
             if buffers[load.buffer].dtype != "float32":
                 return 0
             held += _count(load.indices, unrolled)
-    return width if held <= registers else 0
+    return width if held + 1 <= registers else 0
 
 
 def runs_along(value: Index, var: str) -> bool:

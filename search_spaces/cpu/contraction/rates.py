@@ -93,7 +93,8 @@ def live_registers(
     """Registers of a tile. Steps of an unrolled reduction overlap: the weights of two are in
     registers at once, or what the points of several are multiplied by (`lanes`)."""
     if lanes:
-        return np.asarray(points * vectors + vectors + np.where(columns["unroll"] > 1, points, 1))
+        ahead = np.where(columns["unroll"] > 1, points, 1)
+        return np.asarray(points * vectors + vectors + ahead + 1)
     weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
     return np.asarray(points * vectors + weights + 1)
 

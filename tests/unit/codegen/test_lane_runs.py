@@ -69,8 +69,8 @@ def test_a_load_takes_what_all_steps_multiply_by() -> None:
 
 def test_sums_loads_and_vectors_fit_into_the_registers() -> None:
     program = parse_program(PROGRAM.format(guard=""))
-    assert run_loop(program, 12 + 6 + 2) == 4
-    assert run_loop(program, 12 + 6 + 1) == 0
+    assert run_loop(program, 12 + 6 + 2 + 1) == 4
+    assert run_loop(program, 12 + 6 + 2) == 0
 
 
 def test_steps_that_are_guarded_load_nothing_for_others() -> None:
