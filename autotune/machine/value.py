@@ -37,7 +37,7 @@ multiply-adds, and four instructions that put their operands in place (assumed).
 MATRIX = "matrix_"
 """Beginning of the names of algorithms by products of small matrices in vectors."""
 MATRIX_OF_DOT = 2.0
-"""Their products over those of dot products of the same type (specified: Arm, bfmmla and smmla)."""
+"""Their products over those of dot products of one type (specified: Arm, bfmmla and smmla)."""
 _ENTRY = ("value", "unit", "source", "by")
 
 

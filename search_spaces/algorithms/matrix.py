@@ -54,7 +54,11 @@ class Matrix(Products):
         return np.asarray(ok & (strips * couples + strips + couples <= target.vector_registers))
 
     def split_product(
-        self, builder: ScheduleBuilder, c: Contraction, config: Config, tile: tuple[str, ...]
+        self,
+        builder: ScheduleBuilder,
+        c: Contraction,
+        config: Config,  # noqa: ARG002
+        tile: tuple[str, ...],
     ) -> tuple[str, ...]:
         builder.split("point", SIDE, "strip", "at")
         builder.split("lane", SIDE, "couple", "member")

@@ -24,6 +24,7 @@ from autotune.codegen.llvm.tile_plan import (
 )
 from autotune.errors import BuildError
 from autotune.program.ir import For, Stmt
+from autotune.program.rewrite import stores_of
 
 TILE_SHAPES = "autotune_tile_shapes"
 """Beginning of the names of tile configurations: an object that has one needs the system's

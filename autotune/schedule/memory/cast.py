@@ -115,8 +115,8 @@ def with_first(local: Buffer, first: Stmt, body: Body) -> Body:
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """Mark the innermost loop of two products of bfloat16, or four of bytes, as one operation (twice
-    as many in a product of matrices).
+    """Mark the innermost loop of two products of bfloat16, or four of bytes, as one operation:
+    twice as many in a product of matrices.
 
     for l in 16: for p in 2: t[l] += to_float32(x[p]) * to_float32(w[l, p])   ->   the same, `dot`
     """
