@@ -83,7 +83,7 @@ class MatrixWriter(StatementWriter):
             raise BuildError(f"no products of matrices of {data} and {weights} on this target")
         cell, (result, operand) = self._sums[product.sums], kinds
         given = [self._as(result, self.text.read(cell, _PAIR))]
-        given += [self._as(operand, self._operand(t)) for t in tiles[:2]]
+        given += [self._as(operand, self._matrix_operand(t)) for t in tiles[:2]]
         name = f"llvm.aarch64.neon.{name}"
         self.text.declare(name, f"declare {result} @{name}({result}, {operand}, {operand})")
         new = self.text.emit(f"call {result} @{name}({', '.join(given)})")
@@ -94,7 +94,7 @@ class MatrixWriter(StatementWriter):
         """A vector as an argument of another type."""
         return f"{kind} {self.text.emit(f'bitcast {_PAIR} {pair} to {kind}')}"
 
-    def _operand(self, tile: Tile) -> str:
+    def _matrix_operand(self, tile: Tile) -> str:
         if tile not in self._operands:
             self._operands[tile] = self._halves(tile)
         return self._operands[tile]

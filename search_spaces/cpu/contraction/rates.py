@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from autotune.machine import Machine
-from autotune.machine.cpu import clocks, outer_product_cycles, padding_waste, tail_waste
+from autotune.machine.cpu import RUNS, clocks, outer_product_cycles, padding_waste, tail_waste
 from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.cpu.contraction.shape import Contraction
@@ -93,7 +93,8 @@ def live_registers(
     """Registers of a tile. Steps of an unrolled reduction overlap: the weights of two are in
     registers at once, or what the points of several are multiplied by (`lanes`)."""
     if lanes:
-        ahead = np.where(columns["unroll"] > 1, points, 1)
+        runs = np.ceil(columns["unroll"] / max(RUNS))
+        ahead = np.where(columns["unroll"] > 1, points * runs, 1)
         return np.asarray(points * vectors + vectors + ahead + 1)
     weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
     return np.asarray(points * vectors + weights + 1)
