@@ -322,7 +322,7 @@ def _machine(target: Target, profile: DeviceProfile | None) -> Machine:
     cpu, gpu = shipped_speeds()
     own = shipped_arm_speeds(target.cpu) if target.takes_lanes else None
     if own is not None:
-        cpu = dataclasses.replace(cpu, **dataclasses.asdict(own))
+        cpu = dataclasses.replace(cpu, **_of_width(own, max(1, target.sve_granules)))
     profile = profile or nominal_profile(target, cpu)
     cpu = measured_speeds(target, profile, cpu) if target.kind == "cpu" else cpu
     return Machine(target=target, profile=profile, cpu=cpu, gpu=gpu)
@@ -346,6 +346,23 @@ def shipped_tile_speeds() -> TileCoreSpeeds:
     """The speeds of configs/machines that hold for cores with matrix tiles."""
     file = resources.files("autotune.configs.machines") / "granite_rapids.toml"
     return parse_speeds(TileCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
+
+
+def _of_width(speeds: ArmCoreSpeeds, granules: int) -> dict[str, float]:
+    """A core's speeds where a multiply-add has so many times 128 bits: so many fewer are done in a
+    clock, and more loaded beside each."""
+    fewer = (
+        "vector_multiply_adds_per_cycle",
+        "multiply_adds_per_clock",
+        "multiply_adds_in_flight",
+    )
+    known = dataclasses.asdict(speeds)
+    for name in known:
+        if name in fewer:
+            known[name] /= granules
+        elif name == "broadcasts_per_cycle" or name.endswith("stream_bytes_per_cycle"):
+            known[name] *= granules
+    return known
 
 
 @functools.cache

@@ -40,7 +40,8 @@ class Matrix(Products):
         """Whether the target has the instructions, and the task has two points and whole runs."""
         has = self.feature in target.features.split(",") and not target.has_tiles
         whole = c.reduce[-1][1] % self.neighbours == 0 and not c.one_per_group
-        return has and whole and target.lanes() == LANES and c.points[1] >= SIDE
+        wide = target.lanes() == LANES or target.sve_granules > 0
+        return has and whole and wide and c.points[1] >= SIDE
 
     def may_prefetch(self, c: Contraction) -> bool:  # noqa: ARG002
         return False

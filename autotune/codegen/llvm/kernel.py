@@ -240,9 +240,11 @@ class _KernelWriter(TileWriter):
 
 
 def _attributes(target: Target) -> str:
-    """What denormal numbers are to the kernel (see `float_control`), they are to LLVM."""
+    """What denormal numbers are to the kernel (see `float_control`), they are to LLVM; how wide
+    scalable vectors are makes it put vectors of that width into them."""
     mode = DENORMALS[target.flushes_denormals and bool(architecture(target))]
-    return f'nounwind "denormal-fp-math"="{mode},{mode}"'
+    wide = f"vscale_range({n},{n}) " if (n := target.sve_granules) else ""
+    return f'nounwind {wide}"denormal-fp-math"="{mode},{mode}"'
 
 
 def _noalias(param: Buffer) -> str:
