@@ -351,14 +351,9 @@ def shipped_tile_speeds() -> TileCoreSpeeds:
 def _of_width(speeds: ArmCoreSpeeds, granules: int) -> dict[str, float]:
     """A core's speeds where a multiply-add has so many times 128 bits: so many fewer are done in a
     clock, and more loaded beside each."""
-    fewer = (
-        "vector_multiply_adds_per_cycle",
-        "multiply_adds_per_clock",
-        "multiply_adds_in_flight",
-    )
     known = dataclasses.asdict(speeds)
     for name in known:
-        if name in fewer:
+        if "multiply_adds" in name:
             known[name] /= granules
         elif name == "broadcasts_per_cycle" or name.endswith("stream_bytes_per_cycle"):
             known[name] *= granules

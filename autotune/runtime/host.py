@@ -35,10 +35,11 @@ def check_host(target: Target, what: str) -> None:
         raise ArtifactError(
             f"{what} is built for {target.cpu}, this CPU lacks {names}; compile it here"
         )
-    if target.sve_granules and scalable_bytes() != target.vector_bytes:
+    wide = scalable_bytes() if target.sve_granules else target.vector_bytes
+    if wide != target.vector_bytes:
         raise ArtifactError(
-            f"{what} is built for scalable vectors of {target.vector_bytes} bytes, those here have "
-            f"{scalable_bytes()}; compile it here"
+            f"{what} is built for scalable vectors of {target.vector_bytes} bytes, those here "
+            f"have {wide}; compile it here"
         )
 
 
