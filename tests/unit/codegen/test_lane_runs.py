@@ -111,4 +111,4 @@ def test_defaults_leave_registers_for_what_is_loaded_ahead(name: str) -> None:
     points, vectors, unroll = (
         np.asarray([float(default.number(p))]) for p in ("tile_w", "vectors", "unroll")
     )
-    assert run_widths(target, points, vectors, unroll)[0] > 1
+    assert run_widths(target, points, vectors, unroll, 4)[0] > 1

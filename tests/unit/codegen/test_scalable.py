@@ -74,6 +74,12 @@ def test_speeds_are_those_of_wider_vectors() -> None:
     assert np.isclose(wide.profile.peak_flops, narrow.profile.peak_flops)
 
 
+def test_the_prior_takes_the_narrower_vectors_whose_lanes_multiply() -> None:
+    """An element in all lanes of a scalable vector takes a multiply-add's place."""
+    task = matmul(784, 512, 128)
+    assert cost_model.default(task, Machine.of(SVE), rule_for(task, SVE))["lanes"] == 4
+
+
 def test_code_for_another_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     here = dataclasses.replace(
         host_target(), features="", triple="aarch64-unknown-linux-gnu", vector_bytes=32
