@@ -348,7 +348,7 @@ def shipped_tile_speeds() -> TileCoreSpeeds:
     return parse_speeds(TileCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
 
 
-def _of_width(speeds: ArmCoreSpeeds, granules: int) -> dict[str, float]:
+def _of_width(speeds: ArmCoreSpeeds, granules: int) -> dict[str, Any]:
     """A core's speeds where a multiply-add has so many times 128 bits: so many fewer are done in a
     clock, and more loaded beside each."""
     known = dataclasses.asdict(speeds)
