@@ -28,6 +28,8 @@ TILES = "+amx-tile"
 """LLVM's name for matrix tiles (Intel AMX)."""
 BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16", "+bf16"))
 """LLVM's names for instructions that multiply bfloat16."""
+SVE_GRANULE_BYTES = 16
+"""Scalable vectors of Arm (SVE) are multiples of so many bytes."""
 MAX_DEVICES = 1024
 MAX_THREADS = 1024
 """More would be a slip: they would only wait for each other."""
@@ -118,6 +120,19 @@ class Target:
     def multiplies_bfloat16(self) -> bool:
         """Whether a CPU has instructions for products of bfloat16 that code is written for."""
         return not BFLOAT16.isdisjoint(self.features.split(","))
+
+    @property
+    def takes_lanes(self) -> bool:
+        """Whether a multiply-add of vectors takes a lane of a register for a factor, and nothing
+        from memory: Arm's 64-bit code."""
+        return self.kind == "cpu" and self.triple.startswith(("aarch64", "arm64"))
+
+    @property
+    def sve_granules(self) -> int:
+        """Vectors of 128 bits in one of Arm's scalable vectors, as wide as the target says; 0:
+        there are none, or no wider ones than others."""
+        wide = self.takes_lanes and "+sve" in self.features.split(",")
+        return self.vector_bytes // SVE_GRANULE_BYTES if wide and self.vector_bytes > 16 else 0
 
     @property
     def lends_halos(self) -> bool:

@@ -88,6 +88,11 @@ NEEDS = {
         present=_programs("qemu-aarch64", "qemu-arm", "qemu-riscv64"),
         use="run kernels of aarch64, armv7 and riscv64 boards",
     ),
+    "llvm-mca": Need(
+        packages=("llvm",),
+        present=_programs("llvm-mca"),
+        use="predict how many multiply-adds a cycle inner loops reach",
+    ),
     "opencl": Need(
         packages=("pocl-opencl-icd", "ocl-icd-libopencl1"),
         present=_opencl,

@@ -13,18 +13,54 @@ import numpy as np
 from autotune.machine.value import Column, CpuSpeeds, Machine
 from autotune.target import Target
 
+RUNS = (4, 2)
+"""Neighbours that one load may take for multiply-adds by lanes of a register, the most first."""
+RUN_LANES = 4
+"""Lanes of the vectors that such multiply-adds take any one of."""
+SCALABLE_BROADCAST = 2.0
+"""Multiply-adds in whose place an element is put into all lanes of a scalable vector (by LLVM's
+model of Neoverse V1: tiles of 7 x 3 reach 55 to 75 %)."""
+LOOP_INSTRUCTIONS = 3.0
+"""Of a reduction's counter, branch and pointers."""
+
 # ------------------------------------------------------------------------------------------ ports
 
 
 def outer_product_cycles(
-    machine: Machine, points: Column, vectors: Column, share: Column | float
-) -> Column:
+    machine: Machine, points: Column, vectors: Column, share: Column | float,
+    unroll: Column | int = 1,
+) -> Column:  # fmt: skip
     """Cycles of one step of a reduction into a register tile of `points` x `vectors`: its
-    multiply-adds, no fewer than hide the latency of one, or the loads of vectors and of points.
-    `share`: of a full-width vector's lanes."""
+    multiply-adds, no fewer than hide the latency of one, the loads of vectors and of points, or
+    all of its instructions where loads are some of them. `share`: of a full-width vector's lanes;
+    `unroll`: steps that are written out."""
+    cpu = machine.cpu
     work = points * vectors * share
-    loads = vectors * share + points / machine.cpu.broadcasts_per_cycle
-    return np.maximum(np.maximum(work, machine.cpu.multiply_adds_in_flight * share), loads)
+    lanes = np.asarray(share * machine.target.lanes())
+    each = points / run_widths(machine.target, points, vectors, unroll, lanes)
+    if machine.target.sve_granules:
+        work = work + np.where(lanes > RUN_LANES, SCALABLE_BROADCAST * points, 0.0)
+    loads = vectors * share + each / cpu.broadcasts_per_cycle
+    cycles = np.maximum(np.maximum(work, cpu.multiply_adds_in_flight * share), loads)
+    if not machine.target.takes_lanes:
+        return cycles
+    loops = LOOP_INSTRUCTIONS / np.asarray(unroll)
+    dispatched = points * vectors + cpu.dispatched_per_load * (vectors + each) + loops
+    return np.maximum(cycles, clocks(machine, 1) * dispatched / cpu.dispatched_per_clock)
+
+
+def run_widths(
+    target: Target, points: Column, vectors: Column, unroll: Column | int, lanes: Column | int
+) -> Column:
+    """Neighbours along the reduction that a load takes for a point: where multiply-adds of vectors
+    of so many lanes take any of these, as many as are written out, if their registers fit beside
+    the sums, and one for what is on its way."""
+    held = points * vectors + points + vectors + 1
+    fits = (held <= target.vector_registers) & (lanes == RUN_LANES) & target.takes_lanes
+    wide = np.ones(np.broadcast(points, unroll).shape)
+    for width in reversed(RUNS):
+        wide = np.where(np.asarray(unroll) % width == 0, width, wide)
+    return np.where(fits, wide, 1)
 
 
 # ------------------------------------------------------------------------------------------ bytes

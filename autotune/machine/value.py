@@ -6,6 +6,7 @@ value, which priors, passes, layouts, floors and rooflines read.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import tomllib
 from collections.abc import Mapping
@@ -33,6 +34,10 @@ TILE_CORES = frozenset(("+amx-tile", "+avx512fp16"))
 WIDENED_BF16_PRODUCTS = 0.4
 """Products of bfloat16 per lane and multiply-add of float32 where operands are widened first: two
 multiply-adds, and four instructions that put their operands in place (assumed)."""
+MATRIX = "matrix_"
+"""Beginning of the names of algorithms by products of small matrices in vectors."""
+MATRIX_OF_DOT = 2.0
+"""Their products over those of dot products of one type (specified: Arm, bfmmla and smmla)."""
 _ENTRY = ("value", "unit", "source", "by")
 
 
@@ -60,6 +65,10 @@ class CpuSpeeds:
     """Share of a line that comes in vain beside each that is needed: caches fetch pairs."""
     broadcasts_per_cycle: float
     """Elements loaded into all lanes of a register."""
+    dispatched_per_clock: float
+    """Micro-operations that a clock begins."""
+    dispatched_per_load: float
+    """Micro-operations of a vector's load."""
     instructions_in_flight: float
     """Instructions that the core looks at: short chains of several tiles run side by side."""
     decoded_instructions: float
@@ -104,6 +113,24 @@ class CpuSpeeds:
     bf16_products_per_lane: float
     """Products summed into 32-bit lanes, over multiply-adds of float32, both at the peak."""
     int8_products_per_lane: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCoreSpeeds:
+    """What else is so of a core that multiplies by lanes of registers. Cycles are those of one
+    multiply-add, of which a clock has several."""
+
+    clock_hz: float
+    vector_multiply_adds_per_cycle: float
+    multiply_adds_per_clock: float
+    multiply_adds_in_flight: float
+    additions_beside: float
+    broadcasts_per_cycle: float
+    dispatched_per_clock: float
+    dispatched_per_load: float
+    l2_stream_bytes_per_cycle: float
+    l3_stream_bytes_per_cycle: float
+    memory_stream_bytes_per_cycle: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +182,7 @@ class GpuSpeeds:
 INSTRUCTIONS = {
     "bf16": ("dpbf16ps", "bfdot"), "int8": ("vpdpbusd", "usdot", "sdot"),
     "amx_bf16": ("tdpbf16ps",), "amx_int8": ("tdpbusd",),
+    "matrix_bf16": ("bfmmla",), "matrix_int8": ("smmla",),
 }  # fmt: skip
 """Algorithm -> what multiplies for it, the fastest first."""
 
@@ -190,6 +218,8 @@ class Machine:
         measured = self._measured_products(algorithm)
         if measured is not None:
             return measured
+        if algorithm.startswith(MATRIX):
+            return MATRIX_OF_DOT * self.products_per_lane(algorithm.removeprefix(MATRIX))
         name = f"{algorithm}_products_per_lane"
         known = name in {f.name for f in fields(TileCoreSpeeds)}
         return float(getattr(speeds, name, 0.0 if known else 1.0))
@@ -292,6 +322,9 @@ class Machine:
 def _machine(target: Target, profile: DeviceProfile | None) -> Machine:
     """Asked for once a candidate."""
     cpu, gpu = shipped_speeds()
+    own = shipped_arm_speeds(target.cpu) if target.takes_lanes else None
+    if own is not None:
+        cpu = dataclasses.replace(cpu, **_of_width(own, max(1, target.sve_granules)))
     profile = profile or nominal_profile(target, cpu)
     cpu = measured_speeds(target, profile, cpu) if target.kind == "cpu" else cpu
     return Machine(target=target, profile=profile, cpu=cpu, gpu=gpu)
@@ -299,7 +332,7 @@ def _machine(target: Target, profile: DeviceProfile | None) -> Machine:
 
 # ---------------------------------------------------------------------------------------- tables
 
-Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds, TileCoreSpeeds)
+Speeds = TypeVar("Speeds", CpuSpeeds, GpuSpeeds, TileCoreSpeeds, ArmCoreSpeeds)
 
 
 @functools.cache
@@ -315,6 +348,27 @@ def shipped_tile_speeds() -> TileCoreSpeeds:
     """The speeds of configs/machines that hold for cores with matrix tiles."""
     file = resources.files("autotune.configs.machines") / "granite_rapids.toml"
     return parse_speeds(TileCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
+
+
+def _of_width(speeds: ArmCoreSpeeds, granules: int) -> dict[str, Any]:
+    """A core's speeds where a multiply-add has so many times 128 bits: so many fewer are done in a
+    clock, and more loaded beside each."""
+    known = dataclasses.asdict(speeds)
+    for name in known:
+        if "multiply_adds" in name:
+            known[name] /= granules
+        elif name == "broadcasts_per_cycle" or name.endswith("stream_bytes_per_cycle"):
+            known[name] *= granules
+    return known
+
+
+@functools.cache
+def shipped_arm_speeds(cpu: str) -> ArmCoreSpeeds | None:
+    """Those of a core by LLVM's name; None where configs/machines has no table of it."""
+    file = resources.files("autotune.configs.machines") / f"{cpu.replace('-', '_')}.toml"
+    if not file.is_file():
+        return None
+    return parse_speeds(ArmCoreSpeeds, file.read_text(encoding="utf-8"), file.name)
 
 
 def parse_speeds(kind: type[Speeds], text: str, source: str) -> Speeds:

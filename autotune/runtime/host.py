@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterable
 
@@ -9,6 +10,11 @@ from autotune import arguments
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import ArtifactError, ConfigError
 from autotune.target import Target
+
+PR_SVE_GET_VL = 51
+"""Linux's number of the question for the length of scalable vectors."""
+SVE_BYTES_MASK = 0xFFFF
+"""Where the answer has it; flags are above."""
 
 
 def check_host(target: Target, what: str) -> None:
@@ -29,6 +35,19 @@ def check_host(target: Target, what: str) -> None:
         raise ArtifactError(
             f"{what} is built for {target.cpu}, this CPU lacks {names}; compile it here"
         )
+    wide = scalable_bytes() if target.sve_granules else target.vector_bytes
+    if wide != target.vector_bytes:
+        raise ArtifactError(
+            f"{what} is built for scalable vectors of {target.vector_bytes} bytes, those here "
+            f"have {wide}; compile it here"
+        )
+
+
+def scalable_bytes() -> int:
+    """Bytes of a scalable vector of Arm (SVE) in this process; 0 where Linux knows of none."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    answer = prctl(PR_SVE_GET_VL, 0, 0, 0, 0) if prctl else -1
+    return int(answer) & SVE_BYTES_MASK if answer > 0 else 0
 
 
 def pin(cores: Iterable[int], threads: int = 1) -> None:

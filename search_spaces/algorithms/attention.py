@@ -305,6 +305,6 @@ def _product(machine: Machine, columns: Columns, which: str, channels: int, dept
     total = row_cycles(machine, given, points, vectors, total=count, depth=depth, rate=tile_rate)
     ragged = np.where(count % vectors != 0, RAGGED_COST, 1.0)
     ragged = ragged * np.where(columns["rows"] % points != 0, RAGGED_COST, 1.0)
-    live = live_registers(columns, points, vectors)
+    live = live_registers(columns, points, vectors, lanes=machine.target.takes_lanes)
     spilled = np.where(live > machine.target.vector_registers, SPILL_COST, 1.0)
     return np.asarray(total * ragged * spilled)

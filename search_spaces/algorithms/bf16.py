@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune.schedule.base import Schedule
 from autotune.schedule.memory.cast import Cast
+from autotune.schedule.memory.matrix_dot import MatrixDot
 from autotune.schedule.memory.tile_dot import TileDot
 from autotune.target import Target
 from autotune.tasks.build import node_computes
@@ -22,7 +23,7 @@ class Bf16(Products):
 
     def label(self, schedule: Schedule) -> str:
         kinds = {type(step) for step in schedule}
-        return self.name if Cast in kinds and TileDot not in kinds else ""
+        return self.name if Cast in kinds and kinds.isdisjoint((TileDot, MatrixDot)) else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
         return c.item_bytes > 1 and target.precision == "bfloat16" and rounds(task, c)

@@ -12,6 +12,7 @@ import numpy as np
 
 from autotune.machine import Machine
 from autotune.machine.cpu import (
+    RUN_LANES,
     beyond_l2,
     busiest_share,
     conflict_free_points,
@@ -119,6 +120,9 @@ class Products(ContractionAlgorithm):
     def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
         ok = (columns["block"] == 1) & _divides(c, target, columns)
         ok &= c.reduce[-1][1] // self.neighbours % columns["unroll"] == 0
+        if self.neighbours > 1 and target.sve_granules:
+            # Code sums neighbours by instructions for 128 bits.
+            ok &= columns["lanes"] == RUN_LANES
         several = c.channels[1] > columns["lanes"] * columns["vectors"]
         ok &= (several & c.streams & self.prefetches) | (columns["prefetch"] == "none")
         return np.asarray(ok & (self.reads_plain | ~plain(c, columns)))

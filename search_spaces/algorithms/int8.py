@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune.schedule.base import Schedule
 from autotune.schedule.memory.cast import Cast, Dot
+from autotune.schedule.memory.matrix_dot import MatrixDot
 from autotune.schedule.memory.tile_dot import TileDot
 from autotune.target import Target
 from autotune.types import Task
@@ -21,7 +22,7 @@ class Int8(Products):
 
     def label(self, schedule: Schedule) -> str:
         kinds = {type(step) for step in schedule}
-        others = {Cast, TileDot} & kinds
+        others = {Cast, TileDot, MatrixDot} & kinds
         return self.name if Dot in kinds and not others else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:  # noqa: ARG002

@@ -12,6 +12,7 @@ import numpy as np
 
 from autotune.machine import Machine
 from autotune.machine.cpu import (
+    RUNS,
     beyond_l2,
     busiest_share,
     cold_code_cycles,
@@ -97,8 +98,9 @@ class Runs(ContractionAlgorithm):
             ok &= (run != size) | np.isin(columns["tile_w"], sizes(size, 28))
         ok &= c.reduce[-1][1] // 2 % columns["unroll"] == 0
         ok &= c.channels[1] // 2 % (columns["vectors"] * columns["lanes"]) == 0
-        # There are seven bodies: longer ones take longer to build and to fetch, and gain nothing.
-        ok &= columns["unroll"] <= 2
+        # There are seven bodies: longer ones take longer to build and to fetch, and gain nothing
+        # but where a load takes what several steps multiply by.
+        ok &= columns["unroll"] <= (max(RUNS) if target.takes_lanes else 2)
         return np.asarray(ok & (columns["vectors"] * columns["lanes"] <= c.channels[1] // 2))
 
     def write(
@@ -209,7 +211,8 @@ def _run_products(c: Contraction, machine: Machine, columns: Columns, run: Colum
     points = columns["tile_w"].astype(np.float64)
     extra = DATA_COST / columns["vectors"] * np.where(inside, NEAR_DATA, 1.0)
     extra = extra + RAGGED_COST * (-run % columns["tile_w"]) / run
-    steps = {**columns, "unroll": np.maximum(columns["unroll"], 4)}
+    least = 1 if machine.target.takes_lanes else 4
+    steps = {**columns, "unroll": np.maximum(columns["unroll"], least)}
     # Sums of weights take the place of multiply-adds where nothing else adds.
     summed = SUMMED_WEIGHTS / points * max(0.0, 1 - machine.cpu.additions_beside)
     return products_cycles(c, machine, steps, run) * (1 + extra + summed)

@@ -379,7 +379,7 @@ def _tile_rate(
     """Cycles per multiply-add of full width of a tile of `points` x `vectors`."""
     share = columns["lanes"] / machine.target.lanes()
     held = points * vectors
-    step = outer_product_cycles(machine, points, vectors, share)
+    step = outer_product_cycles(machine, points, vectors, share, columns["unroll"])
     # A reduction that is one body has no counter, no branch and no late loads.
     step = step + np.where(columns["unroll"] < depth, STEP_CYCLES / columns["unroll"], 0.0)
     stores = STORE_CYCLES * held + BURST_CYCLES * np.maximum(held - STORE_QUEUE, 0)

@@ -26,10 +26,12 @@ from search_spaces.algorithms.base import (
     of_contractions,
 )
 from search_spaces.algorithms.gpu.base import GpuAlgorithm
+from search_spaces.algorithms.matrix import Matrix
 from search_spaces.cpu.contraction.shape import tiled_contraction
 from search_spaces.rules import RULES, rule_for
 from tests.contracts.algorithm_tasks import TASKS, pairs
 from tests.contracts.test_rules import HOST, arrays_of
+from tests.emulator.arm_matrices import emulated_matrices, with_matrices
 from tests.emulator.tiles import emulated_tiles, with_tiles
 from tests.unit.codegen.kernels import run_kernel
 
@@ -38,11 +40,13 @@ RULE = RULES.get("contraction")
 
 
 SHORT = HOST.with_precision("bfloat16")
-TARGETS = (HOST, SHORT, with_tiles(SHORT))
+TARGETS = (HOST, SHORT, with_tiles(SHORT), with_matrices(SHORT))
 
 
 def machine_of(algorithm: Algorithm) -> AbstractContextManager[object]:
     """What runs its kernels: an emulator where hardware may be missing."""
+    if isinstance(algorithm, Matrix):
+        return emulated_matrices()
     return emulated_tiles() if isinstance(algorithm, Amx) else nullcontext()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
 from autotune.codegen.llvm.binding import binding, emitted
@@ -45,8 +45,17 @@ def target_machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
 
 def compile_text(text: str, target: Target) -> bytes:
     """LLVM IR text to an object file. Raises BuildError where LLVM refuses it."""
+    return bytes(_emitted(text, target, "emit_object"))
+
+
+def assembly_text(text: str, target: Target) -> str:
+    """LLVM IR text to what `compile_text` makes of it, as assembly. Raises BuildError."""
+    return str(_emitted(text, target, "emit_assembly"))
+
+
+def _emitted(text: str, target: Target, emit: str) -> Any:
     machine = target_machine(target.triple, target.cpu, target.features)
-    return bytes(emitted(text, target.triple, machine, machine.emit_object))
+    return emitted(text, target.triple, machine, getattr(machine, emit))
 
 
 def _source(kernel: KernelText, program: Program, target: Target, symbol: str) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from autotune.codegen.float_control import architecture
 from autotune.codegen.llvm.binding import assembles
 from autotune.codegen.llvm.index import Linear, Var
+from autotune.codegen.llvm.lane_run import run_width
 from autotune.codegen.llvm.phase import CLAIM, FINISH, phase_text
 from autotune.codegen.llvm.tables import math_of
 from autotune.codegen.llvm.text import FunctionText
@@ -158,11 +159,19 @@ class _KernelWriter(TileWriter):
         elif loop.kind == "tile":
             self.tile_product(loop)
         elif loop.kind == "unroll" or loop.extent == 1:
-            for i in range(loop.extent):
-                self.env[loop.var] = i
-                self.body(loop.body)
+            self._unrolled(loop)
         else:
             self._counted(loop, "0", self.amount(loop.extent))
+
+    def _unrolled(self, loop: For) -> None:
+        outer = self.run
+        if outer is None and self.target.takes_lanes:
+            width = run_width(loop, self.buffers, self.target.vector_registers)
+            self.run = (loop.var, width) if width else None
+        for i in range(loop.extent):
+            self.env[loop.var] = i
+            self.body(loop.body)
+        self.run = outer
 
     def _counted(self, loop: For, first: str, limit: str) -> None:
         with self.text.loop(first, limit) as name:
@@ -235,9 +244,11 @@ class _KernelWriter(TileWriter):
 
 
 def _attributes(target: Target) -> str:
-    """What denormal numbers are to the kernel (see `float_control`), they are to LLVM."""
+    """What denormal numbers are to the kernel (see `float_control`), they are to LLVM; how wide
+    scalable vectors are makes it put vectors of that width into them."""
     mode = DENORMALS[target.flushes_denormals and bool(architecture(target))]
-    return f'nounwind "denormal-fp-math"="{mode},{mode}"'
+    wide = f"vscale_range({n},{n}) " if (n := target.sve_granules) else ""
+    return f'nounwind {wide}"denormal-fp-math"="{mode},{mode}"'
 
 
 def _noalias(param: Buffer) -> str:

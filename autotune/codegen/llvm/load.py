@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from autotune.codegen.expression import Val
 from autotune.codegen.llvm.index import IndexWriter, Lane, Linear, Var
+from autotune.codegen.llvm.lane_run import runs_along
 from autotune.codegen.llvm.text import FunctionText, suffix_text, type_text
 from autotune.codegen.llvm.window import Cover, LaneWindow, cover, lane_indices, picks, window_of
 from autotune.errors import BuildError
@@ -28,6 +29,8 @@ class LoadWriter(IndexWriter):
         self.written: set[str] = set()
         self.valignd = False
         """Whether the instruction of this name can be written."""
+        self.run: tuple[str, int] | None = None
+        """An unrolled loop's variable, and how many neighbours along it one load takes."""
 
     def load(self, value: Load) -> Val:
         """An element, or one per lane."""
@@ -36,9 +39,12 @@ class LoadWriter(IndexWriter):
             return self._register(buffer, value.indices)
         if self.lanes > 1 and self.irregular(value.indices):
             return self._gather(value, buffer)
-        offset = self.linear(self.flat(buffer, value.indices))
+        flat = self.flat(buffer, value.indices)
+        offset = self.linear(flat)
         if self.lanes == 1 or offset.lane == 0:
             depth = self.settled(value, offset)
+            if depth is None and self.run and self.lanes > 1 and runs_along(flat, self.run[0]):
+                return self._of_run(buffer, offset, *self.run)
             return (
                 self._element(buffer, offset)
                 if depth is None
@@ -76,6 +82,15 @@ class LoadWriter(IndexWriter):
         pointer = self.address(buffer, offset)
         text = f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}"
         return self._from_memory(self._read(buffer, text), buffer.dtype, 1)
+
+    def _of_run(self, buffer: Buffer, offset: Linear, var: str, width: int) -> Val:
+        """An element, of a load of all its neighbours."""
+        step = self.env[var]
+        assert isinstance(step, int)
+        lane, kind = step % width, type_text(buffer.dtype, width, memory=True)
+        pointer = self.address(buffer, offset._replace(const=offset.const - lane))
+        run = self._read(buffer, f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}")
+        return Val(self.text.emit(f"extractelement {kind} {run}, i64 {lane}"), buffer.dtype, 1)
 
     def settled(self, value: Load, offset: Linear) -> int | None:  # noqa: ARG002
         """Depth of the outermost loop around this place that leaves an element as it is, if it is

@@ -12,11 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autotune.codegen.llvm.index import Lane
-from autotune.codegen.llvm.statement import StatementWriter
+from autotune.codegen.llvm.matrix import MatrixWriter
 from autotune.codegen.llvm.text import FunctionText, Lines
-from autotune.codegen.llvm.tile_plan import MatrixTile, TilePlan, is_tiled, plan_of, product_of
+from autotune.codegen.llvm.tile_plan import (
+    MatrixTile,
+    TilePlan,
+    is_tiled,
+    plan_of,
+    product_of,
+    without_zeros,
+)
 from autotune.errors import BuildError
-from autotune.program.ir import Const, For, Stmt
+from autotune.program.ir import For, Stmt
 from autotune.program.rewrite import stores_of
 
 TILE_SHAPES = "autotune_tile_shapes"
@@ -35,7 +42,7 @@ _PARAMETERS = {
 }  # fmt: skip
 
 
-class TileWriter(StatementWriter):
+class TileWriter(MatrixWriter):
     """Writes products of matrix tiles."""
 
     symbol: str
@@ -52,13 +59,16 @@ class TileWriter(StatementWriter):
 
     def tiled_body(self, body: Sequence[Stmt]) -> None:
         """What is in memory for sums: nests that set them, add to them, use them."""
+        if self.multiplies_matrices:
+            self.matrix_body(body)
+            return
         env = {v: i for v, i in self.env.items() if isinstance(i, int)}
         plan = plan_of([s for s in body if is_tiled(s)], self.buffers, env)
         sums = {t: n for t, n in plan.numbers.items() if self._is_sum(t, body)}
         shape = self._configured(plan)
         if shape:
             self._call("ldtilecfg", f"ptr @{self._name(shape)}")
-        body, zeroed = _without_zeros(body, {t.buffer for t in sums})
+        body, zeroed = without_zeros(body, {t.buffer for t in sums})
         for stmt in body:
             if not is_tiled(stmt):
                 self.stmt(stmt)
@@ -74,10 +84,14 @@ class TileWriter(StatementWriter):
 
     def begin_iteration(self) -> None:
         """Operands of another iteration are others."""
+        super().begin_iteration()
         self._loaded.clear()
 
     def tile_product(self, loop: For) -> None:
         """One product, with what operands it needs."""
+        if self.multiplies_matrices:
+            self.matrix_product(loop)
+            return
         assert self._plan is not None
         env = {v: i for v, i in self.env.items() if isinstance(i, int)}
         product = product_of(loop, self.buffers, env)
@@ -144,14 +158,3 @@ class TileWriter(StatementWriter):
         self.text.declare(
             f"llvm.x86.{name}", f"declare void @llvm.x86.{name}({_PARAMETERS[name]})"
         )
-
-
-def _without_zeros(body: Sequence[Stmt], sums: set[str]) -> tuple[Sequence[Stmt], bool]:
-    """(the nests less a first one that only sets the sums to zero, whether there was one)."""
-    stores = stores_of((body[0],))
-    zero = all(
-        s.buffer in sums and not s.combine and isinstance(s.value, Const) and s.value.value == 0
-        for s in stores
-    )
-    zero = zero and len(body) > 1 and is_tiled(body[1]) and not is_tiled(body[0])
-    return (body[1:], True) if zero else (body, False)

@@ -18,6 +18,7 @@ from autotune.program.ir import (
     Apply,
     Bound,
     Buffer,
+    Const,
     For,
     If,
     Index,
@@ -95,7 +96,7 @@ def plan_of(
 ) -> TilePlan:
     """Registers for all products in the statements, where unrolled loops around them are at `env`.
     Raises BuildError where there are too few."""
-    found = [p for s in stmts for p in _products(s, buffers, dict(env))]
+    found = [p for s in stmts for p in products_in(s, buffers, dict(env))]
     tiles = [t for kind in ("sums", "data", "weights") for t in (getattr(p, kind) for p in found)]
     numbers = {tile: number for number, tile in enumerate(dict.fromkeys(tiles))}
     if len(numbers) > REGISTERS:
@@ -105,9 +106,10 @@ def plan_of(
     return TilePlan(numbers)
 
 
-def _products(
+def products_in(
     stmt: Stmt, buffers: Mapping[str, Buffer], env: dict[str, int]
 ) -> Iterator[TileProduct]:
+    """Those of a statement, where unrolled loops around it are at `env`."""
     if isinstance(stmt, For) and stmt.kind == "tile":
         product = product_of(stmt, buffers, env)
         if product is not None:
@@ -115,10 +117,10 @@ def _products(
     elif isinstance(stmt, For) and (stmt.kind == "unroll" or stmt.extent == 1):
         for i in range(stmt.extent):
             for inner in stmt.body:
-                yield from _products(inner, buffers, env | {stmt.var: i})
+                yield from products_in(inner, buffers, env | {stmt.var: i})
     elif isinstance(stmt, For | If | Alloc):
         for inner in stmt.body:
-            yield from _products(inner, buffers, env)
+            yield from products_in(inner, buffers, env)
 
 
 def product_of(
@@ -203,3 +205,14 @@ def _factors(value: Value) -> tuple[Load, Load]:
     if len(loads) != 2:
         raise BuildError(f"matrix tiles need a product of two widened loads, got {value}")
     return loads[0], loads[1]
+
+
+def without_zeros(body: Sequence[Stmt], sums: set[str]) -> tuple[Sequence[Stmt], bool]:
+    """(the nests less a first one that only sets the sums to zero, whether there was one)."""
+    stores = stores_of((body[0],))
+    zero = all(
+        s.buffer in sums and not s.combine and isinstance(s.value, Const) and s.value.value == 0
+        for s in stores
+    )
+    zero = zero and len(body) > 1 and is_tiled(body[1]) and not is_tiled(body[0])
+    return (body[1:], True) if zero else (body, False)

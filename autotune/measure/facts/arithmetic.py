@@ -88,6 +88,7 @@ def instructions_of(target: Target) -> Iterator[Instruction]:
             yield from _x86_dots(has, width)
     if arm and "bf16" in has:
         yield _dot("bfloat16", "bfdot", 16, 8, "aarch64.neon.bfdot.v4f32.v8bf16")
+        yield _dot("bfloat16", "bfmmla", 16, 16, "aarch64.neon.bfmmla")
     if arm and "dotprod" in has:
         yield _dot("int8", "sdot", 16, 16, "aarch64.neon.sdot.v4i32.v16i8")
     if arm and "i8mm" in has:

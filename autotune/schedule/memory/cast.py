@@ -29,6 +29,8 @@ from autotune.schedule.base import register
 from autotune.schedule.loops.nest import require_new
 from autotune.types import Layout
 
+DOTS = (2, 4, 8)
+"""Products that an instruction sums for an element."""
 Loader = Callable[[Load], Value | None]
 
 
@@ -113,7 +115,8 @@ def with_first(local: Buffer, first: Stmt, body: Body) -> Body:
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """Mark the innermost loop of two products of bfloat16, or four of bytes, as one operation.
+    """Mark the innermost loop of two products of bfloat16, or four of bytes, as one operation:
+    twice as many in a product of matrices.
 
     for l in 16: for p in 2: t[l] += to_float32(x[p]) * to_float32(w[l, p])   ->   the same, `dot`
     """
@@ -124,8 +127,8 @@ class Dot:
     def apply(self, program: Program) -> Program:
         loop = find_loop(program, self.loop)
         stores = [s for s in walk(loop.body) if not isinstance(s, If)]
-        if loop.extent not in (2, 4) or len(stores) != 1:
-            raise ScheduleError(f"loop {self.loop} is not two or four iterations of one sum")
+        if loop.extent not in DOTS or len(stores) != 1:
+            raise ScheduleError(f"loop {self.loop} is not {DOTS} iterations of one sum")
         store = stores[0]
         if not isinstance(store, Store) or store.combine != "sum":
             raise ScheduleError(f"loop {self.loop} is not a sum")

@@ -35,22 +35,28 @@ class TileDot:
     loops: tuple[str, ...]
 
     def apply(self, program: Program) -> Program:
-        if len(self.loops) != 3:
-            raise ScheduleError(f"expected loops of rows, lanes and groups, got {self.loops}")
-        chain = perfect_chain(find_loop(program, self.loops[0]), 3)
-        inner = chain[-1].body[0]
-        if tuple(c.var for c in chain) != self.loops:
-            raise ScheduleError(f"{self.loops} are not directly nested in this order")
-        if not isinstance(inner, For) or inner.kind != "dot" or len(chain[-1].body) != 1:
-            raise ScheduleError(f"{self.loops} do not hold a dot loop alone")
-        for loop, most in zip(chain, (TILE_ROWS, TILE_LANES, TILE_ROWS), strict=True):
-            if loop.extent > most:
-                raise ScheduleError(f"loop {loop.var} has more than {most} iterations")
-        (store,) = (s for s in walk(inner.body) if not isinstance(s, If))
-        assert isinstance(store, Store)  # as `dot` has found it
-        rows = chain[0]
-        program = replace(program, rows, (For(rows.var, rows.extent, "tile", rows.body),))
-        return _in_memory(program, store.buffer)
+        return tiled(program, self.loops, (TILE_ROWS, TILE_LANES, TILE_ROWS))
+
+
+def tiled(program: Program, loops: tuple[str, ...], limits: tuple[int, ...]) -> Program:
+    """The program with a nest of (rows, lanes, groups), of `limits` iterations at most, as one
+    product, and its sums in memory. Raises ScheduleError."""
+    if len(loops) != len(limits):
+        raise ScheduleError(f"expected loops of rows, lanes and groups, got {loops}")
+    chain = perfect_chain(find_loop(program, loops[0]), 3)
+    inner = chain[-1].body[0]
+    if tuple(c.var for c in chain) != loops:
+        raise ScheduleError(f"{loops} are not directly nested in this order")
+    if not isinstance(inner, For) or inner.kind != "dot" or len(chain[-1].body) != 1:
+        raise ScheduleError(f"{loops} do not hold a dot loop alone")
+    for loop, most in zip(chain, limits, strict=True):
+        if loop.extent > most:
+            raise ScheduleError(f"loop {loop.var} has more than {most} iterations")
+    (store,) = (s for s in walk(inner.body) if not isinstance(s, If))
+    assert isinstance(store, Store)  # as `dot` has found it
+    rows = chain[0]
+    program = replace(program, rows, (For(rows.var, rows.extent, "tile", rows.body),))
+    return _in_memory(program, store.buffer)
 
 
 def _in_memory(program: Program, buffer: str) -> Program:

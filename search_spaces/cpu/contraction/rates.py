@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from autotune.machine import Machine
-from autotune.machine.cpu import clocks, outer_product_cycles, padding_waste, tail_waste
+from autotune.machine.cpu import RUNS, clocks, outer_product_cycles, padding_waste, tail_waste
 from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.cpu.contraction.shape import Contraction
@@ -65,10 +65,12 @@ def tile_efficiency(
     cycles = row_cycles(
         machine, columns, points, vectors, total=total, depth=depth, rate=rate or tile_rate
     )
-    registers = machine.target.vector_registers + over
+    lanes = machine.target.takes_lanes
+    # Where no operand comes from memory, none is late.
+    registers = machine.target.vector_registers + (0 if lanes else over)
     one = points * vectors + vectors + 1 > registers
     taste = np.where(one, SPILL_COST, 0.0)
-    several = live_registers(columns, points, vectors) > registers
+    several = live_registers(columns, points, vectors, lanes=lanes) > registers
     taste = taste + np.where(several, SPILL_RISK, 0.0)
     taste = taste + np.where((vectors == 1) & (total > 1), LONE_VECTOR_COST, 0.0)
     return cycles / total, taste + np.where(columns["unroll"] > 4, LONG_BODY_COST, 0.0)
@@ -85,9 +87,15 @@ def row_cycles(
     return whole + last * rate(machine, columns, points, last, depth)
 
 
-def live_registers(columns: Columns, points: Column, vectors: Column) -> Column:
+def live_registers(
+    columns: Columns, points: Column, vectors: Column, *, lanes: bool = False
+) -> Column:
     """Registers of a tile. Steps of an unrolled reduction overlap: the weights of two are in
-    registers at once."""
+    registers at once, or what the points of several are multiplied by (`lanes`)."""
+    if lanes:
+        runs = np.ceil(columns["unroll"] / max(RUNS))
+        ahead = np.where(columns["unroll"] > 1, points * runs, 1)
+        return np.asarray(points * vectors + vectors + ahead + 1)
     weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
     return np.asarray(points * vectors + weights + 1)
 
@@ -100,7 +108,7 @@ def tile_rate(
     share = columns["lanes"] / machine.target.lanes()
     work = points * vectors * share
     step = (
-        outer_product_cycles(machine, points, vectors, share)
+        outer_product_cycles(machine, points, vectors, share, columns["unroll"])
         + clocks(machine, STEP_CYCLES) / columns["unroll"]
     )
     ends = clocks(machine, TILE_CYCLES) + clocks(machine, ACCUMULATOR_CYCLES) * points * vectors

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.machine import Machine
+from autotune.machine.cpu import RUN_LANES
 from autotune.schedule import Scheduled
 from autotune.target import Target
 from autotune.tasks.build import loop_var
@@ -80,6 +81,8 @@ class ContractionRule(Rule):
         widths = [lanes]
         if c.channels[1] % lanes and lanes > 4:
             widths.append(lanes // 2)
+        if target.sve_granules and RUN_LANES not in widths:
+            widths.append(RUN_LANES)
         band = in_band(c, bands(c, target))
         columns = {*sizes(c.points[1], 28), *sizes(band.points[1], 28)}
         columns = columns.union(*(a.widths(c, target) for a in found))

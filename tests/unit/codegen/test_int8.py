@@ -204,7 +204,7 @@ def test_arm_code_uses_its_own_instruction() -> None:
     target = load_target("cortex-a72")
     target = dataclasses.replace(target, features=f"{target.features},+i8mm")
     program = apply_schedule(build_program(PLAIN["matmul"]), schedule(PLAIN["matmul"], target))
-    assert "usdot" in BACKENDS.get("llvm").source(program, target, "k")
+    assert "usmmla" in BACKENDS.get("llvm").source(program, target, "k")
 
 
 def test_products_of_signed_bytes_alone_are_taken_where_there_are_no_others() -> None:

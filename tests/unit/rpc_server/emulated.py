@@ -57,7 +57,9 @@ def run_emulated(request: MeasureRequest, built: Built, case: Case, folder: Path
     given, taken = folder / "in.bin", folder / "out.bin"
     reset_output(case.output)
     given.write_bytes(_arguments(request, built, case))
-    run = [EMULATOR, "-cpu", "max", "-L", str(CROSS_ROOT), str(program), str(given), str(taken)]
+    wide = request.target.sve_granules
+    cpu = f"max,sve{8 * request.target.vector_bytes}=on" if wide else "max"
+    run = [EMULATOR, "-cpu", cpu, "-L", str(CROSS_ROOT), str(program), str(given), str(taken)]
     subprocess.run(run, check=True, timeout=60)
     case.output.block[...] = memoryview(bytearray(taken.read_bytes()))
 

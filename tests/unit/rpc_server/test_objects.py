@@ -190,26 +190,29 @@ def test_a_worker_that_ran_foreign_code_is_replaced() -> None:
     assert pids[0] == pids[1] == pids[2] != pids[3]
 
 
-def products(kind: str) -> Task:
+def products(kind: str, depth: int) -> Task:
     """A product of bytes, of extreme values too; or of float32."""
     types = {"bytes": ("uint8", "int8", "int32"), "floats": ("float32",) * 3}[kind]
-    shapes = ((7, 24), (24, 20), (7, 20))
+    shapes = ((7, depth), (depth, 20), (7, 20))
     values = map(kernels.value, ("i0", "c0", "o0"), shapes, types)
     return kernels.task([kernels.node("matmul", "i0 c0", "o0")], *values)
 
 
 @pytest.mark.parametrize(
-    ("kind", "features", "instruction"),
+    ("kind", "depth", "features", "instruction"),
     [
-        ("bytes", "+dotprod", "neon.sdot"),
-        ("bytes", "+dotprod,+i8mm", "neon.usdot"),
-        ("floats", "+bf16", "neon.bfdot"),
+        ("bytes", 24, "+dotprod", "neon.sdot"),
+        ("bytes", 20, "+dotprod,+i8mm", "neon.usdot"),
+        ("bytes", 24, "+dotprod,+i8mm", "neon.usmmla"),
+        ("floats", 22, "+bf16", "neon.bfdot"),
+        ("floats", 24, "+bf16", "neon.bfmmla"),
     ],
 )
-def test_arms_dot_products_compute_what_numpy_does(
-    kind: str, features: str, instruction: str, tmp_path: Path
+def test_arms_products_compute_what_numpy_does(
+    kind: str, depth: int, features: str, instruction: str, tmp_path: Path
 ) -> None:
-    task, target = products(kind), load_target("cortex-a72").with_precision("bf16")
+    """Products of matrices where neighbours come in whole runs, dot products elsewhere."""
+    task, target = products(kind, depth), load_target("cortex-a72").with_precision("bf16")
     target = dataclasses.replace(target, features=f"{target.features},{features}")
     choice = next(iter(candidates(task, target, None)))
     request = MeasureRequest(task=task, schedule=choice.schedule, target=target, seed=5)

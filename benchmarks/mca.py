@@ -1,0 +1,389 @@
+"""Inner loops of default schedules by llvm-mca: multiply-adds a cycle, without the machine.
+
+    python benchmarks/mca.py resnet50.onnx minilm.onnx [--target cortex-a72] [--kernels]
+
+In: models and names of targets. Out: a row per model and target: multiply-adds a cycle in the
+loops that sum products into registers, weighted by how often these run; what llvm-mca allows of
+them alone, and with all that a loop's instructions need of ports and dispatch; the slowest kernel
+that has 1 % of the multiply-adds; loads and stores to the stack in these loops. `--kernels` adds a
+row per kernel.
+
+llvm-mca predicts a loop whose data are in the first cache. Debian has it in `llvm`, and newer ones
+in `llvm-22` and the like: the newest that is installed is used, since the models of cores differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import itertools
+import math
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import cost_model
+from autotune.codegen.llvm.backend import LlvmBackend, assembly_text
+from autotune.compiler.layout_costs import arranged
+from autotune.compiler.prepare import prepare
+from autotune.errors import AutotuneError
+from autotune.frontend import load_model
+from autotune.machine import Machine
+from autotune.program.affine import Index
+from autotune.program.ir import (
+    Alloc,
+    Apply,
+    Bound,
+    Const,
+    For,
+    If,
+    Program,
+    Stmt,
+    Store,
+    Table,
+    walk,
+)
+from autotune.schedule import apply_schedule
+from autotune.target import Target, load_target
+from autotune.tasks.build import build_program
+from autotune.types import Task
+from search_spaces.base import rule_for
+
+TARGETS = ("cortex-a72", "neoverse-n1", "neoverse-v1", "apple-m1")
+RULES = ("contraction", "attention")
+"""Rules of kernels that are nothing but products of matrices, and what is fused with them."""
+NEWEST = 40
+"""Version of LLVM from which llvm-mca is looked for downwards."""
+ITERATIONS = 100
+"""Of a loop: its steady state counts."""
+CHAINS = 24
+"""Independent sums that show what multiply-adds alone reach."""
+SLOW_SHARE = 0.01
+"""Of a model's multiply-adds: kernels with fewer are not named as its slowest."""
+_LABEL = re.compile(r"([.\w$]+):")
+_BRANCH = re.compile(r"(b|b\..*|cbn?z|tbn?z|j\w+)\s")
+_MULTIPLY_ADD = re.compile(r"(v?fn?m(la|ls|ad|sb|add|sub)|bfdot|bfmmla|[su]+dot|[su]+mmla)\w*\s")
+_PRODUCT = re.compile(r"v?fmul\w*\s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductLoop:
+    """Straight code of a program that sums products into registers: an innermost loop's, or that
+    of a short sum which is all written out."""
+
+    iterations: int
+    """How often it runs."""
+    multiply_adds: int
+    """Vectors of them each time, as many lanes as the target's at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeBlock:
+    """Assembly without labels and branches inside."""
+
+    lines: tuple[str, ...]
+
+    @property
+    def multiply_adds(self) -> int:
+        return sum(bool(_MULTIPLY_ADD.match(line)) for line in self.lines)
+
+    @property
+    def products(self) -> int:
+        """The same with those of the first step of a sum, to which nothing is added."""
+        return self.multiply_adds + sum(bool(_PRODUCT.match(line)) for line in self.lines)
+
+    @property
+    def spills(self) -> int:
+        """Instructions that load from the stack or store to it."""
+        return sum("[sp" in line or "(%rsp" in line for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Cycles of loops as they are, by their multiply-adds alone, and by all ports and dispatch."""
+
+    work: float
+    """Vectors of multiply-adds."""
+    cycles: float
+    least: float
+    bound: float
+    spills: int
+
+    @staticmethod
+    def total(scores: Sequence[Score]) -> Score:
+        work, cycles, least, bound, spills = (
+            sum(getattr(s, name) for s in scores)
+            for name in ("work", "cycles", "least", "bound", "spills")
+        )
+        return Score(work=work, cycles=cycles, least=least, bound=bound, spills=int(spills))
+
+    def times(self, count: int) -> Score:
+        """Of a kernel that is called so often; its code is there once."""
+        return Score(
+            work=self.work * count, cycles=self.cycles * count, least=self.least * count,
+            bound=self.bound * count, spills=self.spills,
+        )  # fmt: skip
+
+    @property
+    def share(self) -> float:
+        """Of the multiply-adds that llvm-mca allows."""
+        return self.least / self.cycles
+
+    def __str__(self) -> str:
+        rates = [self.work / c for c in (self.cycles, self.least, self.bound)]
+        return (
+            f"{rates[0]:.2f} | {rates[1]:.2f} | {rates[2]:.2f} | {100 * self.share:.0f} % "
+            f"| {self.spills}"
+        )
+
+
+# ------------------------------------------------------------------------------------- programs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where in a program a statement is, of loops around it and conditions that hold."""
+
+    around: Mapping[str, int]
+    """Loops that are not written out, with their extents."""
+    known: Mapping[str, Index]
+    """Iterations of those that are."""
+    guards: tuple[Bound, ...] = ()
+
+    def inside(self, loop: For) -> Place:
+        return dataclasses.replace(self, around={**self.around, loop.var: loop.extent})
+
+    def at(self, var: str, iteration: int) -> Place:
+        return dataclasses.replace(self, known={**self.known, var: Index(const=iteration)})
+
+    def under(self, bounds: Sequence[Bound]) -> Place:
+        return dataclasses.replace(self, guards=(*self.guards, *_at(bounds, self.known)))
+
+    def runs(self) -> int:
+        """How often what is here runs."""
+        read = [n for n in self.around if any(n in g.index.vars() for g in self.guards)]
+        iterations = itertools.product(*(range(self.around[n]) for n in read))
+        held = sum(_hold(self.guards, dict(zip(read, i, strict=True))) for i in iterations)
+        return held * math.prod(e for n, e in self.around.items() if n not in read)
+
+
+def product_loops(program: Program, lanes: int) -> list[ProductLoop]:
+    """Straight code that sums products into registers, in the order in which it is written."""
+    return list(_loops(program.body, lanes, Place(around={}, known={})))
+
+
+def _loops(body: Sequence[Stmt], lanes: int, place: Place) -> Iterator[ProductLoop]:
+    if not any(_is_branch(s, place.around) for s in walk(tuple(body))):
+        count = _multiply_adds(body, lanes, place)
+        if count:
+            yield ProductLoop(iterations=place.runs(), multiply_adds=count)
+        return
+    for stmt in body:
+        if isinstance(stmt, If):
+            yield from _loops(stmt.body, lanes, place.under(stmt.bounds))
+        elif isinstance(stmt, Alloc):
+            yield from _loops(stmt.body, lanes, place)
+        elif isinstance(stmt, For) and stmt.kind == "unroll":
+            for i in range(stmt.extent):
+                yield from _loops(stmt.body, lanes, place.at(stmt.var, i))
+        elif isinstance(stmt, For):
+            yield from _loops(stmt.body, lanes, place.inside(stmt))
+
+
+def _is_branch(stmt: Stmt, around: Mapping[str, int]) -> bool:
+    """Whether it is a loop that is not written out, or depends on one."""
+    if isinstance(stmt, If):
+        return any(not around.keys().isdisjoint(b.index.vars()) for b in stmt.bounds)
+    return isinstance(stmt, For) and stmt.kind in ("serial", "parallel") and stmt.extent > 1
+
+
+def _at(bounds: Sequence[Bound], known: Mapping[str, Index]) -> tuple[Bound, ...]:
+    return tuple(Bound(b.index.substitute(known), b.lo, b.hi) for b in bounds)
+
+
+def _hold(guards: Sequence[Bound], place: Mapping[str, int]) -> bool:
+    at = {name: Index(const=i) for name, i in place.items()}
+    return all(g.lo <= g.index.substitute(at).const < g.hi for g in guards)
+
+
+def _multiply_adds(body: Sequence[Stmt], lanes: int, place: Place) -> int:
+    """Vectors of products that are summed, of `lanes` at most."""
+    total = 0
+    for stmt in body:
+        if isinstance(stmt, Store):
+            total += _is_product(stmt)
+        elif isinstance(stmt, Alloc):
+            total += _multiply_adds(stmt.body, lanes, place)
+        elif isinstance(stmt, If):
+            bounds = [b for b in _at(stmt.bounds, place.known) if b.index.is_const]
+            total += _multiply_adds(stmt.body, lanes, place) if _hold(bounds, {}) else 0
+        elif isinstance(stmt, For):
+            step = {"vector": lanes, "unroll": 1}.get(stmt.kind, stmt.extent)
+            for i in range(0, stmt.extent, step):
+                total += _multiply_adds(stmt.body, lanes, place.at(stmt.var, i))
+    return total
+
+
+def _is_product(store: Store) -> bool:
+    """Of two numbers from memory: transforms multiply by what a table says."""
+    value = store.value
+    if store.combine != "sum" or not isinstance(value, Apply) or value.fn != "mul":
+        return False
+    return not any(isinstance(factor, Table | Const) for factor in value.args)
+
+
+# ------------------------------------------------------------------------------------- assembly
+
+
+def code_blocks(assembly: str) -> list[CodeBlock]:
+    """Its blocks, in the order of the text."""
+    found, lines = [], list[str]()
+
+    def end() -> None:
+        if lines:
+            found.append(CodeBlock(lines=tuple(lines)))
+        lines.clear()
+
+    for row in assembly.splitlines():
+        if _LABEL.match(row):
+            end()
+            continue
+        line = re.split(r"//|#(?!-?\d)", row)[0].strip()
+        if line and not line.startswith("."):
+            lines.append(line)
+            if _BRANCH.match(line):
+                end()
+    end()
+    return found
+
+
+def matched(loops: Sequence[ProductLoop], code: Sequence[CodeBlock]) -> list[CodeBlock]:
+    """The code of each loop. Raises ValueError where one has none of as many multiply-adds."""
+    out, rest = [], iter(code)
+    for loop in loops:
+        count = loop.multiply_adds
+        out.append(next((c for c in rest if count in (c.multiply_adds, c.products)), None))
+    missing = [loop for loop, c in zip(loops, out, strict=True) if c is None]
+    if missing:
+        raise ValueError(f"no code for {missing[0]} among {[c.multiply_adds for c in code]}")
+    return [c for c in out if c is not None]
+
+
+# ------------------------------------------------------------------------------------- llvm-mca
+
+
+@functools.cache
+def program_name() -> str:
+    """The newest llvm-mca. Raises FileNotFoundError where there is none."""
+    names = [*(f"llvm-mca-{n}" for n in range(NEWEST, 0, -1)), "llvm-mca"]
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        raise FileNotFoundError("llvm-mca is missing: apt-get install llvm")
+    return found
+
+
+@functools.cache
+def predicted(lines: tuple[str, ...], target: Target) -> tuple[float, float]:
+    """(cycles of an iteration, the same if dependences never waited)."""
+    command = [
+        program_name(), f"-mtriple={target.triple}", f"-mcpu={target.cpu}",
+        f"-mattr={target.features}", f"-iterations={ITERATIONS}",
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ValueError(f"{program_name()}: {done.stderr.strip()[:300]}")
+    total, bound = (
+        re.search(rf"{name}:\s+([\d.]+)", done.stdout) for name in ("Total Cycles", "RThroughput")
+    )
+    if total is None or bound is None:
+        raise ValueError(f"{program_name()} says no cycles")
+    return float(total[1]) / ITERATIONS, float(bound[1])
+
+
+def alone(loop: CodeBlock, target: Target) -> float:
+    """Cycles of the loop's multiply-adds, if each had operands that are there: enough sums to hide
+    the latency, by the form of the instruction that most of them have."""
+    forms = [_form(line) for line in loop.lines if _MULTIPLY_ADD.match(line)]
+    common = max(set(forms), key=forms.count)
+    lines = tuple(common.replace("SUM", str(i)) for i in range(CHAINS))
+    return loop.products * predicted(lines, target)[0] / CHAINS
+
+
+def _form(line: str) -> str:
+    """An instruction with a sum that is yet to be named, and operands that nothing writes."""
+    sums, rest = line.split(",", 1)
+    registers = iter((30, 31, 29))
+    rest = re.sub(r"\b([vz])\d+", lambda m: f"{m[1]}{next(registers)}", rest)
+    return re.sub(r"(?<=[vz])\d+", "SUM", sums) + "," + re.sub(r"\[\d\]", "[0]", rest)
+
+
+# --------------------------------------------------------------------------------------- scores
+
+
+def score(task: Task, target: Target) -> Score | None:
+    """A kernel's inner loops, by its default schedule; None where it is no product of matrices."""
+    rule = rule_for(task, target)
+    if rule.name not in RULES:
+        return None
+    config = cost_model.default(task, Machine.of(target), rule)
+    program = apply_schedule(build_program(task), rule.schedule(task, target, config))
+    loops = product_loops(program, target.lanes())
+    text = LlvmBackend().source(program, target, "kernel")
+    code = matched(loops, code_blocks(assembly_text(text, target)))
+    rows = []
+    for loop, block in zip(loops, code, strict=True):
+        cycles, bound = predicted(block.lines, target)
+        n = loop.iterations
+        rows.append(Score(
+            work=n * loop.multiply_adds, cycles=n * cycles, least=n * alone(block, target),
+            bound=n * bound, spills=block.spills,
+        ))  # fmt: skip
+    return Score.total(rows)
+
+
+def rows_of(model: str, target: Target, *, kernels: bool) -> Iterator[str]:
+    """The model's row of the table, after those of its kernels if these are wanted."""
+    prepared = prepare(load_model(model), target.precision, None, short=target.short_tensors)
+    found = []
+    for task, count in arranged(prepared.graph, target).weights().items():
+        one = score(task, target)
+        if one is not None:
+            found.append(one.times(count))
+            if kernels:
+                shapes = " ".join("x".join(map(str, v.type.shape)) for v in task.values[:2])
+                yield f"{task.nodes[task.anchor].op} {shapes} | {target.name} | {one} |"
+    total = Score.total(found)
+    heavy = [s.share for s in found if s.work > SLOW_SHARE * total.work]
+    yield f"| {Path(model).stem} | {target.name} | {total} | {100 * min(heavy):.0f} % |"
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--target", action="append", help=f"default: {', '.join(TARGETS)}")
+    parser.add_argument("--kernels", action="store_true", help="a row per kernel, too")
+    args = parser.parse_args()
+    print("| model | core | a cycle | alone | bound | share | spills | slowest |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    try:
+        for model in args.models:
+            for name in args.target or TARGETS:
+                for row in rows_of(model, load_target(name), kernels=args.kernels):
+                    print(row, flush=True)
+    except (AutotuneError, FileNotFoundError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
