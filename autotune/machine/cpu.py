@@ -16,6 +16,11 @@ from autotune.target import Target
 # ------------------------------------------------------------------------------------------ ports
 
 
+LATENCY_NORM = 6.0
+"""Norm of multiply-adds and of their latency: with hardly more of them than hide it, some are late
+(fitted: tiles of 8 to 12 accumulators on a core with AVX2)."""
+
+
 def outer_product_cycles(
     machine: Machine, points: Column, vectors: Column, share: Column | float
 ) -> Column:
@@ -24,7 +29,9 @@ def outer_product_cycles(
     `share`: of a full-width vector's lanes."""
     work = points * vectors * share
     loads = vectors * share + points / machine.cpu.broadcasts_per_cycle
-    return np.maximum(np.maximum(work, machine.cpu.multiply_adds_in_flight * share), loads)
+    latency = machine.cpu.multiply_adds_in_flight * share
+    busy = (work**LATENCY_NORM + latency**LATENCY_NORM) ** (1 / LATENCY_NORM)
+    return np.maximum(busy, loads)
 
 
 # ------------------------------------------------------------------------------------------ bytes

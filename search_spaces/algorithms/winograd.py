@@ -84,8 +84,8 @@ SPILL_L2_SHARE = 0.8
 """Of the L2 cache: what transformed tiles of a block may take."""
 BACK_AND_FORTH = 1.5
 """Times that transformed tiles which leave the L2 cache move through the next one."""
-RELOADED_L1_SHARE = 0.6
-"""Of the L1 cache: what transformed data and a panel of weights may take and both stay."""
+RELOADED_L1_SHARE = 0.5
+"""Of the L1 cache: from there on transformed data do not stay beside panels of weights."""
 MOST_HELD_BYTES = 1e5
 """Of transformed weights, the part that lies in the L2 cache beside tiles, at most."""
 BLOCK_PARTS = 8.0
@@ -332,7 +332,7 @@ def _reload_cycles(
     weights from memory: these hold the buffers that a line from any cache comes through."""
     width = columns["lanes"] * columns["vectors"]
     held = 4.0 * c.reduce[2][1] * (columns["block"] + width)
-    evicted = held > RELOADED_L1_SHARE * machine.target.l1_bytes
+    evicted = held >= RELOADED_L1_SHARE * machine.target.l1_bytes
     far = nbytes > machine.cpu.own_share_of_l3 * machine.target.l3_bytes
     loaded = far * tiles * nbytes / c.channels[1] * np.ceil(c.channels[1] / width)
     return np.asarray(evicted * loaded / machine.cpu.memory_stream_bytes_per_cycle)
