@@ -70,7 +70,7 @@ def main() -> int:
     parser.add_argument("--below", type=float, default=0.95)
     parser.add_argument("--processor-time", action="store_true")
     options = parser.parse_args()
-    options.precision = "float32"
+    options.precision, options.target = "float32", "cpu"
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, set(cores[-options.threads :]))
     print(f"| operator | {' | '.join(ENGINES)} | speed-up | error |")
