@@ -1,6 +1,7 @@
 """Latency of models here and on the engines one would use instead, interleaved in one process.
 
     python benchmarks/peers.py MODEL.onnx ... [--log tuning.db] [--threads 1] [--precision int8]
+        [--target x86-64-v3] [--processor-time]
 
 Needs onnxruntime and openvino (the extra [bench]). The process is pinned to as many cores as there
 are threads. Every round runs each engine once after another, so a drift of the machine hits all
@@ -10,6 +11,9 @@ the largest difference to ONNX Runtime's output over its largest value; then the
 On several threads the engines disturb each other: threads of one spin on for tens of milliseconds
 after its run, on cores that the next one needs. With `--apart` each has a process of its own,
 which is stopped while the others run.
+
+`--target` is that of our code; OpenVINO is held to AVX2 by ONEDNN_MAX_CPU_ISA=AVX2 around the
+command, ONNX Runtime is not. `--processor-time` leaves out what others on the machine took.
 
 With `--precision int8` the others run the model as ONNX Runtime's static quantization writes it,
 on the samples that calibrate ours, and so do we in the column `quantized`; our float32 stands
@@ -72,8 +76,9 @@ def ours(
 
     given = samples(path) if precision == "int8" else None
     model = autotune.compile(
-        path, log=log, threads=options.threads, precision=precision, calibration=given
-    )
+        path, target=options.target, log=log, threads=options.threads, precision=precision,
+        calibration=given,
+    )  # fmt: skip
     return lambda: list(model.run(feed).values())
 
 
@@ -129,6 +134,7 @@ class Together:
 
     def __init__(self, name: str, path: Path, theirs: Path, options: argparse.Namespace) -> None:
         self._run = engine(name, path, theirs, options)
+        self._clock = time.process_time if options.processor_time else time.perf_counter
 
     def outputs(self) -> list[Any]:
         return [np.array(a) for a in self._run()]
@@ -136,9 +142,9 @@ class Together:
     def time_s(self) -> float:
         """Of a run, right after another."""
         self._run()
-        start = time.perf_counter()
+        start = self._clock()
         self._run()
-        return time.perf_counter() - start
+        return self._clock() - start
 
     def close(self) -> None:
         """Nothing to end."""
@@ -241,6 +247,8 @@ def main() -> int:
     parser.add_argument("--precision", default="float32", choices=("float32", "bf16", "int8"))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--apart", action="store_true", help="every engine in its own process")
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--processor-time", action="store_true")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:

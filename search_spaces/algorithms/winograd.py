@@ -84,6 +84,8 @@ SPILL_L2_SHARE = 0.8
 """Share of the L2 cache that transformed tiles of a block may take."""
 BACK_AND_FORTH = 1.5
 """Times that transformed tiles which leave the L2 cache move through the next one."""
+RELOADED_L1_SHARE = 0.5
+"""Of the L1 cache: from there on transformed data do not stay beside panels of weights."""
 MOST_HELD_BYTES = 1e5
 """Bytes of transformed weights that lie in the L2 cache beside tiles, at most."""
 BLOCK_PARTS = 8.0
@@ -126,14 +128,12 @@ class Tiles:
 
     def blocks(self) -> tuple[int, ...]:
         """Sizes of blocks of tiles: whole rows of them, or parts of one row."""
-        parts = [d for d in range(4, self.columns) if self.columns % d == 0]
-        whole = (self.columns * d for d in range(1, self.rows + 1) if self.rows % d == 0)
-        return (*parts, *whole)
+        parts = (d for d in range(4, self.columns) if self.columns % d == 0)
+        return (*parts, *(self.columns * d for d in range(1, self.rows + 1) if self.rows % d == 0))
 
     def block_shape(self, block: int) -> tuple[int, int]:
         """Rows and columns of tiles of a block of that size."""
-        columns = self.columns
-        return (1, block) if block < columns else (block // columns, columns)
+        return max(1, block // self.columns), min(block, self.columns)
 
 
 class Filtering(ContractionAlgorithm):
@@ -220,8 +220,7 @@ class Filtering(ContractionAlgorithm):
         return _winograd_cycles(c, machine, columns, Tiles.of(c, self.sides))
 
     def prefetch_gain(self, c: Contraction, target: Target) -> float:  # noqa: ARG002
-        few = Tiles.of(c, self.sides).count <= FEW_TILES
-        return PREFETCH_GAIN if few else PREFETCH_LOSS
+        return PREFETCH_GAIN if Tiles.of(c, self.sides).count <= FEW_TILES else PREFETCH_LOSS
 
     def flops(self, task: Task, schedule: Schedule) -> int:
         return filtering_flops(task, schedule)
@@ -290,8 +289,8 @@ def form_of(step: Winograd) -> str:
 
 def _winograd_cycles(c: Contraction, machine: Machine, columns: Columns, tiling: Tiles) -> Column:
     """Products of all points, transforms of both ends, and streams that miss the L2 cache."""
-    area, ic, oc = tiling.points, c.reduce[2][1], c.channels[1] * c.groups
-    tiles = tiling.count
+    ic, oc = c.reduce[2][1], c.channels[1] * c.groups
+    area, tiles = tiling.points, tiling.count
     block, threads = columns["block"].astype(np.float64), machine.target.threads
     blocks, points = tiles / block, columns["tile_w"].astype(np.float64)
     rate = _product_rate(c, machine, columns, block, ic)
@@ -299,12 +298,14 @@ def _winograd_cycles(c: Contraction, machine: Machine, columns: Columns, tiling:
     product = product * np.where(
         points > conflict_free_points(machine, ic * c.groups), CONFLICT_FACTOR, 1.0
     )
-    stream = _weight_stream(c, machine, columns, area * ic * oc * 4.0, blocks)
+    nbytes = area * ic * oc * 4.0
+    stream = _weight_stream(c, machine, columns, nbytes, blocks)
     # Weights come in while the first tile of points meets them; the others find them in a cache.
     # Several cores are each at another place: what one waits for, another one has asked for.
     first = product / (np.ceil(block / points) if threads == 1 else 1.0)
     work = product - first + np.maximum(first, stream)
     work = work + (1 - HIDDEN_STREAM) * np.minimum(first, stream)
+    work = work + _reload_cycles(c, machine, columns, nbytes, tiles)
     work = work + _transform_cycles(c, machine, tiling, block)
     work = work + _spill_cycles(c, machine, block, tiles, area)
     chunks = np.where(blocks == 1, BLOCK_PARTS * threads, blocks)
@@ -322,6 +323,19 @@ def _weight_stream(
     if nbytes > machine.cpu.own_share_of_l3 * machine.target.l3_bytes:
         return stream * padding_waste(c.channels[1], columns["lanes"] * columns["vectors"])
     return stream
+
+
+def _reload_cycles(
+    c: Contraction, machine: Machine, columns: Columns, nbytes: float, tiles: int
+) -> Column:
+    """Cycles for transformed data that every panel of weights drives from the L1 cache, beside
+    weights from memory: these hold the buffers that a line from any cache comes through."""
+    width = columns["lanes"] * columns["vectors"]
+    held = 4.0 * c.reduce[2][1] * (columns["block"] + width)
+    evicted = held >= RELOADED_L1_SHARE * machine.target.l1_bytes
+    far = nbytes > machine.cpu.own_share_of_l3 * machine.target.l3_bytes
+    loaded = far * tiles * nbytes / c.channels[1] * np.ceil(c.channels[1] / width)
+    return np.asarray(evicted * loaded / machine.cpu.memory_stream_bytes_per_cycle)
 
 
 def _transform_cycles(c: Contraction, machine: Machine, tiling: Tiles, block: Column) -> Column:
@@ -359,8 +373,8 @@ def _spill_cycles(
     each = area * (ic * c.groups + oc) * 4.0
     held = each * block + min(area * ic * oc * 4.0, MOST_HELD_BYTES)
     spilled = held > SPILL_L2_SHARE * machine.target.l2_bytes
-    each_cycles = BACK_AND_FORTH / machine.cpu.l3_stream_bytes_per_cycle
-    return np.asarray(spilled * each * tiles * each_cycles)
+    moved = BACK_AND_FORTH * each * tiles
+    return np.asarray(spilled * moved / machine.cpu.l3_stream_bytes_per_cycle)
 
 
 def _product_rate(

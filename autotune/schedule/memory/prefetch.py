@@ -1,4 +1,4 @@
-"""Steps that ask for weights before they are needed: prefetch, prefetch_part."""
+"""Steps that ask for data before they are needed: prefetch, prefetch_part, prefetch_next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import Buffer, For, Index, Prefetch, Program, Stmt, index
+from autotune.program.analysis import reads_memory
+from autotune.program.ir import Buffer, For, Index, Prefetch, Program, Stmt, index, walk
 from autotune.program.rewrite import (
     find_buffer,
     find_loop,
@@ -120,6 +121,71 @@ class PrefetchPart:
         if len(free) != 1:
             raise ScheduleError(f"{self.buffer} is read at several places in loop {self.loop}")
         return reads[0]
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefetchNext:
+    """While one iteration of a loop runs, prefetch what the next one reads of a buffer, a few
+    lines in each iteration of loops inside it.
+
+    for b: { for k in 8: s[b] sum= x[b, k] ; for k in 8: y[b, k] = x[b, k] - s[b] }   ->
+    for b: { for k in 8: s[b] sum= x[b, k]
+             for k in 8: { prefetch x[b + 1, 16*k] ; y[b, k] = x[b, k] - s[b] } }
+
+    `outer` is the loop whose next iteration is meant, `first` the outermost of those inside that
+    ask, `loop` the innermost that is not written out. Each iteration of `outer` is taken to read
+    all that lies between its first element and that of the next one. The last asks for what lies
+    behind the buffer.
+    """
+
+    step: ClassVar[str] = "prefetch_next"
+    buffer: str
+    outer: str
+    first: str
+    loop: str
+
+    def apply(self, program: Program) -> Program:
+        buffer, loop = find_buffer(program, self.buffer), find_loop(program, self.loop)
+        path = [s for s in loop_path(program.body, self.loop) if isinstance(s, For)]
+        names = [s.var for s in path]
+        if self.outer not in names or self.first not in names[names.index(self.outer) + 1 :]:
+            raise ScheduleError(
+                f"loop {self.loop} is not inside {self.first}, and this inside {self.outer}"
+            )
+        between = path[names.index(self.first) :]
+        _check_serial(between)
+        start, elements = self._next(buffer, path[names.index(self.outer)])
+        asked = _asked(buffer, start, between, elements)
+        return replace(program, loop, (with_body(loop, (*asked, *loop.body)),))
+
+    def _next(self, buffer: Buffer, outer: For) -> tuple[list[Index], int]:
+        """Where the next iteration begins to read, and how many elements from where this one
+        does."""
+        inside = {s.var for s in walk(outer.body) if isinstance(s, For)}
+        reads = [v.indices for v in loads_of(outer.body) if v.buffer == self.buffer]
+        begins = [tuple(_without(i, inside) for i in at) for at in reads]
+        if len({tuple(i.terms for i in at) for at in begins}) != 1:
+            raise ScheduleError(
+                f"{self.buffer} is not read from one place on in each iteration of {outer.var}"
+            )
+        # The end of a row may have code of its own, which begins there.
+        place = [min(same, key=lambda i: i.const) for same in zip(*begins, strict=True)]
+        ahead = [i.substitute({outer.var: index(outer.var) + 1}) for i in place]
+        moved = (
+            (a - i).const * step for a, i, step in zip(ahead, place, buffer.strides, strict=True)
+        )
+        elements = sum(moved)
+        if elements <= 0:
+            raise ScheduleError(f"{outer.var} does not go forward in {self.buffer}")
+        return ahead, elements
+
+
+def _without(at: Index, names: set[str]) -> Index:
+    """An index where those loops begin."""
+    if reads_memory(at):
+        raise ScheduleError("what is read at computed places is not known ahead")
+    return at.substitute(dict.fromkeys(names, Index()))
 
 
 def _asked(buffer: Buffer, start: list[Index], between: list[For], elements: int) -> list[Stmt]:

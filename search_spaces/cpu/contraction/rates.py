@@ -33,7 +33,7 @@ LONG_BODY_COST = 0.05
 """The same of reductions unrolled more than four times."""
 SPILL_COST = 0.2
 """The same of more accumulators and operands than registers."""
-SPILL_RISK = 0.1
+SPILL_RISK = 0.03
 """The same where operands of two steps side by side would be."""
 CONFLICT_FACTOR = 1.5
 """Times that products of Winograd's and Strassen's algorithms take whose points evict each other

@@ -64,6 +64,10 @@ EVICTED_WAIT = 4.0
 """Times that waiting for the outer caches takes where these rows do not stay."""
 ROWS_L1_SHARE = 0.8
 """Share of the L1 cache that rows which take a pass together may fill."""
+NO_PREFETCH, PREFETCH_ROWS = "none", "rows"
+"""Choices of `prefetch`: what a block of merged rows asks for, of the next one."""
+PREFETCHED_WAIT = 0.7
+"""Share of the waiting for the outer caches that is left where rows are asked for early."""
 NARROW = 1 / 8
 """Share of the elements below which a pass is not one over rows, but of their results."""
 
@@ -204,7 +208,7 @@ def _cycles(
         total = total + np.where(merged, joined, one.rows * row)
     total = total - np.where(ahead, beside, 0.0)
     evicted = ahead & (held > AHEAD_L1_SHARE * machine.target.l1_bytes)
-    waits = _waits(task, passes, machine, together, merged)
+    waits = _waits(task, passes, machine, columns, merged)
     return np.asarray(total + waits * np.where(evicted, EVICTED_WAIT, 1.0), np.float64)
 
 
@@ -231,13 +235,25 @@ def _row_cycles(
 
 
 def _waits(
-    task: Task, passes: tuple[NestPass, ...], machine: Machine, together: Column,
+    task: Task, passes: tuple[NestPass, ...], machine: Machine, columns: Columns,
     merged: npt.NDArray[Any],
 ) -> Column:  # fmt: skip
-    """Cycles of waiting for the outer caches."""
-    fits = together * _row_bytes(passes) <= ROWS_L1_SHARE * machine.target.l1_bytes
+    """Cycles of waiting for the outer caches. Rows that are asked for early take room beside those
+    of the block before."""
+    early = merged & asked_early(columns)
+    together = columns["rows"].astype(np.float64)
+    held = together * _row_bytes(passes) * np.where(early, 2.0, 1.0)
+    fits = held <= ROWS_L1_SHARE * machine.target.l1_bytes
     inner, next_, outer = _streaming(task, passes, machine)
-    return np.where(merged, np.where(fits | (together == 1), inner, next_), outer)
+    waits = np.where(merged, np.where(fits | (together == 1), inner, next_), outer)
+    return waits * np.where(early, PREFETCHED_WAIT, 1.0)
+
+
+def asked_early(columns: Columns) -> npt.NDArray[Any]:
+    """Which configs ask for rows early; none of spaces that have no such choice."""
+    chosen = columns.get("prefetch")
+    count = len(columns["rows"])
+    return np.zeros(count, bool) if chosen is None else np.asarray(chosen == PREFETCH_ROWS)
 
 
 def _row_bytes(passes: tuple[NestPass, ...]) -> float:

@@ -24,6 +24,7 @@ from autotune.schedule.loops.rfactor import RFactor
 from autotune.schedule.loops.shift import Shift
 from autotune.schedule.loops.software_pipeline import SoftwarePipeline
 from autotune.schedule.loops.specialize import Specialize
+from autotune.schedule.memory.prefetch import PrefetchNext
 from autotune.schedule.memory.scope import StoreAt
 from autotune.target import Target
 from autotune.tasks.build import node_computes
@@ -168,6 +169,27 @@ def row_width(task: Task) -> int:
     )
     written = tuple(a.extent for a in last.axes)
     return width if rows and alike and written == (*rows, width) else 0
+
+
+def may_prefetch(task: Task, target: Target) -> bool:
+    """Whether rows may be asked for early: those that do not stay in the second cache."""
+    data = [v for role in ("input", "output") for v in task.by_role(role)]
+    return sum(v.type.nbytes for v in data) > target.l2_bytes and row_width(task) > 0
+
+
+def prefetch_rows(builder: ScheduleBuilder, block: str) -> None:
+    """Ask for what the next block of rows reads while the first pass that writes rows is at this
+    one: it computes most."""
+    inside = inner_statements(find_loop(builder.program, block).body)
+    passes = [s for s in inside if isinstance(s, For) and s.kind == "serial"]
+    writing = [s for s in passes if not any(store.combine for store in stores_of((s,)))]
+    if not writing:
+        return
+    path = [s.var for s in loop_path(builder.program.body, writing[0].var) if isinstance(s, For)]
+    first, loop = path[path.index(block) + 1], writing[0].var
+    for value in builder.task.by_role("input"):
+        with contextlib.suppress(ScheduleError):  # the same for all rows, or not in order
+            builder.apply(PrefetchNext(buffer=value.name, outer=block, first=first, loop=loop))
 
 
 def chunks_of(rows: int, together: int, outer: int, threads: int) -> int:

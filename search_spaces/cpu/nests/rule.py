@@ -5,8 +5,8 @@ so that a row stays in the L1 cache from its first pass to its last; `rows` of t
 together, since a row alone leaves the core waiting at the end of a pass. With `shift` a mean and a
 variance take one pass. In each nest the innermost loop runs in vectors; a reduction along it keeps
 `unroll` partial vectors, and what rows have in common is loaded once for two. What is left of a
-row that is no multiple of those has code of its own. This rule matches every task but scans and
-scatters, whose order counts.
+row that is no multiple of those has code of its own. Rows that come from afar may be asked for a
+block ahead (`prefetch`). This rule matches every task but scans and scatters, whose order counts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,16 @@ from search_spaces.builder import (
     vectorize_loop,
     widen_last,
 )
-from search_spaces.cpu.nests.prior import AHEAD, cycles, ideal_cycles, passes_of, tiling
+from search_spaces.cpu.nests.prior import (
+    AHEAD,
+    NO_PREFETCH,
+    PREFETCH_ROWS,
+    asked_early,
+    cycles,
+    ideal_cycles,
+    passes_of,
+    tiling,
+)
 from search_spaces.cpu.nests.rows import (
     BLOCK,
     chunks_of,
@@ -64,8 +73,10 @@ from search_spaces.cpu.nests.rows import (
     is_row,
     jam,
     last_rows,
+    may_prefetch,
     merge,
     moments_of,
+    prefetch_rows,
     row_width,
     run_ahead,
 )
@@ -90,10 +101,15 @@ class NestsRule(Rule):
     def space(self, task: Task, target: Target) -> Space:
         together = tuple(r for r in (1, 2, 4, 8) if r <= last_rows(task))
         ahead = self._ahead(task, target)
+        asking = Param(name="prefetch", choices=(NO_PREFETCH, PREFETCH_ROWS))
+        early = (asking,) if may_prefetch(task, target) else ()
 
         def fits(columns: Columns) -> npt.NDArray[Any]:
             alone = (columns["rows"] == 1) & (columns["shift"] == 0)
             return np.asarray(alone | (columns["merge"] != 0))
+
+        def asks(columns: Columns) -> npt.NDArray[Any]:
+            return np.asarray(~asked_early(columns) | (columns["merge"] == 1))
 
         def may_run_ahead(columns: Columns) -> npt.NDArray[Any]:
             pairs = zip(columns["rows"].tolist(), columns["unroll"].tolist(), strict=True)
@@ -106,8 +122,13 @@ class NestsRule(Rule):
                 Param(name="merge", choices=(1, 0, AHEAD) if ahead else (1, 0)),
                 Param(name="rows", choices=together),
                 Param(name="shift", choices=(0, 1) if moments_of(task, target) else (0,)),
+                *early,
             ),
-            (Constraint("merged", fits), Constraint("ahead", may_run_ahead)),
+            (
+                Constraint("merged", fits),
+                Constraint("ahead", may_run_ahead),
+                Constraint("prefetched", asks),
+            ),
         )
 
     def _ahead(self, task: Task, target: Target) -> frozenset[tuple[int, int]]:
@@ -148,7 +169,8 @@ class NestsRule(Rule):
             if isinstance(stmt, For) and ahead and any(s.combine for s in stores_of((stmt,))):
                 run_ahead(builder, target, stmt, unroll, moments)
             elif isinstance(stmt, For):
-                _schedule_nest(builder, target, stmt, unroll, moments)
+                early = dict(config.items).get("prefetch") == PREFETCH_ROWS
+                _schedule_nest(builder, target, stmt, unroll, moments, early=early)
         return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
@@ -229,7 +251,10 @@ def _schedule_nest(
     nest: For,
     unroll: int,
     moments: tuple[str, str] | None,
+    *,
+    early: bool,
 ) -> None:
+    """`early`: ask for the rows of the next block."""
     chain = nest_loops(nest)
     loops = [loop.var for loop in chain]
     stores = stores_of((nest,))
@@ -246,6 +271,8 @@ def _schedule_nest(
     shorter = [_schedule_inner(builder, target, stmt, unroll) for stmt in inner]
     if moments:
         jam(builder, moments)
+    if early:
+        prefetch_rows(builder, chain[-1].var)
     for loop in builder.present(shorter):
         builder.apply(Specialize(loop=loop))
     if chain[-1].var.endswith(BLOCK) and is_guarded(find_loop(builder.program, chain[-1].var)):

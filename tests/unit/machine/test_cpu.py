@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from autotune.machine import Machine
 from autotune.machine.cpu import (
     core_seconds,
     l3_seconds,
+    outer_product_cycles,
     sets_met,
     strip_cycles,
     strip_start_cycles,
@@ -68,3 +70,11 @@ def test_caches_of_a_core_count_once_per_thread_and_the_shared_one_once() -> Non
     machine = dataclasses.replace(MACHINE, profile=profile, target=TARGET.with_threads(2))
     found = [level_of(machine, nbytes).name for nbytes in (2, 3, 20, 21, 100, 101)]
     assert found == ["L1", "L2", "L2", "L3", "L3", "memory"]
+
+
+def test_tiles_with_hardly_enough_sums_wait_for_some() -> None:
+    """By the tables, 8 multiply-adds are under way at a time."""
+    points = np.array([4.0, 6.0, 12.0])
+    late = outer_product_cycles(MACHINE, points, np.full(3, 2.0), 1.0) / (2 * points) - 1
+    assert 0.1 < late[0] < 0.15
+    assert late[0] > 4 * late[1] > 16 * late[2] > 0

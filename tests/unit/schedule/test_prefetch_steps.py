@@ -60,6 +60,30 @@ for b in 4 serial:
         STEPS.get("prefetch_part")(buffer="w", first="t", loop="k").apply(parse_program(text))
 
 
+ROWS = """program p
+param x: float32[4, 2, 40]
+param y: float32[4, 2, 40] written
+for n in 4 serial:
+  alloc s: float32[2] scratch:
+    for i in 2 serial:
+      s[i] = float32(0.0)
+      for k in 40 serial:
+        s[i] sum= x[n, i, k]
+    for r in 2 serial:
+      for c in 5 serial:
+        for l in 8 vector:
+          y[n, r, 8*c + l] = sub(x[n, r, 8*c + l], s[r])
+"""
+
+
+def test_prefetch_of_what_the_next_iteration_reads() -> None:
+    made = STEPS.get("prefetch_next")(buffer="x", outer="n", first="r", loop="c")
+    program = made.apply(parse_program(ROWS))
+    verify(program)
+    # 80 elements of 4 bytes are 5 lines, in 10 iterations.
+    assert "prefetch x[n + 1, 0, 16*c + 80*r]" in lines(program)
+
+
 def test_write_out_decides_what_depends_on_the_number() -> None:
     text = """program p
 param x: float32[3, 4]
@@ -88,6 +112,13 @@ for i in 3 serial:
          "is not inside loop j"),
         (COPY, "prefetch_part", {"buffer": "x", "first": "i", "loop": "j", "ahead": (1,)},
          "has no such part"),
+        (ROWS, "prefetch_next", {"buffer": "x", "outer": "r", "first": "n", "loop": "c"},
+         "is not inside"),
+        (ROWS, "prefetch_next", {"buffer": "s", "outer": "n", "first": "r", "loop": "c"},
+         "n does not go forward in s"),
+        (ROWS, "prefetch_next", {"buffer": "z", "outer": "n", "first": "r", "loop": "c"}, "z"),
+        (VECTOR, "prefetch_next", {"buffer": "y", "outer": "m", "first": "l", "loop": "l"},
+         "must be serial"),
         (VECTOR, "peel_all", {"loop": "l"}, "loop l is vector"),
         (VECTOR, "peel_all", {"loop": "m"}, "loop m has 17 iterations; up to 16 are"),
     ],

@@ -12,6 +12,7 @@ from autotune.machine import Machine
 from autotune.program.ir import Alloc, For, If, Store, walk
 from autotune.program.rewrite import find_loop, stores_of
 from autotune.schedule import apply_schedule
+from autotune.schedule.memory.prefetch import PrefetchNext
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.build import build_program
 from autotune.tasks.evaluate import evaluate_task
@@ -225,3 +226,29 @@ def test_a_norm_of_planes_takes_them_as_rows_and_ends_in_its_reader(threads: int
         for shift in (0, 1):
             items = {"unroll": unroll, "merge": 1, "rows": rows, "shift": shift}
             computed(made, Config(tuple(items.items())), threads)
+
+
+def softmax_of_rows(*shape: int) -> Task:
+    return task(
+        [node("softmax", "i0", "o0", axis=len(shape) - 1)], value("i0", shape), value("o0", shape)
+    )
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1, 64), (2, 101), (4, 7)])
+def test_rows_of_the_next_block_are_asked_for(rows: int, width: int) -> None:
+    made, rule = softmax_of_rows(2, 9, width), RULES.get("nests")
+    target = replace(host_target(), l2_bytes=1 << 9)
+    items = {"unroll": 1, "merge": 1, "rows": rows, "shift": 0, "prefetch": "rows"}
+    config = Config(tuple(items.items()))
+    assert rule.space(made, target).contains(config)
+    computed(made, config)
+    asked = [s for s in rule.schedule(made, target, config) if isinstance(s, PrefetchNext)]
+    vectors = width > target.lanes()
+    assert [s.buffer for s in asked] == (["i0"] if vectors else [])
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(256, None), (4096, "rows")])
+def test_rows_are_asked_for_where_they_come_from_afar(rows: int, wanted: str | None) -> None:
+    target = replace(load_target("x86-64-v4"), l2_bytes=1 << 20, l3_bytes=32 << 20)
+    config = cost_model.default(softmax_of_rows(rows, 512 // 4), Machine.of(target))
+    assert dict(config.items).get("prefetch") == wanted
