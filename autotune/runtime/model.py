@@ -1,15 +1,11 @@
-"""Runs a compiled model. In: a ModelImage and named arrays. Out: named numpy arrays.
-
-A run is one native call: the entry executes every kernel in one parallel region over one arena.
-"""
+"""Runs a compiled model. In: a ModelImage and named arrays. Out: named numpy arrays."""
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
+import functools
 import os
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,25 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune import arguments
-from autotune.codegen.base import DEVICE_KINDS, Library
-from autotune.errors import ClosedError, FeedError
+from autotune.codegen.base import Library
+from autotune.errors import FeedError
 from autotune.graph.feeds import as_array, random_feeds
 from autotune.memory import zeroed_block
 from autotune.program.packing import stored, stored_as
-from autotune.runtime.host import check_host
-from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT, LinkedKernel, ModelImage, Port
+from autotune.runtime.image import LinkedKernel, ModelImage, Port
 from autotune.runtime.image_file import image_bytes, read_image, save
-from autotune.runtime.results import check_names, declared, wanted
-from autotune.runtime.session import NOWHERE, Session
+from autotune.runtime.native_session import SessionMaker
+from autotune.runtime.pool import Pool, runs_at_once
+from autotune.runtime.results import Writable, check_names, declared, places, wanted, whole_arrays
+from autotune.runtime.session import NOWHERE
 from autotune.types import SHORT_FLOATS, Array, TensorType
 
 if TYPE_CHECKING:
     from autotune.graph.int8.accuracy import Quantization
-
-_Pointers = ctypes.Array[ctypes.c_void_p]
-_Buffer = tuple[tuple[int, ...], np.dtype[Any], Port | None]
-_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +62,15 @@ class ModelTimes:
 
 
 class CompiledModel:
-    """A model loaded for running. Safe to call from several threads; runs take turns.
+    """A model loaded for running. Safe to call from several threads.
+
+    Runs go on side by side, each in an arena of its own, as many as the process has cores for the
+    threads that the model is compiled for; further ones wait their turn. An arena is made when
+    runs first overlap, and kept; weights are shared. A device runs one after the other.
 
     `notes`: what the compiler has to say about it. `quantization`: of a model compiled for int8,
     how far its outputs are from float32. As a context manager it is closed at the end. `copy.copy`
-    gives a model with memory of its own (the weights are shared), which runs beside this one;
+    gives a model with arenas of its own (the weights are shared), which is closed by itself;
     `copy.deepcopy` shares nothing. `pickle` keeps the bytes that `save` writes; unpickling, as
     always, runs what the pickle says: take pickles from nobody, `autotune.load` reads files.
     """
@@ -88,15 +84,16 @@ class CompiledModel:
         self._image: ModelImage | None = image
         self._shown = image.summary
         self.notes = notes
-        self._loaded: Session | None = _NativeSession(image, library) if library else None
+        limit = functools.partial(runs_at_once, image.target)
+        self._pool = Pool(SessionMaker(image, library), limit, self._shown)
         self.quantization: Quantization | None = None
         """How far a model compiled for int8 is from float32; the compiler sets it."""
-        # A signal's handler may close the model in the middle of a run of its own thread.
-        self._lock = threading.RLock()
         self._wanted = {
             p.name: (p, p.type.shape, np.dtype(stored_as(p.type.dtype))) for p in image.inputs
         }
         self._ports, self._names = image.outputs, [p.name for p in image.outputs]
+        self._declared = any(p.declared for p in image.outputs)
+        self._places = places(image.outputs)
         self._inputs = MappingProxyType({p.name: p.type for p in image.inputs})
         self._outputs = MappingProxyType({p.name: p.type for p in image.outputs})
 
@@ -114,14 +111,14 @@ class CompiledModel:
     def image(self) -> ModelImage:
         """The model as plain data. Raises ClosedError."""
         if self._image is None:
-            raise self._refusal()
+            raise self._pool.refusal()
         return self._image
 
     def run(
         self,
         feeds: Mapping[str, npt.ArrayLike],
         outputs: Iterable[str] | None = None,
-        out: Mapping[str, Array] | None = None,
+        out: Mapping[str, Writable] | None = None,
     ) -> dict[str, Array]:
         """One inference: the outputs by name.
 
@@ -130,24 +127,32 @@ class CompiledModel:
         converted where numpy casts them as the same kind and they fit: integers to floats, but no
         floats to integers. float16 is taken for float32.
 
-        `outputs`: the names of those to return, in this order; None: all. `out`: arrays to write
-        outputs to, of exactly their shape and type, by name; those are returned in place of fresh
-        ones, and the model writes to them without a copy where they are contiguous and share no
-        memory with an input.
+        Arrays may be anything with the buffer protocol, `__array__` or DLPack on the host (tensors
+        of PyTorch, memoryviews). Those of the right type that are contiguous and begin at a
+        multiple of their element's size, as all fresh ones do, are read where they lie; no larger
+        alignment is asked for, though vectors across cache lines cost a little below 64 bytes.
+
+        `outputs`: the names of those to return, in this order; None: all. `out`: where to write
+        outputs to, by name: arrays, writable buffers or DLPack tensors of exactly their shape and
+        type. Those are returned in place of fresh arrays, and the model writes to them without a
+        copy where they are contiguous and share no memory with an input.
 
         Raises FeedError, ClosedError, and ArtifactError where the model is built for another CPU.
         """
         if self._image is None:
-            raise self._refusal()
+            raise self._pool.refusal()
         arrays = self._check(feeds)
-        if outputs is None and out is None:
-            with self._lock:
-                results = self._load().run(arrays)
-            return dict(zip(self._names, map(declared, self._ports, results), strict=True))
-        asked = wanted(self.image.outputs, outputs, out)
-        with self._lock:
-            results = self._load().run(arrays, asked.numbers, asked.direct(arrays))
-            return asked.delivered(results)
+        into = NOWHERE if out is None else whole_arrays(self._places, out, arrays)
+        if outputs is not None or into is None:
+            asked = wanted(self._ports, outputs, out)
+            return asked.delivered(self._run(arrays, asked.numbers, asked.direct(arrays)))
+        results = self._run(arrays, None, into)
+        if self._declared:
+            results = list(map(declared, self._ports, results))
+        for number, array in into.items():
+            if results[number] is not array:
+                array[...], results[number] = results[number], array
+        return dict(zip(self._names, results, strict=True))
 
     def bench(
         self,
@@ -165,8 +170,11 @@ class CompiledModel:
         arguments.function("clock", clock)
         image = self.image
         arrays = self._check(random_feeds(self.inputs, seed) if feeds is None else feeds)
-        with self._lock:
-            latencies, per_kernel = self._load().bench(arrays, repeats, clock)
+        slot = self._pool.take()
+        try:
+            latencies, per_kernel = slot.session.bench(arrays, repeats, clock)
+        finally:
+            self._pool.give(slot)
         rows = zip(image.kernels, per_kernel, strict=True)
         return ModelTimes(
             latency_s=latencies,
@@ -181,8 +189,8 @@ class CompiledModel:
     def close(self) -> None:
         """Give the model's memory back, once a run under way in another thread has ended. Whoever
         uses the model later gets a ClosedError; closing it again does nothing."""
-        with self._lock:
-            self._loaded = self._image = None
+        self._image = None
+        self._pool.close()
 
     def __enter__(self) -> CompiledModel:
         return self
@@ -217,24 +225,16 @@ class CompiledModel:
         other.quantization = self.quantization
         return other
 
-    def _refusal(self) -> ClosedError:
-        return ClosedError(f"the model {self._shown} is closed; load or compile it again")
-
-    def _load(self) -> Session:
-        """The image in memory, loaded by the first call. With the lock."""
-        if self._loaded is None:
-            image = self.image
-            check_host(image.target, f"model {image.name}")
-            if image.target.kind in DEVICE_KINDS:
-                from autotune.measure.devices import open_device  # only where there is one
-                from autotune.runtime.device_session import DeviceSession
-
-                self._loaded = DeviceSession(image, open_device(image.target))
-            else:
-                from autotune.codegen.loader import load  # a model only saved needs no code
-
-                self._loaded = _NativeSession(image, load(image.objects, image.target))
-        return self._loaded
+    def _run(
+        self, arrays: Sequence[Array], numbers: Sequence[int] | None, into: Mapping[int, Array]
+    ) -> list[Array]:
+        """See `Session.run`; in a session that no other run is in."""
+        pool = self._pool
+        slot = pool.take()
+        try:
+            return slot.session.run(arrays, numbers, into)
+        finally:
+            pool.give(slot)
 
     def _check(self, feeds: Mapping[str, npt.ArrayLike]) -> list[Array]:
         """The inputs in order. After a large model the caches hold nothing of Python's, and every
@@ -248,7 +248,8 @@ class CompiledModel:
                 type(array) is np.ndarray
                 and array.shape == shape
                 and array.dtype is kind
-                and array.flags.carray
+                and (flags := array.flags).c_contiguous
+                and flags.aligned
             ):
                 out.append(array)
             else:
@@ -267,102 +268,6 @@ def restored(
 
 
 restored.__module__ = "autotune.runtime.artifact"  # by this name pickles know it
-
-
-class _NativeSession:
-    """An image in memory: its code, its blocks, and the entry function."""
-
-    def __init__(self, image: ModelImage, library: Library) -> None:
-        self._image, self._library = image, library
-        self._entry = _ENTRY(library.address(ENTRY_SYMBOL))
-        arena, workspace = zeroed_block(image.arena_bytes), zeroed_block(image.workspace_bytes)
-        self._blocks: tuple[Array, ...] = (arena, image.constants, workspace)
-        first = FIRST_INPUT + len(image.inputs)
-        self._outputs = [
-            _buffer_of(image.outputs, first + number, nbytes)
-            for number, nbytes in enumerate(image.output_bytes)
-        ]
-        held = [a.ctypes.data for a in self._blocks]
-        self._bases = _pointers([*held, *(0 for _ in (*image.inputs, *self._outputs))])
-        self._pointer = ctypes.addressof(self._bases)
-
-    def run(
-        self,
-        inputs: Sequence[Array],
-        numbers: Sequence[int] | None = None,
-        into: Mapping[int, Array] = NOWHERE,
-    ) -> list[Array]:
-        fresh = self._place(inputs, into)
-        self._entry(self._pointer)
-        ports = self._image.outputs
-        out: list[Array] = []
-        for port in ports if numbers is None else [ports[n] for n in numbers]:
-            number = port.base - FIRST_INPUT - len(inputs)
-            if number >= 0 and self._outputs[number][2] is port:
-                out.append(fresh[number])
-            else:
-                block = (*self._blocks, *inputs, *fresh)[port.base]
-                out.append(port.view(block.reshape(-1).view(np.uint8)).copy())
-        return out
-
-    def bench(
-        self, inputs: Sequence[Array], repeats: int, clock: Callable[[], float]
-    ) -> tuple[tuple[float, ...], list[list[float]]]:
-        fresh = self._place(inputs)
-        for _ in range(2):
-            self._entry(self._pointer)
-        latencies = tuple(_timed(clock, self._entry, self._pointer) for _ in range(repeats))
-        per_kernel = self._time_kernels(self._bases, repeats, clock)
-        del fresh  # the pointers keep addresses only
-        return latencies, per_kernel
-
-    def _place(self, inputs: Sequence[Array], into: Mapping[int, Array] = NOWHERE) -> list[Array]:
-        """Point the entry to these inputs and to output buffers, which are returned: fresh ones,
-        or those of `into` that are all of a buffer."""
-        fresh = self._output_buffers()
-        for number in into:
-            port = self._image.outputs[number]
-            slot = port.base - FIRST_INPUT - len(inputs)
-            if slot >= 0 and self._outputs[slot][2] is port:
-                fresh[slot] = into[number]
-        for number, array in enumerate((*inputs, *fresh), FIRST_INPUT):
-            self._bases[number] = array.__array_interface__["data"][0]
-        return fresh
-
-    def _output_buffers(self) -> list[Array]:
-        return [np.empty(shape, kind) for shape, kind, _ in self._outputs]
-
-    def _time_kernels(
-        self, bases: _Pointers, repeats: int, clock: Callable[[], float]
-    ) -> list[list[float]]:
-        """Seconds of every kernel call, in passes over the whole model."""
-        calls = []
-        for kernel in self._image.kernels:
-            args = _pointers([(bases[base] or 0) + offset for base, offset in kernel.args])
-            calls.append((_KERNEL(self._library.address(f"{kernel.symbol}_run")), args))
-        times: list[list[float]] = [[] for _ in calls]
-        for _ in range(repeats):
-            for (function, args), row in zip(calls, times, strict=True):
-                row.append(_timed(clock, function, ctypes.addressof(args), 1))
-        return times
-
-
-def _buffer_of(ports: Sequence[Port], base: int, nbytes: int) -> _Buffer:
-    """Shape and type of an output buffer, and the port that it is the array of; bytes without."""
-    for port in ports:
-        if port.base == base and port.fills(nbytes):
-            return port.type.shape, np.dtype(stored_as(port.type.dtype)), port
-    return (nbytes,), np.dtype(np.uint8), None
-
-
-def _pointers(addresses: Sequence[int]) -> _Pointers:
-    return (ctypes.c_void_p * len(addresses))(*addresses)
-
-
-def _timed(clock: Callable[[], float], function: Callable[..., None], *args: int) -> float:
-    start = clock()
-    function(*args)
-    return clock() - start
 
 
 def _check_array(port: Port, given: npt.ArrayLike) -> Array:
