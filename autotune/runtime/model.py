@@ -64,9 +64,10 @@ class ModelTimes:
 class CompiledModel:
     """A model loaded for running. Safe to call from several threads.
 
-    Runs go on side by side, each in an arena of its own, as many as the process has cores for the
-    threads that the model is compiled for; further ones wait their turn. An arena is made when
-    runs first overlap, and kept; weights are shared. A device runs one after the other.
+    Runs go on side by side, each in an arena of its own: four for each core of the process, or, of
+    a model for several threads, as many as there are cores for; further ones wait their turn. An
+    arena is made when runs first overlap, and kept; weights are shared. A device runs one after
+    the other.
 
     `notes`: what the compiler has to say about it. `quantization`: of a model compiled for int8,
     how far its outputs are from float32. As a context manager it is closed at the end. `copy.copy`

@@ -18,7 +18,7 @@ from autotune.errors import ClosedError, FeedError
 from autotune.runtime import model as model_module
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.native_session import NativeSession, SessionMaker
-from autotune.runtime.pool import Pool, runs_at_once
+from autotune.runtime.pool import RUNS_PER_CORE, Pool, runs_at_once
 from autotune.runtime.session import Session
 from autotune.target import host_target
 from autotune.types import Array
@@ -110,10 +110,10 @@ def test_code_for_several_threads_is_loaded_for_each_session() -> None:
 def test_a_core_for_each_thread_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     runs = [runs_at_once(host_target(threads)) for threads in (1, 2, 3, 8, 16)]
-    assert runs == [8, 4, 2, 1, 1]
+    assert runs == [8 * RUNS_PER_CORE, 4, 2, 1, 1]
 
 
-# ----------------------------------------------------------------------------------------- the pool
+# ---------------------------------------------------------------------------------------- the pool
 
 
 def test_the_session_used_last_is_taken_first() -> None:
