@@ -1,8 +1,8 @@
 """A compiled model that serves: what a call costs, and requests from several threads at once.
 
 In: models. Out: seconds of a call of a model of one tiny kernel, here and in ONNX Runtime, in
-turns; then, for every model, requests per second of one client and of `--clients` of them, here and
-in ONNX Runtime (a session of as many threads), in turns. Both take runs side by side.
+turns; then, for every model, requests per second of one client and of `--clients` of them, here
+and in ONNX Runtime (a session of as many threads), in turns. Both take runs side by side.
 
 Usage: python benchmarks/serving.py MODEL.onnx ... [--clients 4] [--threads 1] [--seconds 2]
 """

@@ -20,7 +20,7 @@ from autotune.runtime.session import Session
 from autotune.target import Target
 
 RUNS_PER_CORE = 4
-"""Runs of one thread that may share a core. The scheduler takes a core from one to the other, while
+"""Runs of one thread that may share a core. The scheduler takes a core from one to another, while
 a run that is handed its session wakes up late, and its core idles: of four clients on two cores,
 those that waited kept 1.2 to 1.6 cores busy, those that ran side by side 1.9."""
 LOST_SLOT_CHECK_S = 1.0
