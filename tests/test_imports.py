@@ -30,6 +30,7 @@ LAYERS = (
     ("autotune.caches", "what the system tells of caches"),
     ("autotune.tile_permission", "what the system lets a process do, asked for"),
     ("autotune.types", "values that every room shares: tensor types, layouts, tasks"),
+    ("autotune.sizes", "tensor types some of whose dimensions only a run knows"),
     ("autotune.target", "what code is made for"),
     ("autotune.machine", "how fast a target's device is, and what things cost on it"),
     ("autotune.program", "the grammar of loops and values, without a word of operators"),

@@ -12,10 +12,37 @@ if TYPE_CHECKING:
     import argparse
 
     from autotune.runtime.model import CompiledModel
+    from autotune.runtime.sized import SizedModel
 
 
 def compiled(options: argparse.Namespace) -> CompiledModel:
-    """The model that `options` name: an artifact loaded, anything else compiled."""
+    """The model that `options` name: an artifact loaded, anything else compiled. Raises
+    ConfigError where its sizes are open."""
+    from autotune.runtime.sized import SizedModel
+
+    model = compiled_or_sized(options)
+    if isinstance(model, SizedModel):
+        raise open_sizes(model)
+    return model
+
+
+def open_sizes(model: SizedModel) -> ConfigError:
+    """What to say where a command needs sizes: how to give them."""
+    open_inputs = {n: t.shape for n, t in model.inputs.items() if not all_known(t.shape)}
+    name, shape = next(iter(open_inputs.items()))
+    example = "x".join("1" if isinstance(dim, str) else str(dim) for dim in shape)
+    return ConfigError(
+        f"input {name!r} has symbolic dimensions {'x'.join(map(str, shape))}; "
+        f"pass --shape {name}={example} with the extents you want"
+    )
+
+
+def all_known(shape: tuple[int | str, ...]) -> bool:
+    return all(isinstance(dim, int) for dim in shape)
+
+
+def compiled_or_sized(options: argparse.Namespace) -> CompiledModel | SizedModel:
+    """The same, of open sizes too."""
     from autotune.runtime.artifact import load
     from autotune.runtime.image_file import is_artifact
 
@@ -48,11 +75,15 @@ def _check_free_of_choices(options: argparse.Namespace) -> None:
         )
 
 
-def pinned(options: argparse.Namespace, model: CompiledModel) -> None:
+def pinned(options: argparse.Namespace, model: CompiledModel | SizedModel) -> None:
     """Keep the model's threads on the cores that `options` name, if any."""
     from autotune.runtime.host import crowded, pin
+    from autotune.runtime.sized import SizedModel
 
-    threads = model.image.target.threads
+    if isinstance(model, SizedModel):
+        threads: int = options.threads
+    else:
+        threads = model.image.target.threads
     if options.pin:
         pin(options.pin, threads)
     elif note := crowded(threads):

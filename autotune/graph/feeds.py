@@ -38,7 +38,7 @@ def as_array(given: npt.ArrayLike, dtype: str, what: str) -> Array:
         )
     try:
         tensor = hasattr(given, "__dlpack__") and not hasattr(given, "__array__")
-        array = np.from_dlpack(given) if tensor else np.asarray(given)
+        array = np.from_dlpack(given) if tensor else np.asarray(given)  # type: ignore[arg-type]
     except (TypeError, ValueError, RuntimeError, OverflowError, BufferError) as error:
         reason = arguments.shortened(str(error).partition("\n")[0], 120)
         raise FeedError(

@@ -145,7 +145,7 @@ def address(array: Array) -> int:
     """Of its first element. The buffer protocol is four times as fast as numpy's own description,
     but has nothing for arrays that are read-only or empty."""
     try:
-        return _address_of(_first_byte(array))
+        return _address_of(_first_byte(array))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return int(array.__array_interface__["data"][0])
 
