@@ -182,7 +182,7 @@ for name in autotune.__all__:
 assert "tune" in dir(autotune)
 """
     lines = run_without("none", code).stdout.splitlines()
-    assert [line.split()[1] for line in lines] == ["True"] * 12
+    assert [line.split()[1] for line in lines] == ["True"] * 13
     with pytest.raises(AttributeError, match="no attribute 'tuna'"):
         __import__("autotune").tuna  # noqa: B018
 

@@ -200,4 +200,5 @@ def request(kind: type[Request], options: argparse.Namespace, **given: Any) -> R
 
 def chosen(options: argparse.Namespace, names: tuple[str, ...]) -> list[str]:
     """The flags among those of some fields that were given another value than their default."""
-    return [FLAGS[name].name for name in names if getattr(options, name) != _default(name)]
+    flags = ((FLAGS[name].name, name, _default(name)) for name in names)
+    return [flag for flag, name, unset in flags if getattr(options, name, unset) != unset]
