@@ -18,7 +18,8 @@ from autotune.sizes import SizedType, symbols_of
 class SymbolicModel:
     """A model with all its tensors, and the symbols in the shapes of its inputs.
 
-    A dimension without a name gets one: `INPUT.AXIS`, of inputs; of outputs `?`."""
+    A dimension without a name gets one: `INPUT.AXIS`, of inputs; of outputs `?`, and `...` stands
+    for all dimensions of an output that declares none."""
 
     def __init__(self, model: onnx.ModelProto, inputs: Mapping[str, SizedType]) -> None:
         self._model = model
@@ -52,7 +53,8 @@ def _input_type(info: onnx.ValueInfoProto, dims: Dims) -> SizedType:
 
 
 def _output_type(info: onnx.ValueInfoProto) -> SizedType:
-    return _sized(info, declared_dims(info) or ())
+    dims = declared_dims(info)
+    return _sized(info, ["..."] if dims is None else dims)
 
 
 def _sized(info: onnx.ValueInfoProto, shape: Sequence[int | str]) -> SizedType:

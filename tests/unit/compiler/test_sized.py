@@ -139,9 +139,11 @@ def test_dimensions_without_names_are_symbols_of_their_own() -> None:
     proto = convolutions()
     for dim in proto.graph.input[0].type.tensor_type.shape.dim:
         dim.ClearField("dim_param")
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
     model = autotune.compile(proto)
     assert isinstance(model, SizedModel)
     assert model.symbols == ("x.0", "x.2", "x.3")
+    assert str(model.outputs["y"]) == "float32[...]"
 
 
 def test_what_is_wrong_is_said_when_it_is_compiled() -> None:

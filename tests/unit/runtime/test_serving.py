@@ -26,7 +26,7 @@ from tests.unit.runtime import fakes
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 Y = X * 3 + 1
-PATIENCE_S = 60.0
+PATIENCE_S = 20.0
 
 
 class Gate(fakes.CallbackLibrary):
