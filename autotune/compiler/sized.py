@@ -27,7 +27,8 @@ from autotune.types import Task
 
 _LOGGER = logging.getLogger("autotune.compile")
 RESERVED_WEIGHTS = 4
-"""Room for packed weights, in multiples of the weights: other sizes may want other packings."""
+"""Room for packed weights, in multiples of the weights: other sizes may want other packings. When
+it is full, a new block begins, and the old one goes with the last of the sizes that read it."""
 RESERVED_BYTES = 64 << 20
 """Room beside it, for what is computed from weights or sizes. What is not used takes no memory."""
 
@@ -85,13 +86,10 @@ class Specializer:
         return done
 
     def _compiled(self, graph: Graph, there: tuple[Mapping[Kernel, Built], ...]) -> Specialized:
-        before = self._constants.used_bytes
         reuse = Reuse(constants=self._constants, there=there)
         model = self._compile(graph, reuse)
         image = model.image
-        code = sum(map(len, image.objects))
-        added = self._constants.used_bytes - before
-        nbytes = image.arena_bytes + image.workspace_bytes + code + added
+        nbytes = image.arena_bytes + image.workspace_bytes + sum(map(len, image.objects))
         return Specialized(model=model, nbytes=nbytes, parts=reuse.own)
 
 

@@ -27,7 +27,7 @@ class SymbolicModel:
         self.inputs = inputs
         self.outputs = {info.name: _output_type(info) for info in model.graph.output}
         self.symbols = symbols_of(inputs.values())
-        self.weight_bytes = sum(len(t.raw_data) for t in model.graph.initializer)
+        self.weight_bytes = sum(t.ByteSize() for t in model.graph.initializer)
 
     def graph(self, sizes: Mapping[str, int]) -> Graph:
         """The model where its symbols have these sizes. Raises what importing does."""

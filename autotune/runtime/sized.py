@@ -26,7 +26,7 @@ from autotune.sizes import SizedType, SizeRange, checked_size, read_sizes, symbo
 from autotune.types import Array
 
 KEPT_BYTES = 1 << 30
-"""Memory of the sizes that are kept, beyond the weights that all of them share."""
+"""Code and arenas of the sizes that are kept; the weights, which all of them share, are apart."""
 Sizes = Mapping[str, int]
 _Shapes = tuple[tuple[int, ...], ...]
 """Of the inputs, in order."""
@@ -50,7 +50,8 @@ class SizedModel:
     """A model whose inputs have symbolic dimensions. Safe to call from several threads.
 
     A set of sizes is compiled when it is first met, which takes seconds, and kept: the sizes used
-    least recently are dropped where all take more than `limit_bytes`. While one thread waits for
+    least recently are dropped where code and arenas of all, one arena each, take more than
+    `limit_bytes`. While one thread waits for
     new sizes, others run those that are there. As a context manager it is closed at the end."""
 
     def __init__(
