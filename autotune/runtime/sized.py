@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 from typing import IO, Any, NoReturn
 
+import numpy as np
 import numpy.typing as npt
 
 from autotune import arguments
@@ -51,8 +52,8 @@ class SizedModel:
 
     A set of sizes is compiled when it is first met, which takes seconds, and kept: the sizes used
     least recently are dropped where code and arenas of all, one arena each, take more than
-    `limit_bytes`. While one thread waits for
-    new sizes, others run those that are there. As a context manager it is closed at the end."""
+    `limit_bytes`. While one thread waits for new sizes, others run those that are there. As a
+    context manager it is closed at the end."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class SizedModel:
             "change from run to run: each new set of sizes is compiled when it is first met",
         )
         self._name, self._specialize = name, specialize
+        self._kinds = tuple(inputs.items())
         self._kept: OrderedDict[_Shapes, Specialized] = OrderedDict()
         self._closed = False
         # A signal's handler may close the model in the middle of a run of its own thread.
@@ -94,7 +96,7 @@ class SizedModel:
         outside of its range."""
         if type(feeds) is not dict or feeds.keys() != self.inputs.keys():
             check_names(feeds, self.inputs)
-        shapes = tuple(_shape(name, kind, feeds[name]) for name, kind in self.inputs.items())
+        shapes = tuple([_shape(name, kind, feeds[name]) for name, kind in self._kinds])
         return self._at(shapes).run(feeds, outputs, out)
 
     def specialize(self, sizes: Sizes) -> CompiledModel:
@@ -155,9 +157,9 @@ class SizedModel:
     def _at(self, shapes: _Shapes) -> CompiledModel:
         """The model for inputs of these shapes."""
         with self._lock:
-            found = self._found(shapes)
-        if found is not None:
-            return found
+            if shapes in self._kept:
+                self._kept.move_to_end(shapes)
+                return self._kept[shapes].model
         sizes = read_sizes(self.inputs, dict(zip(self.inputs, shapes, strict=True)), self.ranges)
         with self._compiling:
             with self._lock:
@@ -178,7 +180,6 @@ class SizedModel:
             raise self._refusal()
         if shapes not in self._kept:
             return None
-        self._kept.move_to_end(shapes)
         return self._kept[shapes].model
 
     def _drop_old(self) -> None:
@@ -195,7 +196,7 @@ class SizedModel:
 
 def _shape(name: str, kind: SizedType, given: npt.ArrayLike) -> tuple[int, ...]:
     """Of an array, of what stands for one, or of nested lists. Raises FeedError."""
-    shape = getattr(given, "shape", None)
+    shape = given.shape if type(given) is np.ndarray else getattr(given, "shape", None)
     if isinstance(shape, tuple):
         return shape
     return as_array(given, kind.dtype, f"input {name}").shape
