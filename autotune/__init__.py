@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from autotune.runtime.artifact import load as load
     from autotune.runtime.host import pin as pin
     from autotune.runtime.model import CompiledModel as CompiledModel
+    from autotune.runtime.sized import SizedModel as SizedModel
     from autotune.target import Target as Target
     from autotune.tuner.api import tune as tune
     from autotune.types import TensorType as TensorType
@@ -31,14 +32,15 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "AutotuneError", "CompiledModel", "InputError", "Target", "TensorType", "TuningLog",
-    "__version__", "compile", "load", "partition", "pin", "tune",
+    "AutotuneError", "CompiledModel", "InputError", "SizedModel", "Target", "TensorType",
+    "TuningLog", "__version__", "compile", "load", "partition", "pin", "tune",
 ]  # fmt: skip
 
 _HOMES = {
     "AutotuneError": "autotune.errors",
     "CompiledModel": "autotune.runtime.model",
     "InputError": "autotune.errors",
+    "SizedModel": "autotune.runtime.sized",
     "Target": "autotune.target",
     "TensorType": "autotune.types",
     "TuningLog": "autotune.db.store",

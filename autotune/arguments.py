@@ -176,13 +176,29 @@ def by_name(
     return dict(value)
 
 
-def shapes(value: object) -> dict[str, tuple[int, ...]]:
-    """Static shapes by input name; None is none of them."""
+def shapes(value: object) -> dict[str, tuple[int | str, ...]]:
+    """Shapes by input name, extents or names of symbolic ones; None is none of them."""
     given = {} if value is None else by_name("shapes", value)
     return {name: _extents(f"shapes[{shortened(repr(name))}]", given[name]) for name in given}
 
 
-def _extents(name: str, value: object) -> tuple[int, ...]:
+def ranges(value: object) -> dict[str, tuple[int, int, int]]:
+    """Least, most and step of a size by its symbol, as (least, most) or (least, most, step); None
+    is none of them."""
+    given = {} if value is None else by_name("ranges", value, "a dict by symbol")
+    return {name: _range(f"ranges[{shortened(repr(name))}]", given[name]) for name in given}
+
+
+def _range(name: str, value: object) -> tuple[int, int, int]:
+    if not isinstance(value, tuple | list) or len(value) not in (2, 3):
+        raise ConfigError(f"{name} must be (least, most) or (least, most, step), like (64, 1024, "
+                          f"32), got {described(value)}")  # fmt: skip
+    least = whole(f"the least of {name}", value[0], 1)
+    most = whole(f"the most of {name}", value[1], least)
+    return least, most, whole(f"the step of {name}", value[2], 1) if len(value) == 3 else 1
+
+
+def _extents(name: str, value: object) -> tuple[int | str, ...]:
     listed = isinstance(value, Iterable) and hasattr(value, "__getitem__")
     if not listed or isinstance(value, str | bytes | bytearray | Mapping | type):
         example = "(1, 3, 224, 224)"
@@ -192,4 +208,9 @@ def _extents(name: str, value: object) -> tuple[int, ...]:
             f"{name} must be a tuple of whole numbers like {example}, got {described(value)}"
         )
     assert isinstance(value, Iterable)
-    return tuple(whole(f"an extent of {name}", extent, -LARGEST) for extent in value)
+    return tuple(
+        extent
+        if isinstance(extent, str) and extent.isidentifier()
+        else whole(f"an extent of {name}", extent, -LARGEST)
+        for extent in value
+    )

@@ -11,15 +11,19 @@ from autotune.request import CompileRequest, taking
 
 if typing.TYPE_CHECKING:
     from autotune.runtime.model import CompiledModel
+    from autotune.runtime.sized import SizedModel
 
 
 @taking(CompileRequest)
-def compile(request: CompileRequest) -> CompiledModel:
+def compile(request: CompileRequest) -> CompiledModel | SizedModel:
     """The model as one native function for a target, ready to run or to save.
 
     Every task takes its best record of this target in `log`, else the nearest record of a similar
     task, else its default schedule. `notes` of the result says which schedules had to be replaced;
-    its `quantization` how far the outputs of int8 are from those of float32 on the samples."""
+    its `quantization` how far the outputs of int8 are from those of float32 on the samples.
+
+    A model whose inputs keep symbolic dimensions becomes a SizedModel, which runs on any sizes in
+    their ranges; each new set of sizes is compiled when it is first met."""
     from autotune.compiler.driver import compile_request
 
     return compile_request(request)

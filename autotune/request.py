@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from autotune.frontend import Model
     from autotune.graph.feeds import Samples
     from autotune.machine.profile import DeviceProfile
+    from autotune.size_ranges import Range
 
 Value = TypeVar("Value")
 Request = TypeVar("Request")
@@ -146,10 +147,17 @@ class CompileRequest:
         "Samples of the inputs for int8: a .npz file, a folder of them, or arrays by input name; "
         "without it they are random.",
     )
-    shapes: Mapping[str, tuple[int, ...]] | None = option(
+    shapes: Mapping[str, tuple[int | str, ...]] | None = option(
         None,
         lambda _, value: arguments.shapes(value),
-        'Fixes symbolic input dimensions: {"x": (1, 3, 224, 224)}.',
+        'Fixes symbolic input dimensions: {"x": (1, 3, 224, 224)}, or names them: '
+        '{"x": (1, 3, "H", "W")}.',
+    )
+    ranges: Mapping[str, Range] | None = option(
+        None,
+        lambda _, value: arguments.ranges(value),
+        'Least, most and step of symbolic dimensions that stay so: {"H": (64, 1024, 32)}; others '
+        "may have any size.",
     )
 
     def __post_init__(self) -> None:

@@ -31,6 +31,7 @@ LAYERS = (
     ("autotune.caches", "what the system tells of caches"),
     ("autotune.tile_permission", "what the system lets a process do, asked for"),
     ("autotune.types", "values that every room shares: tensor types, layouts, tasks"),
+    (("autotune.size_ranges", "tensor types some of whose dimensions only a run knows"),
     ("autotune.target", "what code is made for"),
     ("autotune.machine", "how fast a target's device is, and what things cost on it"),
     ("autotune.program", "the grammar of loops and values, without a word of operators"),
@@ -189,7 +190,7 @@ for name in autotune.__all__:
 assert "tune" in dir(autotune)
 """
     lines = run_without("none", code).stdout.splitlines()
-    assert [line.split()[1] for line in lines] == ["True"] * 12
+    assert [line.split()[1] for line in lines] == ["True"] * 13
     with pytest.raises(AttributeError, match="no attribute 'tuna'"):
         __import__("autotune").tuna  # noqa: B018
 

@@ -26,7 +26,7 @@ Request = TypeVar("Request", bound=CompileRequest)
 TARGET = ("target", "threads")
 MACHINE = ("machine",)
 NUMERICS = ("accuracy", "precision", "calibration")
-SETTLED = ("log", *TARGET, *NUMERICS, "shapes")
+SETTLED = ("log", *TARGET, *NUMERICS, "shapes", "ranges")
 """What a compiled model has settled."""
 
 
@@ -56,7 +56,15 @@ FLAGS = {
         action="append",
         default=[],
         metavar="NAME=1x3x224x224",
-        help="fix an input's symbolic dimensions; may be repeated",
+        help="fix an input's symbolic dimensions, or name them (1x3xHxW); may be repeated",
+    ),
+    "ranges": Flag(
+        "--range",
+        lambda options: opt.parse_ranges(options.ranges),
+        action="append",
+        default=[],
+        metavar="H=64:1024:32",
+        help="sizes that a symbolic dimension may have: least, most, step; may be repeated",
     ),
     "target": Flag(
         "--target", help="name or .toml file; see autotune targets (default %(default)s)"
@@ -192,4 +200,5 @@ def request(kind: type[Request], options: argparse.Namespace, **given: Any) -> R
 
 def chosen(options: argparse.Namespace, names: tuple[str, ...]) -> list[str]:
     """The flags among those of some fields that were given another value than their default."""
-    return [FLAGS[name].name for name in names if getattr(options, name) != _default(name)]
+    flags = ((FLAGS[name].name, name, _default(name)) for name in names)
+    return [flag for flag, name, unset in flags if getattr(options, name, unset) != unset]

@@ -10,33 +10,72 @@ from autotune.errors import ConfigError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from autotune.runtime.model import CompiledModel
+    from autotune.runtime.sized import SizedModel
 
 
 def compiled(options: argparse.Namespace) -> CompiledModel:
-    """The model that `options` name: an artifact loaded, anything else compiled."""
+    """The model that `options` name: an artifact loaded, anything else compiled. Raises
+    ConfigError where its sizes are open."""
+    from autotune.runtime.sized import SizedModel
+
+    model = _compiled(options)
+    if isinstance(model, SizedModel):
+        raise _open_sizes(model)
+    _tell(options, model.notes)
+    return model
+
+
+def compiled_or_sized(options: argparse.Namespace) -> CompiledModel | SizedModel:
+    """The same, of open sizes too."""
+    model = _compiled(options)
+    _tell(options, model.notes)
+    return model
+
+
+def _compiled(options: argparse.Namespace) -> CompiledModel | SizedModel:
     from autotune.runtime.artifact import load
     from autotune.runtime.image_file import is_artifact
 
     if is_artifact(options.model):
         _check_free_of_choices(options)
         return load(options.model)
-    from autotune.cli.options import COMPILED_TOO, absent_log, cache_dir
+    from autotune.cli.options import COMPILED_TOO, cache_dir
     from autotune.compiler.driver import compile_request
-    from autotune.defects import is_told
     from autotune.frontend import check_name
-    from autotune.printable import one_line
     from autotune.request import CompileRequest
 
     check_name(options.model, COMPILED_TOO)
-    absent = absent_log(options)
-    model = compile_request(flags.request(CompileRequest, options, cache_dir=cache_dir()))
-    if absent:
+    return compile_request(flags.request(CompileRequest, options, cache_dir=cache_dir()))
+
+
+def _tell(options: argparse.Namespace, notes: Iterable[str]) -> None:
+    """What the compiler has to say, and that a log is missing, on standard error. Artifacts have
+    no notes, and need no log."""
+    from autotune.cli.options import absent_log
+    from autotune.defects import is_told
+    from autotune.printable import one_line
+
+    if absent := absent_log(options):
         print(f"note: {absent}; every kernel gets its default schedule", file=sys.stderr)
-    for note in (n for n in model.notes if not is_told(n)):
+    for note in (n for n in notes if not is_told(n)):
         print(f"note: {one_line(note)}", file=sys.stderr)
-    return model
+
+
+def _open_sizes(model: SizedModel) -> ConfigError:
+    """What to say where a command needs sizes: how to give them."""
+    name, shape = next(
+        (n, kind.shape)
+        for n, kind in model.inputs.items()
+        if any(isinstance(dim, str) for dim in kind.shape)
+    )
+    example = "x".join("1" if isinstance(dim, str) else str(dim) for dim in shape)
+    return ConfigError(
+        f"input {name!r} has symbolic dimensions {'x'.join(map(str, shape))}; "
+        f"pass --shape {name}={example} with the extents you want"
+    )
 
 
 def _check_free_of_choices(options: argparse.Namespace) -> None:
@@ -48,11 +87,15 @@ def _check_free_of_choices(options: argparse.Namespace) -> None:
         )
 
 
-def pinned(options: argparse.Namespace, model: CompiledModel) -> None:
+def pinned(options: argparse.Namespace, model: CompiledModel | SizedModel) -> None:
     """Keep the model's threads on the cores that `options` name, if any."""
     from autotune.runtime.host import crowded, pin
+    from autotune.runtime.sized import SizedModel
 
-    threads = model.image.target.threads
+    if isinstance(model, SizedModel):
+        threads: int = options.threads
+    else:
+        threads = model.image.target.threads
     if options.pin:
         pin(options.pin, threads)
     elif note := crowded(threads):

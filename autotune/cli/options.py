@@ -24,7 +24,7 @@ DEFAULT_LOG = "tuning.db"
 COMPILED_TOO = "an .onnx file, zoo:NAME or a compiled model"
 MAX_PRIORITY = 100
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
-Shapes = dict[str, tuple[int, ...]]
+Shapes = dict[str, tuple[int | str, ...]]
 
 
 def absent_log(options: argparse.Namespace) -> str:
@@ -173,18 +173,32 @@ def share(text: str) -> float:
 
 
 def parse_shapes(texts: Sequence[str]) -> Shapes:
-    """['x=1x3x224x224'] as {'x': (1, 3, 224, 224)}. Raises ConfigError."""
+    """['x=1x3xHx224'] as {'x': (1, 3, 'H', 224)}. Raises ConfigError."""
     shapes: Shapes = {}
     for text in texts:
         name, _, shape = text.rpartition("=")
-        numbers = shape.lower().split("x") if shape else []
-        extents = [whole(n) or 0 for n in numbers]
+        dims = re.split("[xX]", shape) if shape else []
+        extents = [dim if dim.isidentifier() else whole(dim) or 0 for dim in dims]
         if not name or not all(extents):
             raise ConfigError(f"expected --shape NAME=1x3x224x224, got {text!r}")
         if name in shapes:
             raise ConfigError(f"--shape of {name} is given twice; give it once")
         shapes[name] = tuple(extents)
     return shapes
+
+
+def parse_ranges(texts: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """['H=64:1024:32'] as {'H': (64, 1024, 32)}; the step may be left out. Raises ConfigError."""
+    found: dict[str, tuple[int, int, int]] = {}
+    for text in texts:
+        symbol, _, limits = text.rpartition("=")
+        numbers = [whole(n) or 0 for n in limits.split(":")]
+        if not symbol or not all(numbers) or len(numbers) not in (2, 3):
+            raise ConfigError(f"expected --range H=64:1024:32, got {text!r}")
+        if symbol in found:
+            raise ConfigError(f"--range of {symbol} is given twice; give it once")
+        found[symbol] = (numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else 1)
+    return found
 
 
 def cache_dir() -> Path:

@@ -16,7 +16,7 @@ from autotune.types import Array, TensorType
 
 
 def arguments(parser: Parser) -> None:
-    flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
+    flags.add(parser, "model", "shapes", "ranges", model=opt.COMPILED_TOO)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--random", action="store_true", help="seeded random inputs")
     source.add_argument(
@@ -33,9 +33,14 @@ def arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     given = None if options.random else _read_inputs(options.input)
-    model = models.compiled(options)
-    models.pinned(options, model)
-    outputs = model.run(_random(model.inputs, options.seed) if given is None else given)
+    if given is None:
+        fixed = models.compiled(options)
+        models.pinned(options, fixed)
+        outputs = fixed.run(_random(fixed.inputs, options.seed))
+    else:
+        model = models.compiled_or_sized(options)
+        models.pinned(options, model)
+        outputs = model.run(given)
     if options.output:
         _write(options.output, outputs)
     rows = [

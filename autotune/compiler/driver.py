@@ -15,9 +15,10 @@ from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
 from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import prepare
+from autotune.compiler.sized import Reuse, sized_model
 from autotune.compiler.this_machine import runs_here, this_machine
 from autotune.db.types import LogStore
-from autotune.frontend import load_model
+from autotune.frontend import load_model, open_model
 from autotune.graph import memory_limit as room
 from autotune.graph.feeds import Feeds, Samples
 from autotune.graph.interp import run_graph
@@ -31,6 +32,8 @@ from autotune.release import release
 from autotune.request import NOMINAL, CompileRequest, taking
 from autotune.runtime.image import ModelImage
 from autotune.runtime.model import CompiledModel
+from autotune.runtime.sized import SizedModel
+from autotune.size_ranges import size_ranges
 from autotune.target import Target
 
 _LOGGER = logging.getLogger("autotune.compile")
@@ -55,21 +58,30 @@ def load_prepared(request: CompileRequest, target: Target, *, fits: bool = False
     """The request's graph, prepared for its target, before layouts are chosen. `fits`: it is run
     on this machine. Raises ModelError where it does not fit into its memory."""
     graph = load_model(request.model, request.shapes)
+    size_ranges(request.ranges, ())
     if fits:
         room.check_model(graph, physical_bytes())
     short = target.short_tensors
     return prepare(graph, target.precision, request.calibration, short=short).graph
 
 
-def compile_request(request: CompileRequest) -> CompiledModel:
+def compile_request(request: CompileRequest) -> CompiledModel | SizedModel:
     """See `autotune.compile`."""
     target = request.wanted_target()
-    graph = load_model(request.model, request.shapes)
-    with open_log(request.log) as store:
-        return compile_graph(
-            graph, target, store,
-            calibration=request.calibration, profile=_profile(request, target),
-        )  # fmt: skip
+    opened = open_model(request.model, request.shapes)
+    profile = _profile(request, target)
+
+    def compiled(graph: Graph, reuse: Reuse | None = None) -> CompiledModel:
+        with open_log(request.log) as store:
+            return compile_graph(
+                graph, target, store,
+                calibration=request.calibration, profile=profile, reuse=reuse,
+            )  # fmt: skip
+
+    if not isinstance(opened, Graph):
+        return sized_model(opened, request, compiled)
+    size_ranges(request.ranges, ())
+    return compiled(opened)
 
 
 def _profile(request: CompileRequest, target: Target) -> DeviceProfile | None:
@@ -92,13 +104,17 @@ def compile_graph(
     calibration: Samples | None = None,
     *,
     profile: DeviceProfile | None = None,
+    reuse: Reuse | None = None,
 ) -> CompiledModel:
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
-    there are cores). `profile`: of the machine that default schedules are for, if it is known."""
+    there are cores). `profile`: of the machine that default schedules are for, if it is known.
+    `reuse`: what there is of compiles for other sizes."""
     if runs_here(target):
         room.check_model(graph, physical_bytes())
     prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
-    image, notes = compile_prepared(prepared.graph, target, log, processes, profile=profile)
+    image, notes = compile_prepared(
+        prepared.graph, target, log, processes, profile=profile, reuse=reuse
+    )
     for note in notes:
         _LOGGER.warning(note)
     model = CompiledModel(image, notes=notes)
@@ -115,9 +131,11 @@ def compile_prepared(
     known: Known | None = None,
     *,
     profile: DeviceProfile | None = None,
+    reuse: Reuse | None = None,
 ) -> tuple[ModelImage, tuple[str, ...]]:
     """The image of a graph that is prepared for the target, and what the compiler has to say about
-    it; `known`: kernels that need not be built."""
+    it; `known`: kernels that need not be built; `reuse`: kernels and constants of other sizes."""
+    known = reuse.known if reuse else known
     parts = arranged(graph, target, log)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     tasks, unaligned = tuple(parts.weights()), unaligned_params(parts, target)
@@ -128,9 +146,12 @@ def compile_prepared(
         tasks, target, log, processes or cores or 1,
         unaligned=unaligned, known=known, profile=profile,
     )  # fmt: skip
+    if reuse:
+        reuse.keep(kernels)
     chosen = ((task, choice.schedule) for task, choice in kernels.chosen.items())
     notes = (*kernels.notes, *kept_float32(chosen, target))
-    return link(parts, plan, kernels, target, _versions()), notes
+    shared = reuse.constants if reuse else None
+    return link(parts, plan, kernels, target, _versions(), shared=shared), notes
 
 
 def _runner(model: CompiledModel, graph: Graph) -> Callable[[Feeds], Feeds]:

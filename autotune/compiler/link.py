@@ -5,22 +5,18 @@ Constants are packed as each kernel wants them, stored once per content, and lai
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-
-import numpy as np
 
 from autotune.codegen import backend_for
 from autotune.codegen.base import EntryCall
 from autotune.compiler.build import Kernels
+from autotune.compiler.constants import ConstantBlock, SharedConstants
 from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
-from autotune.memory import ALIGNMENT, Bytes, zeroed_block
 from autotune.placement.halo_clearing import halo_program, halo_symbol
 from autotune.placement.memory_plan import MemoryPlan
 from autotune.placement.types import KernelCall, Partition
 from autotune.program.ir import Pack
-from autotune.program.packing import apply_pack
 from autotune.runtime.image import (
     ARENA,
     CONSTANTS,
@@ -33,52 +29,20 @@ from autotune.runtime.image import (
 )
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
-from autotune.types import ITEM_BYTES, Array, dense_strides
+from autotune.types import ITEM_BYTES, dense_strides
 
 Address = tuple[int, int]
-
-
-class ConstantBlock:
-    """Packed constants, each content once, at aligned offsets of one block."""
-
-    def __init__(self) -> None:
-        self._arrays: list[tuple[int, Array]] = []
-        self._by_digest: dict[bytes, int] = {}
-        self._by_source: dict[tuple[str, Pack | None], int] = {}
-        self._size = 0
-
-    def add(self, name: str, array: Array, pack: Pack | None = None) -> int:
-        """Byte offset of the constant `name` in the layout of `pack`."""
-        source = (name, pack)
-        if source not in self._by_source:
-            packed = apply_pack(pack, array) if pack else np.ascontiguousarray(array)
-            self._by_source[source] = self._store(packed)
-        return self._by_source[source]
-
-    def _store(self, array: Array) -> int:
-        flat = array.reshape(-1).view(np.uint8)
-        digest = hashlib.sha256(flat.data).digest()
-        if digest not in self._by_digest:
-            self._by_digest[digest] = self._size
-            self._arrays.append((self._size, flat))
-            self._size += -(-flat.nbytes // ALIGNMENT) * ALIGNMENT
-        return self._by_digest[digest]
-
-    def block(self) -> Bytes:
-        """All constants in one piece of memory."""
-        out = zeroed_block(self._size)
-        for at, flat in self._arrays:
-            out[at : at + flat.nbytes] = flat
-        return out
 
 
 class Linker:
     """Addresses of a partition's values, given where the arena plan puts them."""
 
-    def __init__(self, partition: Partition, plan: MemoryPlan) -> None:
+    def __init__(
+        self, partition: Partition, plan: MemoryPlan, shared: SharedConstants | None = None
+    ) -> None:
         self._partition = partition
         self._plan = plan
-        self.constants = ConstantBlock()
+        self.constants = ConstantBlock(shared)
         graph = partition.graph
         self._inputs = {
             partition.placements[name].storage: FIRST_INPUT + k
@@ -173,9 +137,11 @@ def link(
     kernels: Kernels,
     target: Target,
     versions: tuple[tuple[str, str], ...],
+    *,
+    shared: SharedConstants | None = None,
 ) -> ModelImage:
-    """The model as data, its entry function built."""
-    linker = Linker(partition, plan)
+    """The model as data, its entry function built. `shared`: where its constants go."""
+    linker = Linker(partition, plan, shared)
     flops = {task: task_flops(task) for task in kernels.built}
     work = {t: work_of(t, kernels.chosen[t].schedule, b.packs) for t, b in kernels.built.items()}
     rows = []

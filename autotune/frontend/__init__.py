@@ -15,15 +15,19 @@ from autotune.graph.ir import Graph
 if TYPE_CHECKING:
     import onnx
 
+    from autotune.frontend.symbolic import SymbolicModel
+
 ZOO_PREFIX = "zoo:"
 KINDS = "a path of an .onnx file, 'zoo:NAME', the bytes of one, an onnx.ModelProto or a Graph"
 
+Shapes = Mapping[str, tuple[int | str, ...]]
+"""Of inputs, by name: extents, or names of symbolic ones."""
 Model: TypeAlias = Union[str, os.PathLike[str], bytes, "onnx.ModelProto", Graph]
 """An .onnx file by its path, `zoo:NAME`, the bytes of such a file, a model of the onnx package, or
 a graph that is imported already."""
 
 
-def load_model(model: Model, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
+def load_model(model: Model, shapes: Shapes | None = None) -> Graph:
     """The model's graph. `shapes` fixes the symbolic dimensions of inputs, by input name. Nothing
     that is given is changed.
 
@@ -32,18 +36,38 @@ def load_model(model: Model, shapes: Mapping[str, tuple[int, ...]] | None = None
     fixed = arguments.shapes(shapes)
     if isinstance(model, Graph):
         return _as_given(model, fixed)
-    # The onnx package is imported where a model is read, not where a saved artifact is run.
-    from autotune.frontend.onnx.importer import import_model, import_onnx
+    from autotune.frontend.onnx.importer import import_model
+
+    return import_model(_read(model), fixed)
+
+
+def open_model(model: Model, shapes: Shapes | None = None) -> Graph | SymbolicModel:
+    """The model's graph, or, where dimensions of its inputs stay symbolic, what gives one for each
+    set of sizes. Otherwise as `load_model`."""
+    check_model(model)
+    fixed = arguments.shapes(shapes)
+    if isinstance(model, Graph):
+        return _as_given(model, fixed)
+    from autotune.frontend.onnx.importer import import_model
+    from autotune.frontend.symbolic import symbolic_model
+
+    read = _read(model)
+    return symbolic_model(read, fixed) or import_model(read, fixed)
+
+
+def _read(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
+    """The onnx package is imported where a model is read, not where a saved artifact is run."""
+    from autotune.frontend.onnx.importer import read_onnx
 
     if not isinstance(model, str | os.PathLike):
-        return import_onnx(model, fixed)
+        return read_onnx(model)
     spec = os.fspath(model)
     if spec.startswith(ZOO_PREFIX):
         from autotune.frontend.zoo import build_model
 
-        return import_model(build_model(spec.removeprefix(ZOO_PREFIX)), fixed)
+        return build_model(spec.removeprefix(ZOO_PREFIX))
     check_name(spec)
-    return import_onnx(spec, fixed)
+    return read_onnx(spec)
 
 
 def check_model(model: object) -> None:
@@ -67,7 +91,7 @@ def _is_proto(model: object) -> bool:
     return kind is not None and isinstance(model, kind)
 
 
-def _as_given(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+def _as_given(graph: Graph, shapes: Shapes) -> Graph:
     """Raises ModelError where a shape is not the one that the graph's input has."""
     inputs = dict(graph.inputs)
     for name, shape in shapes.items():

@@ -37,8 +37,9 @@ def as_array(given: npt.ArrayLike, dtype: str, what: str) -> Array:
             f"{what}: expected an array, got a masked one; fill it with .filled(VALUE)"
         )
     try:
-        array = np.asarray(given)
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        tensor = hasattr(given, "__dlpack__") and not hasattr(given, "__array__")
+        array = np.from_dlpack(given) if tensor else np.asarray(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError, OverflowError, BufferError) as error:
         reason = arguments.shortened(str(error).partition("\n")[0], 120)
         raise FeedError(
             f"{what}: expected an array of {dtype}, got {arguments.described(given)} that numpy "

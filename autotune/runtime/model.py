@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -16,17 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune import arguments
-from autotune.codegen.base import DEVICE_KINDS, Library
-from autotune.errors import ClosedError, FeedError
+from autotune.codegen.base import Library
+from autotune.errors import FeedError
 from autotune.graph.feeds import as_array, random_feeds
 from autotune.memory import zeroed_block
 from autotune.program.packing import stored, stored_as
-from autotune.runtime.host import check_host
 from autotune.runtime.image import LinkedKernel, ModelImage, Port
 from autotune.runtime.image_file import image_bytes, read_image, save
-from autotune.runtime.native_session import NativeSession
-from autotune.runtime.results import check_names, declared, wanted
-from autotune.runtime.session import Session
+from autotune.runtime.native_session import SessionMaker
+from autotune.runtime.pool import Pool, runs_at_once
+from autotune.runtime.results import Writable, check_names, declared, places, wanted, whole_arrays
+from autotune.runtime.session import NOWHERE
 from autotune.types import SHORT_FLOATS, Array, TensorType
 
 if TYPE_CHECKING:
@@ -62,11 +62,16 @@ class ModelTimes:
 
 
 class CompiledModel:
-    """A model loaded for running. Safe to call from several threads; runs take turns.
+    """A model loaded for running. Safe to call from several threads.
+
+    Runs go on side by side, each in an arena of its own: four for each core of the process, or, of
+    a model for several threads, as many as there are cores for; further ones wait their turn. An
+    arena is made when runs first overlap, and kept; weights are shared. A device runs one after
+    the other.
 
     `notes`: what the compiler has to say about it. `quantization`: of a model compiled for int8,
     how far its outputs are from float32. As a context manager it is closed at the end. `copy.copy`
-    gives a model with memory of its own (the weights are shared), which runs beside this one;
+    gives a model with arenas of its own (the weights are shared), which is closed by itself;
     `copy.deepcopy` shares nothing. `pickle` keeps the bytes that `save` writes; unpickling, as
     always, runs what the pickle says: take pickles from nobody, `autotune.load` reads files.
     """
@@ -80,15 +85,16 @@ class CompiledModel:
         self._image: ModelImage | None = image
         self._shown = image.summary
         self.notes = notes
-        self._loaded: Session | None = NativeSession(image, library) if library else None
+        limit = functools.partial(runs_at_once, image.target)
+        self._pool = Pool(SessionMaker(image, library), limit, self._shown)
         self.quantization: Quantization | None = None
         """How far a model compiled for int8 is from float32; the compiler sets it."""
-        # A signal's handler may close the model in the middle of a run of its own thread.
-        self._lock = threading.RLock()
         self._wanted = {
             p.name: (p, p.type.shape, np.dtype(stored_as(p.type.dtype))) for p in image.inputs
         }
         self._ports, self._names = image.outputs, [p.name for p in image.outputs]
+        self._declared = any(p.declared for p in image.outputs)
+        self._places = places(image.outputs)
         self._inputs = MappingProxyType({p.name: p.type for p in image.inputs})
         self._outputs = MappingProxyType({p.name: p.type for p in image.outputs})
 
@@ -106,14 +112,14 @@ class CompiledModel:
     def image(self) -> ModelImage:
         """The model as plain data. Raises ClosedError."""
         if self._image is None:
-            raise self._refusal()
+            raise self._pool.refusal()
         return self._image
 
     def run(
         self,
         feeds: Mapping[str, npt.ArrayLike],
         outputs: Iterable[str] | None = None,
-        out: Mapping[str, Array] | None = None,
+        out: Mapping[str, Writable] | None = None,
     ) -> dict[str, Array]:
         """One inference: the outputs by name.
 
@@ -122,24 +128,32 @@ class CompiledModel:
         converted where numpy casts them as the same kind and they fit: integers to floats, but no
         floats to integers. float16 is taken for float32.
 
-        `outputs`: the names of those to return, in this order; None: all. `out`: arrays to write
-        outputs to, of exactly their shape and type, by name; those are returned in place of fresh
-        ones, and the model writes to them without a copy where they are contiguous and share no
-        memory with an input.
+        Arrays may be anything with the buffer protocol, `__array__` or DLPack on the host (tensors
+        of PyTorch, memoryviews). Those of the right type that are contiguous and begin at a
+        multiple of their element's size, as all fresh ones do, are read where they lie; no larger
+        alignment is asked for, though vectors across cache lines cost a little below 64 bytes.
+
+        `outputs`: the names of those to return, in this order; None: all. `out`: where to write
+        outputs to, by name: arrays, writable buffers or DLPack tensors of exactly their shape and
+        type. Those are returned in place of fresh arrays, and the model writes to them without a
+        copy where they are contiguous and share no memory with an input.
 
         Raises FeedError, ClosedError, and ArtifactError where the model is built for another CPU.
         """
         if self._image is None:
-            raise self._refusal()
+            raise self._pool.refusal()
         arrays = self._check(feeds)
-        if outputs is None and out is None:
-            with self._lock:
-                results = self._load().run(arrays)
-            return dict(zip(self._names, map(declared, self._ports, results), strict=True))
-        asked = wanted(self.image.outputs, outputs, out)
-        with self._lock:
-            results = self._load().run(arrays, asked.numbers, asked.direct(arrays))
-            return asked.delivered(results)
+        into = NOWHERE if out is None else whole_arrays(self._places, out, arrays)
+        if outputs is not None or into is None:
+            asked = wanted(self._ports, outputs, out)
+            return asked.delivered(self._run(arrays, asked.numbers, asked.direct(arrays)))
+        results = self._run(arrays, None, into)
+        if self._declared:
+            results = list(map(declared, self._ports, results))
+        for number, array in into.items():
+            if results[number] is not array:
+                array[...], results[number] = results[number], array
+        return dict(zip(self._names, results, strict=True))
 
     def bench(
         self,
@@ -157,8 +171,11 @@ class CompiledModel:
         arguments.function("clock", clock)
         image = self.image
         arrays = self._check(random_feeds(self.inputs, seed) if feeds is None else feeds)
-        with self._lock:
-            latencies, per_kernel = self._load().bench(arrays, repeats, clock)
+        slot = self._pool.take()
+        try:
+            latencies, per_kernel = slot.session.bench(arrays, repeats, clock)
+        finally:
+            self._pool.give(slot)
         rows = zip(image.kernels, per_kernel, strict=True)
         return ModelTimes(
             latency_s=latencies,
@@ -173,8 +190,8 @@ class CompiledModel:
     def close(self) -> None:
         """Give the model's memory back, once a run under way in another thread has ended. Whoever
         uses the model later gets a ClosedError; closing it again does nothing."""
-        with self._lock:
-            self._loaded = self._image = None
+        self._image = None
+        self._pool.close()
 
     def __enter__(self) -> CompiledModel:
         return self
@@ -209,24 +226,16 @@ class CompiledModel:
         other.quantization = self.quantization
         return other
 
-    def _refusal(self) -> ClosedError:
-        return ClosedError(f"the model {self._shown} is closed; load or compile it again")
-
-    def _load(self) -> Session:
-        """The image in memory, loaded by the first call. With the lock."""
-        if self._loaded is None:
-            image = self.image
-            check_host(image.target, f"model {image.name}")
-            if image.target.kind in DEVICE_KINDS:
-                from autotune.measure.devices import open_device  # only where there is one
-                from autotune.runtime.device_session import DeviceSession
-
-                self._loaded = DeviceSession(image, open_device(image.target))
-            else:
-                from autotune.codegen.loader import load  # a model only saved needs no code
-
-                self._loaded = NativeSession(image, load(image.objects, image.target))
-        return self._loaded
+    def _run(
+        self, arrays: Sequence[Array], numbers: Sequence[int] | None, into: Mapping[int, Array]
+    ) -> list[Array]:
+        """See `Session.run`; in a session that no other run is in."""
+        pool = self._pool
+        slot = pool.take()
+        try:
+            return slot.session.run(arrays, numbers, into)
+        finally:
+            pool.give(slot)
 
     def _check(self, feeds: Mapping[str, npt.ArrayLike]) -> list[Array]:
         """The inputs in order. After a large model the caches hold nothing of Python's, and every
@@ -240,7 +249,8 @@ class CompiledModel:
                 type(array) is np.ndarray
                 and array.shape == shape
                 and array.dtype is kind
-                and array.flags.carray
+                and (flags := array.flags).c_contiguous
+                and flags.aligned
             ):
                 out.append(array)
             else:

@@ -18,6 +18,10 @@ from autotune.program.packing import stored_as
 from autotune.runtime.image import Port
 from autotune.types import Array
 
+Writable = Any
+"""A numpy array, a writable buffer (bytearray, memoryview), or a DLPack tensor on the host."""
+Place = tuple[int, tuple[int, ...], np.dtype[Any]]
+"""Of an output: its number, shape and element type."""
 OVERLAP_WORK = 100_000
 """Steps after which two arrays are taken to share memory, whether they do or not."""
 
@@ -32,7 +36,9 @@ class Wanted:
     ports: Sequence[Port]
     """The ports of these numbers, in the same order."""
     given: Mapping[int, Array]
-    """The caller's arrays, by number."""
+    """The caller's memory as arrays, by number."""
+    returned: Mapping[int, Writable]
+    """The same as the caller gave it."""
 
     def direct(self, inputs: Sequence[Array]) -> dict[int, Array]:
         """Arrays that the model itself may write. An input would change while it is read."""
@@ -53,29 +59,68 @@ class Wanted:
             given = self.given.get(number)
             if given is not None and given is not result:
                 given[...] = declared(port, result)
-            out[name] = declared(port, result) if given is None else given
+            out[name] = declared(port, result) if given is None else self.returned[number]
         return out
 
 
 def wanted(
-    ports: Sequence[Port], outputs: Iterable[str] | None, out: Mapping[str, Array] | None
+    ports: Sequence[Port], outputs: Iterable[str] | None, out: Mapping[str, Writable] | None
 ) -> Wanted:
     """Outputs by name (None: all), of which those in `out` go to the arrays there. Raises
     FeedError."""
     known = {port.name: number for number, port in enumerate(ports)}
     names = tuple(known) if outputs is None else _selected(outputs, known)
     given: dict[int, Array] = {}
+    returned: dict[int, Writable] = {}
     for name, array in ({} if out is None else _arrays(out)).items():
         if name not in names:
             reason = "is not among the outputs asked for" if name in known else _unknown(known)
             raise FeedError(f"out: {name!r} {reason}{arguments.suggestion(name, known)}")
         _check_given(ports[known[name]], array)
-        given[known[name]] = array
+        given[known[name]], returned[known[name]] = array, (out or {})[name]
     _check_apart(ports, given)
     numbers = tuple(known[name] for name in names)
     return Wanted(
-        names=names, numbers=numbers, ports=tuple(ports[n] for n in numbers), given=given
+        names=names,
+        numbers=numbers,
+        ports=tuple(ports[n] for n in numbers),
+        given=given,
+        returned=returned,
     )
+
+
+def places(ports: Sequence[Port]) -> dict[str, Place]:
+    """Where outputs are written in the element type that they have."""
+    return {
+        port.name: (number, port.type.shape, np.dtype(stored_as(port.type.dtype)))
+        for number, port in enumerate(ports)
+        if not port.declared
+    }
+
+
+def whole_arrays(
+    known: Mapping[str, Place], out: object, inputs: Sequence[Array]
+) -> dict[int, Array] | None:
+    """The short way for arrays that are as they should be: by number, those that the model can
+    write as they are. None where it takes `wanted` to say what is to be done, or what is wrong."""
+    if type(out) is not dict:
+        return None
+    found: dict[int, Array] = {}
+    for name, array in out.items():
+        place = known.get(name)
+        if place is None or type(array) is not np.ndarray:
+            return None
+        number, shape, kind = place
+        if array.shape != shape or array.dtype is not kind or not array.flags.carray:
+            return None
+        for other in inputs:
+            if np.may_share_memory(array, other):
+                return None
+        for other in found.values():
+            if np.may_share_memory(array, other):
+                return None
+        found[number] = array
+    return found
 
 
 def declared(port: Port, result: Array) -> Array:
@@ -135,14 +180,27 @@ def _selected(outputs: Iterable[str], known: Mapping[str, int]) -> tuple[str, ..
     return names
 
 
-def _arrays(out: Mapping[str, Array]) -> dict[str, Array]:
-    found: dict[str, Array] = {}
-    for name, array in arguments.by_name("out", out, "a dict by output name", FeedError).items():
-        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-            kind = arguments.described(array)
-            raise FeedError(f"out: {name!r} must be a numpy array to write to, got {kind}")
-        found[name] = array
-    return found
+def _arrays(out: Mapping[str, Writable]) -> dict[str, Array]:
+    """The caller's memory as arrays, never copies of it."""
+    named = arguments.by_name("out", out, "a dict by output name", FeedError)
+    return {name: _array_in(name, given) for name, given in named.items()}
+
+
+def _array_in(name: str, given: Writable) -> Array:
+    if isinstance(given, np.ndarray) and not isinstance(given, np.ma.MaskedArray):
+        return given
+    try:
+        if isinstance(given, np.ma.MaskedArray):
+            raise TypeError
+        if hasattr(given, "__dlpack__"):
+            return np.from_dlpack(given)
+        return np.asarray(memoryview(given))
+    except (TypeError, ValueError, RuntimeError, BufferError):
+        kind = arguments.described(given)
+        raise FeedError(
+            f"out: {name!r} must be a numpy array to write to, or a writable buffer or DLPack "
+            f"tensor in this machine's memory, got {kind}"
+        ) from None
 
 
 def _unknown(known: Iterable[str]) -> str:

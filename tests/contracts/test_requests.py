@@ -37,6 +37,7 @@ TEXTS = {
     "shapes": "x=1x3x8x8",
     "target": "cortex-a72",
     "machine": "machine.json",
+    "ranges": "H=64:1024:32",
     "device": "tracker://127.0.0.1:9/a",
     "farm": "farm.toml",
     "certs": "certs",
@@ -118,7 +119,7 @@ def parsed(*arguments: str) -> argparse.Namespace:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_flags_ask_for_what_no_options_do(kind: type[CompileRequest]) -> None:
     asked, plain = flags.request(kind, parsed("zoo:tiny")), kind("zoo:tiny")
-    own = {"log", "shapes", "farm", "settings"}
+    own = {"log", "shapes", "ranges", "farm", "settings"}
     for of in dataclasses.fields(kind):
         if of.name not in own:
             assert getattr(asked, of.name) == getattr(plain, of.name)

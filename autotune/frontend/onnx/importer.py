@@ -25,7 +25,7 @@ from autotune.frontend.onnx.control import CONTROLS
 from autotune.frontend.onnx.expected import MISFITS, misfit
 from autotune.frontend.onnx.external import check_whole
 from autotune.frontend.onnx.functions import without_functions
-from autotune.frontend.onnx.inputs import resolve_shapes
+from autotune.frontend.onnx.inputs import Shapes, resolve_shapes
 from autotune.frontend.onnx.kinds import DECLARED, NARROW_KINDS, declared_type, result_kinds
 from autotune.frontend.onnx.places import UNSHAPED
 from autotune.frontend.onnx.sequence import READERS
@@ -48,7 +48,6 @@ REASONS = {
     "MaxRoiPool": "its windows are known to a run only; export the model with RoiAlign",
 }  # fmt: skip
 """Operators that are refused: why, and what to do."""
-Shapes = Mapping[str, tuple[int, ...]]
 
 load_folder("autotune.frontend.onnx", [str(Path(__file__).parent)])
 
@@ -61,13 +60,40 @@ def import_onnx(
     `source`: a file, its bytes, or what the onnx package made of it. `shapes` fixes the symbolic
     dimensions of inputs, by input name. Raises ModelError where the file is missing, damaged or
     not static, UnsupportedOpError where an operator is not known."""
+    return import_model(read_onnx(source), shapes or {})
+
+
+def read_onnx(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
+    """The model with all its tensors. Raises ModelError where it is missing or damaged."""
     model, what = _read(source)
     if not model.graph.output or not model.opset_import:
         raise ModelError(
             f"{what} is not an ONNX file, or it is truncated: it has no graph with outputs and "
             "no opset; write it again"
         )
-    return import_model(model, shapes or {})
+    return model
+
+
+def check_operators(model: onnx.ModelProto) -> None:
+    """Raise UnsupportedOpError where a node is of an operator without an importer, which can be
+    said before any size is known."""
+    opset = _opset(model)
+    for node in without_functions(model).graph.node:
+        operator = operator_name(node)
+        if operator not in CONTROLS and operator not in IMPORTERS:
+            raise UnsupportedOpError(_refusal(node, describe(node, opset)))
+
+
+def operator_name(node: onnx.NodeProto) -> str:
+    """As importers are registered: with the domain, if it is not ONNX's own."""
+    plain = node.domain in ("", "ai.onnx")
+    return node.op_type if plain else f"{node.domain}.{node.op_type}"
+
+
+def model_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """What a run is given. Files of IR version 3 list initializers among the inputs."""
+    initialized = {t.name for t in graph.initializer}
+    return [i for i in graph.input if i.name not in initialized]
 
 
 def import_model(model: onnx.ModelProto, shapes: Shapes) -> Graph:
@@ -143,9 +169,7 @@ class _ModelImport:
         return self.builder.finish(outputs, self.declared)
 
     def _add_inputs(self) -> None:
-        # Files of IR version 3 list initializers among the inputs.
-        initialized = {t.name for t in self.graph.initializer}
-        infos = [i for i in self.graph.input if i.name not in initialized]
+        infos = model_inputs(self.graph)
         for info, shape in zip(infos, resolve_shapes(infos, self.shapes), strict=True):
             kind = info.type.tensor_type.elem_type
             dtype = dtype_name(kind, f"input {info.name!r}")
@@ -171,8 +195,7 @@ class _ModelImport:
         for value in filter(None, node.input):
             self._check_made(value, where)
             self._check_tensor(value, where, node.op_type)
-        plain = node.domain in ("", "ai.onnx")
-        operator = node.op_type if plain else f"{node.domain}.{node.op_type}"
+        operator = operator_name(node)
         if operator in CONTROLS:
             self._add_control(node, where)
             return

@@ -1,4 +1,5 @@
-"""Static shapes of a model's inputs. In: declared inputs and the user's shapes. Out: shapes."""
+"""Shapes of a model's inputs. In: declared inputs and the user's shapes. Out: shapes, static ones
+or with the symbols that are left."""
 
 from __future__ import annotations
 
@@ -9,32 +10,41 @@ import onnx
 from autotune.errors import ModelError
 
 Dims = list[int | str]
+Shapes = Mapping[str, tuple[int | str, ...]]
 
 
-def resolve_shapes(
-    infos: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, tuple[int, ...]]
-) -> list[tuple[int, ...]]:
+def resolve_shapes(infos: Sequence[onnx.ValueInfoProto], shapes: Shapes) -> list[tuple[int, ...]]:
     """One static shape per input. A named symbolic dimension fixed at one input is fixed at all.
 
     Raises ModelError where a shape does not fit, names no input, or a dimension stays symbolic."""
+    declared = [declared_dims(info) for info in infos]
+    found = zip(infos, declared, resolve_dims(infos, shapes), strict=True)
+    return [_static(info.name, dims or [], fixed) for info, dims, fixed in found]
+
+
+def resolve_dims(infos: Sequence[onnx.ValueInfoProto], shapes: Shapes) -> list[Dims]:
+    """The dimensions per input: extents, and symbols where neither the file nor the user fixes
+    them. Symbols of the user's take the place of the file's, at all inputs that have these.
+
+    Raises ModelError where a shape does not fit, names no input, or is missing."""
     names = [i.name for i in infos]
     if unknown := sorted(set(shapes) - set(names)):
         raise ModelError(
             f"a shape is given for {', '.join(map(repr, unknown))}, but the model's inputs are "
             f"{', '.join(map(repr, names))}"
         )
-    declared = [_declared(info) for info in infos]
-    bound: dict[str, int] = {}
+    declared = [declared_dims(info) for info in infos]
+    bound: dict[str, int | str] = {}
     for name, dims in zip(names, declared, strict=True):
         if name in shapes:
             _bind(name, dims, shapes[name], bound)
     return [
-        tuple(shapes[name]) if name in shapes else _static(name, dims, bound)
+        list(shapes[name]) if name in shapes else _bound(name, dims, bound)
         for name, dims in zip(names, declared, strict=True)
     ]
 
 
-def _declared(info: onnx.ValueInfoProto) -> Dims | None:
+def declared_dims(info: onnx.ValueInfoProto) -> Dims | None:
     """Integers, or names of symbolic dimensions; None where the input declares no shape."""
     tensor = info.type.tensor_type
     if not info.type.HasField("tensor_type"):
@@ -52,8 +62,10 @@ def _dimension(dim: onnx.TensorShapeProto.Dimension) -> int | str:
     return str(dim.dim_param) or "?"
 
 
-def _bind(name: str, dims: Dims | None, shape: tuple[int, ...], bound: dict[str, int]) -> None:
-    if any(extent < 1 for extent in shape):
+def _bind(
+    name: str, dims: Dims | None, shape: tuple[int | str, ...], bound: dict[str, int | str]
+) -> None:
+    if any(isinstance(extent, int) and extent < 1 for extent in shape):
         raise ModelError(f"shape {_text(shape)} of input {name!r} must have positive dimensions")
     if dims is None:
         return
@@ -73,7 +85,7 @@ def _bind(name: str, dims: Dims | None, shape: tuple[int, ...], bound: dict[str,
             )
 
 
-def _static(name: str, dims: Dims | None, bound: Mapping[str, int]) -> tuple[int, ...]:
+def _bound(name: str, dims: Dims | None, bound: Mapping[str, int | str]) -> Dims:
     if dims is None:
         raise ModelError(f"input {name!r} declares no shape; pass --shape {name}=1x3x224x224")
     if 0 in dims:
@@ -82,13 +94,16 @@ def _static(name: str, dims: Dims | None, bound: Mapping[str, int]) -> tuple[int
             "here have at least one: export the model with the extents you want, or (if 0 is how "
             f"its exporter writes what is not known) pass --shape {name}={_chosen(dims)}"
         )
-    fixed = [bound.get(d, d) if isinstance(d, str) else d for d in dims]
-    if any(isinstance(d, str) for d in fixed):
+    return [bound.get(d, d) if isinstance(d, str) else d for d in dims]
+
+
+def _static(name: str, declared: Dims, dims: Dims) -> tuple[int, ...]:
+    if any(isinstance(d, str) for d in dims):
         raise ModelError(
-            f"input {name!r} has symbolic dimensions {_text(dims)}; "
-            f"pass --shape {name}={_chosen(fixed)} with the extents you want"
+            f"input {name!r} has symbolic dimensions {_text(declared or dims)}; "
+            f"pass --shape {name}={_chosen(dims)} with the extents you want"
         )
-    return tuple(int(d) for d in fixed)
+    return tuple(int(d) for d in dims)
 
 
 def _chosen(dims: Sequence[int | str]) -> str:

@@ -9,7 +9,8 @@ import pytest
 
 from autotune.compiler.build import Kernels
 from autotune.compiler.choose import Candidate
-from autotune.compiler.link import ConstantBlock, link
+from autotune.compiler.constants import ConstantBlock
+from autotune.compiler.link import link
 from autotune.graph.feeds import random_feeds
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph

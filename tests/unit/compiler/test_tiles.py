@@ -13,7 +13,7 @@ from autotune.cli import main
 from autotune.compiler import build
 from autotune.frontend.zoo.images import ImageNetwork
 from autotune.machine import Machine
-from autotune.runtime import model as runtime
+from autotune.runtime import native_session as runtime
 from autotune.target import Target, host_target, load_target
 from autotune.types import Array
 from search_spaces.rules import RULES

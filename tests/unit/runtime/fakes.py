@@ -13,6 +13,8 @@ import numpy as np
 
 from autotune.memory import zeroed_block
 from autotune.runtime.image import ARENA, CONSTANTS, WORKSPACE, LinkedKernel, ModelImage, Port
+from autotune.runtime.model import CompiledModel
+from autotune.runtime.session import Session
 from autotune.target import Target, host_target
 from autotune.types import Array, TensorType, dense_strides
 
@@ -90,6 +92,13 @@ def image(constant: float = 3.0, target: Target | None = None) -> ModelImage:
         objects=(b"scale", b"shift", b"entry"),
         constants=constants,
     )
+
+
+def session_of(model: CompiledModel) -> Session:
+    """The session of a model that the next run will be in."""
+    slot = model._pool.take()
+    model._pool.give(slot)
+    return slot.session
 
 
 def _floats(address: int, count: int) -> Array:

@@ -101,13 +101,13 @@ def test_bench_keeps_its_output_buffers_alive(
         alive.append(made[-1]() is not None)
         return 0.0
 
-    monkeypatch.setattr(model._load(), "_output_buffers", buffers)
+    monkeypatch.setattr(fakes.session_of(model), "_output_buffers", buffers)
     model.bench(repeats=2, clock=clock)
     assert alive
     assert all(alive)
 
 
-def test_threads_take_turns(model: CompiledModel) -> None:
+def test_threads_get_the_results_of_their_own_inputs(model: CompiledModel) -> None:
     results: dict[int, Array] = {}
 
     def work(number: int) -> None:

@@ -251,7 +251,7 @@ def test_a_model_is_closed_at_the_end_of_its_block() -> None:
 def test_closing_gives_the_memory_back(image: dict[str, Array]) -> None:
     model = autotune.compile("zoo:tiny")
     model.run(image)
-    session, weights = weakref.ref(model._load()), weakref.ref(model.image.constants)
+    session, weights = weakref.ref(fakes.session_of(model)), weakref.ref(model.image.constants)
     model.close()
     assert (session(), weights()) == (None, None)
 

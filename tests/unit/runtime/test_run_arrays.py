@@ -184,7 +184,7 @@ def test_the_model_itself_writes_to_an_array_that_is_whole(
     model: CompiledModel, library: fakes.CallbackLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     y = np.zeros((2, 3), np.float32)
-    session = model._load()
+    session = fakes.session_of(model)
     seen: list[bool] = []
     monkeypatch.setattr(
         session, "_entry", lambda pointer: (library._entry(_bases(pointer)), seen.append(y.any()))
@@ -234,7 +234,7 @@ def test_columns_of_one_array_are_two_outputs(model: CompiledModel) -> None:
     [
         ({"y": np.empty((3, 2), np.float32)}, "out: 'y' must have shape [2, 3], got [3, 2]"),
         ({"y": np.empty((2, 3))}, "out: 'y' must be an array of float32, got float64; make it"),
-        ({"y": [0.0] * 6}, "out: 'y' must be a numpy array to write to, got a value of type list"),
+        ({"y": [0.0] * 6}, "out: 'y' must be a numpy array to write to, or a writable buffer"),
         ({"Y": X}, "out: 'Y' is no output of the model, which has y, t; did you mean 'y'?"),
         ({"y": np.broadcast_to(X, (2, 3))}, "out: 'y' is read-only; give an array that can be"),
         ({"y": X, "t": X}, "out: 'y' and 't' lie in the same memory; give each an array of its"),

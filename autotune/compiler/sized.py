@@ -1,0 +1,117 @@
+"""Models of open sizes, by compiling every set of sizes for itself. In: a model with its symbols,
+and how its graph of some sizes is compiled. Out: a SizedModel.
+
+Sizes share what does not depend on them: kernels of equal tasks and schedules, and packed weights.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from autotune.compiler.build import Kernels
+from autotune.compiler.constants import NoRoomError, SharedConstants
+from autotune.errors import ConfigError
+from autotune.frontend.symbolic import SymbolicModel
+from autotune.graph.ir import Graph
+from autotune.measure.types import Built
+from autotune.request import CompileRequest
+from autotune.runtime.model import CompiledModel
+from autotune.runtime.sized import SizedModel, Specialized
+from autotune.schedule.base import Schedule
+from autotune.size_ranges import size_ranges
+from autotune.types import Task
+
+_LOGGER = logging.getLogger("autotune.compile")
+RESERVED_WEIGHTS = 4
+"""Room for packed weights, in multiples of the weights: other sizes may want other packings. When
+it is full, a new block begins, and the old one goes with the last of the sizes that read it."""
+RESERVED_BYTES = 64 << 20
+"""Room beside it, for what is computed from weights or sizes. What is not used takes no memory."""
+
+Kernel = tuple[Task, Schedule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """What compiles of one model for several sizes share."""
+
+    constants: SharedConstants
+    there: tuple[Mapping[Kernel, Built], ...] = ()
+    """Kernels of other sizes."""
+    own: dict[Kernel, Built] = field(default_factory=dict)
+    """Those of this compile, when it has built them."""
+
+    def known(self, task: Task, schedule: Schedule) -> Built | None:
+        """A kernel of other sizes."""
+        return next((k[task, schedule] for k in self.there if (task, schedule) in k), None)
+
+    def keep(self, kernels: Kernels) -> None:
+        chosen = kernels.chosen
+        self.own.update({(t, chosen[t].schedule): b for t, b in kernels.built.items()})
+
+
+class CompileGraph(Protocol):
+    """Compiles a graph for the target, log and machine that were asked for."""
+
+    def __call__(self, graph: Graph, reuse: Reuse | None = None) -> CompiledModel: ...
+
+
+class Specializer:
+    """Compiles a model for a set of sizes; calls take turns."""
+
+    def __init__(self, model: SymbolicModel, compile_graph: CompileGraph) -> None:
+        self._model, self._compile = model, compile_graph
+        self._reserved = RESERVED_WEIGHTS * model.weight_bytes + RESERVED_BYTES
+        self._constants = SharedConstants(self._reserved)
+
+    def __call__(self, sizes: Mapping[str, int], kept: Iterable[Specialized]) -> Specialized:
+        """`kept`: other sizes, whose kernels may do for these."""
+        start, graph = time.perf_counter(), self._model.graph(sizes)
+        there = tuple(each.parts for each in kept)
+        try:
+            done = self._compiled(graph, there)
+        except NoRoomError:  # sizes that are there keep the old block as long as they need it
+            self._constants = SharedConstants(max(self._reserved, 2 * self._constants.used_bytes))
+            done = self._compiled(graph, there)
+        new = sum(all(kernel not in kernels for kernels in there) for kernel in done.parts)
+        _LOGGER.info(
+            "%s compiled for %s in %.1f s, %d of its %d kernels new",
+            self._model.name, ", ".join(f"{k}={v}" for k, v in sizes.items()),
+            time.perf_counter() - start, new, len(done.parts),
+        )  # fmt: skip
+        return done
+
+    def _compiled(self, graph: Graph, there: tuple[Mapping[Kernel, Built], ...]) -> Specialized:
+        reuse = Reuse(constants=self._constants, there=there)
+        model = self._compile(graph, reuse)
+        image = model.image
+        nbytes = image.arena_bytes + image.workspace_bytes + sum(map(len, image.objects))
+        return Specialized(model=model, nbytes=nbytes, parts=reuse.own)
+
+
+def sized_model(
+    model: SymbolicModel, request: CompileRequest, compile_graph: CompileGraph
+) -> SizedModel:
+    """The model for any sizes in the request's ranges. Raises ConfigError for ranges of symbols
+    that it does not have, and for int8, whose samples have fixed sizes."""
+    ranges = size_ranges(request.ranges, model.symbols)
+    if request.wanted_target().precision == "int8":
+        raise ConfigError(
+            f"int8 takes samples of fixed sizes, and {', '.join(model.symbols)} are open; fix "
+            "them with --shape"
+        )
+    specializer = Specializer(model, compile_graph)
+    made = SizedModel(
+        model.name,
+        inputs=model.inputs,
+        outputs=model.outputs,
+        ranges=ranges,
+        specialize=specializer,
+    )
+    for note in made.notes:
+        _LOGGER.info(note)
+    return made

@@ -1,0 +1,202 @@
+"""A model for any sizes. In: how to compile it for one set of sizes. Out: a model that is run on
+arrays of any shapes that fit, and compiled when it first meets their sizes.
+
+What makes a model for a set of sizes is a function, so that kernels which take their extents when
+they run can stand behind the same class.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType, TracebackType
+from typing import IO, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune import arguments
+from autotune.errors import ArtifactError, ClosedError, ConfigError
+from autotune.graph.feeds import as_array
+from autotune.runtime.model import CompiledModel
+from autotune.runtime.results import Writable, check_names
+from autotune.size_ranges import SizedType, SizeRange, checked_size, read_sizes, symbols_of
+from autotune.types import Array
+
+KEPT_BYTES = 1 << 30
+"""Code and arenas of the sizes that are kept; the weights, which all of them share, are apart."""
+Sizes = Mapping[str, int]
+_Shapes = tuple[tuple[int, ...], ...]
+"""Of the inputs, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Specialized:
+    """A model for one set of sizes, and the memory that goes when it is dropped."""
+
+    model: CompiledModel
+    nbytes: int
+    parts: Any = field(default=None, repr=False)
+    """What compiling for other sizes may use again; whoever specializes knows it."""
+
+
+Specialize = Callable[[Sizes, Iterable[Specialized]], Specialized]
+"""Compiles for one set of sizes; the others that are kept have parts to share."""
+
+
+class SizedModel:
+    """A model whose inputs have symbolic dimensions. Safe to call from several threads.
+
+    A set of sizes is compiled when it is first met, which takes seconds, and kept: the sizes used
+    least recently are dropped where code and arenas of all, one arena each, take more than
+    `limit_bytes`. While one thread waits for new sizes, others run those that are there. As a
+    context manager it is closed at the end."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        inputs: Mapping[str, SizedType],
+        outputs: Mapping[str, SizedType],
+        ranges: Mapping[str, SizeRange],
+        specialize: Specialize,
+        limit_bytes: int = KEPT_BYTES,
+    ) -> None:
+        self.inputs = MappingProxyType(dict(inputs))
+        """Element type and shape of every input, by name; symbols stand for sizes."""
+        self.outputs = MappingProxyType(dict(outputs))
+        """The same of outputs, as far as the model's file says."""
+        self.symbols = symbols_of(inputs.values())
+        """The symbolic dimensions, in order of first use."""
+        self.ranges = MappingProxyType(dict(ranges))
+        """The sizes that every symbol may have."""
+        self.limit_bytes = limit_bytes
+        self.notes = (
+            f"the size{'s' * (len(self.symbols) > 1)} {', '.join(self.symbols)} of {name} may "
+            "change from run to run: each new set of sizes is compiled when it is first met",
+        )
+        self._name, self._specialize = name, specialize
+        self._kinds = tuple(inputs.items())
+        self._kept: OrderedDict[_Shapes, Specialized] = OrderedDict()
+        self._closed = False
+        # A signal's handler may close the model in the middle of a run of its own thread.
+        self._lock, self._compiling = threading.RLock(), threading.RLock()
+
+    def run(
+        self,
+        feeds: Mapping[str, npt.ArrayLike],
+        outputs: Iterable[str] | None = None,
+        out: Mapping[str, Writable] | None = None,
+    ) -> dict[str, Array]:
+        """One inference, as `CompiledModel.run` for the sizes that these arrays have. Raises what
+        that and compiling do, and FeedError where inputs disagree on a symbol, or a size is
+        outside of its range."""
+        if type(feeds) is not dict or feeds.keys() != self.inputs.keys():
+            check_names(feeds, self.inputs)
+        shapes = tuple([_shape(name, kind, feeds[name]) for name, kind in self._kinds])
+        return self._at(shapes).run(feeds, outputs, out)
+
+    def specialize(self, sizes: Sizes) -> CompiledModel:
+        """The model for these sizes, compiled if it is not kept: to have it ready before its first
+        run, to time it, to save it. Raises ConfigError, FeedError and what compiling does."""
+        given = {
+            symbol: arguments.whole(f"sizes[{symbol!r}]", size, 1)
+            for symbol, size in arguments.by_name("sizes", sizes, "a dict by symbol").items()
+        }
+        if given.keys() != set(self.symbols):
+            raise ConfigError(
+                f"sizes must be given for {arguments.listed(self.symbols)}, got "
+                f"{arguments.listed(given)}"
+            )
+        for symbol, size in given.items():
+            checked_size(f"sizes[{symbol!r}]", size, self.ranges[symbol])
+        return self._at(tuple(kind.at(given).shape for kind in self.inputs.values()))
+
+    def save(self, path: str | os.PathLike[str] | IO[bytes]) -> NoReturn:  # noqa: ARG002
+        """Models of fixed sizes can be saved, this one cannot. Raises ArtifactError."""
+        raise ArtifactError(
+            f"a model whose sizes are open ({', '.join(self.symbols)}) cannot be saved; save "
+            "model.specialize(...) of the sizes you want, or fix them with --shape"
+        )
+
+    def close(self) -> None:
+        """Give the memory back, once runs under way in other threads have ended. Whoever uses the
+        model later gets a ClosedError; closing it again does nothing."""
+        with self._lock:
+            self._closed = True
+            kept = list(self._kept.values())
+            self._kept.clear()
+        for each in kept:
+            each.model.close()
+
+    def __enter__(self) -> SizedModel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        sides = (
+            arguments.listed((f"{name}: {kind}" for name, kind in types.items()), 4)
+            for types in (self.inputs, self.outputs)
+        )
+        state = "closed" if self._closed else f"compiled for {len(self._kept)} sizes"
+        return f"<SizedModel {self._name!r}: {' -> '.join(sides)}; {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        self.save("")
+
+    def _at(self, shapes: _Shapes) -> CompiledModel:
+        """The model for inputs of these shapes."""
+        with self._lock:
+            if shapes in self._kept:
+                self._kept.move_to_end(shapes)
+                return self._kept[shapes].model
+        sizes = read_sizes(self.inputs, dict(zip(self.inputs, shapes, strict=True)), self.ranges)
+        with self._compiling:
+            with self._lock:
+                found, kept = self._found(shapes), tuple(self._kept.values())
+            if found is not None:  # another thread met the same sizes
+                return found
+            made = self._specialize(sizes, kept)
+            with self._lock:
+                if self._closed:
+                    raise self._refusal()
+                self._kept[shapes] = made
+                self._drop_old()
+        return made.model
+
+    def _found(self, shapes: _Shapes) -> CompiledModel | None:
+        """With the lock. Raises ClosedError."""
+        if self._closed:
+            raise self._refusal()
+        if shapes not in self._kept:
+            return None
+        return self._kept[shapes].model
+
+    def _drop_old(self) -> None:
+        """The sizes used last stay, whatever they take. Dropped ones are not closed: another
+        thread's run may be in one, whose memory goes with that run. With the lock."""
+        total = sum(each.nbytes for each in self._kept.values())
+        while len(self._kept) > 1 and total > self.limit_bytes:
+            _, dropped = self._kept.popitem(last=False)
+            total -= dropped.nbytes
+
+    def _refusal(self) -> ClosedError:
+        return ClosedError(f"the model {self._name!r} is closed; compile it again")
+
+
+def _shape(name: str, kind: SizedType, given: npt.ArrayLike) -> tuple[int, ...]:
+    """Of an array, of what stands for one, or of nested lists. Raises FeedError."""
+    shape = given.shape if type(given) is np.ndarray else getattr(given, "shape", None)
+    if isinstance(shape, tuple):
+        return shape
+    return as_array(given, kind.dtype, f"input {name}").shape

@@ -1,0 +1,83 @@
+"""Commands on a model whose inputs have symbolic dimensions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from autotune.cli import execute
+from autotune.cli.options import parse_ranges, parse_shapes
+from autotune.errors import ConfigError
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A working directory with y = a + b of any batch and length, and arrays for it."""
+    monkeypatch.chdir(tmp_path)
+    a, b, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["B", "S"]) for n in "aby")
+    graph = helper.make_graph([helper.make_node("Add", ["a", "b"], ["y"])], "sum", [a, b], [y])
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), "sum.onnx")
+    for name, length in (("a", 6), ("b", 6), ("long", 7)):
+        np.save(f"{name}.npy", np.ones((2, length), np.float32))
+
+
+INPUTS = ("--input", "a=a.npy", "--input", "b=b.npy")
+
+
+def test_a_run_takes_the_sizes_of_its_inputs(capsys: Captured) -> None:
+    assert execute(["run", "sum.onnx", *INPUTS, "-o", "y.npz"]) == 0
+    out, err = capsys.readouterr()
+    assert "2x6" in out
+    assert err.count("\n") == 1
+    assert err.startswith("note: the sizes B, S of sum may change from run to run: each new set")
+    np.testing.assert_array_equal(np.load("y.npz")["y"], np.full((2, 6), 2, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--input", "a=a.npy", "--input", "b=long.npy"), "input 'b' dimension 1 (S) is 7, input"),
+        ((*INPUTS, "--range", "S=8:64:8"), "'a' dimension 1 (S) is 6, the range is 8 to 64 in s"),
+        ((*INPUTS, "--range", "T=8:64"), "a range is given for 'T', but the symbolic dimensions"),
+        ((*INPUTS, "--shape", "a=1xT"), "input 'a' dimension 0 is 2, expected 1: float32[1,T]"),
+    ],
+)
+def test_sizes_that_do_not_fit(arguments: tuple[str, ...], words: str, capsys: Captured) -> None:
+    assert execute(["run", "sum.onnx", *arguments]) == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "--random"), ("bench",), ("compile",), ("tune", "--time", "1s")]
+)
+def test_what_needs_sizes_asks_for_them(command: tuple[str, ...], capsys: Captured) -> None:
+    assert execute([command[0], "sum.onnx", *command[1:]]) == 2
+    err = capsys.readouterr().err
+    assert err == (
+        "error: input 'a' has symbolic dimensions BxS; pass --shape a=1x1 with the extents you "
+        "want\n"
+    )
+
+
+def test_sizes_are_fixed_by_shapes(capsys: Captured) -> None:
+    assert execute(["compile", "sum.onnx", "--shape", "a=2x6"]) == 0
+    assert execute(["run", "sum.model", *INPUTS]) == 0
+    assert execute(["run", "sum.model", *INPUTS, "--range", "B=1:2"]) == 2
+    assert "settled --range" in capsys.readouterr().err
+
+
+def test_symbols_and_ranges_as_text() -> None:
+    assert parse_shapes(["x=1x3xHxW", "y=2Xn"]) == {"x": (1, 3, "H", "W"), "y": (2, "n")}
+    assert parse_ranges(["H=64:1024:32", "N=1:8"]) == {"H": (64, 1024, 32), "N": (1, 8, 1)}
+    for text in ("H", "H=4", "H=1:2:3:4", "H=a:b", "=1:2", "H=0:4"):
+        with pytest.raises(ConfigError, match="expected --range H=64:1024:32, got"):
+            parse_ranges([text])
+    with pytest.raises(ConfigError, match="--range of H is given twice"):
+        parse_ranges(["H=1:2", "H=1:3"])

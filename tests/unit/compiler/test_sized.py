@@ -1,0 +1,211 @@
+"""Models of open sizes, compiled for the sizes that they meet, against ONNX Runtime."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import autotune
+from autotune.compiler import sized as compiler
+from autotune.compiler.constants import NoRoomError, SharedConstants
+from autotune.errors import ConfigError, ModelError, UnsupportedOpError
+from autotune.runtime.sized import SizedModel
+from autotune.types import Array
+
+RNG = np.random.default_rng(0)
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def weight(name: str, *shape: int) -> onnx.TensorProto:
+    scale = np.sqrt(np.prod(shape[1:]))
+    return numpy_helper.from_array((RNG.standard_normal(shape) / scale).astype(np.float32), name)
+
+
+def model_of(
+    nodes: list[onnx.NodeProto],
+    inputs: dict[str, tuple[int, list[Any]]],
+    output: list[Any],
+    weights: list[onnx.TensorProto],
+) -> onnx.ModelProto:
+    infos = [helper.make_tensor_value_info(n, kind, dims) for n, (kind, dims) in inputs.items()]
+    out = helper.make_tensor_value_info("y", FLOAT, output)
+    graph = helper.make_graph(nodes, "net", infos, [out], weights)
+    opset = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opset, ir_version=8)
+
+
+def convolutions() -> onnx.ModelProto:
+    """Any batch, height and width."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], pads=[1] * 4),
+        node("Relu", ["a"], ["b"]),
+        node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["c", "w2"], ["d"], pads=[1] * 4),
+        node("GlobalAveragePool", ["d"], ["e"]),
+        node("Flatten", ["e"], ["f"]),
+        node("Gemm", ["f", "w3"], ["y"], transB=1),
+    ]
+    weights = [weight("w1", 16, 3, 3, 3), weight("w2", 32, 16, 3, 3), weight("w3", 10, 32)]
+    return model_of(nodes, {"x": (FLOAT, ["N", 3, "H", "W"])}, ["N", 10], weights)
+
+
+def attention() -> onnx.ModelProto:
+    """One head over a batch of sequences with a mask, as BERT has it."""
+    node = helper.make_node
+    nodes = [
+        node("Gather", ["table", "ids"], ["t"]),
+        *(node("MatMul", ["t", w], [v]) for w, v in (("wq", "q"), ("wk", "k"), ("wv", "v"))),
+        node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
+        node("MatMul", ["q", "kt"], ["scores"]),
+        node("Unsqueeze", ["mask", "one"], ["m"]),
+        node("Add", ["scores", "m"], ["masked"]),
+        node("Softmax", ["masked"], ["p"], axis=-1),
+        node("MatMul", ["p", "v"], ["o"]),
+        node("Add", ["o", "t"], ["r"]),
+        node("LayerNormalization", ["r", "gain", "bias"], ["y"], axis=-1),
+    ]
+    weights = [weight("table", 50, 32), *(weight(n, 32, 32) for n in ("wq", "wk", "wv"))]
+    weights += [weight("gain", 32), weight("bias", 32)]
+    weights.append(numpy_helper.from_array(np.array([1]), "one"))
+    inputs = {"ids": (INT64, ["B", "S"]), "mask": (FLOAT, ["B", "S"])}
+    return model_of(nodes, inputs, ["B", "S", 32], weights)
+
+
+def image_feeds(rng: np.random.Generator) -> dict[str, Array]:
+    batch, height, width = rng.integers(1, 4), rng.integers(4, 33), rng.integers(4, 33)
+    return {"x": rng.standard_normal((batch, 3, height, width)).astype(np.float32)}
+
+
+def token_feeds(rng: np.random.Generator) -> dict[str, Array]:
+    shape = rng.integers(1, 4), rng.integers(1, 40)
+    mask = np.where(rng.random(shape) < 0.2, -10, 0).astype(np.float32)
+    return {"ids": rng.integers(0, 50, shape), "mask": mask}
+
+
+@pytest.mark.parametrize(
+    ("made", "drawn"), [(convolutions, image_feeds), (attention, token_feeds)]
+)
+def test_random_sizes_equal_onnx_runtime(made: Any, drawn: Any) -> None:
+    proto, rng = made(), np.random.default_rng(1)
+    model = autotune.compile(proto)
+    assert isinstance(model, SizedModel)
+    peer = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    for _ in range(4):
+        feeds = drawn(rng)
+        want = peer.run(None, feeds)[0]
+        np.testing.assert_allclose(model.run(feeds)["y"], want, rtol=1e-3, atol=1e-4)
+
+
+def test_sizes_share_kernels_and_weights(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "autotune.compile")
+    with autotune.compile(convolutions()) as model:
+        assert isinstance(model, SizedModel)
+        one = model.specialize({"N": 1, "H": 8, "W": 8}).image
+        two = model.specialize({"N": 1, "H": 16, "W": 8}).image
+        assert np.shares_memory(one.constants, two.constants)
+        weights = sum(numpy_helper.to_array(t).nbytes for t in convolutions().graph.initializer)
+        assert two.constants.nbytes < 2 * weights + one.constants.nbytes
+    said = [record.getMessage() for record in caplog.records]
+    assert "the sizes N, H, W of net may change from run to run" in said[0]
+    pattern = r"net compiled for N=1, H=\d+, W=8 in \S+ s, (\d+) of its (\d+) kernels new"
+    counts = [tuple(map(int, match.groups())) for s in said[1:] if (match := re.match(pattern, s))]
+    (new, kernels), (new_later, kernels_later) = counts
+    assert new == kernels
+    assert new_later < kernels_later
+
+
+def test_symbols_are_named_and_fixed_by_shapes() -> None:
+    model = autotune.compile(
+        convolutions(), shapes={"x": (2, 3, "h", "h")}, ranges={"h": (8, 64, 8)}
+    )
+    assert isinstance(model, SizedModel)
+    assert str(model.inputs["x"]) == "float32[2,3,h,h]"
+    assert str(model.outputs["y"]) == "float32[N,10]"
+    fixed = autotune.compile(convolutions(), shapes={"x": (1, 3, 8, 8)})
+    assert fixed.inputs["x"].shape == (1, 3, 8, 8)
+
+
+def test_dimensions_without_names_are_symbols_of_their_own() -> None:
+    proto = convolutions()
+    for dim in proto.graph.input[0].type.tensor_type.shape.dim:
+        dim.ClearField("dim_param")
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    model = autotune.compile(proto)
+    assert isinstance(model, SizedModel)
+    assert model.symbols == ("x.0", "x.2", "x.3")
+    assert str(model.outputs["y"]) == "float32[...]"
+
+
+def test_what_is_wrong_is_said_when_it_is_compiled() -> None:
+    proto = convolutions()
+    with pytest.raises(ConfigError, match=r"a range is given for 'Q'.*are N, H, W"):
+        autotune.compile(proto, ranges={"Q": (1, 2)})
+    with pytest.raises(ConfigError, match=r"a range is given for 'H'.*are none"):
+        autotune.compile(proto, shapes={"x": (1, 3, 8, 8)}, ranges={"H": (1, 2)})
+    with pytest.raises(ConfigError, match="int8 takes samples of fixed sizes, and N, H, W are"):
+        autotune.compile(proto, precision="int8")
+    with pytest.raises(ModelError, match=r"shape 1x4xHxW given for input 'x' does not fit"):
+        autotune.compile(proto, shapes={"x": (1, 4, "H", "W")})
+    with pytest.raises(ModelError, match=r"shape 0x3xHxW of input 'x' must have positive"):
+        autotune.compile(proto, shapes={"x": (0, 3, "H", "W")})
+    with pytest.raises(ModelError, match="has symbolic dimensions Nx3xHxW; pass --shape x=1x3x"):
+        autotune.partition(proto)
+    with pytest.raises(ModelError, match="has symbolic dimensions"):
+        autotune.partition(proto, shapes={"x": (1, 3, "a", "b")})
+    proto.graph.node[1].op_type = "NoSuchOperator"
+    with pytest.raises(UnsupportedOpError, match=r"operator NoSuchOperator .* is not supported"):
+        autotune.compile(proto)
+
+
+@pytest.mark.parametrize(
+    "ranges", [{"H": 3}, {"H": (1,)}, {"H": (0, 4)}, {"H": (5, 4)}, {"H": (1, 4, 0)}, {3: (1, 2)}]
+)
+def test_a_range_that_is_none(ranges: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^(the (least|most|step) of )?ranges"):
+        autotune.compile(convolutions(), ranges=ranges)
+
+
+def test_packings_beyond_what_is_reserved_go_to_a_new_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiler, "RESERVED_WEIGHTS", 0)
+    monkeypatch.setattr(compiler, "RESERVED_BYTES", 64)
+    real = SharedConstants
+    made: list[int] = []
+
+    def reserved(nbytes: int) -> SharedConstants:
+        made.append(nbytes)
+        return real(nbytes if len(made) == 1 else 1 << 20)
+
+    monkeypatch.setattr(compiler, "SharedConstants", reserved)
+    proto, feeds = attention(), token_feeds(np.random.default_rng(2))
+    model = autotune.compile(proto)
+    peer = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    np.testing.assert_allclose(
+        model.run(feeds)["y"], peer.run(None, feeds)[0], rtol=1e-3, atol=1e-4
+    )
+    assert len(made) == 2
+
+
+def test_shared_constants_are_stored_once_and_never_moved() -> None:
+    constants, flat = SharedConstants(256), np.arange(100, dtype=np.uint8)
+    first = constants.add(flat, b"a")
+    before = constants.block()
+    assert constants.add(flat, b"a") == first
+    assert constants.add(flat[:10], b"b") == 128
+    np.testing.assert_array_equal(before[first : first + 100], flat)
+    assert np.shares_memory(before, constants.block())
+    with pytest.raises(NoRoomError):
+        constants.add(flat, b"c")
