@@ -41,7 +41,7 @@ class UndecidedError(AutotuneError):
 
 
 @dataclass(frozen=True, slots=True)
-class Symbol:
+class SizeSymbol:
     """An integer known at run time, from `low` to `high`, both included; not negative."""
 
     name: str
@@ -61,7 +61,7 @@ class Quotient:
     divisor: int
 
 
-Factor = Symbol | Quotient
+Factor = SizeSymbol | Quotient
 Product = tuple[Factor, ...]
 
 
@@ -164,7 +164,7 @@ class Size:
 
 def symbol(name: str, low: int = 1, high: int = UNBOUNDED) -> int:
     """The size that is a symbol's value."""
-    return _sum([((Symbol(name, low, high),), 1)])
+    return _sum([((SizeSymbol(name, low, high),), 1)])
 
 
 def is_size(amount: object) -> TypeGuard[Any]:
@@ -200,7 +200,7 @@ def any_size(amounts: Iterable[object]) -> bool:
     return any(isinstance(a, Size) for a in amounts)
 
 
-def symbols_of(amount: object) -> frozenset[Symbol]:
+def symbols_of(amount: object) -> frozenset[SizeSymbol]:
     """Every symbol that an amount depends on."""
     if not isinstance(amount, Size):
         return frozenset()
@@ -294,7 +294,7 @@ def _quotient(rest: int, divisor: int) -> int:
         (factor,) = variable[0][0]
         if isinstance(factor, Quotient):
             # ((x // a) + b) // d  =  (x + a*b) // (a*d)
-            const = rest - _sum(variable)
+            const = cast(int, rest) - _sum(variable)
             return (cast(int, factor.size) + const * factor.divisor) // (factor.divisor * divisor)
     return _sum([((Quotient(cast(Size, rest), divisor),), 1)])
 
@@ -332,7 +332,7 @@ def _without(product: Product, lead: Product) -> Product:
 def _least(amount: int, depth: int) -> int:
     if not is_size(amount):
         return amount
-    best = _least_of_terms(amount)
+    best: int = _least_of_terms(amount)
     if best < 0 and depth:
         for quotient, scale in _quotients(amount).items():
             bound = _least(_replaced(cast(Size, amount * scale), quotient), depth - 1)
@@ -391,34 +391,36 @@ def _quotients(amount: Size) -> dict[Quotient, int]:
 
 
 def _low(factor: Factor) -> int:
-    if isinstance(factor, Symbol):
+    if isinstance(factor, SizeSymbol):
         return factor.low
     return max(0, least(cast(int, factor.size)) // factor.divisor)
 
 
 def _high(factor: Factor) -> int:
-    if isinstance(factor, Symbol):
+    if isinstance(factor, SizeSymbol):
         return factor.high
     return greatest(cast(int, factor.size)) // factor.divisor
 
 
-def _symbols(amount: Size) -> Iterator[Symbol]:
+def _symbols(amount: Size) -> Iterator[SizeSymbol]:
     for product, _ in amount.terms:
         for factor in product:
-            if isinstance(factor, Symbol):
+            if isinstance(factor, SizeSymbol):
                 yield factor
             else:
                 yield from _symbols(factor.size)
 
 
 def _factor_at(factor: Factor, values: Mapping[str, int]) -> int:
-    if isinstance(factor, Symbol):
+    if isinstance(factor, SizeSymbol):
         return values[factor.name]
     return value_at(cast(int, factor.size), values) // factor.divisor
 
 
 def _factor_text(factor: Factor) -> str:
-    return factor.name if isinstance(factor, Symbol) else f"(({factor.size})//{factor.divisor})"
+    return (
+        factor.name if isinstance(factor, SizeSymbol) else f"(({factor.size})//{factor.divisor})"
+    )
 
 
 def _product_key(product: Product) -> tuple[int, tuple[str, ...]]:

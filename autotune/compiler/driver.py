@@ -15,7 +15,7 @@ from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
 from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import prepare
-from autotune.compiler.sized import Reuse, sized_model
+from autotune.compiler.sized import KernelReuse, sized_model
 from autotune.compiler.this_machine import runs_here, this_machine
 from autotune.db.types import LogStore
 from autotune.frontend import load_model, open_model
@@ -71,7 +71,7 @@ def compile_request(request: CompileRequest) -> CompiledModel | SizedModel:
     opened = open_model(request.model, request.shapes)
     profile = _profile(request, target)
 
-    def compiled(graph: Graph, reuse: Reuse | None = None) -> CompiledModel:
+    def compiled(graph: Graph, reuse: KernelReuse | None = None) -> CompiledModel:
         with open_log(request.log) as store:
             return compile_graph(
                 graph, target, store,
@@ -104,7 +104,7 @@ def compile_graph(
     calibration: Samples | None = None,
     *,
     profile: DeviceProfile | None = None,
-    reuse: Reuse | None = None,
+    reuse: KernelReuse | None = None,
 ) -> CompiledModel:
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
     there are cores). `profile`: of the machine that default schedules are for, if it is known.
@@ -131,7 +131,7 @@ def compile_prepared(
     known: Known | None = None,
     *,
     profile: DeviceProfile | None = None,
-    reuse: Reuse | None = None,
+    reuse: KernelReuse | None = None,
 ) -> tuple[ModelImage, tuple[str, ...]]:
     """The image of a graph that is prepared for the target, and what the compiler has to say about
     it; `known`: kernels that need not be built; `reuse`: kernels and constants of other sizes."""

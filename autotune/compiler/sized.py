@@ -36,7 +36,7 @@ Kernel = tuple[Task, Schedule]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reuse:
+class KernelReuse:
     """What compiles of one model for several sizes share."""
 
     constants: SharedConstants
@@ -57,7 +57,7 @@ class Reuse:
 class CompileGraph(Protocol):
     """Compiles a graph for the target, log and machine that were asked for."""
 
-    def __call__(self, graph: Graph, reuse: Reuse | None = None) -> CompiledModel: ...
+    def __call__(self, graph: Graph, reuse: KernelReuse | None = None) -> CompiledModel: ...
 
 
 class Specializer:
@@ -86,7 +86,7 @@ class Specializer:
         return done
 
     def _compiled(self, graph: Graph, there: tuple[Mapping[Kernel, Built], ...]) -> Specialized:
-        reuse = Reuse(constants=self._constants, there=there)
+        reuse = KernelReuse(constants=self._constants, there=there)
         model = self._compile(graph, reuse)
         image = model.image
         nbytes = image.arena_bytes + image.workspace_bytes + sum(map(len, image.objects))

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from autotune.sizes import Symbol, symbols_of, value_at
+from autotune.sizes import SizeSymbol, symbols_of, value_at
 from autotune.types import Attr, Layout, Task, TaskNode, TaskValue, TensorType
 
 
-def task_symbols(task: Task) -> frozenset[Symbol]:
+def task_symbols(task: Task) -> frozenset[SizeSymbol]:
     """Every symbol that a task's shapes depend on."""
     return frozenset().union(*(symbols_of(e) for v in task.values for e in v.type.shape))
 

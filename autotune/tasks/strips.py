@@ -28,6 +28,7 @@ from autotune.program.ir import (
     Index,
     IndexValue,
     Load,
+    LoopKind,
     Prefetch,
     Program,
     Select,
@@ -80,7 +81,7 @@ def in_strips(program: Program, task: Task, sample: Task, *, parallel: bool = Fa
             by = tuple(_moved(of_dimension, strips) for of_dimension in moves)
             body = _Mover(param, task.value(param.name).type.shape, by).run(body)
     for number, strip in reversed(list(enumerate(strips))):
-        kind = "parallel" if parallel and not number else "serial"
+        kind: LoopKind = "parallel" if parallel and not number else "serial"
         count = ceil_div(strip.extent, strip.length)
         body = (For(strip.variable, count, kind, body),)
     used = {s.name for v in task.values for e in _amounts(v.type.shape) for s in symbols_of(e)}

@@ -18,7 +18,7 @@ from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.errors import BuildError
 from autotune.program.analysis import interval, recombine
 from autotune.program.ir import Buffer, Clamp, FloorDiv, Index, LoadIndex, Mod
-from autotune.sizes import Quotient, Symbol, is_size
+from autotune.sizes import Quotient, SizeSymbol, is_size
 
 
 class Var(NamedTuple):
@@ -151,7 +151,7 @@ class IndexWriter(ElementWriter, ABC):
             total = self.pure(0, f"add i64 {total}, {part}") if total else part
         return total
 
-    def _factor(self, factor: Symbol | Quotient) -> str:
+    def _factor(self, factor: SizeSymbol | Quotient) -> str:
         if isinstance(factor, Quotient):
             size = self.amount(cast(int, factor.size))
             return self.pure(0, f"udiv i64 {size}, {factor.divisor}")
