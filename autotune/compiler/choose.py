@@ -41,10 +41,15 @@ class Candidate:
 
 
 def candidates(
-    task: Task, target: Target, log: Store | None, profile: DeviceProfile | None = None
+    task: Task,
+    target: Target,
+    log: Store | None,
+    profile: DeviceProfile | None = None,
+    preferred: Config | None = None,
 ) -> Iterator[Candidate]:
     """Lazily: similar tasks are looked up only where the exact record is missing or stale.
-    `profile`: of the machine that defaults are for, if it is known."""
+    `profile`: of the machine that defaults are for, if it is known. `preferred`: the first rule's
+    default, where the whole model has decided it."""
     rules = tuple(rules_for(task, target))
     said: list[str] = []
     if log is not None:
@@ -58,7 +63,8 @@ def candidates(
         for place in dict.fromkeys((target, target.plain)):
             first = rule is rules[0] and place == target
             source: Source = "default" if first else "plain"
-            made = _default(rule, task, Machine.of(place, profile), said)
+            wanted = preferred if first else None
+            made = _default(rule, task, Machine.of(place, profile), said, wanted)
             if made is not None:
                 config, schedule = made
                 yield Candidate(schedule=schedule, source=source, config=config, said=tuple(said))
@@ -66,12 +72,12 @@ def candidates(
 
 
 def _default(
-    rule: Rule, task: Task, machine: Machine, said: list[str]
+    rule: Rule, task: Task, machine: Machine, said: list[str], config: Config | None = None
 ) -> tuple[Config, Schedule] | None:
-    """A rule's default config and its schedule; None where it raises, which is told."""
-    config = None
+    """A rule's default config, if none is given, and its schedule; None where it raises, which is
+    told."""
     try:
-        config = cost_model.default(task, machine, rule)
+        config = config or cost_model.default(task, machine, rule)
         return config, rule.schedule(task, machine.target, config)
     except NO_DEFECT:
         raise

@@ -16,6 +16,7 @@ from autotune.compiler.link import link
 from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import prepare
 from autotune.compiler.this_machine import runs_here, this_machine
+from autotune.compiler.together import chosen_together
 from autotune.db.types import Store
 from autotune.frontend import load_model
 from autotune.graph import memory_limit as room
@@ -126,6 +127,7 @@ def compile_prepared(
     kernels = build_kernels(
         tasks, target, log, processes or cores or 1,
         unaligned=unaligned, known=known, profile=profile,
+        preferred=chosen_together(parts, plan, target, log, profile),
     )  # fmt: skip
     chosen = ((task, choice.schedule) for task, choice in kernels.chosen.items())
     notes = (*kernels.notes, *kept_float32(chosen, target))
