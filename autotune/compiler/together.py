@@ -10,18 +10,22 @@ nothing is decided here.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+import cost_model
 from autotune.compiler.residence import Calls, Choices, Option
 from autotune.compiler.work import bytes_of_weights, scheduled_weights
 from autotune.db.types import Store
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
-from autotune.placement.memory_plan import MemoryPlan
+from autotune.placement.memory_plan import MemoryPlan, plan_memory
+from autotune.placement.reuse_distance import PackedWeights
 from autotune.placement.types import Partition
 from autotune.schedule.base import Schedule
 from autotune.target import Target
@@ -66,6 +70,42 @@ def chosen_together(
     """By task, the default config for the model; none where the model has no say."""
     found = problem_together(partition, plan, target, log, profile)
     return {} if found is None else found.decided()
+
+
+def weighty_defaults(
+    partition: Partition, target: Target, profile: DeviceProfile | None
+) -> dict[Task, Config]:
+    """The default configs of all tasks that have weights, as a model compiled without a log has
+    them; without those of tasks whose first rule has a defect."""
+    plan = plan_memory(partition, lend=target.lends_halos)
+    decided = chosen_together(partition, plan, target, None, profile)
+    machine = Machine.of(target, profile)
+
+    def ask(task: Task, rule: Rule) -> Config | None:
+        if rule.name != rule_for(task, target).name:
+            return None
+        return decided.get(task) or cost_model.default(task, machine, rule)
+
+    tasks = (t for t in partition.weights() if t.by_role("constant"))
+    found = ((t, asked(functools.partial(ask, t), t, target)) for t in tasks)
+    return {task: config for task, config in found if config is not None}
+
+
+def packed_weights(
+    partition: Partition, target: Target, log: Store | None, defaults: Mapping[Task, Config]
+) -> PackedWeights:
+    """Bytes of weights as they lie in the compiled model: packed by the best records' schedules,
+    or else by default ones. Of what has neither, nothing is said."""
+    found = {}
+    for task in partition.weights():
+        record = log.best(task.key, target) if log is not None else None
+        with contextlib.suppress(ScheduleError):  # of an old record: the graph's bytes are taken
+            if record is not None:
+                found[task.key] = scheduled_weights(task, record.schedule)
+            elif task in defaults:
+                schedule = rule_for(task, target).schedule(task, target, defaults[task])
+                found[task.key] = scheduled_weights(task, schedule)
+    return found
 
 
 def problem_together(

@@ -13,6 +13,7 @@ from autotune.tuner.budget import Limits
 from autotune.types import Task
 from cost_model.pretrained import Pretrained
 from cost_model.train import Profiles
+from search_spaces.params import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,8 @@ class TuneOptions:
     timing: Timing = field(default_factory=Timing)
     ages: Mapping[str, tuple[ReuseDistance, ...]] = field(default_factory=dict)
     """By task key, when the model uses the task's values: part of the timing of its candidates."""
+    defaults: Mapping[Task, Config] = field(default_factory=dict)
+    """Configs to begin with, of tasks where they are known already."""
     model: str = ""
     """Name kept in the records."""
     versions: tuple[tuple[str, str], ...] = ()

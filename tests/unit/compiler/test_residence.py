@@ -33,7 +33,8 @@ def drawn(seed: int, tasks: int = 6, most: int = 4) -> Choices:
         count = int(rng.integers(1, most + 1))
         sizes = np.sort(rng.uniform(0.2, 6.0, count))
         busy = np.sort(rng.uniform(0.05, 1.0, count))[::-1]
-        options = [(float(a), float(b), float(rng.uniform(2, 20))) for a, b in zip(sizes, busy)]
+        speeds = rng.uniform(2, 20, count)
+        options = [tuple(map(float, o)) for o in zip(sizes, busy, speeds, strict=True)]
         made.append(calls(*options, count=int(rng.integers(1, 4))))
     return Choices(tasks=tuple(made), footprints=FOOTPRINTS, fixed_bytes=2.0 * MB)
 
