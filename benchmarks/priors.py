@@ -64,7 +64,9 @@ def ranked(survey: Survey, facts: DeviceProfile | None) -> Ranked:
     if facts is not None:
         profile = dataclasses.replace(profile, facts=facts.facts)
     columns = survey.space().columns(survey.rows)
-    machine = Machine.of(profile.target, profile)
+    # Surveys call a kernel again and again: of its weights, the caches keep what they can.
+    touched = sum(v.type.nbytes for v in survey.task.params)
+    machine = Machine.of(profile.target, profile).among(touched)
     predicted = predict(survey.task, machine, columns, rule).seconds
     return Ranked(
         correlation=rank_correlation(predicted, survey.seconds),

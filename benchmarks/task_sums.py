@@ -28,6 +28,7 @@ import autotune
 from autotune.compiler.choose import candidates
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.prepare import prepare
+from autotune.compiler.together import packed_weights, weighty_defaults
 from autotune.db.query import describe
 from autotune.db.store import TuningLog
 from autotune.errors import AutotuneError
@@ -115,16 +116,18 @@ def requests_of(
 ) -> tuple[MeasureRequest, ...]:
     """What `tune` would ask for of these schedules."""
     here = dataclasses.replace(runner.profile(), target=target)
+    defaults = weighty_defaults(partition, target, here)
+    packed = packed_weights(partition, target, store, defaults)
     timing = dataclasses.replace(
         load_settings().timing,
-        foreign_bytes=moved_bytes(partition),
+        foreign_bytes=moved_bytes(partition, packed),
         apart_s=math.fsum(calls_s(partition, here)),
     )
-    distances = all_reuse_distances((partition,), here)
+    distances = all_reuse_distances((partition,), here, packed)
     return tuple(
         MeasureRequest(
             task=task,
-            schedule=next(candidates(task, target, store)).schedule,
+            schedule=next(candidates(task, target, store, here, defaults.get(task))).schedule,
             target=target,
             timing=dataclasses.replace(timing, reuse_distances=distances[task.key]),
         )

@@ -23,6 +23,9 @@ from search_spaces.rules import rule_for
 from search_spaces.sound import asked
 from search_spaces.space import Columns
 
+SEED = 0
+"""Of the sample of a space that the default is looked for in."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
@@ -66,7 +69,7 @@ def default(task: Task, machine: Machine, rule: Rule | None = None) -> Config:
     def cost(columns: Mapping[str, Any]) -> Column:
         return rule.prior(task, machine, columns).cycles
 
-    rows = space.rows(rule.sampled_rows, np.random.default_rng(0))
+    rows = space.rows(rule.sampled_rows, np.random.default_rng(SEED))
     costs = cost(space.columns(rows))
     best = rows[int(np.argmin(costs))]
     starts = rule.descents(task, space.config(best))

@@ -7,7 +7,7 @@ candidate is taken. Builds run in worker processes, one per core, where that pay
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -27,6 +27,7 @@ from autotune.placement.unaligned import UnalignedParams
 from autotune.schedule.base import Schedule
 from autotune.target import Target
 from autotune.types import Task
+from search_spaces.params import Config
 from search_spaces.sound import settled_by
 
 SERIAL_BELOW = 16
@@ -56,11 +57,13 @@ def build_kernels(
     unaligned: UnalignedParams | None = None,
     known: Known | None = None,
     profile: DeviceProfile | None = None,
+    preferred: Mapping[Task, Config] | None = None,
 ) -> Kernels:
     """Build every task that is not `known`; defaults are for the machine of `profile`, if one is
-    named. Raises BuildError where not even the loops as they are can be built."""
-    unaligned = unaligned or {}
-    waiting = {task: candidates(task, target, log, profile) for task in tasks}
+    named, those of some tasks `preferred`. Raises BuildError where not even the loops as they are
+    can be built."""
+    unaligned, preferred = unaligned or {}, preferred or {}
+    waiting = {t: candidates(t, target, log, profile, preferred.get(t)) for t in tasks}
     first = {task: _next(found, task.key) for task, found in waiting.items()}
     there = {t: known(t, c.schedule) for t, c in first.items() if known and t not in unaligned}
     missing = [task for task in first if there.get(task) is None]

@@ -44,10 +44,15 @@ class Candidate:
 
 
 def candidates(
-    task: Task, target: Target, log: LogStore | None, profile: DeviceProfile | None = None
+    task: Task,
+    target: Target,
+    log: LogStore | None,
+    profile: DeviceProfile | None = None,
+    preferred: Config | None = None,
 ) -> Iterator[Candidate]:
     """Lazily: similar tasks are looked up only where the exact record is missing or stale.
-    `profile`: of the machine that defaults are for, if it is known."""
+    `profile`: of the machine that defaults are for, if it is known. `preferred`: the first rule's
+    default, where the whole model has decided it."""
     rules = tuple(rules_for(task, target))
     said: list[str] = []
     if log is not None:
@@ -61,7 +66,8 @@ def candidates(
         for place in dict.fromkeys((target, target.plain)):
             first = rule is rules[0] and place == target
             source: Source = "default" if first else "plain"
-            made = _default(rule, task, Machine.of(place, profile), said)
+            wanted = preferred if first else None
+            made = _default(rule, task, Machine.of(place, profile), said, wanted)
             if made is not None:
                 yield _candidate(*made, source, said)
                 said.clear()
@@ -78,12 +84,12 @@ def _candidate(config: Config, made: Scheduled, source: Source, said: list[str])
 
 
 def _default(
-    rule: Rule, task: Task, machine: Machine, said: list[str]
+    rule: Rule, task: Task, machine: Machine, said: list[str], config: Config | None = None
 ) -> tuple[Config, Scheduled] | None:
-    """A rule's default config and its schedule; None where it raises, which is told."""
-    config = None
+    """A rule's default config, if none is given, and its schedule; None where it raises, which is
+    told."""
     try:
-        config = cost_model.default(task, machine, rule)
+        config = config or cost_model.default(task, machine, rule)
         return config, rule.write(task, machine.target, config)
     except NO_DEFECT:
         raise

@@ -17,6 +17,7 @@ from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import prepare
 from autotune.compiler.sized import KernelReuse, sized_model
 from autotune.compiler.this_machine import runs_here, this_machine
+from autotune.compiler.together import chosen_together
 from autotune.db.types import LogStore
 from autotune.frontend import load_model, open_model
 from autotune.graph import memory_limit as room
@@ -145,6 +146,7 @@ def compile_prepared(
     kernels = build_kernels(
         tasks, target, log, processes or cores or 1,
         unaligned=unaligned, known=known, profile=profile,
+        preferred=chosen_together(parts, plan, target, log, profile),
     )  # fmt: skip
     if reuse:
         reuse.keep(kernels)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from autotune.program.ir import Pack
 from autotune.program.packing import packed_shape
-from autotune.schedule.base import Schedule
+from autotune.schedule.base import Schedule, apply_schedule
+from autotune.tasks.build import build_program
 from autotune.types import ITEM_BYTES, Task, TensorType
 from search_spaces.algorithms.base import algorithm_of
 
@@ -30,14 +31,9 @@ class Work:
 
 def work_of(task: Task, schedule: Schedule, packs: Sequence[Pack]) -> Work:
     """Operations and bytes of one run of the task."""
-    packed = {p.buffer: p for p in packs}
     sizes = {"input": 0, "constant": 0, "output": 0}
-    read = _elements_read(task)
-    for value in task.params:
-        pack = packed.get(value.name)
-        nbytes = _packed_bytes(pack, value.type) if pack else value.type.nbytes
-        item = ITEM_BYTES[value.type.dtype]
-        sizes[value.role] += min(nbytes, read.get(value.name, nbytes) * item)
+    for name, nbytes in bytes_read(task, packs).items():
+        sizes[task.value(name).role] += nbytes
     algorithm, label = algorithm_of(schedule)
     return Work(
         algorithm=label,
@@ -46,6 +42,30 @@ def work_of(task: Task, schedule: Schedule, packs: Sequence[Pack]) -> Work:
         weight_bytes=sizes["constant"],
         output_bytes=sizes["output"],
     )
+
+
+def bytes_read(task: Task, packs: Sequence[Pack]) -> dict[str, int]:
+    """Bytes of each of the task's values that a run goes through; of weights as packed."""
+    packed = {p.buffer: p for p in packs}
+    read = _elements_read(task)
+    out = {}
+    for value in task.params:
+        pack = packed.get(value.name)
+        nbytes = _packed_bytes(pack, value.type) if pack else value.type.nbytes
+        out[value.name] = min(nbytes, read.get(value.name, nbytes) * ITEM_BYTES[value.type.dtype])
+    return out
+
+
+def scheduled_weights(task: Task, schedule: Schedule) -> dict[str, int]:
+    """Bytes of each of the task's weights that a run by this schedule goes through. Raises
+    ScheduleError."""
+    return bytes_of_weights(task, apply_schedule(build_program(task), schedule).packs)
+
+
+def bytes_of_weights(task: Task, packs: Sequence[Pack] = ()) -> dict[str, int]:
+    """The same by what a schedule packs; without: of the weights as they are in the graph."""
+    read = bytes_read(task, packs)
+    return {v.name: read[v.name] for v in task.by_role("constant")}
 
 
 def _packed_bytes(pack: Pack, kind: TensorType) -> int:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import TargetError
-from autotune.machine.curves import effective_sizes, values_at
+from autotune.machine.curves import effective_sizes, value_at, values_at
 from autotune.machine.facts import TILE_BYTES, Arithmetic, MachineFacts
-from autotune.machine.measured import measured_speeds
+from autotune.machine.measured import OWN_SHARE_OF_L3, measured_speeds
 from autotune.machine.nominal import nominal_facts, nominal_profile
 from autotune.machine.profile import DeviceProfile
 from autotune.target import Target
@@ -268,6 +268,23 @@ class Machine:
         return np.asarray(
             nbytes / np.where(np.asarray(footprint) < private, alone, np.minimum(alone, shared))
         )
+
+    def among(self, footprint: float) -> Machine:
+        """The machine as kernels find it in a model that touches `footprint` bytes in a run:
+        operands that were used a run ago come as fast as data of that footprint that are gone
+        through over and over, of which other data may take a share of the cache. The machine
+        itself where no curve was measured."""
+        facts = self.profile.facts
+        if facts is None or not facts.load_curve or self.target.kind != "cpu":
+            return self
+        threads = self.target.threads
+        curve = facts.load_curve_all if threads > 1 else ()
+        curve = curve or facts.load_curve
+        gain = value_at(curve, footprint / OWN_SHARE_OF_L3) / curve[-1][1]
+        memory = self.cpu.memory_stream_bytes_per_cycle
+        most = max(memory, threads * self.cpu.l3_stream_bytes_per_cycle)
+        speeds = replace(self.cpu, memory_stream_bytes_per_cycle=min(gain * memory, most))
+        return replace(self, cpu=speeds)
 
     def store_s(self, nbytes: Column | float, footprint: Column | float) -> Column:
         """Seconds of one core to store so many bytes in order, over and over in a footprint; as

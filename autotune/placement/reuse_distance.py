@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,17 +32,25 @@ _LEAST_BYTES = 64 << 10
 _LEAST_S = 1e-5
 """Shorter distances are as good as none."""
 
+PackedWeights = Mapping[str, Mapping[str, int]]
+"""By task key and name of the task's value: bytes that a run goes through of a weight, as the
+task's schedule packs it."""
+
 Times = npt.NDArray[np.float64]
 """Seconds at which each part of a block was touched."""
 
 
 def reuse_distances(
-    partition: Partition, call_s: Sequence[float], *, lend: bool = False
+    partition: Partition,
+    call_s: Sequence[float],
+    *,
+    lend: bool = False,
+    packed: PackedWeights | None = None,
 ) -> dict[str, tuple[ReuseDistance, ...]]:
     """By task key, the reuse distances of its values and its code, on the average of the task's
-    calls, which take about `call_s`. The memory is laid out as a compiled model's, where
-    `lend` is the same."""
-    memory = _Memory(partition, lend)
+    calls, which take about `call_s`. The memory is laid out as a compiled model's, where `lend`
+    and `packed` are the same; weights that the latter does not know lie as in the graph."""
+    memory = _Memory(partition, lend, packed or {})
     found: dict[str, dict[tuple[str, int, float], float]] = defaultdict(lambda: defaultdict(float))
     for run in range(2):  # the first one only tells when things were touched
         for call, seconds in zip(partition.calls, call_s, strict=True):
@@ -59,7 +67,7 @@ def reuse_distances(
 class _Memory:
     """When each part of every storage was touched last."""
 
-    def __init__(self, partition: Partition, lend: bool) -> None:
+    def __init__(self, partition: Partition, lend: bool, packed: PackedWeights) -> None:
         plan = plan_memory(partition, lend=lend)
         self._partition = partition
         self._offsets = plan.offsets
@@ -69,6 +77,14 @@ class _Memory:
             if name not in plan.offsets
         }
         self._blocks = {"": _never(plan.arena_bytes), **{n: _never(b) for n, b in sizes.items()}}
+        self._packs: dict[tuple[str, str], str] = {}
+        """(key of a task, value of the graph) -> the block of what the task makes of it."""
+        for call in partition.calls:
+            for name, nbytes in packed.get(call.task.key, {}).items():
+                value = dict(call.args)[name]
+                block = f"{value} in {nbytes} bytes"
+                self._packs[call.task.key, value] = block
+                self._blocks[block] = _never(nbytes)
         self._code = {task.key: _never(1) for task in partition.weights()}
         self._now_s = 0.0
 
@@ -96,6 +112,10 @@ class _Memory:
         """(name of the task's value, times of its parts) of all that the call uses."""
         out = [(CODE, self._code[call.task.key])]
         for name, value in call.args:
+            pack = self._packs.get((call.task.key, value))
+            if pack is not None:
+                out.append((name, self._blocks[pack]))
+                continue
             placement = self._partition.placements[value]
             before, after = placement.layout.span(self._partition.graph.types[value].shape)
             item = ITEM_BYTES[self._partition.storages[placement.storage].dtype]

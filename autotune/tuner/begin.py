@@ -41,7 +41,7 @@ def begun(
         subject = Subject.of(task, options.target, profile, rule)
         if engine is not None:
             subject = engine.attached(subject)
-        run = TaskRun(subject, weight)
+        run = TaskRun(subject, weight, options.defaults.get(task))
         elsewhere = seeds(subject, store, options.profiles)
         run.start(
             factory, learner, store, group=number, seed=options.seed, versions=options.versions,

@@ -135,7 +135,10 @@ class EndToEnd:
             )
 
         logs = (None, self.store)
-        images = (compile_prepared(self.graph, target, log, known=known)[0] for log in logs)
+        here = dataclasses.replace(runner.profile(), target=target)
+        images = (
+            compile_prepared(self.graph, target, log, known=known, profile=here)[0] for log in logs
+        )
         return timer(images, runner.timing_cores)
 
 

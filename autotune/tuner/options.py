@@ -14,6 +14,7 @@ from autotune.types import Task
 from cost_model.pretrained import Pretrained
 from cost_model.train import Profiles
 from search_spaces.base import Rule
+from search_spaces.params import Config
 from search_spaces.rules import rule_for
 
 
@@ -31,6 +32,8 @@ class TuneOptions:
     timing: Timing = field(default_factory=Timing)
     reuse_distances: Mapping[str, tuple[ReuseDistance, ...]] = field(default_factory=dict)
     """By task key, those of its values in the model: part of the timing of its candidates."""
+    defaults: Mapping[Task, Config] = field(default_factory=dict)
+    """Configs to begin with, of tasks where they are known already."""
     model: str = ""
     """Name kept in the records."""
     versions: tuple[tuple[str, str], ...] = ()

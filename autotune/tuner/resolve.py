@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.compiler.layout_costs import choose_layouts
+from autotune.compiler.together import packed_weights, weighty_defaults
 from autotune.db.types import LogStore
 from autotune.graph.ir import Graph
 from autotune.machine.profile import DeviceProfile
 from autotune.placement.layout_choice import apply
 from autotune.placement.layout_problem import LayoutProblem
-from autotune.placement.reuse_distance import ReuseDistance, reuse_distances
+from autotune.placement.reuse_distance import PackedWeights, ReuseDistance, reuse_distances
 from autotune.placement.types import Partition
 from autotune.release import release
 from autotune.settings import TuneSettings, load_settings
@@ -50,6 +51,8 @@ def options_of(
     boards = request.farm.boards if request.farm else 1
     profiles = _profiles(store, here, keep=not request.dry_run)
     partition = apply(problem, graph, target, choose_layouts(problem, target, store).layouts)
+    defaults = weighty_defaults(partition, target, here)
+    packed = packed_weights(partition, target, store, defaults)
     return TuneOptions(
         target=target,
         limits=_limits(request, settings, len(partition.weights())),
@@ -62,10 +65,11 @@ def options_of(
         batch=max(settings.batch, BATCH_PER_BOARD * boards),
         timing=dataclasses.replace(
             settings.timing,
-            foreign_bytes=EVERYTHING if request.flush else moved_bytes(partition),
+            foreign_bytes=EVERYTHING if request.flush else moved_bytes(partition, packed),
             apart_s=math.fsum(calls_s(partition, here)),
         ),
-        reuse_distances=all_reuse_distances((*problem.parts, partition), here),
+        reuse_distances=all_reuse_distances((*problem.parts, partition), here, packed),
+        defaults=defaults,
         model=graph.name,
         versions=component_versions(),
     )
@@ -114,10 +118,14 @@ def _profiles(store: LogStore, here: DeviceProfile, *, keep: bool) -> Profiles:
     return {**kept_profiles(store), (here.device, here.target.key): here}
 
 
-def moved_bytes(partition: Partition) -> int:
-    """Bytes that one run of the model moves: every weight, and memory for its values, which is
-    used again and again."""
-    weights = sum(v.type.nbytes for c in partition.calls for v in c.task.by_role("constant"))
+def moved_bytes(partition: Partition, packed: PackedWeights) -> int:
+    """Bytes that one run of the model moves: every weight, as it is packed, and memory for its
+    values, which is used again and again."""
+    weights = sum(
+        packed.get(call.task.key, {}).get(value.name, value.type.nbytes)
+        for call in partition.calls
+        for value in call.task.by_role("constant")
+    )
     return weights + max(
         sum(v.type.nbytes for role in ("input", "output") for v in c.task.by_role(role))
         for c in partition.calls
@@ -139,14 +147,15 @@ def calls_s(partition: Partition, profile: DeviceProfile) -> list[float]:
 
 
 def all_reuse_distances(
-    partitions: Sequence[Partition], profile: DeviceProfile
+    partitions: Sequence[Partition], profile: DeviceProfile, packed: PackedWeights
 ) -> dict[str, tuple[ReuseDistance, ...]]:
     """Reuse distances of the tasks of several partitions of a model; what the last one says counts
     most."""
     found: dict[str, tuple[ReuseDistance, ...]] = {}
     for partition in partitions:
         lend = profile.target.lends_halos
-        found |= reuse_distances(partition, calls_s(partition, profile), lend=lend)
+        call_s = calls_s(partition, profile)
+        found |= reuse_distances(partition, call_s, lend=lend, packed=packed)
     return found
 
 

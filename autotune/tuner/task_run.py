@@ -35,12 +35,16 @@ _ASKS = 8
 class TaskRun:
     """State of one task. Its space is only looked at when it gets trials beyond the default."""
 
-    def __init__(self, subject: Subject, weight: int) -> None:
+    def __init__(self, subject: Subject, weight: int, default: Config | None = None) -> None:
+        """`default`: the config to begin with, if the subject's space has it; else the best by the
+        analytical model is looked for."""
         self.subject = subject
         self.task = task = subject.task
         self.target = target = subject.target
         self.weight = weight
-        self.default = cost_model.default(task, subject.machine, subject.rule)
+        if default is None or not subject.space.contains(default):
+            default = cost_model.default(task, subject.machine, subject.rule)
+        self.default = default
         row = self.subject.space.row(self.default)[None]
         columns = self.subject.space.columns(row)
         self.flops = self.subject.rule.structure(task, subject.machine, columns).flops

@@ -259,7 +259,10 @@ def direct_cycles(
     busy = ideal_cycles(c, machine.target) * cost * shared
     if streams:
         stream = _weight_stream(c, machine, columns) / machine.target.threads
-        busy = np.maximum(busy, stream) + (1 - HIDDEN_STREAM) * np.minimum(busy, stream)
+        # While the first points meet weights, these come in; others find them in a cache.
+        first = busy / _met_again(c, machine, columns)
+        busy = busy - first + np.maximum(first, stream)
+        busy = busy + (1 - HIDDEN_STREAM) * np.minimum(first, stream)
     busy = busy + operand_cycles(task, c, machine, columns)
     busy = busy + _result_cycles(task, c, machine, columns)
     return np.asarray(busy + _crossing_cycles(task, c, machine, columns), np.float64)
@@ -285,18 +288,36 @@ def _point_conflicts(task: Task, c: Contraction, machine: Machine, points: Colum
 
 
 def _weight_stream(c: Contraction, machine: Machine, columns: Columns) -> Column:
-    """Cycles of all cores while weights come in that do not stay in the L2 cache: once where
-    channels are outside and a panel stays, else for every row of tiles, or for every tile."""
-    rows = np.ceil(c.row_count / columns["tile_h"]) * c.count
-    tiles = rows * np.ceil(c.points[1] / columns["tile_w"])
+    """Cycles of all cores while weights come in that do not stay in the L2 cache."""
+    passes = _passes(c, machine, columns)
+    passes = passes if beyond_l2(machine, c.weight_bytes) else np.ones(len(passes))
+    return stream_cycles(machine, c.weight_bytes, passes)
+
+
+def _passes(c: Contraction, machine: Machine, columns: Columns) -> Column:
+    """Times that all weights are gone through: once where channels are outside and a panel stays,
+    else for every row of tiles, or for every tile."""
+    rows, tiles = _tiles(c, columns)
     by_row = rows if c.rows else tiles
     panel = columns["vectors"] * columns["lanes"] * (c.depth * c.item_bytes)
     stays = panel <= machine.cpu.own_share_of_l2 * machine.target.l2_bytes
     order = columns["order"]
     passes = np.where(order == "points_first", tiles, np.where(order == "rows_first", by_row, 1.0))
-    passes = np.where((order == "channels_first") & ~stays, tiles, passes)
-    passes = passes if beyond_l2(machine, c.weight_bytes) else np.ones(len(tiles))
-    return stream_cycles(machine, c.weight_bytes, passes)
+    return np.where((order == "channels_first") & ~stays, tiles, passes)
+
+
+def _tiles(c: Contraction, columns: Columns) -> tuple[Column, Column]:
+    """Rows of tiles of points, and tiles."""
+    rows = np.ceil(c.row_count / columns["tile_h"]) * c.count
+    return rows, rows * np.ceil(c.points[1] / columns["tile_w"])
+
+
+def _met_again(c: Contraction, machine: Machine, columns: Columns) -> Column | float:
+    """Tiles of points that meet a panel of weights while it stays. Several cores are each at
+    another place: what one waits for, another one has asked for."""
+    if machine.target.threads > 1:
+        return 1.0
+    return _tiles(c, columns)[1] / _passes(c, machine, columns)
 
 
 def operand_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:

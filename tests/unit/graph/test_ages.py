@@ -55,6 +55,23 @@ def test_an_output_over_an_input_finds_what_was_just_read() -> None:
     assert over == [0]
 
 
+def test_weights_are_as_old_as_what_a_run_makes_of_them() -> None:
+    parts, plain = tiny()
+    task, *_ = (t for t in parts.weights() if t.by_role("constant"))
+    (name, *_) = (v.name for v in task.by_role("constant"))
+    nbytes = 64 << 20
+    packed = {task.key: {name: nbytes}}
+    found = reuse_distances(parts, [CALL_S] * len(parts.calls), packed=packed)
+
+    def oldest(ages: tuple[ReuseDistance, ...]) -> int:
+        return max(age_bytes for of, age_bytes, _, _ in ages if of == name)
+
+    assert oldest(plain[task.key]) < nbytes // 2 <= oldest(found[task.key])
+    other = next(t for t in parts.weights() if t.by_role("constant") and t != task)
+    (behind, *_) = (v.name for v in other.by_role("constant"))
+    assert any(of == behind and age >= nbytes // 2 for of, age, _, _ in found[other.key])
+
+
 def test_weights_were_used_a_run_ago_and_inputs_by_the_call_before() -> None:
     parts, found = tiny()
     second = parts.calls[1].task

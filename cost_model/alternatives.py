@@ -1,0 +1,79 @@
+"""The best config of each algorithm that a task can be computed by, instead of the best of all.
+
+In: a task, its rule, and machines that differ in what they hold back (`Machine.among`). Out:
+configs with their predicted seconds on each. One of them is fastest for the task by itself;
+another may be for its model, whose other weights want room in the cache too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.machine import Machine
+from autotune.types import Task
+from cost_model.prediction import SEED, predict
+from search_spaces.base import Column, Rule
+from search_spaces.params import Config
+from search_spaces.space import Columns, Cost, Rows, Space
+
+_CHOICE = "algorithm"
+"""The param that says what a task is computed by; a rule without it has one algorithm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A config, and the seconds of a call on each of the machines."""
+
+    config: Config
+    seconds: tuple[float, ...]
+
+
+def alternatives(task: Task, machines: Sequence[Machine], rule: Rule) -> tuple[Alternative, ...]:
+    """The best configs of each algorithm on the first and on the last of the machines, in the
+    order of the space; each as `default` would find it, had the space that algorithm alone."""
+    space = rule.space(task, machines[0].target)
+    sampled = space.rows(rule.sampled_rows, np.random.default_rng(SEED))
+    kinds = _kinds(space.columns(sampled), len(sampled))
+    found = []
+    for machine in dict.fromkeys((machines[0], machines[-1])):
+
+        def cycles(columns: Columns, machine: Machine = machine) -> Column:
+            return rule.prior(task, machine, columns).cycles
+
+        costs = cycles(space.columns(sampled))
+        for kind in np.unique(kinds):
+            own = np.flatnonzero(kinds == kind)
+            own = own[np.argsort(costs[own], kind="stable")]
+            starts = rule.descents(task, space.config(sampled[own[0]]))
+            least = _least(space, sampled[own[:starts]], cycles, kind) if starts else None
+            found.append(sampled[own[0]] if least is None else least)
+    rows = np.unique(np.array(found), axis=0)
+    columns = space.columns(rows)
+    seconds = np.stack([predict(task, m, columns, rule).seconds for m in machines], axis=1)
+    return tuple(
+        Alternative(config=space.config(row), seconds=tuple(map(float, times)))
+        for row, times in zip(rows, seconds, strict=True)
+    )
+
+
+def _least(space: Space, starts: Rows, cycles: Cost, kind: object) -> Rows:
+    """The row of least cost that is reached downhill from some of one algorithm."""
+
+    def cost(columns: Columns) -> Column:
+        own = cycles(columns)
+        return np.where(_kinds(columns, len(own)) == kind, own, np.inf)
+
+    ends = [space.descend(row, cost) for row in starts]
+    return ends[int(np.argmin(cost(space.columns(np.array(ends)))))]
+
+
+def _kinds(columns: Columns, count: int) -> npt.NDArray[Any]:
+    """The algorithm of every config."""
+    if _CHOICE not in columns:
+        return np.zeros(count, "U1")
+    return np.asarray(columns[_CHOICE]).astype(str)
