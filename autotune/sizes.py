@@ -16,22 +16,16 @@ code generators a second type that most of them never look at.
 
 from __future__ import annotations
 
-import ast
 import functools
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
-
-import numpy as np
-import numpy.typing as npt
 
 from autotune.errors import AutotuneError
 
 UNBOUNDED = 1 << 31
 """What a symbol without an upper bound is taken to be less than: dimensions are."""
-_LONGEST_TEXT = 4096
 _DEEPEST = 4
 """Quotients replaced, one after the other, in search of a bound."""
 
@@ -172,30 +166,6 @@ def is_size(amount: object) -> TypeGuard[Any]:
     return isinstance(amount, Size)
 
 
-def whole(amount: Any) -> int:
-    """A number as an `int`; a Size as it is."""
-    return cast(int, amount) if isinstance(amount, Size) else int(amount)
-
-
-def as_array(data: Any, dtype: str | None = None) -> npt.NDArray[Any]:
-    """numpy's array of numbers; of objects, where some are sizes, which no kernel takes."""
-    array = np.asarray(data)
-    if array.dtype == object and any_size(array.ravel()):
-        return array
-    return np.asarray(data, dtype=dtype) if dtype else array
-
-
-def broadcast_shapes(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """numpy's rule: from the last dimension, 1 repeats. ValueError where shapes do not fit."""
-    out: list[int] = []
-    for extents in itertools.zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
-        others = [e for e in extents if e != 1]
-        if any(e != others[0] for e in others):
-            raise ValueError(f"{others} differ")
-        out.append(others[0] if others else 1)
-    return tuple(reversed(out))
-
-
 def any_size(amounts: Iterable[object]) -> bool:
     return any(isinstance(a, Size) for a in amounts)
 
@@ -244,16 +214,6 @@ def surely_at_most(first: object, second: object) -> bool:
 def ceil_div(amount: int, divisor: int) -> int:
     """amount / divisor, rounding up."""
     return (amount + divisor - 1) // divisor
-
-
-def parse_size(text: str, symbols: Mapping[str, int]) -> int:
-    """What `str` gave of an amount. ValueError for anything else."""
-    if len(text) > _LONGEST_TEXT:
-        raise ValueError(f"a size of {len(text)} characters; at most {_LONGEST_TEXT} are read")
-    try:
-        return _parsed(ast.parse(text, mode="eval").body, symbols)
-    except (SyntaxError, RecursionError, MemoryError):
-        raise ValueError(f"{text!r} is no size") from None
 
 
 # ------------------------------------------------------------------------------------------- parts
@@ -432,23 +392,3 @@ def _product_text(product: Product, coefficient: int) -> str:
     if coefficient == -1 and words:
         return f"-{'*'.join(words)}"
     return "*".join([str(coefficient)] * (coefficient != 1 or not words) + words)
-
-
-def _parsed(node: ast.expr, symbols: Mapping[str, int]) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.Name) and node.id in symbols:
-        return symbols[node.id]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_parsed(node.operand, symbols)
-    if isinstance(node, ast.BinOp):
-        left, right = _parsed(node.left, symbols), _parsed(node.right, symbols)
-        if isinstance(node.op, ast.Add):
-            return left + right
-        if isinstance(node.op, ast.Sub):
-            return left - right
-        if isinstance(node.op, ast.Mult):
-            return left * right
-        if isinstance(node.op, ast.FloorDiv) and right:
-            return left // right
-    raise ValueError(f"{ast.unparse(node)!r} is no size of {', '.join(symbols)}")

@@ -9,7 +9,8 @@ import numpy as np
 
 from autotune.errors import ModelError
 from autotune.program.ir import Axis, Const, Index, Load, Value, fn, index
-from autotune.sizes import broadcast_shapes, is_size, whole
+from autotune.shapes import broadcast_shapes, whole
+from autotune.sizes import is_size
 from autotune.types import SHORT_FLOATS, Array, Attrs, TensorType
 
 Inputs = Sequence[tuple[str, TensorType]]

@@ -30,7 +30,7 @@ from autotune.ops._common import (
 from autotune.ops.base import OPS, OpKind
 from autotune.program.functions import apply_function
 from autotune.program.ir import COMPARISONS, FUNCTIONS, Compute, Const, Value, fn
-from autotune.sizes import broadcast_shapes
+from autotune.shapes import broadcast_shapes
 from autotune.types import DTYPES, Array, Attrs, TensorType
 
 _LOGICAL = ("and", "or", "not")

@@ -26,7 +26,7 @@ from autotune.errors import ModelError, UnsupportedOpError
 from autotune.graph.build import GraphBuilder
 from autotune.ops import OPS
 from autotune.registry import Registry
-from autotune.sizes import as_array, whole
+from autotune.shapes import as_array, whole
 from autotune.types import DTYPES, Array, Attr, TensorType
 
 FOLD_ELEMENTS = 1 << 16

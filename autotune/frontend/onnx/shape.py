@@ -10,7 +10,7 @@ import numpy as np
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.onnx.norm import positive_axis
-from autotune.sizes import broadcast_shapes
+from autotune.shapes import broadcast_shapes
 
 
 @importer("Shape")

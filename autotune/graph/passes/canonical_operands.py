@@ -8,7 +8,7 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter, kind_of
-from autotune.sizes import broadcast_shapes
+from autotune.shapes import broadcast_shapes
 from autotune.types import Array
 
 

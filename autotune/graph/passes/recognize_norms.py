@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter
-from autotune.sizes import broadcast_shapes
+from autotune.shapes import broadcast_shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

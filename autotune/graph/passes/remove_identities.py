@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import COMMUTATIVE, Rewriter, ints, kind_of
-from autotune.sizes import broadcast_shapes
+from autotune.shapes import broadcast_shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -95,8 +96,15 @@ def unary(op: str, shape: tuple[int, ...], dtype: str = "float32", **attrs: Attr
     )
 
 
-def run_kernel(task: Task, program: Program, target: Target, arrays: Mapping[str, Array]) -> Array:
-    """The output of the program's machine code. AssertionError where it writes elsewhere; skips
+def run_kernel(
+    task: Task,
+    program: Program,
+    target: Target,
+    arrays: Mapping[str, Array],
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> Array:
+    """The output of the program's machine code; `sizes`: of the program's symbols, where the task
+    is the one at these. AssertionError where it writes elsewhere; skips
     the test where what compiles or runs it is missing."""
     require_for(target)
     built = backend_for(target).build(program, target, "kernel")
@@ -120,7 +128,9 @@ def run_kernel(task: Task, program: Program, target: Target, arrays: Mapping[str
         kernel.run(2)
         kernel.fetch(task.by_role("output")[0].name, output)
     else:
-        _call(built, target, [b.address for b in blocks.values()])
+        given = np.array([sizes[name] for name in program.symbols], np.int64)
+        addresses = [b.address for b in blocks.values()]
+        _call(built, target, [*addresses, given.ctypes.data] if len(given) else addresses)
     out, strays = take_output(output)
     assert strays == 0, f"{strays} bytes outside of the output were written"
     return out.astype(bool) if task.by_role("output")[0].type.dtype == "bool" else out

@@ -1,0 +1,39 @@
+"""Shapes and lists of numbers some of which may be sizes that only a run knows.
+
+In: extents, or data for an array. Out: the same by numpy's rules, with sizes as they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.sizes import any_size, is_size
+
+
+def whole(amount: Any) -> int:
+    """A number as an `int`; a Size as it is."""
+    return cast(int, amount) if is_size(amount) else int(amount)
+
+
+def as_array(data: Any, dtype: str | None = None) -> npt.NDArray[Any]:
+    """numpy's array of numbers; of objects, where some are sizes, which no kernel takes."""
+    array = np.asarray(data)
+    if array.dtype == object and any_size(array.ravel()):
+        return array
+    return np.asarray(data, dtype=dtype) if dtype else array
+
+
+def broadcast_shapes(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """numpy's rule: from the last dimension, 1 repeats. ValueError where shapes do not fit."""
+    out: list[int] = []
+    for extents in itertools.zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
+        others = [e for e in extents if e != 1]
+        if any(e != others[0] for e in others):
+            raise ValueError(f"{others} differ")
+        out.append(others[0] if others else 1)
+    return tuple(reversed(out))
