@@ -1,8 +1,8 @@
 """Object files into this process. In: object code. Out: addresses of functions.
 
-LLVM's objects are loaded by `ElfLibrary`, not by its MCJIT: that asks the system for memory section
-by section, and ends the process where two of them come to lie more than 2 GiB apart, as happens
-where large models or frameworks are mapped.
+LLVM's objects are loaded by `ElfLibrary`, not by its MCJIT: that asks the system for memory one
+section at a time, and ends the process where two of them come to lie more than 2 GiB apart, as
+happens where large models or frameworks are mapped.
 """
 
 from __future__ import annotations
