@@ -1,4 +1,9 @@
-"""Object files into this process. In: object code. Out: addresses of functions."""
+"""Object files into this process. In: object code. Out: addresses of functions.
+
+LLVM's objects are loaded by `ElfLibrary`, not by its MCJIT: that asks the system for memory one
+section at a time, and ends the process where two of them come to lie more than 2 GiB apart, as
+happens where large models or frameworks are mapped.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +17,11 @@ from autotune.codegen import base
 from autotune.codegen.c.compiler import CLibrary
 from autotune.codegen.elf.loader import ElfLibrary
 from autotune.codegen.elf.objects import read_elf
-from autotune.codegen.llvm.backend import compile_text, initialize
-from autotune.codegen.llvm.binding import binding, builds_here
-from autotune.codegen.llvm.team import END, end_with
+from autotune.codegen.llvm.backend import compile_text
 from autotune.codegen.llvm.tile import TILE_SHAPES
 from autotune.errors import BuildError
 from autotune.target import Target
 from autotune.types import Array
-
-
-class LoadedLibrary:
-    """Loaded objects. Addresses are valid while the library is referenced."""
-
-    def __init__(self, codes: Sequence[bytes], target: Target) -> None:
-        initialize()
-        llvm = binding()
-        machine = llvm.Target.from_triple(target.triple).create_target_machine(
-            cpu=target.cpu, features=target.features, jit=True
-        )
-        module = llvm.parse_assembly("")
-        module.triple = target.triple
-        self._engine = llvm.create_mcjit_compiler(module, machine)
-        for code in codes:
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
-        if end := int(self._engine.get_function_address(END)):
-            end_with(self, self._engine, end)
-
-    def address(self, symbol: str) -> int:
-        found = int(self._engine.get_function_address(symbol))
-        if not found:
-            raise BuildError(f"no function {symbol} in the loaded objects")
-        return found
 
 
 def load(codes: Sequence[bytes], target: Target) -> base.Library:
@@ -54,9 +32,7 @@ def load(codes: Sequence[bytes], target: Target) -> base.Library:
         raise BuildError(
             f"no matrix tiles here: {reason}; compile for a target without +amx-tile in features"
         )
-    if target.kind == "cpu" and not builds_here():
-        return ElfLibrary(codes)
-    return CLibrary(codes, target) if target.kind == "c" else LoadedLibrary(codes, target)
+    return CLibrary(codes, target) if target.kind == "c" else ElfLibrary(codes)
 
 
 def load_text(text: str, target: Target) -> base.Library:

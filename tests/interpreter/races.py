@@ -8,12 +8,10 @@ them at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from autotune.errors import VerifyError
 from autotune.program.ir import BLOCK_KINDS, THREAD_KINDS, WARP
 
+Thread = tuple[int, int, int]
 _SEVERAL = -2
 """More than one thread read the element."""
 
@@ -24,7 +22,6 @@ class Grid:
     def __init__(self) -> None:
         self.blocks = 0
         """Block loops around the place; 0: not on a GPU."""
-        self.threads = 0
         self.thread = (0, 0, 0)
         self.block_id = 0
         """Number of the block's run, never used again."""
@@ -34,39 +31,35 @@ class Grid:
         self.launch = 0
         """Time at which the launch began."""
 
-    @property
-    def between_threads(self) -> bool:
-        """Whether the place is in a block but outside its thread loops."""
-        return self.blocks > 0 and self.threads == 0
-
     def barrier(self) -> None:
         self.time += 1
 
-    @contextmanager
-    def at(self, kind: str, i: int) -> Iterator[None]:
-        """Run iteration `i` of a bound loop."""
+    def begin(self, kind: str, i: int) -> Thread:
+        """Iteration `i` of a bound loop begins. Returns who ran before."""
+        before = self.thread
         if kind in BLOCK_KINDS:
             self.time += 1
             if self.blocks == 0 and i == 0:
                 self.launch = self.time
             self.block_id += 1
             self.blocks += 1
-            self._begin(self.thread)
-            yield
-            self.blocks -= 1
-            return
-        before = self.thread
+            self._run(before)
+            return before
         if kind == "warp":  # its first thread stands for all
             axis, i = 0, WARP * i
         else:
             axis = THREAD_KINDS.index(kind)
-        self._begin((*before[:axis], i, *before[axis + 1 :]))  # type: ignore[arg-type]
-        self.threads += 1
-        yield
-        self.threads -= 1
-        self._begin(before)
+        self._run((*before[:axis], i, *before[axis + 1 :]))  # type: ignore[arg-type]
+        return before
 
-    def _begin(self, thread: tuple[int, int, int]) -> None:
+    def end(self, kind: str, before: Thread) -> None:
+        """The iteration ends; `before` ran before it."""
+        if kind in BLOCK_KINDS:
+            self.blocks -= 1
+        else:
+            self._run(before)
+
+    def _run(self, thread: Thread) -> None:
         x, y, z = self.thread = thread
         self.agent = (self.block_id << 24) + (z << 20) + (y << 10) + x
 
@@ -90,9 +83,10 @@ class Watch:
         """A thread reads the element."""
         if _by_another(self._written.get(at), grid):
             raise VerifyError(f"race: {name}{list(at)} is read before its writer is waited for")
-        reader, time = self._read.get(at, (grid.agent, grid.time))
-        mixed = time == grid.time and reader != grid.agent
-        self._read[at] = _SEVERAL if mixed else grid.agent, grid.time
+        now = grid.agent, grid.time
+        before = self._read.get(at, now)
+        mixed = before[1] == grid.time and before[0] != grid.agent
+        self._read[at] = (_SEVERAL, grid.time) if mixed else now
 
 
 def _by_another(use: tuple[int, int] | None, grid: Grid) -> bool:

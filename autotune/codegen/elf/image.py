@@ -174,7 +174,7 @@ class ElfImage:
             if patch is None:
                 raise BuildError(
                     f"object code wants relocation {entry.kind} of {self._machine}, which is not "
-                    "known here; load it with llvmlite"
+                    "known here"
                 )
             place = self._place(number, item, entry)
             patch(place)
