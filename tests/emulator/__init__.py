@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from autotune.codegen.base import Launch, TensorMap
-from autotune.codegen.loader import load_text
+from autotune.codegen.elf.loader import ElfLibrary, Runtime
+from autotune.codegen.llvm.backend import compile_text
 from autotune.codegen.nvptx.kernel import write_kernels
 from autotune.measure.storage import (
     GuardedTensor,
@@ -56,14 +56,13 @@ FAILURES = {
 
 @functools.cache
 def compiled() -> ctypes.CDLL:
-    """The compiled emulator, also visible to code that is loaded later."""
+    """The compiled emulator."""
     require("cc")
     sources = [str(Path(__file__).with_name(name)) for name in ("emulator.c", "hopper.c")]
     with tempfile.TemporaryDirectory(prefix="autotune-emulator-") as folder:
         library = str(Path(folder) / "emulator.so")
         command = ["cc", "-O1", "-shared", "-fPIC", "-o", library, *sources, "-lm"]
         subprocess.run(command, check=True, capture_output=True)
-        llvm.load_library_permanently(library)
         return ctypes.CDLL(library)
 
 
@@ -138,7 +137,15 @@ class Kernels:
 
     def __init__(self, text: str, launches: Sequence[Launch]) -> None:
         self._emulator = compiled()
-        self._library = load_text(host_text(text, launches), host_target())
+        code = compile_text(host_text(text, launches), host_target())
+        self._library = ElfLibrary([code], self._outside)
+
+    def _outside(self, name: str) -> int | None:
+        """The address of what the emulator has, or else the runtime of C."""
+        try:
+            return ctypes.addressof(ctypes.c_char.in_dll(self._emulator, name))
+        except ValueError:
+            return Runtime().address(name)
 
     def address(self, kernel: str) -> int:
         """Of a function that takes the kernel's arguments as an array."""

@@ -66,9 +66,6 @@ def _made_up(device: Any, target: Any) -> Any:  # noqa: ARG001
 @functools.cache
 def _emulator() -> ctypes.CDLL:
     """That of the driver's library, which compiled code finds its functions in."""
-    import llvmlite.binding as llvm
-
-    llvm.load_library_permanently(LIBRARY)
     return ctypes.CDLL(LIBRARY)
 
 

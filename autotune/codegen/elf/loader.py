@@ -11,7 +11,7 @@ import ctypes
 import mmap
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from autotune.codegen.elf.image import ElfImage
 from autotune.codegen.llvm.team import END, end_with
@@ -37,12 +37,17 @@ def this_machine() -> str:
 
 
 class ElfLibrary:
-    """Loaded objects. Addresses are valid while the library is referenced. Raises BuildError."""
+    """Loaded objects. Addresses are valid while the library is referenced. Raises BuildError.
 
-    def __init__(self, codes: Sequence[bytes]) -> None:
-        self._image = ElfImage(
-            codes, machine=this_machine(), runtime=Runtime().address, allocate=_allocate
-        )
+    `outside`: address of a name that the objects lack, None where there is none; by default, of
+    the runtime's functions.
+    """
+
+    def __init__(
+        self, codes: Sequence[bytes], outside: Callable[[str], int | None] | None = None
+    ) -> None:
+        runtime = outside or Runtime().address
+        self._image = ElfImage(codes, machine=this_machine(), runtime=runtime, allocate=_allocate)
         libc = ctypes.CDLL(None, use_errno=True)
         code, constants, _ = self._image.regions
         for region, rights in ((code, _READ | _RUN), (constants, _READ)):
