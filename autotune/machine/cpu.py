@@ -47,10 +47,11 @@ def outer_product_cycles(
         work = work + np.where(lanes > RUN_LANES, SCALABLE_BROADCAST * points, 0.0)
     loads = vectors * share + each / cpu.broadcasts_per_cycle
     latency = cpu.multiply_adds_in_flight * share
-    busy = (work**LATENCY_NORM + latency**LATENCY_NORM) ** (1 / LATENCY_NORM)
-    cycles = np.maximum(busy, loads)
     if not machine.target.takes_lanes:
-        return cycles
+        busy = (work**LATENCY_NORM + latency**LATENCY_NORM) ** (1 / LATENCY_NORM)
+        return np.maximum(busy, loads)
+    # What is late there is counted by what is dispatched.
+    cycles = np.maximum(np.maximum(work, latency), loads)
     loops = LOOP_INSTRUCTIONS / np.asarray(unroll)
     dispatched = points * vectors + cpu.dispatched_per_load * (vectors + each) + loops
     return np.maximum(cycles, clocks(machine, 1) * dispatched / cpu.dispatched_per_clock)

@@ -22,8 +22,8 @@ RUNTIME = {
     "libc.so.6": re.compile(r"mem(cpy|move|set|cmp)|syscall|pthread_(create|join|setaffinity_np)"
                             r"|sched_get(cpu|affinity)"),
     "libpthread.so.0": re.compile(r"pthread_(create|join|setaffinity_np)"),
-    "libm.so.6": re.compile(r"(exp2?|expm1|log2?|log1p|pow|a?(sin|cos|tan)h?|erfc?|fma|fmax|fmin"
-                            r"|fmod|sqrt|floor|ceil|trunc|rint|nearbyint|round(even)?)f?"),
+    "libm.so.6": re.compile(r"(exp(2|10)?|expm1|sincos|ldexp|log2?|log1p|pow|a?(sin|cos|tan)h?"
+                            r"|erfc?|fma|fmax|fmin|fmod|sqrt|floor|ceil|trunc|rint|nearbyint|round(even)?)f?"),
     "libgcc_s.so.1": re.compile(r"__aeabi_\w+|__(fix|float|trunc|extend)\w+|__u?(div|mod)[ds]i3"),
 }  # fmt: skip
 """Library -> the functions of it that objects may call."""

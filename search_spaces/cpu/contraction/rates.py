@@ -35,6 +35,8 @@ SPILL_COST = 0.2
 """The same of more accumulators and operands than registers."""
 SPILL_RISK = 0.03
 """The same where operands of two steps side by side would be."""
+RUN_SPILL_RISK = 0.1
+"""The same where they are loaded for several steps at once (fitted on llvm-mca's cycles)."""
 CONFLICT_FACTOR = 1.5
 """Times that products of Winograd's and Strassen's algorithms take whose points evict each other
 from the L1 cache."""
@@ -71,7 +73,7 @@ def tile_efficiency(
     one = points * vectors + vectors + 1 > registers
     taste = np.where(one, SPILL_COST, 0.0)
     several = live_registers(columns, points, vectors, lanes=lanes) > registers
-    taste = taste + np.where(several, SPILL_RISK, 0.0)
+    taste = taste + np.where(several, RUN_SPILL_RISK if lanes else SPILL_RISK, 0.0)
     taste = taste + np.where((vectors == 1) & (total > 1), LONE_VECTOR_COST, 0.0)
     return cycles / total, taste + np.where(columns["unroll"] > 4, LONG_BODY_COST, 0.0)
 
