@@ -55,15 +55,26 @@ def compile_c(text: str, target: Target) -> bytes:
         return out.read_bytes()
 
 
+_EXTENSIONS = {
+    "+fullfp16": "+fp16", "+dotprod": "+dotprod", "+bf16": "+bf16", "+i8mm": "+i8mm",
+    "+sve": "+sve",
+}  # fmt: skip
+"""LLVM's features of aarch64 -> those that C compilers add to an architecture."""
+
+
 def machine_flags(target: Target) -> list[str]:
-    """Which instructions may be used. On x86 the architecture's level: compilers know few of each
-    other's names of CPUs."""
+    """Which instructions may be used. On x86 and aarch64 the architecture's level: compilers know
+    few of each other's names of CPUs."""
     openmp = ["-fopenmp"] if target.threads > 1 else []
     if target.cpu == "generic":
         return openmp
+    features = set(target.features.split(","))
+    if target.triple.startswith("aarch64"):
+        more = [name for feature, name in _EXTENSIONS.items() if feature in features]
+        level = "armv8.2-a" if more else "armv8-a"
+        return [f"-march={level}{''.join(more)}", *openmp]
     if not target.triple.startswith("x86_64"):
         return [f"-mcpu={target.cpu}", *openmp]
-    features = set(target.features.split(","))
     levels = [name for name, needed in _LEVELS.items() if features >= needed]
     return [f"-march={levels[0] if levels else 'x86-64'}", *openmp]
 
