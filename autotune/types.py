@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from autotune.sizes import is_size
+from autotune.sizes import is_size, symbols_of
 
 Array = npt.NDArray[Any]
 Attr = int | float | str | bool | tuple[Any, ...]
@@ -246,5 +246,10 @@ def freeze_attrs(attrs: Mapping[str, Any]) -> tuple[tuple[str, Attr], ...]:
 
 @functools.lru_cache(maxsize=65536)
 def _task_key(task: Task) -> str:
-    text = json.dumps(task.to_json(), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(task.to_json(), sort_keys=True, separators=(",", ":"), default=_size_text)
     return f"{task.op}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _size_text(size: object) -> list[str]:
+    """A size that only a run knows, in the text of a key: the expression, its symbols' ranges."""
+    return [repr(size), *sorted(f"{s.name}={s.low}..{s.high}" for s in symbols_of(size))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from autotune.compiler.build import Known, build_kernels
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
+from autotune.compiler.open_sizes import compile_open
 from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import prepare
 from autotune.compiler.sized import KernelReuse, sized_model
@@ -80,7 +82,12 @@ def compile_request(request: CompileRequest) -> CompiledModel | SizedModel:
             )  # fmt: skip
 
     if not isinstance(opened, Graph):
-        return sized_model(opened, request, compiled)
+        return sized_model(
+            opened,
+            request,
+            compiled,
+            functools.partial(compile_open, target=target, profile=profile, versions=_versions()),
+        )
     size_ranges(request.ranges, ())
     return compiled(opened)
 

@@ -1,5 +1,5 @@
-"""Models of open sizes, by compiling every set of sizes for itself. In: a model with its symbols,
-and how its graph of some sizes is compiled. Out: a SizedModel.
+"""Models of open sizes: one program for all of them, or each set of sizes compiled for itself. In:
+a model with its symbols, and how its graph is compiled. Out: a SizedModel.
 
 Sizes share what does not depend on them: kernels of equal tasks and schedules, and packed weights.
 """
@@ -14,15 +14,18 @@ from typing import Protocol
 
 from autotune.compiler.build import Kernels
 from autotune.compiler.constants import NoRoomError, SharedConstants
+from autotune.defects import NO_DEFECT, described
 from autotune.errors import ConfigError
 from autotune.frontend.symbolic import SymbolicModel
 from autotune.graph.ir import Graph
 from autotune.measure.types import Built
+from autotune.parse_int import LARGEST
 from autotune.request import CompileRequest
 from autotune.runtime.model import CompiledModel
+from autotune.runtime.open_model import OpenModel
 from autotune.runtime.sized import SizedModel, Specialized
 from autotune.schedule.base import Schedule
-from autotune.size_ranges import size_ranges
+from autotune.size_ranges import SizeRange, size_ranges
 from autotune.types import Task
 
 _LOGGER = logging.getLogger("autotune.compile")
@@ -60,6 +63,12 @@ class CompileGraph(Protocol):
     def __call__(self, graph: Graph, reuse: KernelReuse | None = None) -> CompiledModel: ...
 
 
+class OpenProgram(Protocol):
+    """Compiles a model for all sizes in ranges at once. Raises anything where it cannot."""
+
+    def __call__(self, model: SymbolicModel, ranges: Mapping[str, SizeRange]) -> OpenModel: ...
+
+
 class Specializer:
     """Compiles a model for a set of sizes; calls take turns."""
 
@@ -94,24 +103,44 @@ class Specializer:
 
 
 def sized_model(
-    model: SymbolicModel, request: CompileRequest, compile_graph: CompileGraph
+    model: SymbolicModel,
+    request: CompileRequest,
+    compile_graph: CompileGraph,
+    open_program: OpenProgram,
 ) -> SizedModel:
-    """The model for any sizes in the request's ranges. Raises ConfigError for ranges of symbols
-    that it does not have, and for int8, whose samples have fixed sizes."""
+    """The model for any sizes in the request's ranges: one program, if every symbol has a range
+    and every task a kernel for all of it. Raises ConfigError for ranges of symbols that it does not
+    have, and for int8, whose samples have fixed sizes."""
     ranges = size_ranges(request.ranges, model.symbols)
     if request.wanted_target().precision == "int8":
         raise ConfigError(
             f"int8 takes samples of fixed sizes, and {', '.join(model.symbols)} are open; fix "
             "them with --shape"
         )
-    specializer = Specializer(model, compile_graph)
+    program, why = None, "not all of them have a range"
+    if all(allowed.most < LARGEST for allowed in ranges.values()):
+        program, why = _one_program(model, ranges, open_program)
     made = SizedModel(
         model.name,
         inputs=model.inputs,
         outputs=model.outputs,
         ranges=ranges,
-        specialize=specializer,
+        specialize=Specializer(model, compile_graph),
+        program=program,
+        why=why,
     )
     for note in made.notes:
         _LOGGER.info(note)
     return made
+
+
+def _one_program(
+    model: SymbolicModel, ranges: Mapping[str, SizeRange], open_program: OpenProgram
+) -> tuple[OpenModel | None, str]:
+    """The program, or why there is none: something must know a size."""
+    try:
+        return open_program(model, ranges), ""
+    except NO_DEFECT:
+        raise
+    except Exception as error:  # each set of sizes can be compiled for itself
+        return None, described(error)

@@ -34,6 +34,11 @@ class SymbolicModel:
         shapes = {name: kind.at(sizes).shape for name, kind in self.inputs.items()}
         return import_model(self._model, shapes)
 
+    def open_graph(self, sizes: Mapping[str, int]) -> Graph:
+        """The model with sizes of `autotune.sizes` for its symbols. Raises what importing does,
+        and whatever an importer does that must know a size."""
+        return self.graph(sizes)
+
 
 def symbolic_model(model: onnx.ModelProto, shapes: Shapes) -> SymbolicModel | None:
     """The model if any dimension of its inputs stays a symbol. Raises ModelError where a shape

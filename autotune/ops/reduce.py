@@ -23,6 +23,7 @@ from autotune.ops._common import (
 from autotune.ops.base import OPS, OpKind
 from autotune.program.functions import combine_over
 from autotune.program.ir import Axis, Compute, Const, Index, IndexValue, Load, Value, fn, index
+from autotune.sizes import is_size
 from autotune.types import Array, Attrs, TensorType, highest, lowest
 
 
@@ -94,12 +95,12 @@ class Reduce:
             return (total,)
         count = math.prod(a.extent for a in inner)
         loaded = Load(target, at(outer))
-        exact = is_float(dtype)
-        body = (
-            fn("mul", loaded, Const(1 / count, dtype))
-            if exact
-            else fn("div", loaded, const(count, dtype))
-        )
+        if is_size(count):
+            body = fn("div", loaded, IndexValue(Index((), count), dtype))
+        elif is_float(dtype):
+            body = fn("mul", loaded, Const(1 / count, dtype))
+        else:
+            body = fn("div", loaded, const(count, dtype))
         return total, Compute(output[0], dtype, outer, body)
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:

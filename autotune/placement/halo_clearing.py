@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable
 
 from autotune.placement.types import Storage
-from autotune.program.ir import Buffer, Const, For, Index, Program, Stmt, Store, index
+from autotune.program.ir import Buffer, Const, For, Index, Program, Stmt, Store, clamp, index
+from autotune.sizes import ceil_div, is_size, surely_at_most, symbols_of
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Layout
 
@@ -42,7 +44,8 @@ def halo_program(storage: Storage, target: Target) -> Program:
             body += _nested(loops, zeros) if zeros else ()
     block = Buffer.dense(_BLOCK, storage.dtype, (storage.elements,), "param")
     block = dataclasses.replace(block, written=True)
-    return Program(halo_symbol(storage), (block,), tuple(body))
+    symbols = tuple(sorted(s.name for s in symbols_of(storage.elements)))
+    return Program(halo_symbol(storage), (block,), tuple(body), symbols=symbols)
 
 
 def _nested(loops: list[tuple[str, int]], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -60,6 +63,8 @@ def _zeros(name: str, dtype: str, start: Index, count: int, lanes: int) -> tuple
         store = Store(_BLOCK, (first + index(loop),), zero)
         return For(loop, extent, "vector", (store,))
 
+    if is_size(count):
+        return (_overlapping(name, vector, start, count, lanes),)
     whole, rest = divmod(count, lanes)
     out: list[Stmt] = []
     if whole:
@@ -68,3 +73,13 @@ def _zeros(name: str, dtype: str, start: Index, count: int, lanes: int) -> tuple
     if rest:
         out.append(vector(f"{name}_rest", start + whole * lanes, rest))
     return tuple(out)
+
+
+def _overlapping(
+    name: str, vector: Callable[[str, Index, int], For], start: Index, count: int, lanes: int
+) -> For:
+    """The same where only a run knows how many: the last vector ends where the zeros do."""
+    wide = lanes if surely_at_most(lanes, count) else 1
+    first = clamp(index(f"{name}_block") * wide, 0, count - wide)
+    inner = vector(f"{name}_lane", start + first, wide)
+    return For(f"{name}_block", ceil_div(count, wide), "serial", (inner,))

@@ -53,11 +53,7 @@ def plan_memory(partition: Partition, *, in_place: bool = True, lend: bool = Fal
     lives = lifetimes(partition)
     pairs = find_in_place(partition, lives) if in_place else ()
     blocks = _zeroed_together(_chains(partition, lives, pairs), partition, lend)
-    orders = (
-        sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.storages)),
-        sorted(blocks, key=lambda b: (-(b.last - b.first), -b.nbytes, b.storages)),
-    )
-    arena_bytes, offsets = min((_place(order) for order in orders), key=lambda plan: plan[0])
+    arena_bytes, offsets = _smaller_plan(blocks)
     return MemoryPlan(
         offsets=offsets,
         arena_bytes=arena_bytes,
@@ -70,6 +66,14 @@ def arena_blocks(partition: Partition) -> list[Block]:
     """What lies in the arena where no call writes over its inputs, and nothing lies in memory that
     has a halo of zeros."""
     return _zeroed_together(_chains(partition, lifetimes(partition), ()), partition, lend=False)
+
+
+def arena_order(partition: Partition) -> list[tuple[int, Block]]:
+    """Where blocks begin in the smaller of two greedy plans in which no call writes over its
+    inputs; halos lend their memory."""
+    blocks = _zeroed_together(_chains(partition, lifetimes(partition), ()), partition, lend=True)
+    _, offsets = _smaller_plan(blocks)
+    return [(offsets[block.storages[0]], block) for block in blocks]
 
 
 def lifetimes(partition: Partition) -> dict[str, tuple[int, int]]:
@@ -232,6 +236,14 @@ def _cleared(
 
 
 # --------------------------------------------------------------------------------------- placement
+
+
+def _smaller_plan(blocks: Sequence[Block]) -> tuple[int, dict[str, int]]:
+    orders = (
+        sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.storages)),
+        sorted(blocks, key=lambda b: (-(b.last - b.first), -b.nbytes, b.storages)),
+    )
+    return min((_place(order) for order in orders), key=lambda plan: plan[0])
 
 
 def _place(order: Sequence[Block]) -> tuple[int, dict[str, int]]:

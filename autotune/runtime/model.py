@@ -26,7 +26,7 @@ from autotune.runtime.image_file import image_bytes, read_image, save
 from autotune.runtime.native_session import SessionMaker
 from autotune.runtime.pool import Pool, runs_at_once
 from autotune.runtime.results import Writable, check_names, declared, places, wanted, whole_arrays
-from autotune.runtime.session import NOWHERE
+from autotune.runtime.session import NOWHERE, Session
 from autotune.types import SHORT_FLOATS, Array, TensorType
 
 if TYPE_CHECKING:
@@ -77,16 +77,21 @@ class CompiledModel:
     """
 
     def __init__(
-        self, image: ModelImage, library: Library | None = None, notes: tuple[str, ...] = ()
+        self,
+        image: ModelImage,
+        library: Library | None = None,
+        notes: tuple[str, ...] = (),
+        sessions: Callable[[], Session] | None = None,
     ) -> None:
         """`library`: the image's objects where they are loaded already; otherwise the first run
         loads them, so that a model for another machine can be compiled and saved here. `notes`:
-        what the compiler has to say about it."""
+        what the compiler has to say about it. `sessions`: what makes sessions, where the image
+        does not hold all that they need."""
         self._image: ModelImage | None = image
         self._shown = image.summary
         self.notes = notes
         limit = functools.partial(runs_at_once, image.target)
-        self._pool = Pool(SessionMaker(image, library), limit, self._shown)
+        self._pool = Pool(sessions or SessionMaker(image, library), limit, self._shown)
         self.quantization: Quantization | None = None
         """How far a model compiled for int8 is from float32; the compiler sets it."""
         self._wanted = {

@@ -13,15 +13,24 @@ from typing import Any
 import numpy as np
 
 from autotune.codegen.base import DEVICE_KINDS, Library
-from autotune.memory import zeroed_block
+from autotune.memory import Bytes, zeroed_block
 from autotune.program.packing import stored_as
 from autotune.runtime.host import check_host
-from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT, ModelImage, Port
+from autotune.runtime.image import (
+    ARENA,
+    ENTRY_SYMBOL,
+    FIRST_INPUT,
+    WORKSPACE,
+    ModelImage,
+    Port,
+)
 from autotune.runtime.session import NOWHERE, Session
 from autotune.types import Array
 
 _Pointers = ctypes.Array[ctypes.c_void_p]
 _Buffer = tuple[tuple[int, ...], np.dtype[Any], Port | None]
+Entry = Callable[[int], None]
+"""Runs a model: takes the address of its array of pointers."""
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 _first_byte, _address_of = ctypes.c_char.from_buffer, ctypes.addressof
@@ -57,10 +66,18 @@ class SessionMaker:
 class NativeSession:
     """An image in memory: its code, its blocks, and the entry function."""
 
-    def __init__(self, image: ModelImage, library: Library) -> None:
+    def __init__(
+        self,
+        image: ModelImage,
+        library: Library,
+        entry: Entry | None = None,
+        further: Sequence[int] = (),
+    ) -> None:
+        """`entry`: what runs the model, where it is not the image's own; `further`: pointers for
+        it, behind those of the outputs."""
         self._image, self._library = image, library
-        self._entry = _ENTRY(library.address(ENTRY_SYMBOL))
-        arena, workspace = zeroed_block(image.arena_bytes), zeroed_block(image.workspace_bytes)
+        self._entry: Entry = entry or _ENTRY(library.address(ENTRY_SYMBOL))
+        arena, workspace = self._own_blocks()
         self._blocks: tuple[Array, ...] = (arena, image.constants, workspace)
         self._first = FIRST_INPUT + len(image.inputs)
         self._outputs = [
@@ -70,8 +87,18 @@ class NativeSession:
         ports = [port for _, _, port in self._outputs]
         self._whole = len(ports) == len(image.outputs) and all(map(_same, ports, image.outputs))
         held = [a.ctypes.data for a in self._blocks]
-        self._bases = _pointers([*held, *(0 for _ in (*image.inputs, *self._outputs))])
+        callers = [0 for _ in (*image.inputs, *self._outputs)]
+        self._bases = _pointers([*held, *callers, *further])
         self._pointer = ctypes.addressof(self._bases)
+
+    def _own_blocks(self) -> tuple[Bytes, Bytes]:
+        """Arena and workspace."""
+        return zeroed_block(self._image.arena_bytes), zeroed_block(self._image.workspace_bytes)
+
+    def _lie_in(self, arena: Bytes, workspace: Bytes) -> None:
+        """Run in other memory from now on."""
+        self._blocks = (arena, self._image.constants, workspace)
+        self._bases[ARENA], self._bases[WORKSPACE] = address(arena), address(workspace)
 
     def run(
         self,

@@ -22,12 +22,15 @@ from autotune import arguments
 from autotune.errors import ArtifactError, ClosedError, ConfigError
 from autotune.graph.feeds import as_array
 from autotune.runtime.model import CompiledModel
+from autotune.runtime.open_model import OpenModel
 from autotune.runtime.results import Writable, check_names
 from autotune.size_ranges import SizedType, SizeRange, checked_size, read_sizes, symbols_of
 from autotune.types import Array
 
 KEPT_BYTES = 1 << 30
 """Code and arenas of the sizes that are kept; the weights, which all of them share, are apart."""
+READY_SIZES = 4096
+"""Sets of sizes that the one program keeps ready, some twenty kilobytes each."""
 Sizes = Mapping[str, int]
 _Shapes = tuple[tuple[int, ...], ...]
 """Of the inputs, in order."""
@@ -50,10 +53,11 @@ Specialize = Callable[[Sizes, Iterable[Specialized]], Specialized]
 class SizedModel:
     """A model whose inputs have symbolic dimensions. Safe to call from several threads.
 
-    A set of sizes is compiled when it is first met, which takes seconds, and kept: the sizes used
-    least recently are dropped where code and arenas of all, one arena each, take more than
-    `limit_bytes`. While one thread waits for new sizes, others run those that are there. As a
-    context manager it is closed at the end."""
+    One program serves all sizes where there is one (`notes` say so). Where not, a set of sizes is
+    compiled when it is first met, which takes seconds, and kept: the sizes used least recently are
+    dropped where code and arenas of all, one arena each, take more than `limit_bytes`. While one
+    thread waits for new sizes, others run those that are there. As a context manager it is closed
+    at the end."""
 
     def __init__(
         self,
@@ -64,7 +68,10 @@ class SizedModel:
         ranges: Mapping[str, SizeRange],
         specialize: Specialize,
         limit_bytes: int = KEPT_BYTES,
+        program: OpenModel | None = None,
+        why: str = "",
     ) -> None:
+        """`program`: one for all sizes; `why`: the reason where there is none."""
         self.inputs = MappingProxyType(dict(inputs))
         """Element type and shape of every input, by name; symbols stand for sizes."""
         self.outputs = MappingProxyType(dict(outputs))
@@ -74,13 +81,12 @@ class SizedModel:
         self.ranges = MappingProxyType(dict(ranges))
         """The sizes that every symbol may have."""
         self.limit_bytes = limit_bytes
-        self.notes = (
-            f"the size{'s' * (len(self.symbols) > 1)} {', '.join(self.symbols)} of {name} may "
-            "change from run to run: each new set of sizes is compiled when it is first met",
-        )
+        self.notes = (_note(name, self.symbols, program is not None, why),)
         self._name, self._specialize = name, specialize
-        self._kinds = tuple(inputs.items())
+        self._kinds, self._program = tuple(inputs.items()), program
         self._kept: OrderedDict[_Shapes, Specialized] = OrderedDict()
+        self._ready: dict[_Shapes, CompiledModel] = {}
+        """Sizes that the one program has met."""
         self._closed = False
         # A signal's handler may close the model in the middle of a run of its own thread.
         self._lock, self._compiling = threading.RLock(), threading.RLock()
@@ -97,7 +103,8 @@ class SizedModel:
         if type(feeds) is not dict or feeds.keys() != self.inputs.keys():
             check_names(feeds, self.inputs)
         shapes = tuple([_shape(name, kind, feeds[name]) for name, kind in self._kinds])
-        return self._at(shapes).run(feeds, outputs, out)
+        at = self._at if self._program is None else self._anywhere
+        return at(shapes).run(feeds, outputs, out)
 
     def specialize(self, sizes: Sizes) -> CompiledModel:
         """The model for these sizes, compiled if it is not kept: to have it ready before its first
@@ -127,10 +134,11 @@ class SizedModel:
         model later gets a ClosedError; closing it again does nothing."""
         with self._lock:
             self._closed = True
-            kept = list(self._kept.values())
+            kept = [*(each.model for each in self._kept.values()), *self._ready.values()]
             self._kept.clear()
-        for each in kept:
-            each.model.close()
+            self._ready.clear()
+        for model in kept:
+            model.close()
 
     def __enter__(self) -> SizedModel:
         return self
@@ -148,11 +156,27 @@ class SizedModel:
             arguments.listed((f"{name}: {kind}" for name, kind in types.items()), 4)
             for types in (self.inputs, self.outputs)
         )
-        state = "closed" if self._closed else f"compiled for {len(self._kept)} sizes"
+        state = f"compiled for {len(self._kept) if self._program is None else 'all'} sizes"
+        state = "closed" if self._closed else state
         return f"<SizedModel {self._name!r}: {' -> '.join(sides)}; {state}>"
 
     def __reduce__(self) -> NoReturn:
         self.save("")
+
+    def _anywhere(self, shapes: _Shapes) -> CompiledModel:
+        """The one program for inputs of these shapes."""
+        found = self._ready.get(shapes)
+        if found is not None:
+            return found
+        sizes = read_sizes(self.inputs, dict(zip(self.inputs, shapes, strict=True)), self.ranges)
+        with self._lock:
+            if self._closed or self._program is None:
+                raise self._refusal()
+            made = self._program.at(sizes)
+            self._ready[shapes] = made
+            while len(self._ready) > READY_SIZES:
+                del self._ready[next(iter(self._ready))]
+        return made
 
     def _at(self, shapes: _Shapes) -> CompiledModel:
         """The model for inputs of these shapes."""
@@ -200,3 +224,14 @@ def _shape(name: str, kind: SizedType, given: npt.ArrayLike) -> tuple[int, ...]:
     if isinstance(shape, tuple):
         return shape
     return as_array(given, kind.dtype, f"input {name}").shape
+
+
+def _note(name: str, symbols: tuple[str, ...], one: bool, why: str) -> str:
+    sizes = f"the size{'s' * (len(symbols) > 1)} {', '.join(symbols)} of {name}"
+    if one:
+        return f"{sizes} may change from run to run: one program serves all of them"
+    reason = f" ({why})" if why else ""
+    return (
+        f"{sizes} may change from run to run: each new set of sizes is compiled when it is first "
+        f"met{reason}"
+    )

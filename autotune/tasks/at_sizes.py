@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotune.sizes import SizeSymbol, symbols_of, value_at
-from autotune.types import Attr, Layout, Task, TaskNode, TaskValue, TensorType
+from autotune.sizes import SizeSymbol, is_size, symbols_of, value_at
+from autotune.types import Attr, Layout, Task, TaskValue, TensorType
 
 
 def task_symbols(task: Task) -> frozenset[SizeSymbol]:
@@ -17,11 +17,30 @@ def task_symbols(task: Task) -> frozenset[SizeSymbol]:
 
 def task_at(task: Task, values: Mapping[str, int]) -> Task:
     """The task where its symbols have these values. KeyError for one that is missing."""
-    return dataclasses.replace(
-        task,
-        nodes=tuple(_node_at(node, values) for node in task.nodes),
-        values=tuple(_value_at(value, values) for value in task.values),
+    return task_with(task, lambda e: value_at(e, values), lambda v: layout_at(v.layout, values))
+
+
+def task_with(
+    task: Task, amount: Callable[[int], int], layout: Callable[[TaskValue], Layout]
+) -> Task:
+    """The task with `amount` of each extent and attribute, its tensors laid out by `layout`, which
+    gets them with their old shapes."""
+
+    def attr(value: Any) -> Attr:
+        if isinstance(value, tuple):
+            return tuple(attr(v) for v in value)
+        return amount(value) if is_size(value) else value
+
+    def made(value: TaskValue) -> TaskValue:
+        shape = tuple(amount(e) for e in value.type.shape)
+        kind = dataclasses.replace(value.type, shape=shape)
+        return dataclasses.replace(value, type=kind, layout=layout(value))
+
+    nodes = (
+        dataclasses.replace(node, attrs=tuple((name, attr(v)) for name, v in node.attrs))
+        for node in task.nodes
     )
+    return dataclasses.replace(task, nodes=tuple(nodes), values=tuple(map(made, task.values)))
 
 
 def layout_at(layout: Layout, values: Mapping[str, int]) -> Layout:
@@ -31,20 +50,3 @@ def layout_at(layout: Layout, values: Mapping[str, int]) -> Layout:
 
 def type_at(kind: TensorType, values: Mapping[str, int]) -> TensorType:
     return dataclasses.replace(kind, shape=tuple(value_at(e, values) for e in kind.shape))
-
-
-def _node_at(node: TaskNode, values: Mapping[str, int]) -> TaskNode:
-    attrs = tuple((name, _attr_at(value, values)) for name, value in node.attrs)
-    return dataclasses.replace(node, attrs=attrs)
-
-
-def _attr_at(value: Any, values: Mapping[str, int]) -> Attr:
-    if isinstance(value, tuple):
-        return tuple(_attr_at(v, values) for v in value)
-    return value_at(value, values)  # of numbers and words: themselves
-
-
-def _value_at(value: TaskValue, values: Mapping[str, int]) -> TaskValue:
-    return dataclasses.replace(
-        value, type=type_at(value.type, values), layout=layout_at(value.layout, values)
-    )

@@ -37,7 +37,7 @@ from autotune.program.ir import (
     clamp,
     index,
 )
-from autotune.program.rewrite import Body, map_buffers, with_body
+from autotune.program.rewrite import Body, map_buffers, value_loads, with_body
 from autotune.sizes import ceil_div, is_size, surely_at_most, symbols_of
 from autotune.tasks.build import task_computes
 from autotune.types import Task, TaskValue
@@ -79,7 +79,8 @@ def in_strips(program: Program, task: Task, sample: Task, *, parallel: bool = Fa
         moves = shifts.get(param.name, ())
         if any(moves):
             by = tuple(_moved(of_dimension, strips) for of_dimension in moves)
-            body = _Mover(param, task.value(param.name).type.shape, by).run(body)
+            limited = limited_dimensions(sample, param.name)
+            body = _Mover(param, task.value(param.name).type.shape, by, limited).run(body)
     for number, strip in reversed(list(enumerate(strips))):
         kind: LoopKind = "parallel" if parallel and not number else "serial"
         count = ceil_div(strip.extent, strip.length)
@@ -125,6 +126,19 @@ def shifts_of(task: Task, dimensions: Sequence[int]) -> Shifts:
             if shifts.setdefault(load.buffer, found) != found:
                 raise ScheduleError(f"{load.buffer} is read in two ways")
     return shifts
+
+
+def limited_dimensions(task: Task, name: str) -> frozenset[int]:
+    """Dimensions of a tensor in which indices are limited to its elements."""
+    computes, _ = task_computes(task)
+    return frozenset(
+        dimension
+        for compute in computes
+        for load in value_loads(compute.body)
+        if load.buffer == name
+        for dimension, at in enumerate(load.indices)
+        if _clamped(at)
+    )
 
 
 # ------------------------------------------------------------------------------------------- parts
@@ -215,6 +229,8 @@ class _Mover:
     """As the task has it."""
     by: tuple[Index, ...]
     """Elements, per dimension."""
+    limited: frozenset[int]
+    """Dimensions in which the task limits indices."""
 
     def run(self, body: Body) -> Body:
         return self._prefetches(map_buffers(body, {self.param.name}, self._places))
@@ -224,10 +240,13 @@ class _Mover:
 
     def _place(self, dimension: int, at: Index) -> Index:
         """A limit is that of the whole dimension. Where a schedule found that there is nothing to
-        limit, the element is one of the sample's, and so one of the task's."""
+        limit, the element is one of the sample's, and so one of the task's; but it may have found
+        that an index is beyond the sample's first or last element, and taken that."""
         by, limited = self.by[dimension], _clamped(at)
         if by == Index():
             return at
+        if limited is None and dimension in self.limited and not at.vars():
+            raise ScheduleError(f"{self.param.name} is read at the border of a small task")
         if limited is None:
             return at + by
         if (limited.lo, limited.hi) != (0, self.param.shape[dimension] - 1):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from autotune.errors import ModelError
+from autotune.shapes import whole
 
 Dims = list[int | str]
 Shapes = Mapping[str, tuple[int | str, ...]]
@@ -103,7 +104,7 @@ def _static(name: str, declared: Dims, dims: Dims) -> tuple[int, ...]:
             f"input {name!r} has symbolic dimensions {_text(declared or dims)}; "
             f"pass --shape {name}={_chosen(dims)} with the extents you want"
         )
-    return tuple(int(d) for d in dims)
+    return tuple(whole(d) for d in dims)
 
 
 def _chosen(dims: Sequence[int | str]) -> str:

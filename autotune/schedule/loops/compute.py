@@ -36,6 +36,7 @@ from autotune.program.rewrite import (
 )
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import perfect_chain
+from autotune.sizes import is_size
 
 
 @register
@@ -159,7 +160,7 @@ def _check_same_elements(path: Sequence[For], consumer: Body) -> None:
     """Every iteration of the joined loops reads only what that iteration wrote, finished."""
     loops = {p.var for p in path}
     ranges = {s.var: s.extent for s in walk((*path, *consumer)) if isinstance(s, For)}
-    repeated = {p.var for p in path if p.extent > 1}
+    repeated = {p.var for p in path if is_size(p.extent) or p.extent > 1}
     inside = stores_of(path[-1].body)
     for store in stores_of((path[0],)):
         used = frozenset[str]().union(*(i.vars() for i in store.indices))

@@ -1,0 +1,122 @@
+"""One program for all sizes of a model. In: the model with its symbols, the ranges of these, a
+target. Out: an OpenModel, or the reason why there is none.
+
+The graph is imported, optimized and cut into tasks once, with symbols where sizes are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from autotune.codegen.loader import load
+from autotune.compiler.open_kernels import (
+    NoOpenKernelError,
+    OpenKernel,
+    strip_kernels,
+    whole_kernels,
+)
+from autotune.compiler.open_link import BuiltKernel, built, open_link
+from autotune.compiler.prepare import prepare
+from autotune.defects import NO_DEFECT
+from autotune.frontend.symbolic import SymbolicModel
+from autotune.machine import Machine
+from autotune.machine.profile import DeviceProfile
+from autotune.placement.partition import partition
+from autotune.placement.stacked_plan import stacked
+from autotune.runtime.open_image import OpenImage, Unit
+from autotune.runtime.open_model import OpenModel
+from autotune.size_ranges import SizeRange
+from autotune.sizes import symbol
+from autotune.target import Target
+from autotune.types import Task
+
+_LOGGER = logging.getLogger("autotune.compile")
+
+
+def compile_open(
+    model: SymbolicModel,
+    ranges: Mapping[str, SizeRange],
+    *,
+    target: Target,
+    versions: tuple[tuple[str, str], ...],
+    profile: DeviceProfile | None = None,
+) -> OpenModel:
+    """One program for all sizes in these ranges. Raises what its stages do where they need to know
+    a size."""
+    if target.kind != "cpu":
+        raise NoOpenKernelError(f"targets of kind {target.kind} have no kernels for all sizes")
+    image = open_image(model, ranges, target=target, versions=versions, profile=profile)
+    return OpenModel(image, load(image.objects, target))
+
+
+def open_image(
+    model: SymbolicModel,
+    ranges: Mapping[str, SizeRange],
+    *,
+    target: Target,
+    versions: tuple[tuple[str, str], ...],
+    profile: DeviceProfile | None = None,
+) -> OpenImage:
+    """See `compile_open`; as data."""
+    start = time.perf_counter()
+    units, sizes = units_of(ranges)
+    graph = model.open_graph(sizes)
+    parts = partition(prepare(graph, target.precision, short=target.short_tensors).graph)
+    there = {unit.name: unit.count(_middle(ranges[unit.name])) for unit in units}
+    machine = Machine.of(target, profile)
+    kernels: dict[Task, list[BuiltKernel]] = {}
+    for task in parts.weights():
+        kernels[task] = _built(task, machine, there, units)
+    image = open_link(
+        parts, stacked(parts, there), kernels, units, target=target, versions=versions
+    )
+    _LOGGER.info(
+        "%s compiled for all sizes in %.1f s: %d calls, %d kernels",
+        model.name, time.perf_counter() - start, len(parts.calls), sum(map(len, kernels.values())),
+    )  # fmt: skip
+    return image
+
+
+def units_of(ranges: Mapping[str, SizeRange]) -> tuple[tuple[Unit, ...], dict[str, int]]:
+    """What is counted of every symbol, and the symbol's size in terms of that. Sizes that go up in
+    steps are so many steps: their halves and quarters are whole numbers, too."""
+    units, sizes = [], {}
+    for name, allowed in ranges.items():
+        step = allowed.step
+        first = 0 if allowed.least % step == 0 else allowed.least
+        low, high = (allowed.least - first) // step, (allowed.most - first) // step
+        units.append(Unit(name=name, least=first, step=step))
+        sizes[name] = first + step * symbol(name, low, high)
+    return tuple(units), sizes
+
+
+def _middle(allowed: SizeRange) -> int:
+    """A representative size: the geometric mean of the range, at most 16 times its least."""
+    most = min(allowed.most, 16 * max(allowed.least, 16))
+    wanted = int((max(allowed.least, 1) * most) ** 0.5)
+    return allowed.least + (wanted - allowed.least) // allowed.step * allowed.step
+
+
+def _built(
+    task: Task, machine: Machine, sizes: Mapping[str, int], units: tuple[Unit, ...]
+) -> list[BuiltKernel]:
+    """Raises NoOpenKernelError where none can be built."""
+    said: list[str] = []
+
+    def made(kernels: Iterable[OpenKernel]) -> Iterator[BuiltKernel]:
+        for number, kernel in enumerate(kernels):
+            try:
+                yield built(task, number, kernel, machine.target, units)
+            except NO_DEFECT:
+                raise
+            except Exception as error:
+                said.append(str(error))
+
+    kernels = list(made(strip_kernels(task, machine, sizes, said)))
+    kernels = kernels or list(itertools.islice(made(whole_kernels(task, machine, sizes, said)), 1))
+    if not kernels:
+        raise NoOpenKernelError(f"{task.op}: {said[0]}")
+    return kernels

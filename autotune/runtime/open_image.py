@@ -1,0 +1,169 @@
+"""A compiled model of open sizes as plain data. In: what the compiler made. Out: images of the
+model at given sizes, and the calls that run it there.
+
+Everything that depends on sizes is a row: a native function works out all rows of a set of sizes
+in microseconds (`autotune.codegen.llvm.amounts`). The table has a line for every kernel that a
+call may use, with the distances of its arguments still to be filled in from rows; of a call's
+lines, the one that is predicted to take least is run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.codegen.base import Library
+from autotune.codegen.llvm.amounts import Row
+from autotune.memory import Bytes
+from autotune.runtime.image import ModelImage, Port
+from autotune.target import Target
+from autotune.types import TensorType
+
+AMOUNTS, TABLE = "model_amounts", "model_table"
+"""Symbols of the native functions."""
+Words = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """What the model counts of an open dimension: (size - least) // step."""
+
+    name: str
+    least: int
+    step: int
+
+    def count(self, size: int) -> int:
+        return (size - self.least) // self.step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPort:
+    """A public input or output; shape, strides and offset are numbers of rows."""
+
+    name: str
+    dtype: str
+    base: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    declared: str = ""
+
+    def at(self, values: Sequence[int]) -> Port:
+        shape = tuple([values[row] for row in self.shape])
+        return Port(
+            name=self.name,
+            type=TensorType(dtype=self.dtype, shape=shape),
+            base=self.base,
+            offset_bytes=values[self.offset],
+            strides=tuple([values[row] for row in self.strides]),
+            declared=self.declared,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTable:
+    """Lines of the table that `autotune.codegen.llvm.table` runs."""
+
+    drivers: tuple[str, ...]
+    """The function that each line calls."""
+    words: Words
+    """Lines, widest first word by word: address (0 here), arguments, then base and distance."""
+    filled: Words
+    """(word of the flattened table, row) of every distance that rows give."""
+    choices: Words
+    """By call, its lines; the last one again where it has fewer than others."""
+    strips: Words
+    """By line, the row that says how often its strip runs."""
+    seconds: npt.NDArray[np.float64]
+    """By line, predicted, of one strip."""
+    extents: Words
+    """By line, rows of the extents that strips cut."""
+    lengths: Words
+    """By line, lengths of strips, none of which may be longer than its extent."""
+
+    def calls(self, words: Words, values: Words) -> Words:
+        """The lines to call where rows have these values. `words`: with addresses."""
+        table = words.copy()
+        table.reshape(-1)[self.filled[0]] = values[self.filled[1]]
+        cost = np.where(
+            (values[self.extents] >= self.lengths).all(axis=1),
+            values[self.strips] * self.seconds,
+            np.inf,
+        )
+        chosen = cost[self.choices].argmin(axis=1)
+        lines: Words = table[self.choices[np.arange(len(chosen)), chosen]]
+        return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenImage:
+    """Everything needed to run a model at any sizes."""
+
+    name: str
+    target: Target
+    units: tuple[Unit, ...]
+    rows: tuple[Row, ...] = field(repr=False)
+    inputs: tuple[OpenPort, ...]
+    outputs: tuple[OpenPort, ...]
+    output_bytes: tuple[int, ...]
+    """Rows."""
+    workspace_bytes: tuple[int, ...]
+    """Rows, the largest of which counts."""
+    table: CallTable = field(repr=False)
+    versions: tuple[tuple[str, str], ...]
+    objects: tuple[bytes, ...] = field(repr=False)
+    constants: Bytes = field(repr=False)
+
+
+class OpenCode:
+    """An image's functions in memory."""
+
+    def __init__(self, image: OpenImage, library: Library) -> None:
+        self.image, self.library = image, library
+        amounts = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+        self._amounts = amounts(library.address(AMOUNTS))
+        word = ctypes.c_int64
+        table = ctypes.CFUNCTYPE(None, ctypes.c_void_p, word, word, ctypes.c_void_p)
+        self.run_table = table(library.address(TABLE))
+        self._words = image.table.words.copy()
+        addresses = {name: library.address(name) for name in set(image.table.drivers)}
+        self._words[:, 0] = [addresses[name] for name in image.table.drivers]
+
+    def at(self, sizes: Mapping[str, int]) -> OpenCalls:
+        """The model at these sizes, by name."""
+        image = self.image
+        counts = np.array([u.count(sizes[u.name]) for u in image.units], np.int64)
+        values = np.empty(len(image.rows) + 1, np.int64)
+        self._amounts(counts.ctypes.data, values.ctypes.data)
+        known = values.tolist()
+        return OpenCalls(
+            image=ModelImage(
+                name=image.name,
+                target=image.target,
+                inputs=tuple([port.at(known) for port in image.inputs]),
+                outputs=tuple([port.at(known) for port in image.outputs]),
+                output_bytes=tuple([known[row] for row in image.output_bytes]),
+                kernels=(),
+                arena_bytes=known[-1],
+                workspace_bytes=max([known[row] for row in image.workspace_bytes], default=0),
+                versions=image.versions,
+                objects=(),
+                constants=image.constants,
+            ),
+            counts=counts,
+            table=image.table.calls(self._words, values),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCalls:
+    """A model at one set of sizes: its image without kernels, and the table to run."""
+
+    image: ModelImage
+    counts: Words
+    """Of the units, as kernels read them."""
+    table: Words

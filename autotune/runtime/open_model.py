@@ -1,0 +1,94 @@
+"""One program for all sizes. In: an OpenImage. Out: models at sizes, made in well under a
+millisecond, which share code, weights and arenas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from autotune.codegen.base import Library
+from autotune.memory import Bytes, zeroed_block
+from autotune.runtime.model import CompiledModel
+from autotune.runtime.native_session import NativeSession
+from autotune.runtime.open_image import OpenCalls, OpenCode, OpenImage
+from autotune.runtime.session import NOWHERE
+from autotune.types import Array
+
+
+class Arenas:
+    """Memory of runs. A run takes the block that was used last; one that is too small for it is
+    replaced."""
+
+    def __init__(self) -> None:
+        self._free: list[Bytes] = []
+
+    def take(self, nbytes: int) -> Bytes:
+        try:
+            block = self._free.pop()
+        except IndexError:
+            return zeroed_block(nbytes)
+        return block if block.nbytes >= nbytes else zeroed_block(nbytes)
+
+    def give(self, block: Bytes) -> None:
+        self._free.append(block)
+
+
+class OpenSession(NativeSession):
+    """A model at one set of sizes, in an arena that it has as long as it runs."""
+
+    def __init__(self, code: OpenCode, calls: OpenCalls, arenas: Arenas) -> None:
+        rows, width = calls.table.shape
+        table, run = calls.table.ctypes.data, code.run_table
+
+        def entry(bases: int) -> None:
+            run(table, rows, width, bases)
+
+        self._calls, self._arenas = calls, arenas
+        super().__init__(calls.image, code.library, entry, (calls.counts.ctypes.data,))
+
+    def run(
+        self,
+        inputs: Sequence[Array],
+        numbers: Sequence[int] | None = None,
+        into: Mapping[int, Array] = NOWHERE,
+    ) -> list[Array]:
+        block = self._begin()
+        try:
+            return super().run(inputs, numbers, into)
+        finally:
+            self._arenas.give(block)
+
+    def bench(
+        self, inputs: Sequence[Array], repeats: int, clock: Callable[[], float]
+    ) -> tuple[tuple[float, ...], list[list[float]]]:
+        block = self._begin()
+        try:
+            return super().bench(inputs, repeats, clock)
+        finally:
+            self._arenas.give(block)
+
+    def _begin(self) -> Bytes:
+        image = self._calls.image
+        block = self._arenas.take(image.arena_bytes + image.workspace_bytes)
+        self._lie_in(block[: image.arena_bytes], block[image.arena_bytes :])
+        return block
+
+    def _own_blocks(self) -> tuple[Bytes, Bytes]:
+        """None before a run."""
+        return zeroed_block(0), zeroed_block(0)
+
+
+class OpenModel:
+    """Models at sizes, which share code, weights and arenas."""
+
+    def __init__(self, image: OpenImage, library: Library) -> None:
+        self._code, self._arenas = OpenCode(image, library), Arenas()
+
+    def at(self, sizes: Mapping[str, int]) -> CompiledModel:
+        """The model at these sizes, which are in its ranges."""
+        calls = self._code.at(sizes)
+
+        def session() -> OpenSession:
+            return OpenSession(self._code, calls, self._arenas)
+
+        return CompiledModel(calls.image, sessions=session)

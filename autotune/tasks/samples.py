@@ -1,0 +1,80 @@
+"""Small tasks for a task of open sizes. In: the task, and how long its output is to be along the
+open dimensions. Out: the task at that size, whose kernel `strips` makes one for all sizes.
+
+A length need not be one that the symbols' own values give: of an output of 8 * H rows, 7 rows are
+a sample, too, where everything else that the task reads comes out in whole elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import cast
+
+from autotune.errors import ScheduleError
+from autotune.sizes import is_size, symbols_of, value_at
+from autotune.tasks.at_sizes import layout_at, task_with
+from autotune.types import Layout, Task, TaskValue
+
+_LONGEST_SEARCH = 4096
+"""Values of a symbol tried where an extent is no multiple of it."""
+
+
+def open_extents(task: Task) -> tuple[int, ...]:
+    """The extents of the output that a run decides, outermost first."""
+    (output,) = task.by_role("output")
+    return tuple(e for e in output.type.shape if is_size(e))
+
+
+def sample_task(task: Task, lengths: Sequence[int], sizes: Mapping[str, int]) -> Task:
+    """The task whose output has these lengths along its open dimensions, where memory lies as it
+    does at `sizes`. Raises ScheduleError where there is none."""
+    values = _values(open_extents(task), lengths, sizes)
+
+    def layout(value: TaskValue) -> Layout:
+        if value.role in ("input", "output"):
+            return layout_at(value.layout, sizes)
+        return Layout.dense(tuple(_whole(e, values) for e in value.type.shape))
+
+    return task_with(task, lambda e: _whole(e, values), layout)
+
+
+def _values(
+    extents: Sequence[int], lengths: Sequence[int], sizes: Mapping[str, int]
+) -> dict[str, Fraction]:
+    """Values of symbols that give these extents; where several symbols make one extent, all but
+    the last of them are 1. What the output does not depend on is as `sizes` say."""
+    found: dict[str, Fraction] = {}
+    for extent, length in zip(extents, lengths, strict=True):
+        missing = sorted(s.name for s in symbols_of(extent) if s.name not in found)
+        for name in missing[:-1]:
+            found[name] = Fraction(1)
+        if missing:
+            found[missing[-1]] = _solved(extent, missing[-1], found, length)
+        if value_at(extent, cast(Mapping[str, int], found)) != length:
+            raise ScheduleError(f"no sizes make {length} of {extent}")
+    return {name: Fraction(size) for name, size in sizes.items()} | found
+
+
+def _solved(extent: int, name: str, known: Mapping[str, Fraction], length: int) -> Fraction:
+    """The value of a symbol for an extent to have that length."""
+
+    def at(value: Fraction) -> Fraction:
+        return Fraction(value_at(extent, cast(Mapping[str, int], {**known, name: value})))
+
+    zero, slope = at(Fraction(0)), at(Fraction(1)) - at(Fraction(0))
+    if slope and at(exact := (length - zero) / slope) == length:
+        return exact
+    low, high = 0, _LONGEST_SEARCH
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if at(Fraction(middle)) >= length else (middle + 1, high)
+    return Fraction(low)
+
+
+def _whole(amount: int, values: Mapping[str, Fraction]) -> int:
+    """Raises ScheduleError where an amount is no whole number of elements."""
+    found = value_at(amount, cast(Mapping[str, int], values))
+    if found != int(found) or found < 0:
+        raise ScheduleError(f"there is no sample: {amount} would be {found}")
+    return int(found)
