@@ -109,8 +109,8 @@ def sized_model(
     open_program: OpenProgram,
 ) -> SizedModel:
     """The model for any sizes in the request's ranges: one program, if every symbol has a range
-    and every task a kernel for all of it. Raises ConfigError for ranges of symbols that it does not
-    have, and for int8, whose samples have fixed sizes."""
+    and every task a kernel for all of it. Raises ConfigError for ranges of symbols that it does
+    not have, and for int8, whose samples have fixed sizes."""
     ranges = size_ranges(request.ranges, model.symbols)
     if request.wanted_target().precision == "int8":
         raise ConfigError(

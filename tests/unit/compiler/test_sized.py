@@ -7,10 +7,9 @@ import re
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 import autotune
 from autotune.compiler import sized as compiler
@@ -18,65 +17,7 @@ from autotune.compiler.constants import NoRoomError, SharedConstants
 from autotune.errors import ConfigError, ModelError, UnsupportedOpError
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
-
-RNG = np.random.default_rng(0)
-FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
-
-
-def weight(name: str, *shape: int) -> onnx.TensorProto:
-    scale = np.sqrt(np.prod(shape[1:]))
-    return numpy_helper.from_array((RNG.standard_normal(shape) / scale).astype(np.float32), name)
-
-
-def model_of(
-    nodes: list[onnx.NodeProto],
-    inputs: dict[str, tuple[int, list[Any]]],
-    output: list[Any],
-    weights: list[onnx.TensorProto],
-) -> onnx.ModelProto:
-    infos = [helper.make_tensor_value_info(n, kind, dims) for n, (kind, dims) in inputs.items()]
-    out = helper.make_tensor_value_info("y", FLOAT, output)
-    graph = helper.make_graph(nodes, "net", infos, [out], weights)
-    opset = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=8)
-
-
-def convolutions() -> onnx.ModelProto:
-    """Any batch, height and width."""
-    node = helper.make_node
-    nodes = [
-        node("Conv", ["x", "w1"], ["a"], pads=[1] * 4),
-        node("Relu", ["a"], ["b"]),
-        node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
-        node("Conv", ["c", "w2"], ["d"], pads=[1] * 4),
-        node("GlobalAveragePool", ["d"], ["e"]),
-        node("Flatten", ["e"], ["f"]),
-        node("Gemm", ["f", "w3"], ["y"], transB=1),
-    ]
-    weights = [weight("w1", 16, 3, 3, 3), weight("w2", 32, 16, 3, 3), weight("w3", 10, 32)]
-    return model_of(nodes, {"x": (FLOAT, ["N", 3, "H", "W"])}, ["N", 10], weights)
-
-
-def attention() -> onnx.ModelProto:
-    """One head over a batch of sequences with a mask, as BERT has it."""
-    node = helper.make_node
-    nodes = [
-        node("Gather", ["table", "ids"], ["t"]),
-        *(node("MatMul", ["t", w], [v]) for w, v in (("wq", "q"), ("wk", "k"), ("wv", "v"))),
-        node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
-        node("MatMul", ["q", "kt"], ["scores"]),
-        node("Unsqueeze", ["mask", "one"], ["m"]),
-        node("Add", ["scores", "m"], ["masked"]),
-        node("Softmax", ["masked"], ["p"], axis=-1),
-        node("MatMul", ["p", "v"], ["o"]),
-        node("Add", ["o", "t"], ["r"]),
-        node("LayerNormalization", ["r", "gain", "bias"], ["y"], axis=-1),
-    ]
-    weights = [weight("table", 50, 32), *(weight(n, 32, 32) for n in ("wq", "wk", "wv"))]
-    weights += [weight("gain", 32), weight("bias", 32)]
-    weights.append(numpy_helper.from_array(np.array([1]), "one"))
-    inputs = {"ids": (INT64, ["B", "S"]), "mask": (FLOAT, ["B", "S"])}
-    return model_of(nodes, inputs, ["B", "S", 32], weights)
+from tests.unit.compiler.open_models import attention, convolutions
 
 
 def image_feeds(rng: np.random.Generator) -> dict[str, Array]:

@@ -1,0 +1,77 @@
+"""One program for all sizes of a model, against ONNX Runtime at sizes that it was not made for."""
+
+from __future__ import annotations
+
+import functools
+import logging
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import autotune
+from autotune.errors import ClosedError, FeedError
+from autotune.runtime.sized import SizedModel
+from autotune.types import Array
+from tests.unit.compiler.open_models import convolutions
+
+RANGES = {"N": (1, 3), "H": (8, 96), "W": (8, 96)}
+SIZES = ((1, 8, 8), (1, 64, 64), (2, 19, 33), (3, 96, 9), (1, 9, 96), (1, 64, 64))
+
+
+NETWORK = convolutions()
+
+
+@functools.cache
+def images() -> SizedModel:
+    made = autotune.compile(NETWORK, ranges=RANGES)
+    assert isinstance(made, SizedModel)
+    return made
+
+
+def image(n: int, h: int, w: int) -> Array:
+    return np.random.default_rng(h).standard_normal((n, 3, h, w)).astype(np.float32)
+
+
+def test_any_sizes_equal_onnx_runtime(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "autotune.compile")
+    model = images()
+    peer = onnxruntime.InferenceSession(
+        NETWORK.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    caplog.clear()
+    for sizes in SIZES:
+        x = image(*sizes)
+        want = peer.run(None, {"x": x})[0]
+        np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-3, atol=1e-4)
+    assert not caplog.records  # nothing was compiled
+    assert "one program serves all of them" in model.notes[0]
+    assert repr(model).endswith("compiled for all sizes>")
+
+
+def test_a_caller_s_arrays_and_a_choice_of_outputs() -> None:
+    x, y = image(2, 20, 20), np.empty((2, 10), np.float32)
+    given = images().run({"x": x}, outputs=["y"], out={"y": y})
+    assert given["y"] is y
+    np.testing.assert_array_equal(y, images().run({"x": x})["y"])
+
+
+def test_a_size_outside_of_its_range_is_refused() -> None:
+    with pytest.raises(FeedError, match=r"'x' dimension 2 \(H\) is 97, the range is 8 to 96"):
+        images().run({"x": image(1, 97, 8)})
+
+
+def test_a_closed_model_says_so() -> None:
+    model = autotune.compile(convolutions(), ranges={"N": (1, 2), "H": (8, 8), "W": (8, 16)})
+    assert isinstance(model, SizedModel)
+    model.run({"x": image(1, 8, 8)})
+    model.close()
+    with pytest.raises(ClosedError):
+        model.run({"x": image(1, 8, 8)})
+    with pytest.raises(ClosedError):
+        model.run({"x": image(1, 8, 9)})
+
+
+def test_a_model_without_all_ranges_is_compiled_for_the_sizes_it_meets() -> None:
+    model = autotune.compile(convolutions(), ranges={"H": (8, 96)})
+    assert "met (not all of them have a range)" in model.notes[0]
