@@ -10,18 +10,18 @@ call says.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import cost_model
+from autotune.compiler.strip_lengths import strip_lengths
 from autotune.defects import NO_DEFECT
 from autotune.errors import AutotuneError
 from autotune.machine import Machine
 from autotune.program.ir import Program
 from autotune.schedule.base import Schedule, apply_schedule
-from autotune.sizes import ceil_div, greatest, surely_at_most
+from autotune.sizes import ceil_div, surely_at_most
 from autotune.tasks.at_sizes import task_at, task_symbols
 from autotune.tasks.build import build_program
 from autotune.tasks.samples import open_extents, sample_task
@@ -30,10 +30,8 @@ from autotune.types import Task
 from search_spaces.rules import rules_for
 
 Sizes = Mapping[str, int]
-LENGTHS = (1, 7, 14, 28)
-"""Lengths of strips, along the innermost open dimension."""
-DEPTHS = (1, 4)
-"""Lengths of strips along the open dimension before it."""
+STRIPS = 12
+"""Kernels of a task, for strips of different lengths."""
 
 
 class NoOpenKernelError(AutotuneError):
@@ -72,7 +70,7 @@ def _in_strips(
     task: Task, machine: Machine, sizes: Sizes, said: list[str]
 ) -> Iterator[OpenKernel]:
     extents = open_extents(task)
-    for lengths in strip_lengths(extents):
+    for lengths in strip_lengths(task, STRIPS):
         try:
             small = sample_task(task, lengths, sizes)
             rule, config, schedule = cost_model.default_of(small, machine)
@@ -91,21 +89,6 @@ def _in_strips(
             lengths=tuple(lengths),
             seconds=float(seconds[0]),
         )
-
-
-def strip_lengths(extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Outputs that are worth a kernel, the smallest first: of one element along all but the last
-    two open dimensions."""
-    if not extents:
-        return
-    *_, inner = extents
-    wide = [n for n in LENGTHS if n <= max(1, greatest(inner))]
-    if len(extents) == 1:
-        yield from ((n,) for n in wide)
-        return
-    outer = (1,) * (len(extents) - 2)
-    high = [n for n in DEPTHS if n <= max(1, greatest(extents[-2]))]
-    yield from ((*outer, h, w) for h, w in itertools.product(high, wide))
 
 
 def whole_kernels(

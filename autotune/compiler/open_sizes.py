@@ -20,6 +20,7 @@ from autotune.compiler.open_kernels import (
 )
 from autotune.compiler.open_link import BuiltKernel, built, open_link
 from autotune.compiler.prepare import prepare
+from autotune.compiler.strip_lengths import NEAR_BYTES, weight_bytes
 from autotune.defects import NO_DEFECT
 from autotune.frontend.symbolic import SymbolicModel
 from autotune.machine import Machine
@@ -67,9 +68,11 @@ def open_image(
     parts = partition(prepare(graph, target.precision, short=target.short_tensors).graph)
     there = {unit.name: unit.count(_middle(ranges[unit.name])) for unit in units}
     machine = Machine.of(target, profile)
+    far = machine.among(float(sum(array.nbytes for array in parts.graph.constants.values())))
     kernels: dict[Task, list[BuiltKernel]] = {}
     for task in parts.weights():
-        kernels[task] = _built(task, machine, there, units)
+        at = far if weight_bytes(task) > NEAR_BYTES else machine
+        kernels[task] = _built(task, at, there, units)
     image = open_link(
         parts, stacked(parts, there), kernels, units, target=target, versions=versions
     )

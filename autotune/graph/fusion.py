@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
+from autotune.sizes import surely_less
 from autotune.types import SHORT_FLOATS
 
 EPILOGUE_ANCHORS = ("contraction", "pool", "scatter", "gather", "row")
@@ -182,7 +183,8 @@ class _Fusion:
         node = self.graph.nodes[index]
         plain = node.op == "matmul" and node.inputs[0] != node.inputs[1]
         float32 = self.graph.types[node.output].dtype == "float32"
-        enough = shape[-2] >= _FEW_ROWS and shape[-1] >= _FEW_KEYS
+        rows, keys = shape[-2:]
+        enough = not surely_less(rows, _FEW_ROWS) and not surely_less(keys, _FEW_KEYS)
         return plain and float32 and enough and self.shape(index) == shape
 
     def claim_rest(self, root: int) -> None:

@@ -23,6 +23,7 @@ from autotune.ops._common import (
 )
 from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Bound, Compute, Index, Load, Select, Value, index
+from autotune.sizes import ceil_div
 from autotune.types import Array, Attrs, TensorType, dense_strides
 
 
@@ -116,7 +117,7 @@ class Slice:
         for (start, stop, step), extent in zip(ranges, types[0].shape, strict=True):
             good = 0 <= start <= stop <= extent and step > 0
             require(good, f"slice: {start}:{stop}:{step} does not fit extent {extent}")
-        shape = tuple(len(range(*r)) for r in ranges)
+        shape = tuple(ceil_div(stop - start, step) for start, stop, step in ranges)
         return TensorType(dtype=types[0].dtype, shape=shape)
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:

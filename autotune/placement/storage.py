@@ -24,6 +24,7 @@ from autotune.placement.halos import Halo, larger, read_halo, useful_halo
 from autotune.placement.own_outputs import fresh_name, with_own_outputs
 from autotune.placement.types import Placement, Storage
 from autotune.placement.views import concat_part, reshaped, sliced, transposed, untransposed
+from autotune.sizes import surely_at_most
 from autotune.types import Layout
 
 
@@ -175,7 +176,7 @@ class _Placing:
         """True where the innermost dimension is written with stride 1: scattering costs more than
         a transposing kernel."""
         strides = zip(placement.layout.strides, self.shape(value), strict=True)
-        steps = [stride for stride, extent in strides if extent > 1]
+        steps = [stride for stride, extent in strides if not surely_at_most(extent, 1)]
         return not steps or steps[-1] == 1 or self._hosted_by_concat(value)
 
     def _hosted_by_concat(self, value: str) -> bool:

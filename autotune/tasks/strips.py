@@ -37,7 +37,7 @@ from autotune.program.ir import (
     clamp,
     index,
 )
-from autotune.program.rewrite import Body, map_buffers, value_loads, with_body
+from autotune.program.rewrite import Body, loads_of, map_buffers, stores_of, value_loads, with_body
 from autotune.sizes import ceil_div, is_size, surely_at_most, symbols_of
 from autotune.tasks.build import task_computes
 from autotune.types import Task, TaskValue
@@ -81,10 +81,9 @@ def in_strips(program: Program, task: Task, sample: Task, *, parallel: bool = Fa
             by = tuple(_moved(of_dimension, strips) for of_dimension in moves)
             limited = limited_dimensions(sample, param.name)
             body = _Mover(param, task.value(param.name).type.shape, by, limited).run(body)
-    for number, strip in reversed(list(enumerate(strips))):
-        kind: LoopKind = "parallel" if parallel and not number else "serial"
-        count = ceil_div(strip.extent, strip.length)
-        body = (For(strip.variable, count, kind, body),)
+    (output,) = task.by_role("output")
+    weights = frozenset(value.name for value in task.by_role("constant"))
+    body = _stripped(body, strips, output.name, weights, parallel)
     used = {s.name for v in task.values for e in _amounts(v.type.shape) for s in symbols_of(e)}
     return dataclasses.replace(
         program,
@@ -142,6 +141,32 @@ def limited_dimensions(task: Task, name: str) -> frozenset[int]:
 
 
 # ------------------------------------------------------------------------------------------- parts
+
+
+def _stripped(
+    body: Body, strips: Sequence[Strip], output: str, weights: frozenset[str], parallel: bool
+) -> Body:
+    """The body for every strip. Loops outside of everything else that go through the weights, a
+    part of the output each, stay outside: then a part of the weights is read once for all strips.
+    """
+    if len(body) == 1 and isinstance(loop := body[0], For) and loop.kind == "serial":
+        stores, loads = list(stores_of(loop.body)), list(loads_of(loop.body))
+        apart = all(
+            any(at.reads({loop.var}) for at in store.indices)
+            for store in stores
+            if store.buffer == output
+        )
+        reads = any(
+            load.buffer in weights and any(at.reads({loop.var}) for at in load.indices)
+            for load in loads
+        )
+        if apart and (reads or loop.extent == 1) and not parallel:
+            inside = _stripped(loop.body, strips, output, weights, parallel)
+            return (with_body(loop, inside),)
+    for number, strip in reversed(list(enumerate(strips))):
+        kind: LoopKind = "parallel" if parallel and not number else "serial"
+        body = (For(strip.variable, ceil_div(strip.extent, strip.length), kind, body),)
+    return body
 
 
 def _check_pads(task: Task, compute: Compute) -> None:

@@ -27,6 +27,7 @@ from autotune.graph.build import GraphBuilder
 from autotune.ops import OPS
 from autotune.registry import Registry
 from autotune.shapes import as_array, whole
+from autotune.sizes import any_size
 from autotune.types import DTYPES, Array, Attr, TensorType
 
 FOLD_ELEMENTS = 1 << 16
@@ -224,6 +225,8 @@ class NodeContext:
     def _fold(self, op: str, values: Sequence[str], attrs: Mapping[str, Attr]) -> str | None:
         types = [self.builder.types[v] for v in values]
         result = OPS.get(op).infer(types, attrs)
+        if any_size(result.shape):
+            return None
         if result.size > max(FOLD_ELEMENTS, *(t.size for t in types)):
             return None
         arrays = [self.builder.constants[v] for v in values]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.onnx.norm import positive_axis
 from autotune.shapes import broadcast_shapes
+from autotune.sizes import UndecidedError, any_size, surely_at_most, surely_less
 
 
 @importer("Shape")
@@ -35,10 +37,10 @@ def reshape(n: NodeContext) -> str:
             if extent == 0 and i >= len(extents):
                 raise ModelError(f"shape {wanted} keeps dimension {i} of {extents}")
             wanted[i] = extents[i] if extent == 0 else extent
-    if wanted.count(-1) > 1 or min(wanted, default=1) < -1:
+    if wanted.count(-1) > 1 or any(surely_less(e, -1) for e in wanted):
         raise ModelError(f"shape {wanted} must have at most one -1 and no other negatives")
     total, known = math.prod(extents), math.prod(e for e in wanted if e != -1)
-    wanted = [total // max(known, 1) if e == -1 else e for e in wanted]
+    wanted = [total // (known or 1) if e == -1 else e for e in wanted]
     if math.prod(wanted) != total:
         raise ModelError(f"cannot reshape {extents} to {tuple(wanted)}: the sizes differ")
     return n.reshape(x, wanted)
@@ -100,35 +102,68 @@ def slice_(n: NodeContext) -> str:
         axes, steps = n.int_parameter(3), n.int_parameter(4)
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
-    ranges = {}
+    ranges: dict[int, Elements] = {}
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         at = positive_axis(axis, n.rank(x))
         ranges[at] = _clamped(start, end, step, n.shape(x)[at])
     return select_ranges(n, x, ranges)
 
 
-def _clamped(start: int, end: int, step: int, extent: int) -> range:
+class OpenRange(NamedTuple):
+    """A range some of whose numbers only a run knows."""
+
+    start: int
+    stop: int
+    step: int
+
+
+Elements = range | OpenRange
+
+
+def _clamped(start: int, end: int, step: int, extent: int) -> Elements:
     """The elements of an axis. Backward from before the first element is from the first one, where
     Python has none."""
+    if any_size((start, end, extent)) and step > 0:
+        return OpenRange(_limited(start, extent), _limited(end, extent), step)
     if step < 0 and start + extent < 0:
         start = 0
     return range(*slice(start, end, step).indices(extent))
 
 
-def select_ranges(n: NodeContext, x: str, ranges: dict[int, range]) -> str:
+def _known(elements: Elements) -> range:
+    """Raises UndecidedError where only a run knows them."""
+    if isinstance(elements, range):
+        return elements
+    raise UndecidedError(f"elements {elements.start}:{elements.stop}:{elements.step}, backward")
+
+
+def _limited(place: int, extent: int) -> int:
+    """As Python's slices have it: from the end where it is negative, and not beyond an end."""
+    from_start = place if surely_at_most(0, place) else place + extent
+    return extent if surely_at_most(extent, from_start) else min(from_start, extent)
+
+
+def select_ranges(n: NodeContext, x: str, ranges: Mapping[int, Elements]) -> str:
     """The elements of some axes that ranges select: one slice, and a gather per backward range."""
     forward = {a: r for a, r in ranges.items() if r.step > 0}
     extents = n.shape(x)
-    full = [forward.get(a, range(e)) for a, e in enumerate(extents)]
-    if any(r != range(e) for r, e in zip(full, extents, strict=True)):
+    full = [forward.get(a, OpenRange(0, e, 1)) for a, e in enumerate(extents)]
+    if any((r.start, r.stop, r.step) != (0, e, 1) for r, e in zip(full, extents, strict=True)):
         x = n.op(
             "slice", x, starts=tuple(r.start for r in full),
-            stops=tuple(max(r.stop, r.start) for r in full), steps=tuple(r.step for r in full),
+            stops=tuple(_stop(r) for r in full), steps=tuple(r.step for r in full),
         )  # fmt: skip
     for axis, backward in ranges.items():
         if backward.step < 0:
-            x = n.op("gather", x, n.constant(list(backward), "int64"), axis=axis)
+            x = n.op("gather", x, n.constant([*_known(backward)], "int64"), axis=axis)
     return x
+
+
+def _stop(elements: Elements) -> int:
+    """Where they end, if there are any."""
+    if surely_at_most(elements.start, elements.stop):
+        return elements.stop
+    return max(elements.stop, elements.start)
 
 
 @importer("Split")

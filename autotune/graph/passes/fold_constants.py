@@ -10,6 +10,7 @@ import numpy as np
 from autotune.graph.ir import Graph
 from autotune.graph.rewriter import Rewriter
 from autotune.ops import OPS
+from autotune.sizes import any_size
 from autotune.types import Array, TensorType, held_as
 
 
@@ -35,6 +36,7 @@ class FoldConstants:
             elif (
                 node.op != "scalar"
                 and len(arrays) == len(node.inputs)
+                and not any_size(type_.shape)
                 and self._worthwhile(type_.nbytes, arrays)
             ):
                 result = OPS.get(node.op).reference(arrays, node.attributes)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter
+from autotune.sizes import surely_at_most
 
 MOST_ROWS = 8
 LEAST_DEPTH = 32
@@ -44,4 +45,9 @@ def _suits(new: Rewriter, node: Node) -> bool:
     computed = not any(i in new.constants for i in new.inputs(node))
     rows, depth = new.shape(new.inputs(node)[0])[-2:]
     float32 = all(new.types[i].dtype == "float32" for i in new.inputs(node))
-    return computed and float32 and rows <= MOST_ROWS and depth >= LEAST_DEPTH
+    return (
+        computed
+        and float32
+        and surely_at_most(rows, MOST_ROWS)
+        and surely_at_most(LEAST_DEPTH, depth)
+    )

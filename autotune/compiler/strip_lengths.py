@@ -1,0 +1,133 @@
+"""Which small outputs a task of open sizes gets kernels for. In: a task. Out: lengths along its
+open dimensions, few enough to build, with which sizes of its range are covered with little waste.
+
+A strip that is run for the last elements of a dimension makes some of them again, and every strip
+reads all weights. Sizes are drawn from the range; then, one after the other, those lengths are
+taken that lower what the drawn sizes are estimated to cost most, over what they would cost if
+there were kernels for all lengths.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.sizes import greatest, least, symbols_of, value_at
+from autotune.tasks.flops import task_flops
+from autotune.tasks.samples import open_extents
+from autotune.types import Task
+
+Amounts = npt.NDArray[np.int64]
+Column = npt.NDArray[np.float64]
+
+LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
+MOST_ELEMENTS = 1024
+"""Elements of the open dimensions in a strip: more make nothing faster."""
+DRAWN = 96
+"""Sizes that lengths are chosen for."""
+LONGEST_DRAWN = 4096
+"""Symbols without a bound are drawn up to here."""
+NEAR_BYTES = 1 << 20
+"""Weights up to here stay in a core's own cache from strip to strip."""
+FLOPS_PER_NEAR_BYTE, FLOPS_PER_FAR_BYTE = 2.0, 24.0
+"""Operations in the time that a byte of weights takes to come from a core's own cache, or from
+further away."""
+STRIP_FLOPS = 20_000.0
+"""Operations in the time that it takes to begin a strip."""
+TILE = 4
+"""Outputs of the common tiles: a strip takes as long as the next multiple of it, nearly."""
+UNTILED = 0.5
+"""Share of an output that is missing to a whole tile and costs nothing."""
+LEAST_GAIN = 1e-3
+"""Of the mean squared ratio to what all lengths would give, for one more kernel."""
+SEED = 0
+
+
+def strip_lengths(task: Task, count: int) -> list[tuple[int, ...]]:
+    """Lengths along the open dimensions, outermost first, of up to `count` strips; the first fits
+    into outputs of all sizes."""
+    extents = open_extents(task)
+    if not extents:
+        return []
+    candidates = np.array(_candidates(extents), np.int64)
+    drawn = _drawn(extents)
+    cost = _costs(task, candidates, drawn)
+    fits_all = (candidates <= [least(e) for e in extents]).all(axis=1)
+    ideal = cost.min(axis=0)
+    best = np.full(len(drawn), np.inf)
+    taken: list[int] = []
+    while len(taken) < count:
+        loss = ((np.minimum(best, cost) / ideal) ** 2).mean(axis=1)
+        if not taken:
+            loss = np.where(fits_all, loss, np.inf)
+        number = int(loss.argmin())
+        if taken and (number in taken or loss[number] >= ((best / ideal) ** 2).mean() - 1e-4):
+            break
+        taken.append(number)
+        best = np.minimum(best, cost[number])
+    return [tuple(int(n) for n in candidates[number]) for number in taken]
+
+
+def weight_bytes(task: Task) -> int:
+    return sum(v.type.nbytes for v in task.by_role("constant"))
+
+
+def _candidates(extents: Sequence[int]) -> list[tuple[int, ...]]:
+    """All combinations of lengths that are worth a kernel."""
+    each = [_lengths(extent) for extent in extents]
+    every = itertools.product(*each)
+    return [lengths for lengths in every if math.prod(lengths) <= MOST_ELEMENTS]
+
+
+def _lengths(extent: int) -> list[int]:
+    """From 1 up to the longest extent, shorter ones more densely."""
+    return [n for n in LENGTHS if n <= max(1, greatest(extent))]
+
+
+def _drawn(extents: Sequence[int]) -> Amounts:
+    """Extents at sizes of the range, half of them uniform, half by orders of magnitude."""
+    rng = np.random.default_rng(SEED)
+    symbols = sorted({s for e in extents for s in symbols_of(e)}, key=lambda s: s.name)
+    out = []
+    for number in range(DRAWN):
+        values = {}
+        for s in symbols:
+            low, high = s.low, max(s.low, min(s.high, LONGEST_DRAWN))
+            if number % 2:
+                drawn = math.exp(rng.uniform(math.log(low or 1), math.log(high or 1)))
+                values[s.name] = min(high, max(low, round(drawn)))
+            else:
+                values[s.name] = int(rng.integers(low, high + 1))
+        out.append([value_at(extent, values) for extent in extents])
+    return np.array(out, np.int64)
+
+
+def _costs(task: Task, candidates: Amounts, drawn: Amounts) -> Column:
+    """Estimated operations of every candidate (rows) at every drawn size; inf where it does not
+    fit."""
+    per_element = _flops_per_element(task)
+    weights = weight_bytes(task)
+    rounded = candidates.copy()
+    rounded[:, -2:] = -(-candidates[:, -2:] // TILE) * TILE
+    worked = candidates + (rounded - candidates) * (1 - UNTILED)
+    per_byte = FLOPS_PER_NEAR_BYTE if weights <= NEAR_BYTES else FLOPS_PER_FAR_BYTE
+    strip = worked.prod(axis=1) * per_element + weights * per_byte + STRIP_FLOPS
+    strips = -(-drawn[None] // candidates[:, None])
+    fits = (drawn[None] >= candidates[:, None]).all(axis=2)
+    return np.where(fits, strips.prod(axis=2) * strip[:, None], np.inf)
+
+
+def _flops_per_element(task: Task) -> float:
+    """Operations per element of the open dimensions, of data that is moved as many as it costs."""
+    (output,) = task.by_role("output")
+    fixed = math.prod(e for e in output.type.shape if isinstance(e, int))
+    flops = task_flops(task)
+    symbols = {s.name: 64 for s in symbols_of(flops)} | {
+        s.name: 64 for e in output.type.shape for s in symbols_of(e)
+    }
+    elements = value_at(math.prod(output.type.shape), symbols) // max(1, fixed)
+    return max(value_at(flops, symbols) / elements, 8.0 * fixed)
