@@ -24,7 +24,7 @@ from search_spaces.sound import asked
 from search_spaces.space import Configs
 
 SEED = 0
-"""Of the sample of a space that the default is looked for in."""
+"""Seed of the sample of a space that the default is looked for in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

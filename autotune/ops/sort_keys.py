@@ -1,4 +1,4 @@
-"""sort_keys(x, places; largest), block_max(x; depth, width, largest): elements as distinct numbers.
+"""Elements as unique numbers: sort_keys(x, places; largest), block_max(x; depth, width, largest).
 
 A key holds an element's order, NaNs being the largest, and its place, so that of equal elements
 the first has the larger key.

@@ -32,13 +32,11 @@ from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS, DIRECT, ContractionAlgorithm, Mask
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
+from search_spaces.cpu.contraction.data_prior import data_cost, order_cost
 from search_spaces.cpu.contraction.rates import (
     BAND_COST,
-    DATA_COST,
     EXPOSED_STREAM,
     HIDDEN_STREAM,
-    NEAR_DATA,
-    RAGGED_COST,
     ideal_cycles,
     tile_efficiency,
     waste,
@@ -68,13 +66,6 @@ PREFETCH_GAIN = 0.9
 """Time with weights prefetched over without, where that pays."""
 PREFETCH_LOSS = 1.1
 """The same where it does not."""
-ORDER_COSTS = {
-    "channels_first": (0.0, 0.01), "rows_first": (0.005, 0.01), "points_first": (0.005, 0.02),
-}  # fmt: skip
-"""Order of loops -> share that it adds where the operand that is read again stays in the L2 cache,
-and where it does not."""
-FLAT_ROWS_COST = 0.03
-"""The latter of `rows_first`, of contractions that have no rows."""
 COPY_CYCLES = 8.0
 """Cycles per vector of weights that a kernel packs by itself."""
 L1_CONFLICT_COST = 0.01
@@ -85,19 +76,6 @@ NEAR_CONFLICT = 0.75
 """Share of the points that fit from which some evict each other: other data take sets too."""
 NEAR_CONFLICT_COST = 0.01
 """Share of the time that these add."""
-WEIGHT_COST = 0.08
-"""Share that weights add which only one point uses."""
-WEIGHTS_IN_L2 = 0.75
-"""Share of the L2 cache that weights may take which are used again."""
-FAR_WEIGHTS = 3
-"""Times more where what is used again does not stay in the L2 cache."""
-WEIGHT_POINTS = 6
-"""Points that share weights and have nothing left of that cost."""
-TILE_ROW_COST = 0.002
-"""Share that each further row of a tile adds: rows are more places than points side by side."""
-SPARSE_COST = 0.03
-"""Share that data of which a strided kernel skips points add, where they are read in turns with
-others: what a prefetcher brings is not what is needed."""
 RESULT_STORES = {"channels_first": 1.46, "rows_first": 1.1, "points_first": 0.0}
 """Stores per line of results, or of what is added to them, that a tile of one vector of channels
 takes where they lie beyond the L2 cache; wider tiles take whole runs of lines."""
@@ -251,8 +229,8 @@ def direct_cycles(
     rate, taste = tile_efficiency(c, machine, configs, points, c.depth, over=over)
     cost = waste(c, configs) * rate + taste
     cost = cost + _point_conflicts(task, c, machine, points)
-    cost = cost + _order_cost(task, machine, c, configs)
-    cost = cost + _data_cost(task, machine, c, configs, points)
+    cost = cost + order_cost(task, machine, c, configs)
+    cost = cost + data_cost(task, machine, c, configs, points)
     chunks = np.ceil(c.points[1] / configs["tile_w"]) * np.ceil(c.row_count / configs["tile_h"])
     chunks = chunks * np.ceil(c.channels[1] / (configs["vectors"] * configs["lanes"]))
     shared = busiest_share(chunks * c.count * c.groups, machine.target.threads)
@@ -345,58 +323,6 @@ def _crossing_cycles(task: Task, c: Contraction, machine: Machine, configs: Conf
     weights, data, out = (task.value(v).type.nbytes for v in (c.weights, c.data, c.tensor))
     weights_cycles = from_others_cycles(machine, weights)
     return np.where(near | (blocks == 1), weights_cycles, from_writers_cycles(machine, data + out))
-
-
-def _order_cost(task: Task, machine: Machine, c: Contraction, configs: Configs) -> Column:
-    """Inner operands that leave the L2 cache on every pass are slow."""
-    weights, data = (task.value(v).type.nbytes for v in (c.weights, c.data))
-    l2_bytes = machine.target.l2_bytes
-    stays = {
-        "channels_first": data < l2_bytes // 2,
-        "rows_first": data // c.row_count + weights < l2_bytes,
-        "points_first": weights < l2_bytes // 2,
-    }
-    costs = {order: ORDER_COSTS[order][not inside] for order, inside in stays.items()}
-    if not stays["rows_first"] and not c.rows:
-        costs["rows_first"] = FLAT_ROWS_COST
-    return np.asarray([costs[str(o)] for o in configs["order"]], np.float64)
-
-
-def _data_cost(
-    task: Task, machine: Machine, c: Contraction, configs: Configs, points: Column
-) -> Column:
-    """Share that reading adds. Data are read at as many places as a tile has points, again for
-    every block of channels; those of a tile that stay in the L1 cache meanwhile are not."""
-    far = beyond_l2(machine, task.value(c.data).type.nbytes)
-    inside = configs["order"] == "points_first"
-    stay = inside & (points * c.depth * c.item_bytes < machine.target.l1_bytes / 2)
-    data = DATA_COST / configs["vectors"] * (1.0 if far else NEAR_DATA) * _touched(c, configs)
-    cost = np.where(stay, NEAR_DATA, 1.0) * data + _weight_cost(machine, c, configs, points)
-    sparse = far and c.rows is not None and c.strides[1] > c.reduce[1][1]
-    cost = cost + np.where(inside, 0.0, SPARSE_COST if sparse else 0.0)
-    for extent, size in ((c.points[1], configs["tile_w"]), (c.row_count, configs["tile_h"])):
-        cost = cost + RAGGED_COST * (-extent % size) / extent
-    return np.asarray(cost + TILE_ROW_COST * (configs["tile_h"] - 1))
-
-
-def _weight_cost(machine: Machine, c: Contraction, configs: Configs, points: Column) -> Column:
-    """Share that weights add which few points of a tile use."""
-    panel = configs["vectors"] * configs["lanes"] * (c.depth * c.item_bytes)
-    again = np.where(configs["order"] == "points_first", c.weight_bytes, panel)
-    alone = 1 / points - 1 / WEIGHT_POINTS
-    leaves = again > WEIGHTS_IN_L2 * machine.target.l2_bytes
-    return WEIGHT_COST * np.where(leaves, FAR_WEIGHTS * alone, np.maximum(alone, 0))
-
-
-def _touched(c: Contraction, configs: Configs) -> Column:
-    """Points of the data that a tile reads, over those if a kernel had one row and column."""
-    out = np.ones(len(configs["vectors"]))
-    if not c.rows:
-        return out
-    for name, (_, kernel), stride in zip(("tile_h", "tile_w"), c.reduce, c.strides, strict=False):
-        size = configs[name]
-        out = out * np.minimum((size - 1) * stride + kernel, size * kernel) / size
-    return np.asarray(out / c.reduce[0][1])
 
 
 def _result_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:

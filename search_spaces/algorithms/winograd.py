@@ -85,7 +85,7 @@ SPILL_L2_SHARE = 0.8
 BACK_AND_FORTH = 1.5
 """Times that transformed tiles which leave the L2 cache move through the next one."""
 RELOADED_L1_SHARE = 0.5
-"""Of the L1 cache: from there on transformed data do not stay beside panels of weights."""
+"""Share of the L1 cache from which on transformed data do not stay beside panels of weights."""
 MOST_HELD_BYTES = 1e5
 """Bytes of transformed weights that lie in the L2 cache beside tiles, at most."""
 BLOCK_PARTS = 8.0
@@ -339,8 +339,7 @@ def _reload_cycles(
 
 
 def _transform_cycles(c: Contraction, machine: Machine, tiling: Tiles, block: Column) -> Column:
-    """Cycles of the transforms at both ends: each is two passes over a tile, along its columns and
-    along its rows."""
+    """Cycles of the transforms at both ends: a pass along a tile's columns, one along its rows."""
     lanes = machine.target.lanes()
     (kh, kw), (height, width) = (e for _, e in c.reduce[:2]), (tiling.height, tiling.width)
     by_row, by_column = (

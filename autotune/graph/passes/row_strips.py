@@ -13,7 +13,7 @@ from autotune.graph.ir import Graph
 from autotune.graph.passes._image_chain import ImageChain, image_chains
 from autotune.graph.rewriter import Rewriter
 from autotune.machine.cpu import strip_cycles, strip_start_cycles, strip_stream_cycles
-from autotune.machine.value import CpuSpeeds, shipped_speeds
+from autotune.machine.speeds import CpuSpeeds, shipped_speeds
 
 _SURE = 0.05
 """Share of a chain's work that must be gained: the estimate is a coarse one."""
