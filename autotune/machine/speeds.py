@@ -1,6 +1,4 @@
-"""Tables of speeds. In: TOML of configs/machines: a section per field, its unit and source. Out: frozen
-values.
-"""
+"""Tables of speeds. In: TOML of configs/machines, a section per field. Out: frozen values."""
 
 from __future__ import annotations
 
