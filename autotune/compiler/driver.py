@@ -25,7 +25,7 @@ from autotune.graph.feeds import Feeds, Samples
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.machine.profile import DeviceProfile
-from autotune.memory import physical_bytes
+from autotune.memory import drop_pages, physical_bytes
 from autotune.placement.memory_plan import plan_memory
 from autotune.placement.types import Partition
 from autotune.placement.unaligned import unaligned_params
@@ -137,6 +137,8 @@ def compile_prepared(
     """The image of a graph that is prepared for the target, and what the compiler has to say about
     it; `known`: kernels that need not be built; `reuse`: kernels and constants of other sizes."""
     known = reuse.known if reuse else known
+    for array in graph.constants.values():
+        drop_pages(array)
     parts = arranged(graph, target, log)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     tasks, unaligned = tuple(parts.weights()), unaligned_params(parts, target)
