@@ -11,6 +11,8 @@ import hashlib
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from autotune.errors import AutotuneError
 from autotune.memory import ALIGNMENT, Bytes, drop_pages, zeroed_block
 from autotune.program.ir import Pack
@@ -35,16 +37,17 @@ class SharedConstants:
         """Byte offset of what `fill` writes into so many bytes, the same for the same bytes.
         Raises NoRoomError."""
         start, end = self.used_bytes, self.used_bytes + aligned(nbytes)
-        if end > self._block.nbytes:
-            raise NoRoomError(f"{end} bytes of constants, {self._block.nbytes} reserved")
-        new = self._block[start : start + nbytes]
+        room = end <= self._block.nbytes
+        new = self._block[start : start + nbytes] if room else np.empty(nbytes, np.uint8)
         fill(new)
-        found = self._by_digest.setdefault(hashlib.sha256(new.data).digest(), start)
-        if found == start:
-            self.used_bytes = end
-        else:
+        digest = hashlib.sha256(new.data).digest()
+        if digest in self._by_digest:
             new[:] = 0
-        return found
+        elif room:
+            self._by_digest[digest], self.used_bytes = start, end
+        else:
+            raise NoRoomError(f"{end} bytes of constants, {self._block.nbytes} reserved")
+        return self._by_digest[digest]
 
     def block(self) -> Bytes:
         """What is filled so far."""
