@@ -21,7 +21,7 @@ ZOO_PREFIX = "zoo:"
 KINDS = "a path of an .onnx file, 'zoo:NAME', the bytes of one, an onnx.ModelProto or a Graph"
 
 Shapes = Mapping[str, tuple[int | str, ...]]
-"""Of inputs, by name: extents, or names of symbolic ones."""
+"""Shapes of inputs, by name: extents, or names of symbolic ones."""
 Model: TypeAlias = Union[str, os.PathLike[str], bytes, "onnx.ModelProto", Graph]
 """An .onnx file by its path, `zoo:NAME`, the bytes of such a file, a model of the onnx package, or
 a graph that is imported already."""
