@@ -113,6 +113,8 @@ def compile_graph(
     if runs_here(target):
         room.check_model(graph, physical_bytes())
     prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
+    for array in (*graph.constants.values(), *prepared.graph.constants.values()):
+        drop_pages(array)
     image, notes = compile_prepared(
         prepared.graph, target, log, processes, profile=profile, reuse=reuse
     )
@@ -137,8 +139,6 @@ def compile_prepared(
     """The image of a graph that is prepared for the target, and what the compiler has to say about
     it; `known`: kernels that need not be built; `reuse`: kernels and constants of other sizes."""
     known = reuse.known if reuse else known
-    for array in graph.constants.values():
-        drop_pages(array)
     parts = arranged(graph, target, log)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     tasks, unaligned = tuple(parts.weights()), unaligned_params(parts, target)

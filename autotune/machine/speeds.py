@@ -1,5 +1,5 @@
-"""Tables of speeds. In: TOML of configs/machines: a section per field, its unit and source. Out: frozen
-values.
+"""Tables of speeds. In: TOML of configs/machines: a section per field, its unit and source. Out:
+frozen values.
 """
 
 from __future__ import annotations
