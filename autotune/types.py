@@ -88,6 +88,13 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(out))
 
 
+def is_turned(array: Array) -> bool:
+    """Whether the elements lie densely in memory, in another order of the dimensions: copying them
+    would only take memory until they are packed."""
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    return array.size > 1 and array.transpose(order).flags.c_contiguous
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """Where a tensor's elements lie: strides in elements, and a halo of readable zeros around it.

@@ -1,4 +1,6 @@
-"""Tables of speeds. In: TOML of configs/machines, a section per field. Out: frozen values."""
+"""Tables of speeds. In: TOML of configs/machines: a section per field, its unit and source. Out:
+frozen values.
+"""
 
 from __future__ import annotations
 
