@@ -20,7 +20,7 @@ import numpy.typing as npt
 from autotune.errors import TargetError
 from autotune.machine.curves import effective_sizes, value_at, values_at
 from autotune.machine.facts import TILE_BYTES, Arithmetic, MachineFacts
-from autotune.machine.measured import OWN_SHARE_OF_L3, measured_speeds
+from autotune.machine.measured import OWN_SHARE_OF_L3, hidden_streams, measured_speeds
 from autotune.machine.nominal import nominal_facts, nominal_profile
 from autotune.machine.profile import DeviceProfile
 from autotune.target import Target
@@ -100,6 +100,11 @@ class CpuSpeeds:
     """The same of what that core has just written, and may be on its way to writing."""
     contended_memory_factor: float
     """Times that data come from memory which all cores need, each at its own pace."""
+    hidden_stream: float
+    """Share of the shorter of arithmetic and a stream of operands that the longer one hides, where
+    the hardware foresees the stream; below 0 where both together take longer than one by one."""
+    hidden_asked_stream: float
+    """The same where prefetch instructions ask for the stream ahead of time."""
     own_share_of_l2: float
     """Share of the second cache that data which are read again may take."""
     own_share_of_l3: float
@@ -283,8 +288,9 @@ class Machine:
         gain = value_at(curve, footprint / OWN_SHARE_OF_L3) / curve[-1][1]
         memory = self.cpu.memory_stream_bytes_per_cycle
         most = max(memory, threads * self.cpu.l3_stream_bytes_per_cycle)
-        speeds = replace(self.cpu, memory_stream_bytes_per_cycle=min(gain * memory, most))
-        return replace(self, cpu=speeds)
+        hidden = hidden_streams(facts, footprint)
+        speed = min(gain * memory, most)
+        return replace(self, cpu=replace(self.cpu, memory_stream_bytes_per_cycle=speed, **hidden))
 
     def store_s(self, nbytes: Column | float, footprint: Column | float) -> Column:
         """Seconds of one core to store so many bytes in order, over and over in a footprint; as

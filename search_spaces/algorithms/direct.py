@@ -13,11 +13,13 @@ import numpy as np
 from autotune.machine import Machine
 from autotune.machine.cpu import (
     RUN_LANES,
+    asking_cycles,
     beyond_l2,
     busiest_share,
     conflict_free_points,
     from_others_cycles,
     from_writers_cycles,
+    overlapped,
     stream_cycles,
 )
 from autotune.schedule.base import Schedule
@@ -36,7 +38,6 @@ from search_spaces.cpu.contraction.rates import (
     BAND_COST,
     DATA_COST,
     EXPOSED_STREAM,
-    HIDDEN_STREAM,
     NEAR_DATA,
     RAGGED_COST,
     ideal_cycles,
@@ -51,6 +52,7 @@ from search_spaces.cpu.contraction.schedule import (
 )
 from search_spaces.cpu.contraction.shape import BANDS, Contraction
 from search_spaces.cpu.contraction.tiles import (
+    ORDERS,
     PLAIN,
     bands,
     in_band,
@@ -62,10 +64,13 @@ from search_spaces.cpu.contraction.tiles import (
 from search_spaces.params import Config
 from search_spaces.space import Columns
 
+MOST_PREFETCH_POINTS = 1024
+"""Points up to which panels may be asked for: with more, arithmetic takes 30 times as long as the
+weights from memory."""
 PREFETCH_POINTS = 8
 """Points from which arithmetic takes so long that weights are late unless prefetched."""
 PREFETCH_GAIN = 0.9
-"""Time with weights prefetched over without, where that pays."""
+"""Time with weights prefetched over without, of few points, where that pays."""
 PREFETCH_LOSS = 1.1
 """The same where it does not."""
 ORDER_COSTS = {
@@ -115,7 +120,7 @@ class Products(ContractionAlgorithm):
     """Element type that operands are rounded to, if to another."""
 
     def may_prefetch(self, c: Contraction) -> bool:
-        return c.streams
+        return c.constant and c.count * c.row_count * c.points[1] <= MOST_PREFETCH_POINTS
 
     def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
         ok = (columns["block"] == 1) & _divides(c, target, columns)
@@ -124,7 +129,9 @@ class Products(ContractionAlgorithm):
             # Code sums neighbours by instructions for 128 bits.
             ok &= columns["lanes"] == RUN_LANES
         several = c.channels[1] > columns["lanes"] * columns["vectors"]
-        ok &= (several & c.streams & self.prefetches) | (columns["prefetch"] == "none")
+        # A panel that every tile goes on from would be asked for again and again.
+        asks = self.may_prefetch(c) & (c.streams | (columns["order"] == ORDERS[0]))
+        ok &= (several & asks & self.prefetches) | (columns["prefetch"] == "none")
         return np.asarray(ok & (self.reads_plain | ~plain(c, columns)))
 
     def write(
@@ -198,6 +205,8 @@ class Products(ContractionAlgorithm):
         return np.asarray(total / machine.products_per_lane(self.name))
 
     def prefetch_gain(self, c: Contraction, target: Target) -> float:
+        if not c.streams:
+            return 1.0  # the cycles say it
         return PREFETCH_GAIN if _prefetch_pays(c, target) else PREFETCH_LOSS
 
 
@@ -261,8 +270,11 @@ def direct_cycles(
         stream = _weight_stream(c, machine, columns) / machine.target.threads
         # While the first points meet weights, these come in; others find them in a cache.
         first = busy / _met_again(c, machine, columns)
-        busy = busy - first + np.maximum(first, stream)
-        busy = busy + (1 - HIDDEN_STREAM) * np.minimum(first, stream)
+        foreseen = busy - first + overlapped(first, stream, machine.cpu.hidden_stream)
+        asked = busy + asking_cycles(machine, c.weight_bytes) / machine.target.threads
+        asked = overlapped(asked, stream, machine.cpu.hidden_asked_stream)
+        early = (columns["prefetch"] == "panel") & (not c.streams)
+        busy = np.where(early, asked, foreseen)
     busy = busy + operand_cycles(task, c, machine, columns)
     busy = busy + _result_cycles(task, c, machine, columns)
     return np.asarray(busy + _crossing_cycles(task, c, machine, columns), np.float64)
