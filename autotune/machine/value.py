@@ -333,6 +333,16 @@ class Machine:
         rate = facts.transfer_dirty_bytes_per_s if dirty else facts.transfer_bytes_per_s
         return None if rate is None else np.asarray(nbytes / rate)
 
+    def foresees(self, footprint: float) -> bool:
+        """Whether lines in order come out of a footprint sooner than prefetch instructions get
+        them: was measured, and is so."""
+        rows = self.facts.in_order
+        if not rows:
+            return False
+        row = min(rows, key=lambda r: abs(np.log(r.footprint / footprint)))
+        alone_s = float(self.stream_s(self.cpu.line_bytes, row.footprint))
+        return alone_s < row.prefetched_s and row.near_s < row.prefetched_s
+
     def prefetch_gain(self, footprint: int) -> float | None:
         """Share of the waiting for scattered data that prefetch instructions take away, 0 to 1, in
         the measured footprint that is nearest."""

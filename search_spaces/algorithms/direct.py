@@ -204,10 +204,10 @@ class Products(ContractionAlgorithm):
             total = np.where(banded, band_cycles(task, c, machine, columns), total)
         return np.asarray(total / machine.products_per_lane(self.name))
 
-    def prefetch_gain(self, c: Contraction, target: Target) -> float:
+    def prefetch_gain(self, c: Contraction, machine: Machine) -> float:
         if not c.streams:
             return 1.0  # the cycles say it
-        return PREFETCH_GAIN if _prefetch_pays(c, target) else PREFETCH_LOSS
+        return PREFETCH_GAIN if _prefetch_pays(c, machine) else PREFETCH_LOSS
 
 
 class Direct(Products):
@@ -240,12 +240,14 @@ def _divides(c: Contraction, target: Target, columns: Columns) -> Mask:
     )
 
 
-def _prefetch_pays(c: Contraction, target: Target) -> bool:
+def _prefetch_pays(c: Contraction, machine: Machine) -> bool:
     """Whether weights are worth asking for early. For few points the hardware does so itself, as
     fast as a cache gives them, and what it asks for twice it gets late: steps of recurrent layers
-    find their weights in the L2 cache. Single points of huge weights leave it short of memory."""
+    find their weights in the L2 cache. Single points of huge weights leave it short of memory,
+    where nothing else was measured."""
     points = c.count * c.row_count * c.points[1]
-    huge = points == 1 and c.weight_bytes > target.l3_bytes / 4
+    huge = points == 1 and c.weight_bytes > machine.target.l3_bytes / 4
+    huge = huge and not machine.foresees(c.weight_bytes)
     return c.streams and (points >= PREFETCH_POINTS or huge)
 
 

@@ -212,7 +212,7 @@ def _cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) -> C
     out = np.empty(len(columns["algorithm"]))
     for chosen, places in by_algorithm(columns).items():
         own = configs_at(columns, places)
-        gain = np.where(own["prefetch"] == "panel", chosen.prefetch_gain(c, machine.target), 1.0)
+        gain = np.where(own["prefetch"] == "panel", chosen.prefetch_gain(c, machine), 1.0)
         out[places] = chosen.cycles(task, c, machine, own) * gain
     return out
 
