@@ -32,6 +32,7 @@ LAYERS = (
     ("autotune.tile_permission", "what the system lets a process do, asked for"),
     ("autotune.sizes", "integer expressions of what only a run knows, in place of integers"),
     ("autotune.shapes", "shapes with sizes among them, by rules of numpy"),
+    ("autotune.op_names", "texts: ops as earlier releases named them"),
     ("autotune.types", "values that every room shares: tensor types, layouts, tasks"),
     ("autotune.size_ranges", "tensor types some of whose dimensions only a run knows"),
     ("autotune.target", "what code is made for"),
