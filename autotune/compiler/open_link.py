@@ -15,7 +15,12 @@ import numpy as np
 from autotune.codegen.llvm.amounts import Row, StackedBlock, amounts_text
 from autotune.codegen.llvm.backend import LlvmBackend, compile_text
 from autotune.codegen.llvm.table import table_text
-from autotune.compiler.constants import ConstantBlock
+from autotune.compiler.constants import (
+    ConstantBlock,
+    SharedConstants,
+    aligned,
+    packed_bytes,
+)
 from autotune.compiler.open_kernels import OpenKernel
 from autotune.errors import VerifyError
 from autotune.measure.executor import kernel_symbol
@@ -78,12 +83,15 @@ class OpenLinker:
     """Rows and addresses of a partition's values."""
 
     def __init__(
-        self, partition: Partition, blocks: Sequence[ArenaBlock], units: Sequence[Unit]
+        self,
+        partition: Partition,
+        blocks: Sequence[ArenaBlock],
+        constants: SharedConstants,
     ) -> None:
-        self._partition, self._blocks, self._units = partition, blocks, units
+        self._partition, self._blocks = partition, blocks
         self._place = {name: n for n, b in enumerate(blocks) for name in b.storages}
         self._rows: dict[Row, int] = {}
-        self.constants = ConstantBlock()
+        self.constants = ConstantBlock(constants)
         graph = partition.graph
         self._inputs = {
             partition.placements[name].storage: FIRST_INPUT + k
@@ -239,7 +247,8 @@ def open_link(
     versions: tuple[tuple[str, str], ...],
 ) -> OpenImage:
     """The model as data, its native functions built."""
-    linker = OpenLinker(partition, blocks, units)
+    constants = SharedConstants(_constant_bytes(partition, kernels))
+    linker = OpenLinker(partition, blocks, constants)
     calls: list[Sequence[_Line]] = []
     halos: dict[str, bytes] = {}
     names = tuple(unit.name for unit in units)
@@ -272,6 +281,18 @@ def open_link(
         objects=(*(k.code for k in made), *halos.values(), compile_text(native, target)),
         constants=linker.constants.block(),
     )
+
+
+def _constant_bytes(partition: Partition, kernels: Mapping[Task, Sequence[BuiltKernel]]) -> int:
+    """Room for all constants in all layouts; what is equal takes less."""
+    graph = partition.graph.constants
+    total = sum(aligned(array.nbytes) for array in graph.values())
+    for call in partition.calls:
+        values = dict(call.args)
+        for made in kernels[call.task]:
+            packs = made.kernel.program.packs
+            total += sum(aligned(packed_bytes(graph[values[p.buffer]], p)) for p in packs)
+    return total
 
 
 def of_units(program: Program, names: tuple[str, ...]) -> Program:

@@ -33,7 +33,7 @@ READY_SIZES = 4096
 """Sets of sizes that the one program keeps ready, some twenty kilobytes each."""
 Sizes = Mapping[str, int]
 _Shapes = tuple[tuple[int, ...], ...]
-"""Of the inputs, in order."""
+"""Shapes of the inputs, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ class SizedModel:
 
 
 def _shape(name: str, kind: SizedType, given: npt.ArrayLike) -> tuple[int, ...]:
-    """Of an array, of what stands for one, or of nested lists. Raises FeedError."""
+    """Shape of an array, of what stands for one, or of nested lists. Raises FeedError."""
     shape = given.shape if type(given) is np.ndarray else getattr(given, "shape", None)
     if isinstance(shape, tuple):
         return shape

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.norm import positive_axis
+from autotune.frontend.views import (
+    Elements,
+    OpenRange,
+    expand_to,
+    positive_axis,
+    select_ranges,
+)
 from autotune.shapes import broadcast_shapes
-from autotune.sizes import UndecidedError, any_size, surely_at_most, surely_less
+from autotune.sizes import any_size, surely_at_most, surely_less
 
 
 @importer("Shape")
@@ -109,17 +113,6 @@ def slice_(n: NodeContext) -> str:
     return select_ranges(n, x, ranges)
 
 
-class OpenRange(NamedTuple):
-    """A range some of whose numbers only a run knows."""
-
-    start: int
-    stop: int
-    step: int
-
-
-Elements = range | OpenRange
-
-
 def _clamped(start: int, end: int, step: int, extent: int) -> Elements:
     """The elements of an axis. Backward from before the first element is from the first one, where
     Python has none."""
@@ -130,40 +123,10 @@ def _clamped(start: int, end: int, step: int, extent: int) -> Elements:
     return range(*slice(start, end, step).indices(extent))
 
 
-def _known(elements: Elements) -> range:
-    """Raises UndecidedError where only a run knows them."""
-    if isinstance(elements, range):
-        return elements
-    raise UndecidedError(f"elements {elements.start}:{elements.stop}:{elements.step}, backward")
-
-
 def _limited(place: int, extent: int) -> int:
     """As Python's slices have it: from the end where it is negative, and not beyond an end."""
     from_start = place if surely_at_most(0, place) else place + extent
     return extent if surely_at_most(extent, from_start) else min(from_start, extent)
-
-
-def select_ranges(n: NodeContext, x: str, ranges: Mapping[int, Elements]) -> str:
-    """The elements of some axes that ranges select: one slice, and a gather per backward range."""
-    forward = {a: r for a, r in ranges.items() if r.step > 0}
-    extents = n.shape(x)
-    full = [forward.get(a, OpenRange(0, e, 1)) for a, e in enumerate(extents)]
-    if any((r.start, r.stop, r.step) != (0, e, 1) for r, e in zip(full, extents, strict=True)):
-        x = n.op(
-            "slice", x, starts=tuple(r.start for r in full),
-            stops=tuple(_stop(r) for r in full), steps=tuple(r.step for r in full),
-        )  # fmt: skip
-    for axis, backward in ranges.items():
-        if backward.step < 0:
-            x = n.op("gather", x, n.constant([*_known(backward)], "int64"), axis=axis)
-    return x
-
-
-def _stop(elements: Elements) -> int:
-    """Where they end, if there are any."""
-    if surely_at_most(elements.start, elements.stop):
-        return elements.stop
-    return max(elements.stop, elements.start)
 
 
 @importer("Split")
@@ -189,11 +152,6 @@ def split(n: NodeContext) -> tuple[str, ...]:
 def expand(n: NodeContext) -> str:
     x = n.input(0)
     return expand_to(n, x, broadcast_shapes((n.shape(x), n.required_ints(1))))
-
-
-def expand_to(n: NodeContext, x: str, extents: Sequence[int]) -> str:
-    same = n.shape(x) == tuple(extents)
-    return x if same else n.op("expand", x, shape=tuple(int(e) for e in extents))
 
 
 @importer("Tile")
