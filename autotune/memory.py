@@ -1,12 +1,13 @@
 """Blocks of memory for arenas, weights, and kernels timed alone. In: a size. Out: zeroed bytes.
 
-They are aligned, and large ones lie on huge pages.
+They are aligned, and large ones lie on huge pages. What is mapped from files can be given back.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,17 @@ def zeroed_block(nbytes: int) -> Bytes:
         except OSError:
             return _aligned(np.frombuffer(region, np.uint8), nbytes, ALIGNMENT)
     return _aligned(np.frombuffer(region, np.uint8), nbytes, HUGE_PAGE_BYTES)
+
+
+def drop_pages(array: npt.NDArray[Any]) -> None:
+    """Give back the memory of an array that is a view of a mapped file: it is read again where it
+    is needed again. Of another array, nothing."""
+    base: object = array
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    if isinstance(base, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapped: mmap.mmap = base._mmap  # type: ignore[attr-defined]
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _aligned(raw: Bytes, nbytes: int, alignment: int) -> Bytes:

@@ -142,8 +142,8 @@ class NativeSession:
 
 
 def address(array: Array) -> int:
-    """Of its first element. The buffer protocol is four times as fast as numpy's own description,
-    but has nothing for arrays that are read-only or empty."""
+    """Address of its first element. The buffer protocol is four times as fast as numpy's own
+    description, but has nothing for arrays that are read-only or empty."""
     try:
         return _address_of(_first_byte(array))  # type: ignore[arg-type]
     except (TypeError, ValueError):
