@@ -26,11 +26,11 @@ MACHINE = DeviceProfile(
 )
 
 
-def limits(threads: int = 1, **facts: int | str) -> tuple[float, str]:
-    """Least time and bound of a kernel with such facts."""
+def limits(threads: int = 1, features: str = "", **facts: int | str) -> tuple[float, str]:
+    """Least time and bound of a kernel with such facts, on a CPU with such features."""
     whole = image()
     kernel: LinkedKernel = dataclasses.replace(whole.kernels[0], **facts)  # type: ignore[arg-type]
-    target = dataclasses.replace(whole.target, threads=threads)
+    target = dataclasses.replace(whole.target, threads=threads, features=features)
     model = dataclasses.replace(whole, kernels=(kernel,), target=target)
     rows = kernel_profiles(model, [KernelTime(kernel=kernel, time_s=1.0)], MACHINE)
     assert model_limit_s(rows) == rows[0].limit.time_s
@@ -63,4 +63,5 @@ def test_threads_share_the_work() -> None:
 
 
 def test_narrow_algorithms_have_a_higher_peak() -> None:
-    assert limits(work_flops=2_000_000, algorithm="bf16")[0] == pytest.approx(1e-3)
+    known = {"work_flops": 2_000_000, "algorithm": "bf16"}
+    assert limits(features="+avx512bf16", **known)[0] == pytest.approx(1e-3)
