@@ -157,7 +157,8 @@ def _constants(archive: zipfile.ZipFile, nbytes: int) -> Bytes:
     """Mapped where the archive is a file of its own, else read. Raises what zipfile does."""
     info, path = archive.getinfo(_CONSTANTS), archive.filename
     plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits
-    if not plain or info.file_size != nbytes or not nbytes or path is None or not os.path.isfile(path):
+    fits = info.file_size == nbytes > 0
+    if not (plain and fits) or path is None or not os.path.isfile(path):
         return _read_constants(archive, nbytes)
     with open(path, "rb") as file:
         file.seek(info.header_offset + _LENGTHS_AT)
