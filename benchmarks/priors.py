@@ -46,11 +46,6 @@ class Ranked:
     regret: float
 
 
-def load(folder: Path) -> dict[str, Survey]:
-    """The surveys of a machine."""
-    return search_surveys.surveys(folder) | search_surveys.surveys(folder / "fresh")
-
-
 def measured(name: str) -> DeviceProfile:
     """What micro-benchmarks found on a machine."""
     text = (DATA / "machines" / f"{name}.json").read_text(encoding="utf-8")
@@ -90,7 +85,7 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{'':30}tasks   corr.   regret     90 %   worst   > 8 %  > 25 %")
     for name, folder in MACHINES.items():
-        surveys = load(folder)
+        surveys = search_surveys.machine_surveys(folder)
         for what, facts in (("by the tables", None), ("by what is measured", measured(name))):
             found = {n: ranked(s, facts) for n, s in surveys.items()}
             print(line(f"{name}, {what}", found))
