@@ -8,8 +8,8 @@ and draws the curves. Tasks that the prior was fitted to, and fresh ones, are co
 Usage: python benchmarks/search_efficiency.py replay [--seeds 100] [--out build/search] [TASK ...]
        python benchmarks/search_efficiency.py measure [--limit 450] [--seconds 60] [TASK ...]
 
-Both take `--data FOLDER`, that of a machine's surveys: `benchmarks/data` is Zen 4's, and folders in
-it (`granite_rapids`) are other machines'.
+Both take `--data FOLDER`, that of a machine's surveys: `benchmarks/data` is Zen 4's, and folders
+in it (`granite_rapids`) are other machines'.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ def measure(options: argparse.Namespace) -> None:
             done = surveyor.measure(draft, runner, stop, build_only=build)
             if done:
                 folder = options.data / search_surveys.FRESH if name in new else options.data
+                folder.mkdir(parents=True, exist_ok=True)
                 save_survey(surveyor.survey(draft), folder / f"{name}.npz")
             failed = int((np.isinf(draft.least_s) & (draft.passes > 0)).sum())
             print(

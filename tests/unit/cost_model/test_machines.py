@@ -23,7 +23,8 @@ def test_the_first_by_the_prior_is_near_the_best(
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     priors = importlib.import_module("priors")
     facts = priors.measured(name)
-    found = [priors.ranked(s, facts) for s in priors.load(priors.MACHINES[name]).values()]
+    surveys = priors.search_surveys.machine_surveys(priors.MACHINES[name])
+    found = [priors.ranked(s, facts) for s in surveys.values()]
     lost = np.array([r.regret for r in found])
     assert len(found) == 40
     assert np.median(lost) <= median
