@@ -1,7 +1,7 @@
 """Blocks of memory for arenas, weights, outputs, and kernels timed alone. In: a size. Out: zeroed
 bytes, or arrays to be written.
 
-They are aligned, and large ones lie on huge pages.
+They are aligned, and large ones lie on huge pages. What is mapped from files can be given back.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def zeroed_block(nbytes: int) -> Bytes:
 
 
 LEAST_ALIGNED_BYTES = 1 << 17
-"""Of an array below which finding an aligned place takes longer than it saves."""
+"""Size of an array below which finding an aligned place takes longer than it saves."""
 _first_byte, _address_of = ctypes.c_char.from_buffer, ctypes.addressof
 
 
@@ -61,12 +61,23 @@ def fresh_array(shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any]
 
 
 def address(array: npt.NDArray[Any]) -> int:
-    """Of its first element. The buffer protocol is four times as fast as numpy's own description,
-    but has nothing for arrays that are read-only or empty."""
+    """Address of its first element. The buffer protocol is four times as fast as numpy's own
+    description, but has nothing for arrays that are read-only or empty."""
     try:
         return _address_of(_first_byte(array))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return int(array.__array_interface__["data"][0])
+
+
+def drop_pages(array: npt.NDArray[Any]) -> None:
+    """Give back the memory of an array that is a view of a mapped file: it is read again where it
+    is needed again. Of another array, nothing."""
+    base: object = array
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    if isinstance(base, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapped: mmap.mmap = base._mmap  # type: ignore[attr-defined]
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _aligned(raw: Bytes, nbytes: int, alignment: int) -> Bytes:

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from autotune.op_names import logged_op, todays_op
 from autotune.sizes import is_size
 
 Array = npt.NDArray[Any]
@@ -85,6 +86,13 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
         out.append(step)
         step *= extent
     return tuple(reversed(out))
+
+
+def is_turned(array: Array) -> bool:
+    """Whether the elements lie densely in memory, in another order of the dimensions: copying them
+    would only take memory until they are packed."""
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    return array.size > 1 and array.transpose(order).flags.c_contiguous
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +175,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Canonical key: op name and the first 16 hex digits of the SHA-256 of the JSON text."""
+        """Canonical key: the op as logs name it, 16 hex digits of the SHA-256 of the JSON text."""
         return _task_key(self)
 
     def value(self, name: str) -> TaskValue:
@@ -186,7 +194,7 @@ class Task:
             "anchor": self.anchor,
             "nodes": [
                 {
-                    "op": n.op,
+                    "op": logged_op(n.op),
                     "inputs": list(n.inputs),
                     "outputs": list(n.outputs),
                     "attrs": {k: _plain(v) for k, v in n.attrs},
@@ -210,7 +218,7 @@ class Task:
     def from_json(data: Mapping[str, Any]) -> Task:
         nodes = tuple(
             TaskNode(
-                op=n["op"],
+                op=todays_op(n["op"]),
                 inputs=tuple(n["inputs"]),
                 outputs=tuple(n["outputs"]),
                 attrs=freeze_attrs(n["attrs"]),
@@ -247,4 +255,4 @@ def freeze_attrs(attrs: Mapping[str, Any]) -> tuple[tuple[str, Attr], ...]:
 @functools.lru_cache(maxsize=65536)
 def _task_key(task: Task) -> str:
     text = json.dumps(task.to_json(), sort_keys=True, separators=(",", ":"))
-    return f"{task.op}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return f"{logged_op(task.op)}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

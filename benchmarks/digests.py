@@ -72,7 +72,7 @@ def line(source: str, task: Task, target: Target) -> str:
     rows = space.sample(rng, SAMPLED)
     default = cost_model.default(task, Machine.of(target), rule)
     machine = Machine.of(target, profile_of(target))
-    predicted = cost_model.predict(task, machine, space.columns(rows), rule).seconds
+    predicted = cost_model.predict(task, machine, space.configs(rows), rule).seconds
     order = np.argsort(np.round(np.log2(predicted), 6), kind="stable")
     made = [_made(rule, task, target, c) for c in (default, space.config(rows[-1]))]
     return " ".join([

@@ -36,7 +36,7 @@ from autotune.types import Task
 from search_spaces.base import Column
 from search_spaces.params import Config
 from search_spaces.rules import RULES, Rule, rule_for
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 SIDE = 4096
 """Of the square matrices that the first figures are of."""
@@ -126,20 +126,20 @@ def defaults(rule: Rule, task: Task, target: Target) -> dict[str, Config]:
     """The prior's best config of each algorithm: of many, and of what is better near the best."""
     space = rule.space(task, target)
 
-    def cost(columns: Columns) -> Column:
-        return rule.prior(task, Machine.of(target), columns).cycles
+    def cost(configs: Configs) -> Column:
+        return rule.prior(task, Machine.of(target), configs).cycles
 
     rows = space.rows(LOOKED_AT, np.random.default_rng(0))
-    columns = space.columns(rows)
+    configs = space.configs(rows)
     found: dict[str, Config] = {}
-    for name in dict.fromkeys(columns["algorithm"].tolist()):
+    for name in dict.fromkeys(configs["algorithm"].tolist()):
 
-        def among(near: Columns, name: str = name) -> Column:
+        def among(near: Configs, name: str = name) -> Column:
             return np.where(near["algorithm"] == name, cost(near), np.inf)
 
-        starts = rows[np.argsort(among(columns), kind="stable")[:STARTS]]
+        starts = rows[np.argsort(among(configs), kind="stable")[:STARTS]]
         ends = np.array([space.descend(row, among) for row in starts])
-        found[str(name)] = space.config(ends[np.argmin(among(space.columns(ends)))])
+        found[str(name)] = space.config(ends[np.argmin(among(space.configs(ends)))])
     return found
 
 

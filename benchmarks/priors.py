@@ -58,11 +58,11 @@ def ranked(survey: Survey, facts: DeviceProfile | None) -> Ranked:
     survey = as_of_today(survey, rule.space(survey.task, profile.target))
     if facts is not None:
         profile = dataclasses.replace(profile, facts=facts.facts)
-    columns = survey.space().columns(survey.rows)
+    configs = survey.space().configs(survey.rows)
     # Surveys call a kernel again and again: of its weights, the caches keep what they can.
     touched = sum(v.type.nbytes for v in survey.task.params)
     machine = Machine.of(profile.target, profile).among(touched)
-    predicted = predict(survey.task, machine, columns, rule).seconds
+    predicted = predict(survey.task, machine, configs, rule).seconds
     return Ranked(
         correlation=rank_correlation(predicted, survey.seconds),
         regret=regret(predicted, survey.seconds),

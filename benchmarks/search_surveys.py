@@ -133,15 +133,15 @@ class Draft:
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".part.npz")
-        columns = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        np.savez_compressed(partial, **columns)
+        configs = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        np.savez_compressed(partial, **configs)
         partial.replace(path)
 
     @staticmethod
     def load(path: Path) -> Draft:
         with np.load(path, allow_pickle=False) as arrays:
-            columns = {f.name: arrays[f.name] for f in dataclasses.fields(Draft)}
-        return Draft(**{**columns, "grown": int(columns["grown"])})
+            configs = {f.name: arrays[f.name] for f in dataclasses.fields(Draft)}
+        return Draft(**{**configs, "grown": int(configs["grown"])})
 
 
 class Surveyor:

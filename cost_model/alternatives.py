@@ -19,7 +19,7 @@ from autotune.types import Task
 from cost_model.prediction import SEED, predict
 from search_spaces.base import Column, Rule
 from search_spaces.params import Config
-from search_spaces.space import Columns, Cost, Rows, Space
+from search_spaces.space import Configs, Cost, Rows, Space
 
 _CHOICE = "algorithm"
 """The param that says what a task is computed by; a rule without it has one algorithm."""
@@ -38,14 +38,14 @@ def alternatives(task: Task, machines: Sequence[Machine], rule: Rule) -> tuple[A
     order of the space; each as `default` would find it, had the space that algorithm alone."""
     space = rule.space(task, machines[0].target)
     sampled = space.rows(rule.sampled_rows, np.random.default_rng(SEED))
-    kinds = _kinds(space.columns(sampled), len(sampled))
+    kinds = _kinds(space.configs(sampled), len(sampled))
     found = []
     for machine in dict.fromkeys((machines[0], machines[-1])):
 
-        def cycles(columns: Columns, machine: Machine = machine) -> Column:
-            return rule.prior(task, machine, columns).cycles
+        def cycles(configs: Configs, machine: Machine = machine) -> Column:
+            return rule.prior(task, machine, configs).cycles
 
-        costs = cycles(space.columns(sampled))
+        costs = cycles(space.configs(sampled))
         for kind in np.unique(kinds):
             own = np.flatnonzero(kinds == kind)
             own = own[np.argsort(costs[own], kind="stable")]
@@ -53,8 +53,8 @@ def alternatives(task: Task, machines: Sequence[Machine], rule: Rule) -> tuple[A
             least = _least(space, sampled[own[:starts]], cycles, kind) if starts else None
             found.append(sampled[own[0]] if least is None else least)
     rows = np.unique(np.array(found), axis=0)
-    columns = space.columns(rows)
-    seconds = np.stack([predict(task, m, columns, rule).seconds for m in machines], axis=1)
+    configs = space.configs(rows)
+    seconds = np.stack([predict(task, m, configs, rule).seconds for m in machines], axis=1)
     return tuple(
         Alternative(config=space.config(row), seconds=tuple(map(float, times)))
         for row, times in zip(rows, seconds, strict=True)
@@ -64,16 +64,16 @@ def alternatives(task: Task, machines: Sequence[Machine], rule: Rule) -> tuple[A
 def _least(space: Space, starts: Rows, cycles: Cost, kind: object) -> Rows:
     """The row of least cost that is reached downhill from some of one algorithm."""
 
-    def cost(columns: Columns) -> Column:
-        own = cycles(columns)
-        return np.where(_kinds(columns, len(own)) == kind, own, np.inf)
+    def cost(configs: Configs) -> Column:
+        own = cycles(configs)
+        return np.where(_kinds(configs, len(own)) == kind, own, np.inf)
 
     ends = [space.descend(row, cost) for row in starts]
-    return ends[int(np.argmin(cost(space.columns(np.array(ends)))))]
+    return ends[int(np.argmin(cost(space.configs(np.array(ends)))))]
 
 
-def _kinds(columns: Columns, count: int) -> npt.NDArray[Any]:
+def _kinds(configs: Configs, count: int) -> npt.NDArray[Any]:
     """The algorithm of every config."""
-    if _CHOICE not in columns:
+    if _CHOICE not in configs:
         return np.zeros(count, "U1")
-    return np.asarray(columns[_CHOICE]).astype(str)
+    return np.asarray(configs[_CHOICE]).astype(str)

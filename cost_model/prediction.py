@@ -21,10 +21,10 @@ from search_spaces.base import Column, Prior, Rule, TileStructure
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from search_spaces.sound import asked
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 SEED = 0
-"""Of the sample of a space that the default is looked for in."""
+"""Seed of the sample of a space that the default is looked for in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +43,13 @@ class Prediction:
 
 
 def predict(
-    task: Task, machine: Machine, configs: Columns | Sequence[Config], rule: Rule | None = None
+    task: Task, machine: Machine, configs: Configs | Sequence[Config], rule: Rule | None = None
 ) -> Prediction:
     """What configs of the task's rule, or of the given one, are predicted to take."""
     rule = rule or rule_for(task, machine.target)
     if not isinstance(configs, Mapping):
         space = rule.space(task, machine.target)
-        configs = space.columns(np.array([space.row(config) for config in configs]))
+        configs = space.configs(np.array([space.row(config) for config in configs]))
     prior = rule.prior(task, machine, configs)
     structure = rule.structure(task, machine, configs)
     if structure.modelled is not None:
@@ -66,16 +66,16 @@ def default(task: Task, machine: Machine, rule: Rule | None = None) -> Config:
     rule = rule or rule_for(task, machine.target)
     space = rule.space(task, machine.target)
 
-    def cost(columns: Mapping[str, Any]) -> Column:
-        return rule.prior(task, machine, columns).cycles
+    def cost(configs: Mapping[str, Any]) -> Column:
+        return rule.prior(task, machine, configs).cycles
 
     rows = space.rows(rule.sampled_rows, np.random.default_rng(SEED))
-    costs = cost(space.columns(rows))
+    costs = cost(space.configs(rows))
     best = rows[int(np.argmin(costs))]
     starts = rule.descents(task, space.config(best))
     if starts:
         ends = [space.descend(rows[n], cost) for n in np.argsort(costs, kind="stable")[:starts]]
-        best = ends[int(np.argmin(cost(space.columns(np.array(ends)))))]
+        best = ends[int(np.argmin(cost(space.configs(np.array(ends)))))]
     return space.config(best)
 
 

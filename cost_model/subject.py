@@ -47,8 +47,8 @@ class Subject:
         """Features and the prior's prediction of rows of the space."""
         if self.elsewhere is not None and len(rows) > self.many:
             return self.elsewhere(rows)
-        columns = self.space.columns(rows)
-        return features(predict(self.task, self.machine, columns, self.rule))
+        configs = self.space.configs(rows)
+        return features(predict(self.task, self.machine, configs, self.rule))
 
     def known(self, configs: Sequence[Config]) -> dict[int, Config]:
         """Position and present form of the configs that the space still contains."""

@@ -20,7 +20,7 @@ from autotune.schedule.base import Schedule, Scheduled
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.params import Config
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 
 Column = npt.NDArray[np.float64]
 
@@ -117,11 +117,11 @@ class Rule(Protocol):
         """The schedule alone, for who measures it elsewhere or looks it up."""
         return self.write(task, target, config).schedule
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         """Tile structure of the configs whose params are given as columns (see Space.columns)."""
         ...
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         """Cycles that these configs should take, without measuring."""
         ...
 

@@ -20,9 +20,10 @@ from search_spaces.params import Choice, Config, Param
 
 Rows = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
-Columns = Mapping[str, npt.NDArray[Any]]
-Cost = Callable[[Columns], npt.NDArray[np.float64]]
-"""One array per param: float64 for numbers, object for strings; one entry per config."""
+Configs = Mapping[str, npt.NDArray[Any]]
+"""A matrix of configs: an array per param, float64 for numbers and object for strings, with one
+entry per config."""
+Cost = Callable[[Configs], npt.NDArray[np.float64]]
 
 ENUMERABLE = 200_000
 """Spaces of at most this raw size are walked whole."""
@@ -34,13 +35,13 @@ _MARKED = 64
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A named condition on configs, evaluated on whole columns at once.
+    """A named condition on configs, evaluated on many at once.
 
-    `predicate(columns)` gives one bool per config, True where the config is valid. The name says
+    `predicate(configs)` gives one bool per config, True where the config is valid. The name says
     what is limited ("registers", "l2 footprint"): rejections are counted under it."""
 
     name: str
-    predicate: Callable[[Columns], npt.NDArray[Any]]
+    predicate: Callable[[Configs], npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,9 @@ class Space:
 
     # ------------------------------------------------------------------------------- validity
 
-    def columns(self, rows: Rows) -> dict[str, npt.NDArray[Any]]:
+    def configs(self, rows: Rows) -> dict[str, npt.NDArray[Any]]:
         """The chosen values, one array per param: float64 for numbers, object for strings."""
-        return dict(_Columns(self.params, rows))
+        return dict(_LazyConfigs(self.params, rows))
 
     def valid(self, rows: Rows) -> Mask:
         """Which rows satisfy every constraint."""
@@ -94,14 +95,14 @@ class Space:
     def _check(self, rows: Rows) -> tuple[Mask, dict[str, int]]:
         alive = np.arange(len(rows))
         counts: dict[str, int] = {}
-        columns = _Columns(self.params, rows)
+        configs = _LazyConfigs(self.params, rows)
         for constraint in self.constraints:
-            good = np.broadcast_to(np.asarray(constraint.predicate(columns), bool), alive.shape)
+            good = np.broadcast_to(np.asarray(constraint.predicate(configs), bool), alive.shape)
             rejected = len(alive) - int(good.sum())
             counts[constraint.name] = counts.get(constraint.name, 0) + rejected
             if rejected:
                 alive = alive[good]
-                columns = _Columns(self.params, rows[alive])
+                configs = _LazyConfigs(self.params, rows[alive])
         mask = np.zeros(len(rows), bool)
         mask[alive] = True
         return mask, counts
@@ -194,9 +195,9 @@ class Space:
 
     def descend(self, row: Rows, cost: Cost) -> Rows:
         """From `row` to the cheapest neighbour, as long as there is a cheaper one."""
-        least = cost(self.columns(row[None]))[0]
+        least = cost(self.configs(row[None]))[0]
         while len(near := self.neighbours(row)):
-            costs = cost(self.columns(near))
+            costs = cost(self.configs(near))
             if costs.min() >= least:
                 break
             row, least = near[int(np.argmin(costs))], costs.min()
@@ -266,8 +267,8 @@ def _fresh(flat: npt.NDArray[np.int64], drawn: Mask) -> npt.NDArray[np.int64]:
     return np.flatnonzero(now)
 
 
-class _Columns(Mapping[str, npt.NDArray[Any]]):
-    """The columns of some rows, each made when a constraint first asks for it."""
+class _LazyConfigs(Mapping[str, npt.NDArray[Any]]):
+    """Configs of some rows, each param's array made when a constraint first asks for it."""
 
     def __init__(self, params: Sequence[Param], rows: Rows) -> None:
         self._params = {param.name: (number, param) for number, param in enumerate(params)}

@@ -6,14 +6,17 @@ Compiles of one model for several sizes may fill the same block (`SharedConstant
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import math
+from collections.abc import Callable
 
 import numpy as np
 
 from autotune.errors import AutotuneError
-from autotune.memory import ALIGNMENT, Bytes, zeroed_block
+from autotune.memory import ALIGNMENT, Bytes, drop_pages, zeroed_block
 from autotune.program.ir import Pack
-from autotune.program.packing import apply_pack
+from autotune.program.packing import pack_into, packed_dtype, packed_shape
 from autotune.types import Array
 
 
@@ -30,14 +33,20 @@ class SharedConstants:
         self._by_digest: dict[bytes, int] = {}
         self.used_bytes = 0
 
-    def add(self, flat: Bytes, digest: bytes) -> int:
-        """Byte offset of these bytes. Raises NoRoomError."""
-        if digest not in self._by_digest:
-            start, end = self.used_bytes, self.used_bytes + _aligned(flat.nbytes)
-            if end > self._block.nbytes:
-                raise NoRoomError(f"{end} bytes of constants, {self._block.nbytes} reserved")
-            self._block[start : start + flat.nbytes] = flat
+    def add(self, nbytes: int, fill: Callable[[Bytes], None]) -> int:
+        """Byte offset of what `fill` writes into so many bytes, the same for the same bytes.
+        Raises NoRoomError."""
+        start, end = self.used_bytes, self.used_bytes + aligned(nbytes)
+        room = end <= self._block.nbytes
+        new = self._block[start : start + nbytes] if room else np.empty(nbytes, np.uint8)
+        fill(new)
+        digest = hashlib.sha256(new.data).digest()
+        if digest in self._by_digest:
+            new[:] = 0
+        elif room:
             self._by_digest[digest], self.used_bytes = start, end
+        else:
+            raise NoRoomError(f"{end} bytes of constants, {self._block.nbytes} reserved")
         return self._by_digest[digest]
 
     def block(self) -> Bytes:
@@ -48,42 +57,40 @@ class SharedConstants:
 class ConstantBlock:
     """Packed constants of one compile, each content once, at aligned offsets of one block."""
 
-    def __init__(self, shared: SharedConstants | None = None) -> None:
-        """`shared`: the block that they go to, instead of one of their own."""
+    def __init__(self, shared: SharedConstants) -> None:
+        """`shared`: the block that they go to."""
         self._shared = shared
-        self._arrays: list[tuple[int, Bytes]] = []
-        self._by_digest: dict[bytes, int] = {}
         self._by_source: dict[tuple[str, Pack | None], int] = {}
-        self._size = 0
 
     def add(self, name: str, array: Array, pack: Pack | None = None) -> int:
         """Byte offset of the constant `name` in the layout of `pack`. Raises NoRoomError."""
         source = (name, pack)
         if source not in self._by_source:
-            packed = apply_pack(pack, array) if pack else np.ascontiguousarray(array)
-            self._by_source[source] = self._store(packed)
+            self._by_source[source] = self._shared.add(
+                packed_bytes(array, pack), functools.partial(_fill, array, pack)
+            )
         return self._by_source[source]
-
-    def _store(self, array: Array) -> int:
-        flat = array.reshape(-1).view(np.uint8)
-        digest = hashlib.sha256(flat.data).digest()
-        if self._shared is not None:
-            return self._shared.add(flat, digest)
-        if digest not in self._by_digest:
-            self._by_digest[digest] = self._size
-            self._arrays.append((self._size, flat))
-            self._size += _aligned(flat.nbytes)
-        return self._by_digest[digest]
 
     def block(self) -> Bytes:
         """All constants in one piece of memory."""
-        if self._shared is not None:
-            return self._shared.block()
-        out = zeroed_block(self._size)
-        for at, flat in self._arrays:
-            out[at : at + flat.nbytes] = flat
-        return out
+        return self._shared.block()
 
 
-def _aligned(nbytes: int) -> int:
+def packed_bytes(array: Array, pack: Pack | None) -> int:
+    """Bytes of a constant in the layout of `pack`."""
+    if pack is None:
+        return array.nbytes
+    return math.prod(packed_shape(pack)) * packed_dtype(pack, array).itemsize
+
+
+def aligned(nbytes: int) -> int:
+    """Bytes that a constant takes of a block."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _fill(array: Array, pack: Pack | None, out: Bytes) -> None:
+    if pack is None:
+        out.view(array.dtype).reshape(array.shape)[...] = array
+        drop_pages(array)
+    else:
+        pack_into(pack, array, out.view(packed_dtype(pack, array)).reshape(packed_shape(pack)))

@@ -25,7 +25,7 @@ from autotune.graph.feeds import Feeds, Samples
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.machine.profile import DeviceProfile
-from autotune.memory import physical_bytes
+from autotune.memory import drop_pages, physical_bytes
 from autotune.placement.memory_plan import plan_memory
 from autotune.placement.types import Partition
 from autotune.placement.unaligned import unaligned_params
@@ -113,6 +113,8 @@ def compile_graph(
     if runs_here(target):
         room.check_model(graph, physical_bytes())
     prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
+    for array in (*graph.constants.values(), *prepared.graph.constants.values()):
+        drop_pages(array)
     image, notes = compile_prepared(
         prepared.graph, target, log, processes, profile=profile, reuse=reuse
     )

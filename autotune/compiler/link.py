@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from autotune.codegen import backend_for
 from autotune.codegen.base import EntryCall
 from autotune.compiler.build import Kernels
-from autotune.compiler.constants import ConstantBlock, SharedConstants
+from autotune.compiler.constants import (
+    ConstantBlock,
+    SharedConstants,
+    aligned,
+    packed_bytes,
+)
 from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
 from autotune.placement.halo_clearing import halo_program, halo_symbol
@@ -37,9 +42,7 @@ Address = tuple[int, int]
 class Linker:
     """Addresses of a partition's values, given where the arena plan puts them."""
 
-    def __init__(
-        self, partition: Partition, plan: MemoryPlan, shared: SharedConstants | None = None
-    ) -> None:
+    def __init__(self, partition: Partition, plan: MemoryPlan, shared: SharedConstants) -> None:
         self._partition = partition
         self._plan = plan
         self.constants = ConstantBlock(shared)
@@ -140,8 +143,11 @@ def link(
     *,
     shared: SharedConstants | None = None,
 ) -> ModelImage:
-    """The model as data, its entry function built. `shared`: where its constants go."""
-    linker = Linker(partition, plan, shared)
+    """The model as data, its entry function built. `shared`: where its constants go, instead of
+    into a block of their own."""
+    linker = Linker(
+        partition, plan, shared or SharedConstants(_constant_bytes(partition, kernels))
+    )
     flops = {task: task_flops(task) for task in kernels.built}
     work = {t: work_of(t, kernels.chosen[t].schedule, b.packs) for t, b in kernels.built.items()}
     rows = []
@@ -178,3 +184,16 @@ def link(
         objects=(*(b.code for b in kernels.built.values()), *halos, entry),
         constants=linker.constants.block(),
     )
+
+
+def _constant_bytes(partition: Partition, kernels: Kernels) -> int:
+    """Bytes of the model's constants, at most: each as its kernels want it."""
+    arrays = partition.graph.constants
+    wanted: set[tuple[str, Pack | None]] = {
+        (s.name, None) for s in partition.storages.values() if s.kind == "constant"
+    }
+    for call in partition.calls:
+        packs, values = {p.buffer: p for p in kernels.built[call.task].packs}, dict(call.args)
+        names = (p.name for p in call.task.params if p.role == "constant")
+        wanted |= {(values[name], packs.get(name)) for name in names}
+    return sum(aligned(packed_bytes(arrays[name], pack)) for name, pack in wanted)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from autotune.errors import ConfigError
 from autotune.graph.feeds import Samples, sample_feeds
-from autotune.graph.int8.own import by_own_steps, has_own_steps
+from autotune.graph.int8.qdq import by_own_steps, has_own_steps
 from autotune.graph.int8.quantize import Quantized, quantize
 from autotune.graph.ir import Graph
-from autotune.graph.passes.band_rows import BandRows
 from autotune.graph.passes.drop_round_trips import DropRoundTrips
+from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.pipeline import PIPELINE, optimize
 from autotune.placement.short_tensors import ShortTensors
 
@@ -39,8 +39,8 @@ def prepare(
             f"samples for calibration are for precision int8, the precision is {precision}; leave "
             "them out, or ask for int8"
         )
-    # Bands keep results in the cache; as bytes these are small.
-    whole = tuple(p for p in PIPELINE if not isinstance(p, BandRows))
+    # Strips keep results in the cache; as bytes these are small.
+    whole = tuple(p for p in PIPELINE if not isinstance(p, RowStrips))
     on_bytes = precision == "int8" or has_own_steps(graph)
     ready = by_own_steps(optimize(graph, whole if on_bytes else PIPELINE))
     ready = DropRoundTrips().run(ready) if on_bytes else ready

@@ -28,9 +28,9 @@ class Option:
     """A way to compute a task."""
 
     nbytes: int
-    """Of the weights of a call, as they are packed for it."""
+    """Bytes of the weights of a call, as they are packed for it."""
     seconds: tuple[float, ...]
-    """Of a call, at each of the footprints."""
+    """Time of a call, at each of the footprints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +79,9 @@ class _Tables:
     """The same as arrays: a row per task, a column per option, padded with what nobody takes."""
 
     nbytes: Table
-    """Of all calls of a task."""
+    """Bytes of the weights of all calls of a task."""
     seconds: Table
-    """The same; the last axis is that of footprints."""
+    """Time of all calls of a task; the last axis is that of footprints."""
     at: Table
     """Logarithms of the footprints."""
     fixed: float
@@ -103,7 +103,7 @@ class _Tables:
         )
 
     def footprints(self, choices: Choice) -> Table:
-        """Of choices, one a row."""
+        """Bytes that runs touch, of choices, one a row."""
         rows = np.arange(len(self.nbytes))
         return np.asarray(self.nbytes[rows, choices].sum(axis=1) + self.fixed)
 

@@ -14,6 +14,7 @@ from autotune.db.damage import Damage, shown
 from autotune.db.types import Mark, Record
 from autotune.errors import AutotuneError, LogError, ScheduleError
 from autotune.measure.types import MeasureResult, Status
+from autotune.op_names import logged_op
 from autotune.schedule.base import Schedule, schedule_from_json, schedule_to_json, spellings
 from autotune.target import Target
 from autotune.types import Task
@@ -75,7 +76,7 @@ def row_of_task(task: Task, flops: int) -> Values:
     data = task.to_json()
     row = {
         "key": task.key,
-        "op": task.op,
+        "op": logged_op(task.op),
         "flops": int(flops),
         "description": query.describe(data),
         "json": to_text(data),

@@ -20,6 +20,7 @@ from autotune.db.items import Decoder, Item, check_header
 from autotune.db.selection import ALL, Selection, has_numerics, has_shape
 from autotune.db.types import Record
 from autotune.errors import LogError, ScheduleError
+from autotune.op_names import logged_op
 from autotune.target import Target
 from autotune.types import Task
 
@@ -161,7 +162,7 @@ def _is_selected(record: Record, wanted: Selection) -> bool:
     task, target = record.task, record.target
     return (
         (wanted.task_keys is None or task.key in wanted.task_keys)
-        and wanted.op in (None, task.op)
+        and (wanted.op is None or logged_op(wanted.op) == logged_op(task.op))
         and (wanted.shape is None or has_shape(task.to_json(), wanted.shape))
         and wanted.target in (None, target.name, target.key, target.family)
         and (wanted.target_keys is None or target.key in wanted.target_keys)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autotune.errors import LogError
+from autotune.op_names import logged_op
 from autotune.parse_int import whole
 
 Row = Sequence[Any]
@@ -103,7 +104,7 @@ def _resolve_shape(execute: Execute, selection: Selection, damaged: OnDamaged) -
     if selection.shape is None:
         return selection
     wanted = selection.shape
-    params = {} if selection.op is None else {"op": selection.op}
+    params = {} if selection.op is None else {"op": logged_op(selection.op)}
     where = "" if selection.op is None else "WHERE op = :op"
     rows = execute(f"SELECT key, json FROM tasks {where}", params)
     keys = _having(rows, "tasks", damaged, lambda data: has_shape(data, wanted))
@@ -141,7 +142,7 @@ def task_conditions(selection: Selection, alias: str) -> tuple[str, dict[str, An
     where, params = ["1 = 1"], dict[str, Any]()
     if selection.op is not None:
         where.append(f"{alias}.op = :op")
-        params["op"] = selection.op
+        params["op"] = logged_op(selection.op)
     if selection.task_keys is not None:
         values, named = _listed("key", selection.task_keys)
         where.append(f"{alias}.key IN ({values})")

@@ -30,6 +30,7 @@ from autotune.db.selection import ALL, Selection
 from autotune.db.statements import executor, fastest, insert_records, record_rows, remarked
 from autotune.db.types import Mark, Record
 from autotune.errors import LogError
+from autotune.op_names import logged_op
 from autotune.target import Target, load_target
 from autotune.types import Task
 
@@ -264,7 +265,7 @@ class TuningLog:
         with self.reading() as connection:
             if connection is None:
                 return ()
-            tasks = connection.execute(select(TASKS).where(TASKS.c.op == task.op)).all()
+            tasks = connection.execute(select(TASKS).where(TASKS.c.op == logged_op(task.op))).all()
             family = select(TARGETS.c.key).distinct().where(TARGETS.c.family == target.family)
             keys = sorted(connection.execute(family).scalars(), key=lambda k: (k != target.key, k))
             others = [t for row in tasks if (t := self._parsed.task(dict(row._mapping)))]

@@ -21,7 +21,7 @@ ZOO_PREFIX = "zoo:"
 KINDS = "a path of an .onnx file, 'zoo:NAME', the bytes of one, an onnx.ModelProto or a Graph"
 
 Shapes = Mapping[str, tuple[int | str, ...]]
-"""Of inputs, by name: extents, or names of symbolic ones."""
+"""Shapes of inputs, by name: extents, or names of symbolic ones."""
 Model: TypeAlias = Union[str, os.PathLike[str], bytes, "onnx.ModelProto", Graph]
 """An .onnx file by its path, `zoo:NAME`, the bytes of such a file, a model of the onnx package, or
 a graph that is imported already."""
@@ -43,7 +43,8 @@ def load_model(model: Model, shapes: Shapes | None = None) -> Graph:
 
 def open_model(model: Model, shapes: Shapes | None = None) -> Graph | SymbolicModel:
     """The model's graph, or, where dimensions of its inputs stay symbolic, what gives one for each
-    set of sizes. Otherwise as `load_model`."""
+    set of sizes. The graph's weights may lie in the model's files, as long as it is there.
+    Otherwise as `load_model`."""
     check_model(model)
     fixed = arguments.shapes(shapes)
     if isinstance(model, Graph):
@@ -51,11 +52,16 @@ def open_model(model: Model, shapes: Shapes | None = None) -> Graph | SymbolicMo
     from autotune.frontend.onnx.importer import import_model
     from autotune.frontend.symbolic import symbolic_model
 
-    read = _read(model)
-    return symbolic_model(read, fixed) or import_model(read, fixed)
+    read = _read(model, mapped=True)
+    if symbolic_model(read, fixed) is None:
+        return import_model(read, fixed)
+    whole = _read(model)  # it may be kept for long, its files may not
+    return symbolic_model(whole, fixed) or import_model(whole, fixed)
 
 
-def _read(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
+def _read(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, mapped: bool = False
+) -> onnx.ModelProto:
     """The onnx package is imported where a model is read, not where a saved artifact is run."""
     from autotune.frontend.onnx.importer import read_onnx
 
@@ -67,7 +73,7 @@ def _read(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.Model
 
         return build_model(spec.removeprefix(ZOO_PREFIX))
     check_name(spec)
-    return read_onnx(spec)
+    return read_onnx(spec, mapped=mapped)
 
 
 def check_model(model: object) -> None:

@@ -16,7 +16,7 @@ from autotune.errors import ModelError
 from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
 from autotune.sizes import surely_less
-from autotune.types import DTYPES, Array, Attr, TensorType, freeze_attrs
+from autotune.types import DTYPES, Array, Attr, TensorType, freeze_attrs, is_turned
 
 LARGEST_BYTES = 1 << 40
 """Bytes of one tensor, at most: more are a slip, and what plans memory has a table of its
@@ -61,8 +61,7 @@ class GraphBuilder:
                 f"{', '.join(DTYPES)}: convert the model"
             )
         value = name if name and name not in self.types else self._numbered(name or "const")
-        # ascontiguousarray would turn a 0-d array into a 1-d one.
-        self.constants[value] = np.asarray(array, order="C")
+        self.constants[value] = array if is_turned(array) else np.asarray(array, order="C")
         self.types[value] = TensorType(dtype=dtype, shape=tuple(array.shape))
         return value
 

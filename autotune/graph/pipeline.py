@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from autotune.graph.ir import Graph
-from autotune.graph.passes.band_rows import BandRows
-from autotune.graph.passes.band_taps import BandTaps
 from autotune.graph.passes.canonical_operands import CanonicalOperands
 from autotune.graph.passes.canonical_weights import CanonicalWeights
 from autotune.graph.passes.common_subexpressions import ShareCommonSubexpressions
 from autotune.graph.passes.concats import NestConcats, SplitOverConcat
 from autotune.graph.passes.cut_taps import CutTaps
 from autotune.graph.passes.dead_nodes import DropDeadNodes
+from autotune.graph.passes.dilated_strips import DilatedStrips
 from autotune.graph.passes.fold_affine import FoldAffine
 from autotune.graph.passes.fold_constants import FoldConstants
 from autotune.graph.passes.fold_flatten import FoldFlatten
@@ -28,6 +27,7 @@ from autotune.graph.passes.push_transposes import PushTransposes
 from autotune.graph.passes.recognize_causal import RecognizeCausal
 from autotune.graph.passes.recognize_norms import RecognizeNorms
 from autotune.graph.passes.remove_identities import RemoveIdentities
+from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.passes.sum_products import SumProducts
 from autotune.sizes import any_size
 
@@ -68,16 +68,16 @@ PIPELINE: tuple[Pass, ...] = (
     RecognizeCausal(),
     NestConcats(),
     SplitOverConcat(),
-    BandTaps(axis=1),
+    DilatedStrips(axis=1),
     SplitOverConcat(),
-    BandTaps(axis=2),
+    DilatedStrips(axis=2),
     SplitOverConcat(),
-    BandRows(),
+    RowStrips(),
     DropDeadNodes(),
 )
 
 
-WEIGH_EXTENTS = (BandTaps, BandRows)
+WEIGH_EXTENTS = (DilatedStrips, RowStrips)
 
 
 def optimize(

@@ -14,7 +14,7 @@ import numpy as np
 
 from autotune.graph.ir import Graph, Node
 from autotune.ops import OPS
-from autotune.types import Array, Attr, TensorType, freeze_attrs
+from autotune.types import Array, Attr, TensorType, freeze_attrs, is_turned
 
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or"})
 
@@ -84,7 +84,7 @@ class Rewriter:
     def constant(self, array: Array, stem: str) -> str:
         """A new constant; its name derives from `stem`."""
         name = self._fresh(stem)
-        self.constants[name] = np.asarray(array, order="C")
+        self.constants[name] = array if is_turned(array) else np.asarray(array, order="C")
         self.types[name] = TensorType(dtype=array.dtype.name, shape=tuple(array.shape))
         return name
 

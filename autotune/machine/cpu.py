@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from autotune.machine.value import Column, CpuSpeeds, Machine
+from autotune.machine.speeds import CpuSpeeds
+from autotune.machine.value import Column, Machine
 from autotune.target import Target
 
 RUNS = (4, 2)
@@ -21,7 +22,7 @@ SCALABLE_BROADCAST = 2.0
 """Multiply-adds in whose place an element is put into all lanes of a scalable vector (by LLVM's
 model of Neoverse V1: tiles of 7 x 3 reach 55 to 75 %)."""
 LOOP_INSTRUCTIONS = 3.0
-"""Of a reduction's counter, branch and pointers."""
+"""Instructions of a reduction's counter, branch and pointers."""
 
 # ------------------------------------------------------------------------------------------ ports
 

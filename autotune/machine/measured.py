@@ -11,15 +11,13 @@ what its micro-benchmarks measure) and are taken to be the same everywhere.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autotune.machine.curves import Curve, effective_sizes, values_at
 from autotune.machine.facts import MachineFacts
 from autotune.machine.profile import DeviceProfile
+from autotune.machine.speeds import CpuSpeeds
 from autotune.target import Target
-
-if TYPE_CHECKING:
-    from autotune.machine.value import CpuSpeeds
 
 STREAM_OF_L2, STREAM_OF_L3, STREAM_OF_MEMORY = 0.75, 1.0, 1.05
 """Operands that come in beside multiply-adds, of what loads in order reach."""

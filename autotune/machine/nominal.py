@@ -3,15 +3,11 @@ tables of configs/machines. Out: a nominal profile, nominal facts: what nobody k
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from autotune.machine.curves import Curve
 from autotune.machine.facts import Arithmetic, MachineFacts, Processor
 from autotune.machine.profile import CacheLevel, DeviceProfile
+from autotune.machine.speeds import CpuSpeeds
 from autotune.target import Target
-
-if TYPE_CHECKING:
-    from autotune.machine.value import CpuSpeeds
 
 
 def nominal_profile(target: Target, cpu: CpuSpeeds) -> DeviceProfile:

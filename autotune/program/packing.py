@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from autotune.memory import drop_pages
 from autotune.program.ir import Pack
 from autotune.program.strassen import PRODUCTS, combined_weights
 from autotune.program.winograd import points_of, transforms
 from autotune.types import Array
+
+SLAB_BYTES = 16 << 20
+"""Packed at a time."""
 
 
 def transformed_shape(pack: Pack) -> tuple[int, ...]:
@@ -28,27 +32,49 @@ def packed_shape(pack: Pack) -> tuple[int, ...]:
     return tuple(dims[d] for d in pack.order)
 
 
+def packed_dtype(pack: Pack, array: Array) -> np.dtype[np.generic]:
+    """numpy's type of the packed elements of `array`."""
+    return np.dtype(np.uint16) if pack.dtype else array.dtype
+
+
 def apply_pack(pack: Pack, array: Array) -> Array:
     """The packed, contiguous copy of `array` (shape `pack.shape`), zero padded."""
-    out = _transformed(pack, array.reshape(pack.shape))
+    out = np.empty(packed_shape(pack), packed_dtype(pack, array))
+    pack_into(pack, array, out)
+    return out
+
+
+def pack_into(pack: Pack, array: Array, out: Array) -> None:
+    """The same into memory that is there: `out` has `packed_shape` and `packed_dtype`. What is
+    read of a mapped file is given back slab by slab."""
+    parts = _transformed(pack, array.reshape(pack.shape))
     for d, factor in pack.splits:
-        extent = out.shape[d]
+        extent = parts.shape[d]
         blocks = -(-extent // factor)
         if blocks * factor != extent:
-            widths = [(0, 0)] * out.ndim
+            widths = [(0, 0)] * parts.ndim
             widths[d] = (0, blocks * factor - extent)
-            out = np.pad(out, widths)
-        out = out.reshape(*out.shape[:d], blocks, factor, *out.shape[d + 1 :])
-    out = np.ascontiguousarray(out.transpose(pack.order))
-    if pack.dtype == "float16":
-        with np.errstate(over="ignore"):
-            return out.astype(np.float16).view(np.uint16)
-    return bfloat16_bits(out) if pack.dtype == "bfloat16" else out
+            parts = np.pad(parts, widths)
+        parts = parts.reshape(*parts.shape[:d], blocks, factor, *parts.shape[d + 1 :])
+    parts = parts.transpose(pack.order)
+    rows = max(1, len(out) * SLAB_BYTES // max(out.nbytes, 1))
+    for start in range(0, len(out), rows):
+        slab = parts[start : start + rows]
+        out[start : start + rows] = _bits(slab, pack.dtype) if pack.dtype else slab
+        drop_pages(array)
+
+
+def _bits(array: Array, dtype: str) -> Array:
+    """The elements rounded to bfloat16 or float16, as their bits."""
+    if dtype == "bfloat16":
+        return bfloat16_bits(array)
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16, order="C").view(np.uint16)
 
 
 def bfloat16_bits(array: Array) -> Array:
     """float32 values rounded to the nearest bfloat16, ties to even, as its 16 bits."""
-    bits = np.asarray(array, np.float32, order="C").view(np.uint32).astype(np.uint64)
+    bits = np.asarray(array, np.float32, order="C").view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     quiet = (bits >> 16) | 0x40
     return np.where(np.isnan(array), quiet, rounded).astype(np.uint16)

@@ -21,7 +21,7 @@ from autotune.types import Array
 Writable = Any
 """A numpy array, a writable buffer (bytearray, memoryview), or a DLPack tensor on the host."""
 Place = tuple[int, tuple[int, ...], np.dtype[Any]]
-"""Of an output: its number, shape and element type."""
+"""An output: its number, shape and element type."""
 OVERLAP_WORK = 100_000
 """Steps after which two arrays are taken to share memory, whether they do or not."""
 

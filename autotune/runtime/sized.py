@@ -30,7 +30,7 @@ KEPT_BYTES = 1 << 30
 """Code and arenas of the sizes that are kept; the weights, which all of them share, are apart."""
 Sizes = Mapping[str, int]
 _Shapes = tuple[tuple[int, ...], ...]
-"""Of the inputs, in order."""
+"""Shapes of the inputs, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ class SizedModel:
 
 
 def _shape(name: str, kind: SizedType, given: npt.ArrayLike) -> tuple[int, ...]:
-    """Of an array, of what stands for one, or of nested lists. Raises FeedError."""
+    """Shape of an array, of what stands for one, or of nested lists. Raises FeedError."""
     shape = given.shape if type(given) is np.ndarray else getattr(given, "shape", None)
     if isinstance(shape, tuple):
         return shape

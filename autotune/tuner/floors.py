@@ -57,13 +57,13 @@ def other_algorithms(subject: Subject) -> dict[Choice, float]:
     """Share of the direct arithmetic that each algorithm but the first needs at least."""
     default = subject.space.row(cost_model.default(subject.task, subject.machine, subject.rule))
     rows = np.concatenate([default[None], subject.space.rows(_SAMPLE, np.random.default_rng(0))])
-    columns = subject.space.columns(rows)
-    if "algorithm" not in columns:
+    configs = subject.space.configs(rows)
+    if "algorithm" not in configs:
         return {}
-    found = cost_model.predict(subject.task, subject.machine, columns, subject.rule).structure
+    found = cost_model.predict(subject.task, subject.machine, configs, subject.rule).structure
     out: dict[Choice, float] = {}
     for algorithm in next(p.choices for p in subject.space.params if p.name == "algorithm")[1:]:
-        share = found.vector_axis_waste[columns["algorithm"] == algorithm]
+        share = found.vector_axis_waste[configs["algorithm"] == algorithm]
         if len(share) and share.min() < _HOPELESS:
             out[algorithm] = _MODELLED * float(share.min())
     return out

@@ -46,8 +46,8 @@ class TaskRun:
             default = cost_model.default(task, subject.machine, subject.rule)
         self.default = default
         row = self.subject.space.row(self.default)[None]
-        columns = self.subject.space.columns(row)
-        self.flops = self.subject.rule.structure(task, subject.machine, columns).flops
+        configs = self.subject.space.configs(row)
+        self.flops = self.subject.rule.structure(task, subject.machine, configs).flops
         self._floors = Floors(subject)
         self.peak_flops = subject.profile.peak_flops * target.threads
         self.guess_s = float(subject.describe(row).prior_s[0])

@@ -26,10 +26,10 @@ from search_spaces.algorithms.direct import Products, operand_cycles
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.rates import TILE_CYCLES
-from search_spaces.cpu.contraction.shape import BANDS, Contraction
+from search_spaces.cpu.contraction.shape import STRIPS_FIRST, Contraction
 from search_spaces.cpu.contraction.tiles import plain, sizes
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 REGISTERS = 8
 """Tile registers of a thread."""
@@ -79,14 +79,14 @@ class Amx(Products):
         found = {w for w in range(least, 3 * TILE_ROWS + 1) if w % _strips(w) == 0 and w <= extent}
         return {w for w in found if -extent % w <= extent / 4 or w % TILE_ROWS == 0}
 
-    def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
-        data, weights = _tiles(columns), columns["vectors"]
-        ok = (data * weights + data + weights <= REGISTERS) & ~plain(c, columns)
-        ok &= np.isin(columns["tile_w"], tuple(self.widths(c, target)))
-        ok &= np.isin(columns["tile_h"], sizes(c.row_count, 4))
-        ok &= (columns["block"] == 1) & (columns["prefetch"] == "none")
-        ok &= columns["order"] != BANDS
-        return np.asarray(ok & (columns["unroll"] == 1) & (columns["lanes"] == TILE_LANES))
+    def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:
+        data, weights = _tiles(configs), configs["vectors"]
+        ok = (data * weights + data + weights <= REGISTERS) & ~plain(c, configs)
+        ok &= np.isin(configs["tile_w"], tuple(self.widths(c, target)))
+        ok &= np.isin(configs["tile_h"], sizes(c.row_count, 4))
+        ok &= (configs["block"] == 1) & (configs["prefetch"] == "none")
+        ok &= configs["order"] != STRIPS_FIRST
+        return np.asarray(ok & (configs["unroll"] == 1) & (configs["lanes"] == TILE_LANES))
 
     def split_product(
         self, builder: ScheduleBuilder, c: Contraction, config: Config, tile: tuple[str, ...]
@@ -129,33 +129,33 @@ class Amx(Products):
 
     # --------------------------------------------------------------------------------------- prior
 
-    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
         row = TILE_ROWS * self.neighbours / machine.products_per_lane(self.name)
         groups = self.run_of(task, c)[1]
-        tile = _tile_rows(c, columns, groups) * (c.depth / (groups * self.neighbours))
-        tile = tile + EPILOGUE_ROWS * _tiles(columns) * columns["vectors"] * _height(columns)
-        each = np.maximum(row * tile, self._far_cycles(task, c, machine, columns)) + TILE_CYCLES
-        count = np.ceil(c.points[1] / columns["tile_w"]) * np.ceil(c.row_count / columns["tile_h"])
-        count = count * np.ceil(c.channels[1] / (columns["vectors"] * TILE_LANES))
+        tile = _tile_rows(c, configs, groups) * (c.depth / (groups * self.neighbours))
+        tile = tile + EPILOGUE_ROWS * _tiles(configs) * configs["vectors"] * _height(configs)
+        each = np.maximum(row * tile, self._far_cycles(task, c, machine, configs)) + TILE_CYCLES
+        count = np.ceil(c.points[1] / configs["tile_w"]) * np.ceil(c.row_count / configs["tile_h"])
+        count = count * np.ceil(c.channels[1] / (configs["vectors"] * TILE_LANES))
         chunks = count * c.count * c.groups
         threads = machine.target.threads
         busy = each * chunks * busiest_share(chunks, threads) + CONFIGURE_CYCLES
         if self.dtype:
             vectors = task.value(c.data).type.size / machine.target.lanes()
             busy = busy + CAST_CYCLES * vectors / threads
-        return np.asarray(busy + operand_cycles(task, c, machine, columns), np.float64)
+        return np.asarray(busy + operand_cycles(task, c, machine, configs), np.float64)
 
     def _far_cycles(
-        self, task: Task, c: Contraction, machine: Machine, columns: Columns
+        self, task: Task, c: Contraction, machine: Machine, configs: Configs
     ) -> Column:
         """Cycles of a tile in which operands come from beyond the L1 cache: data of a tile that
         stays for all channels, or weights of a panel that stays for all points, do not."""
         item = 4 / self.neighbours
-        data = _tiles(columns) * _height(columns) * c.depth * item
-        panel = columns["vectors"] * TILE_LANES * c.depth * item
+        data = _tiles(configs) * _height(configs) * c.depth * item
+        panel = configs["vectors"] * TILE_LANES * c.depth * item
         all_data = task.value(c.data).type.size * item
         all_weights = c.depth * c.channels[1] * c.groups * item
-        stays = columns["order"] == "points_first"
+        stays = configs["order"] == "points_first"
         data_lies = np.where(stays, data, all_data)
         weights_lie = np.where(stays, all_weights, panel)
         cycles = data / _speed(machine, data_lies) + panel / _speed(machine, weights_lie)
@@ -174,14 +174,14 @@ def _lies_on(task: Task, c: Contraction, *, rounded: bool) -> bool:
     return c.dilation[1] == 1 and pitch == channels
 
 
-def _tiles(columns: Columns) -> Column:
+def _tiles(configs: Configs) -> Column:
     """Tiles of data."""
-    return np.asarray(columns["tile_h"] * np.ceil(columns["tile_w"] / TILE_ROWS))
+    return np.asarray(configs["tile_h"] * np.ceil(configs["tile_w"] / TILE_ROWS))
 
 
-def _height(columns: Columns) -> Column:
+def _height(configs: Configs) -> Column:
     """Rows of a tile of data."""
-    return np.asarray(columns["tile_w"] / np.ceil(columns["tile_w"] / TILE_ROWS))
+    return np.asarray(configs["tile_w"] / np.ceil(configs["tile_w"] / TILE_ROWS))
 
 
 def _strips(width: int) -> int:
@@ -189,12 +189,12 @@ def _strips(width: int) -> int:
     return -(-width // TILE_ROWS)
 
 
-def _tile_rows(c: Contraction, columns: Columns, groups: int) -> Column:
+def _tile_rows(c: Contraction, configs: Configs, groups: int) -> Column:
     """Time of one product of all tiles, in rows: these follow each other, as fast as operands are
     loaded, and sums are not added to before they are there."""
-    data, weights, height = _tiles(columns), columns["vectors"], _height(columns)
-    used = c.points[1] / (columns["tile_w"] * np.ceil(c.points[1] / columns["tile_w"]))
-    used = used * c.row_count / (columns["tile_h"] * np.ceil(c.row_count / columns["tile_h"]))
+    data, weights, height = _tiles(configs), configs["vectors"], _height(configs)
+    used = c.points[1] / (configs["tile_w"] * np.ceil(c.points[1] / configs["tile_w"]))
+    used = used * c.row_count / (configs["tile_h"] * np.ceil(c.row_count / configs["tile_h"]))
     products = np.maximum(data * weights * height * used, LATENCY_ROWS)
     loads = (data * height * used + weights * groups) / LOADED_ROWS
     return np.asarray(np.maximum(products, loads), np.float64)

@@ -33,7 +33,7 @@ from search_spaces.builder import ScheduleBuilder, inline_locals, output_name, s
 from search_spaces.cpu.attention.shape import AttentionTask, ProductPart, split_rows
 from search_spaces.cpu.contraction.rates import live_registers, row_cycles, tile_rate
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Constraint
+from search_spaces.space import Configs, Constraint
 
 _ROWS = (4, 8, 12, 16, 24, 28, 32, 48, 56, 64, 84, 96, 128)
 _TILES = (1, 2, 4, 6, 7, 8, 12, 14)
@@ -97,28 +97,28 @@ class OnlineSoftmax(Algorithm):
         """Which of them are valid."""
         registers, lanes = target.vector_registers, target.lanes()
 
-        def fits(columns: Columns) -> npt.NDArray[Any]:
-            ok = np.ones(len(columns["rows"]), bool)
+        def fits(configs: Configs) -> npt.NDArray[Any]:
+            ok = np.ones(len(configs["rows"]), bool)
             for which in ("score", "mix"):
-                tile, vectors = columns[f"{which}_tile"], columns[f"{which}_vectors"]
+                tile, vectors = configs[f"{which}_tile"], configs[f"{which}_vectors"]
                 spare = vectors + (1 if registers < 32 else 0)
                 ok &= np.asarray(tile * vectors + spare <= registers)
             return ok
 
-        def whole(columns: Columns) -> npt.NDArray[Any]:
-            keys, size = columns["keys"], columns["score_vectors"] * lanes
+        def whole(configs: Configs) -> npt.NDArray[Any]:
+            keys, size = configs["keys"], configs["score_vectors"] * lanes
             ok = (keys % size == 0) | (keys == a.keys)
-            ok &= columns["score_vectors"] <= np.ceil(keys / lanes)
-            ok &= columns["mix_vectors"] <= math.ceil(a.width / lanes)
+            ok &= configs["score_vectors"] <= np.ceil(keys / lanes)
+            ok &= configs["mix_vectors"] <= math.ceil(a.width / lanes)
             for which in ("score", "mix"):
                 # A short last tile has too few sums to hide how long each takes.
-                short = columns["rows"] % columns[f"{which}_tile"]
-                ok &= (short == 0) | (2 * short >= columns[f"{which}_tile"])
-            ok &= (a.depth % columns["unroll"] == 0) & (keys % columns["unroll"] == 0)
+                short = configs["rows"] % configs[f"{which}_tile"]
+                ok &= (short == 0) | (2 * short >= configs[f"{which}_tile"])
+            ok &= (a.depth % configs["unroll"] == 0) & (keys % configs["unroll"] == 0)
             return np.asarray(ok)
 
-        def body(columns: Columns) -> npt.NDArray[Any]:
-            return np.asarray(unrolled(a, columns, lanes) <= _UNROLLED)
+        def body(configs: Configs) -> npt.NDArray[Any]:
+            return np.asarray(unrolled(a, configs, lanes) <= _UNROLLED)
 
         return (
             Constraint("registers", fits),
@@ -152,23 +152,23 @@ class OnlineSoftmax(Algorithm):
                 share(builder, target, loops, f"{part.packed}_shared")
         share(builder, target, [*batch, "att_b"] if whole else batch, "shared")
 
-    def cycles(self, a: AttentionTask, machine: Machine, columns: Columns) -> Column:
+    def cycles(self, a: AttentionTask, machine: Machine, configs: Configs) -> Column:
         """Cycles of the whole task per config, on all threads together."""
-        return _cycles(a, machine, columns)
+        return _cycles(a, machine, configs)
 
 
 ONLINE_SOFTMAX = OnlineSoftmax()
 ALGORITHMS.add(ONLINE_SOFTMAX.name, ONLINE_SOFTMAX)
 
 
-def unrolled(a: AttentionTask, columns: Columns, lanes: int) -> npt.NDArray[Any]:
+def unrolled(a: AttentionTask, configs: Configs, lanes: int) -> npt.NDArray[Any]:
     """Multiply-adds of the unrolled bodies, with the copies that tails need."""
-    total = np.zeros(len(columns["rows"]))
-    for which, extent in (("score", columns["keys"]), ("mix", a.width)):
-        size = columns[f"{which}_vectors"] * lanes
+    total = np.zeros(len(configs["rows"]))
+    for which, extent in (("score", configs["keys"]), ("mix", a.width)):
+        size = configs[f"{which}_vectors"] * lanes
         copies = np.where(extent % size, 2, 1)
-        copies = copies * np.where(columns["rows"] % columns[f"{which}_tile"], 2, 1)
-        held = columns[f"{which}_tile"] * columns[f"{which}_vectors"] * columns["unroll"]
+        copies = copies * np.where(configs["rows"] % configs[f"{which}_tile"], 2, 1)
+        held = configs[f"{which}_tile"] * configs[f"{which}_vectors"] * configs["unroll"]
         total = total + held * copies
     return np.asarray(total, np.float64)
 
@@ -237,14 +237,14 @@ def _pack(builder: ScheduleBuilder, part: ProductPart, size: int, loop: str) -> 
 # ------------------------------------------------------------------------------------------ prior
 
 
-def _cycles(a: AttentionTask, machine: Machine, columns: Columns) -> Column:
+def _cycles(a: AttentionTask, machine: Machine, configs: Configs) -> Column:
     """Both products, the softmax between them, and waiting for scores, keys and values."""
     lanes = float(machine.target.lanes())
-    rows, keys = (columns[p].astype(np.float64) for p in ("rows", "keys"))
+    rows, keys = (configs[p].astype(np.float64) for p in ("rows", "keys"))
     blocks = np.ceil(a.rows / rows)
     computed = a.count * blocks * rows * _share_seen(a, rows, keys)
-    total = _product(machine, columns, "score", a.keys, a.depth) * a.depth
-    total = total + _product(machine, columns, "mix", a.width, a.keys) * a.keys
+    total = _product(machine, configs, "score", a.keys, a.depth) * a.depth
+    total = total + _product(machine, configs, "mix", a.width, a.keys) * a.keys
     total = total * computed + computed * math.ceil(a.keys / lanes) * SOFTMAX_CYCLES
     total = total + computed * (a.keys / keys) * ROW_CYCLES
     total = total + _score_cycles(a, machine, rows, keys, computed * a.keys * 4.0 * SCORE_PASSES)
@@ -295,16 +295,16 @@ def _share_seen(a: AttentionTask, rows: Column, keys: Column) -> Column:
     return np.asarray(np.asarray(shares)[which.reshape(-1)], np.float64)
 
 
-def _product(machine: Machine, columns: Columns, which: str, channels: int, depth: int) -> Column:
+def _product(machine: Machine, configs: Configs, which: str, channels: int, depth: int) -> Column:
     """Cycles per row and step of the reduction of a product."""
     lanes = machine.target.lanes()
-    vectors = columns[f"{which}_vectors"].astype(np.float64)
-    points = columns[f"{which}_tile"].astype(np.float64)
-    given = {"lanes": np.full(len(points), lanes), "unroll": columns["unroll"]}
+    vectors = configs[f"{which}_vectors"].astype(np.float64)
+    points = configs[f"{which}_tile"].astype(np.float64)
+    given = {"lanes": np.full(len(points), lanes), "unroll": configs["unroll"]}
     count = math.ceil(channels / lanes)
     total = row_cycles(machine, given, points, vectors, total=count, depth=depth, rate=tile_rate)
     ragged = np.where(count % vectors != 0, RAGGED_COST, 1.0)
-    ragged = ragged * np.where(columns["rows"] % points != 0, RAGGED_COST, 1.0)
-    live = live_registers(columns, points, vectors, lanes=machine.target.takes_lanes)
+    ragged = ragged * np.where(configs["rows"] % points != 0, RAGGED_COST, 1.0)
+    live = live_registers(configs, points, vectors, lanes=machine.target.takes_lanes)
     spilled = np.where(live > machine.target.vector_registers, SPILL_COST, 1.0)
     return np.asarray(total * ragged * spilled)

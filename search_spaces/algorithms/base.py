@@ -24,7 +24,7 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 DIRECT = "direct"
 """The algorithm that computes as the definition says."""
@@ -83,7 +83,7 @@ class ContractionAlgorithm(Algorithm):
         """Whether it can compute the task on the target, within the accuracy asked for."""
 
     @abstractmethod
-    def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
+    def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:
         """Which configs are; params that mean nothing here must have their first value."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class ContractionAlgorithm(Algorithm):
         """Apply the steps of a config; locals are inlined already."""
 
     @abstractmethod
-    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
         """Cycles until the last core is done."""
 
     def widths(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
@@ -134,22 +134,22 @@ def chosen_by(config: Config) -> ContractionAlgorithm:
     return found
 
 
-def by_algorithm(columns: Columns) -> dict[ContractionAlgorithm, Places]:
+def by_algorithm(configs: Configs) -> dict[ContractionAlgorithm, Places]:
     """Which configs chose which algorithm; those that none did are left out."""
-    own = {a: np.flatnonzero(columns["algorithm"] == a.name) for a in of_contractions()}
+    own = {a: np.flatnonzero(configs["algorithm"] == a.name) for a in of_contractions()}
     return {a: places for a, places in own.items() if len(places)}
 
 
-def configs_at(columns: Columns, places: Places) -> Mapping[str, npt.NDArray[Any]]:
+def configs_at(configs: Configs, places: Places) -> Mapping[str, npt.NDArray[Any]]:
     """The configs at these places."""
-    return {name: column[places] for name, column in columns.items()}
+    return {name: column[places] for name, column in configs.items()}
 
 
-def each_config(columns: Columns, attribute: str) -> npt.NDArray[Any]:
+def each_config(configs: Configs, attribute: str) -> npt.NDArray[Any]:
     """A number or flag of every config's algorithm, by the attribute's name."""
-    found = by_algorithm(columns)
+    found = by_algorithm(configs)
     kind = type(getattr(next(iter(found)), attribute)) if found else float
-    out = np.zeros(len(columns["algorithm"]), kind)
+    out = np.zeros(len(configs["algorithm"]), kind)
     for algorithm, places in found.items():
         out[places] = getattr(algorithm, attribute)
     return out

@@ -20,7 +20,7 @@ from search_spaces.algorithms.direct import Products
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 LANES = 4
 """32-bit sums of a register."""
@@ -46,12 +46,12 @@ class Matrix(Products):
     def may_prefetch(self, c: Contraction) -> bool:  # noqa: ARG002
         return False
 
-    def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
+    def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:
         """Whole pairs of points, and registers for operands beside the sums."""
-        strips = np.ceil(columns["tile_w"] / SIDE) * columns["tile_h"]
-        couples = columns["vectors"] * (LANES / SIDE)
-        ok = super().valid(c, target, columns) & (columns["unroll"] == 1)
-        ok &= (columns["lanes"] == LANES) & (columns["tile_w"] % SIDE == 0)
+        strips = np.ceil(configs["tile_w"] / SIDE) * configs["tile_h"]
+        couples = configs["vectors"] * (LANES / SIDE)
+        ok = super().valid(c, target, configs) & (configs["unroll"] == 1)
+        ok &= (configs["lanes"] == LANES) & (configs["tile_w"] % SIDE == 0)
         return np.asarray(ok & (strips * couples + strips + couples <= target.vector_registers))
 
     def split_product(

@@ -43,7 +43,7 @@ from search_spaces.cpu.contraction.schedule import annotate_tile, split_channels
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.tiles import ORDERS, pack_plan, sizes
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 LEAST_DEPTH, LEAST_POINTS = 64, 32
 """Depth and channels, and points, below which combining quarters takes more than it saves."""
@@ -67,13 +67,13 @@ class StrassenHalves(ContractionAlgorithm):
     def widths(self, c: Contraction, target: Target) -> Collection[int]:
         return sizes(half_points(c) // strassen_parts(c, target), 28)
 
-    def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
+    def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:
         """Tiles lie in the halves."""
-        ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0]) & (columns["block"] == 1)
-        ok &= np.isin(columns["tile_w"], tuple(self.widths(c, target)))
-        ok &= columns["prefetch"] == "none"
-        ok &= c.reduce[-1][1] // 2 % columns["unroll"] == 0
-        return np.asarray(ok & (columns["vectors"] * columns["lanes"] <= c.channels[1] // 2))
+        ok = (configs["tile_h"] == 1) & (configs["order"] == ORDERS[0]) & (configs["block"] == 1)
+        ok &= np.isin(configs["tile_w"], tuple(self.widths(c, target)))
+        ok &= configs["prefetch"] == "none"
+        ok &= c.reduce[-1][1] // 2 % configs["unroll"] == 0
+        return np.asarray(ok & (configs["vectors"] * configs["lanes"] <= c.channels[1] // 2))
 
     def write(
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
@@ -107,8 +107,8 @@ class StrassenHalves(ContractionAlgorithm):
             share(builder, target, outside, f"{prefix}_shared")
         share(builder, target, outer, "shared")
 
-    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:  # noqa: ARG002
-        return _strassen_cycles(c, machine, columns)
+    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:  # noqa: ARG002
+        return _strassen_cycles(c, machine, configs)
 
     def flops(self, task: Task, schedule: Schedule) -> int:  # noqa: ARG002
         return strassen_flops(task)
@@ -169,12 +169,12 @@ def strassen_parts(c: Contraction, target: Target) -> int:
     return target.threads if half_points(c) % target.threads == 0 else 1
 
 
-def _strassen_cycles(c: Contraction, machine: Machine, columns: Columns) -> Column:
+def _strassen_cycles(c: Contraction, machine: Machine, configs: Configs) -> Column:
     """Seven products of halves, and the sums at both ends."""
     target, cpu = machine.target, machine.cpu
     rows, depth, channels = half_points(c), c.depth // 2, c.channels[1] // 2
     run = rows // strassen_parts(c, target)
-    product = products_cycles(c, machine, columns, run)
+    product = products_cycles(c, machine, configs, run)
     moved = 7.0 * rows * (depth + channels) * 4
     held = moved + 8.0 * rows * (depth + channels)
     spill = moved / cpu.l3_stream_bytes_per_cycle if held > target.l2_bytes else 0.0
@@ -189,14 +189,14 @@ def _strassen_cycles(c: Contraction, machine: Machine, columns: Columns) -> Colu
 
 
 def products_cycles(
-    c: Contraction, machine: Machine, columns: Columns, run: Column | int
+    c: Contraction, machine: Machine, configs: Configs, run: Column | int
 ) -> Column:
     """Cycles of all cores for the seven products, in runs of so many points."""
     half = dataclasses.replace(c, channels=(c.channels[0], c.channels[1] // 2))
-    depth, points = c.depth // 2, columns["tile_w"].astype(np.float64)
-    rate, taste = tile_efficiency(half, machine, columns, points, depth)
-    padded = padding_waste(half.channels[1], columns["lanes"].astype(np.float64))
-    rate = (rate + taste) * padded * tail_waste(run, columns["tile_w"])
+    depth, points = c.depth // 2, configs["tile_w"].astype(np.float64)
+    rate, taste = tile_efficiency(half, machine, configs, points, depth)
+    padded = padding_waste(half.channels[1], configs["lanes"].astype(np.float64))
+    rate = (rate + taste) * padded * tail_waste(run, configs["tile_w"])
     product = 7 * half_points(c) * depth * half.channels[1] / machine.target.lanes() * rate
     crowded = points > conflict_free_points(machine, depth)
     return np.asarray(product * np.where(crowded, CONFLICT_FACTOR, 1.0))

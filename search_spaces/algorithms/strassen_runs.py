@@ -52,7 +52,7 @@ from search_spaces.cpu.contraction.schedule import annotate_tile, step_loop
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.tiles import ORDERS, sizes
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 LEAST_RUN = 8
 """Points that share a panel of weights, which is read again for every run."""
@@ -89,19 +89,19 @@ class Runs(ContractionAlgorithm):
     def blocks(self, c: Contraction, target: Target) -> Collection[int]:
         return runs_of(c, target)
 
-    def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:
+    def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:
         """Whole panels and runs; tiles lie in these."""
-        run = columns["block"]
-        ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0])
-        ok &= (columns["prefetch"] == "none") & np.isin(run, runs_of(c, target))
+        run = configs["block"]
+        ok = (configs["tile_h"] == 1) & (configs["order"] == ORDERS[0])
+        ok &= (configs["prefetch"] == "none") & np.isin(run, runs_of(c, target))
         for size in runs_of(c, target):
-            ok &= (run != size) | np.isin(columns["tile_w"], sizes(size, 28))
-        ok &= c.reduce[-1][1] // 2 % columns["unroll"] == 0
-        ok &= c.channels[1] // 2 % (columns["vectors"] * columns["lanes"]) == 0
+            ok &= (run != size) | np.isin(configs["tile_w"], sizes(size, 28))
+        ok &= c.reduce[-1][1] // 2 % configs["unroll"] == 0
+        ok &= c.channels[1] // 2 % (configs["vectors"] * configs["lanes"]) == 0
         # There are seven bodies: longer ones take longer to build and to fetch, and gain nothing
         # but where a load takes what several steps multiply by.
-        ok &= columns["unroll"] <= (max(RUNS) if target.takes_lanes else 2)
-        return np.asarray(ok & (columns["vectors"] * columns["lanes"] <= c.channels[1] // 2))
+        ok &= configs["unroll"] <= (max(RUNS) if target.takes_lanes else 2)
+        return np.asarray(ok & (configs["vectors"] * configs["lanes"] <= c.channels[1] // 2))
 
     def write(
         self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
@@ -129,8 +129,8 @@ class Runs(ContractionAlgorithm):
         schedule_copies(builder, target, {output_name(builder.task), products, f"{c.tensor}.v"})
         share(builder, target, ["stra_r"], "shared")
 
-    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
-        return _runs_cycles(task, c, machine, columns)
+    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
+        return _runs_cycles(task, c, machine, configs)
 
     def flops(self, task: Task, schedule: Schedule) -> int:  # noqa: ARG002
         return strassen_flops(task)
@@ -185,34 +185,34 @@ def _prefetch_quarters(builder: ScheduleBuilder, c: Contraction, config: Config)
             ))  # fmt: skip
 
 
-def _runs_cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+def _runs_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
     """The same in runs of points, each with all weights: these are asked for early, and late only
     where multiplying takes less time than they do."""
-    threads, run = machine.target.threads, columns["block"].astype(np.float64)
+    threads, run = machine.target.threads, configs["block"].astype(np.float64)
     runs = half_points(c) / run
     shares = busiest_share(runs, threads)
-    product = _run_products(c, machine, columns, run) * shares
+    product = _run_products(c, machine, configs, run) * shares
     near = NEAR_CONFLICT * conflict_free_points(machine, c.depth // 2)
-    conflicts = np.where(columns["tile_w"] > near, NEAR_CONFLICT_FACTOR, 1.0)
-    product = product * _panel_waits(machine, columns) * conflicts
+    conflicts = np.where(configs["tile_w"] > near, NEAR_CONFLICT_FACTOR, 1.0)
+    product = product * _panel_waits(machine, configs) * conflicts
     stream = stream_cycles(machine, c.weight_bytes, np.asarray(np.ceil(runs))) / threads
     busy = np.maximum(product, stream) + SHARED_PATH * stream
     busy = busy + (end_cycles(c, machine, _held(c, run)) + _run_spill(c, machine, run)) * shares
     busy = busy + _end_bytes(task, c, machine) / machine.cpu.l3_stream_bytes_per_cycle / threads
-    busy = busy + cold_code_cycles(machine, _code_bytes(columns))
+    busy = busy + cold_code_cycles(machine, _code_bytes(configs))
     busy = busy * (BAND_COST if threads > 1 else 1.0)
     return np.asarray(busy + from_others_cycles(machine, c.weight_bytes))
 
 
-def _run_products(c: Contraction, machine: Machine, columns: Columns, run: Column) -> Column:
+def _run_products(c: Contraction, machine: Machine, configs: Configs, run: Column) -> Column:
     """Cycles of all cores for the products of runs. As direct code: data are read at as many
     places as a tile has points."""
     inside = run * (c.depth // 2) * 4 < machine.target.l2_bytes * machine.cpu.own_share_of_l2
-    points = columns["tile_w"].astype(np.float64)
-    extra = DATA_COST / columns["vectors"] * np.where(inside, NEAR_DATA, 1.0)
-    extra = extra + RAGGED_COST * (-run % columns["tile_w"]) / run
+    points = configs["tile_w"].astype(np.float64)
+    extra = DATA_COST / configs["vectors"] * np.where(inside, NEAR_DATA, 1.0)
+    extra = extra + RAGGED_COST * (-run % configs["tile_w"]) / run
     least = 1 if machine.target.takes_lanes else 4
-    steps = {**columns, "unroll": np.maximum(columns["unroll"], least)}
+    steps = {**configs, "unroll": np.maximum(configs["unroll"], least)}
     # Sums of weights take the place of multiply-adds where nothing else adds.
     summed = SUMMED_WEIGHTS / points * max(0.0, 1 - machine.cpu.additions_beside)
     return products_cycles(c, machine, steps, run) * (1 + extra + summed)
@@ -231,19 +231,19 @@ def _run_spill(c: Contraction, machine: Machine, run: Column) -> Column:
     return np.where(far, moved / machine.cpu.l3_stream_bytes_per_cycle, 0.0)
 
 
-def _code_bytes(columns: Columns) -> Column:
+def _code_bytes(configs: Configs) -> Column:
     """Machine code of seven products, which other kernels have driven from the caches."""
-    held = columns["vectors"] * columns["tile_w"]
-    code = 7 * held * (STEP_CODE_BYTES * columns["unroll"] + TILE_CODE_BYTES)
-    ragged = columns["block"].astype(np.float64) % columns["tile_w"]
+    held = configs["vectors"] * configs["tile_w"]
+    code = 7 * held * (STEP_CODE_BYTES * configs["unroll"] + TILE_CODE_BYTES)
+    ragged = configs["block"].astype(np.float64) % configs["tile_w"]
     return np.asarray(code * np.where(ragged, 2, 1), np.float64)
 
 
-def _panel_waits(machine: Machine, columns: Columns) -> Column:
+def _panel_waits(machine: Machine, configs: Configs) -> Column:
     """Times what multiplying takes if panels of quarters, mostly two, come from the L2 cache for
     every tile: few points use what comes."""
     nbytes = QUARTERS * machine.cpu.line_bytes
-    cycles = nbytes / machine.cpu.l2_stream_bytes_per_cycle / columns["tile_w"]
+    cycles = nbytes / machine.cpu.l2_stream_bytes_per_cycle / configs["tile_w"]
     return np.maximum(1.0, cycles) + QUARTER_WAIT * cycles
 
 

@@ -51,7 +51,7 @@ from search_spaces.cpu.contraction.schedule import annotate_tile, split_channels
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.tiles import ORDERS
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 FORMS = {
     "winograd2": (2, 2), "winograd4": (4, 4), "winograd4x2": (4, 2), "winograd5": (5, 5),
@@ -85,7 +85,7 @@ SPILL_L2_SHARE = 0.8
 BACK_AND_FORTH = 1.5
 """Times that transformed tiles which leave the L2 cache move through the next one."""
 RELOADED_L1_SHARE = 0.5
-"""Of the L1 cache: from there on transformed data do not stay beside panels of weights."""
+"""Share of the L1 cache from which on transformed data do not stay beside panels of weights."""
 MOST_HELD_BYTES = 1e5
 """Bytes of transformed weights that lie in the L2 cache beside tiles, at most."""
 BLOCK_PARTS = 8.0
@@ -163,12 +163,12 @@ class Filtering(ContractionAlgorithm):
     def may_prefetch(self, c: Contraction) -> bool:
         return c.groups == 1
 
-    def valid(self, c: Contraction, target: Target, columns: Columns) -> Mask:  # noqa: ARG002
+    def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:  # noqa: ARG002
         """Blocks are whole."""
-        tiles, side = columns["block"], columns["tile_w"]
-        ok = (columns["tile_h"] == 1) & (columns["order"] == ORDERS[0])
-        several = c.channels[1] > columns["lanes"] * columns["vectors"]
-        ok &= (several & (c.groups == 1)) | (columns["prefetch"] == "none")
+        tiles, side = configs["block"], configs["tile_w"]
+        ok = (configs["tile_h"] == 1) & (configs["order"] == ORDERS[0])
+        several = c.channels[1] > configs["lanes"] * configs["vectors"]
+        ok &= (several & (c.groups == 1)) | (configs["prefetch"] == "none")
         ok &= np.isin(tiles, Tiles.of(c, self.sides).blocks()) & (side <= tiles)
         tail = (-tiles) % side
         return np.asarray(ok & (tail / (tiles + tail) <= 0.2))
@@ -216,8 +216,8 @@ class Filtering(ContractionAlgorithm):
         share(builder, target, outer[:-1], "shared")
         share(builder, target, ["vout_tr", "vout_tc", "vout_c"], "vout_shared")
 
-    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:  # noqa: ARG002
-        return _winograd_cycles(c, machine, columns, Tiles.of(c, self.sides))
+    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:  # noqa: ARG002
+        return _winograd_cycles(c, machine, configs, Tiles.of(c, self.sides))
 
     def prefetch_gain(self, c: Contraction, target: Target) -> float:  # noqa: ARG002
         return PREFETCH_GAIN if Tiles.of(c, self.sides).count <= FEW_TILES else PREFETCH_LOSS
@@ -287,25 +287,25 @@ def form_of(step: Winograd) -> str:
     return f"winograd{height}x{width}" if oblong else f"winograd{max(height, width)}"
 
 
-def _winograd_cycles(c: Contraction, machine: Machine, columns: Columns, tiling: Tiles) -> Column:
+def _winograd_cycles(c: Contraction, machine: Machine, configs: Configs, tiling: Tiles) -> Column:
     """Products of all points, transforms of both ends, and streams that miss the L2 cache."""
     ic, oc = c.reduce[2][1], c.channels[1] * c.groups
     area, tiles = tiling.points, tiling.count
-    block, threads = columns["block"].astype(np.float64), machine.target.threads
-    blocks, points = tiles / block, columns["tile_w"].astype(np.float64)
-    rate = _product_rate(c, machine, columns, block, ic)
+    block, threads = configs["block"].astype(np.float64), machine.target.threads
+    blocks, points = tiles / block, configs["tile_w"].astype(np.float64)
+    rate = _product_rate(c, machine, configs, block, ic)
     product = area * tiles * ic * oc / float(machine.target.lanes()) * rate
     product = product * np.where(
         points > conflict_free_points(machine, ic * c.groups), CONFLICT_FACTOR, 1.0
     )
     nbytes = area * ic * oc * 4.0
-    stream = _weight_stream(c, machine, columns, nbytes, blocks)
+    stream = _weight_stream(c, machine, configs, nbytes, blocks)
     # Weights come in while the first tile of points meets them; the others find them in a cache.
     # Several cores are each at another place: what one waits for, another one has asked for.
     first = product / (np.ceil(block / points) if threads == 1 else 1.0)
     work = product - first + np.maximum(first, stream)
     work = work + (1 - HIDDEN_STREAM) * np.minimum(first, stream)
-    work = work + _reload_cycles(c, machine, columns, nbytes, tiles)
+    work = work + _reload_cycles(c, machine, configs, nbytes, tiles)
     work = work + _transform_cycles(c, machine, tiling, block)
     work = work + _spill_cycles(c, machine, block, tiles, area)
     chunks = np.where(blocks == 1, BLOCK_PARTS * threads, blocks)
@@ -315,23 +315,23 @@ def _winograd_cycles(c: Contraction, machine: Machine, columns: Columns, tiling:
 
 
 def _weight_stream(
-    c: Contraction, machine: Machine, columns: Columns, nbytes: float, blocks: Column
+    c: Contraction, machine: Machine, configs: Configs, nbytes: float, blocks: Column
 ) -> Column:
     """Cycles of all cores while weights come in. From memory, zeros that fill the last block of
     channels cost as much as weights."""
     stream = stream_cycles(machine, nbytes, blocks)
     if nbytes > machine.cpu.own_share_of_l3 * machine.target.l3_bytes:
-        return stream * padding_waste(c.channels[1], columns["lanes"] * columns["vectors"])
+        return stream * padding_waste(c.channels[1], configs["lanes"] * configs["vectors"])
     return stream
 
 
 def _reload_cycles(
-    c: Contraction, machine: Machine, columns: Columns, nbytes: float, tiles: int
+    c: Contraction, machine: Machine, configs: Configs, nbytes: float, tiles: int
 ) -> Column:
     """Cycles for transformed data that every panel of weights drives from the L1 cache, beside
     weights from memory: these hold the buffers that a line from any cache comes through."""
-    width = columns["lanes"] * columns["vectors"]
-    held = 4.0 * c.reduce[2][1] * (columns["block"] + width)
+    width = configs["lanes"] * configs["vectors"]
+    held = 4.0 * c.reduce[2][1] * (configs["block"] + width)
     evicted = held >= RELOADED_L1_SHARE * machine.target.l1_bytes
     far = nbytes > machine.cpu.own_share_of_l3 * machine.target.l3_bytes
     loaded = far * tiles * nbytes / c.channels[1] * np.ceil(c.channels[1] / width)
@@ -339,8 +339,7 @@ def _reload_cycles(
 
 
 def _transform_cycles(c: Contraction, machine: Machine, tiling: Tiles, block: Column) -> Column:
-    """Cycles of the transforms at both ends: each is two passes over a tile, along its columns and
-    along its rows."""
+    """Cycles of the transforms at both ends: a pass along a tile's columns, one along its rows."""
     lanes = machine.target.lanes()
     (kh, kw), (height, width) = (e for _, e in c.reduce[:2]), (tiling.height, tiling.width)
     by_row, by_column = (
@@ -378,24 +377,24 @@ def _spill_cycles(
 
 
 def _product_rate(
-    c: Contraction, machine: Machine, columns: Columns, block: Column, depth: int
+    c: Contraction, machine: Machine, configs: Configs, block: Column, depth: int
 ) -> Column:
     """Cycles per multiply-add of full width of products of `block` points."""
-    points = columns["tile_w"].astype(np.float64)
-    rate, taste = tile_efficiency(c, machine, columns, points, depth, rate=_tile_rate)
-    padded = padding_waste(c.channels[1], columns["lanes"].astype(np.float64))
+    points = configs["tile_w"].astype(np.float64)
+    rate, taste = tile_efficiency(c, machine, configs, points, depth, rate=_tile_rate)
+    padded = padding_waste(c.channels[1], configs["lanes"].astype(np.float64))
     return np.asarray((rate + taste) * padded * tail_waste(block, points))
 
 
 def _tile_rate(
-    machine: Machine, columns: Columns, points: Column, vectors: Column, depth: int
+    machine: Machine, configs: Configs, points: Column, vectors: Column, depth: int
 ) -> Column:
     """Cycles per multiply-add of full width of a tile of `points` x `vectors`."""
-    share = columns["lanes"] / machine.target.lanes()
+    share = configs["lanes"] / machine.target.lanes()
     held = points * vectors
-    step = outer_product_cycles(machine, points, vectors, share, columns["unroll"])
+    step = outer_product_cycles(machine, points, vectors, share, configs["unroll"])
     # A reduction that is one body has no counter, no branch and no late loads.
-    step = step + np.where(columns["unroll"] < depth, STEP_CYCLES / columns["unroll"], 0.0)
+    step = step + np.where(configs["unroll"] < depth, STEP_CYCLES / configs["unroll"], 0.0)
     stores = STORE_CYCLES * held + BURST_CYCLES * np.maximum(held - STORE_QUEUE, 0)
     narrow = np.where(share < 1, NARROW_VECTOR_COST, 0.0)
     return np.asarray((step + share * stores / depth) / (held * share) + narrow)

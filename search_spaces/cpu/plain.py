@@ -17,7 +17,7 @@ from autotune.types import Task
 from search_spaces.base import LAST, PLAIN, Access, Prior, Rule, TileStructure
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 
 
 class PlainRule(Rule):
@@ -35,9 +35,9 @@ class PlainRule(Rule):
     def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         return ScheduleBuilder(task).scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         target = machine.target
-        ones = np.ones(len(columns["loops"]))
+        ones = np.ones(len(configs["loops"]))
         size = max(1, task.by_role("output")[0].type.size)
         lanes = float(target.lanes())
         out = Access(
@@ -56,9 +56,9 @@ class PlainRule(Rule):
             extra={},
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         lanes = float(machine.target.lanes())
-        return Prior(cycles=np.full(len(columns["loops"]), lanes), peak_cycles=1.0)
+        return Prior(cycles=np.full(len(configs["loops"]), lanes), peak_cycles=1.0)
 
 
 LAST.add(PlainRule.name, PlainRule())

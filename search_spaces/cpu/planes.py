@@ -31,7 +31,7 @@ from search_spaces.builder import (
     share,
 )
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 from search_spaces.windows import copies_of, peel_borders, schedule_patterned
 
 POOLS = ("max_pool2d", "avg_pool2d")
@@ -94,8 +94,8 @@ class PlanesRule(Rule):
         share(builder, target, [image, row], f"{image}_p")
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
-        unroll = columns["unroll"].astype(np.float64)
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
+        unroll = configs["unroll"].astype(np.float64)
         images, rows, width, _ = task.by_role("output")[0].type.shape
         size = ITEM_BYTES[task.by_role("output")[0].type.dtype]
         dims: tuple[tuple[tuple[str, int], ...], ...] = ((("row", 1),), (("column", 1),))
@@ -118,8 +118,8 @@ class PlanesRule(Rule):
             extra={"unroll": unroll},
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
-        unroll = columns["unroll"].astype(np.float64)
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
+        unroll = configs["unroll"].astype(np.float64)
         images, rows, width, _ = task.by_role("output")[0].type.shape
         kernel = dict(task.nodes[0].attrs)["kernel"]
         assert isinstance(kernel, tuple)

@@ -31,7 +31,7 @@ from search_spaces.builder import (
 )
 from search_spaces.cpu.window.shape import WindowShape, reduction_of, window_of
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 
 COMBINED = ("sum", "prod", "max", "min")
 RESULTS_SHARE = 0.5
@@ -99,8 +99,8 @@ class RowSumsRule(Rule):
         schedule_copies(builder, target, {output} if output == w.tensor else set())
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
-        w, together = _shape(task), columns["together"].astype(np.float64)
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
+        w, together = _shape(task), configs["together"].astype(np.float64)
         ((_, rows),), (_, width) = w.reduce, w.channels
         lanes, ones = float(lanes_of(task, machine.target)), np.ones(len(together))
         row, column = (("row", 1),), (("column", 1),)
@@ -122,8 +122,8 @@ class RowSumsRule(Rule):
             flops_per_lane=1,
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
-        w, together = _shape(task), columns["together"].astype(np.float64)
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
+        w, together = _shape(task), configs["together"].astype(np.float64)
         ((_, rows),), (_, width) = w.reduce, w.channels
         vectors = rows * width / lanes_of(task, machine.target) / machine.target.threads
         each = 1 + CYCLES_OFF * np.abs(np.log2(together / STREAMS))

@@ -29,7 +29,7 @@ from search_spaces.builder import (
     share,
 )
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 
 CHAIN_CYCLES = 8.0
 """Cycles from a sum in memory to the next one (assumed, as all constants here)."""
@@ -64,8 +64,8 @@ class ScanRule(Rule):
             _schedule_sums(builder, target, loops, config.number("together"))
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
-        together = columns["together"].astype(np.float64)
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
+        together = configs["together"].astype(np.float64)
         rows, extent, width = task.by_role("output")[0].type.shape
         dims: tuple[tuple[tuple[str, int], ...], ...] = ((("row", 1),), (("column", 1),))
         size = ITEM_BYTES[task.by_role("output")[0].type.dtype]
@@ -88,10 +88,10 @@ class ScanRule(Rule):
             extra={"together": together},
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         target = machine.target
         rows = task.by_role("output")[0].type.shape[0]
-        together = columns["together"].astype(np.float64)
+        together = configs["together"].astype(np.float64)
         share = busiest_share(np.ceil(rows / together), target.threads)
         peak = max(1, task_flops(task)) / (2 * target.lanes())
         return Prior(cycles=_cycles(task, target, together) * share, peak_cycles=peak)

@@ -1,4 +1,4 @@
-"""Rows sorted by a network of exchanges (leading), on CPUs.
+"""Rows sorted by a network of exchanges (op `top_k`), on CPUs.
 
 Every pass is a nest of its own: groups of elements that lie apart are loaded, exchanged in vectors
 along what lies side by side, and stored. Passes of one size take turns in two buffers.
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from autotune.machine import Machine
-from autotune.ops.leading import ExchangePass, padded, passes
+from autotune.ops.top_k import ExchangePass, padded, passes
 from autotune.schedule import Scheduled
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.memory.reuse import Reuse
@@ -27,7 +27,7 @@ from search_spaces.builder import (
     share,
 )
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 
 VECTOR_CYCLES = 2.2
 """Cycles of a vector in a pass (assumed, as all constants here)."""
@@ -46,7 +46,7 @@ class SortRule(Rule):
     priority = 5
 
     def matches(self, task: Task, target: Target) -> bool:
-        return not target.is_gpu and task.op == "leading"
+        return not target.is_gpu and task.op == "top_k"
 
     def space(self, task: Task, target: Target) -> Space:
         most = _lanes(task, target)
@@ -68,10 +68,10 @@ class SortRule(Rule):
         _take_turns(builder, made)
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
-        ones = np.ones(len(columns["lanes"]))
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
+        ones = np.ones(len(configs["lanes"]))
         (extent, kept), rows = _extents(task), task.by_role("input")[0].type.shape[0]
-        lanes, unroll = (columns[p].astype(np.float64) for p in ("lanes", "unroll"))
+        lanes, unroll = (configs[p].astype(np.float64) for p in ("lanes", "unroll"))
         dims: tuple[tuple[tuple[str, int], ...], ...] = ((("row", 1),), (("element", 1),))
         size = ITEM_BYTES[task.by_role("input")[0].type.dtype]
         accesses = (
@@ -91,10 +91,10 @@ class SortRule(Rule):
             extra={"lanes": lanes, "unroll": unroll},
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         target = machine.target
         peak = max(1, task_flops(task)) / (2 * target.lanes() * target.threads)
-        return Prior(cycles=_cycles(task, target, columns), peak_cycles=peak)
+        return Prior(cycles=_cycles(task, target, configs), peak_cycles=peak)
 
 
 def _extents(task: Task) -> tuple[int, int]:
@@ -153,11 +153,11 @@ def _take_turns(builder: ScheduleBuilder, made: Mapping[str, int]) -> None:
         builder.apply(Reuse(buffers=tuple(moved), of=tuple(moved.values())))
 
 
-def _cycles(task: Task, target: Target, columns: Columns) -> Column:
+def _cycles(task: Task, target: Target, configs: Configs) -> Column:
     """Cycles until the last thread is done."""
     extent, kept = _extents(task)
     rows, native = task.by_role("input")[0].type.shape[0], _lanes(task, target)
-    lanes, unroll = (columns[p].astype(np.float64) for p in ("lanes", "unroll"))
+    lanes, unroll = (configs[p].astype(np.float64) for p in ("lanes", "unroll"))
     total = np.zeros(len(lanes))
     for pass_ in passes(extent, kept):
         width = np.minimum(lanes, pass_.run)

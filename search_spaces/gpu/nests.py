@@ -41,7 +41,7 @@ from search_spaces.gpu.blocks import (
     thread_choices,
 )
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 
 
 class GpuNestsRule(Rule):
@@ -75,8 +75,8 @@ class GpuNestsRule(Rule):
                 _bind(builder, stmt, config.number("threads"), config.number("vector"))
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
-        threads, vector = (columns[p].astype(np.float64) for p in ("threads", "vector"))
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
+        threads, vector = (configs[p].astype(np.float64) for p in ("threads", "vector"))
         ones = np.ones(len(threads))
         size = max(1, task.by_role("output")[0].type.size)
         inputs = task.by_role("input")
@@ -103,20 +103,20 @@ class GpuNestsRule(Rule):
             unrolled=vector,
             extra={
                 "threads": threads, "vector": vector, "waves": waves(machine, blocks, threads),
-                "merge": columns["merge"].astype(np.float64),
+                "merge": configs["merge"].astype(np.float64),
             },
         )  # fmt: skip
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         peak = max(1, task_flops(task)) / peak_flops_per_cycle(machine)
-        return Prior(cycles=_cycles(task, machine, columns), peak_cycles=peak)
+        return Prior(cycles=_cycles(task, machine, configs), peak_cycles=peak)
 
 
-def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
+def _cycles(task: Task, machine: Machine, configs: Configs) -> Column:
     """Cycles of the device: bytes that are moved, more where neighbouring threads read elements
     that lie apart, and each thread's own loop where something is reduced."""
     threads, vector, merge = (
-        np.asarray(columns[p], np.float64) for p in ("threads", "vector", "merge")
+        np.asarray(configs[p], np.float64) for p in ("threads", "vector", "merge")
     )
     size = max(1, task.by_role("output")[0].type.size)
     blocks = np.ceil(size / (threads * vector))

@@ -25,7 +25,7 @@ from search_spaces.builder import ScheduleBuilder, inline_locals, nest_loops, ou
 from search_spaces.cpu.scatter.shape import Sizes
 from search_spaces.gpu.blocks import bind_flat, own_loops, thread_choices
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 
 _COLUMNS, _PLACES = "columns", "places"
 LOOK_CYCLES = 4.0
@@ -60,12 +60,12 @@ class GpuScatterRule(Rule):
         _bind_updates(builder, updates, str(config["by"]), threads)
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
-        threads = columns["threads"].astype(np.float64)
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
+        threads = configs["threads"].astype(np.float64)
         ones, size = np.ones(len(threads)), Sizes(task)
         dims: tuple[tuple[tuple[str, int], ...], ...] = ((("update", 1),), (("column", 1),))
         shape = (size.updates, size.width)
-        places = columns["by"] == _PLACES
+        places = configs["by"] == _PLACES
         elements = size.outer * size.width * np.where(places, float(size.places), 1.0)
         return TileStructure(
             extents={"update": size.updates, "column": size.width},
@@ -86,9 +86,9 @@ class GpuScatterRule(Rule):
             },
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         peak = max(1, task_flops(task)) / peak_flops_per_cycle(machine)
-        return Prior(cycles=_cycles(task, machine, columns), peak_cycles=peak)
+        return Prior(cycles=_cycles(task, machine, configs), peak_cycles=peak)
 
 
 def _bind_updates(builder: ScheduleBuilder, nest: For, by: str, threads: int) -> None:
@@ -104,15 +104,15 @@ def _bind_updates(builder: ScheduleBuilder, nest: For, by: str, threads: int) ->
     bind_flat(builder, outer, threads)
 
 
-def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
+def _cycles(task: Task, machine: Machine, configs: Configs) -> Column:
     """A thread for every element, or for every column."""
-    size, threads = Sizes(task), columns["threads"].astype(np.float64)
+    size, threads = Sizes(task), configs["threads"].astype(np.float64)
     wide, held = size.outer * size.width, max(1.0, machine.target.multiprocessors * THREADS_BUSY)
     hit = machine.gpu.global_latency_cycles  # a thread's own update waits for memory
     each = size.updates * (LOOK_CYCLES + hit / size.places)
     places = np.maximum(1.0, wide * size.places / held) * each
     column = np.maximum(1.0, wide / held) * size.updates * hit
-    out = np.where(columns["by"] == _PLACES, places, column)
+    out = np.where(configs["by"] == _PLACES, places, column)
     return np.asarray(out + START_CYCLES + threads, np.float64)
 
 

@@ -78,7 +78,7 @@ def odd_rows(dtype: str = "float32") -> Array:
 
 def models() -> Iterator[OddModel]:
     with np.errstate(all="ignore"):
-        for part in (_sums, _extremes, _leaders, _elements, _integers, _places):
+        for part in (_sums, _extremes, _largest, _elements, _integers, _places):
             yield from part()
         yield from _attention()
         yield from _images()
@@ -127,7 +127,7 @@ def _extremes() -> Iterator[OddModel]:
         yield _one(name, {"x": column}, pick(column, 0), **reduced)
 
 
-def _leaders() -> Iterator[OddModel]:
+def _largest() -> Iterator[OddModel]:
     for dtype in ("float32", "float64"):
         x = np.random.default_rng(1).standard_normal((5, 37)).astype(dtype)
         x[0, 9], x[1, 30], x[2, 0] = NAN, INF, -INF

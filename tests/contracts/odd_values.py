@@ -141,11 +141,11 @@ def _reductions() -> Iterator[Case]:
     for beta in (0.5, 0.6, 0.75, 1.0):
         yield _case("lrn", tensor(*ROWS), size=3, beta=beta)
     yield _case("lrn", tensor(*ROWS), size=4, alpha=0.1, bias=0.0)
-    yield _case("leading", tensor(4, 64, dtype="int64"), count=9)
-    yield _case("leading", tensor(4, 50, dtype="int32"), count=50)
+    yield _case("top_k", tensor(4, 64, dtype="int64"), count=9)
+    yield _case("top_k", tensor(4, 50, dtype="int32"), count=50)
     for largest in (0, 1):
-        yield _case("keys", tensor(*ROWS), tensor(37, dtype="int64"), largest=largest)
-        yield _case("leaders", tensor(3, 72), depth=4, width=9, largest=largest)
+        yield _case("sort_keys", tensor(*ROWS), tensor(37, dtype="int64"), largest=largest)
+        yield _case("block_max", tensor(3, 72), depth=4, width=9, largest=largest)
     yield _case("causal", tensor(1, 37, 37), offset=0)
     for shape in ((3, 9, 19), (5, 40, 1)):
         yield _case("scan", tensor(*shape), combine="sum")
@@ -213,7 +213,7 @@ def arrays_of(task: Task, op: str, rng: np.random.Generator) -> dict[str, Array]
     """Inputs by name. Ops of single elements get all pairs of odd numbers, others some of them
     among ordinary ones."""
     params = [*task.by_role("input"), *task.by_role("constant")]
-    whole = OPS.get(op).kind == "elementwise" and op != "keys"
+    whole = OPS.get(op).kind == "elementwise" and op != "sort_keys"
     out: dict[str, Array] = {}
     for place, value in enumerate(params):
         type_ = value.type
@@ -221,7 +221,7 @@ def arrays_of(task: Task, op: str, rng: np.random.Generator) -> dict[str, Array]
             array = rng.standard_normal(type_.shape).astype(type_.dtype)
         elif type_.dtype == "bool":
             array = rng.random(type_.shape) < 0.5
-        elif op == "keys" and place:
+        elif op == "sort_keys" and place:
             array = np.arange(type_.size).astype(type_.dtype)
         elif op in ("gather", "gather_elements", "scatter") and place == 1:
             array = _no_places(type_, 11, rng)

@@ -234,29 +234,29 @@ def scatter(draw: Draw) -> Case:
 
 
 @st.composite
-def leading(draw: Draw) -> Case:
+def top_k(draw: Draw) -> Case:
     rows, extent = draw(st.integers(1, 3)), draw(st.integers(1, 40))
     dtype = draw(st.sampled_from(["int64", "int32", "float32"]))
     attrs = freeze_attrs({"count": draw(st.integers(1, extent))})
-    return Case(op="leading", types=(tensor(rows, extent, dtype=dtype),), attrs=attrs)
+    return Case(op="top_k", types=(tensor(rows, extent, dtype=dtype),), attrs=attrs)
 
 
 @st.composite
-def keys(draw: Draw) -> Case:
+def sort_keys(draw: Draw) -> Case:
     shape, dtype = draw(shapes), draw(st.sampled_from(["float32", "int32", "int8", "uint8"]))
     types = (tensor(*shape, dtype=dtype), tensor(*shape, dtype="int64"))
     attrs = freeze_attrs({"largest": draw(st.booleans())})
-    return Case(op="keys", types=types, attrs=attrs)
+    return Case(op="sort_keys", types=types, attrs=attrs)
 
 
 @st.composite
-def leaders(draw: Draw) -> Case:
+def block_max(draw: Draw) -> Case:
     depth = draw(st.integers(1, 5))
     width = draw(st.integers(1, 4))
     rows, extent = draw(st.integers(1, 3)), draw(st.integers(depth * width, 40))
     dtype = draw(st.sampled_from(["float32", "int32"]))
     attrs = freeze_attrs({"depth": depth, "width": width, "largest": draw(st.booleans())})
-    return Case(op="leaders", types=(tensor(rows, extent, dtype=dtype),), attrs=attrs)
+    return Case(op="block_max", types=(tensor(rows, extent, dtype=dtype),), attrs=attrs)
 
 
 @st.composite
@@ -384,9 +384,9 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     "gather": gather(),
     "gather_elements": gather_elements(),
     "scatter": scatter(),
-    "leading": leading(),
-    "keys": keys(),
-    "leaders": leaders(),
+    "top_k": top_k(),
+    "sort_keys": sort_keys(),
+    "block_max": block_max(),
     "pad": pad().filter(fits),
     "scan": scan(),
     "border": border().filter(fits),

@@ -56,7 +56,7 @@ def sampled(
     """Schedules of a few configs that chose it, and what they make of the task."""
     space = RULE.space(made, target)
     rows = space.rows(20_000, np.random.default_rng(0))
-    own = rows[space.columns(rows)["algorithm"] == algorithm.name]
+    own = rows[space.configs(rows)["algorithm"] == algorithm.name]
     assert len(own), "its configs are too rare to be found"
     picked = np.random.default_rng(0).permutation(len(own))[:SAMPLED]
     out = []
@@ -124,8 +124,8 @@ def test_the_prior_is_finite(
     made, target = TASKS[name], target.with_threads(threads)
     space, c = RULE.space(made, target), tiled_contraction(made)
     rows = space.rows(2_000, np.random.default_rng(0))
-    columns = space.columns(rows)
-    own = {k: v[columns["algorithm"] == algorithm.name] for k, v in columns.items()}
+    configs = space.configs(rows)
+    own = {k: v[configs["algorithm"] == algorithm.name] for k, v in configs.items()}
     cycles = algorithm.cycles(made, c, Machine.of(target), own)
     assert np.isfinite(cycles).all()
     assert (cycles > 0).all()
@@ -139,8 +139,8 @@ def test_its_configs_are_valid_by_its_own_word(
 ) -> None:
     made = TASKS[name]
     space, c = RULE.space(made, target), tiled_contraction(made)
-    columns = space.columns(space.rows(2_000, np.random.default_rng(0)))
-    own = {k: v[columns["algorithm"] == algorithm.name] for k, v in columns.items()}
+    configs = space.configs(space.rows(2_000, np.random.default_rng(0)))
+    own = {k: v[configs["algorithm"] == algorithm.name] for k, v in configs.items()}
     assert algorithm.valid(c, target, own).all()
     assert set(own["block"]) <= {1, *algorithm.blocks(c, target)}
 

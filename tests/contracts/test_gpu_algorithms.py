@@ -103,7 +103,7 @@ def test_its_prior_is_finite_and_its_configs_valid_by_its_own_word(
 ) -> None:
     made = GPU_TASKS[name]
     space, c = RULE.space(made, target), contraction_of(made)
-    own = space.columns(configs(algorithm, space))
+    own = space.configs(configs(algorithm, space))
     assert algorithm.valid(c, own).all()
     assert set(own["depth"]) <= set(algorithm.depths(c))
     assert set(own["layout"]) <= set(algorithm.layouts)

@@ -142,10 +142,10 @@ def test_features_are_finite_and_the_prior_positive(
     space = rule.space(made, target)
     rows = space.sample(np.random.default_rng(1), 30)
     machine = Machine.of(target, profile(target))
-    found = features(cost_model.predict(made, machine, space.columns(rows), rule))
+    found = features(cost_model.predict(made, machine, space.configs(rows), rule))
     assert np.all(np.isfinite(found.values))
     assert np.all(found.prior_s > 0)
-    prior = rule.prior(made, machine, space.columns(rows))
+    prior = rule.prior(made, machine, space.configs(rows))
     assert np.all(np.isfinite(prior.cycles))
     assert np.all(prior.cycles > 0)
     assert 0 < prior.peak_cycles < np.inf

@@ -139,9 +139,9 @@ def messages() -> Task:
     return dataclasses.replace(made, anchor=2)
 
 
-def leading(rows: int, extent: int, count: int) -> Task:
+def top_k(rows: int, extent: int, count: int) -> Task:
     return task(
-        [node("leading", "i0", "o0", count=count)],
+        [node("top_k", "i0", "o0", count=count)],
         value("i0", (rows, extent), "int64"),
         value("o0", (rows, count), "int64"),
     )
@@ -196,8 +196,8 @@ TASKS: dict[str, Task] = {
     "scatter of messages": messages(),
     "scatter of numbers": scatter((19,), (40,), (40,), "mul"),
     "scatter along the last": scatter((4, 19), (4, 23), (4, 23), axis=-1),
-    "leading": leading(2, 37, 5),
-    "leading of all": leading(1, 19, 19),
+    "top_k": top_k(2, 37, 5),
+    "top_k of all": top_k(1, 19, 19),
     "softmax over channels first": unary("softmax", (2, 5, 3, 37), axis=1),
     "argmax of columns": task(
         [node("argmax", "i0", "o0", axis=1, keepdims=False)],
@@ -244,8 +244,8 @@ TASKS: dict[str, Task] = {
         value("i0", (2, 37, 45)),
         value("o0", (2, 45, 37)),
     ),
-    "leaders": task(
-        [node("leaders", "i0", "o0", depth=3, width=19, largest=False)],
+    "block_max": task(
+        [node("block_max", "i0", "o0", depth=3, width=19, largest=False)],
         value("i0", (2, 131)),
         value("o0", (2, 2, 19), "int64"),
     ),
@@ -340,7 +340,7 @@ def test_the_default_is_in_the_space(rule: Rule, made: Task, target: Target) -> 
 def test_the_prior_is_finite_and_positive(rule: Rule, made: Task, target: Target) -> None:
     space = rule.space(made, target)
     rows = space.sample(np.random.default_rng(1), 30)
-    prior = rule.prior(made, Machine.of(target), space.columns(rows))
+    prior = rule.prior(made, Machine.of(target), space.configs(rows))
     assert prior.cycles.shape == (len(rows),)
     assert np.all(np.isfinite(prior.cycles))
     assert np.all(prior.cycles > 0)
@@ -356,7 +356,7 @@ def test_what_is_predicted_of_configs_is_what_is_predicted_of_their_columns(
     configs = [space.config(row) for row in rows]
     one, two = (
         cost_model.predict(made, machine, given, rule).seconds
-        for given in (configs, space.columns(rows))
+        for given in (configs, space.configs(rows))
     )
     np.testing.assert_array_equal(one, two)
 
@@ -366,7 +366,7 @@ def test_features_are_finite_and_the_prior_positive(rule: Rule, made: Task) -> N
     space = rule.space(made, HOST)
     rows = space.sample(np.random.default_rng(1), 30)
     machine = Machine.of(HOST, profile(HOST))
-    found = features(cost_model.predict(made, machine, space.columns(rows), rule))
+    found = features(cost_model.predict(made, machine, space.configs(rows), rule))
     assert found.values.shape == (len(rows), len(found.names))
     assert np.all(np.isfinite(found.values))
     assert np.all(found.prior_s > 0)

@@ -110,12 +110,12 @@ def convolutions(draw: st.DrawFn) -> Task:
 @st.composite
 def products(draw: st.DrawFn) -> Task:
     """Matrices by weights and by each other, alone and in batches; weights larger than a cache."""
-    rows, depth, columns = draw(extents(128)), draw(extents(512)), draw(extents(512))
-    assume(rows * depth * columns <= MOST_PRODUCTS)
+    rows, depth, configs = draw(extents(128)), draw(extents(512)), draw(extents(512))
+    assume(rows * depth * configs <= MOST_PRODUCTS)
     if draw(st.integers(0, 3)) == 0:
-        assume(3 * rows * depth * columns <= MOST_PRODUCTS)
-        return batched(rows, depth, columns)
-    return matmul(rows, depth, columns, constant=draw(st.booleans()))
+        assume(3 * rows * depth * configs <= MOST_PRODUCTS)
+        return batched(rows, depth, configs)
+    return matmul(rows, depth, configs, constant=draw(st.booleans()))
 
 
 @st.composite

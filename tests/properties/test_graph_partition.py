@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.graph.passes.band_rows import BandRows
+from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.pipeline import PIPELINE, optimize
 from autotune.placement.layout_problem import problem_of
 from autotune.placement.layouts import DENSE, ValueLayout, takes_zeros
@@ -66,11 +66,11 @@ def test_a_graph_without_passes_is_partitioned_too(graph: Graph) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(graphs(), st.integers(2, 4))
-def test_rows_may_be_computed_in_bands(graph: Graph, bands: int) -> None:
+def test_rows_may_be_computed_in_strips(graph: Graph, strips: int) -> None:
     feeds = feeds_for(graph)
-    banded = BandRows(cache_bytes=0, bands=bands).run(optimize(graph))
-    verify_graph(banded)
-    assert_close(run_partition(partition(banded), feeds), run_graph(graph, feeds))
+    in_strips = RowStrips(cache_bytes=0, strips=strips).run(optimize(graph))
+    verify_graph(in_strips)
+    assert_close(run_partition(partition(in_strips), feeds), run_graph(graph, feeds))
 
 
 @settings(max_examples=60, deadline=None)

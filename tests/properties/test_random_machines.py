@@ -42,7 +42,7 @@ def check_task(made: Task, target: Target, seed: int, configs: int = CONFIGS) ->
         default = cost_model.default(made, machine, rule)
         assert space.contains(default)
         found = space.sample(np.random.default_rng(seed), configs)
-        seconds = cost_model.predict(made, machine, space.columns(found), rule).seconds
+        seconds = cost_model.predict(made, machine, space.configs(found), rule).seconds
         assert np.all(np.isfinite(seconds))
         assert np.all(seconds > 0)
         for config in (default, *map(space.config, found)):

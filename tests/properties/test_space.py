@@ -84,8 +84,8 @@ def test_rows_and_configs_are_the_same_thing(space: Space, seed: int) -> None:
         config = space.config(row)
         np.testing.assert_array_equal(space.row(config), row)
         assert space.closest(config) == config
-        columns = space.columns(row[None])
-        assert {name: column[0] for name, column in columns.items()} == dict(config.items)
+        configs = space.configs(row[None])
+        assert {name: column[0] for name, column in configs.items()} == dict(config.items)
 
 
 @SLOW

@@ -24,7 +24,7 @@ from autotune.program.ir import For, Stmt
 from autotune.types import ITEM_BYTES
 
 HALF_BYTES = 8
-"""Of a run of neighbours, and of a row of sums."""
+"""Bytes of a run of neighbours, and of a row of sums."""
 _PAIR = "<2 x i64>"
 _INTEGERS, _FLOATS = ("<4 x i32>", "<16 x i8>"), ("<4 x float>", "<8 x bfloat>")
 PRODUCTS = {

@@ -23,6 +23,7 @@ import onnx
 from onnx import numpy_helper
 
 from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.onnx.mapped import brought_in, is_mapped, mapped_array
 from autotune.graph.build import GraphBuilder
 from autotune.ops import OPS
 from autotune.registry import Registry
@@ -254,7 +255,12 @@ def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
     narrow = _NARROW.get(tensor.data_type)
     if narrow is None:
         dtype_name(tensor.data_type, what)
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+    if is_mapped(tensor):
+        if narrow is None and tensor.data_type not in _WIDENED:
+            kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
+            return mapped_array(tensor, kind.newbyteorder("<"), what)
+        tensor = brought_in(tensor, what)
+    elif tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise ModelError(f"{what}: the data lie in another file; import the model by its path")
     try:
         array = np.asarray(numpy_helper.to_array(tensor))
@@ -266,6 +272,24 @@ def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
             f"{what}: the tensor's data do not fit its shape {tuple(tensor.dims)} ({error}); "
             "the file is damaged, write it again"
         ) from error
+
+
+def dense_array(sparse: onnx.SparseTensorProto, what: str) -> Array:
+    """The dense array of a sparse tensor: its indices are flat, or rows of one per dimension.
+    Raises ModelError where it is damaged."""
+    shape, values = tuple(sparse.dims), tensor_array(sparse.values, what)
+    places = tensor_array(sparse.indices, f"{what}: its indices")
+    out = np.zeros(shape, values.dtype)
+    try:
+        if any(i < 0 for i in (places.min(initial=0), *shape)):
+            raise IndexError("an index is negative")
+        if places.ndim == 2:
+            out[tuple(places.T)] = values
+        else:
+            out.reshape(-1)[places] = values
+    except (IndexError, ValueError) as error:
+        raise ModelError(f"{what}: its indices do not fit the shape {shape}: {error}") from error
+    return out
 
 
 def onnx_type(dtype: str) -> int:

@@ -17,6 +17,7 @@ from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import (
     IMPORTERS,
     NodeContext,
+    dense_array,
     dtype_name,
     tensor_array,
     tensor_type,
@@ -27,6 +28,7 @@ from autotune.frontend.onnx.external import check_whole
 from autotune.frontend.onnx.functions import without_functions
 from autotune.frontend.onnx.inputs import Shapes, resolve_shapes
 from autotune.frontend.onnx.kinds import DECLARED, NARROW_KINDS, declared_type, result_kinds
+from autotune.frontend.onnx.mapped import read_mapped
 from autotune.frontend.onnx.places import UNSHAPED
 from autotune.frontend.onnx.sequence import READERS
 from autotune.frontend.onnx.values import check_values, describe
@@ -63,9 +65,12 @@ def import_onnx(
     return import_model(read_onnx(source), shapes or {})
 
 
-def read_onnx(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
-    """The model with all its tensors. Raises ModelError where it is missing or damaged."""
-    model, what = _read(source)
+def read_onnx(
+    source: str | os.PathLike[str] | bytes | onnx.ModelProto, *, mapped: bool = False
+) -> onnx.ModelProto:
+    """The model with all its tensors; `mapped`: the large ones of a file stay there, and are
+    mapped into memory where they are used. Raises ModelError where it is missing or damaged."""
+    model, what = _read(source, mapped)
     if not model.graph.output or not model.opset_import:
         raise ModelError(
             f"{what} is not an ONNX file, or it is truncated: it has no graph with outputs and "
@@ -101,11 +106,13 @@ def import_model(model: onnx.ModelProto, shapes: Shapes) -> Graph:
     return _ModelImport(without_functions(model), shapes).run()
 
 
-def _read(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto, str]:
+def _read(
+    source: str | os.PathLike[str] | bytes | onnx.ModelProto, mapped: bool
+) -> tuple[onnx.ModelProto, str]:
     """The model with all its tensors, and what messages call it."""
     if isinstance(source, str | os.PathLike):
         what = f"model {str(source)!r}"
-        return _parsed(source, what), what
+        return _parsed(source, what, mapped), what
     if isinstance(source, onnx.ModelProto):
         model, what = source, "the model given as a ModelProto"
     else:
@@ -115,12 +122,14 @@ def _read(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[onn
     return model, what
 
 
-def _parsed(source: str | os.PathLike[str] | bytes, what: str) -> onnx.ModelProto:
+def _parsed(
+    source: str | os.PathLike[str] | bytes, what: str, mapped: bool = False
+) -> onnx.ModelProto:
     """Raises ModelError."""
     try:
         if isinstance(source, bytes):
             return onnx.load_model_from_string(source)
-        return onnx.load(os.fspath(source))
+        return (read_mapped if mapped else onnx.load)(os.fspath(source))
     except FileNotFoundError as error:
         missing = error.filename or error
         raise ModelError(f"{what}: there is no file {str(missing)!r}; check the path") from error
@@ -128,6 +137,8 @@ def _parsed(source: str | os.PathLike[str] | bytes, what: str) -> onnx.ModelProt
         raise ModelError(
             f"{what} cannot be read: {error.strerror or error}; expected a file"
         ) from error
+    except ModelError as error:
+        raise ModelError(f"{what}: {error}") from error
     except onnx.checker.ValidationError as error:
         raise ModelError(f"{what}: its external data cannot be read: {error}") from error
     except (DecodeError, ValueError) as error:
@@ -179,10 +190,11 @@ class _ModelImport:
             self.inputs.add(info.name)
 
     def initializers(self, graph: onnx.GraphProto) -> dict[str, str]:
-        if graph.sparse_initializer:
-            name = graph.sparse_initializer[0].values.name
-            raise UnsupportedOpError(f"initializer {name!r} is sparse; export it dense")
         made = {}
+        for sparse in graph.sparse_initializer:
+            name = sparse.values.name
+            array = dense_array(sparse, f"initializer {name!r}")
+            made[name] = self.builder.constant(array, name)
         for tensor in graph.initializer:
             what = f"initializer {tensor.name!r}"
             made[tensor.name] = self.builder.constant(tensor_array(tensor, what), tensor.name)

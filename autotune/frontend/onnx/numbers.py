@@ -3,7 +3,7 @@
 A value that a model quantizes is here a float value, snapped to the numbers that its bytes can
 say; the bytes themselves are computed only where an operator wants them. So operators between a
 DequantizeLinear and a QuantizeLinear, and the operators that stand for all three, are plain ones
-on floats: `graph.int8.own` turns the snaps into bytes between kernels.
+on floats: `graph.int8.qdq` turns the snaps into bytes between kernels.
 """
 
 from __future__ import annotations

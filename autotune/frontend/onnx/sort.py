@@ -1,7 +1,7 @@
 """ONNX importer: the first elements in order. In: a node. Out: keys that are sorted, and gathers.
 
 A key holds an element's order and its place: of equal ones the first leads. Long rows are cut into
-pieces: what leads lies in the pieces whose own leaders do, so that only these are sorted.
+pieces: what leads lies in the pieces whose own largest do, so that only these are sorted.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from autotune.errors import ModelError
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.onnx.norm import positive_axis
 from autotune.frontend.onnx.places import elements
-from autotune.ops.keys import KEYED, PLACES
-from autotune.ops.leading import passes
+from autotune.ops.sort_keys import KEYED, PLACES
+from autotune.ops.top_k import passes
 
 _KEY, _FAR, _PICK, _PASS = 1.0, 0.5, 6.0, 0.35
 """Cycles: of an element's key, where its piece has others far apart, of an element picked from a
@@ -38,7 +38,7 @@ def top_k(n: NodeContext) -> tuple[str, str]:
     outer = n.shape(moved)[:-1]
     rows = n.reshape(moved, (math.prod(outer), extent))
     if n.dtype(x) in KEYED:
-        places = _places(n, _leading(n, rows, count, largest))
+        places = _places(n, _largest_keys(n, rows, count, largest))
     else:
         places = _ranked(n, rows, count, largest)
     back = [order.index(d) for d in range(len(shape))]
@@ -47,15 +47,15 @@ def top_k(n: NodeContext) -> tuple[str, str]:
     return values, places
 
 
-def _leading(n: NodeContext, rows: str, count: int, largest: bool) -> str:
+def _largest_keys(n: NodeContext, rows: str, count: int, largest: bool) -> str:
     """Keys of the first `count` of every row, in order."""
     number, extent = n.shape(rows)
     depth, width = _pieces(extent, count)
-    leaders = n.op("leaders", rows, depth=depth, width=width, largest=largest)
+    maxima = n.op("block_max", rows, depth=depth, width=width, largest=largest)
     block = depth * width
     whole = extent - extent % block
-    leaders = n.reshape(leaders, (number, whole // depth))
-    first = n.op("leading", leaders, count=count)
+    maxima = n.reshape(maxima, (number, whole // depth))
+    first = n.op("top_k", maxima, count=count)
     if depth == 1:
         return first
     place = _places(n, first)
@@ -65,13 +65,13 @@ def _leading(n: NodeContext, rows: str, count: int, largest: bool) -> str:
     steps = n.constant(np.arange(depth, dtype=np.int64).reshape(1, depth, 1) * width)
     inside = n.op("add", n.reshape(chosen, (number, 1, count)), steps)
     inside = n.reshape(inside, (number, depth * count))
-    left = n.op("keys", elements(n, rows, inside, 1), inside, largest=largest)
+    left = n.op("sort_keys", elements(n, rows, inside, 1), inside, largest=largest)
     if whole < extent:
         rest = n.op("slice", rows, starts=(0, whole), stops=(number, extent), steps=(1, 1))
         places = n.constant(np.arange(whole, extent, dtype=np.int64))
-        rest = n.op("keys", rest, places, largest=largest)
+        rest = n.op("sort_keys", rest, places, largest=largest)
         left = n.op("concat", left, rest, axis=1)
-    return n.op("leading", left, count=count)
+    return n.op("top_k", left, count=count)
 
 
 def _pieces(extent: int, count: int) -> tuple[int, int]:

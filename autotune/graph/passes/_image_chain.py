@@ -1,4 +1,4 @@
-"""Chains of image layers and the rows they need. In: a graph. Out: chains that can run in bands.
+"""Chains of image layers and the rows they need. In: a graph. Out: chains that can run in strips.
 
 A chain is a run of nodes over NHWC images, each the only reader of the one before: convolutions,
 pools, and the elementwise nodes behind them.
@@ -43,7 +43,7 @@ class ImageChain:
         return tuple(n for n in self.nodes if is_windowed(self.graph, n))
 
     def split(self, count: int) -> list[Rows]:
-        """Output rows in `count` bands of one height, but for the last one."""
+        """Output rows in `count` strips of one height, but for the last one."""
         step = -(-self.height // count)
         return [(at, min(at + step, self.height)) for at in range(0, self.height, step)]
 
@@ -117,10 +117,10 @@ class ImageChain:
             total += n * (high - low) * w * c * depth
         return total
 
-    def whole_tiles(self, bands: Sequence[Rows]) -> bool:
-        """Whether tiled convolutions compute whole tiles in every band but the last."""
+    def whole_tiles(self, strips: Sequence[Rows]) -> bool:
+        """Whether tiled convolutions compute whole tiles in every strip but the last."""
         tiled = [i for i, node in enumerate(self.nodes) if is_tiled(self.graph, node)]
-        spans = [self.needed(rows)[i + 1] for rows in bands[:-1] for i in tiled]
+        spans = [self.needed(rows)[i + 1] for rows in strips[:-1] for i in tiled]
         return not any((end - first) % conv.TILE for first, end in spans)
 
 
@@ -147,7 +147,7 @@ def _sliced(new: Rewriter, value: str, like: Node, held: Rows, wanted: Rows) -> 
 def image_chains(graph: Graph, large_bytes: int) -> Iterator[ImageChain]:
     """Chains of two layers or more that hand on more than `large_bytes` at least once; each node
     is in one chain at most. What a tiled algorithm computes is never computed twice: it loses more
-    by that than bands gain."""
+    by that than strips gain."""
     uses = use_counts(graph)
     readers = {value: node for node in graph.nodes for value in node.inputs}
     taken: set[str] = set()

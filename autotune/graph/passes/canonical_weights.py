@@ -25,7 +25,7 @@ class CanonicalWeights:
             flag = bool(node.attributes.get("transpose_b", False))
             if flag and right in new.constants:
                 if right not in turned:
-                    array = np.ascontiguousarray(np.swapaxes(new.constants[right], -1, -2))
+                    array = np.swapaxes(new.constants[right], -1, -2)
                     turned[right] = new.constant(array, right)
                 right, flag = turned[right], False
             attrs = node.attributes | {"transpose_b": flag}

@@ -22,7 +22,7 @@ from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.contraction.tiles import Product, product_of
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 DEPTHS = (4, 8, 16, 32, 64)
 """Terms of a sum that threads copy at a time."""
@@ -73,7 +73,7 @@ class GpuAlgorithm(Algorithm):
         """Whether it can compute the task on the target, within the accuracy asked for."""
 
     @abstractmethod
-    def valid(self, c: Contraction, columns: Columns) -> Mask:
+    def valid(self, c: Contraction, configs: Configs) -> Mask:
         """Which configs are, beside the limits that all algorithms have; params that mean nothing
         here must have their first value."""
 
@@ -84,11 +84,11 @@ class GpuAlgorithm(Algorithm):
         """Apply the steps of a config."""
 
     @abstractmethod
-    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
         """Cycles of the whole device."""
 
     @abstractmethod
-    def shared_bytes(self, columns: Columns) -> Column:
+    def shared_bytes(self, configs: Configs) -> Column:
         """Shared memory of a block."""
 
     def depths(self, c: Contraction) -> Collection[int]:
@@ -99,45 +99,45 @@ class GpuAlgorithm(Algorithm):
         """The matrix products that it computes."""
         return product_of(task, c)
 
-    def item_bytes(self, columns: Columns) -> Column:
+    def item_bytes(self, configs: Configs) -> Column:
         """Bytes of an operand's element in shared memory."""
-        return np.full(len(columns["algorithm"]), 4.0)
+        return np.full(len(configs["algorithm"]), 4.0)
 
-    def threads(self, columns: Columns) -> Column:
+    def threads(self, configs: Configs) -> Column:
         """Threads of a block."""
-        return np.asarray(self.fragment[2] * columns["threads_m"] * columns["threads_n"])
+        return np.asarray(self.fragment[2] * configs["threads_m"] * configs["threads_n"])
 
-    def tile(self, columns: Columns) -> tuple[Column, Column]:
+    def tile(self, configs: Configs) -> tuple[Column, Column]:
         """Rows and columns of a block's tile."""
         rows, width, _ = self.fragment
         return (
-            np.asarray(rows * columns["tile_m"] * columns["threads_m"], np.float64),
-            np.asarray(width * columns["tile_n"] * columns["threads_n"], np.float64),
+            np.asarray(rows * configs["tile_m"] * configs["threads_m"], np.float64),
+            np.asarray(width * configs["tile_n"] * configs["threads_n"], np.float64),
         )
 
-    def registers(self, columns: Columns) -> Column:
+    def registers(self, configs: Configs) -> Column:
         """Registers of a thread: its part of the tile, a row and a column of operands,
         addresses."""
-        m, n = (np.asarray(columns[p], np.float64) for p in ("tile_m", "tile_n"))
+        m, n = (np.asarray(configs[p], np.float64) for p in ("tile_m", "tile_n"))
         rows, width, threads = self.fragment
         operands = 4 * m + 2 * n if threads > 1 else 2 * (m + n)
         return np.asarray(m * n * rows * width / threads + operands + ADDRESS_REGISTERS)
 
-    def blocks(self, columns: Columns) -> Blocks:
+    def blocks(self, configs: Configs) -> Blocks:
         """Blocks of these configs."""
-        rows, width = self.tile(columns)
+        rows, width = self.tile(configs)
         return Blocks(
-            rows=rows, columns=width, threads=self.threads(columns),
-            registers=self.registers(columns), shared_bytes=self.shared_bytes(columns),
-            item_bytes=self.item_bytes(columns),
+            rows=rows, columns=width, threads=self.threads(configs),
+            registers=self.registers(configs), shared_bytes=self.shared_bytes(configs),
+            item_bytes=self.item_bytes(configs),
         )  # fmt: skip
 
 
-def padded_shared_bytes(columns: Columns, each: Column) -> Column:
+def padded_shared_bytes(configs: Configs, each: Column) -> Column:
     """Shared memory of a block whose threads copy operands of so many bytes a step, `stages` steps
     of them, aligned to lines where copies run ahead."""
-    each = each + np.where(columns["stages"] > 1, 128, 16)
-    return np.asarray(columns["stages"] * each + 32, np.float64)
+    each = each + np.where(configs["stages"] > 1, 128, 16)
+    return np.asarray(configs["stages"] * each + 32, np.float64)
 
 
 def of_gpus() -> tuple[GpuAlgorithm, ...]:
@@ -159,12 +159,12 @@ def chosen_on_gpus(config: Config) -> GpuAlgorithm:
 
 
 def each_config(
-    columns: Columns, give: Callable[[GpuAlgorithm, Columns], Column | Mask | float]
+    configs: Configs, give: Callable[[GpuAlgorithm, Configs], Column | Mask | float]
 ) -> Column:
     """What every config's algorithm gives for it; 0 where the config chose none that is known."""
-    out = np.zeros(len(columns["algorithm"]))
+    out = np.zeros(len(configs["algorithm"]))
     for algorithm in of_gpus():
-        own = np.flatnonzero(columns["algorithm"] == algorithm.choice)
+        own = np.flatnonzero(configs["algorithm"] == algorithm.choice)
         if len(own):
-            out[own] = give(algorithm, configs_at(columns, own))
+            out[own] = give(algorithm, configs_at(configs, own))
     return out

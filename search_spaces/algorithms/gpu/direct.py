@@ -32,7 +32,7 @@ from search_spaces.gpu.contraction.tiles import (
     tile_product,
 )
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 VECTOR = 4
 """Words of shared memory that one read takes; rows of data lie a vector further apart than they
@@ -52,19 +52,19 @@ CROWDED_COST = 1.5
 class GpuTiles(GpuAlgorithm):
     """What multiplies by register tiles of float32."""
 
-    def shared_bytes(self, columns: Columns) -> Column:
-        rows, width = self.tile(columns)
-        depth = np.asarray(columns["depth"], np.float64)
+    def shared_bytes(self, configs: Configs) -> Column:
+        rows, width = self.tile(configs)
+        depth = np.asarray(configs["depth"], np.float64)
         gap = np.where(rows > VECTOR, VECTOR, 0)
-        return padded_shared_bytes(columns, 4 * depth * (rows + gap + width))
+        return padded_shared_bytes(configs, 4 * depth * (rows + gap + width))
 
-    def valid(self, c: Contraction, columns: Columns) -> Mask:
-        return np.asarray((columns["layout"] == PADDED) & (columns["depth"] <= MOST_COPIED))
+    def valid(self, c: Contraction, configs: Configs) -> Mask:
+        return np.asarray((configs["layout"] == PADDED) & (configs["depth"] <= MOST_COPIED))
 
-    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
-        p, blocks = self.products(task, c), self.blocks(columns)
-        step = _step(machine, blocks.rows, columns)
-        return tiled_cycles(p, c, machine, blocks, columns, step=step)
+    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
+        p, blocks = self.products(task, c), self.blocks(configs)
+        step = _step(machine, blocks.rows, configs)
+        return tiled_cycles(p, c, machine, blocks, configs, step=step)
 
 
 class GpuDirect(GpuTiles):
@@ -97,11 +97,11 @@ class GpuDirect(GpuTiles):
 ALGORITHMS.add(GpuDirect.name, GpuDirect())
 
 
-def _step(machine: Machine, rows: Column, columns: Columns) -> BlockStep:
+def _step(machine: Machine, rows: Column, configs: Configs) -> BlockStep:
     """Columns lie side by side, a word for each thread. Rows are the same for threads in a line: a
     vector of them is one read, of as many banks as there are lines in a warp."""
     m, n, tn, depth, unroll = (
-        np.asarray(columns[k], np.float64)
+        np.asarray(configs[k], np.float64)
         for k in ("tile_m", "tile_n", "threads_n", "depth", "unroll")
     )
     warp = machine.target.warp

@@ -52,7 +52,7 @@ from search_spaces.gpu.contraction.tiles import (
     vector_of,
 )
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 ITEM = {"bf16": 2, "f16": 2, "tf32": 4, "int8": 1}
 """Bytes of an operand's element, by what it is rounded to."""
@@ -110,26 +110,26 @@ class TensorCores(GpuAlgorithm):
         allowed = ALLOWED.get(target.precision, ())
         return self.choice in short.get(task.value(c.data).type.dtype, allowed)
 
-    def item_bytes(self, columns: Columns) -> Column:
-        return np.full(len(columns["algorithm"]), float(self.item))
+    def item_bytes(self, configs: Configs) -> Column:
+        return np.full(len(configs["algorithm"]), float(self.item))
 
-    def shared_bytes(self, columns: Columns) -> Column:
-        (rows, width), depth = self.tile(columns), np.asarray(columns["depth"], np.float64)
-        gap = np.where(columns["layout"] == PADDED, float(PAD_BYTES), 0.0)
-        return padded_shared_bytes(columns, (depth * self.item + gap) * (rows + width))
+    def shared_bytes(self, configs: Configs) -> Column:
+        (rows, width), depth = self.tile(configs), np.asarray(configs["depth"], np.float64)
+        gap = np.where(configs["layout"] == PADDED, float(PAD_BYTES), 0.0)
+        return padded_shared_bytes(configs, (depth * self.item + gap) * (rows + width))
 
-    def valid(self, c: Contraction, columns: Columns) -> Mask:
-        steps = (columns["depth"] % self.step_depth == 0) & (columns["depth"] <= DEPTHS[-1])
-        return np.asarray(steps & (columns["unroll"] == 1))
+    def valid(self, c: Contraction, configs: Configs) -> Mask:
+        steps = (configs["depth"] % self.step_depth == 0) & (configs["depth"] <= DEPTHS[-1])
+        return np.asarray(steps & (configs["unroll"] == 1))
 
-    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
-        p, blocks = self.products(task, c), self.blocks(columns)
-        step = self._step(machine, columns)
-        return tiled_cycles(p, c, machine, blocks, columns, step=step)
+    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
+        p, blocks = self.products(task, c), self.blocks(configs)
+        step = self._step(machine, configs)
+        return tiled_cycles(p, c, machine, blocks, configs, step=step)
 
-    def _step(self, machine: Machine, columns: Columns) -> BlockStep:
+    def _step(self, machine: Machine, configs: Configs) -> BlockStep:
         """Small tiles of a warp load nearly as many matrices as they multiply."""
-        m, n, depth = (np.asarray(columns[k], np.float64) for k in ("tile_m", "tile_n", "depth"))
+        m, n, depth = (np.asarray(configs[k], np.float64) for k in ("tile_m", "tile_n", "depth"))
         rows, width = MATRIX
         loads = 1 + LOADS_OF_TILES * (m + n) / (m * n)
         return BlockStep(

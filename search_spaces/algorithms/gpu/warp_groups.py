@@ -64,7 +64,7 @@ from search_spaces.gpu.contraction.tiles import (
     swapped,
 )
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 GROUP_ROWS, GROUP_WIDTH = MATRIX[0] * WARPGROUP, 32
 """Rows and columns of a warp group's tile: what `tile_m` and `tile_n` count."""
@@ -155,32 +155,32 @@ class WarpGroups(GpuAlgorithm):
     def depths(self, c: Contraction) -> Collection[int]:
         return (terms_of(c),)
 
-    def threads(self, columns: Columns) -> Column:
+    def threads(self, configs: Configs) -> Column:
         """Threads of the groups, and of a warp that fetches."""
-        return np.asarray(super().threads(columns) + WARP)
+        return np.asarray(super().threads(configs) + WARP)
 
-    def item_bytes(self, columns: Columns) -> Column:
+    def item_bytes(self, configs: Configs) -> Column:
         """A step takes 128 bytes of a row."""
-        return np.asarray(FETCH_BYTES / columns["depth"])
+        return np.asarray(FETCH_BYTES / configs["depth"])
 
-    def shared_bytes(self, columns: Columns) -> Column:
-        (rows, width), depth = self.tile(columns), np.asarray(columns["depth"], np.float64)
-        boxes = depth * self.item_bytes(columns) * (rows + width) + BARRIER_BYTES
-        return np.asarray(columns["stages"] * boxes + 32, np.float64)
+    def shared_bytes(self, configs: Configs) -> Column:
+        (rows, width), depth = self.tile(configs), np.asarray(configs["depth"], np.float64)
+        boxes = depth * self.item_bytes(configs) * (rows + width) + BARRIER_BYTES
+        return np.asarray(configs["stages"] * boxes + 32, np.float64)
 
-    def valid(self, c: Contraction, columns: Columns) -> Mask:
+    def valid(self, c: Contraction, configs: Configs) -> Mask:
         """Blocks fetch their operands in one box each."""
-        rows, width = self.tile(columns)
-        ok = (columns["depth"] == terms_of(c)) & (columns["unroll"] == 1) & (columns["stages"] > 1)
-        ok &= columns["layout"] == SWIZZLED
-        ok &= (columns["tile_m"] * columns["tile_n"] <= _PIECES) & (columns["tile_m"] <= 2)
+        rows, width = self.tile(configs)
+        ok = (configs["depth"] == terms_of(c)) & (configs["unroll"] == 1) & (configs["stages"] > 1)
+        ok &= configs["layout"] == SWIZZLED
+        ok &= (configs["tile_m"] * configs["tile_n"] <= _PIECES) & (configs["tile_m"] <= 2)
         return np.asarray(ok & (rows <= FETCH_LIMIT) & (width <= FETCH_LIMIT))
 
-    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
         """Fetches hide behind products, but for the time that a block begins and ends; where
         several blocks fit, others work meanwhile."""
-        p, blocks, gpu = self.products(task, c), self.blocks(columns), machine.gpu
-        n, split = (np.asarray(columns[k], np.float64) for k in ("tile_n", "split"))
+        p, blocks, gpu = self.products(task, c), self.blocks(configs), machine.gpu
+        n, split = (np.asarray(configs[k], np.float64) for k in ("tile_n", "split"))
         count, held = shared_out(p, machine, blocks, split)
         each, item = p.depth / split, blocks.item_bytes
         rows, width = blocks.rows, blocks.columns
@@ -188,12 +188,12 @@ class WarpGroups(GpuAlgorithm):
         # Operands are read from shared memory once per instruction of 64 x 32 n, and fetched.
         read = rows * width * (1 / GROUP_ROWS + 1 / (GROUP_WIDTH * n))
         shared = each * (read + rows + width) * item / 4 / gpu.shared_words_per_cycle
-        move = each * move_cycles(p, c, machine, blocks, columns)
-        groups = held * columns["threads_m"] * columns["threads_n"]
+        move = each * move_cycles(p, c, machine, blocks, configs)
+        groups = held * configs["threads_m"] * configs["threads_n"]
         few = np.minimum(1.0, groups / BUSY_GROUPS)
         busy = np.maximum(np.maximum(work / np.sqrt(few), shared), move)
         busy = busy + NOT_OVERLAPPED * (work + shared + move)
-        waited = BLOCK_ENDS_CYCLES / held + 2 * gpu.global_latency_cycles / columns["stages"]
+        waited = BLOCK_ENDS_CYCLES / held + 2 * gpu.global_latency_cycles / configs["stages"]
         waves = np.ceil(count / (held * machine.target.multiprocessors))
         whole = waves * held * (busy + waited + stored_cycles(machine, blocks))
         whole = whole + _rounding_cycles(p, c, machine)

@@ -24,7 +24,7 @@ from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.blocks import bind_rest
 from search_spaces.gpu.contraction.tiles import Product, Tile, tile_product, vector_of
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 MOST_POINTS = 36
 """Points of a tile that a thread holds in registers, at most."""
@@ -63,12 +63,12 @@ class GpuFiltering(GpuTiles):
             flat=False, transposed=False,
         )  # fmt: skip
 
-    def valid(self, c: Contraction, columns: Columns) -> Mask:
-        plain = (columns["split"] == 1) & (columns["band"] == 1)
-        return np.asarray(super().valid(c, columns) & plain)
+    def valid(self, c: Contraction, configs: Configs) -> Mask:
+        plain = (configs["split"] == 1) & (configs["band"] == 1)
+        return np.asarray(super().valid(c, configs) & plain)
 
-    def cycles(self, task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
-        products = super().cycles(task, c, machine, columns)
+    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
+        products = super().cycles(task, c, machine, configs)
         return np.asarray(products + self._transform_cycles(task, c, machine))
 
     def _transform_cycles(self, task: Task, c: Contraction, machine: Machine) -> float:

@@ -22,7 +22,7 @@ from search_spaces.cpu.attention.shape import (
     split_rows,
 )
 from search_spaces.params import Config
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 
 
 class AttentionRule(Rule):
@@ -45,10 +45,10 @@ class AttentionRule(Rule):
         ONLINE_SOFTMAX.write(builder, _described(task), config, target)
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         target = machine.target
         a = _described(task)
-        number = {p: columns[p].astype(np.float64) for p in columns}
+        number = {p: configs[p].astype(np.float64) for p in configs}
         ones, lanes = np.ones(len(number["rows"])), target.lanes()
         held = [number[f"{w}_tile"] * number[f"{w}_vectors"] for w in ("score", "mix")]
         rows = np.minimum(number["rows"], a.rows)
@@ -70,14 +70,14 @@ class AttentionRule(Rule):
             vector_axis_waste=ones,
             modelled=np.ones(len(ones), bool),  # below 1 where a mask leaves blocks out
             parallel_chunks=a.count * (blocks if split_rows(a, target) else ones),
-            unrolled=unrolled(a, columns, lanes),
+            unrolled=unrolled(a, configs, lanes),
             extra=number,
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         a = _described(task)
         peak = ideal_cycles(a, machine.target)
-        return Prior(cycles=ONLINE_SOFTMAX.cycles(a, machine, columns), peak_cycles=peak)
+        return Prior(cycles=ONLINE_SOFTMAX.cycles(a, machine, configs), peak_cycles=peak)
 
 
 def _described(task: Task) -> AttentionTask:

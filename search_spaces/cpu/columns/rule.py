@@ -40,7 +40,7 @@ from search_spaces.builder import (
 )
 from search_spaces.cpu.nests.prior import VECTOR_CYCLES, ideal_cycles, passes_of
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 
 ITERATION_CYCLES = 2.0
 """Cycles of an iteration's counter, branch and addresses (assumed, as all constants here)."""
@@ -74,8 +74,8 @@ class ColumnsRule(Rule):
                 _schedule_nest(builder, target, stmt, lanes)
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
-        unroll = columns["unroll"].astype(np.float64)
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
+        unroll = configs["unroll"].astype(np.float64)
         size = _Sizes(task, machine.target)
         dims: tuple[tuple[tuple[str, int], ...], ...] = ((("along", 1),), (("column", 1),))
         shape, ones = (size.along, size.columns), np.ones(len(unroll))
@@ -97,8 +97,8 @@ class ColumnsRule(Rule):
             extra={"unroll": unroll, "passes": len(passes_of(task)) * ones},
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
-        unroll = columns["unroll"].astype(np.float64)
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
+        unroll = configs["unroll"].astype(np.float64)
         size = _Sizes(task, machine.target)
         blocks = np.ceil(size.columns / (unroll * size.lanes))
         return Prior(

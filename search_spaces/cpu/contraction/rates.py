@@ -1,6 +1,6 @@
 """Rate of multiply-adds in a register tile, and shares that its operands add.
 
-In: the machine and columns of configs. Out: cycles per multiply-add of full width, or shares of
+In: the machine and configs. Out: cycles per multiply-add of full width, or shares of
 them. Fitted as in `search_spaces.cpu.contraction.prior`.
 """
 
@@ -15,9 +15,9 @@ from autotune.machine.cpu import RUNS, clocks, outer_product_cycles, padding_was
 from autotune.target import Target
 from search_spaces.base import Column
 from search_spaces.cpu.contraction.shape import Contraction
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
-Rate = Callable[[Machine, Columns, Column, Column, int], Column]
+Rate = Callable[[Machine, Configs, Column, Column, int], Column]
 """Cycles per multiply-add of full width of tiles of points x vectors, of a reduction so deep."""
 TILE_CYCLES = 12.0
 """Cycles of the loops around a register tile."""
@@ -48,8 +48,8 @@ NEAR_DATA = 0.3
 RAGGED_COST = 0.03
 """Share of a full tile's points that a shorter last one takes for each that it lacks."""
 BAND_COST = 1.03
-"""Times what bands are expected to take: small weights, which all threads have in their caches,
-are as well used row by row, and bands turned out 2 to 7 % slower there."""
+"""Times what strips are expected to take: small weights, which all threads have in their caches,
+are as well used row by row, and strips turned out 2 to 7 % slower there."""
 HIDDEN_STREAM = 0.85
 """Share of the shorter of arithmetic and a stream of weights that the longer one hides."""
 EXPOSED_STREAM = 0.7
@@ -57,61 +57,61 @@ EXPOSED_STREAM = 0.7
 
 
 def tile_efficiency(
-    c: Contraction, machine: Machine, columns: Columns, points: Column, depth: int,
+    c: Contraction, machine: Machine, configs: Configs, points: Column, depth: int,
     *, over: Column | int = 0, rate: Rate | None = None,
 ) -> tuple[Column, Column]:  # fmt: skip
     """(cycles per multiply-add of full width, small preferences) for a reduction depth; `over`:
     registers more than there are that cost nothing yet; `rate`: of another algorithm's tiles."""
-    vectors = columns["vectors"].astype(np.float64)
-    total = np.ceil(c.channels[1] / columns["lanes"])
+    vectors = configs["vectors"].astype(np.float64)
+    total = np.ceil(c.channels[1] / configs["lanes"])
     cycles = row_cycles(
-        machine, columns, points, vectors, total=total, depth=depth, rate=rate or tile_rate
+        machine, configs, points, vectors, total=total, depth=depth, rate=rate or tile_rate
     )
     lanes = machine.target.takes_lanes
     # Where no operand comes from memory, none is late.
     registers = machine.target.vector_registers + (0 if lanes else over)
     one = points * vectors + vectors + 1 > registers
     taste = np.where(one, SPILL_COST, 0.0)
-    several = live_registers(columns, points, vectors, lanes=lanes) > registers
+    several = live_registers(configs, points, vectors, lanes=lanes) > registers
     taste = taste + np.where(several, RUN_SPILL_RISK if lanes else SPILL_RISK, 0.0)
     taste = taste + np.where((vectors == 1) & (total > 1), LONE_VECTOR_COST, 0.0)
-    return cycles / total, taste + np.where(columns["unroll"] > 4, LONG_BODY_COST, 0.0)
+    return cycles / total, taste + np.where(configs["unroll"] > 4, LONG_BODY_COST, 0.0)
 
 
 def row_cycles(
-    machine: Machine, columns: Columns, points: Column, vectors: Column,
+    machine: Machine, configs: Configs, points: Column, vectors: Column,
     *, total: Column | int, depth: int, rate: Rate,
 ) -> Column:  # fmt: skip
     """Cycles per point and step of the reduction of `total` vectors of channels, the last tile of
     which may be narrower."""
     last = total - (np.ceil(total / vectors) - 1) * vectors
-    whole = (total - last) * rate(machine, columns, points, vectors, depth)
-    return whole + last * rate(machine, columns, points, last, depth)
+    whole = (total - last) * rate(machine, configs, points, vectors, depth)
+    return whole + last * rate(machine, configs, points, last, depth)
 
 
 def live_registers(
-    columns: Columns, points: Column, vectors: Column, *, lanes: bool = False
+    configs: Configs, points: Column, vectors: Column, *, lanes: bool = False
 ) -> Column:
     """Registers of a tile. Steps of an unrolled reduction overlap: the weights of two are in
     registers at once, or what the points of several are multiplied by (`lanes`)."""
     if lanes:
-        runs = np.ceil(columns["unroll"] / max(RUNS))
-        ahead = np.where(columns["unroll"] > 1, points * runs, 1)
+        runs = np.ceil(configs["unroll"] / max(RUNS))
+        ahead = np.where(configs["unroll"] > 1, points * runs, 1)
         return np.asarray(points * vectors + vectors + ahead + 1)
-    weights = vectors * np.where(columns["unroll"] > 1, 2, 1)
+    weights = vectors * np.where(configs["unroll"] > 1, 2, 1)
     return np.asarray(points * vectors + weights + 1)
 
 
 def tile_rate(
-    machine: Machine, columns: Columns, points: Column, vectors: Column, depth: int
+    machine: Machine, configs: Configs, points: Column, vectors: Column, depth: int
 ) -> Column:
     """Cycles per multiply-add of full width of a tile of `points` x `vectors`."""
     # Narrow vectors take a share of a cycle each, but as many broadcasts for less work.
-    share = columns["lanes"] / machine.target.lanes()
+    share = configs["lanes"] / machine.target.lanes()
     work = points * vectors * share
     step = (
-        outer_product_cycles(machine, points, vectors, share, columns["unroll"])
-        + clocks(machine, STEP_CYCLES) / columns["unroll"]
+        outer_product_cycles(machine, points, vectors, share, configs["unroll"])
+        + clocks(machine, STEP_CYCLES) / configs["unroll"]
     )
     ends = clocks(machine, TILE_CYCLES) + clocks(machine, ACCUMULATOR_CYCLES) * points * vectors
     narrow = np.where(share < 1, NARROW_VECTOR_COST, 0.0)
@@ -124,9 +124,9 @@ def ideal_cycles(c: Contraction, target: Target) -> float:
     return points * c.channels[1] * c.groups * c.depth / target.lanes()
 
 
-def waste(c: Contraction, columns: Columns) -> Column:
+def waste(c: Contraction, configs: Configs) -> Column:
     """Computed over useful multiply-adds of direct code; tails are cut at vectors and rows."""
-    out = padding_waste(c.channels[1], columns["lanes"].astype(np.float64))
-    for extent, size in ((c.points[1], columns["tile_w"]), (c.row_count, columns["tile_h"])):
+    out = padding_waste(c.channels[1], configs["lanes"].astype(np.float64))
+    for extent, size in ((c.points[1], configs["tile_w"]), (c.row_count, configs["tile_h"])):
         out = out * tail_waste(extent, size)
     return out

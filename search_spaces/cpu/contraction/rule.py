@@ -37,7 +37,7 @@ from search_spaces.builder import (
 )
 from search_spaces.cpu.contraction.rates import ideal_cycles, waste
 from search_spaces.cpu.contraction.shape import (
-    BANDS,
+    STRIPS_FIRST,
     Contraction,
     accesses_of,
     is_contraction,
@@ -48,15 +48,15 @@ from search_spaces.cpu.contraction.tiles import (
     ORDERS,
     PACKED,
     PLAIN,
-    bands,
     copies,
-    in_band,
+    in_strip,
     plain,
     sizes,
+    strips,
     unrolled,
 )
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Constraint, Space
+from search_spaces.space import Configs, Constraint, Space
 
 Mask = npt.NDArray[Any]
 _UNROLLED = 480
@@ -83,11 +83,11 @@ class ContractionRule(Rule):
             widths.append(lanes // 2)
         if target.sve_granules and RUN_LANES not in widths:
             widths.append(RUN_LANES)
-        band = in_band(c, bands(c, target))
-        columns = {*sizes(c.points[1], 28), *sizes(band.points[1], 28)}
+        strip = in_strip(c, strips(c, target))
+        columns = {*sizes(c.points[1], 28), *sizes(strip.points[1], 28)}
         columns = columns.union(*(a.widths(c, target) for a in found))
-        rows = {*sizes(c.row_count, 4), *sizes(band.row_count, 4)}
-        orders = (*ORDERS, BANDS) if bands(c, target) > 1 else ORDERS
+        rows = {*sizes(c.row_count, 4), *sizes(strip.row_count, 4)}
+        orders = (*ORDERS, STRIPS_FIRST) if strips(c, target) > 1 else ORDERS
         blocks = {1}.union(*(a.blocks(c, target) for a in found))
         early = any(a.may_prefetch(c) for a in found)
         read = (Param(name="weights", choices=(PACKED, PLAIN)),) if c.plain else ()
@@ -112,25 +112,25 @@ class ContractionRule(Rule):
         """`others`: algorithms whose sums are not in vector registers."""
         registers = target.vector_registers
 
-        def elsewhere(columns: Columns) -> Mask | bool:
-            return np.isin(columns["algorithm"], others) if others else False
+        def elsewhere(configs: Configs) -> Mask | bool:
+            return np.isin(configs["algorithm"], others) if others else False
 
-        def fits(columns: Columns) -> Mask:
-            held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
-            spare = columns["vectors"] + (1 if registers < 32 else 0)
-            return np.asarray((held + spare <= registers) | elsewhere(columns))
+        def fits(configs: Configs) -> Mask:
+            held = configs["vectors"] * configs["tile_w"] * configs["tile_h"]
+            spare = configs["vectors"] + (1 if registers < 32 else 0)
+            return np.asarray((held + spare <= registers) | elsewhere(configs))
 
-        def not_wider(columns: Columns) -> Mask:
-            return np.asarray(columns["vectors"] <= np.ceil(c.channels[1] / columns["lanes"]))
+        def not_wider(configs: Configs) -> Mask:
+            return np.asarray(configs["vectors"] <= np.ceil(c.channels[1] / configs["lanes"]))
 
-        def body(columns: Columns) -> Mask:
-            small = unrolled(columns) * copies(c, columns) <= _UNROLLED
-            return np.asarray(small | elsewhere(columns))
+        def body(configs: Configs) -> Mask:
+            small = unrolled(configs) * copies(c, configs) <= _UNROLLED
+            return np.asarray(small | elsewhere(configs))
 
-        def algorithm(columns: Columns) -> Mask:
-            ok = np.zeros(len(columns["algorithm"]), bool)
-            for chosen, places in by_algorithm(columns).items():
-                ok[places] = chosen.valid(c, target, configs_at(columns, places))
+        def algorithm(configs: Configs) -> Mask:
+            ok = np.zeros(len(configs["algorithm"]), bool)
+            for chosen, places in by_algorithm(configs).items():
+                ok[places] = chosen.valid(c, target, configs_at(configs, places))
             return ok
 
         return (
@@ -151,12 +151,12 @@ class ContractionRule(Rule):
 
     # ----------------------------------------------------------------------------------- structure
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         target = machine.target
         c = tiled_contraction(task)
-        ones = np.ones(len(columns["vectors"]))
+        ones = np.ones(len(configs["vectors"]))
         number = {
-            p: columns[p].astype(np.float64)
+            p: configs[p].astype(np.float64)
             for p in ("lanes", "vectors", "tile_w", "tile_h", "unroll", "block")
         }
         extents = {"batch": c.count, "point": c.points[1], "channel": c.channels[1] * c.groups}
@@ -166,11 +166,11 @@ class ContractionRule(Rule):
         }
         if c.rows:
             extents["row"], tile["row"] = c.rows[1], number["tile_h"]
-        band, banded = in_band(c, bands(c, target)), columns["order"] == BANDS
+        strip, striped = in_strip(c, strips(c, target)), configs["order"] == STRIPS_FIRST
         inside = {
             "channel": c.channels[1] * c.groups * ones,
-            "point": np.where(banded, band.points[1], c.points[1]),
-            "row": np.where(banded, band.row_count, c.row_count),
+            "point": np.where(striped, strip.points[1], c.points[1]),
+            "row": np.where(striped, strip.row_count, c.row_count),
         }
         reduce = {n.removeprefix(loop_var(c.tensor, "")): e for n, e in c.reduce}
         chunks = c.count * ones
@@ -180,26 +180,26 @@ class ContractionRule(Rule):
             extents=extents | reduce,
             reduce_axes=frozenset(reduce),
             accesses=accesses_of(task, c),
-            tiles=levels_of(inside, columns, tile, tuple(reduce)),
+            tiles=levels_of(inside, configs, tile, tuple(reduce)),
             flops=task_flops(task),
             accumulators=number["vectors"] * number["tile_w"] * number["tile_h"],
-            vector_axis_waste=waste(c, columns),
+            vector_axis_waste=waste(c, configs),
             parallel_chunks=chunks,
-            unrolled=unrolled(columns),
+            unrolled=unrolled(configs),
             extra={
                 **number,
-                "algorithm": each_config(columns, "code").astype(np.float64),
+                "algorithm": each_config(configs, "code").astype(np.float64),
                 "tail_w": c.points[1] % number["tile_w"],
-                "prefetch": (columns["prefetch"] == "panel").astype(np.float64),
-                "plain": plain(c, columns).astype(np.float64),
+                "prefetch": (configs["prefetch"] == "panel").astype(np.float64),
+                "plain": plain(c, configs).astype(np.float64),
             },
-            modelled=~each_config(columns, "is_plain"),
+            modelled=~each_config(configs, "is_plain"),
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         c = tiled_contraction(task)
         return Prior(
-            cycles=_cycles(task, c, machine, columns),
+            cycles=_cycles(task, c, machine, configs),
             peak_cycles=ideal_cycles(c, machine.target),
         )
 
@@ -207,11 +207,11 @@ class ContractionRule(Rule):
         return chosen_by(best).descents
 
 
-def _cycles(task: Task, c: Contraction, machine: Machine, columns: Columns) -> Column:
+def _cycles(task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
     """Cycles of the whole contraction, as each config's algorithm predicts them."""
-    out = np.empty(len(columns["algorithm"]))
-    for chosen, places in by_algorithm(columns).items():
-        own = configs_at(columns, places)
+    out = np.empty(len(configs["algorithm"]))
+    for chosen, places in by_algorithm(configs).items():
+        own = configs_at(configs, places)
         gain = np.where(own["prefetch"] == "panel", chosen.prefetch_gain(c, machine.target), 1.0)
         out[places] = chosen.cycles(task, c, machine, own) * gain
     return out

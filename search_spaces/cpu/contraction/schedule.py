@@ -14,7 +14,7 @@ from autotune.target import Target
 from search_spaces.builder import ScheduleBuilder, share
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.tiles import (
-    in_band,
+    in_strip,
     pack_plan,
 )
 from search_spaces.params import Config
@@ -28,9 +28,9 @@ def step_loop(c: Contraction, config: Config) -> str:
 def split_tile(
     builder: ScheduleBuilder, c: Contraction, config: Config, count: int
 ) -> tuple[str, ...]:
-    """Split the output loops, first into `count` bands; gives the tile's loops."""
+    """Split the output loops, first into `count` strips; gives the tile's loops."""
     split_channels(builder, "channel" if c.groups > 1 else c.channels[0], config)
-    part, (along, _) = in_band(c, count), c.rows or c.points
+    part, (along, _) = in_strip(c, count), c.rows or c.points
     if count > 1:
         extent = part.row_count if c.rows else part.points[1]
         builder.split(along, extent, "band", "banded")

@@ -16,11 +16,12 @@ import numpy as np
 from autotune.tasks.build import loop_var
 from autotune.types import ITEM_BYTES, SHORT_FLOATS, Task
 from search_spaces.base import Access, Column
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
-BANDS = "bands_first"
-"""Order of loops in which threads have rows, or points where there are none, of their own, then
-channel blocks first: each needs all weights, but reads mostly data that it has made itself."""
+STRIPS_FIRST = "bands_first"
+"""Order of loops, by its name in logs, in which threads have strips of rows, or of points where
+there are no rows, then channel blocks first: each needs all weights, but reads mostly data that it
+has made itself."""
 _FEW_POINTS = 16
 
 
@@ -196,16 +197,16 @@ def accesses_of(task: Task, c: Contraction) -> tuple[Access, ...]:
 
 def levels_of(
     inside: Mapping[str, Column],
-    columns: Columns,
+    configs: Configs,
     tile: Mapping[str, Column],
     reduce: tuple[str, ...],
 ) -> tuple[Mapping[str, Column], ...]:
     """Tiles inside the batch loop, then inside each outer loop, then one reduction step. In:
-    extents inside the batch loop (in bands: inside one of these) and of a register tile."""
-    order, ones = columns["order"], np.ones(len(columns["order"]))
+    extents inside the batch loop (in strips: inside one of these) and of a register tile."""
+    order, ones = configs["order"], np.ones(len(configs["order"]))
     levels: list[dict[str, Column]] = [{"batch": ones}]
     depth = {
-        BANDS: {"channel": 0, "row": 1, "point": 2},
+        STRIPS_FIRST: {"channel": 0, "row": 1, "point": 2},
         "channels_first": {"channel": 0, "row": 1, "point": 2},
         "rows_first": {"row": 0, "channel": 1, "point": 2},
         "points_first": {"row": 0, "point": 1, "channel": 2},

@@ -1,6 +1,6 @@
 """Tiles of contractions: their sizes, the order of loops around them, how weights lie for them.
 
-In: a contraction and params (one config, or columns of many). Out: plain data for the rule.
+In: a contraction and params (one config, or many). Out: plain data for the rule.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy.typing as npt
 from autotune.target import Target
 from search_spaces.algorithms.base import each_config
 from search_spaces.base import Column
-from search_spaces.cpu.contraction.shape import BANDS, Contraction
+from search_spaces.cpu.contraction.shape import STRIPS_FIRST, Contraction
 from search_spaces.params import Config
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 ORDERS = ("channels_first", "rows_first", "points_first")
 """Which outer loops come first: channel blocks (weights stay), rows (both), points (data stay)."""
@@ -24,10 +24,10 @@ PACKED, PLAIN = "packed", "plain"
 """Weights that are activations: copied into the order of use first, or read where they lie."""
 
 
-def plain(c: Contraction, columns: Columns) -> npt.NDArray[Any]:
+def plain(c: Contraction, configs: Configs) -> npt.NDArray[Any]:
     """Which configs read weights where they lie; none of spaces from before that was a choice."""
-    chosen = columns.get("weights") if c.plain else None
-    count = len(columns["vectors"])
+    chosen = configs.get("weights") if c.plain else None
+    count = len(configs["vectors"])
     return np.zeros(count, bool) if chosen is None else np.asarray(chosen == PLAIN)
 
 
@@ -41,34 +41,34 @@ def sizes(extent: int, most: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def unrolled(columns: Columns) -> Column:
+def unrolled(configs: Configs) -> Column:
     """Multiply-adds of the innermost unrolled body."""
-    held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
-    return np.asarray(held * columns["unroll"], np.float64)
+    held = configs["vectors"] * configs["tile_w"] * configs["tile_h"]
+    return np.asarray(held * configs["unroll"], np.float64)
 
 
-def copies(c: Contraction, columns: Columns) -> Column:
+def copies(c: Contraction, configs: Configs) -> Column:
     """Copies of the tile that tails need."""
-    out = np.ones(len(columns["vectors"]))
+    out = np.ones(len(configs["vectors"]))
     for extent, size in (
-        (c.channels[1], columns["lanes"] * columns["vectors"]),
-        (c.points[1], columns["tile_w"]),
-        (c.row_count, columns["tile_h"]),
+        (c.channels[1], configs["lanes"] * configs["vectors"]),
+        (c.points[1], configs["tile_w"]),
+        (c.row_count, configs["tile_h"]),
     ):
         out = out * np.where(extent % size, 2, 1)
-    return np.where(each_config(columns, "is_direct"), out, 2.0)
+    return np.where(each_config(configs, "is_direct"), out, 2.0)
 
 
-def bands(c: Contraction, target: Target) -> int:
-    """How many bands the threads share, with `BANDS`; 1: that order is none for them."""
+def strips(c: Contraction, target: Target) -> int:
+    """How many strips the threads share, with `STRIPS_FIRST`; 1: that order is none for them."""
     extent = c.row_count if c.rows else c.points[1]
     if target.threads == 1 or c.count >= target.threads:
         return 1
     return next((n for n in range(target.threads, extent + 1) if extent % n == 0), 1)
 
 
-def in_band(c: Contraction, count: int) -> Contraction:
-    """The part of a contraction that is one of so many bands."""
+def in_strip(c: Contraction, count: int) -> Contraction:
+    """The part of a contraction that is one of so many strips."""
     if c.rows:
         return dataclasses.replace(c, rows=(c.rows[0], c.rows[1] // count))
     return dataclasses.replace(c, points=(c.points[0], c.points[1] // count))
@@ -78,7 +78,7 @@ def outer_loops(c: Contraction, order: str) -> list[str]:
     """The loops around a tile, outermost first."""
     channels = ["group", "block"] if c.groups > 1 else ["block"]
     rows = ["rows"] if c.rows else []
-    if order == BANDS:
+    if order == STRIPS_FIRST:
         return ["band", *channels, *rows, "points"]
     if order == "channels_first":
         return [*channels, *rows, "points"]

@@ -1,6 +1,6 @@
 """Cycles of one core that a config of the nests rule should take.
 
-In: a task, the machine and columns of configs. Out: cycles, one per config. A task is a row of
+In: a task, the machine and configs. Out: cycles, one per config. A task is a row of
 passes over rows of elements: reductions, and tensors that are worth keeping. Merged passes find
 the row in the innermost cache, but wait for each other: less so where several rows take a pass
 together, as long as these fit there; more of them read it from the next one. Two sums that share a
@@ -26,7 +26,7 @@ from autotune.tasks.flops import task_flops
 from autotune.types import Task, TaskNode
 from search_spaces.base import Column
 from search_spaces.builder import CHEAP, is_written_again
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 FUNCTION_CYCLES = {
     "div": 8.0, "mod": 12.0, "sqrt": 8.0, "rsqrt": 12.0, "reciprocal": 8.0, "exp": 9.0,
@@ -176,26 +176,26 @@ def _work(value: Value) -> float:
     return FUNCTION_CYCLES.get(value.fn, CHEAP_CYCLES) if isinstance(value, Apply) else 0.0
 
 
-def cycles(task: Task, passes: tuple[NestPass, ...], machine: Machine, columns: Columns) -> Column:
+def cycles(task: Task, passes: tuple[NestPass, ...], machine: Machine, configs: Configs) -> Column:
     """Cycles of all passes on one thread, per config."""
-    apart = _cycles(task, passes, machine, columns, 1)
+    apart = _cycles(task, passes, machine, configs, 1)
     if not any(p.centred for p in passes):
         return apart
-    together = _cycles(task, _in_one(passes), machine, columns, 2)
-    return np.where(columns["shift"] == 1, together, apart)
+    together = _cycles(task, _in_one(passes), machine, configs, 2)
+    return np.where(configs["shift"] == 1, together, apart)
 
 
 def _cycles(
-    task: Task, passes: tuple[NestPass, ...], machine: Machine, columns: Columns, sums: int
+    task: Task, passes: tuple[NestPass, ...], machine: Machine, configs: Configs, sums: int
 ) -> Column:
     """The same, with so many sums in a pass around a mean."""
-    together, rowwise = columns["rows"].astype(np.float64), any(p.reduces for p in passes)
-    merged = np.asarray(columns["merge"] != 0) & rowwise
-    ahead = np.asarray(columns["merge"] == AHEAD) & rowwise
+    together, rowwise = configs["rows"].astype(np.float64), any(p.reduces for p in passes)
+    merged = np.asarray(configs["merge"] != 0) & rowwise
+    ahead = np.asarray(configs["merge"] == AHEAD) & rowwise
     total, beside, held = (np.zeros(len(together)) for _ in range(3))
     most = max(p.rows * p.width for p in passes)
     for one in passes:
-        row = _row_cycles(one, machine, columns, merged, sums if one.centred else 1)
+        row = _row_cycles(one, machine, configs, merged, sums if one.centred else 1)
         stall = clocks(machine, MERGED_PASS_STALL_CYCLES) / together
         joined = one.rows * (row + stall)
         if one.rows * one.width <= NARROW * most:  # one number a row: merged, it is no vector
@@ -208,15 +208,15 @@ def _cycles(
         total = total + np.where(merged, joined, one.rows * row)
     total = total - np.where(ahead, beside, 0.0)
     evicted = ahead & (held > AHEAD_L1_SHARE * machine.target.l1_bytes)
-    waits = _waits(task, passes, machine, columns, merged)
+    waits = _waits(task, passes, machine, configs, merged)
     return np.asarray(total + waits * np.where(evicted, EVICTED_WAIT, 1.0), np.float64)
 
 
 def _row_cycles(
-    one: NestPass, machine: Machine, columns: Columns, merged: npt.NDArray[Any], sums: int
+    one: NestPass, machine: Machine, configs: Configs, merged: npt.NDArray[Any], sums: int
 ) -> Column:
     """Cycles of a pass over one row, of so many sums."""
-    unroll, together = (columns[name].astype(np.float64) for name in ("unroll", "rows"))
+    unroll, together = (configs[name].astype(np.float64) for name in ("unroll", "rows"))
     computed, steps, tail = tiling(one, machine.target, unroll)
     streams = one.streams - np.where(merged & (together > 1), one.shared / 2, 0.0)
     row = computed * np.maximum(one.work, VECTOR_CYCLES * streams)
@@ -235,13 +235,13 @@ def _row_cycles(
 
 
 def _waits(
-    task: Task, passes: tuple[NestPass, ...], machine: Machine, columns: Columns,
+    task: Task, passes: tuple[NestPass, ...], machine: Machine, configs: Configs,
     merged: npt.NDArray[Any],
 ) -> Column:  # fmt: skip
     """Cycles of waiting for the outer caches. Rows that are asked for early take room beside those
     of the block before."""
-    early = merged & asked_early(columns)
-    together = columns["rows"].astype(np.float64)
+    early = merged & asked_early(configs)
+    together = configs["rows"].astype(np.float64)
     held = together * _row_bytes(passes) * np.where(early, 2.0, 1.0)
     fits = held <= ROWS_L1_SHARE * machine.target.l1_bytes
     inner, next_, outer = _streaming(task, passes, machine)
@@ -249,10 +249,10 @@ def _waits(
     return waits * np.where(early, PREFETCHED_WAIT, 1.0)
 
 
-def asked_early(columns: Columns) -> npt.NDArray[Any]:
+def asked_early(configs: Configs) -> npt.NDArray[Any]:
     """Which configs ask for rows early; none of spaces that have no such choice."""
-    chosen = columns.get("prefetch")
-    count = len(columns["rows"])
+    chosen = configs.get("prefetch")
+    count = len(configs["rows"])
     return np.zeros(count, bool) if chosen is None else np.asarray(chosen == PREFETCH_ROWS)
 
 

@@ -83,7 +83,7 @@ from search_spaces.cpu.nests.rows import (
 from search_spaces.cpu.nests.runs import schedule_runs
 from search_spaces.cpu.nests.transposes import schedule_transpose
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Constraint, Space
+from search_spaces.space import Configs, Constraint, Space
 from search_spaces.windows import is_patterned, schedule_patterned
 
 _REGISTERS = 5
@@ -105,17 +105,17 @@ class NestsRule(Rule):
         asking = Param(name="prefetch", choices=(NO_PREFETCH, PREFETCH_ROWS))
         early = (asking,) if may_prefetch(task, target) else ()
 
-        def fits(columns: Columns) -> npt.NDArray[Any]:
-            alone = (columns["rows"] == 1) & (columns["shift"] == 0)
-            return np.asarray(alone | (columns["merge"] != 0))
+        def fits(configs: Configs) -> npt.NDArray[Any]:
+            alone = (configs["rows"] == 1) & (configs["shift"] == 0)
+            return np.asarray(alone | (configs["merge"] != 0))
 
-        def asks(columns: Columns) -> npt.NDArray[Any]:
-            return np.asarray(~asked_early(columns) | (columns["merge"] == 1))
+        def asks(configs: Configs) -> npt.NDArray[Any]:
+            return np.asarray(~asked_early(configs) | (configs["merge"] == 1))
 
-        def may_run_ahead(columns: Columns) -> npt.NDArray[Any]:
-            pairs = zip(columns["rows"].tolist(), columns["unroll"].tolist(), strict=True)
+        def may_run_ahead(configs: Configs) -> npt.NDArray[Any]:
+            pairs = zip(configs["rows"].tolist(), configs["unroll"].tolist(), strict=True)
             found = np.array([pair in ahead for pair in pairs], bool)
-            return np.asarray(found | (columns["merge"] != AHEAD))
+            return np.asarray(found | (configs["merge"] != AHEAD))
 
         return Space(
             (
@@ -174,9 +174,9 @@ class NestsRule(Rule):
                 _schedule_nest(builder, target, stmt, unroll, moments, early=early)
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         target = machine.target
-        unroll = columns["unroll"].astype(np.float64)
+        unroll = configs["unroll"].astype(np.float64)
         ones = np.ones(len(unroll))
         shape = task.by_role("output")[0].type.shape or (1,)
         rows, width = math.prod(shape[:-1]), shape[-1]
@@ -210,19 +210,19 @@ class NestsRule(Rule):
             unrolled=unroll,
             extra={
                 "unroll": unroll,
-                "merge": columns["merge"].astype(np.float64),
-                "rows": columns["rows"].astype(np.float64),
+                "merge": configs["merge"].astype(np.float64),
+                "rows": configs["rows"].astype(np.float64),
                 "tail": tail.astype(np.float64),
                 "steps": steps,
-                "passes": len(passes) - columns["shift"].astype(np.float64),
-                "reductions": sum(p.reduces for p in passes) - columns["shift"].astype(np.float64),
+                "passes": len(passes) - configs["shift"].astype(np.float64),
+                "reductions": sum(p.reduces for p in passes) - configs["shift"].astype(np.float64),
                 "work": max(p.work for p in passes) * ones,
             },
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         shape = task.by_role("output")[0].type.shape or (1,)
-        busy = cycles(task, passes_of(task), machine, columns)
+        busy = cycles(task, passes_of(task), machine, configs)
         rows = np.full(len(busy), float(math.prod(shape[:-1])))
         return Prior(
             cycles=busy * busiest_share(rows, machine.target.threads),

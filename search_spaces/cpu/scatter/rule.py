@@ -32,7 +32,7 @@ from search_spaces.builder import (
 from search_spaces.cpu.scatter.shape import Sizes
 from search_spaces.gpu.blocks import own_loops
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Space
+from search_spaces.space import Configs, Space
 
 _ALONE, _COLUMNS, _PLACES = "alone", "columns", "places"
 UPDATE_CYCLES = 6.0
@@ -68,11 +68,11 @@ class ScatterRule(Rule):
         _schedule_updates(builder, target, updates, by, config.number("unroll"))
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         target = machine.target
-        ones = np.ones(len(columns["by"]))
+        ones = np.ones(len(configs["by"]))
         size = Sizes(task)
-        unroll = columns["unroll"].astype(np.float64)
+        unroll = configs["unroll"].astype(np.float64)
         dims: tuple[tuple[tuple[str, int], ...], ...] = ((("update", 1),), (("column", 1),))
         shape = (size.updates, size.width)
         accesses = (
@@ -87,19 +87,19 @@ class ScatterRule(Rule):
             flops=max(1, task_flops(task)),
             accumulators=ones,
             vector_axis_waste=ones,
-            parallel_chunks=np.where(columns["by"] == _ALONE, 1.0, float(target.threads)),
+            parallel_chunks=np.where(configs["by"] == _ALONE, 1.0, float(target.threads)),
             unrolled=unroll,
             extra={
-                "by.columns": (columns["by"] == _COLUMNS).astype(np.float64),
-                "by.places": (columns["by"] == _PLACES).astype(np.float64),
+                "by.columns": (configs["by"] == _COLUMNS).astype(np.float64),
+                "by.places": (configs["by"] == _PLACES).astype(np.float64),
                 "unroll": unroll,
             },
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         target = machine.target
         peak = max(1, task_flops(task)) / (2 * target.lanes() * target.threads)
-        return Prior(cycles=_cycles(task, target, columns), peak_cycles=peak)
+        return Prior(cycles=_cycles(task, target, configs), peak_cycles=peak)
 
 
 def _choices(task: Task, target: Target) -> tuple[str, ...]:
@@ -136,12 +136,12 @@ def _schedule_updates(
         share(builder, target, outer, f"{first}_p")
 
 
-def _cycles(task: Task, target: Target, columns: Columns) -> Column:
+def _cycles(task: Task, target: Target, configs: Configs) -> Column:
     """Cycles until the last thread, or the device, is done."""
     size = Sizes(task)
     many = float(size.outer * size.updates * (size.width // size.last))
-    by, lanes, threads = columns["by"], lanes_of(task, target), target.threads
-    unroll = columns["unroll"].astype(np.float64)
+    by, lanes, threads = configs["by"], lanes_of(task, target), target.threads
+    unroll = configs["unroll"].astype(np.float64)
     vectors = np.ceil(size.last / lanes)
     steps = np.ceil(vectors / unroll)
     alone = many * (UPDATE_CYCLES + VECTOR_CYCLES * vectors + steps)

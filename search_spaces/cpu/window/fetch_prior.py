@@ -1,6 +1,6 @@
 """Vectors that a window's config fetches from the outer cache.
 
-In: a task, what a window reads, the machine and columns of configs. Out: vectors of data per
+In: a task, what a window reads, the machine and configs. Out: vectors of data per
 vector of results. Fitted as in `search_spaces.cpu.window.prior`.
 """
 
@@ -15,7 +15,7 @@ from autotune.machine.cpu import conflict_free_points, evicted_share
 from autotune.types import Task
 from search_spaces.base import Access, Column
 from search_spaces.cpu.window.reach import Spans, both_ways, rolled, steps
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 FREE_STREAMS = 16
 """Lines of a tile that a prefetcher follows."""
@@ -48,14 +48,14 @@ def fetched_vectors(
     task: Task,
     access: Access,
     machine: Machine,
-    columns: Columns,
+    configs: Configs,
     spans: Spans,
 ) -> Column:
     """Vectors of data per vector of results that come from the outer cache: rows that neighbouring
     tiles share twice, unless all points of a block of channels stay from one row to the next."""
     tile, ((across, wide, over), (down, high, deep)) = spans[0], both_ways(access, spans)
     target = machine.target
-    first = columns["order"] == "channels_first"
+    first = configs["order"] == "channels_first"
     width = access.shape[-2] if len(access.shape) > 1 else 1
     item = access.item_bytes
     reused = (high + down) * width * item * target.lanes() * tile["channel"]
@@ -80,21 +80,21 @@ def fetched_vectors(
     split = 1 - math.gcd(step, target.lanes()) / target.lanes()
     apart = SHORT_BLOCK_COST / tile["channel"] + fetched * split / tile["channel"]
     fetched = fetched + np.where(first, apart, 0.0)
-    again = _fetched_rolled(task, access, machine, columns, spans)
-    return np.asarray(np.where(rolled(columns), again, fetched))
+    again = _fetched_rolled(task, access, machine, configs, spans)
+    return np.asarray(np.where(rolled(configs), again, fetched))
 
 
 def _fetched_rolled(
     task: Task,
     access: Access,
     machine: Machine,
-    columns: Columns,
+    configs: Configs,
     spans: Spans,
 ) -> Column:
     """The same where sums roll down columns, or along rows."""
     tile, ((across, wide, over), (down, high, deep)) = spans[0], both_ways(access, spans)
     target = machine.target
-    value, first = task.value(access.buffer), columns["order"] == "channels_first"
+    value, first = task.value(access.buffer), configs["order"] == "channels_first"
     row, step = steps(task, access)
     far, amid = value.type.nbytes > target.l2_bytes, step % target.lanes() != 0
     touched = tile["channel"] + (0.5 if amid else 0.0)
@@ -114,9 +114,9 @@ def _fetched_rolled(
     anew = np.where(first, lost, whole) * (over - across) * (1 + (0.0 if amid else alone))
     column = down * (across * (1 + PAIRED_LINE_COST * alone * first) + anew) * part
     column = column * np.where(crowded, FAR_COST, 1.0)
-    if "along" not in columns:
+    if "along" not in configs:
         return np.asarray(column)
     crowded = amid | (high > conflict_free_points(machine, row))
     turns = np.where(first, 0.0, ROW_START_COST if far else 0.0)
     ordered = (over * deep - PREFETCHED + turns) * part * np.where(crowded, FAR_COST, 1.0)
-    return np.asarray(np.where(columns["along"] == 1, ordered, column))
+    return np.asarray(np.where(configs["along"] == 1, ordered, column))

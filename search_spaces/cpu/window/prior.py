@@ -1,6 +1,6 @@
 """Cycles that a window's config should take: good defaults without measuring.
 
-In: a task, its window, the machine and columns of configs. Out: cycles per vector of results. The
+In: a task, its window, the machine and configs. Out: cycles per vector of results. The
 constants were fitted to surveys of depthwise convolutions and pools (benchmarks/data, Zen 4).
 """
 
@@ -24,7 +24,7 @@ from search_spaces.builder import lanes_of
 from search_spaces.cpu.window.fetch_prior import fetched_vectors
 from search_spaces.cpu.window.reach import along, both_ways, rolled, spans, steps
 from search_spaces.cpu.window.shape import WindowShape, accesses, reduction_of
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 PAIR_L1_SHARE = 0.5
 """Share of the L1 cache that a block may take whose lines' other halves the next one reads."""
@@ -76,11 +76,11 @@ class _Tiles:
         return math.prod(self.tile.values(), start=np.ones(1))
 
 
-def _tiles(task: Task, w: WindowShape, target: Target, columns: Columns) -> _Tiles:
+def _tiles(task: Task, w: WindowShape, target: Target, configs: Configs) -> _Tiles:
     size = {"channel": "vectors", "point": "tile_w", "row": "tile_h"}
-    tile = {axis: columns[param].astype(np.float64) for axis, param in size.items()}
-    down = columns.get("down", np.ones(len(columns["vectors"])))
-    along = columns.get("along", np.zeros(len(down))) == 1
+    tile = {axis: configs[param].astype(np.float64) for axis, param in size.items()}
+    down = configs.get("down", np.ones(len(configs["vectors"])))
+    along = configs.get("along", np.zeros(len(down))) == 1
     wide = np.where(along, w.points[1], tile["point"])
     live = tile["channel"] * math.prod(e for _, e in w.reduce)
     live = live + 2 * math.prod(tile.values(), start=np.ones(1)) + 2
@@ -88,21 +88,21 @@ def _tiles(task: Task, w: WindowShape, target: Target, columns: Columns) -> _Til
         tile=tile,
         whole=tile | {"row": tile["row"] * down, "point": wide},
         extents={"channel": np.inf, "point": w.points[1], "row": w.rows[1]},
-        width=_width(task, target, columns),
+        width=_width(task, target, configs),
         full=lanes_of(task, target),
-        rolled=rolled(columns),
+        rolled=rolled(configs),
         along=along,
         down=down,
-        weights_kept=rolled(columns) & (live <= target.vector_registers),
+        weights_kept=rolled(configs) & (live <= target.vector_registers),
     )
 
 
-def cycles(task: Task, w: WindowShape, machine: Machine, columns: Columns) -> Column:
+def cycles(task: Task, w: WindowShape, machine: Machine, configs: Configs) -> Column:
     """Cycles per vector of results of a window that is written out, or rows of which are, about:
     the arithmetic, slower with too many accumulators; the ports; the data from the outer cache."""
-    t = _tiles(task, w, machine.target, columns)
-    arithmetic = _arithmetic_cycles(task, w, machine.target, columns, t)
-    loads = _loaded(task, w, machine, columns, t)
+    t = _tiles(task, w, machine.target, configs)
+    arithmetic = _arithmetic_cycles(task, w, machine.target, configs, t)
+    loads = _loaded(task, w, machine, configs, t)
     once = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)} | dict.fromkeys(w.around, 1.0)
     often = math.prod(w.around.values())
     tiles = often * spans(None, t.tile, t.extents, once) * t.full / t.width
@@ -110,35 +110,35 @@ def cycles(task: Task, w: WindowShape, machine: Machine, columns: Columns) -> Co
     held = sum(v.type.nbytes for role in ("input", "output") for v in task.by_role(role))
     moved = WRITES * store_cycles(machine, max(held, machine.target.l1_bytes + 1))
     fetch = FETCHES * machine.target.vector_bytes / machine.cpu.l2_stream_bytes_per_cycle
-    moved = moved + fetch * _all_fetched(task, w, machine, columns, t)
-    moved = moved * _lone_lines(task, w, machine, columns, t)
+    moved = moved + fetch * _all_fetched(task, w, machine, configs, t)
+    moved = moved * _lone_lines(task, w, machine, configs, t)
     parts = (arithmetic, ports, moved)
     return np.asarray(sum(p**OVERLAP_NORM for p in parts) ** (1 / OVERLAP_NORM), np.float64)
 
 
 def _arithmetic_cycles(
-    task: Task, w: WindowShape, target: Target, columns: Columns, t: _Tiles
+    task: Task, w: WindowShape, target: Target, configs: Configs, t: _Tiles
 ) -> Column:
     """Cycles of a window's terms, of beginning sums that roll, and of masks."""
     weights = t.tile["channel"] * math.prod(e for _, e in w.reduce)
     live = 2 * t.sums + 1
-    if "slide" in columns:
-        ahead = terms_held(w, t.full, columns) + SLIDING_REGISTERS
-        live = np.where(columns["slide"] == 1, ahead, live)
+    if "slide" in configs:
+        ahead = terms_held(w, t.full, configs) + SLIDING_REGISTERS
+        live = np.where(configs["slide"] == 1, ahead, live)
     live = np.where(t.rolled, 2 * t.sums + np.where(t.weights_kept, weights, 0) + 2, live)
     crowded = np.maximum(live - target.vector_registers, 0) / target.vector_registers
     first = np.where(t.along, w.reduce[-1][1] * w.points[1], w.reduce[0][1] * t.down)
     begun = np.where(t.rolled, 1 / first, 0.0)
     masked = np.where(t.rolled & (w.channels[1] % t.width > 0), t.width / w.channels[1], 0.0)
-    terms = operations(task, w, columns) * (1 + CROWDED_COST * crowded + begun + masked)
-    return np.asarray(terms + _masks(task, w, target, columns))
+    terms = operations(task, w, configs) * (1 + CROWDED_COST * crowded + begun + masked)
+    return np.asarray(terms + _masks(task, w, target, configs))
 
 
-def _loaded(task: Task, w: WindowShape, machine: Machine, columns: Columns, t: _Tiles) -> Column:
+def _loaded(task: Task, w: WindowShape, machine: Machine, configs: Configs, t: _Tiles) -> Column:
     """Vectors loaded per vector of results: data, and weights that do not stay in registers."""
     often, terms = math.prod(w.around.values()), math.prod(e for _, e in w.reduce)
     fit = t.tile["channel"] * terms + t.sums <= machine.target.vector_registers
-    outermost = columns["order"] == "channels_first"
+    outermost = configs["order"] == "channels_first"
     stay = t.weights_kept | (~t.rolled & outermost & w.unrolled & fit)
     once = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)} | dict.fromkeys(w.around, 1.0)
     loads = np.zeros(len(t.down))
@@ -148,15 +148,15 @@ def _loaded(task: Task, w: WindowShape, machine: Machine, columns: Columns, t: _
             loads = loads + np.where(stay, 0.0, taken)
             continue
         taken = often * spans(access, t.whole, t.extents, once)
-        if "slide" in columns:
-            taken = np.where(columns["slide"] == 1, terms_held(w, t.full, columns) / t.sums, taken)
-        split = t.rolled | ("lanes" in columns)
+        if "slide" in configs:
+            taken = np.where(configs["slide"] == 1, terms_held(w, t.full, configs) / t.sums, taken)
+        split = t.rolled | ("lanes" in configs)
         loads = loads + taken * np.where(split, 1 + _crossing(task, machine, access, t.width), 1.0)
     return loads
 
 
 def _all_fetched(
-    task: Task, w: WindowShape, machine: Machine, columns: Columns, t: _Tiles
+    task: Task, w: WindowShape, machine: Machine, configs: Configs, t: _Tiles
 ) -> Column:
     """Vectors of data per vector of results that come from the outer cache."""
     window = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)}
@@ -164,13 +164,13 @@ def _all_fetched(
     fetched = np.zeros(len(t.down))
     for access in filter(_moves_by_row, _reads(task, w)):
         fetched = fetched + fetched_vectors(
-            task, access, machine, columns, (lines, t.extents, window)
+            task, access, machine, configs, (lines, t.extents, window)
         )
     return fetched
 
 
 def _lone_lines(
-    task: Task, w: WindowShape, machine: Machine, columns: Columns, t: _Tiles
+    task: Task, w: WindowShape, machine: Machine, configs: Configs, t: _Tiles
 ) -> Column:
     """Times that lines come, of those that are needed. Where the other one of a pair is needed by
     another block of channels, after this one has left the innermost cache, it comes in vain."""
@@ -181,7 +181,7 @@ def _lone_lines(
         lines = t.width * data.item_bytes * t.tile["channel"] / cpu.line_bytes
         away = high * wide * lines * cpu.line_bytes > PAIR_L1_SHARE * machine.target.l1_bytes
         alone = np.where(lines % 2 == 1, 1 / np.maximum(lines, 1), 0.0)
-        away = away | (columns["order"] == "channels_first")
+        away = away | (configs["order"] == "channels_first")
         times = np.maximum(times, 1 + np.where(away, cpu.paired_line_waste * alone, 0.0))
     return times
 
@@ -196,31 +196,31 @@ def _moves_by_row(access: Access) -> bool:
     return any("row" in dict(dim) for dim in access.dims)
 
 
-def operations(task: Task, w: WindowShape, columns: Columns) -> Column:
+def operations(task: Task, w: WindowShape, configs: Configs) -> Column:
     """Operations per vector of results: the window's terms; fewer where those of its rows or
     columns are combined first, which overlapping windows of a tile share."""
-    terms = math.prod(e for _, e in w.reduce) * np.ones(len(columns["tile_w"]))
-    if "join" not in columns:
+    terms = math.prod(e for _, e in w.reduce) * np.ones(len(configs["tile_w"]))
+    if "join" not in configs:
         return terms
     data = accesses(task, w, dict.fromkeys(("batch", "row", "point", "channel"), 1))[0]
     window = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)}
-    rows = columns["tile_h"] * columns.get("down", np.ones(1))
-    tile = {"point": columns["tile_w"], "row": rows}
+    rows = configs["tile_h"] * configs.get("down", np.ones(1))
+    tile = {"point": configs["tile_w"], "row": rows}
     extents = {"point": w.points[1], "row": w.rows[1]}
     across, down = (along(data, axis, tile, extents, window)[2] for axis in ("point", "row"))
     (_, high), (_, wide) = w.reduce
-    joined = columns["join"]
+    joined = configs["join"]
     terms = np.where(joined == "rows", wide + (high - 1) * across, terms)
     return np.asarray(np.where(joined == "columns", high + (wide - 1) * down, terms), np.float64)
 
 
-def terms_held(w: WindowShape, lanes: int, columns: Columns) -> Column:
+def terms_held(w: WindowShape, lanes: int, configs: Configs) -> Column:
     """Vectors of terms that a point holds whose windows slide along the channels."""
     ends = 1 + -(-(w.body - 1) // min(lanes, w.channels[1]))
-    return np.asarray(columns["vectors"] + ends, np.float64)
+    return np.asarray(configs["vectors"] + ends, np.float64)
 
 
-def _masks(task: Task, w: WindowShape, target: Target, columns: Columns) -> Column:
+def _masks(task: Task, w: WindowShape, target: Target, configs: Configs) -> Column:
     """Cycles per vector of results for masks, where the window runs along the channels: known
     before the loops over points where these are inside, and few enough to stay in registers; and
     before all loops where one block holds all channels."""
@@ -228,18 +228,18 @@ def _masks(task: Task, w: WindowShape, target: Target, columns: Columns) -> Colu
     body = compute.body if compute else None
     channel = compute.axes[-1].name if compute else ""
     if not isinstance(body, Select) or all(channel not in b.index.vars() for b in body.bounds):
-        return np.zeros(len(columns["vectors"]))
+        return np.zeros(len(configs["vectors"]))
     terms = math.prod(e for _, e in w.reduce)
-    one = columns["vectors"] * lanes_of(task, target) >= w.channels[1]
-    held = (columns["order"] == "channels_first") & (columns["vectors"] * terms <= MASK_REGISTERS)
-    slide = columns["slide"] == 1 if "slide" in columns else False
+    one = configs["vectors"] * lanes_of(task, target) >= w.channels[1]
+    held = (configs["order"] == "channels_first") & (configs["vectors"] * terms <= MASK_REGISTERS)
+    slide = configs["slide"] == 1 if "slide" in configs else False
     return np.asarray(np.where(one | held | slide, 0.0, MASK_CYCLES * terms))
 
 
-def _width(task: Task, target: Target, columns: Columns) -> Column:
+def _width(task: Task, target: Target, configs: Configs) -> Column:
     """Lanes of vectors."""
-    full = np.full(len(columns["vectors"]), float(lanes_of(task, target)))
-    return columns["lanes"].astype(np.float64) if "lanes" in columns else full
+    full = np.full(len(configs["vectors"]), float(lanes_of(task, target)))
+    return configs["lanes"].astype(np.float64) if "lanes" in configs else full
 
 
 def _crossing(task: Task, machine: Machine, access: Access, width: Column) -> Column:

@@ -16,7 +16,7 @@ from autotune.machine.cpu import conflict_free_points
 from autotune.types import Task
 from search_spaces.base import Access, Column
 from search_spaces.cpu.window.shape import WindowShape, accesses
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 Spans = tuple[Mapping[str, Column], Mapping[str, float], Mapping[str, float]]
 """Along each axis: of tiles, of the whole, of the window."""
@@ -57,10 +57,10 @@ def mean_span(size: Column, extent: float, step: int, reach: float) -> Column:
     return np.asarray((whole * (1 + reach + step * (size - 1)) + last) / extent)
 
 
-def rolled(columns: Columns) -> npt.NDArray[Any]:
+def rolled(configs: Configs) -> npt.NDArray[Any]:
     """Whether sums roll."""
-    none = np.zeros(len(columns["vectors"]), np.int32)
-    return np.asarray((columns.get("down", none) > 1) | (columns.get("along", none) == 1))
+    none = np.zeros(len(configs["vectors"]), np.int32)
+    return np.asarray((configs.get("down", none) > 1) | (configs.get("along", none) == 1))
 
 
 def steps(task: Task, access: Access) -> tuple[int, int]:
@@ -92,13 +92,13 @@ def along(
     return 1, np.ones(1), np.ones(1)
 
 
-def crowds(task: Task, w: WindowShape, machine: Machine, columns: Columns) -> npt.NDArray[Any]:
+def crowds(task: Task, w: WindowShape, machine: Machine, configs: Configs) -> npt.NDArray[Any]:
     """Whether the rows of a tile fall into so few sets of the cache that they evict each other."""
     data = accesses(task, w, dict.fromkeys(("batch", "row", "point", "channel"), 1))[0]
     step = task.value(data.buffer).layout.strides[-2:-1] or (1,)
     width = data.shape[-2] if len(data.shape) > 1 else 1
-    size = {"row": columns["tile_h"]} | {f"k{i}": e for i, (_, e) in enumerate(w.reduce)}
-    rows = np.ones(len(columns["tile_h"]))
+    size = {"row": configs["tile_h"]} | {f"k{i}": e for i, (_, e) in enumerate(w.reduce)}
+    rows = np.ones(len(configs["tile_h"]))
     for dim in data.dims:
         if "row" in dict(dim):
             rows = rows + sum(abs(c) * (size[axis] - 1) for axis, c in dim)

@@ -44,12 +44,12 @@ from search_spaces.cpu.window.shape import (
     joins,
     reduction_of,
     rolls,
-    row_bands,
+    row_strips,
     slides,
     window_of,
 )
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Constraint, Space
+from search_spaces.space import Configs, Constraint, Space
 
 ORDERS = ("rows_first", "channels_first")
 """Whether the loop over blocks of channels is innermost, or outermost: then a block's weights
@@ -120,24 +120,24 @@ class WindowRule(Rule):
             *((Param(name="along", choices=(0, 1)),) if along else ()),
         )
 
-        def fits(columns: Columns) -> npt.NDArray[Any]:
-            points = columns["tile_w"] * columns["tile_h"]
-            held = columns["vectors"] * points
+        def fits(configs: Configs) -> npt.NDArray[Any]:
+            points = configs["tile_w"] * configs["tile_h"]
+            held = configs["vectors"] * points
             good = (held <= target.vector_registers - 4) & (held * w.body <= 500)
-            if "slide" in columns:
-                terms = terms_held(w, lanes_of(task, target), columns)
+            if "slide" in configs:
+                terms = terms_held(w, lanes_of(task, target), configs)
                 apart = (points == 1) & (terms <= target.vector_registers - 8)
-                good = np.where(columns["slide"] == 1, apart, good & (columns["vectors"] <= 8))
-            if "down" in columns:
-                alone = (columns["tile_h"] == 1) & (2 * held <= target.vector_registers - 4)
-                good = good & ((columns["down"] == 1) | alone)
-            if "down" in columns and "join" in columns:
-                good = good & ((columns["down"] == 1) | (columns["join"] != "rows"))
-            if "along" in columns:
-                alone = (columns["tile_w"] == 1) & (columns.get("down", np.ones(1)) == 1)
-                shared = columns["tile_h"] <= w.rows[1] // target.threads
+                good = np.where(configs["slide"] == 1, apart, good & (configs["vectors"] <= 8))
+            if "down" in configs:
+                alone = (configs["tile_h"] == 1) & (2 * held <= target.vector_registers - 4)
+                good = good & ((configs["down"] == 1) | alone)
+            if "down" in configs and "join" in configs:
+                good = good & ((configs["down"] == 1) | (configs["join"] != "rows"))
+            if "along" in configs:
+                alone = (configs["tile_w"] == 1) & (configs.get("down", np.ones(1)) == 1)
+                shared = configs["tile_h"] <= w.rows[1] // target.threads
                 rolled = alone & shared & (2 * held <= target.vector_registers - 4)
-                good = good & np.where(columns["along"] == 1, rolled, columns["tile_h"] <= 4)
+                good = good & np.where(configs["along"] == 1, rolled, configs["tile_h"] <= 4)
             return np.asarray(good)
 
         return Space(params, (Constraint("registers", fits),))
@@ -148,15 +148,15 @@ class WindowRule(Rule):
             raise ValueError(f"task {task.key} has no single reduction")
         return window_of(compute)
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         w, target = self._window(task), machine.target
         peak = task_flops(task) / (2 * target.lanes())
         if w.body <= 1:  # four accumulators hide the latency of one: two vectors of two points
-            held = columns["vectors"] * columns["tile_w"] * columns["tile_h"]
-            away = np.abs(held - 4) + 0.1 * np.abs(columns["vectors"] - 2)
+            held = configs["vectors"] * configs["tile_w"] * configs["tile_h"]
+            away = np.abs(held - 4) + 0.1 * np.abs(configs["vectors"] - 2)
             return Prior(cycles=np.asarray(1 + away), peak_cycles=peak, means="order")
         vectors = math.prod(extent for _, extent in w.axes) / lanes_of(task, target)
-        cost = cycles(task, w, machine, columns) * vectors
+        cost = cycles(task, w, machine, configs) * vectors
         return Prior(cycles=cost, peak_cycles=peak, means="work")
 
     def write(self, task: Task, target: Target, config: Config) -> Scheduled:
@@ -219,9 +219,9 @@ class WindowRule(Rule):
             builder.split("rows", down, "columns", "down")
             outer[1] = "columns"
         high = config.number("tile_h") * down
-        bands = row_bands(w, target.threads, high)
-        if config["order"] == "channels_first" and bands > 1:
-            builder.split(outer[1], w.rows[1] // high // bands, "bands", "strip")
+        strips = row_strips(w, target.threads, high)
+        if config["order"] == "channels_first" and strips > 1:
+            builder.split(outer[1], w.rows[1] // high // strips, "bands", "strip")
             outer = ["bands", "block", "strip", "points"]
         elif config["order"] == "channels_first":
             outer = ["block", *outer[1:]]
@@ -271,16 +271,16 @@ class WindowRule(Rule):
         flat += [f"{name}{k}" for name, _ in w.inner for k in ("", "_terms", *rolled)]
         builder.apply(Unroll(loops=builder.present(flat)))
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         target = machine.target
         w = self._window(task)
-        vectors = columns["vectors"].astype(np.float64)
+        vectors = configs["vectors"].astype(np.float64)
         ones = np.ones(len(vectors))
-        lanes = columns.get("lanes", lanes_of(task, target) * ones)
-        down, along = columns.get("down", ones), columns.get("along", 0 * ones) == 1
+        lanes = configs.get("lanes", lanes_of(task, target) * ones)
+        down, along = configs.get("down", ones), configs.get("along", 0 * ones) == 1
         tiles = {"channel": np.minimum(vectors * lanes, w.channels[1])}
         extents = {"channel": w.channels[1]}
-        wide, high = np.where(along, w.points[1], columns["tile_w"]), columns["tile_h"] * down
+        wide, high = np.where(along, w.points[1], configs["tile_w"]), configs["tile_h"] * down
         for axis, (loop, extent), size in (("point", w.points, wide), ("row", w.rows, high)):
             if loop:
                 tiles[axis] = size
@@ -291,12 +291,12 @@ class WindowRule(Rule):
         for axis, size in tiles.items():
             chunks = chunks * np.ceil(extents[axis] / size)
         # Rows are around points; blocks of channels around both, or inside.
-        first = columns["order"] == "channels_first"
-        alone = first & ~crowds(task, w, machine, columns)
+        first = configs["order"] == "channels_first"
+        alone = first & ~crowds(task, w, machine, configs)
         block = {"channel": np.where(alone, tiles["channel"], w.channels[1] * ones)}
         levels = ({"batch": ones}, block, dict(reversed(tiles.items())))
         waste = np.ceil(w.channels[1] / lanes) * lanes / w.channels[1]
-        held = vectors * columns["tile_w"] * columns["tile_h"] * np.where((down > 1) | along, 2, 1)
+        held = vectors * configs["tile_w"] * configs["tile_h"] * np.where((down > 1) | along, 2, 1)
         return TileStructure(
             extents=extents | window,
             reduce_axes=frozenset(window),
@@ -309,12 +309,12 @@ class WindowRule(Rule):
             parallel_chunks=chunks,
             unrolled=np.asarray(held * w.body, np.float64),
             extra={
-                **{p: columns[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
+                **{p: configs[p].astype(np.float64) for p in ("vectors", "tile_w", "tile_h")},
                 "channels_first": first.astype(np.float64),
-                "operations": operations(task, w, columns),
+                "operations": operations(task, w, configs),
             },
             flops_per_lane=2 if task.op.startswith("conv") else 1,
-            at_once={a: columns[p] for a, p in _TILE.items() if a in tiles},
+            at_once={a: configs[p] for a, p in _TILE.items() if a in tiles},
         )
 
 

@@ -80,15 +80,15 @@ def window_of(compute: Compute) -> WindowShape:
     )
 
 
-def row_bands(w: WindowShape, threads: int, tile_rows: int) -> int:
-    """Bands of rows that threads share before blocks of channels, so that each reads what it has
+def row_strips(w: WindowShape, threads: int, tile_rows: int) -> int:
+    """Strips of rows that threads share before blocks of channels, so that each reads what it has
     made itself; 1: none. The contractions around do as much, unless points are few against the
     channels, and their weights are shared instead."""
     rows, rest = divmod(w.rows[1], tile_rows)
     few = w.rows[1] * w.points[1] * _FEW_POINTS < w.channels[1]
     if threads == 1 or rest or few or rows < threads:
         return 1
-    return next(bands for bands in range(threads, rows + 1) if rows % bands == 0)
+    return next(strips for strips in range(threads, rows + 1) if rows % strips == 0)
 
 
 def joins(task: Task, w: WindowShape) -> bool:

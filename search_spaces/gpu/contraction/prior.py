@@ -1,6 +1,6 @@
 """Cycles that a tiled product should take on a GPU, before it is built.
 
-In: a product, the machine, blocks and params as columns. Out: cycles of the whole device, per
+In: a product, the machine, blocks and configs. Out: cycles of the whole device, per
 config. Blocks run in waves of as many as the multiprocessors hold by threads, registers and shared
 memory. A block's time is the largest of its arithmetic (slowed where few warps hide its latency),
 its loads from shared memory (conflicts included) and its share of global memory's bandwidth; the
@@ -18,7 +18,7 @@ from search_spaces.algorithms.gpu.base import Blocks
 from search_spaces.base import Column
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.contraction.tiles import Product
-from search_spaces.space import Columns
+from search_spaces.space import Configs
 
 HIDING_WARPS = 16.0
 """Warps of a multiprocessor that hide the latency of its arithmetic."""
@@ -61,10 +61,10 @@ def resident_blocks(machine: Machine, blocks: Blocks) -> Column:
     return np.maximum(held, 1.0)
 
 
-def lines_of(p: Product, blocks: Blocks, columns: Columns) -> tuple[Column, Column]:
+def lines_of(p: Product, blocks: Blocks, configs: Configs) -> tuple[Column, Column]:
     """Lines of blocks, and blocks of a line: those of a line follow each other."""
     down, along = np.ceil(p.rows / blocks.rows), np.ceil(p.columns / blocks.columns)
-    turned = columns["order"] == "columns_first"
+    turned = configs["order"] == "columns_first"
     return np.where(turned, along, down), np.where(turned, down, along)
 
 
@@ -79,22 +79,22 @@ def shared_out(
 
 
 def move_cycles(
-    p: Product, c: Contraction, machine: Machine, blocks: Blocks, columns: Columns
+    p: Product, c: Contraction, machine: Machine, blocks: Blocks, configs: Configs
 ) -> Column:
     """Cycles of a multiprocessor's share of bandwidth for a block's operands, per term of the sum.
 
     What blocks that run at the same time read in common comes from memory once, and so does
     everything if it stays in the second-level cache."""
     target, gpu = machine.target, machine.gpu
-    lines, length = lines_of(p, blocks, columns)
+    lines, length = lines_of(p, blocks, configs)
     item = np.full(len(lines), float(c.item_bytes))
     sizes = blocks.rows * item, blocks.columns * (blocks.item_bytes if c.constant else item)
-    turned = columns["order"] == "columns_first"
+    turned = configs["order"] == "columns_first"
     first = np.where(turned, sizes[1], sizes[0])
     second = np.where(turned, sizes[0], sizes[1])
     held = resident_blocks(machine, blocks)
     wave = np.minimum(held * target.multiprocessors, lines * length)
-    across = np.minimum(length, np.ceil(wave / columns["band"]))
+    across = np.minimum(length, np.ceil(wave / configs["band"]))
     down = np.minimum(lines, np.ceil(wave / across))
     once = p.count * p.depth * (lines * first + length * second) <= target.l2_bytes
     across, down = np.where(once, length, across), np.where(once, lines, down)
@@ -110,23 +110,23 @@ def tiled_cycles(
     c: Contraction,
     machine: Machine,
     blocks: Blocks,
-    columns: Columns,
+    configs: Configs,
     *,
     step: BlockStep,
 ) -> Column:
     """Cycles of a product by blocks whose threads copy both operands, step by step."""
     if machine.target.warp == 1:
-        return emulated_cycles(p, machine, columns)
+        return emulated_cycles(p, machine, configs)
     gpu, threads = machine.gpu, blocks.threads
-    depth, split = (np.asarray(columns[k], np.float64) for k in ("depth", "split"))
+    depth, split = (np.asarray(configs[k], np.float64) for k in ("depth", "split"))
     count, held = shared_out(p, machine, blocks, split)
     steps = np.ceil(p.depth / depth) / split
-    work = _work_cycles(machine, blocks, columns, step, held)
+    work = _work_cycles(machine, blocks, configs, step, held)
     shared = _shared_memory_cycles(machine, blocks, depth, step)
-    move = depth * move_cycles(p, c, machine, blocks, columns)
+    move = depth * move_cycles(p, c, machine, blocks, configs)
     copies = np.ceil(depth * (blocks.rows + blocks.columns) / (COPY_FLOATS * threads))
     busy = np.maximum(np.maximum(work, shared), move) + NOT_OVERLAPPED * (work + shared + move)
-    hidden = (columns["stages"] - 1) * busy
+    hidden = (configs["stages"] - 1) * busy
     latency = gpu.global_latency_cycles
     wait = np.maximum(latency - hidden, LEAST_WAIT * latency) + COPY_CYCLES * copies
     loops = LOOP_CYCLES * threads / machine.target.warp * step.loops
@@ -149,11 +149,11 @@ def part_cycles(p: Product, machine: Machine, split: Column) -> Column:
 
 
 def _work_cycles(
-    machine: Machine, blocks: Blocks, columns: Columns, step: BlockStep, held: Column
+    machine: Machine, blocks: Blocks, configs: Configs, step: BlockStep, held: Column
 ) -> Column:
     """Cycles of a block's multiply-adds for a step of the sum, slower where few warps hide their
     latency."""
-    m, n, depth = (np.asarray(columns[k], np.float64) for k in ("tile_m", "tile_n", "depth"))
+    m, n, depth = (np.asarray(configs[k], np.float64) for k in ("tile_m", "tile_n", "depth"))
     work = depth * blocks.rows * blocks.columns / step.multiply_adds_per_cycle
     warps = held * np.ceil(blocks.threads / machine.target.warp)
     return np.asarray(work / np.minimum(1.0, warps * np.sqrt(m * n) / (4 * HIDING_WARPS)))
@@ -180,18 +180,18 @@ EMULATED_RESULT_CYCLES = 3
 """Cycles of a core per element of the result."""
 
 
-def emulated_cycles(p: Product, machine: Machine, columns: Columns) -> Column:
+def emulated_cycles(p: Product, machine: Machine, configs: Configs) -> Column:
     """A processor that plays a GPU: threads are loops of it, barriers end them."""
     m, n, tm, tn, depth = (
-        np.asarray(columns[k], np.float64)
+        np.asarray(configs[k], np.float64)
         for k in ("tile_m", "tile_n", "threads_m", "threads_n", "depth")
     )
     rows, width = m * tm, n * tn
     blocks = p.count * np.ceil(p.rows / rows) * np.ceil(p.columns / width)
-    steps = np.ceil(p.depth / depth) + EMULATED_PART_STEPS * columns["split"]
+    steps = np.ceil(p.depth / depth) + EMULATED_PART_STEPS * configs["split"]
     vectors = np.ceil(n / machine.target.lanes())
     work = depth * tm * tn * m * vectors * (1 + 1 / m + 1 / vectors)
     copy = EMULATED_COPY_CYCLES * depth * (rows + width)
-    barrier = EMULATED_BARRIER_CYCLES * tm * tn * columns["stages"]
+    barrier = EMULATED_BARRIER_CYCLES * tm * tn * configs["stages"]
     each = steps * (work + copy + 2 * barrier) + EMULATED_RESULT_CYCLES * rows * width
     return np.asarray(np.ceil(blocks / machine.target.cores) * each, np.float64)

@@ -39,7 +39,7 @@ from search_spaces.gpu.blocks import generation
 from search_spaces.gpu.contraction.prior import lines_of, resident_blocks
 from search_spaces.gpu.contraction.tiles import Product, product_of
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Constraint, Space
+from search_spaces.space import Configs, Constraint, Space
 
 BANDS = (1, 2, 4, 8, 16)
 """Lines of blocks that advance together."""
@@ -89,11 +89,11 @@ class GpuContractionRule(Rule):
         chosen_on_gpus(config).write(builder, contraction_of(task), config, target)
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         target, c = machine.target, contraction_of(task)
-        p, blocks, products = product_of(task, c), blocks_of(columns), _products(task, c, columns)
+        p, blocks, products = product_of(task, c), blocks_of(configs), _products(task, c, configs)
         names = ("tile_m", "tile_n", "depth", "unroll")
-        number = {k: np.asarray(columns[k], np.float64) for k in names}
+        number = {k: np.asarray(configs[k], np.float64) for k in names}
         rows, width = blocks.rows, blocks.columns
         tiles = np.ceil(products.rows / rows) * np.ceil(products.columns / width)
         count, covered = products.count * tiles, tiles * rows * width
@@ -116,24 +116,24 @@ class GpuContractionRule(Rule):
             unrolled=number["tile_m"] * number["tile_n"] * number["unroll"],
             extra={
                 "threads": blocks.threads,
-                "tensor": each_config(columns, lambda a, _: a.fragment[0] / MATRIX[0]),
+                "tensor": each_config(configs, lambda a, _: a.fragment[0] / MATRIX[0]),
                 "registers": blocks.registers,
-                "split": np.asarray(columns["split"], np.float64),
-                "stages": np.asarray(columns["stages"], np.float64),
+                "split": np.asarray(configs["split"], np.float64),
+                "stages": np.asarray(configs["stages"], np.float64),
                 "shared": blocks.shared_bytes,
                 "resident": resident,
                 "waves": count / (resident * target.multiprocessors),
-                "swizzled": (columns["layout"] == SWIZZLED).astype(np.float64),
-                "winograd": each_config(columns, lambda a, _: a.side),
-                "columns_first": (columns["order"] == "columns_first").astype(np.float64),
-                "band": np.asarray(columns["band"], np.float64),
+                "swizzled": (configs["layout"] == SWIZZLED).astype(np.float64),
+                "winograd": each_config(configs, lambda a, _: a.side),
+                "columns_first": (configs["order"] == "columns_first").astype(np.float64),
+                "band": np.asarray(configs["band"], np.float64),
             },
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         c = contraction_of(task)
         return Prior(
-            cycles=each_config(columns, lambda a, own: a.cycles(task, c, machine, own)),
+            cycles=each_config(configs, lambda a, own: a.cycles(task, c, machine, own)),
             peak_cycles=max(1, task_flops(task)) / peak_flops_per_cycle(machine),
         )
 
@@ -151,24 +151,24 @@ class _Products:
     depth: Column
 
 
-def _products(task: Task, c: Contraction, columns: Columns) -> _Products:
+def _products(task: Task, c: Contraction, configs: Configs) -> _Products:
     return _Products(
-        count=each_config(columns, lambda a, _: a.products(task, c).count),
-        rows=each_config(columns, lambda a, _: a.products(task, c).rows),
-        columns=each_config(columns, lambda a, _: a.products(task, c).columns),
-        depth=each_config(columns, lambda a, _: a.products(task, c).depth),
+        count=each_config(configs, lambda a, _: a.products(task, c).count),
+        rows=each_config(configs, lambda a, _: a.products(task, c).rows),
+        columns=each_config(configs, lambda a, _: a.products(task, c).columns),
+        depth=each_config(configs, lambda a, _: a.products(task, c).depth),
     )
 
 
-def blocks_of(columns: Columns) -> Blocks:
+def blocks_of(configs: Configs) -> Blocks:
     """Blocks of the configs, each as its algorithm has them."""
     return Blocks(
-        rows=each_config(columns, lambda a, own: a.tile(own)[0]),
-        columns=each_config(columns, lambda a, own: a.tile(own)[1]),
-        threads=each_config(columns, lambda a, own: a.threads(own)),
-        registers=each_config(columns, lambda a, own: a.registers(own)),
-        shared_bytes=each_config(columns, lambda a, own: a.shared_bytes(own)),
-        item_bytes=each_config(columns, lambda a, own: a.item_bytes(own)),
+        rows=each_config(configs, lambda a, own: a.tile(own)[0]),
+        columns=each_config(configs, lambda a, own: a.tile(own)[1]),
+        threads=each_config(configs, lambda a, own: a.threads(own)),
+        registers=each_config(configs, lambda a, own: a.registers(own)),
+        shared_bytes=each_config(configs, lambda a, own: a.shared_bytes(own)),
+        item_bytes=each_config(configs, lambda a, own: a.item_bytes(own)),
     )
 
 
@@ -191,50 +191,50 @@ def _accesses(p: Product) -> tuple[Access, ...]:
 
 
 def _constraints(task: Task, c: Contraction, target: Target) -> tuple[Constraint, ...]:
-    def algorithm(columns: Columns) -> Mask:
-        return np.asarray(each_config(columns, lambda a, own: a.valid(c, own)) > 0)
+    def algorithm(configs: Configs) -> Mask:
+        return np.asarray(each_config(configs, lambda a, own: a.valid(c, own)) > 0)
 
-    def threads(columns: Columns) -> Mask:
-        count = each_config(columns, lambda a, own: a.threads(own))
+    def threads(configs: Configs) -> Mask:
+        count = each_config(configs, lambda a, own: a.threads(own))
         whole = (count % target.warp == 0) & (count >= 16)
         return np.asarray(whole & (count <= min(1024, target.max_threads)))
 
-    def shared(columns: Columns) -> Mask:
-        needed = each_config(columns, lambda a, own: a.shared_bytes(own))
+    def shared(configs: Configs) -> Mask:
+        needed = each_config(configs, lambda a, own: a.shared_bytes(own))
         return np.asarray(needed <= target.shared_bytes)
 
-    def covered(columns: Columns) -> Mask:
-        def inside(a: GpuAlgorithm, own: Columns) -> Mask:
+    def covered(configs: Configs) -> Mask:
+        def inside(a: GpuAlgorithm, own: Configs) -> Mask:
             (rows, width), p = a.tile(own), a.products(task, c)
             return (rows <= max(16, 2 * p.rows)) & (width <= max(16, 2 * p.columns))
 
-        return np.asarray(each_config(columns, inside) > 0)
+        return np.asarray(each_config(configs, inside) > 0)
 
-    def stages(columns: Columns) -> Mask:
-        def whole(a: GpuAlgorithm, own: Columns) -> Mask:
+    def stages(configs: Configs) -> Mask:
+        def whole(a: GpuAlgorithm, own: Configs) -> Mask:
             steps = np.ceil(a.products(task, c).depth / own["depth"])
             few = own["stages"] <= steps / own["split"]
             return np.asarray((steps % own["split"] == 0) & few)
 
-        return np.asarray(each_config(columns, whole) > 0)
+        return np.asarray(each_config(configs, whole) > 0)
 
-    def registers(columns: Columns) -> Mask:
-        each = each_config(columns, lambda a, own: a.registers(own))
+    def registers(configs: Configs) -> Mask:
+        each = each_config(configs, lambda a, own: a.registers(own))
         ok = each <= min(255, target.vector_registers + 64)
         if target.registers:
-            ok &= each * each_config(columns, lambda a, own: a.threads(own)) <= target.registers
+            ok &= each * each_config(configs, lambda a, own: a.threads(own)) <= target.registers
         return np.asarray(ok)
 
-    def body(columns: Columns) -> Mask:
-        work = columns["tile_m"] * columns["tile_n"] * columns["unroll"]
-        return np.asarray((work <= _UNROLLED) & (columns["depth"] % columns["unroll"] == 0))
+    def body(configs: Configs) -> Mask:
+        work = configs["tile_m"] * configs["tile_n"] * configs["unroll"]
+        return np.asarray((work <= _UNROLLED) & (configs["depth"] % configs["unroll"] == 0))
 
-    def band(columns: Columns) -> Mask:
-        def whole(a: GpuAlgorithm, own: Columns) -> Mask:
+    def band(configs: Configs) -> Mask:
+        def whole(a: GpuAlgorithm, own: Configs) -> Mask:
             lines, _ = lines_of(a.products(task, c), a.blocks(own), own)
             return np.asarray(lines % own["band"] == 0)
 
-        return np.asarray(each_config(columns, whole) > 0)
+        return np.asarray(each_config(configs, whole) > 0)
 
     return (
         Constraint("algorithm", algorithm),

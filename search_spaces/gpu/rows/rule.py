@@ -42,7 +42,7 @@ from search_spaces.builder import (
 )
 from search_spaces.gpu.blocks import attempt, bind_rest, merge_nests, thread_choices
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Constraint, Space
+from search_spaces.space import Configs, Constraint, Space
 
 _LEAST = 32
 """Elements of a row that are worth a block."""
@@ -82,9 +82,9 @@ class GpuRowsRule(Rule):
         choices = [n for n in thread_choices(target) if n & (n - 1) == 0]
         threads = tuple(n for n in choices if n <= max(length, choices[0]))
 
-        def worth(columns: Columns) -> npt.NDArray[Any]:
-            part = length / columns["split"]
-            return np.asarray((columns["split"] == 1) | (part >= 4 * columns["threads"]))
+        def worth(configs: Configs) -> npt.NDArray[Any]:
+            part = length / configs["split"]
+            return np.asarray((configs["split"] == 1) | (part >= 4 * configs["threads"]))
 
         return Space(
             (
@@ -110,9 +110,9 @@ class GpuRowsRule(Rule):
         bind_rest(builder, target)
         return builder.scheduled
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         threads, vector, split = (
-            columns[p].astype(np.float64) for p in ("threads", "vector", "split")
+            configs[p].astype(np.float64) for p in ("threads", "vector", "split")
         )
         ones, length = np.ones(len(threads)), row_length(task)
         count = max(1, task.by_role("input")[0].type.size // length)
@@ -140,9 +140,9 @@ class GpuRowsRule(Rule):
             },
         )  # fmt: skip
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         peak = max(1, task_flops(task)) / peak_flops_per_cycle(machine)
-        return Prior(cycles=_cycles(task, machine, columns), peak_cycles=peak)
+        return Prior(cycles=_cycles(task, machine, configs), peak_cycles=peak)
 
 
 def _splittable(task: Task) -> bool:
@@ -151,11 +151,11 @@ def _splittable(task: Task) -> bool:
     return sum(bool(c.combine) for c in computes) == 1 and not _RowLoops(task, 1).kept
 
 
-def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
+def _cycles(task: Task, machine: Machine, configs: Configs) -> Column:
     """Cycles of the device: each pass over a row waits for memory once, each reduction for the
     threads."""
     threads, vector, split = (
-        columns[p].astype(np.float64) for p in ("threads", "vector", "split")
+        configs[p].astype(np.float64) for p in ("threads", "vector", "split")
     )
     length, computes = row_length(task), node_computes(task, task.nodes[task.anchor])
     count = max(1, task.by_role("input")[0].type.size // length)

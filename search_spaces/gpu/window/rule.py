@@ -33,7 +33,7 @@ from search_spaces.cpu.window.shape import WindowShape, reduction_of, window_of
 from search_spaces.gpu.blocks import bind_rest, thread_choices
 from search_spaces.gpu.window.prior import Windows, window_cycles
 from search_spaces.params import Config, Param
-from search_spaces.space import Columns, Constraint, Space
+from search_spaces.space import Configs, Constraint, Space
 
 _REGISTERS = 64
 """Sums of one thread, at most."""
@@ -64,8 +64,8 @@ class GpuWindowRule(Rule):
         w = _window(task)
         window = math.prod(e for _, e in w.reduce) if w.unrolled else 1
 
-        def fits(columns: Columns) -> npt.NDArray[Any]:
-            held = columns["vector"] * columns["tile_w"] * columns["tile_h"]
+        def fits(configs: Configs) -> npt.NDArray[Any]:
+            held = configs["vector"] * configs["tile_w"] * configs["tile_h"]
             return np.asarray((held <= _REGISTERS) & ((held * window <= _UNROLLED) | (held == 1)))
 
         params = (
@@ -109,9 +109,9 @@ class GpuWindowRule(Rule):
             flat += [name for name, _ in w.reduce]
         builder.apply(Unroll(loops=builder.present(flat)))
 
-    def structure(self, task: Task, machine: Machine, columns: Columns) -> TileStructure:
+    def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         w = _window(task)
-        number = {k: columns[k].astype(np.float64) for k in columns}
+        number = {k: configs[k].astype(np.float64) for k in configs}
         ones = np.ones(len(number["vector"]))
         held = number["vector"] * number["tile_w"] * number["tile_h"]
         size = math.prod(e for _, e in w.axes)
@@ -144,16 +144,16 @@ class GpuWindowRule(Rule):
             extra=number,
         )
 
-    def prior(self, task: Task, machine: Machine, columns: Columns) -> Prior:
+    def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         peak = max(1, task_flops(task)) / peak_flops_per_cycle(machine)
-        return Prior(cycles=_cycles(task, machine, columns), peak_cycles=peak)
+        return Prior(cycles=_cycles(task, machine, configs), peak_cycles=peak)
 
 
-def _cycles(task: Task, machine: Machine, columns: Columns) -> Column:
+def _cycles(task: Task, machine: Machine, configs: Configs) -> Column:
     """Cycles of the device."""
     w = _window(task)
     v, tile_w, tile_h, threads = (
-        columns[k].astype(np.float64) for k in ("vector", "tile_w", "tile_h", "threads")
+        configs[k].astype(np.float64) for k in ("vector", "tile_w", "tile_h", "threads")
     )
     terms = math.prod(e for _, e in w.reduce)
     loads = _spans(task, tile_w, tile_h) if w.unrolled else terms * tile_w * tile_h

@@ -9,7 +9,7 @@ import pytest
 
 from autotune.compiler.build import Kernels
 from autotune.compiler.choose import Candidate
-from autotune.compiler.constants import ConstantBlock
+from autotune.compiler.constants import ConstantBlock, SharedConstants
 from autotune.compiler.link import link
 from autotune.graph.feeds import random_feeds
 from autotune.graph.interp import run_graph
@@ -70,13 +70,13 @@ def test_input_and_output_ports_are_the_models() -> None:
 
 
 def test_equal_constants_are_stored_once() -> None:
-    block, ones = ConstantBlock(), np.ones((4, 4), np.float32)
+    block, ones = ConstantBlock(SharedConstants(1 << 10)), np.ones((4, 4), np.float32)
     assert block.add("a", ones) == block.add("b", ones.copy()) == block.add("a", ones)
     assert block.block().nbytes == 64
 
 
 def test_constants_are_aligned_and_packed() -> None:
-    block = ConstantBlock()
+    block = ConstantBlock(SharedConstants(1 << 10))
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
     pack = Pack("c0", (3, 4), ((1, 2),), (1, 0, 2))
     first, second = block.add("a", array[:, :1]), block.add("b", array, pack)
@@ -86,7 +86,10 @@ def test_constants_are_aligned_and_packed() -> None:
 
 
 def test_one_constant_in_two_layouts_is_stored_twice() -> None:
-    block, array = ConstantBlock(), np.arange(6, dtype=np.float32).reshape(2, 3)
+    block, array = (
+        ConstantBlock(SharedConstants(1 << 10)),
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+    )
     pack = Pack("c0", (2, 3), (), (1, 0))
     assert block.add("a", array) != block.add("a", array, pack)
 

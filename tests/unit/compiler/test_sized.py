@@ -16,6 +16,7 @@ import autotune
 from autotune.compiler import sized as compiler
 from autotune.compiler.constants import NoRoomError, SharedConstants
 from autotune.errors import ConfigError, ModelError, UnsupportedOpError
+from autotune.memory import Bytes
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
 
@@ -201,11 +202,16 @@ def test_packings_beyond_what_is_reserved_go_to_a_new_block(
 
 def test_shared_constants_are_stored_once_and_never_moved() -> None:
     constants, flat = SharedConstants(256), np.arange(100, dtype=np.uint8)
-    first = constants.add(flat, b"a")
+
+    def add(array: Bytes) -> int:
+        return constants.add(array.nbytes, lambda out: np.copyto(out, array))
+
+    first = add(flat)
     before = constants.block()
-    assert constants.add(flat, b"a") == first
-    assert constants.add(flat[:10], b"b") == 128
+    assert add(flat) == first
+    assert add(flat[:10]) == 128
     np.testing.assert_array_equal(before[first : first + 100], flat)
     assert np.shares_memory(before, constants.block())
+    assert add(flat) == first  # whose bytes need no room
     with pytest.raises(NoRoomError):
-        constants.add(flat, b"c")
+        add(flat[::-1])

@@ -21,11 +21,11 @@ BASE: dict[str, Choice] = {"tm": 128, "tn": 256, "tk": 256, "rm": 6, "rn": 64, "
 
 
 def seconds(**choices: Choice) -> float:
-    columns = {
+    configs = {
         name: np.array([value], dtype=object if isinstance(value, str) else np.float64)
         for name, value in {**BASE, **choices}.items()
     }
-    structure = OF.rule.structure(OF.task, OF.machine, columns)
+    structure = OF.rule.structure(OF.task, OF.machine, configs)
     return float(estimate(structure, MACHINE).seconds[0])
 
 
@@ -57,7 +57,7 @@ def test_imbalance_is_what_the_busiest_thread_does() -> None:
 
 def test_threads_shorten_what_divides_evenly() -> None:
     rows = OF.space.rows(10**6, np.random.default_rng(0))[:1]
-    structure = OF.rule.structure(OF.task, OF.machine, OF.space.columns(rows))
+    structure = OF.rule.structure(OF.task, OF.machine, OF.space.configs(rows))
     target = PROFILE.target.with_threads(4)
     four = Machine.of(target, dataclasses.replace(PROFILE, target=target))
     assert estimate(structure, four).seconds[0] < 0.4 * estimate(structure, MACHINE).seconds[0]
@@ -90,7 +90,7 @@ def test_tasks_of_a_rule_have_the_same_features() -> None:
 
 def test_infinite_extras_become_large_numbers() -> None:
     rows = OF.space.rows(10**6, np.random.default_rng(0))[:2]
-    found = predict(OF.task, OF.machine, OF.space.columns(rows), OF.rule)
+    found = predict(OF.task, OF.machine, OF.space.configs(rows), OF.rule)
     extra = {"odd": np.array([np.inf, np.nan])}
     odd = dataclasses.replace(found, structure=dataclasses.replace(found.structure, extra=extra))
     assert np.isfinite(features(odd).values).all()

@@ -1,4 +1,4 @@
-"""Logs of earlier releases call steps by former names: their schedules are still the same ones."""
+"""Logs of earlier releases call steps and ops by former names: they are still the same ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import pytest
 
 from autotune.db.exchange import Imported, import_items, log_items
 from autotune.db.maintenance import stats
+from autotune.db.selection import Selection
 from autotune.db.store import TuningLog
 from autotune.db.types import Mark, Record
 from autotune.db.verify import verify, waiting
+from autotune.op_names import LOGGED as LOGGED_OPS
+from autotune.ops.base import OPS
 from autotune.schedule import schedule_from_json
+from autotune.types import Task
 from tests.unit.db.samples import matmul, record, target
 from tests.unit.db.test_verify import FakeRunner, fine
 
@@ -79,3 +83,31 @@ def test_what_waits_under_both_names_is_measured_once(tmp_path: Path) -> None:
         assert len(found) == 1
         assert verify(log, FakeRunner(fine), target(), found).ok == 1
         assert stats(log).waiting == 0
+
+
+SORTED = Task.from_json({
+    "anchor": 0,
+    "nodes": [{"op": "leading", "inputs": ["i0"], "outputs": ["o0"], "attrs": {"count": 2}}],
+    "values": [
+        {"name": "i0", "dtype": "int64", "shape": [2, 5], "role": "input",
+         "strides": [5, 1], "halo": [[0, 0], [0, 0]]},
+        {"name": "o0", "dtype": "int64", "shape": [2, 2], "role": "output",
+         "strides": [2, 1], "halo": [[0, 0], [0, 0]]},
+    ],
+})  # fmt: skip
+
+
+def test_a_task_of_an_op_that_was_renamed_has_the_key_that_it_had() -> None:
+    assert SORTED.op == "top_k"
+    assert SORTED.key == "leading-9097699bd606d692"
+    assert Task.from_json(SORTED.to_json()) == SORTED
+    assert all(op in OPS and logged not in OPS for op, logged in LOGGED_OPS.items())
+
+
+@pytest.mark.parametrize("op", ["top_k", "leading"])
+def test_records_of_an_op_are_selected_by_either_name(tmp_path: Path, op: str) -> None:
+    made = dataclasses.replace(record(times=(1e-3,)), task=SORTED)
+    with TuningLog(tmp_path / "log.db") as log:
+        log.append([made, record(times=(1e-3,))])
+        assert [row["task_key"] for row in log.query(Selection(op=op))] == [SORTED.key]
+        assert [r.task for r in log.nearest(SORTED, target(), 3)] == [SORTED]

@@ -58,7 +58,7 @@ def test_long_rows_are_sorted_in_pieces(rows: int, extent: int, largest: int) ->
     """Of equal elements the first leads, wherever pieces end."""
     feeds = {"x": np.round(4 * floats(rows, extent))}
     graph = check(node_model("TopK", feeds, [ints(7)], outputs=2, largest=largest), feeds)
-    sorted_ = [graph.types[n.inputs[0]].size for n in graph.nodes if n.op == "leading"]
+    sorted_ = [graph.types[n.inputs[0]].size for n in graph.nodes if n.op == "top_k"]
     assert len(sorted_) == 2
     assert sum(sorted_) < rows * extent / 2
 

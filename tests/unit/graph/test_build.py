@@ -58,10 +58,12 @@ def test_constants_keep_rank_zero() -> None:
     assert b.shape(value) == b.constants[value].shape == ()
 
 
-def test_constants_are_contiguous() -> None:
-    b = GraphBuilder("g")
-    value = b.constant(np.zeros((3, 4), np.float32).T)
-    assert b.constants[value].flags.c_contiguous
+def test_constants_are_dense() -> None:
+    """In another order of their dimensions, too: copying those would only take memory."""
+    b, array = GraphBuilder("g"), np.zeros((3, 4), np.float32)
+    assert b.constants[b.constant(array.T)].base is array
+    for other in (array[:, ::2], array[::-1], np.broadcast_to(array, (2, 3, 4))):
+        assert b.constants[b.constant(other)].flags.c_contiguous
 
 
 def test_foreign_element_type() -> None:

@@ -14,7 +14,7 @@ from autotune.machine import Machine
 from autotune.machine.facts import MachineFacts
 from autotune.machine.measured import measured_speeds
 from autotune.machine.profile import DeviceProfile
-from autotune.machine.value import CpuSpeeds, shipped_speeds
+from autotune.machine.speeds import CpuSpeeds, shipped_speeds
 from autotune.target import load_target
 
 MACHINES = Path(__file__).parents[3] / "benchmarks" / "data" / "machines"

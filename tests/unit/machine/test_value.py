@@ -11,7 +11,7 @@ import pytest
 from autotune.errors import TargetError
 from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
-from autotune.machine.value import (
+from autotune.machine.speeds import (
     SOURCES,
     ArmCoreSpeeds,
     CpuSpeeds,

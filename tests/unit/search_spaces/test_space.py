@@ -17,17 +17,17 @@ def large() -> Space:
 
 
 def test_columns_are_numbers_and_objects() -> None:
-    columns = Space((TILE, ORDER)).columns(np.array([[2, 1]], np.int32))
-    assert columns["tile"].dtype == np.float64
-    assert columns["order"].dtype == object
+    configs = Space((TILE, ORDER)).configs(np.array([[2, 1]], np.int32))
+    assert configs["tile"].dtype == np.float64
+    assert configs["order"].dtype == object
 
 
 def test_constraints_see_only_what_earlier_ones_left() -> None:
     seen: list[int] = []
 
-    def second(columns: dict[str, np.ndarray]) -> np.ndarray:  # type: ignore[type-arg]
-        seen.append(len(columns["tile"]))
-        return columns["tile"] < 8
+    def second(configs: dict[str, np.ndarray]) -> np.ndarray:  # type: ignore[type-arg]
+        seen.append(len(configs["tile"]))
+        return configs["tile"] < 8
 
     space = Space(
         (TILE, ORDER),
@@ -108,14 +108,14 @@ def test_descent_ends_where_no_single_change_is_cheaper() -> None:
     space = Space(params)
     found = space.descend(
         space.row(Config((("a", 8), ("b", 0)))),
-        lambda columns: (columns["a"] - 3) ** 2 + (columns["b"] - 6) ** 2,
+        lambda configs: (configs["a"] - 3) ** 2 + (configs["b"] - 6) ** 2,
     )
     assert space.config(found) == Config((("a", 3), ("b", 6)))
 
 
 def test_descent_keeps_to_valid_configs() -> None:
     params = (Param(name="a", choices=tuple(range(9))),)
-    even = Constraint("even", lambda columns: np.asarray(columns["a"] % 2 == 0))
+    even = Constraint("even", lambda configs: np.asarray(configs["a"] % 2 == 0))
     space = Space(params, (even,))
-    found = space.descend(space.row(Config((("a", 8),))), lambda columns: abs(columns["a"] - 3.1))
+    found = space.descend(space.row(Config((("a", 8),))), lambda configs: abs(configs["a"] - 3.1))
     assert space.config(found) == Config((("a", 4),))

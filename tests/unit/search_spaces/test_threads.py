@@ -18,7 +18,7 @@ from autotune.tasks.evaluate import evaluate_task
 from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.cpu.contraction.shape import contraction_of
-from search_spaces.cpu.contraction.tiles import bands
+from search_spaces.cpu.contraction.tiles import strips
 from search_spaces.rules import rule_for
 from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value
 
@@ -87,14 +87,14 @@ def test_threads_keep_their_points_where_passing_data_on_takes_longer() -> None:
     assert [s.factor for s in steps if isinstance(s, Split) and s.outer == "band"] == [64]
 
 
-def test_one_thread_has_no_bands() -> None:
+def test_one_thread_has_no_strips() -> None:
     case = product(128, 768, 768)
     orders = {p.name: p.choices for p in rule_for(case, target(1)).space(case, target(1)).params}
     assert "bands_first" not in orders["order"]
 
 
 @pytest.mark.parametrize(
-    ("case", "threads", "bands"),
+    ("case", "threads", "strips"),
     [
         (conv(7, 1, 24, 40), 2, 7),
         (conv(12, 3, 20, 40), 3, 3),
@@ -102,10 +102,10 @@ def test_one_thread_has_no_bands() -> None:
         (product(45, 24, 72), 2, 3),
     ],
 )
-def test_bands_of_rows_or_points_are_right(case: Task, threads: int, bands: int) -> None:
-    """Also where a last tile of a band is shorter."""
+def test_strips_of_rows_or_points_are_right(case: Task, threads: int, strips: int) -> None:
+    """Also where a last tile of a strip is shorter."""
     on = target(threads)
-    assert bands_of(case, on) == bands
+    assert strips_of(case, on) == strips
     rule = rule_for(case, on)
     space = rule.space(case, on)
     configs = map(space.config, space.rows(4000, np.random.default_rng(0)))
@@ -118,8 +118,8 @@ def test_bands_of_rows_or_points_are_right(case: Task, threads: int, bands: int)
         assert_close(run_kernel(case, program, on, arrays), evaluate_task(case, arrays))
 
 
-def bands_of(case: Task, on: Target) -> int:
-    return bands(contraction_of(case), on)
+def strips_of(case: Task, on: Target) -> int:
+    return strips(contraction_of(case), on)
 
 
 def depthwise(side: int, channels: int) -> Task:
@@ -146,11 +146,11 @@ def shared_windows(case: Task, on: Target) -> tuple[list[int], list[str]]:
     return [s.extent for s in loops if s.kind == "parallel"], [s.var for s in loops]
 
 
-@pytest.mark.parametrize(("threads", "bands"), [(2, 2), (3, 4)])
-def test_threads_share_bands_of_rows_before_blocks_of_channels(threads: int, bands: int) -> None:
+@pytest.mark.parametrize(("threads", "strips"), [(2, 2), (3, 4)])
+def test_threads_share_strips_of_rows_before_blocks_of_channels(threads: int, strips: int) -> None:
     on = target(threads)
     shared, loops = shared_windows(depthwise(16, 8 * on.lanes()), on)
-    assert shared == [bands * 8]
+    assert shared == [strips * 8]
     assert "strip" in loops
 
 

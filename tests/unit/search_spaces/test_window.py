@@ -51,7 +51,7 @@ def prediction(made: Task, **choices: Choice) -> Prediction:
     config = {**default(made), **choices}
     space = rule.space(made, TARGET)
     rows = np.array([[p.choices.index(config[p.name]) for p in space.params]])
-    return cost_model.predict(made, Machine.of(TARGET, PROFILE), space.columns(rows))
+    return cost_model.predict(made, Machine.of(TARGET, PROFILE), space.configs(rows))
 
 
 def counted(made: Task, **choices: Choice) -> float:
@@ -135,10 +135,10 @@ def test_columns_take_constants_that_change_by_row() -> None:
     rule = rule_for(made, TARGET)
     space = rule.space(made, TARGET)
     rows = space.sample(np.random.default_rng(0), 200)
-    columns = rows[space.columns(rows)["down"] > 1]
-    assert len(columns)
+    configs = rows[space.configs(rows)["down"] > 1]
+    assert len(configs)
     arrays = random_inputs(made, 0)
-    for row in columns[:3]:
+    for row in configs[:3]:
         schedule = rule.schedule(made, TARGET, space.config(row))
         got = run(apply_schedule(build_program(made), schedule), arrays)
         assert_close(got, evaluate_task(made, arrays), 1e-4)

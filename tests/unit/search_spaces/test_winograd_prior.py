@@ -27,9 +27,9 @@ def cycles(vectors: int, *, l1_bytes: int, l3_bytes: int) -> float:
     """Of 8 tiles times so many vectors of 8 channels, on a core with AVX2 and such caches."""
     target = dataclasses.replace(load_target("x86-64-v3"), l1_bytes=l1_bytes, l3_bytes=l3_bytes)
     choices = {"lanes": 8, "vectors": vectors, "tile_w": 8, "unroll": 4, "block": 8}
-    columns = {name: np.array([number]) for name, number in choices.items()}
+    configs = {name: np.array([number]) for name, number in choices.items()}
     form = Filtering("winograd4x2", 6, (4, 2))
-    made = form.cycles(LAYER, contraction_of(LAYER), Machine.of(target), columns)
+    made = form.cycles(LAYER, contraction_of(LAYER), Machine.of(target), configs)
     return float(made[0])
 
 

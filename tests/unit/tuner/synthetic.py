@@ -95,8 +95,8 @@ class SyntheticRule(Rule):
             Param(name="order", choices=("mn", "nm")),
         )
 
-        def registers(columns: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-            return columns["rm"] * columns["rn"] / lanes <= target.vector_registers
+        def registers(configs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+            return configs["rm"] * configs["rn"] / lanes <= target.vector_registers
 
         return Space(params, (Constraint("registers", registers),))
 
@@ -106,11 +106,11 @@ class SyntheticRule(Rule):
         return Scheduled((named,), build_program(task))
 
     def structure(
-        self, task: Task, machine: Machine, columns: Mapping[str, npt.NDArray[Any]]
+        self, task: Task, machine: Machine, configs: Mapping[str, npt.NDArray[Any]]
     ) -> TileStructure:
         target = machine.target
         (m, k), n = task.value("i0").type.shape, task.value("o0").type.shape[1]
-        ones = np.ones(len(columns["tm"]))
+        ones = np.ones(len(configs["tm"]))
         return TileStructure(
             extents={"m": m, "n": n, "k": k},
             reduce_axes=frozenset("k"),
@@ -122,22 +122,22 @@ class SyntheticRule(Rule):
                 ),
             ),
             tiles=(
-                {"n": columns["tn"], "k": columns["tk"], "m": columns["tm"]},
-                {"n": columns["rn"], "m": columns["rm"], "k": ones},
+                {"n": configs["tn"], "k": configs["tk"], "m": configs["tm"]},
+                {"n": configs["rn"], "m": configs["rm"], "k": ones},
             ),
             flops=2 * m * n * k,
-            accumulators=columns["rm"] * columns["rn"] / target.lanes(),
+            accumulators=configs["rm"] * configs["rn"] / target.lanes(),
             vector_axis_waste=ones,
-            parallel_chunks=np.ceil(m / columns["tm"]),
-            unrolled=columns["rm"] * columns["rn"] / target.lanes(),
-            extra={"nm": (columns["order"] == "nm").astype(np.float64)},
+            parallel_chunks=np.ceil(m / configs["tm"]),
+            unrolled=configs["rm"] * configs["rn"] / target.lanes(),
+            extra={"nm": (configs["order"] == "nm").astype(np.float64)},
         )
 
     def prior(
-        self, task: Task, machine: Machine, columns: Mapping[str, npt.NDArray[Any]]
+        self, task: Task, machine: Machine, configs: Mapping[str, npt.NDArray[Any]]
     ) -> Prior:
         """The default is the first choice of every param, and far from the best."""
-        away = [columns[p.name] != p.choices[0] for p in self.space(task, machine.target).params]
+        away = [configs[p.name] != p.choices[0] for p in self.space(task, machine.target).params]
         return Prior(cycles=1.0 + sum(away), peak_cycles=1.0, means="order")
 
 
@@ -151,7 +151,7 @@ def subject(task: Task | None = None) -> Subject:
 
 def true_seconds(of: Subject, rows: Rows) -> npt.NDArray[np.float64]:
     """The machine's hidden truth: the prior, bent where no analytical model would know."""
-    columns = of.space.columns(rows)
+    configs = of.space.configs(rows)
     seconds = of.describe(rows).prior_s
-    bent = 1 + 0.6 * (columns["rm"] >= 12) + 0.5 * (columns["order"] == "mn")
-    return np.asarray(seconds * bent * (1 + 0.2 * np.abs(np.log2(columns["tk"] / 64))))
+    bent = 1 + 0.6 * (configs["rm"] >= 12) + 0.5 * (configs["order"] == "mn")
+    return np.asarray(seconds * bent * (1 + 0.2 * np.abs(np.log2(configs["tk"] / 64))))

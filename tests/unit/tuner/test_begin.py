@@ -75,10 +75,10 @@ def test_a_config_whose_schedule_raises_is_left_out(monkeypatch: pytest.MonkeyPa
 def test_a_search_that_raises_leaves_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     structure = ContractionRule.structure
 
-    def spoilt(rule: ContractionRule, task: object, target: object, columns: object) -> object:
-        if len(next(iter(columns.values()))) > 64:  # type: ignore[attr-defined]
+    def spoilt(rule: ContractionRule, task: object, target: object, configs: object) -> object:
+        if len(next(iter(configs.values()))) > 64:  # type: ignore[attr-defined]
             raise ZeroDivisionError("division by zero")
-        return structure(rule, task, target, columns)  # type: ignore[arg-type]
+        return structure(rule, task, target, configs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ContractionRule, "structure", spoilt)
     store = MemoryStore()

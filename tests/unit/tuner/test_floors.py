@@ -34,10 +34,10 @@ class TwoAlgorithms(SyntheticRule):
         return Space((algorithm, *plain.params), plain.constraints)
 
     def structure(
-        self, task: Task, machine: Machine, columns: Mapping[str, npt.NDArray[Any]]
+        self, task: Task, machine: Machine, configs: Mapping[str, npt.NDArray[Any]]
     ) -> TileStructure:
-        share = np.where(columns["algorithm"] == "fewer", self.share, 1.0)
-        plain = super().structure(task, machine, columns)
+        share = np.where(configs["algorithm"] == "fewer", self.share, 1.0)
+        plain = super().structure(task, machine, configs)
         return dataclasses.replace(plain, vector_axis_waste=share)
 
 

@@ -1,4 +1,4 @@
-"""Which image layers run in row bands, and that nothing changes by it."""
+"""Which image layers run in row strips, and that nothing changes by it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.passes._image_chain import image_chains
-from autotune.graph.passes.band_rows import BandRows
+from autotune.graph.passes.row_strips import RowStrips
 from autotune.graph.pipeline import optimize
 from autotune.placement.partition import partition
 from tests.graph_verify import verify_graph
@@ -26,7 +26,7 @@ def separable(rows: int, stride: int = 1, channels: int = 8) -> Graph:
     return optimize(n.graph(n.op("add", thin, x) if stride == 1 else thin))
 
 
-def banded(graph: Graph, step: BandRows) -> Graph:
+def in_strips(graph: Graph, step: RowStrips) -> Graph:
     """The pass's result, run through its placements and compared."""
     after = step.run(graph)
     verify_graph(after)
@@ -38,10 +38,10 @@ def banded(graph: Graph, step: BandRows) -> Graph:
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("bands", [2, 3, 5])
-def test_bands_compute_what_the_whole_image_does(stride: int, bands: int) -> None:
+@pytest.mark.parametrize("strips", [2, 3, 5])
+def test_strips_compute_what_the_whole_image_does(stride: int, strips: int) -> None:
     graph = separable(12, stride)
-    after = banded(graph, BandRows(cache_bytes=0, bands=bands))
+    after = in_strips(graph, RowStrips(cache_bytes=0, strips=strips))
     assert op_counts(after)["conv2d"] > op_counts(graph)["conv2d"]
 
 
@@ -50,22 +50,22 @@ def test_windows_that_see_padding_alone_have_no_rows_to_be_cut_to() -> None:
     wide = n.conv(n.feed("x", 1, 4, 6, 8), 8, k=1)
     image = n.op("transpose", wide, perm=TO_NHWC)
     graph = n.graph(n.op("conv2d", image, n.weights(1, 1, 8, 4), pads=(2, 0, 3, 0)))
-    banded(optimize(graph), BandRows(cache_bytes=0, bands=5))
+    in_strips(optimize(graph), RowStrips(cache_bytes=0, strips=5))
 
 
-def test_bands_cost_no_copies() -> None:
-    after = banded(separable(12), BandRows(cache_bytes=0, bands=3))
+def test_strips_cost_no_copies() -> None:
+    after = in_strips(separable(12), RowStrips(cache_bytes=0, strips=3))
     others = [c.task.op for c in partition(after).calls if c.task.op != "conv2d"]
     assert others == ["transpose", "transpose"]  # of the graph's input and output
 
 
 def test_results_that_fit_the_cache_stay_whole() -> None:
     graph = separable(32)
-    assert op_counts(BandRows().run(graph)) == op_counts(graph)
+    assert op_counts(RowStrips().run(graph)) == op_counts(graph)
 
 
-def test_wide_results_run_in_equal_bands() -> None:
-    """What a band writes and the next layer reads fits the cache; the whole does not."""
+def test_wide_results_run_in_equal_strips() -> None:
+    """What a strip writes and the next layer reads fits the cache; the whole does not."""
     n = Net()
     x = n.feed("x", 1, 16, 112, 112)
     wide = n.op("relu", n.conv(x, 96, k=1))

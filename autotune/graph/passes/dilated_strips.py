@@ -2,7 +2,7 @@
 
 In: a graph with constant weights. Out: the same results. Where the dilation is about as large as
 the image, the first outputs have only the last taps of their windows inside, the last ones only
-the first: each band of outputs then is a convolution of its own with the taps that it needs.
+the first: each strip of outputs then is a convolution of its own with the taps that it needs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from autotune.ops.window import Window
 _MOST_USED = 0.8
 """Share of the taps that may meet the image: more, and there is too little to gain."""
 _FEW = 2
-"""A band of fewer outputs has too little work for a kernel."""
-Band = tuple[range, range]
+"""A strip of fewer outputs has too little work for a kernel."""
+Strip = tuple[range, range]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BandTaps:
+class DilatedStrips:
     """conv2d(x, W) -> concat(conv2d(slice of x, some taps of W), ...) along `axis`, 1 or 2."""
 
     axis: int
@@ -35,17 +35,17 @@ class BandTaps:
     def run(self, graph: Graph) -> Graph:
         new = Rewriter(graph)
         for node in graph.nodes:
-            bands = self._bands(graph, node) if node.op == "conv2d" else ()
-            if len(bands) > 1:
-                parts = [self._emit(new, node, *band) for band in bands]
+            strips = self._strips(graph, node) if node.op == "conv2d" else ()
+            if len(strips) > 1:
+                parts = [self._emit(new, node, *strip) for strip in strips]
                 joined = new.emit("concat", parts, node, axis=self.axis)
                 new.replace(node.output, joined)
             else:
                 new.keep(node)
         return new.finish()
 
-    def _bands(self, graph: Graph, node: Node) -> tuple[Band, ...]:
-        """(outputs, taps) of each band; none where they would not pay."""
+    def _strips(self, graph: Graph, node: Node) -> tuple[Strip, ...]:
+        """(outputs, taps) of each strip; none where they would not pay."""
         x, w = node.inputs
         window = windows(graph.types[x], graph.types[w], node.attributes)[self.axis - 1]
         dense = graph.types[w].shape[2] > 1
@@ -53,11 +53,11 @@ class BandTaps:
         dilated = window.dilation > 1
         if w not in graph.constants or not dense or not dilated or graph.types[x].shape[0] > 1:
             return ()
-        bands = tuple(_live(window))
-        used = sum(len(outputs) * len(taps) for outputs, taps in bands)
+        strips = tuple(_live(window))
+        used = sum(len(outputs) * len(taps) for outputs, taps in strips)
         pays = used <= _MOST_USED * window.positions * window.kernel
-        fits = all(len(taps) and len(outputs) >= _FEW for outputs, taps in bands)
-        return bands if pays and fits else ()
+        fits = all(len(taps) and len(outputs) >= _FEW for outputs, taps in strips)
+        return strips if pays and fits else ()
 
     def _emit(self, new: Rewriter, node: Node, outputs: range, taps: range) -> str:
         x, w = new.inputs(node)
@@ -79,7 +79,7 @@ class BandTaps:
         return new.emit("conv2d", [x, weights], node, **node.attributes | attrs)
 
 
-def _live(window: Window) -> Iterator[Band]:
+def _live(window: Window) -> Iterator[Strip]:
     """Neighbouring outputs and the taps that read the image for all of them."""
 
     def taps(output: int) -> range:

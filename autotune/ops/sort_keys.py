@@ -1,4 +1,4 @@
-"""keys(x, places; largest), leaders(x; depth, width, largest): elements as numbers that differ.
+"""Elements as unique numbers: sort_keys(x, places; largest), block_max(x; depth, width, largest).
 
 A key holds an element's order, NaNs being the largest, and its place, so that of equal elements
 the first has the larger key.
@@ -32,10 +32,10 @@ PLACES = 1 << 32
 _HIGHEST, _LOWEST = (1 << 31) - 1, -(1 << 31)
 
 
-class Keys:
+class SortKeys:
     """Sort keys of elements that lie at known places."""
 
-    name = "keys"
+    name = "sort_keys"
     kind: OpKind = "elementwise"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -44,7 +44,8 @@ class Keys:
         _require_keyed(self.name, x, attrs)
         fits = broadcast_shape(self.name, [x.shape, places.shape]) == x.shape
         known = places.dtype == "int64"
-        require(fits and known, f"keys: places of {x} must be int64 of its shape, got {places}")
+        wanted = f"{self.name}: places of {x} must be int64 of its shape, got {places}"
+        require(fits and known, wanted)
         return TensorType(dtype="int64", shape=x.shape)
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
@@ -57,11 +58,11 @@ class Keys:
         return _np_keys(arrays[0], arrays[1], attrs)
 
 
-class Leaders:
+class BlockMax:
     """The largest key of each piece of a row, [rows, blocks, width]: a block's `width` pieces lie
     side by side, `depth` elements of each behind one another. What fills no block is left out."""
 
-    name = "leaders"
+    name = "block_max"
     kind: OpKind = "row"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -70,7 +71,7 @@ class Leaders:
         _require_keyed(self.name, x, attrs)
         depth, width = (integer(attrs, name) for name in ("depth", "width"))
         fits = len(x.shape) == 2 and min(depth, width) > 0 and depth * width <= x.shape[1] < PLACES
-        require(fits, f"leaders: {x} has no rows of blocks of {depth}x{width}")
+        require(fits, f"block_max: {x} has no rows of blocks of {depth}x{width}")
         blocks = x.shape[1] // (depth * width)
         return TensorType(dtype="int64", shape=(x.shape[0], blocks, width))
 
@@ -127,5 +128,5 @@ def _np_keys(x: Array, places: Array, attrs: Attrs) -> Array:
     return np.asarray(order * PLACES + (PLACES - 1 - places))
 
 
-for _op in (Keys(), Leaders()):
+for _op in (SortKeys(), BlockMax()):
     OPS.add(_op.name, _op)

@@ -21,7 +21,7 @@ from onnxruntime.quantization import (
 from autotune.compiler.driver import compile_graph
 from autotune.compiler.prepare import prepare
 from autotune.frontend.onnx.importer import import_model, import_onnx
-from autotune.graph.int8.own import unit_of
+from autotune.graph.int8.qdq import unit_of
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.placement.partition import partition

@@ -1,8 +1,8 @@
-"""Row bands: image layers whose results outgrow the cache run a few rows at a time, all of them.
+"""Row strips: image layers whose results outgrow the cache run a few rows at a time, all of them.
 
-In: a graph after the other passes. Out: the same results; a chain of layers is repeated per band
+In: a graph after the other passes. Out: the same results; a chain of layers is repeated per strip
 of rows over slices of its input, and its results are joined again. Slices and the join are mere
-placements, so what is gained is that a band's intermediate results never leave the cache.
+placements, so what is gained is that a strip's intermediate results never leave the cache.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from autotune.graph.ir import Graph
 from autotune.graph.passes._image_chain import ImageChain, image_chains
 from autotune.graph.rewriter import Rewriter
 from autotune.machine.cpu import strip_cycles, strip_start_cycles, strip_stream_cycles
-from autotune.machine.value import CpuSpeeds, shipped_speeds
+from autotune.machine.speeds import CpuSpeeds, shipped_speeds
 
 _SURE = 0.05
 """Share of a chain's work that must be gained: the estimate is a coarse one."""
 _CAUTION = 2
-"""Times that the cost of bands counts, for the same reason."""
+"""Times that the cost of strips counts, for the same reason."""
 _OUTGROWN = 4
-"""Sizes of a core's own cache from which bands' results gain nothing, and of results that bands
+"""Sizes of a core's own cache from which strips' results gain nothing, and of results that strips
 are worth trying for; those of one size gain all, between them the gain falls evenly."""
 _WAYS = 2
 """Times that a result goes by: it is written, and read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BandRows:
+class RowStrips:
     """pool(conv(x)) -> concat(pool(conv(upper rows of x)), pool(conv(lower rows of x))), where the
     result of conv is much larger than `cache_bytes`, a core's own cache.
 
-    Rows where windows of neighbouring bands overlap are computed twice. The number of bands, at
+    Rows where windows of neighbouring strips overlap are computed twice. The number of strips, at
     most `most`, is what should gain most; a chain that should gain little stays as it is."""
 
     cache_bytes: int = 1 << 20
     most: int = 16
-    bands: int = 0
-    """So many bands of every chain, whatever that gains; 0: as many as should gain most."""
+    strips: int = 0
+    """So many strips of every chain, whatever that gains; 0: as many as should gain most."""
     speeds: CpuSpeeds = field(default_factory=lambda: shipped_speeds()[0])
 
     def run(self, graph: Graph) -> Graph:
         chains = {
-            c.output: (c, self._bands(c))
+            c.output: (c, self._strips(c))
             for c in image_chains(graph, _OUTGROWN * self.cache_bytes)
         }
         chains = {end: (chain, count) for end, (chain, count) in chains.items() if count > 1}
@@ -57,11 +57,11 @@ class BandRows:
                 new.keep(node)
         return new.finish()
 
-    def _bands(self, chain: ImageChain) -> int:
-        """How many bands should gain most, of equal ones if there are any that gain; 1 where none
+    def _strips(self, chain: ImageChain) -> int:
+        """How many strips should gain most, of equal ones if there are any that gain; 1 where none
         should gain enough to be sure."""
-        if self.bands:
-            return min(self.bands, chain.height)
+        if self.strips:
+            return min(self.strips, chain.height)
         gains = {count: self._gain(chain, count) for count in range(2, self.most + 1)}
         gains = {count: gain for count, gain in gains.items() if gain > 0}
         equal = {count: gain for count, gain in gains.items() if chain.height % count == 0}
@@ -69,11 +69,11 @@ class BandRows:
         return max(candidates, key=lambda count: candidates[count], default=1)
 
     def _gain(self, chain: ImageChain, count: int) -> float:
-        """Cycles that so many bands should save, less what is needed to be sure."""
-        bands = chain.split(count)
-        if len(bands) != count or not chain.whole_tiles(bands):
+        """Cycles that so many strips should save, less what is needed to be sure."""
+        strips = chain.split(count)
+        if len(strips) != count or not chain.whole_tiles(strips):
             return 0.0
-        needed = [chain.needed(rows) for rows in bands]
+        needed = [chain.needed(rows) for rows in strips]
         held = max(map(chain.held_bytes, needed))
         outgrown = (_OUTGROWN - held / self.cache_bytes) / (_OUTGROWN - 1)
         fit = min(1.0, max(0.0, outgrown))

@@ -1,4 +1,4 @@
-"""Dilated convolutions in bands that leave padding out, and that nothing changes by it."""
+"""Dilated convolutions in strips that leave padding out, and that nothing changes by it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def net(side: tuple[int, int], dilation: int, pads: int, batch: int = 1, stride:
         ((13, 13), 1, 1, 1, 3),
     ],
 )
-def test_bands_leave_padding_out(
+def test_strips_leave_padding_out(
     side: tuple[int, int], dilation: int, pads: int, stride: int, convolutions: int
 ) -> None:
     graph = net(side, dilation, pads, stride=stride)
@@ -47,7 +47,7 @@ def test_bands_leave_padding_out(
         np.testing.assert_allclose(got[name], expected, rtol=1e-5, atol=1e-5)
 
 
-def test_bands_cost_no_copies() -> None:
+def test_strips_cost_no_copies() -> None:
     calls = partition(optimize(net((17, 18), 12, 12))).calls
     assert {c.task.op for c in calls} == {"conv2d"}
 

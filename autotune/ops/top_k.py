@@ -1,4 +1,4 @@
-"""leading(x; count): the largest elements of every row, in order, by a network of exchanges.
+"""top_k(x; count): the largest elements of every row, in order, by a network of exchanges.
 
 Rows are cut into columns of a power of two, side by side, which are sorted at once. Then columns
 are merged in pairs, and no more of them is kept than `count` needs. What is exchanged does not
@@ -92,18 +92,18 @@ def _power(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
-class Leading:
+class TopK:
     """The last dimension's `count` largest elements, descending; those of a row differ, or which
     of equal ones comes first does not matter."""
 
-    name = "leading"
+    name = "top_k"
     kind: OpKind = "sort"
 
     def infer(self, types: Sequence[TensorType], attrs: Attrs) -> TensorType:
         arity(self.name, types, 1)
         x, count = types[0], integer(attrs, "count")
-        require(len(x.shape) == 2, f"leading: input must have two dimensions, got {x}")
-        require(0 < count <= x.shape[1], f"leading: there are no {count} in {x}")
+        require(len(x.shape) == 2, f"top_k: input must have two dimensions, got {x}")
+        require(0 < count <= x.shape[1], f"top_k: there are no {count} in {x}")
         return TensorType(dtype=x.dtype, shape=(x.shape[0], count))
 
     def expression(self, inputs: Inputs, output: Output, attrs: Attrs) -> tuple[Compute, ...]:
@@ -180,4 +180,4 @@ class _Exchange:
         )
 
 
-OPS.add(Leading.name, Leading())
+OPS.add(TopK.name, TopK())
