@@ -96,7 +96,7 @@ def _divisors(program: Program, loop: str) -> list[int]:
 
 
 def _sizes(atom: object, loop: str) -> set[int] | None:
-    """Of one atom, those in iterations of the loop; None where it is not of the loop alone."""
+    """Divisors of one atom, in iterations of the loop; None where it is not of the loop alone."""
     if not isinstance(atom, FloorDiv | Mod) or loop not in atom.index.vars():
         return set()
     inside = atom.index.terms
