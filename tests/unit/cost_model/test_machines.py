@@ -1,4 +1,4 @@
-"""Default schedules on the machine that the prior was fitted to, and on one that it was not."""
+"""Default schedules on the machine that the prior was fitted to, and on two that it was not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 @pytest.mark.parametrize(
     ("name", "median", "most", "correlation"),
-    [("zen4", 0.03, 0.36, 0.7), ("granite_rapids", 0.08, 0.6, 0.75)],
+    [
+        ("zen4", 0.03, 0.36, 0.7),
+        ("granite_rapids", 0.08, 0.6, 0.75),
+        ("emerald_rapids", 0.08, 0.25, 0.8),
+    ],
 )
 def test_the_first_by_the_prior_is_near_the_best(
     monkeypatch: pytest.MonkeyPatch, name: str, median: float, most: float, correlation: float
