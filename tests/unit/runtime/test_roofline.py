@@ -10,12 +10,13 @@ from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.runtime.image import LinkedKernel
 from autotune.runtime.model import KernelTime
 from autotune.runtime.roofline import kernel_profiles, model_limit_s
-from autotune.target import host_target
+from autotune.target import load_target
 from tests.unit.runtime.fakes import image
 
+V4 = load_target("x86-64-v4")
 MACHINE = DeviceProfile(
     device="paper",
-    target=host_target(),
+    target=dataclasses.replace(V4, features=f"{V4.features},+avx512bf16"),
     peak_flops=1e9,
     levels=(
         CacheLevel(name="L1", size_bytes=1000, load_bytes_per_s=1e9, store_bytes_per_s=5e8),
@@ -26,11 +27,11 @@ MACHINE = DeviceProfile(
 )
 
 
-def limits(threads: int = 1, features: str = "", **facts: int | str) -> tuple[float, str]:
-    """Least time and bound of a kernel with such facts, on a CPU with such features."""
-    whole = image()
+def limits(threads: int = 1, **facts: int | str) -> tuple[float, str]:
+    """Least time and bound of a kernel with such facts."""
+    whole = image(target=MACHINE.target)
     kernel: LinkedKernel = dataclasses.replace(whole.kernels[0], **facts)  # type: ignore[arg-type]
-    target = dataclasses.replace(whole.target, threads=threads, features=features)
+    target = dataclasses.replace(whole.target, threads=threads)
     model = dataclasses.replace(whole, kernels=(kernel,), target=target)
     rows = kernel_profiles(model, [KernelTime(kernel=kernel, time_s=1.0)], MACHINE)
     assert model_limit_s(rows) == rows[0].limit.time_s
@@ -63,5 +64,4 @@ def test_threads_share_the_work() -> None:
 
 
 def test_narrow_algorithms_have_a_higher_peak() -> None:
-    known = {"work_flops": 2_000_000, "algorithm": "bf16"}
-    assert limits(features="+avx512bf16", **known)[0] == pytest.approx(1e-3)
+    assert limits(work_flops=2_000_000, algorithm="bf16")[0] == pytest.approx(1e-3)
