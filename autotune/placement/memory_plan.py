@@ -62,12 +62,6 @@ def plan_memory(partition: Partition, *, in_place: bool = True, lend: bool = Fal
     )
 
 
-def arena_blocks(partition: Partition) -> list[Block]:
-    """What lies in the arena where no call writes over its inputs, and nothing lies in memory that
-    has a halo of zeros."""
-    return _zeroed_together(_chains(partition, lifetimes(partition), ()), partition, lend=False)
-
-
 def arena_order(partition: Partition) -> list[tuple[int, Block]]:
     """Where blocks begin in the smaller of two greedy plans in which no call writes over its
     inputs; halos lend their memory."""

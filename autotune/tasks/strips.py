@@ -38,7 +38,7 @@ from autotune.program.ir import (
     index,
 )
 from autotune.program.rewrite import Body, loads_of, map_buffers, stores_of, value_loads, with_body
-from autotune.sizes import ceil_div, is_size, surely_at_most, symbols_of
+from autotune.sizes import ceil_div, greatest, is_size, surely_at_most, symbols_of
 from autotune.tasks.build import task_computes
 from autotune.types import Task, TaskValue
 
@@ -163,6 +163,8 @@ def _stripped(
         if apart and (reads or loop.extent == 1) and not parallel:
             inside = _stripped(loop.body, strips, output, weights, parallel)
             return (with_body(loop, inside),)
+    if parallel:  # the dimension with most strips outside, which is the one that threads share
+        strips = sorted(strips, key=lambda s: -(greatest(s.extent) // s.length))
     for number, strip in reversed(list(enumerate(strips))):
         kind: LoopKind = "parallel" if parallel and not number else "serial"
         body = (For(strip.variable, ceil_div(strip.extent, strip.length), kind, body),)

@@ -13,7 +13,7 @@ import autotune
 from autotune.errors import ClosedError, FeedError
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
-from tests.unit.compiler.open_models import convolutions
+from tests.unit.compiler.open_models import attention, convolutions
 
 RANGES = {"N": (1, 3), "H": (8, 96), "W": (8, 96)}
 SIZES = ((1, 8, 8), (1, 64, 64), (2, 19, 33), (3, 96, 9), (1, 9, 96), (1, 64, 64))
@@ -47,6 +47,22 @@ def test_any_sizes_equal_onnx_runtime(caplog: pytest.LogCaptureFixture) -> None:
     assert not caplog.records  # nothing was compiled
     assert "one program serves all of them" in model.notes[0]
     assert repr(model).endswith("compiled for all sizes>")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sums_along_open_dimensions_too(threads: int) -> None:
+    """Attention: its rows are as long as the sequence."""
+    proto, rng = attention(), np.random.default_rng(3)
+    model = autotune.compile(proto, ranges={"B": (1, 4), "S": (1, 64)}, threads=threads)
+    assert "one program serves all of them" in model.notes[0]
+    peer = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    for shape in ((1, 1), (2, 33), (4, 64), (3, 7)):
+        mask = np.where(rng.random(shape) < 0.2, -10, 0).astype(np.float32)
+        feeds = {"ids": rng.integers(0, 50, shape), "mask": mask}
+        want = peer.run(None, feeds)[0]
+        np.testing.assert_allclose(model.run(feeds)["y"], want, rtol=1e-3, atol=1e-4)
 
 
 def test_a_caller_s_arrays_and_a_choice_of_outputs() -> None:
