@@ -54,6 +54,7 @@ LAYERS = (
     ("rpc_server", "measures elsewhere"),
     ("autotune.runtime", "runs compiled models, on devices as measuring does"),
     ("autotune.compiler", "makes compiled models, by the log"),
+    ("autotune.export", "writes compiled models for programs without Python"),
     ("autotune.tuner", "measures tasks by the cost model, here and elsewhere, and whole models"),
     ("autotune.report", "tells of tuning and of models"),
     ("autotune.compile", "the package's function, the compiler behind it"),

@@ -33,6 +33,7 @@ _OWN = {
     "model": "train cost models on tuning logs",
     "report": "write a page about a model's tuning",
     "compile": "compile a model into one file",
+    "export": "write a model as a library, an object or C, without Python",
     "run": "run a model once",
     "bench": "time a model, whole and kernel by kernel",
     "machine": "measure what this machine can do, and describe it",

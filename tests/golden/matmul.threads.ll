@@ -193,20 +193,26 @@ entry:
   %started = getelementptr i8, ptr @autotune_team, i64 24
   %many = load i64, ptr %started
   %none = icmp eq i64 %many, 0
-  br i1 %none, label %start, label %look
+  br i1 %none, label %count, label %look
+count:
+  %spared = getelementptr i8, ptr @autotune_team, i64 40
+  %fewer = load i64, ptr %spared
+  %wanted = sub i64 1, %fewer
+  %any = icmp ne i64 %wanted, 0
+  br i1 %any, label %start, label %out
 start:
-  %i = phi i64 [ 0, %entry ], [ %next, %start ]
+  %i = phi i64 [ 0, %count ], [ %next, %start ]
   %next = add i64 %i, 1
   %slot = getelementptr i64, ptr @autotune_team_members, i64 %i
   %thread = inttoptr i64 %next to ptr
   %failed = call i32 @pthread_create(ptr %slot, ptr null, ptr @autotune_team_member, ptr %thread)
   %bad = icmp ne i32 %failed, 0
-  %count = select i1 %bad, i64 %i, i64 %next
-  %all = icmp uge i64 %next, 1
+  %made = select i1 %bad, i64 %i, i64 %next
+  %all = icmp uge i64 %next, %wanted
   %stop = or i1 %bad, %all
   br i1 %stop, label %note, label %start
 note:
-  store i64 %count, ptr %started
+  store i64 %made, ptr %started
   call void @autotune_team_place()
   ret i64 %number
 look:

@@ -75,13 +75,15 @@ class ElfImage:
         machine: str,
         runtime: Callable[[str], int | None],
         allocate: Callable[[int], tuple[Memory, int]],
+        page_bytes: int = PAGE,
     ) -> None:
-        self._machine = machine
+        """`page_bytes`: what kinds of pages begin at multiples of."""
+        self._machine, self._page_bytes = machine, page_bytes
         self._runtime = runtime
         self._objects = [self._read(code) for code in codes]
         self._places: dict[tuple[int, int], int] = {}
         self.regions = self._lay_out()
-        self.memory, self.base = allocate(max(PAGE, self.regions[-1].room))
+        self.memory, self.base = allocate(max(page_bytes, self.regions[-1].room))
         self._copy()
         self._defined = self._define()
         for number, item in enumerate(self._objects):
@@ -118,7 +120,7 @@ class ElfImage:
                         self._places[number, section.index] = at
                         at += section.size
             end = _aligned(at, STUB_BYTES + SLOT_BYTES)
-            at = _aligned(end + spare[kind], PAGE)
+            at = _aligned(end + spare[kind], self._page_bytes)
             regions.append(Region(start=start, end=end, room=at))
         return regions
 
@@ -176,19 +178,19 @@ class ElfImage:
                     f"object code wants relocation {entry.kind} of {self._machine}, which is not "
                     "known here"
                 )
-            place = self._place(number, item, entry)
+            place = self._site(number, item, entry)
             patch(place)
             if self._machine == "riscv64" and entry.kind == RISCV_PCREL_HI20:
                 upper[place.address] = place.target - place.address
             elif self._machine == "riscv64" and entry.kind == RISCV_GOT_HI20:
                 upper[place.address] = place.slot() - place.address
         for entry in later:
-            place = self._place(number, item, entry)
+            place = self._site(number, item, entry)
             if place.symbol not in upper:
                 raise BuildError("object code has half an address without the other")
             riscv_lower(place, upper[place.symbol], RISCV_PCREL_LO12[entry.kind])
 
-    def _place(self, number: int, item: ElfObject, entry: Relocation) -> RelocationSite:
+    def _site(self, number: int, item: ElfObject, entry: Relocation) -> RelocationSite:
         section = item.sections[entry.section]
         start = self._places[number, section.index]
         view = memoryview(self.memory)[start + entry.offset : start + len(section.data)]

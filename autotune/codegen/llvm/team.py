@@ -28,9 +28,10 @@ OPEN, PUBLISH, CURRENT = "autotune_team_open", "autotune_team_publish", "autotun
 END = "autotune_team_end"
 SPINS = 3000
 """Looks for a job before a member sleeps: some fifty microseconds."""
-_JOB, _SLEEPERS, _QUIT, _STARTED, _AWAY, _FUNCTION = 0, 8, 16, 24, 32, 64
+STATE = "@autotune_team"
+_JOB, _SLEEPERS, QUIT_OFFSET, _STARTED, _AWAY, FEWER_OFFSET, _FUNCTION = 0, 8, 16, 24, 32, 40, 64
 """Byte offsets in the team's state. The job's number is odd while it changes. AWAY is one more
-than the number of the core that members are kept off."""
+than the number of the core that members are kept off. FEWER of the members are not started."""
 _STATE_BYTES = 128
 _MASK_BYTES = 128
 """Bytes of a mask of cores, as the system takes it."""
@@ -38,7 +39,7 @@ _MASK_BYTES = 128
 
 def team_text(target: Target) -> str:
     """The team and its functions. Targets of one thread need none."""
-    state = "@autotune_team"
+    state = STATE
     members = target.threads - 1
     return "\n".join(
         [
@@ -104,21 +105,27 @@ def _publish_lines(state: str, target: Target) -> list[str]:
         _field("%started", state, _STARTED),
         "  %many = load i64, ptr %started",
         "  %none = icmp eq i64 %many, 0",
-        "  br i1 %none, label %start, label %look",
+        "  br i1 %none, label %count, label %look",
+        "count:",
+        _field("%spared", state, FEWER_OFFSET),
+        "  %fewer = load i64, ptr %spared",
+        f"  %wanted = sub i64 {target.threads - 1}, %fewer",
+        "  %any = icmp ne i64 %wanted, 0",
+        "  br i1 %any, label %start, label %out",
         "start:",
-        "  %i = phi i64 [ 0, %entry ], [ %next, %start ]",
+        "  %i = phi i64 [ 0, %count ], [ %next, %start ]",
         "  %next = add i64 %i, 1",
         "  %slot = getelementptr i64, ptr @autotune_team_members, i64 %i",
         "  %thread = inttoptr i64 %next to ptr",
         "  %failed = call i32 @pthread_create("
         "ptr %slot, ptr null, ptr @autotune_team_member, ptr %thread)",
         "  %bad = icmp ne i32 %failed, 0",
-        "  %count = select i1 %bad, i64 %i, i64 %next",
-        f"  %all = icmp uge i64 %next, {target.threads - 1}",
+        "  %made = select i1 %bad, i64 %i, i64 %next",
+        "  %all = icmp uge i64 %next, %wanted",
         "  %stop = or i1 %bad, %all",
         "  br i1 %stop, label %note, label %start",
         "note:",
-        "  store i64 %count, ptr %started",
+        "  store i64 %made, ptr %started",
         "  call void @autotune_team_place()",
         "  ret i64 %number",
         "look:",
@@ -215,7 +222,7 @@ def _member_lines(state: str, target: Target) -> list[str]:
         "entry:",
         "  %thread = ptrtoint ptr %argument to i64",
         _field("%sleepers", state, _SLEEPERS),
-        _field("%quit", state, _QUIT),
+        _field("%quit", state, QUIT_OFFSET),
         _field("%place", state, _FUNCTION),
         "  br label %idle",
         "idle:",
@@ -264,7 +271,7 @@ def _end_lines(state: str, members: int, target: Target) -> list[str]:
     return [
         f"define weak void @{END}() nounwind {{",
         "entry:",
-        _field("%quit", state, _QUIT),
+        _field("%quit", state, QUIT_OFFSET),
         "  store atomic i64 1, ptr %quit release, align 8",
         f"  %old = atomicrmw add ptr {state}, i64 2 seq_cst, align 8",
         wake_line(state, target),

@@ -1,0 +1,48 @@
+"""Write a model as a library or an object, with its header and a program that runs it."""
+
+from __future__ import annotations
+
+import argparse
+
+from autotune.cli import flags, models
+from autotune.cli import options as opt
+from autotune.command_line import Parser
+
+
+def arguments(parser: Parser) -> None:
+    from autotune.export.write import FORMATS, WEIGHTS
+
+    flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="shared",
+        help="shared: libmodel.so; static: libmodel.a; object: model.o (default %(default)s)",
+    )
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write to")
+    parser.add_argument(
+        "--weights",
+        choices=WEIGHTS,
+        default="inside",
+        help="in the library, or in model.weights, which is mapped (default %(default)s)",
+    )
+    parser.add_argument(
+        "--prefix",
+        metavar="NAME",
+        default="model",
+        help="what names in C begin with, for programs of several models (default %(default)s)",
+    )
+    flags.add(parser, "log", *flags.TARGET, *flags.MACHINE, *flags.NUMERICS)
+
+
+def run(options: argparse.Namespace) -> None:
+    from autotune.export.write import ExportOptions, export_image
+
+    model = models.compiled(options)
+    written = export_image(
+        model.image,
+        options.output,
+        ExportOptions(format=options.format, weights=options.weights, prefix=options.prefix),
+    )
+    for path in written:
+        print(f"{path}: {path.stat().st_size} bytes")

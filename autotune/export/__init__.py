@@ -1,0 +1,1 @@
+"""Compiled models out of Python: libraries, objects and C."""

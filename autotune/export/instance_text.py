@@ -1,0 +1,316 @@
+"""Instances of an exported model as LLVM text: made in memory that is mapped or given, and ended.
+
+In: an exported model. Out: lines. Pages are touched when an instance is
+made, so that its first run is as fast as any.
+"""
+
+from __future__ import annotations
+
+from autotune.codegen.llvm.team import (
+    END,
+    FEWER_OFFSET,
+    OPEN,
+    PUBLISH,
+    QUIT_OFFSET,
+    STATE,
+)
+from autotune.export.errors import Code
+from autotune.export.exported import Exported, weights_symbol
+from autotune.export.interface import WEIGHTS_POINTER, WORD_BYTES
+from autotune.memory import ALIGNMENT, HUGE_PAGE_BYTES
+
+_READ, _PRIVATE = 1, 2
+_HUGEPAGE, _POPULATE_READ = 14, 22
+"""Linux's arguments of mmap and madvise."""
+_SEEK_END = 2
+OFFSET_ZERO = {"i64": "i64 0", "i32": "i32 0, i64 0"}
+"""mmap's last argument: with 32-bit pointers, zeros for an off_t of 32 bits and of 64, which lies
+at an even place."""
+
+
+def instance_lines(model: Exported) -> list[str]:
+    """limit_threads, create, create_in and destroy, with what they call."""
+    return [
+        *_threads(model),
+        *_begin(model),
+        *_create_in(model),
+        *_create_mapped(model),
+        *(_map_weights(model) if model.seal is not None else []),
+        *_destroy(model),
+    ]
+
+
+def counted(model: Exported, change: int) -> list[str]:
+    """Count an instance more or less; the last one ends the threads, which may start again."""
+    if not model.on_team:
+        return []
+    lines = [
+        "  %locked = call i32 @pthread_mutex_lock(ptr @lock)",
+        "  %were = load i64, ptr @alive",
+        f"  %are = add i64 %were, {change}",
+        "  store i64 %are, ptr @alive",
+    ]
+    if change > 0:
+        lines += [f"  call void @{OPEN}()", f"  %j = call i64 @{PUBLISH}(ptr @nothing)"]
+    if change < 0:
+        lines += [
+            "  %none = icmp eq i64 %are, 0",
+            "  br i1 %none, label %end, label %ended",
+            "end:",
+            f"  call void @{END}()",
+            f"  %quit = getelementptr i8, ptr {STATE}, i64 {QUIT_OFFSET}",
+            "  store atomic i64 0, ptr %quit seq_cst, align 8",
+            "  br label %ended",
+            "ended:",
+        ]
+    return [*lines, "  %unlocked = call i32 @pthread_mutex_unlock(ptr @lock)"]
+
+
+def _threads(model: Exported) -> list[str]:
+    prefix, most = model.face.prefix, model.target.threads
+    lines = [
+        f"define i32 @{prefix}_limit_threads(i32 %threads) nounwind {{",
+        "  %less = sub i32 %threads, 1",
+        f"  %fits = icmp ult i32 %less, {most}",
+        "  br i1 %fits, label %set, label %refuse",
+        "refuse:",
+        f"  ret i32 {Code.BAD_ARGUMENT.value}",
+        "set:",
+    ]
+    if model.on_team:
+        lines += [
+            f"  %fewer = sub i32 {most}, %threads",
+            "  %wide = zext i32 %fewer to i64",
+            f"  %place = getelementptr i8, ptr {STATE}, i64 {FEWER_OFFSET}",
+            "  store i64 %wide, ptr %place",
+        ]
+    return [*lines, f"  ret i32 {Code.OK.value}", "}"]
+
+
+def _begin(model: Exported) -> list[str]:
+    """begin(memory, weights): an instance in zeroed memory, its threads started by a job of
+    nothing."""
+    lines = []
+    if model.on_team:
+        lines += [
+            "define internal void @nothing(i64 %thread, i64 %number) nounwind {",
+            "  ret void",
+            "}",
+        ]
+    lines.append("define internal void @begin(ptr %memory, ptr %weights) nounwind {")
+    for base, offset in model.face.blocks.items():
+        lines += [
+            f"  %block{base} = getelementptr i8, ptr %memory, i64 {offset}",
+            f"  %place{base} = getelementptr ptr, ptr %memory, i64 {base}",
+            f"  store ptr %block{base}, ptr %place{base}",
+        ]
+    lines += [
+        f"  %place = getelementptr ptr, ptr %memory, i64 {WEIGHTS_POINTER}",
+        "  store ptr %weights, ptr %place",
+        *counted(model, 1),
+    ]
+    return [*lines, "  ret void", "}"]
+
+
+def _create_in(model: Exported) -> list[str]:
+    face, size = model.face, model.size
+    inside = model.seal is None
+    used = f"@{weights_symbol(face.prefix)}" if inside else "%weights"
+    lacking = "false" if inside or not face.weight_bytes else "%absent"
+    return [
+        f"define i32 @{face.prefix}_create_in"
+        f"(ptr %memory, {size} %bytes, ptr %weights, ptr %made) nounwind {{",
+        "  %nowhere = icmp eq ptr %made, null",
+        "  br i1 %nowhere, label %argument, label %look",
+        "argument:",
+        f"  ret i32 {Code.BAD_ARGUMENT.value}",
+        "look:",
+        "  store ptr null, ptr %made",
+        "  %absent = icmp eq ptr %weights, null",
+        f"  br i1 {lacking}, label %nothing, label %measure",
+        "nothing:",
+        f"  ret i32 {Code.NO_WEIGHTS.value}",
+        "measure:",
+        f"  %address = ptrtoint ptr %memory to {size}",
+        f"  %low = and {size} %address, {ALIGNMENT - 1}",
+        f"  %odd = icmp ne {size} %low, 0",
+        f"  %small = icmp ult {size} %bytes, {face.memory_bytes}",
+        "  %null = icmp eq ptr %memory, null",
+        "  %bad = or i1 %odd, %small",
+        "  %worse = or i1 %bad, %null",
+        "  br i1 %worse, label %refuse, label %begin",
+        "refuse:",
+        f"  ret i32 {Code.BAD_MEMORY.value}",
+        "begin:",
+        f"  %cleared = call ptr @memset(ptr %memory, i32 0, {size} {face.memory_bytes})",
+        f"  call void @begin(ptr %memory, ptr {used})",
+        "  store ptr %memory, ptr %made",
+        f"  ret i32 {Code.OK.value}",
+        "}",
+    ]
+
+
+def _create_mapped(model: Exported) -> list[str]:
+    """An instance in memory of its own, which is touched now so that the first run is as fast as
+    any. Large ones lie on huge pages."""
+    face, size = model.face, model.size
+    huge = face.memory_bytes >= HUGE_PAGE_BYTES
+    step = HUGE_PAGE_BYTES if huge else ALIGNMENT
+    weights = "%map" if model.seal is not None else f"@{weights_symbol(face.prefix)}"
+    lines = [
+        f"define i32 @{face.prefix}_create(ptr %file, ptr %made) nounwind {{",
+        "  %place = alloca ptr",
+        "  %nowhere = icmp eq ptr %made, null",
+        "  br i1 %nowhere, label %argument, label %look",
+        "argument:",
+        f"  ret i32 {Code.BAD_ARGUMENT.value}",
+        "look:",
+        "  store ptr null, ptr %made",
+        *_find_weights(model),
+        "allocate:",
+        f"  %status = call i32 @posix_memalign(ptr %place, {size} {step}, "
+        f"{size} {face.memory_bytes})",
+        "  %got = icmp eq i32 %status, 0",
+        "  br i1 %got, label %begin, label %full",
+        "full:",
+        *_unmapped(model, "map"),
+        f"  ret i32 {Code.NO_MEMORY.value}",
+        "begin:",
+        "  %memory = load ptr, ptr %place",
+    ]
+    if huge:
+        given = f"ptr %memory, {size} {face.memory_bytes}, i32 {_HUGEPAGE}"
+        lines.append(f"  %h = call i32 @madvise({given})")
+    lines += [
+        f"  %cleared = call ptr @memset(ptr %memory, i32 0, {size} {face.memory_bytes})",
+        f"  call void @begin(ptr %memory, ptr {weights})",
+        f"  %own = getelementptr i8, ptr %memory, i64 {_field(model, 0)}",
+        f"  store {size} 1, ptr %own",
+    ]
+    if model.seal is not None:
+        lines += [
+            f"  %held = getelementptr i8, ptr %memory, i64 {_field(model, 1)}",
+            "  store ptr %map, ptr %held",
+        ]
+    return [*lines, "  store ptr %memory, ptr %made", f"  ret i32 {Code.OK.value}", "}"]
+
+
+def _unmapped(model: Exported, name: str) -> list[str]:
+    """Give the file of weights back."""
+    if model.seal is None:
+        return []
+    total = f"{model.size} {model.face.weight_bytes + len(model.seal)}"
+    return [f"  %gone.{name} = call i32 @munmap(ptr %{name}, {total})"]
+
+
+def _field(model: Exported, number: int) -> int:
+    return model.face.fields_offset + number * WORD_BYTES
+
+
+def _find_weights(model: Exported) -> list[str]:
+    """Weights read ahead; those of a file in %map."""
+    size, own = model.size, weights_symbol(model.face.prefix)
+    if model.seal is None:
+        return [
+            f"  %where = ptrtoint ptr @{own} to {size}",
+            f"  %page = and {size} %where, -4096",
+            f"  %first = inttoptr {size} %page to ptr",
+            f"  %r = call i32 @madvise(ptr %first, {size} {model.face.weight_bytes}, "
+            f"i32 {_POPULATE_READ})",
+            "  br label %allocate",
+        ]
+    return [
+        "  %reason = alloca i32",
+        "  %map = call ptr @map_weights(ptr %file, ptr %reason)",
+        "  %missing = icmp eq ptr %map, null",
+        "  br i1 %missing, label %nothing, label %allocate",
+        "nothing:",
+        "  %why = load i32, ptr %reason",
+        "  ret i32 %why",
+    ]
+
+
+def _map_weights(model: Exported) -> list[str]:
+    """map_weights(path, status): the file in memory, or null and why. Its size and its last bytes,
+    which have a digest of the rest, must be those of this model."""
+    size, seal = model.size, model.seal or b""
+    total = model.face.weight_bytes + len(seal)
+    shown = "".join(f"\\{b:02X}" for b in seal)
+    return [
+        '@mode = internal constant [3 x i8] c"rb\\00"',
+        f'@seal = internal constant [{len(seal)} x i8] c"{shown}"',
+        "define internal ptr @map_weights(ptr %path, ptr %status) nounwind {",
+        f"  store i32 {Code.NO_WEIGHTS.value}, ptr %status",
+        "  %nowhere = icmp eq ptr %path, null",
+        "  br i1 %nowhere, label %none, label %open",
+        "none:",
+        "  ret ptr null",
+        "open:",
+        "  %file = call ptr @fopen(ptr %path, ptr @mode)",
+        "  %absent = icmp eq ptr %file, null",
+        "  br i1 %absent, label %none, label %measure",
+        "measure:",
+        f"  %sought = call i32 @fseek(ptr %file, {size} 0, i32 {_SEEK_END})",
+        f"  %end = call {size} @ftell(ptr %file)",
+        f"  %whole = icmp eq {size} %end, {total}",
+        "  br i1 %whole, label %map, label %wrong",
+        "wrong:",
+        "  %closed = call i32 @fclose(ptr %file)",
+        f"  store i32 {Code.BAD_WEIGHTS.value}, ptr %status",
+        "  ret ptr null",
+        "map:",
+        "  %number = call i32 @fileno(ptr %file)",
+        f"  %data = call ptr @mmap(ptr null, {size} {total}, i32 {_READ}, i32 {_PRIVATE}, "
+        f"i32 %number, {OFFSET_ZERO[size]})",
+        "  %shut = call i32 @fclose(ptr %file)",
+        f"  %failed = icmp eq ptr %data, inttoptr ({size} -1 to ptr)",
+        "  br i1 %failed, label %none, label %compare",
+        "compare:",
+        f"  %r = call i32 @madvise(ptr %data, {size} {total}, i32 {_POPULATE_READ})",
+        f"  %last = getelementptr i8, ptr %data, i64 {model.face.weight_bytes}",
+        f"  %differ = call i32 @memcmp(ptr %last, ptr @seal, {size} {len(seal)})",
+        "  %same = icmp eq i32 %differ, 0",
+        "  br i1 %same, label %found, label %other",
+        "other:",
+        *_unmapped(model, "data"),
+        f"  store i32 {Code.BAD_WEIGHTS.value}, ptr %status",
+        "  ret ptr null",
+        "found:",
+        "  ret ptr %data",
+        "}",
+    ]
+
+
+def _destroy(model: Exported) -> list[str]:
+    size = model.size
+    lines = [
+        f"define void @{model.face.prefix}_destroy(ptr %memory) nounwind {{",
+        "  %nothing = icmp eq ptr %memory, null",
+        "  br i1 %nothing, label %out, label %count",
+        "count:",
+        *counted(model, -1),
+    ]
+    if model.seal is not None:
+        lines += [
+            f"  %held = getelementptr i8, ptr %memory, i64 {_field(model, 1)}",
+            "  %map = load ptr, ptr %held",
+            "  %mapped = icmp ne ptr %map, null",
+            "  br i1 %mapped, label %unmap, label %own",
+            "unmap:",
+            *_unmapped(model, "map"),
+            "  br label %own",
+            "own:",
+        ]
+    return [
+        *lines,
+        f"  %place = getelementptr i8, ptr %memory, i64 {_field(model, 0)}",
+        f"  %ours = load {size}, ptr %place",
+        f"  %taken = icmp ne {size} %ours, 0",
+        "  br i1 %taken, label %free, label %out",
+        "free:",
+        "  call void @free(ptr %memory)",
+        "  br label %out",
+        "out:",
+        "  ret void",
+        "}",
+    ]

@@ -1,0 +1,140 @@
+"""`main.c`: runs an exported model on files, and times it. In: the prefix. Out: text of C99."""
+
+from __future__ import annotations
+
+_TEXT = r"""/* Runs a model on files of raw numbers, and prints milliseconds.
+
+   main in0.bin ... -o out0.bin ... [--repeat N] [--threads N] [--weights FILE]
+
+   A file holds one input, dense, little-endian, in the order of the model's inputs; outputs are
+   written the same way. Build it with: cc -O2 main.c libmodel.a -lm -lpthread -o main */
+#define _POSIX_C_SOURCE 199309L
+#include "model.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int fail(const char *what, const char *why) {
+    fprintf(stderr, "error: %s: %s\n", what, why);
+    return 2;
+}
+
+static int read_file(const char *path, void *data, size_t bytes) {
+    FILE *file = fopen(path, "rb");
+    size_t got;
+    int more;
+    if (!file) return fail(path, "cannot be opened");
+    got = fread(data, 1, bytes, file);
+    more = got == bytes && fgetc(file) != EOF;
+    fclose(file);
+    if (got == bytes && !more) return 0;
+    fprintf(stderr, "error: %s: expected %lu bytes, got %s\n", path, (unsigned long)bytes,
+            more ? "more" : "fewer");
+    return 2;
+}
+
+static int write_file(const char *path, const void *data, size_t bytes) {
+    FILE *file = fopen(path, "wb");
+    size_t put;
+    if (!file) return fail(path, "cannot be written");
+    put = fwrite(data, 1, bytes, file);
+    return fclose(file) == 0 && put == bytes ? 0 : fail(path, "cannot be written");
+}
+
+static void *block(size_t bytes) {
+    void *found = NULL;
+    char *raw = malloc(bytes + 64);
+    if (raw) found = raw + (64 - (size_t)raw % 64) % 64;
+    return found;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int number(const char *text) {
+    char *end;
+    long value = strtol(text, &end, 10);
+    return *text && !*end && value > 0 && value < 1000000000 ? (int)value : 0;
+}
+
+int main(int argc, char **argv) {
+    const char *in[MODEL_INPUTS + 1], *out[MODEL_OUTPUTS + 1], *weights = "model.weights";
+    void *inputs[MODEL_INPUTS + 1], *outputs[MODEL_OUTPUTS + 1];
+    int ins = 0, outs = 0, writing = 0, repeat = 1, i, code;
+    double start, load, *times;
+    model *instance;
+    for (i = 1; i < argc; i++) {
+        int *wanted = NULL;
+        if (!strcmp(argv[i], "--repeat") || !strcmp(argv[i], "--threads")) {
+            int value = i + 1 < argc ? number(argv[i + 1]) : 0;
+            if (!value) return fail(argv[i], "expected a number of at least 1");
+            if (argv[i][2] == 'r') repeat = value;
+            else if (model_limit_threads(value) != MODEL_OK) {
+                fprintf(stderr, "error: --threads: the model was compiled for up to %d\n",
+                        MODEL_THREADS);
+                return 2;
+            }
+            i++;
+        } else if (!strcmp(argv[i], "--weights")) {
+            if (++i == argc) return fail("--weights", "expected a file");
+            weights = argv[i];
+        } else if (!strcmp(argv[i], "-o")) {
+            writing = 1;
+        } else {
+            wanted = writing ? &outs : &ins;
+        }
+        if (wanted && *wanted == (writing ? MODEL_OUTPUTS : MODEL_INPUTS))
+            return fail(argv[i], writing ? "more files than the model has outputs"
+                                         : "more files than the model has inputs");
+        if (wanted) (writing ? out : in)[(*wanted)++] = argv[i];
+    }
+    if (ins != MODEL_INPUTS || (outs != MODEL_OUTPUTS && outs != 0)) {
+        fprintf(stderr, "usage: main %d input file(s) [-o %d output file(s)] [--repeat N] "
+                "[--threads N] [--weights FILE]\n", MODEL_INPUTS, MODEL_OUTPUTS);
+        return 2;
+    }
+    start = now_ms();
+    code = model_create(weights, &instance);
+    load = now_ms() - start;
+    if (code != MODEL_OK) return fail("model", model_error(code));
+    for (i = 0; i < MODEL_INPUTS; i++) {
+        inputs[i] = block(model_input(i)->bytes);
+        if (!inputs[i]) return fail(in[i], "no memory");
+        if (read_file(in[i], inputs[i], model_input(i)->bytes)) return 2;
+    }
+    for (i = 0; i < MODEL_OUTPUTS; i++) {
+        outputs[i] = block(model_output(i)->bytes);
+        if (!outputs[i]) return fail("outputs", "no memory");
+    }
+    times = malloc((size_t)repeat * sizeof *times);
+    if (!times) return fail("--repeat", "no memory");
+    for (i = 0; i < repeat; i++) {
+        start = now_ms();
+        code = model_run(instance, (const void *const *)inputs, outputs);
+        times[i] = now_ms() - start;
+        if (code != MODEL_OK) return fail("model", model_error(code));
+    }
+    for (i = 0; i < outs; i++)
+        if (write_file(out[i], outputs[i], model_output(i)->bytes)) return 2;
+    printf("load %.3f ms\nfirst %.3f ms\n", load, times[0]);
+    qsort(times, (size_t)repeat, sizeof *times, by_size);
+    printf("median %.3f ms\nleast %.3f ms\n", times[repeat / 2], times[0]);
+    model_destroy(instance);
+    return 0;
+}
+"""
+
+
+def main_text(prefix: str) -> str:
+    """The program, for a model whose names begin with `prefix`."""
+    text = _TEXT.replace("MODEL_", f"{prefix.upper()}_").replace("model_", f"{prefix}_")
+    return text.replace("    model *instance", f"    {prefix} *instance")

@@ -1,0 +1,164 @@
+"""A compiled model as files that need neither Python nor a compiler's runtime.
+
+In: a ModelImage, a format, a folder. Out: a library or object, its header, a program that runs it,
+files for build systems, a report of sizes. Linking is our own (`autotune.codegen.elf`): it needs
+no toolchain, for this machine and others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune import arguments
+from autotune.atomic_file import atomic_file
+from autotune.codegen.elf.loader import RUNTIME
+from autotune.codegen.elf.objects import UNDEFINED, read_elf
+from autotune.codegen.elf.relocatable import archive, merged_object
+from autotune.codegen.elf.shared import shared_library
+from autotune.codegen.llvm.backend import compile_text
+from autotune.errors import ConfigError
+from autotune.export.api_text import api_text
+from autotune.export.build_files import LIBRARIES, cmake_text, pkg_config_text
+from autotune.export.exported import Exported, public_names, weights_symbol
+from autotune.export.header import header_text
+from autotune.export.interface import interface_of
+from autotune.export.main_text import main_text
+from autotune.export.size_report import sizes_of
+from autotune.memory import Bytes
+from autotune.runtime.image import ModelImage
+
+FORMATS = tuple(LIBRARIES)
+WEIGHTS = ("inside", "file")
+_SEAL_MAGIC = b"autotune-weights"
+_SYSTEM = {"libm.so.6": "m", "libpthread.so.0": "pthread"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """How a model is written. `prefix`: of every name in C, so that a program may hold several
+    models; `log_digest`: of the tuning log that its schedules came from."""
+
+    format: str = "shared"
+    weights: str = "inside"
+    prefix: str = "model"
+    log_digest: str = ""
+
+
+def export_image(
+    image: ModelImage, folder: str | Path, options: ExportOptions
+) -> tuple[Path, ...]:
+    """Write the files, and give their paths. Raises ConfigError and BuildError."""
+    files = exported_files(image, options)
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the folder {place}: {error.strerror}") from None
+    for name, data in files.items():
+        with atomic_file(place / name, ConfigError) as file:
+            file.write(data)
+    return tuple(place / name for name in files)
+
+
+def exported_files(image: ModelImage, options: ExportOptions) -> dict[str, bytes | memoryview]:
+    """The files by name. Raises ConfigError and BuildError."""
+    _check(image, options)
+    digest = content_digest(image)
+    inside = options.weights == "inside"
+    model = Exported(
+        face=interface_of(image, options.prefix),
+        target=image.target,
+        about=json.dumps(about(image, digest, options)),
+        seal=None if inside else _SEAL_MAGIC + digest,
+    )
+    codes = [*image.objects, compile_text(api_text(model), image.target)]
+    data = {weights_symbol(options.prefix): image.constants} if inside else {}
+    links = system_libraries(codes)
+    public = public_names(options.prefix)
+    system = tuple(_SYSTEM[name] for name in links if name in _SYSTEM)
+    library = LIBRARIES[options.format]
+    version = dict(image.versions).get("autotune-compiler", "0")
+    files: dict[str, bytes | memoryview] = {
+        library: _linked(options.format, codes, data, public, links),
+        "model.h": header_text(model, image.name).encode(),
+        "main.c": main_text(options.prefix).encode(),
+        "CMakeLists.txt": cmake_text(options.format, system).encode(),
+        "model.pc": pkg_config_text(options.format, version, system).encode(),
+        "sizes.txt": sizes_of(image, model.face).text().encode(),
+    }
+    if model.seal is not None:
+        files["model.weights"] = b"".join((image.constants.data, model.seal))
+    return files
+
+
+def about(image: ModelImage, digest: bytes, options: ExportOptions) -> dict[str, str | int]:
+    """What an exported model says of itself."""
+    return {
+        "format": f"autotune-export-{options.format}",
+        "model": image.name,
+        "target": image.target.name,
+        "triple": image.target.triple,
+        "cpu": image.target.cpu,
+        "features": image.target.features,
+        "threads": image.target.threads,
+        "precision": image.target.precision,
+        **dict(image.versions),
+        "log": options.log_digest,
+        "digest": digest.hex(),
+    }
+
+
+def content_digest(image: ModelImage) -> bytes:
+    """SHA-256 of code and weights."""
+    hasher = hashlib.sha256()
+    for code in image.objects:
+        hasher.update(hashlib.sha256(code).digest())
+    hasher.update(hashlib.sha256(image.constants.data).digest())
+    return hasher.digest()
+
+
+def system_libraries(codes: list[bytes]) -> tuple[str, ...]:
+    """The C library, and what else has functions that the code calls from outside."""
+    items = [read_elf(code) for code in codes]
+    names = {s.name for item in items for s in item.symbols if s.section == UNDEFINED}
+    names -= {s.name for item in items for s in item.symbols if s.section != UNDEFINED}
+    wanted = {
+        library
+        for name in names
+        for library, offered in RUNTIME.items()
+        if name.startswith("pthread_") == (library == "libpthread.so.0")
+        and (offered.fullmatch(name) or name.startswith("pthread_"))
+    }
+    return ("libc.so.6", *sorted(wanted - {"libc.so.6"}))
+
+
+def _linked(
+    format_: str,
+    codes: list[bytes],
+    data: Mapping[str, Bytes],
+    public: tuple[str, ...],
+    links: tuple[str, ...],
+) -> bytes:
+    if format_ == "shared":
+        return shared_library(LIBRARIES[format_], codes, data, public, links)
+    merged = merged_object(codes, data, public)
+    return archive("model.o", merged, public) if format_ == "static" else merged
+
+
+def _check(image: ModelImage, options: ExportOptions) -> None:
+    target = image.target
+    arguments.one_of("format", options.format, FORMATS, ConfigError)
+    arguments.one_of("weights", options.weights, WEIGHTS, ConfigError)
+    if not (options.prefix.isidentifier() and options.prefix.isascii()):
+        raise ConfigError(
+            f"--prefix must be a name in C, like model or face_detector, got {options.prefix!r}"
+        )
+    if target.kind != "cpu":
+        raise ConfigError(
+            f"models are exported for CPUs, and {target.name} is a target of kind {target.kind}; "
+            "choose another with --target, see autotune targets"
+        )
