@@ -9,10 +9,9 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
-from autotune.frontend.onnx.image import conv_operands, from_nhwc
+from autotune.frontend.onnx.image import conv_operands
 from autotune.frontend.onnx.integers import Sums
 from autotune.frontend.onnx.kinds import kind_name
-from autotune.frontend.onnx.norm import positive_axis
 from autotune.frontend.onnx.numbers import (
     as_bytes,
     known_numbers,
@@ -20,7 +19,8 @@ from autotune.frontend.onnx.numbers import (
     numbers_of,
     steps_of,
 )
-from autotune.frontend.onnx.volume import convolution
+from autotune.frontend.views import from_nhwc, positive_axis
+from autotune.frontend.volume import convolution
 
 _DIRECT = (("float32", "uint8"), ("float32", "int8"))
 _WHOLE = ("uint8", "int8", "uint16", "int16")
