@@ -1,7 +1,7 @@
-# make demo   tune a bundled model on this machine and show what it gained
-# make test   lint, type-check and run every test
-# make check  the same without the slow tests
-# make lint   ruff and mypy only
+# make demo      tune a bundled model on this machine and show what it gained
+# make test      lint, type-check and run every test but the slow ones
+# make test-all  the same, and then the slow ones; .ci/run does so
+# make lint      ruff and mypy only
 # Everything Python is installed into .venv, which is made if it is missing. What tests need from the
 # system is installed as root by apt-get; elsewhere those tests are skipped, and named at the end.
 
@@ -13,20 +13,20 @@ PYTEST_ARGS ?= -n 2
 # The tests start some thousand processes: none of them is to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint tests quick needs clean
+.PHONY: demo test test-all lint quick slow needs clean
 
 demo: $(INSTALLED)
 	$(BIN)/python benchmarks/demo.py
 
-test: lint tests
+test: lint quick
 
-check: lint quick
-
-tests: $(INSTALLED) needs
-	$(BIN)/pytest --run-slow $(PYTEST_ARGS)
+test-all: test slow
 
 quick: $(INSTALLED) needs
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+slow: $(INSTALLED) needs
+	$(BIN)/pytest --run-slow -m slow $(PYTEST_ARGS)
 
 needs: $(INSTALLED)
 	$(BIN)/python -m tests.needs

@@ -131,10 +131,10 @@ def _free_ports() -> list[str]:
 
 
 @contextlib.contextmanager
-def reader(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    """A reader in an empty folder, with ports and a cache of its own."""
+def reader(folder: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    """A reader in an empty folder, with ports of its own."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     found = Reader(
         folder, {"BOARD": platform.node(), **dict(zip(PORTS, _free_ports(), strict=True))}
     )

@@ -14,9 +14,9 @@ SHORTER = {"--time 5m": "--time 8s", "--time 1m": "--time 6s"}
 
 
 @pytest.fixture
-def someone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+def someone(tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     """A reader, who has the small model."""
-    with reader(tmp_path, monkeypatch) as found:
+    with reader(tmp_path, cache_home, monkeypatch) as found:
         found.replace |= SHORTER
         assert execute(["zoo", "export", "tiny", "-o", "tiny.onnx"]) == 0
         yield found

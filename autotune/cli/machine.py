@@ -144,6 +144,10 @@ def rows(machine: Machine, facts: MachineFacts) -> Iterator[Row]:
     for runs in facts.scattered:
         what = f"prefetches hide, among {tables.count(runs.footprint)}B"
         yield what, f"{runs.hidden:.0%}", "", ""
+    for runs in facts.in_order:
+        what = f"of {tables.count(runs.footprint)}B in order, a line beside arithmetic"
+        asked = f"{_time(runs.prefetched_s)} prefetched, {_time(runs.near_s)} in L1"
+        yield what, f"{_time(runs.far_s)}; {asked}", "", ""
 
 
 def cache_rows(machine: Machine) -> Iterator[Row]:

@@ -21,6 +21,8 @@ RUN_LANES = 4
 SCALABLE_BROADCAST = 2.0
 """Multiply-adds in whose place an element is put into all lanes of a scalable vector (by LLVM's
 model of Neoverse V1: tiles of 7 x 3 reach 55 to 75 %)."""
+PREFETCH_LOADS = 1.0
+"""Loads whose place a prefetch takes (specified: it goes through a load port)."""
 LOOP_INSTRUCTIONS = 3.0
 """Instructions of a reduction's counter, branch and pointers."""
 
@@ -84,6 +86,19 @@ def stream_cycles(machine: Machine, nbytes: float, passes: Column) -> Column:
     first = nbytes / machine.cpu.memory_stream_bytes_per_cycle * shared
     again = np.ceil(passes / threads) - 1
     return np.asarray(threads * (first + again * nbytes / stream_speed(machine, nbytes)))
+
+
+def overlapped(arithmetic: Column, stream: Column | float, hidden: float) -> Column:
+    """Cycles of arithmetic with a stream of operands: the longer one, and what it does not hide of
+    the shorter."""
+    both = np.maximum(arithmetic, stream)
+    return np.asarray(both + (1 - hidden) * np.minimum(arithmetic, stream))
+
+
+def asking_cycles(machine: Machine, nbytes: Column | float) -> Column:
+    """Cycles of prefetches of so many bytes, a line each."""
+    asked = np.asarray(nbytes) / machine.cpu.line_bytes
+    return asked * PREFETCH_LOADS / machine.cpu.broadcasts_per_cycle
 
 
 def stream_speed(machine: Machine, nbytes: float) -> float:

@@ -128,6 +128,9 @@ class MachineFacts:
     page_curve: Curve = ()
     """(pages, seconds): what a load takes longer if so many pages in turn are of 4 KiB."""
     scattered: tuple[Scattered, ...] = ()
+    in_order: tuple[Scattered, ...] = ()
+    """The same of runs one behind the other, by footprint: what the hardware foresees, beside
+    arithmetic."""
     transfer_s: float | None = None
     """Until another core sees a line that this one has written."""
     transfer_bytes_per_s: float | None = None
@@ -158,7 +161,8 @@ class MachineFacts:
         processor["abilities"] = tuple(processor["abilities"])
         fields["processor"] = Processor(**processor)
         fields["arithmetic"] = tuple(Arithmetic(**row) for row in fields.get("arithmetic", ()))
-        fields["scattered"] = tuple(Scattered(**row) for row in fields.get("scattered", ()))
+        for name in RUNS:
+            fields[name] = tuple(Scattered(**row) for row in fields.get(name, ()))
         for name in PAIRS:
             if name in fields:
                 fields[name] = tuple((int(at), float(value)) for at, value in fields[name])
@@ -170,6 +174,8 @@ PAIRS = (
     "latency_curve", "page_curve", "regions",
 )  # fmt: skip
 """Fields of pairs of numbers."""
+RUNS = ("scattered", "in_order")
+"""Fields of runs of lines."""
 NUMBERS = (
     "clock_hz", "add_latency_s", "broadcasts_per_s", "additions_beside", "lone_line",
     "gathers_per_s", "transfer_s", "transfer_bytes_per_s", "transfer_dirty_bytes_per_s",

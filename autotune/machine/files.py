@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import ConfigError, TargetError
-from autotune.machine.facts import NUMBERS, PAIRS, MachineFacts
+from autotune.machine.facts import NUMBERS, PAIRS, RUNS, MachineFacts
 from autotune.machine.profile import DeviceProfile
 from autotune.target import parse_target, print_target
 
@@ -120,13 +120,13 @@ def check_facts(facts: MachineFacts) -> None:
         _number("vector_bytes", row.vector_bytes, positive=True)
         _number("multiply_adds_per_s", row.multiply_adds_per_s, positive=True)
         _number("latency_s", row.latency_s)
-    for runs in facts.scattered:
+    for runs in (*facts.scattered, *facts.in_order):
         for name in ("footprint", "near_s", "far_s", "prefetched_s"):
             _number(name, getattr(runs, name), positive=True)
 
 
 def _tables(facts: MachineFacts) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    for name in (*PAIRS, "arithmetic", "scattered"):
+    for name in (*PAIRS, *RUNS, "arithmetic"):
         yield name, getattr(facts, name)
     yield "abilities", facts.processor.abilities
 

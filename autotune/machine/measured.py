@@ -11,9 +11,10 @@ what its micro-benchmarks measure) and are taken to be the same everywhere.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
-from autotune.machine.curves import Curve, effective_sizes, values_at
+from autotune.machine.curves import Curve, effective_sizes, value_at, values_at
 from autotune.machine.facts import MachineFacts
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.speeds import CpuSpeeds
@@ -36,6 +37,8 @@ OWN_SHARE_OF_L3 = 0.75
 """Share of the last cache, as far as it is there, that data which are read again may take."""
 OWN_CACHES_OF_L3 = 0.25
 """The shared cache in sizes of a core's own, as layers between strips count it."""
+LINE_BYTES = 64
+"""Bytes of a line of runs that lie in order."""
 SERVED_ADD = 1.16
 """Latency of an addition among others, of what a chain of additions shows."""
 
@@ -47,6 +50,7 @@ def measured_speeds(target: Target, profile: DeviceProfile, table: CpuSpeeds) ->
         return table
     rate = profile.peak_flops / (2 * target.lanes())
     known = _caches(target, facts, rate) | _core(facts, rate, table)
+    known |= hidden_streams(facts, facts.load_curve[-1][0])
     return dataclasses.replace(table, **known)
 
 
@@ -82,6 +86,22 @@ def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, Any]:
         known["own_share_of_l3"] = OWN_SHARE_OF_L3 * sizes[2] / target.l3_bytes
         known["own_caches_in_l3"] = OWN_CACHES_OF_L3 * sizes[2] / target.l2_bytes
     return known
+
+
+def hidden_streams(facts: MachineFacts, footprint: float) -> dict[str, Any]:
+    """Shares of a stream out of so many bytes that arithmetic hides, or the other way round: with
+    one behind the other nothing is hidden. Nothing where that was not measured."""
+    rows = facts.in_order
+    if not rows:
+        return {}
+    row = min(rows, key=lambda r: abs(math.log(r.footprint / footprint)))
+    alone_s = LINE_BYTES / value_at(facts.load_curve, row.footprint)
+    shorter = min(alone_s, row.near_s)
+    beside, asked = (
+        min(1.0, max(-1.0, (alone_s + row.near_s - both_s) / shorter))
+        for both_s in (row.far_s, row.prefetched_s)
+    )
+    return {"hidden_stream": beside, "hidden_asked_stream": max(beside, asked)}
 
 
 def _within(curve: Curve, sizes: tuple[int, ...], level: int) -> float:

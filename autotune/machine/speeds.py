@@ -78,6 +78,11 @@ class CpuSpeeds:
     """The same of what that core has just written, and may be on its way to writing."""
     contended_memory_factor: float
     """Times that data come from memory which all cores need, each at its own pace."""
+    hidden_stream: float
+    """Share of the shorter of arithmetic and a stream of operands that the longer one hides, where
+    the hardware foresees the stream; below 0 where both together take longer than one by one."""
+    hidden_asked_stream: float
+    """The same where prefetch instructions ask for the stream ahead of time."""
     own_share_of_l2: float
     """Share of the second cache that data which are read again may take."""
     own_share_of_l3: float

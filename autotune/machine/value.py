@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from autotune.machine.curves import effective_sizes, value_at, values_at
 from autotune.machine.facts import TILE_BYTES, Arithmetic, MachineFacts
-from autotune.machine.measured import OWN_SHARE_OF_L3, measured_speeds
+from autotune.machine.measured import OWN_SHARE_OF_L3, hidden_streams, measured_speeds
 from autotune.machine.nominal import nominal_facts, nominal_profile
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.speeds import (
@@ -146,8 +146,9 @@ class Machine:
         gain = value_at(curve, footprint / OWN_SHARE_OF_L3) / curve[-1][1]
         memory = self.cpu.memory_stream_bytes_per_cycle
         most = max(memory, threads * self.cpu.l3_stream_bytes_per_cycle)
-        speeds = replace(self.cpu, memory_stream_bytes_per_cycle=min(gain * memory, most))
-        return replace(self, cpu=speeds)
+        hidden = hidden_streams(facts, footprint)
+        speed = min(gain * memory, most)
+        return replace(self, cpu=replace(self.cpu, memory_stream_bytes_per_cycle=speed, **hidden))
 
     def store_s(self, nbytes: Column | float, footprint: Column | float) -> Column:
         """Seconds of one core to store so many bytes in order, over and over in a footprint; as
@@ -189,6 +190,16 @@ class Machine:
         facts = self.facts
         rate = facts.transfer_dirty_bytes_per_s if dirty else facts.transfer_bytes_per_s
         return None if rate is None else np.asarray(nbytes / rate)
+
+    def foresees(self, footprint: float) -> bool:
+        """Whether lines in order come out of a footprint sooner than prefetch instructions get
+        them: was measured, and is so."""
+        rows = self.facts.in_order
+        if not rows:
+            return False
+        row = min(rows, key=lambda r: abs(np.log(r.footprint / footprint)))
+        alone_s = float(self.stream_s(self.cpu.line_bytes, row.footprint))
+        return alone_s < row.prefetched_s and row.near_s < row.prefetched_s
 
     def prefetch_gain(self, footprint: int) -> float | None:
         """Share of the waiting for scattered data that prefetch instructions take away, 0 to 1, in

@@ -40,6 +40,11 @@ class Port:
     declared: str = ""
     """numpy's name of the short float that the model says it is, where that is another one."""
 
+    @property
+    def public(self) -> TensorType:
+        """What callers have: the type that the model declares."""
+        return dataclasses.replace(self.type, dtype=self.declared or self.type.dtype)
+
     def view(self, block: Bytes) -> Array:
         """The port's elements in the bytes of its buffer, bfloat16 as its bits."""
         if self.type.size == 0:
@@ -115,7 +120,7 @@ class ModelImage:
         if target.precision != "float32":
             words.append(target.precision)
         sides = (
-            listed((f"{p.name}: {p.type}" for p in ports), 4)
+            listed((f"{p.name}: {p.public}" for p in ports), 4)
             for ports in (self.inputs, self.outputs)
         )
         return (

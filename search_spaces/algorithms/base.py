@@ -108,7 +108,7 @@ class ContractionAlgorithm(Algorithm):
         """Whether some config asks early for a panel of weights."""
         return False
 
-    def prefetch_gain(self, c: Contraction, target: Target) -> float:  # noqa: ARG002
+    def prefetch_gain(self, c: Contraction, machine: Machine) -> float:  # noqa: ARG002
         """Time with weights asked for early over that without."""
         return 1.0
 

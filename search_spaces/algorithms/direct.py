@@ -13,11 +13,13 @@ import numpy as np
 from autotune.machine import Machine
 from autotune.machine.cpu import (
     RUN_LANES,
+    asking_cycles,
     beyond_l2,
     busiest_share,
     conflict_free_points,
     from_others_cycles,
     from_writers_cycles,
+    overlapped,
     stream_cycles,
 )
 from autotune.schedule.base import Schedule
@@ -36,7 +38,6 @@ from search_spaces.cpu.contraction.data_prior import data_cost, order_cost
 from search_spaces.cpu.contraction.rates import (
     BAND_COST,
     EXPOSED_STREAM,
-    HIDDEN_STREAM,
     ideal_cycles,
     tile_efficiency,
     waste,
@@ -49,6 +50,7 @@ from search_spaces.cpu.contraction.schedule import (
 )
 from search_spaces.cpu.contraction.shape import STRIPS_FIRST, Contraction
 from search_spaces.cpu.contraction.tiles import (
+    ORDERS,
     PLAIN,
     in_strip,
     outer_loops,
@@ -60,10 +62,13 @@ from search_spaces.cpu.contraction.tiles import (
 from search_spaces.params import Config
 from search_spaces.space import Configs
 
+MOST_PREFETCH_POINTS = 1024
+"""Points up to which panels may be asked for: with more, arithmetic takes 30 times as long as the
+weights from memory."""
 PREFETCH_POINTS = 8
 """Points from which arithmetic takes so long that weights are late unless prefetched."""
 PREFETCH_GAIN = 0.9
-"""Time with weights prefetched over without, where that pays."""
+"""Time with weights prefetched over without, of few points, where that pays."""
 PREFETCH_LOSS = 1.1
 """The same where it does not."""
 COPY_CYCLES = 8.0
@@ -93,7 +98,7 @@ class Products(ContractionAlgorithm):
     """Element type that operands are rounded to, if to another."""
 
     def may_prefetch(self, c: Contraction) -> bool:
-        return c.streams
+        return c.constant and c.count * c.row_count * c.points[1] <= MOST_PREFETCH_POINTS
 
     def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:
         ok = (configs["block"] == 1) & _divides(c, target, configs)
@@ -102,7 +107,9 @@ class Products(ContractionAlgorithm):
             # Code sums neighbours by instructions for 128 bits.
             ok &= configs["lanes"] == RUN_LANES
         several = c.channels[1] > configs["lanes"] * configs["vectors"]
-        ok &= (several & c.streams & self.prefetches) | (configs["prefetch"] == "none")
+        # A panel that every tile goes on from would be asked for again and again.
+        asks = self.may_prefetch(c) & (c.streams | (configs["order"] == ORDERS[0]))
+        ok &= (several & asks & self.prefetches) | (configs["prefetch"] == "none")
         return np.asarray(ok & (self.reads_plain | ~plain(c, configs)))
 
     def write(
@@ -175,8 +182,10 @@ class Products(ContractionAlgorithm):
             total = np.where(striped, strip_cycles(task, c, machine, configs), total)
         return np.asarray(total / machine.products_per_lane(self.name))
 
-    def prefetch_gain(self, c: Contraction, target: Target) -> float:
-        return PREFETCH_GAIN if _prefetch_pays(c, target) else PREFETCH_LOSS
+    def prefetch_gain(self, c: Contraction, machine: Machine) -> float:
+        if not c.streams:
+            return 1.0  # the cycles say it
+        return PREFETCH_GAIN if _prefetch_pays(c, machine) else PREFETCH_LOSS
 
 
 class Direct(Products):
@@ -209,12 +218,14 @@ def _divides(c: Contraction, target: Target, configs: Configs) -> Mask:
     )
 
 
-def _prefetch_pays(c: Contraction, target: Target) -> bool:
+def _prefetch_pays(c: Contraction, machine: Machine) -> bool:
     """Whether weights are worth asking for early. For few points the hardware does so itself, as
     fast as a cache gives them, and what it asks for twice it gets late: steps of recurrent layers
-    find their weights in the L2 cache. Single points of huge weights leave it short of memory."""
+    find their weights in the L2 cache. Single points of huge weights leave it short of memory,
+    where nothing else was measured."""
     points = c.count * c.row_count * c.points[1]
-    huge = points == 1 and c.weight_bytes > target.l3_bytes / 4
+    huge = points == 1 and c.weight_bytes > machine.target.l3_bytes / 4
+    huge = huge and not machine.foresees(c.weight_bytes)
     return c.streams and (points >= PREFETCH_POINTS or huge)
 
 
@@ -239,8 +250,11 @@ def direct_cycles(
         stream = _weight_stream(c, machine, configs) / machine.target.threads
         # While the first points meet weights, these come in; others find them in a cache.
         first = busy / _met_again(c, machine, configs)
-        busy = busy - first + np.maximum(first, stream)
-        busy = busy + (1 - HIDDEN_STREAM) * np.minimum(first, stream)
+        foreseen = busy - first + overlapped(first, stream, machine.cpu.hidden_stream)
+        asked = busy + asking_cycles(machine, c.weight_bytes) / machine.target.threads
+        asked = overlapped(asked, stream, machine.cpu.hidden_asked_stream)
+        early = (configs["prefetch"] == "panel") & (not c.streams)
+        busy = np.where(early, asked, foreseen)
     busy = busy + operand_cycles(task, c, machine, configs)
     busy = busy + _result_cycles(task, c, machine, configs)
     return np.asarray(busy + _crossing_cycles(task, c, machine, configs), np.float64)

@@ -56,8 +56,9 @@ from search_spaces.space import Configs
 
 LEAST_RUN = 8
 """Points that share a panel of weights, which is read again for every run."""
-SHARED_PATH = 0.1
-"""Share of the time that weights take to come, asked for early, in which other data wait."""
+SHARED_PATH = 2.0
+"""Times what a stream asked for early costs beside one load of its operands: sums of quarters load
+two (fitted: kernels of models, Zen 4)."""
 SUMMED_WEIGHTS = 10 / 7
 """Loads and additions of a vector of weights that a product needs: five of seven use sums."""
 NEAR_CONFLICT, NEAR_CONFLICT_FACTOR = 0.75, 1.1
@@ -196,7 +197,8 @@ def _runs_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs)
     conflicts = np.where(configs["tile_w"] > near, NEAR_CONFLICT_FACTOR, 1.0)
     product = product * _panel_waits(machine, configs) * conflicts
     stream = stream_cycles(machine, c.weight_bytes, np.asarray(np.ceil(runs))) / threads
-    busy = np.maximum(product, stream) + SHARED_PATH * stream
+    waits = SHARED_PATH * (1 - machine.cpu.hidden_asked_stream)
+    busy = np.maximum(product, stream) + waits * stream
     busy = busy + (end_cycles(c, machine, _held(c, run)) + _run_spill(c, machine, run)) * shares
     busy = busy + _end_bytes(task, c, machine) / machine.cpu.l3_stream_bytes_per_cycle / threads
     busy = busy + cold_code_cycles(machine, _code_bytes(configs))

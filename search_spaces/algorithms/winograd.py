@@ -16,10 +16,12 @@ import numpy as np
 
 from autotune.machine import Machine
 from autotune.machine.cpu import (
+    asking_cycles,
     busiest_share,
     conflict_free_points,
     from_others_cycles,
     outer_product_cycles,
+    overlapped,
     padding_waste,
     store_cycles,
     stream_cycles,
@@ -42,7 +44,6 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.rates import (
     CONFLICT_FACTOR,
-    HIDDEN_STREAM,
     NARROW_VECTOR_COST,
     STEP_CYCLES,
     tile_efficiency,
@@ -90,12 +91,6 @@ MOST_HELD_BYTES = 1e5
 """Bytes of transformed weights that lie in the L2 cache beside tiles, at most."""
 BLOCK_PARTS = 8.0
 """Parts of a single block that each thread takes, one after another."""
-FEW_TILES = 16
-"""Tiles up to which weights are late unless prefetched."""
-PREFETCH_GAIN = 0.999
-"""Time with weights prefetched over without, of so few tiles."""
-PREFETCH_LOSS = 1.01
-"""The same of more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,9 +214,6 @@ class Filtering(ContractionAlgorithm):
     def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:  # noqa: ARG002
         return _winograd_cycles(c, machine, configs, Tiles.of(c, self.sides))
 
-    def prefetch_gain(self, c: Contraction, target: Target) -> float:  # noqa: ARG002
-        return PREFETCH_GAIN if Tiles.of(c, self.sides).count <= FEW_TILES else PREFETCH_LOSS
-
     def flops(self, task: Task, schedule: Schedule) -> int:
         return filtering_flops(task, schedule)
 
@@ -303,8 +295,10 @@ def _winograd_cycles(c: Contraction, machine: Machine, configs: Configs, tiling:
     # Weights come in while the first tile of points meets them; the others find them in a cache.
     # Several cores are each at another place: what one waits for, another one has asked for.
     first = product / (np.ceil(block / points) if threads == 1 else 1.0)
-    work = product - first + np.maximum(first, stream)
-    work = work + (1 - HIDDEN_STREAM) * np.minimum(first, stream)
+    foreseen = product - first + overlapped(first, stream, machine.cpu.hidden_stream)
+    asked = product + asking_cycles(machine, nbytes * blocks)
+    asked = overlapped(asked, stream, machine.cpu.hidden_asked_stream)
+    work = np.where(configs["prefetch"] == "panel", asked, foreseen)
     work = work + _reload_cycles(c, machine, configs, nbytes, tiles)
     work = work + _transform_cycles(c, machine, tiling, block)
     work = work + _spill_cycles(c, machine, block, tiles, area)

@@ -129,7 +129,7 @@ def test_the_prior_is_finite(
     cycles = algorithm.cycles(made, c, Machine.of(target), own)
     assert np.isfinite(cycles).all()
     assert (cycles > 0).all()
-    assert 0 < algorithm.prefetch_gain(c, target) < 2
+    assert 0 < algorithm.prefetch_gain(c, Machine.of(target)) < 2
     assert 0 < algorithm.layout_share <= 1
 
 

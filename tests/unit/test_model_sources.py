@@ -88,9 +88,11 @@ def test_a_bundled_model_may_be_a_path_too() -> None:
 
 
 @pytest.mark.parametrize("form", ["str", "bytes", "ModelProto", "Graph"])
-def test_a_model_in_every_form_is_tuned(form: str, file: Path, tmp_path: Path) -> None:
+def test_a_model_in_every_form_is_tuned(
+    form: str, file: Path, tmp_path: Path, measured: Path
+) -> None:
     report = autotune.tune(
-        SOURCES[form](file), log=tmp_path / "log.db", dry_run=True, cache_dir=str(tmp_path)
+        SOURCES[form](file), log=tmp_path / "log.db", dry_run=True, cache_dir=measured
     )
     assert report.measured == 0
     assert len(report.tasks) == 1

@@ -7,6 +7,7 @@ on the machine disturbs some of them.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from autotune.machine.curves import Curve, falling, rising
-from autotune.machine.facts import MachineFacts, Scattered
+from autotune.machine.facts import RUNS, MachineFacts, Scattered
 from autotune.measure.facts.arithmetic import Registers
 from autotune.measure.facts.beside import Beside
 from autotune.measure.facts.cores import Together, regions
@@ -71,6 +72,7 @@ def _round(memory: MemoryProbe, together: Together) -> dict[str, Any]:
         "load_curve_all": together.load_curve(memory.data),
         "page_curve": memory.page_curve(),
         "scattered": memory.scattered(),
+        "in_order": memory.in_order(),
     }
 
 
@@ -81,8 +83,9 @@ def best_of(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         found = [r[name] for r in rounds]
         if found[0] is None:
             out[name] = None
-        elif name == "scattered":
-            out[name] = tuple(_least(rows) for rows in zip(*found, strict=True))
+        elif name in RUNS:
+            least = min if name == "scattered" else statistics.median
+            out[name] = tuple(_of_rounds(rows, least) for rows in zip(*found, strict=True))
         elif name in SHORTEST:
             out[name] = rising(_points(found, min)) if name in CURVES else min(found)
         else:
@@ -102,11 +105,12 @@ def _points(curves: Sequence[Curve], better: Callable[[Iterable[float]], float])
     return tuple((at[0][0], better(value for _, value in at)) for at in zip(*curves, strict=True))
 
 
-def _least(rows: Sequence[Scattered]) -> Scattered:
-    """The shortest times of a footprint."""
+def _of_rounds(rows: Sequence[Scattered], least: Callable[[Iterable[float]], float]) -> Scattered:
+    """The times of a footprint: the shortest of scattered lines; of those in order the middle
+    ones, since what the hardware foresees changes from round to round."""
     return Scattered(
         footprint=rows[0].footprint,
-        near_s=min(r.near_s for r in rows),
-        far_s=min(r.far_s for r in rows),
-        prefetched_s=min(r.prefetched_s for r in rows),
+        near_s=least([r.near_s for r in rows]),
+        far_s=least([r.far_s for r in rows]),
+        prefetched_s=least([r.prefetched_s for r in rows]),
     )

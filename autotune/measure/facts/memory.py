@@ -40,12 +40,16 @@ PAGES = (64, 256, 1024, 2048, 4096)
 PAGE_BYTES = 4096
 RUNS = 4096
 """Scattered runs, none of them met twice where they are to be far."""
+BESIDE = 2
+"""Times RUN_CHAINS multiply-adds beside a line that comes in order: a register tile's, about."""
 RUNS_TIMED = 256
 """Runs that a sample times."""
 FILL = 0x3F8000003F800000
 """Two float32 of 1.0."""
 LOW = 0.2
 """Which of many times counts: the one that this share of them does not exceed."""
+MIDDLE = 0.5
+"""The same where the hardware itself is now fast and now slow."""
 
 
 class MemoryProbe:
@@ -175,11 +179,11 @@ class MemoryProbe:
         memory."""
         if self._target.vector_bytes > texts.LINE_BYTES or not fuses(self._target):
             return ()
-        near = self._runs_s("plain", self._target.l1_bytes // 2)
         wanted = [self.data.nbytes]
         if self._target.l3_bytes >= 4 * self._target.l2_bytes:
             middle = min(self._target.l3_bytes // 4, 8 * self._target.l2_bytes)
             wanted.insert(0, min(middle, self.data.nbytes))
+        near = self._runs_s("plain", self._target.l1_bytes // 2)
         return tuple(
             Scattered(
                 footprint=footprint,
@@ -196,17 +200,51 @@ class MemoryProbe:
         fits = footprint // run
         far = fits > RUNS
         places = self._rng.permutation(fits)[:RUNS]
-        listed = np.resize(places, RUNS + texts.AHEAD).astype(np.uint64) * np.uint64(run)
-        addresses = listed + np.uint64(self.data.ctypes.data)
-        call, clock, first = self._loops.call(name), self._clock, addresses.ctypes.data
+        first = self._listed(np.resize(places, RUNS + texts.AHEAD))
         if far:
             self._calls["load"](self.data.ctypes.data, footprint // self._piece, 1)
+        return self._line_s(name, first, RUNS, LOW)
+
+    def in_order(self) -> tuple[Scattered, ...]:
+        """Lines one behind the other beside arithmetic, in every other octave beyond the second
+        cache. Nothing else reads them between: what the hardware foresees depends on what it has
+        seen."""
+        if self._target.vector_bytes > texts.LINE_BYTES or not fuses(self._target):
+            return ()
+        near = rounded(self._in_order_s("beside", self._target.l1_bytes // 2))
+        wanted = [n for n in sizes(self.data.nbytes) if n > 2 * self._target.l2_bytes]
+        return tuple(
+            Scattered(
+                footprint=footprint,
+                near_s=near,
+                far_s=rounded(self._in_order_s("beside", footprint)),
+                prefetched_s=rounded(self._in_order_s("beside_asked", footprint)),
+            )
+            for footprint in wanted[::-4][::-1]
+        )
+
+    def _in_order_s(self, name: str, footprint: int) -> float:
+        """Seconds of a line, the second time that all of the footprint is gone through."""
+        within = footprint // (texts.RUN_LINES * texts.LINE_BYTES)
+        runs = max(within, RUNS)
+        first = self._listed(np.arange(runs + texts.AHEAD_IN_ORDER) % within)
+        self._loops.call(name)(first.ctypes.data, runs)
+        return self._line_s(name, first, runs, MIDDLE)
+
+    def _listed(self, runs: Array) -> Array:
+        """Addresses of runs of lines, by their numbers."""
+        run = np.uint64(texts.RUN_LINES * texts.LINE_BYTES)
+        return runs.astype(np.uint64) * run + np.uint64(self.data.ctypes.data)
+
+    def _line_s(self, name: str, listed: Array, runs: int, share: float) -> float:
+        """Seconds of a line of so many listed runs, timed some at a time."""
+        call, clock, first = self._loops.call(name), self._clock, listed.ctypes.data
         times = []
-        for at in range(first, first + 8 * RUNS, 8 * RUNS_TIMED):
+        for at in range(first, first + 8 * (runs // RUNS_TIMED * RUNS_TIMED), 8 * RUNS_TIMED):
             begin = clock()
             call(at, RUNS_TIMED)
             times.append(clock() - begin)
-        return max(low(times, LOW) - self._over_s, 1e-9) / (RUNS_TIMED * texts.RUN_LINES)
+        return max(low(times, share) - self._over_s, 1e-9) / (RUNS_TIMED * texts.RUN_LINES)
 
     def _texts(self) -> Iterator[str]:
         for moves in ("load", "store", "copy"):
@@ -214,8 +252,10 @@ class MemoryProbe:
         yield texts.chase_text("chase")
         if fuses(self._target):
             yield texts.PREFETCH
-            for name, prefetch in (("plain", False), ("asked", True)):
-                yield texts.runs_text(name, self._target.lanes(), prefetch=prefetch)
+            for name, ahead in (("plain", 0), ("asked", texts.AHEAD)):
+                yield texts.runs_text(name, self._target.lanes(), ahead=ahead)
+            for name, ahead in (("beside", 0), ("beside_asked", texts.AHEAD_IN_ORDER)):
+                yield texts.runs_text(name, self._target.lanes(), ahead=ahead, each=BESIDE)
 
 
 def fuses(target: Target) -> bool:

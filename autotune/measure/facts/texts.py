@@ -255,12 +255,15 @@ RUN_LINES = 8
 """Lines of a run: the hardware sees one begin when most of it is over."""
 RUN_CHAINS = 8
 AHEAD = 6
-"""Runs between asking for lines and using them."""
+"""Runs between asking for scattered lines and using them."""
+AHEAD_IN_ORDER = 32
+"""The same of lines that lie in order: a few pages, as the next panel of weights is."""
 
 
-def runs_text(name: str, lanes: int, *, prefetch: bool) -> str:
+def runs_text(name: str, lanes: int, *, ahead: int = 0, each: int = 1) -> str:
     """Runs of RUN_LINES lines at the addresses that `data` lists (a cycle would begin anew at its
-    end: AHEAD more are listed than used), with RUN_CHAINS multiply-adds for each line."""
+    end: more are listed than used), with `each` times RUN_CHAINS multiply-adds for each line.
+    `ahead`: runs that lines are asked for ahead of their use, 0: never."""
     kind = f"<{lanes} x float>"
     fma = f"@llvm.fma.v{lanes}f32"
     start = [
@@ -270,13 +273,13 @@ def runs_text(name: str, lanes: int, *, prefetch: bool) -> str:
         "  %own = getelementptr ptr, ptr %data, i64 %round",
         "  %run = load ptr, ptr %own, align 8",
     ]
-    if prefetch:
+    if ahead:
         body += [
-            f"  %later = getelementptr ptr, ptr %own, i64 {AHEAD}",
+            f"  %later = getelementptr ptr, ptr %own, i64 {ahead}",
             "  %ahead = load ptr, ptr %later, align 8",
         ]
     for line in range(RUN_LINES):
-        if prefetch:
+        if ahead:
             body += [
                 f"  %q{line} = getelementptr i8, ptr %ahead, i64 {line * LINE_BYTES}",
                 f"  call void @llvm.prefetch.p0(ptr %q{line}, i32 0, i32 3, i32 1)",
@@ -285,11 +288,13 @@ def runs_text(name: str, lanes: int, *, prefetch: bool) -> str:
             f"  %p{line} = getelementptr i8, ptr %run, i64 {line * LINE_BYTES}",
             f"  %v{line} = load volatile {kind}, ptr %p{line}, align {4 * lanes}",
         ]
-        for n in range(RUN_CHAINS):
-            old = f"%x{n}" if line == 0 else f"%x{n}.{line}"
-            new = f"%x{n}.next" if line == RUN_LINES - 1 else f"%x{n}.{line + 1}"
-            args = f"{kind} %v{line}, {kind} %v{line}, {kind} {old}"
-            body.append(f"  {new} = call {kind} {fma}({args})")
+        for turn in range(each):
+            step = line * each + turn
+            for n in range(RUN_CHAINS):
+                old = f"%x{n}" if step == 0 else f"%x{n}.{step}"
+                new = f"%x{n}.next" if step == RUN_LINES * each - 1 else f"%x{n}.{step + 1}"
+                args = f"{kind} %v{line}, {kind} %v{line}, {kind} {old}"
+                body.append(f"  {new} = call {kind} {fma}({args})")
     values = [(kind, f"x{n}") for n in range(RUN_CHAINS)]
     # What was computed is wanted, but its place is known to memory alone.
     after = ["  %out.at = load ptr, ptr %data, align 8"]

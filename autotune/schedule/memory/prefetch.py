@@ -8,7 +8,18 @@ from typing import ClassVar
 
 from autotune.errors import ScheduleError
 from autotune.program.analysis import reads_memory
-from autotune.program.ir import Buffer, For, Index, Prefetch, Program, Stmt, index, walk
+from autotune.program.ir import (
+    Bound,
+    Buffer,
+    For,
+    If,
+    Index,
+    Prefetch,
+    Program,
+    Stmt,
+    index,
+    walk,
+)
 from autotune.program.rewrite import (
     find_buffer,
     find_loop,
@@ -33,7 +44,8 @@ class PrefetchPanel:
 
     `panel` is the loop whose iterations use a panel each, `loop` the innermost loop that is not
     written out. All iterations between them take their share, so that the bandwidth is even
-    however often they come back to the panel. The last panel prefetches what lies behind it.
+    however often they come back to the panel; where there are more iterations than lines, the
+    first ones take a line each. The last panel prefetches what lies behind it.
     """
 
     step: ClassVar[str] = "prefetch"
@@ -44,10 +56,14 @@ class PrefetchPanel:
     def apply(self, program: Program) -> Program:
         buffer, loop = find_buffer(program, self.buffer), find_loop(program, self.loop)
         between = self._between(program)
-        place = self._place(loop)
-        start = [Index()] * len(buffer.shape)
-        start[place] = index(self.panel) + 1
-        asked = _asked(buffer, start, between, math.prod(buffer.shape[place + 1 :]))
+        before = self._before(loop, {b.var for b in between})
+        panel = len(before)
+        start = [*before, index(self.panel) + 1, *[Index()] * (len(buffer.shape) - panel - 1)]
+        elements = math.prod(buffer.shape[panel + 1 :])
+        asked = _asked(buffer, start, between, elements)
+        lines = -(-elements // _line(buffer))
+        if lines < math.prod(b.extent for b in between):
+            asked = [If((Bound(_number(between), 0, lines),), tuple(asked))]
         return replace(program, loop, (with_body(loop, (*asked, *loop.body)),))
 
     def _between(self, program: Program) -> list[For]:
@@ -60,10 +76,11 @@ class PrefetchPanel:
         _check_serial(inside)
         return inside
 
-    def _place(self, loop: For) -> int:
-        """The dimension that the panels are counted in."""
+    def _before(self, loop: For, inside: set[str]) -> tuple[Index, ...]:
+        """Indices of the dimensions before the one that panels are counted in, where these are the
+        same for a whole panel."""
         found = {
-            d
+            load.indices[:d]
             for load in loads_of(loop.body)
             if load.buffer == self.buffer
             for d, i in enumerate(load.indices[:-1])
@@ -71,7 +88,10 @@ class PrefetchPanel:
         }
         if len(found) != 1:
             raise ScheduleError(f"{self.buffer} has no panel per iteration of {self.panel}")
-        return found.pop()
+        (before,) = found
+        if any(reads_memory(i) or i.vars() & inside for i in before):
+            raise ScheduleError(f"a panel of {self.buffer} lies at several places")
+        return before
 
 
 @register
@@ -190,16 +210,26 @@ def _without(at: Index, names: set[str]) -> Index:
 
 def _asked(buffer: Buffer, start: list[Index], between: list[For], elements: int) -> list[Stmt]:
     """Prefetches, for each iteration of these loops, of its share of the lines of `elements`."""
-    line = max(1, LINE_BYTES // ITEM_BYTES[buffer.dtype])
+    line, at = _line(buffer), _number(between)
     count = -(-elements // (math.prod(b.extent for b in between) * line))
-    at = Index()
-    for inner in between:
-        at = at * inner.extent + inner.var
     out: list[Stmt] = []
     for number in range(count):
         last = start[-1] + at * (count * line) + number * line
         out.append(Prefetch(buffer.name, (*start[:-1], last)))
     return out
+
+
+def _line(buffer: Buffer) -> int:
+    """Elements of a line."""
+    return max(1, LINE_BYTES // ITEM_BYTES[buffer.dtype])
+
+
+def _number(loops: list[For]) -> Index:
+    """Iterations of all these loops until now."""
+    at = Index()
+    for inner in loops:
+        at = at * inner.extent + inner.var
+    return at
 
 
 def _check_serial(loops: list[For]) -> None:

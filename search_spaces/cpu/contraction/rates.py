@@ -50,8 +50,6 @@ RAGGED_COST = 0.03
 BAND_COST = 1.03
 """Times what strips are expected to take: small weights, which all threads have in their caches,
 are as well used row by row, and strips turned out 2 to 7 % slower there."""
-HIDDEN_STREAM = 0.85
-"""Share of the shorter of arithmetic and a stream of weights that the longer one hides."""
 EXPOSED_STREAM = 0.7
 """Share of the time that weights take to come from memory which direct code does not hide."""
 

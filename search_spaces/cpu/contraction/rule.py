@@ -212,7 +212,7 @@ def _cycles(task: Task, c: Contraction, machine: Machine, configs: Configs) -> C
     out = np.empty(len(configs["algorithm"]))
     for chosen, places in by_algorithm(configs).items():
         own = configs_at(configs, places)
-        gain = np.where(own["prefetch"] == "panel", chosen.prefetch_gain(c, machine.target), 1.0)
+        gain = np.where(own["prefetch"] == "panel", chosen.prefetch_gain(c, machine), 1.0)
         out[places] = chosen.cycles(task, c, machine, own) * gain
     return out
 

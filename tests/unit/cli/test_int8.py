@@ -11,10 +11,13 @@ from autotune.cli import execute
 
 
 def test_a_model_is_tuned_compiled_and_run_on_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    cache_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     samples = np.random.default_rng(0).random((3, 1, 3, 32, 32), np.float32)
     np.savez("samples.npz", x=samples)
     asked = ["--precision", "int8", "--calibration", "samples.npz"]

@@ -200,10 +200,10 @@ def test_filters_that_cannot_be_used(
 
 @pytest.mark.slow
 def test_a_shipped_log_is_verified_frozen_and_compiled_against(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cache_home: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     autotune.tune("zoo:tiny", log="there.db", trials=12)
     out_of(capsys, "export", "zoo:tiny", "--log", "there.db", "-o", "there.jsonl")
     out_of(capsys, "import", "there.jsonl", "--log", "here.db")

@@ -44,6 +44,7 @@ FACTS = MachineFacts(
     latency_curve=((8 * KIB, 1.2e-9), (64 * MIB, 1e-7)),
     page_curve=((64, 0.0), (4096, 1e-8)),
     scattered=(Scattered(footprint=256 * MIB, near_s=2e-9, far_s=1.2e-8, prefetched_s=7e-9),),
+    in_order=(Scattered(footprint=256 * MIB, near_s=3e-9, far_s=9e-9, prefetched_s=7e-9),),
     transfer_s=4e-8,
     transfer_bytes_per_s=8e10,
     transfer_dirty_bytes_per_s=4e10,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from autotune.machine import Machine
-from autotune.machine.facts import MachineFacts
+from autotune.machine.facts import MachineFacts, Scattered
 from autotune.machine.measured import measured_speeds
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.speeds import CpuSpeeds, shipped_speeds
@@ -99,3 +99,23 @@ def test_short_products_are_as_fast_as_they_were_measured() -> None:
     found = Machine.of(known.target, slower)
     assert found.products_per_lane("bf16") == pytest.approx(0.5, rel=0.1)
     assert found.products_per_lane("direct") == 1.0
+
+
+def test_what_arithmetic_hides_of_a_stream_follows_from_both_together() -> None:
+    known = profile("zen4")
+    assert known.facts is not None
+    alone_s = 64 / known.facts.load_curve[-1][1]
+    size = known.facts.load_curve[-1][0]
+
+    def found(far_s: float, prefetched_s: float) -> CpuSpeeds:
+        row = Scattered(footprint=size, near_s=alone_s, far_s=far_s, prefetched_s=prefetched_s)
+        facts = dataclasses.replace(known.facts, in_order=(row,))
+        there = dataclasses.replace(known, facts=facts)
+        return measured_speeds(known.target, there, TABLE)
+
+    one_by_one = found(2 * alone_s, alone_s)
+    assert one_by_one.hidden_stream == pytest.approx(0.0)
+    assert one_by_one.hidden_asked_stream == pytest.approx(1.0)
+    worse = found(2.5 * alone_s, 2.6 * alone_s)
+    assert worse.hidden_stream == worse.hidden_asked_stream == pytest.approx(-0.5)
+    assert speeds("zen4").hidden_stream == TABLE.hidden_stream

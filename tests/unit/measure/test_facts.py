@@ -78,7 +78,7 @@ def test_loops_through_memory_are_code_for_every_processor(name: str) -> None:
         texts.gathers_text("f", lanes),
         texts.chase_text("f"),
         texts.meeting_text(),
-        texts.PREFETCH + "\n" + texts.runs_text("f", lanes, prefetch=True),
+        texts.PREFETCH + "\n" + texts.runs_text("f", lanes, ahead=texts.AHEAD, each=2),
         *(texts.passes_text("f", target.vector_bytes, m) for m in ("load", "store", "copy")),
     ):
         assert compile_text(text, target)
@@ -154,16 +154,19 @@ def test_of_several_rounds_the_least_disturbed_counts_field_by_field() -> None:
         "load_curve": ((1, 4.0), (2, 3.0)), "latency_curve": ((1, 1.0), (2, 2.0)),
         "transfer_s": 1.0, "transfer_bytes_per_s": 9.0, "page_curve": (),
         "scattered": (Scattered(footprint=8, near_s=1.0, far_s=5.0, prefetched_s=3.0),),
+        "in_order": (Scattered(footprint=8, near_s=1.0, far_s=5.0, prefetched_s=3.0),),
     }  # fmt: skip
     disturbed = {
         "load_curve": ((1, 5.0), (2, 1.0)), "latency_curve": ((1, 3.0), (2, 1.5)),
         "transfer_s": 4.0, "transfer_bytes_per_s": 2.0, "page_curve": (),
         "scattered": (Scattered(footprint=8, near_s=2.0, far_s=4.0, prefetched_s=6.0),),
+        "in_order": (Scattered(footprint=8, near_s=2.0, far_s=4.0, prefetched_s=6.0),),
     }  # fmt: skip
     assert best_of([quiet, disturbed]) == {
         "load_curve": ((1, 5.0), (2, 3.0)), "latency_curve": ((1, 1.0), (2, 1.5)),
         "transfer_s": 1.0, "transfer_bytes_per_s": 9.0, "page_curve": (),
         "scattered": (Scattered(footprint=8, near_s=1.0, far_s=4.0, prefetched_s=3.0),),
+        "in_order": (Scattered(footprint=8, near_s=1.5, far_s=4.5, prefetched_s=4.5),),
     }  # fmt: skip
     lone = {"transfer_s": None, "transfer_bytes_per_s": None}
     assert best_of([lone, lone]) == lone

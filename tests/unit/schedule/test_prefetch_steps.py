@@ -39,6 +39,23 @@ for b in 4 serial:
     ]
 
 
+def test_prefetch_of_a_panel_that_many_iterations_meet_is_asked_for_once() -> None:
+    text = """program p
+param w: float32[2, 4, 8, 16] constant
+param y: float32[2, 4, 3, 16] written
+for i in 2 serial:
+  for b in 4 serial:
+    for t in 3 serial:
+      for k in 8 serial:
+        for l in 16 vector:
+          y[i, b, t, l] sum= w[i, b, k, l]
+"""
+    program = STEPS.get("prefetch")(buffer="w", panel="b", loop="k").apply(parse_program(text))
+    verify(program)
+    # 8 lines of the panel behind this one, by the first 8 of 24 iterations.
+    assert lines(program)[4:6] == ["if 0 <= k + 8*t < 8:", "prefetch w[i, b + 1, 0, 16*k + 128*t]"]
+
+
 def test_prefetch_of_a_part_that_is_used_next() -> None:
     text = """program p
 param w: float32[4, 2, 2, 8, 64] constant

@@ -28,6 +28,7 @@ def cycles(vectors: int, *, l1_bytes: int, l3_bytes: int) -> float:
     target = dataclasses.replace(load_target("x86-64-v3"), l1_bytes=l1_bytes, l3_bytes=l3_bytes)
     choices = {"lanes": 8, "vectors": vectors, "tile_w": 8, "unroll": 4, "block": 8}
     configs = {name: np.array([number]) for name, number in choices.items()}
+    configs["prefetch"] = np.array(["none"])
     form = Filtering("winograd4x2", 6, (4, 2))
     made = form.cycles(LAYER, contraction_of(LAYER), Machine.of(target), configs)
     return float(made[0])

@@ -19,20 +19,14 @@ from autotune.tuner.report import TuneReport
 from tests.unit.layouts.test_choose import depthwise_net
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This machine's peaks are measured once for the whole module."""
-    return tmp_path_factory.mktemp("cache")
+def tiny(log: Path, measured: Path, **options: int | str | bool) -> TuneReport:
+    return tune("zoo:tiny", log=log, cache_dir=measured, **options)  # type: ignore[arg-type]
 
 
-def tiny(log: Path, cache: Path, **options: int | str | bool) -> TuneReport:
-    return tune("zoo:tiny", log=log, cache_dir=cache, **options)  # type: ignore[arg-type]
-
-
-def test_a_run_fills_the_log_and_the_next_one_continues(tmp_path: Path, cache: Path) -> None:
+def test_a_run_fills_the_log_and_the_next_one_continues(tmp_path: Path, measured: Path) -> None:
     log = tmp_path / "tuning.db"
-    first = tiny(log, cache, trials=11)
-    second = tiny(log, cache, trials=14)
+    first = tiny(log, measured, trials=11)
+    second = tiny(log, measured, trials=14)
     assert (first.measured, second.measured, second.trials) == (11, 3, 14)
     assert all(t.best_s is not None for t in second.tasks)
     with TuningLog(log, read_only=True) as store:
@@ -40,9 +34,9 @@ def test_a_run_fills_the_log_and_the_next_one_continues(tmp_path: Path, cache: P
     assert len(found) == len(second.tasks)
 
 
-def test_a_dry_run_measures_and_writes_nothing(tmp_path: Path, cache: Path) -> None:
+def test_a_dry_run_measures_and_writes_nothing(tmp_path: Path, measured: Path) -> None:
     log = tmp_path / "tuning.db"
-    report = tiny(log, cache, dry_run=True)
+    report = tiny(log, measured, dry_run=True)
     assert report.forecast is not None
     assert sum(report.forecast.trials) >= len(report.tasks)
     assert report.measured == 0
@@ -51,40 +45,40 @@ def test_a_dry_run_measures_and_writes_nothing(tmp_path: Path, cache: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_run_goes_about_as_a_dry_run_says(tmp_path: Path, cache: Path) -> None:
+def test_a_run_goes_about_as_a_dry_run_says(tmp_path: Path, measured: Path) -> None:
     log = tmp_path / "tuning.db"
-    guess = tiny(log, cache, dry_run=True, until_gain=0.1).forecast
-    report = tiny(log, cache, until_gain=0.1)
-    again = tiny(log, cache, dry_run=True, until_gain=0.1).forecast
+    guess = tiny(log, measured, dry_run=True, until_gain=0.1).forecast
+    report = tiny(log, measured, until_gain=0.1)
+    again = tiny(log, measured, dry_run=True, until_gain=0.1).forecast
     assert guess is not None
     assert again is not None
     assert sum(guess.trials) / 3 < report.measured < sum(guess.trials) * 3
     assert sum(again.trials) < sum(guess.trials) / 2
 
 
-def test_bad_options_are_refused_before_anything_is_measured(tmp_path: Path, cache: Path) -> None:
+def test_bad_options_are_refused_before_the_run(tmp_path: Path, measured: Path) -> None:
     log = tmp_path / "tuning.db"
     with pytest.raises(ConfigError, match="at least 1"):
-        tiny(log, cache, trials=0)
+        tiny(log, measured, trials=0)
     with pytest.raises(TargetError):
-        tiny(log, cache, target="no-such-target")
+        tiny(log, measured, target="no-such-target")
     with pytest.raises(DeviceError):
-        tiny(log, cache, device="elsewhere")
+        tiny(log, measured, device="elsewhere")
     with pytest.raises(ConfigError, match="unknown strategy"):
-        tiny(log, cache, strategy="no-such-strategy")
+        tiny(log, measured, strategy="no-such-strategy")
 
 
 @pytest.mark.parametrize("time_s", [0, -1.0, float("nan")])
-def test_no_time_is_refused(time_s: float, tmp_path: Path, cache: Path) -> None:
+def test_no_time_is_refused(time_s: float, tmp_path: Path, measured: Path) -> None:
     log = tmp_path / "tuning.db"
     with pytest.raises(ConfigError, match="time_s must be more than 0 seconds"):
-        tiny(log, cache, time_s=time_s)
+        tiny(log, measured, time_s=time_s)
     assert not log.exists()
 
 
-def test_a_run_and_whoever_compiles_choose_the_same_layouts(tmp_path: Path, cache: Path) -> None:
+def test_a_run_and_compiling_choose_the_same_layouts(tmp_path: Path, measured: Path) -> None:
     log, graph = tmp_path / "tuning.db", depthwise_net()
-    report = tune(graph, log=log, cache_dir=cache, until_gain=0.9)
+    report = tune(graph, log=log, cache_dir=measured, until_gain=0.9)
     target = host_target()
     with TuningLog(log, read_only=True) as store:
         problem = problem_of(prepare(graph, "float32").graph, target)
@@ -94,8 +88,8 @@ def test_a_run_and_whoever_compiles_choose_the_same_layouts(tmp_path: Path, cach
     assert parts.weights().keys() == {task.task for task in report.tasks}
 
 
-def test_a_log_that_is_no_database_is_refused(tmp_path: Path, cache: Path) -> None:
+def test_a_log_that_is_no_database_is_refused(tmp_path: Path, measured: Path) -> None:
     log = tmp_path / "tuning.db"
     log.write_text("these are not the tables you are looking for" * 100)
     with pytest.raises(LogError):
-        tiny(log, cache, trials=5)
+        tiny(log, measured, trials=5)

@@ -53,9 +53,9 @@ def default_requests() -> tuple[MeasureRequest, ...]:
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRunner]:
-    """It has measured the default schedules, as every run does."""
-    with LocalRunner(TARGET, cache_dir=tmp_path_factory.mktemp("cache")) as local:
+def runner() -> Iterator[LocalRunner]:
+    """It has measured the default schedules of a machine in general, as every run does."""
+    with LocalRunner(TARGET) as local:
         local.measure(default_requests())
         yield local
 

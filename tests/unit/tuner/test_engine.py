@@ -244,9 +244,9 @@ def test_a_killed_worker_changes_nothing(two_workers: Cluster) -> None:
 
 @pytest.mark.slow
 def test_a_cost_model_is_trained_on_a_cluster(
-    two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two_workers: Cluster, cache_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     log = str(tmp_path / "log.db")
     with TuningLog(log) as store:
         store.append(filled(tiny(), target=host_target()).kept)
