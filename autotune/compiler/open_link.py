@@ -68,7 +68,7 @@ def built(
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _TableLine:
     """A line of the table."""
 
     driver: str
@@ -124,14 +124,14 @@ class OpenLinker:
             raise VerifyError(f"{value} lies in {storage.name}, which is no input of the model")
         return self._bases[storage.name], Row(inside)
 
-    def lines(self, call: KernelCall, kernels: Sequence[BuiltKernel]) -> list[_Line]:
+    def lines(self, call: KernelCall, kernels: Sequence[BuiltKernel]) -> list[_TableLine]:
         """A line for every kernel that the call may use."""
         out = []
         for made in kernels:
             kernel = made.kernel
             args = self._arguments(call, kernel.program.packs)
             out.append(
-                _Line(
+                _TableLine(
                     driver=f"{made.symbol}_run",
                     args=self._with_sizes(args, bool(kernel.program.symbols)),
                     strips=kernel.strips,
@@ -159,7 +159,7 @@ class OpenLinker:
         sizes: tuple[Address, ...] = ((self._sizes, Row(0)),) if sized else ()
         return (*args, *sizes, (WORKSPACE, Row(0)))
 
-    def halos(self, call: int) -> list[tuple[Storage, _Line]]:
+    def halos(self, call: int) -> list[tuple[Storage, _TableLine]]:
         """What zeroes halos before a call: of the storages whose first call it is."""
         return [
             (storage, self._halo_line(storage, number))
@@ -168,11 +168,11 @@ class OpenLinker:
             and block.first == call
         ]
 
-    def _halo_line(self, storage: Storage, block: int) -> _Line:
+    def _halo_line(self, storage: Storage, block: int) -> _TableLine:
         args = self._with_sizes([(ARENA, Row(0, block))], is_size(storage.elements))
-        return _Line(f"{halo_symbol(storage)}_run", args)
+        return _TableLine(f"{halo_symbol(storage)}_run", args)
 
-    def table(self, calls: Sequence[Sequence[_Line]]) -> CallTable:
+    def table(self, calls: Sequence[Sequence[_TableLine]]) -> CallTable:
         """`calls`: in order, the lines that each may take."""
         lines = [line for alternatives in calls for line in alternatives]
         width = 2 + 2 * max(len(line.args) for line in lines)
@@ -249,7 +249,7 @@ def open_link(
     """The model as data, its native functions built."""
     constants = SharedConstants(_constant_bytes(partition, kernels))
     linker = OpenLinker(partition, blocks, constants)
-    calls: list[Sequence[_Line]] = []
+    calls: list[Sequence[_TableLine]] = []
     halos: dict[str, bytes] = {}
     names = tuple(unit.name for unit in units)
     for number, call in enumerate(partition.calls):

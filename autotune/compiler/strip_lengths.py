@@ -43,7 +43,7 @@ TILE = 4
 UNTILED = 0.5
 """Share of an output that is missing to a whole tile and costs nothing."""
 LEAST_GAIN = 1e-3
-"""Of the mean squared ratio to what all lengths would give, for one more kernel."""
+"""Least gain in the mean squared ratio to what all lengths would give, for one more kernel."""
 SEED = 0
 
 

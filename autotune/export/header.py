@@ -26,6 +26,13 @@ def header_text(model: Exported, name: str) -> str:
         if model.seal is None
         else f"the path of {p}.weights, which is mapped"
     )
+    own = f"""\
+/* An instance in memory of its own. `weights`: {weights}. */
+int32_t {p}_create(const char *weights, {p} **made);
+
+"""
+    if model.target.is_source:
+        own = f"#define {upper}_NEEDS_MEMORY 1 /* there is no {p}_create */\n\n"
     held = "NULL" if model.seal is None else f"the bytes of {p}.weights, aligned to 64"
     return f"""\
 {_opening(model, name)}
@@ -57,10 +64,7 @@ size_t {p}_memory_bytes(void);
 int32_t {p}_threads(void);
 int32_t {p}_limit_threads(int32_t threads);
 
-/* An instance in memory of its own. `weights`: {weights}. */
-int32_t {p}_create(const char *weights, {p} **made);
-
-/* An instance in memory of yours, which is zeroed. `weights`: {held}. */
+{own}/* An instance in memory of yours, which is zeroed. `weights`: {held}. */
 int32_t {p}_create_in(void *memory, size_t bytes, const void *weights, {p} **made);
 
 /* One inference: a pointer per input and per output, in the model's order. */

@@ -165,5 +165,5 @@ class OpenCalls:
 
     image: ModelImage
     counts: Words
-    """Of the units, as kernels read them."""
+    """Counts of the units, as kernels read them."""
     table: Words
