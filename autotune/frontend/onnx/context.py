@@ -202,14 +202,14 @@ def dense_array(sparse: onnx.SparseTensorProto, what: str) -> Array:
 
 def onnx_type(dtype: str) -> int:
     """The ONNX type of an element type of ours."""
-    return int(getattr(onnx.TensorProto, _ONNX_NAMES[dtype]))
+    return int(getattr(onnx.TensorProto, _ONNX_NAMES.get(dtype, dtype.upper())))
 
 
 def dtype_name(element_type: int, what: str) -> str:
     """Our name of an ONNX element type; float32 for the floats of 16 bits."""
     if element_type in _WIDENED:
         return "float32"
-    known = {int(getattr(onnx.TensorProto, _ONNX_NAMES[d])): d for d in DTYPES}
+    known = {onnx_type(d): d for d in DTYPES}
     if element_type not in known:
         names = {v: k for k, v in onnx.TensorProto.DataType.items()}
         raise UnsupportedOpError(
@@ -228,10 +228,8 @@ _NARROW: dict[int, str] = {
     onnx.TensorProto.FLOAT4E2M1: "float32",
 }  # fmt: skip
 """Types that constants and results of casts may have, widened."""
-_ONNX_NAMES = {
-    "float32": "FLOAT", "float64": "DOUBLE", "int64": "INT64", "int32": "INT32",
-    "int8": "INT8", "uint8": "UINT8", "bool": "BOOL",
-}  # fmt: skip
+_ONNX_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
+"""Where they are not our names in capitals."""
 
 
 def tensor_type(dtype: str, shape: Sequence[int]) -> TensorType:
