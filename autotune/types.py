@@ -26,7 +26,10 @@ Attrs = Mapping[str, Attr]
 Role = Literal["input", "constant", "local", "output"]
 ROLES = get_args(Role)
 
-DTYPES = ("float32", "float64", "int64", "int32", "int8", "uint8", "bool")
+DTYPES = (
+    "float32", "float64", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8",
+    "bool",
+)  # fmt: skip
 SHORT_FLOATS = ("bfloat16", "float16")
 """Types that tensors between kernels, and buffers inside them, may have; nothing is computed in
 them. Arrays hold the float32 values that they stand for; see `program.packing.stored`."""
@@ -37,6 +40,11 @@ ITEM_BYTES = {name: np.dtype(name).itemsize for name in DTYPES} | dict.fromkeys(
 def is_real(dtype: str) -> bool:
     """Whether elements of the type are floating-point numbers, however short."""
     return dtype.startswith("float") or dtype in SHORT_FLOATS
+
+
+def is_unsigned(dtype: str) -> bool:
+    """Whether elements of the type are integers without a sign; truth values are not."""
+    return dtype.startswith("uint")
 
 
 def held_as(dtype: str) -> str:

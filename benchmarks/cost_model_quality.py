@@ -68,7 +68,7 @@ def by_layout(subjects: dict[str, Recorded]) -> dict[str, Dataset]:
 
 
 def main() -> None:
-    found = search_surveys.surveys() | search_surveys.surveys(search_surveys.FRESH)
+    found = search_surveys.machine_surveys(search_surveys.FOLDER)
     subjects = {name: Recorded.from_survey(survey) for name, survey in found.items()}
     for name in ("conv3x3_56x64", "matmul_256", "depthwise_28x96"):
         print(f"{name}: {speed(subjects[name]):,.0f} candidates described and ranked a second")

@@ -2,12 +2,13 @@
 
     python benchmarks/priors.py [--tasks]
 
-In: surveys of forty tasks on either machine (`benchmarks/data`, made by search_efficiency.py), and
+In: surveys of forty tasks on each machine (`benchmarks/data`, made by search_efficiency.py), and
 what micro-benchmarks found there (`benchmarks/data/machines`). Out: a line per machine and kind of
 knowledge: rank correlation, and how much slower than the survey's best the config is that the
 prior puts first. Rates were fitted to the surveys of Zen 4; those of Granite Rapids showed which
 terms were missing, and were in view when the costs of spills were set. Its `lone_line` is read off
-its pools: nobody measured it there.
+its pools: nobody measured it there. Those of Emerald Rapids came after all of that: nothing was
+fitted to them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from cost_model.metrics import rank_correlation, regret
 from search_spaces.rules import RULES
 
 DATA = search_surveys.FOLDER
-MACHINES = {"zen4": DATA, "granite_rapids": DATA / "granite_rapids"}
+NAMES = ("granite_rapids", "emerald_rapids")
+MACHINES = {"zen4": DATA} | {name: DATA / name for name in NAMES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +46,6 @@ class Ranked:
 
     correlation: float
     regret: float
-
-
-def load(folder: Path) -> dict[str, Survey]:
-    """The surveys of a machine."""
-    return search_surveys.surveys(folder) | search_surveys.surveys(folder / "fresh")
 
 
 def measured(name: str) -> DeviceProfile:
@@ -90,7 +87,7 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{'':30}tasks   corr.   regret     90 %   worst   > 8 %  > 25 %")
     for name, folder in MACHINES.items():
-        surveys = load(folder)
+        surveys = search_surveys.machine_surveys(folder)
         for what, facts in (("by the tables", None), ("by what is measured", measured(name))):
             found = {n: ranked(s, facts) for n, s in surveys.items()}
             print(line(f"{name}, {what}", found))

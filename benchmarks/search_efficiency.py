@@ -7,6 +7,9 @@ and draws the curves. Tasks that the prior was fitted to, and fresh ones, are co
 
 Usage: python benchmarks/search_efficiency.py replay [--seeds 100] [--out build/search] [TASK ...]
        python benchmarks/search_efficiency.py measure [--limit 450] [--seconds 60] [TASK ...]
+
+Both take `--data FOLDER`, that of a machine's surveys: `benchmarks/data` is Zen 4's, and folders
+in it (`granite_rapids`) are other machines'.
 """
 
 from __future__ import annotations
@@ -74,21 +77,22 @@ class Curves:
         return np.array([trials_to(row, near) for row in self.ratio])
 
 
-def measure(names: Sequence[str], limit: int, seconds: float, work: Path, build: bool) -> None:
+def measure(options: argparse.Namespace) -> None:
     """Survey the tasks on this machine, one thread, and write their files; what is not finished
-    after that many seconds goes on from where it was. With `build`, only the objects are made."""
-    new = fresh()
+    after `--seconds` goes on from where it was. With `--build`, only the objects are made."""
+    new, work, build = fresh(), options.work, options.build
     every = {**tasks(), **new}
-    _check(names, sorted(every))
-    stop = search_surveys.deadline(seconds)
+    _check(options.tasks, sorted(every))
+    stop = search_surveys.deadline(options.seconds)
     with LocalRunner(load_target("cpu"), cache_dir=work) as runner:
-        for name in names or every:
+        for name in options.tasks or every:
             start = time.perf_counter()
             surveyor = Surveyor(name, every[name], runner.profile(), work)
-            draft = surveyor.draft(limit)
+            draft = surveyor.draft(options.limit)
             done = surveyor.measure(draft, runner, stop, build_only=build)
             if done:
-                folder = search_surveys.FRESH if name in new else search_surveys.FOLDER
+                folder = options.data / search_surveys.FRESH if name in new else options.data
+                folder.mkdir(parents=True, exist_ok=True)
                 save_survey(surveyor.survey(draft), folder / f"{name}.npz")
             failed = int((np.isinf(draft.least_s) & (draft.passes > 0)).sum())
             print(
@@ -106,15 +110,25 @@ def _check(names: Sequence[str], known: Sequence[str]) -> None:
         raise ConfigError(f"no survey of {', '.join(unknown)}; known: {', '.join(known)}")
 
 
-def replay(wanted: Sequence[str], seeds: int, trials: int, jobs: int) -> list[Curves]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """Whose surveys are searched, and for how long."""
+
+    data: Path
+    seeds: int
+    trials: int
+
+
+def replay(wanted: Sequence[str], setup: Setup, jobs: int) -> list[Curves]:
     """Every searcher on every task, or the wanted ones, with every seed, on `jobs` processes."""
-    known = sorted(_subjects())
+    known = sorted(_subjects(setup.data))
     _check(wanted, known)
     names = [name for name in known if not wanted or name in wanted]
     with ProcessPoolExecutor(jobs) as pool:
-        history = dict(zip(known, pool.map(_history, known), strict=True))
+        found = pool.map(functools.partial(_history, setup.data), known)
+        history = dict(zip(known, found, strict=True))
         work = (
-            (searcher, name, seeds, trials, history if searcher.transfer else {})
+            (searcher, name, setup, history if searcher.transfer else {})
             for name in names
             for searcher in SEARCHERS
         )
@@ -122,32 +136,29 @@ def replay(wanted: Sequence[str], seeds: int, trials: int, jobs: int) -> list[Cu
 
 
 @functools.cache
-def _subjects() -> dict[str, Recorded]:
+def _subjects(data: Path) -> dict[str, Recorded]:
     """Surveys are read once per process."""
-    found = search_surveys.surveys() | search_surveys.surveys(search_surveys.FRESH)
+    found = search_surveys.machine_surveys(data)
     return {n: Recorded.from_survey(s) for n, s in found.items()}
 
 
-def _history(name: str) -> tuple[Outcome, ...]:
-    return histories({name: _subjects()[name]}, HISTORY)[name]
+def _history(data: Path, name: str) -> tuple[Outcome, ...]:
+    return histories({name: _subjects(data)[name]}, HISTORY)[name]
 
 
 def _replay_one(
-    searcher: Searcher,
-    name: str,
-    seeds: int,
-    trials: int,
-    history: Mapping[str, Sequence[Outcome]],
+    searcher: Searcher, name: str, setup: Setup, history: Mapping[str, Sequence[Outcome]]
 ) -> Curves:
     """One searcher on one task; `history` of every task, where it learns from others."""
-    subject, known = _subjects()[name], None
+    subjects, known = _subjects(setup.data), None
+    subject, trials = subjects[name], setup.trials
     best_s = float(subject.survey.seconds.min())
     if searcher.transfer:
-        known = knowledge(_subjects(), history, name)
+        known = knowledge(subjects, history, name)
         subject = known.taught(subject)
     rows = [
         curve(search(subject, searcher, seed, trials, known, enough_s=best_s * ENOUGH), trials)
-        for seed in range(seeds)
+        for seed in range(setup.seeds)
     ]
     return Curves(searcher=searcher.label, task=name, ratio=np.stack(rows) / best_s)
 
@@ -203,12 +214,12 @@ def _sum(by: Mapping[tuple[str, str], Column], searcher: str, statistic: str) ->
     return float(sum(np.percentile(v, float(statistic), method="higher") for v in found))
 
 
-def print_prior() -> None:
+def print_prior(data: Path) -> None:
     """How well the analytical prior ranks each survey, nothing learnt."""
     print(
         "\nthe prior alone       rank corr.  top-16 recall  regret of 1, 4, 16  measured/predicted"
     )
-    for name, subject in _subjects().items():
+    for name, subject in _subjects(data).items():
         predicted, measured = subject.described.prior_s, subject.survey.seconds
         lost = ", ".join(f"{regret(predicted, measured, k):.1%}" for k in (1, 4, 16))
         print(
@@ -283,19 +294,22 @@ def main() -> None:
     replaying.add_argument("--seeds", type=int, default=100)
     replaying.add_argument("--trials", type=int, default=TRIALS)
     replaying.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    for command in (measuring, replaying):
+        command.add_argument("--data", type=Path, default=search_surveys.FOLDER, help="surveys")
     replaying.add_argument("--out", type=Path, help="folder for plots (needs matplotlib)")
     options = parser.parse_args()
     if options.command == "measure":
-        measure(options.tasks, options.limit, options.seconds, options.work, options.build)
+        measure(options)
         return
     if options.out and importlib.util.find_spec("matplotlib") is None:
         raise SystemExit("error: plots need matplotlib: pip install 'autotune-compiler[bench]'")
     start = time.perf_counter()
-    found = replay(options.tasks, options.seeds, options.trials, options.jobs)
+    setup = Setup(data=options.data, seeds=options.seeds, trials=options.trials)
+    found = replay(options.tasks, setup, options.jobs)
     print(f"{options.seeds} seeds, {time.perf_counter() - start:.0f} s")
     for near in NEAR:
         print_trials(found, near)
-    print_prior()
+    print_prior(options.data)
     if options.out:
         draw(found, options.out)
 

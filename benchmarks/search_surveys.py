@@ -36,8 +36,8 @@ from search_spaces.rules import rule_for
 from search_spaces.space import Mask, Rows
 
 FOLDER = Path(__file__).parent / "data"
-FRESH = FOLDER / "fresh"
-"""Of tasks that no constant of the search or of the prior was chosen by."""
+FRESH = "fresh"
+"""Folder in a machine's, of tasks that no constant of the search or of the prior was chosen by."""
 BRIEF = Timing(
     min_repeats=3, max_repeats=4, min_repeat_s=5e-4, budget_s=0.01, confidence=0.02,
     give_up_ratio=1.3,
@@ -269,3 +269,8 @@ def surveys(folder: Path = FOLDER) -> dict[str, Survey]:
     """Every survey of a folder, by name."""
     found = (load_survey(path) for path in sorted(folder.glob("*.npz")))
     return {s.name: s for s in found}
+
+
+def machine_surveys(folder: Path) -> dict[str, Survey]:
+    """Those of one machine, of the fresh tasks as well."""
+    return surveys(folder) | surveys(folder / FRESH)

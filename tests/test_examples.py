@@ -34,6 +34,17 @@ def test_five_schedules_a_prior_and_a_log(tmp_path: Path) -> None:
     assert slowest.schedule == ()
 
 
+def test_a_model_of_pytorch(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples/pytorch.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    error = float(done.stdout.split("largest error ")[1].split()[0])
+    assert error < 1e-4
+    assert "operators are ours, in 1 piece" in done.stdout
+
+
 def test_the_page_stays_a_page() -> None:
     lines = (ROOT / "examples/mini_autotune.py").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 120

@@ -58,6 +58,7 @@ LAYERS = (
     ("autotune.tuner", "measures tasks by the cost model, here and elsewhere, and whole models"),
     ("autotune.report", "tells of tuning and of models"),
     ("autotune.compile", "the package's function, the compiler behind it"),
+    ("autotune.torch", "PyTorch's graphs by that function"),
     ("autotune", "the public names, each loaded when it is asked for"),
     ("autotune.cli", "everything, as commands"),
     ("autotune.__main__", "the commands"),

@@ -48,7 +48,8 @@ def _compiled(options: argparse.Namespace) -> CompiledModel | SizedModel:
     from autotune.request import CompileRequest
 
     check_name(options.model, COMPILED_TOO)
-    return compile_request(flags.request(CompileRequest, options, cache_dir=cache_dir()))
+    request = flags.request(CompileRequest, options, cache_dir=cache_dir())
+    return compile_request(request, small=getattr(options, "size", False))
 
 
 def _tell(options: argparse.Namespace, notes: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ candidate is taken. Builds run in worker processes, one per core, where that pay
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -58,12 +58,14 @@ def build_kernels(
     known: Known | None = None,
     profile: DeviceProfile | None = None,
     preferred: Mapping[Task, Config] | None = None,
+    unrecorded: Set[Task] = frozenset(),
 ) -> Kernels:
     """Build every task that is not `known`; defaults are for the machine of `profile`, if one is
-    named, those of some tasks `preferred`. Raises BuildError where not even the loops as they are
-    can be built."""
+    named, those of some tasks `preferred`; of tasks that are `unrecorded` the log is not asked.
+    Raises BuildError where not even the loops as they are can be built."""
     unaligned, preferred = unaligned or {}, preferred or {}
-    waiting = {t: candidates(t, target, log, profile, preferred.get(t)) for t in tasks}
+    logs = {t: None if t in unrecorded else log for t in tasks}
+    waiting = {t: candidates(t, target, logs[t], profile, preferred.get(t)) for t in tasks}
     first = {task: _next(found, task.key) for task, found in waiting.items()}
     there = {t: known(t, c.schedule) for t, c in first.items() if known and t not in unaligned}
     missing = [task for task in first if there.get(task) is None]

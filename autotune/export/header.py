@@ -19,44 +19,23 @@ _C_TYPES = {
 
 def header_text(model: Exported, name: str) -> str:
     """The whole file; `name`: of the model, for people."""
-    p, face = model.face.prefix, model.face
+    p = model.face.prefix
     upper = p.upper()
-    ports = [*_ports("input", face.inputs), *_ports("output", face.outputs)]
     weights = (
         "NULL: the weights are in the library"
         if model.seal is None
         else f"the path of {p}.weights, which is mapped"
     )
+    own = f"""\
+/* An instance in memory of its own. `weights`: {weights}. */
+int32_t {p}_create(const char *weights, {p} **made);
+
+"""
+    if model.target.is_source:
+        own = f"#define {upper}_NEEDS_MEMORY 1 /* there is no {p}_create */\n\n"
     held = "NULL" if model.seal is None else f"the bytes of {p}.weights, aligned to 64"
     return f"""\
-/* {comment(name)}, compiled for {comment(model.target.name)}, {model.target.threads} thread(s).
-
-{chr(10).join(ports)}
-
-   Arrays are dense, in the order of their dimensions, in the machine's byte order. Instances share
-   nothing but code and weights: each may be used by one thread at a time, and several by several
-   threads at once{_turns(model)}. */
-#ifndef {upper}_H
-#define {upper}_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-#define {upper}_INPUTS {len(face.inputs)}
-#define {upper}_OUTPUTS {len(face.outputs)}
-#define {upper}_MEMORY_BYTES {face.memory_bytes}
-#define {upper}_MEMORY_ALIGNMENT 64
-#define {upper}_THREADS {model.target.threads}
-
-enum {p}_code {{
-{chr(10).join(f"    {upper}_{code.name} = {code.value}, /* {message(code)} */" for code in Code)}
-    {upper}_CODES
-}};
-
+{_opening(model, name)}
 /* An instance: its memory, where it is in a run. */
 typedef struct {p} {p};
 
@@ -85,10 +64,7 @@ size_t {p}_memory_bytes(void);
 int32_t {p}_threads(void);
 int32_t {p}_limit_threads(int32_t threads);
 
-/* An instance in memory of its own. `weights`: {weights}. */
-int32_t {p}_create(const char *weights, {p} **made);
-
-/* An instance in memory of yours, which is zeroed. `weights`: {held}. */
+{own}/* An instance in memory of yours, which is zeroed. `weights`: {held}. */
 int32_t {p}_create_in(void *memory, size_t bytes, const void *weights, {p} **made);
 
 /* One inference: a pointer per input and per output, in the model's order. */
@@ -104,6 +80,42 @@ const char *{p}_error(int32_t code);
 }}
 #endif
 #endif
+"""
+
+
+def _opening(model: Exported, name: str) -> str:
+    """What the model is, and its numbers."""
+    p, face = model.face.prefix, model.face
+    upper = p.upper()
+    ports = [*_ports("input", face.inputs), *_ports("output", face.outputs)]
+    return f"""\
+/* {comment(name)}, compiled for {comment(model.target.name)}, {model.target.threads} thread(s).
+
+{chr(10).join(ports)}
+
+   Arrays are dense, in the order of their dimensions, in the machine's byte order. Instances share
+   nothing but code and weights: each may be used by one thread at a time, and several by several
+   threads at once{_turns(model)}. */
+#ifndef {upper}_H
+#define {upper}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+#define {upper}_INPUTS {len(face.inputs)}
+#define {upper}_OUTPUTS {len(face.outputs)}
+#define {upper}_MEMORY_BYTES {face.memory_bytes}
+#define {upper}_MEMORY_ALIGNMENT 64
+#define {upper}_THREADS {model.target.threads}
+
+enum {p}_code {{
+{chr(10).join(f"    {upper}_{code.name} = {code.value}, /* {message(code)} */" for code in Code)}
+    {upper}_CODES
+}};
 """
 
 

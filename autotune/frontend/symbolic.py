@@ -11,6 +11,7 @@ import onnx
 from autotune.frontend.onnx.context import dtype_name
 from autotune.frontend.onnx.importer import check_operators, import_model, model_inputs
 from autotune.frontend.onnx.inputs import Dims, Shapes, declared_dims, resolve_dims
+from autotune.frontend.onnx.kinds import DECLARED
 from autotune.graph.ir import Graph
 from autotune.size_ranges import SizedType, symbols_of
 
@@ -59,4 +60,5 @@ def _output_type(info: onnx.ValueInfoProto) -> SizedType:
 
 def _sized(info: onnx.ValueInfoProto, shape: Sequence[int | str]) -> SizedType:
     kind = info.type.tensor_type.elem_type
-    return SizedType(dtype=dtype_name(kind, f"{info.name!r}"), shape=tuple(shape))
+    dtype = DECLARED.get(kind) or dtype_name(kind, f"{info.name!r}")
+    return SizedType(dtype=dtype, shape=tuple(shape))

@@ -89,6 +89,9 @@ class GraphBuilder:
     def dtype(self, value: str) -> str:
         return self.types[value].dtype
 
+    def is_input(self, value: str) -> bool:
+        return any(name == value for name, _ in self._inputs)
+
     def maker(self, value: str) -> Node | None:
         """The node whose output a value is; None of inputs and constants."""
         return next((node for node in reversed(self._nodes) if node.output == value), None)

@@ -33,6 +33,7 @@ from autotune.program.ir import COMPARISONS, FUNCTIONS, Compute, Const, Value, f
 from autotune.shapes import broadcast_shapes
 from autotune.types import DTYPES, Array, Attrs, TensorType
 
+_BITS = ("bit_and", "bit_or", "bit_xor", "bit_not", "shift_left", "shift_right")
 _LOGICAL = ("and", "or", "not")
 _FLOATS = (
     "sqrt", "rsqrt", "exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "reciprocal", "floor",
@@ -64,6 +65,9 @@ class Function:
             require(dtype == "bool", f"{self.name}: inputs must be bool, got {dtype}")
         elif self.name not in ("eq", "ne"):
             require(dtype != "bool", f"{self.name}: inputs must be numbers, got bool")
+        if self.name in _BITS:
+            known = dtype.startswith(("int", "uint"))
+            require(known, f"{self.name}: inputs must be integers, got {dtype}")
         if self.name in _FLOATS:
             require(is_float(dtype), f"{self.name}: input must be floating point, got {dtype}")
         return TensorType(dtype="bool" if self.name in COMPARISONS else dtype, shape=shape)

@@ -66,12 +66,6 @@ def plan_memory(partition: Partition, *, in_place: bool = True, lend: bool = Fal
     )
 
 
-def arena_blocks(partition: Partition) -> list[Block]:
-    """What lies in the arena where no call writes over its inputs, and nothing lies in memory that
-    has a halo of zeros."""
-    return _zeroed_together(_chains(partition, lifetimes(partition), ()), partition, lend=False)
-
-
 def lifetimes(partition: Partition) -> dict[str, tuple[int, int]]:
     """Per arena storage the first and last call that touch it; a graph output lives to the end."""
     out: dict[str, tuple[int, int]] = {}

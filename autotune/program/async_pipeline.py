@@ -138,8 +138,6 @@ def check_group(stmt: WarpgroupMma, warp: For) -> str:
     return ""
 
 
-_ANY = 1 << 30
-"""More than any loop has iterations."""
 GROUP_NUMBER, LANE_WARP = "warp.group", "warp.own"
 """Loop variables that a warp's number is made of: its group's and its own in the group."""
 

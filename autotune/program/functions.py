@@ -3,8 +3,9 @@
 In: a function's name and arrays (or numpy scalars). Out: the result in the arguments' precision.
 Integer `div` rounds toward zero; `mod` has the divisor's sign; `round` goes half to even. Every
 backend agrees where C leaves it open: an integer divided by zero is 0, and so is its remainder;
-the least integer by -1 is itself, with remainder 0. A float that becomes an integer is cut toward
-zero and limited to what the integer type holds; NaN becomes 0. `max` and `min` of a NaN are NaN.
+the least integer by -1 is itself, with remainder 0. Bits shifted by their number or more, or by
+less than none, leave 0 or the sign. A float that becomes an integer is cut toward zero and limited
+to what the integer type holds; NaN becomes 0. `max` and `min` of a NaN are NaN.
 """
 
 from __future__ import annotations
@@ -130,6 +131,22 @@ def _to_bfloat16(x: Array) -> Array:
     return widen_bfloat16(bfloat16_bits(np.asarray(x, np.float32)))
 
 
+def _shift(move: Callable[..., Any]) -> Callable[[Array, Array], Array]:
+    """Bits moved; by their number or more, or by less than none: only the sign is left of them,
+    and nothing when they go up."""
+
+    def shifted(a: Array, count: Array) -> Array:
+        a = np.asarray(a)
+        bits, kind = a.dtype.itemsize * 8, a.dtype.type
+        inside = (count >= 0) & (count < bits)
+        signs = move is np.right_shift and a.dtype.kind == "i"
+        beyond = move(a, kind(bits - 1)) if signs else kind(0)
+        return np.asarray(np.where(inside, move(a, count % kind(bits)), beyond)).astype(a.dtype)
+
+    return shifted
+
+
+_SHORTER_OR_UNSIGNED = ("int8", "uint8", "int16", "uint16", "uint32", "uint64")
 _TABLE: dict[str, Callable[..., Any]] = {
     "bits": lambda x: np.asarray(x, np.float32).view(np.int32),
     "to_bfloat16": _to_bfloat16,
@@ -190,8 +207,13 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "to_int32": _to_integer("int32"),
     "to_int64": _to_integer("int64"),
     "to_bool": _to("bool"),
-    "to_int8": _to_integer("int8"),
-    "to_uint8": _to_integer("uint8"),
+    **{f"to_{name}": _to_integer(name) for name in _SHORTER_OR_UNSIGNED},
+    "bit_and": np.bitwise_and,
+    "bit_or": np.bitwise_or,
+    "bit_xor": np.bitwise_xor,
+    "bit_not": np.bitwise_not,
+    "shift_left": _shift(np.left_shift),
+    "shift_right": _shift(np.right_shift),
 }
 _COMBINE: dict[str, Callable[..., Any]] = {
     "sum": np.add,

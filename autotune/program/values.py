@@ -23,7 +23,8 @@ class Bound:
 
 # Element functions: name -> number of arguments. Comparisons give bool; `where` takes one first;
 # `bits` are those of a float32, as int32; `binade` is the power of two at or below a magnitude;
-# `swish` is x / (1 + e**(-slope x)); the gelus are those by the error function and by tanh.
+# `bit_...` and shifts are of integers; `swish` is x / (1 + e**(-slope x)); the gelus are those by
+# the error function and by tanh.
 FUNCTIONS: dict[str, int] = {
     "add": 2, "sub": 2, "mul": 2, "div": 2, "max": 2, "min": 2, "pow": 2, "mod": 2,
     "neg": 1, "abs": 1, "sqrt": 1, "rsqrt": 1, "exp": 1, "log": 1, "erf": 1, "tanh": 1,
@@ -32,10 +33,12 @@ FUNCTIONS: dict[str, int] = {
     "expm1": 1, "sinh": 1, "cosh": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "asinh": 1,
     "acosh": 1, "atanh": 1, "softplus": 1, "mish": 1, "silu": 1, "swish": 2, "gelu_erf": 1,
     "gelu_tanh": 1,
+    "bit_and": 2, "bit_or": 2, "bit_xor": 2, "bit_not": 1, "shift_left": 2, "shift_right": 2,
     "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
     "and": 2, "or": 2, "not": 1, "where": 3,
     "to_float32": 1, "to_float64": 1, "to_int32": 1, "to_int64": 1, "to_bool": 1,
-    "to_int8": 1, "to_uint8": 1, "to_bfloat16": 1, "to_float16": 1,
+    "to_int8": 1, "to_uint8": 1, "to_int16": 1, "to_uint16": 1, "to_uint32": 1, "to_uint64": 1,
+    "to_bfloat16": 1, "to_float16": 1,
 }  # fmt: skip
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 COMBINERS = ("sum", "max", "min", "prod", "peak")

@@ -7,6 +7,7 @@ function gets: arena, constants, workspace, then the model's inputs, then its ou
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -38,6 +39,11 @@ class Port:
     strides: tuple[int, ...]
     declared: str = ""
     """numpy's name of the short float that the model says it is, where that is another one."""
+
+    @property
+    def public(self) -> TensorType:
+        """What callers have: the type that the model declares."""
+        return dataclasses.replace(self.type, dtype=self.declared or self.type.dtype)
 
     def view(self, block: Bytes) -> Array:
         """The port's elements in the bytes of its buffer, bfloat16 as its bits."""
@@ -114,13 +120,21 @@ class ModelImage:
         if target.precision != "float32":
             words.append(target.precision)
         sides = (
-            listed((f"{p.name}: {p.type}" for p in ports), 4)
+            listed((f"{p.name}: {p.public}" for p in ports), 4)
             for ports in (self.inputs, self.outputs)
         )
         return (
             f"{shortened(repr(self.name))} for {target.name} ({', '.join(words)}): "
             f"{' -> '.join(sides)}; {len(self.kernels)} kernels"
         )
+
+    def digest(self) -> str:
+        """SHA-256 of code and weights, in hexadecimal digits."""
+        hasher = hashlib.sha256()
+        for code in self.objects:
+            hasher.update(hashlib.sha256(code).digest())
+        hasher.update(hashlib.sha256(self.constants.data).digest())
+        return hasher.hexdigest()
 
     def manifest(self) -> dict[str, Any]:
         """JSON of everything but the object code and the constants, whose sizes are given."""

@@ -1,17 +1,21 @@
 """Images of compiled models as files. In: a ModelImage, or a file's path or bytes. Out: one file,
 or the image it holds.
 
-The file is an uncompressed zip: manifest.json, objects/NNNN.o (the entry last), constants.bin. It
-is written beside its final name and renamed, so a reader never sees half a file. Reading needs
-numpy and llvmlite only.
+The file is an uncompressed zip: manifest.json, objects/NNNN.o (the entry last), constants.bin,
+which begins at a page: it is mapped, so that processes share one copy of the weights. It is
+written beside its final name and renamed: a reader never sees half a file, and who has mapped the
+one before keeps that. Reading needs numpy and llvmlite only.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import mmap
 import os
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -20,7 +24,7 @@ import numpy as np
 from autotune import arguments
 from autotune.atomic_file import atomic_file
 from autotune.errors import ArtifactError
-from autotune.memory import Bytes, zeroed_block
+from autotune.memory import ALIGNMENT, Bytes, zeroed_block
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ModelImage
 from autotune.target import Target
@@ -30,7 +34,11 @@ FORMAT_VERSION = 1
 _MANIFEST, _CONSTANTS = "manifest.json", "constants.bin"
 _CHUNK_BYTES = 8 << 20
 _ZIP_HEADER_BYTES = 30
-"""Bytes of a zip's first entry up to its name."""
+"""Bytes of a zip's entry up to its name."""
+_LENGTHS_AT, _LENGTHS = 26, struct.Struct("<HH")
+"""Where in those bytes the lengths of the name, and of what comes between it and the data, are."""
+_EXTRA, _FILLED = struct.Struct("<HH"), 0xD935
+"""What comes between, in records: kind and length; zipalign's kind is for zeros that align."""
 
 
 def save(image: ModelImage, path: str | os.PathLike[str] | IO[bytes]) -> None:
@@ -58,12 +66,14 @@ def image_bytes(image: ModelImage) -> bytes:
 
 def write_image(image: ModelImage, file: IO[bytes]) -> None:
     """The artifact, into a file that can be sought in."""
-    manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, **image.manifest()}
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "digest": image.digest()}
+    manifest = {**head, **image.manifest()}
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
         for number, code in enumerate(image.objects):
             archive.writestr(_object_name(number), code)
-        with archive.open(_CONSTANTS, "w", force_zip64=True) as block:
+        entry = _at_a_page(_CONSTANTS, archive.start_dir)
+        with archive.open(entry, "w", force_zip64=True) as block:
             block.write(image.constants.data)
 
 
@@ -81,14 +91,48 @@ def is_artifact(path: str | os.PathLike[str]) -> bool:
 
 def read_image(source: str | os.PathLike[str] | bytes | IO[bytes]) -> ModelImage:
     """The data of an artifact, checked against this machine."""
-    file, path = _opened(source)
+    return _read_image(*_opened(source))[1]
+
+
+def describe(path: str) -> dict[str, str | int]:
+    """What an artifact is, for whatever machine: compiler, target, digest. Raises ArtifactError
+    where it does not have the digest that it names."""
+    manifest, image = _read_image(path, path, here=False)
+    digest = image.digest()
+    if manifest.get("digest", digest) != digest:
+        raise ArtifactError(
+            f"{path} was changed or damaged: it does not have the digest that it names; compile "
+            "the model again"
+        )
+    target = image.target
+    return {
+        "format": FORMAT,
+        "model": image.name,
+        "target": target.name,
+        "triple": target.triple,
+        "cpu": target.cpu,
+        "features": target.features,
+        "threads": target.threads,
+        "precision": target.precision,
+        **dict(image.versions),
+        "kernels": len(image.kernels),
+        "weights": image.constants.nbytes,
+        "digest": digest,
+    }
+
+
+def _read_image(
+    file: str | IO[bytes], path: str, *, here: bool = True
+) -> tuple[dict[str, Any], ModelImage]:
+    """The manifest and what it describes; `here`: refuse code for another machine."""
     try:
         with zipfile.ZipFile(file) as archive:
             manifest = _read_manifest(archive, path)
-            check_host(Target.from_json(manifest["target"]), path)
+            if here:
+                check_host(Target.from_json(manifest["target"]), path)
             objects = tuple(archive.read(_object_name(n)) for n in range(manifest["objects"]))
-            constants = _read_constants(archive, manifest["constant_bytes"])
-            return ModelImage.from_manifest(manifest, objects, constants)
+            constants = _constants(archive, manifest["constant_bytes"])
+            return manifest, ModelImage.from_manifest(manifest, objects, constants)
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from None
     except (zipfile.BadZipFile, EOFError, RuntimeError) as error:  # its flags may be damaged
@@ -131,6 +175,35 @@ def _read_manifest(archive: zipfile.ZipFile, path: str) -> dict[str, Any]:
             f"{FORMAT_VERSION}; update autotune or compile the model again"
         )
     return manifest
+
+
+def _at_a_page(name: str, start: int) -> zipfile.ZipInfo:
+    """An entry whose header, from byte `start` on, is filled up so that its data begin at a
+    page."""
+    info = zipfile.ZipInfo(name)
+    info.CRC = info.compress_size = info.file_size = 0  # filled in when they are known
+    header = start + len(info.FileHeader(zip64=True)) + _EXTRA.size
+    fill = -header % mmap.PAGESIZE
+    info.extra = _EXTRA.pack(_FILLED, fill) + bytes(fill)
+    return info
+
+
+def _constants(archive: zipfile.ZipFile, nbytes: int) -> Bytes:
+    """Mapped where the archive is a file of its own, else read. Raises what zipfile does."""
+    info, path = archive.getinfo(_CONSTANTS), archive.filename
+    plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits
+    fits = info.file_size == nbytes > 0
+    if not (plain and fits) or path is None or not os.path.isfile(path):
+        return _read_constants(archive, nbytes)
+    with open(path, "rb") as file:
+        file.seek(info.header_offset + _LENGTHS_AT)
+        start = file.tell() + _LENGTHS.size + sum(_LENGTHS.unpack(file.read(_LENGTHS.size)))
+        if start % ALIGNMENT or start + nbytes > os.fstat(file.fileno()).st_size:
+            return _read_constants(archive, nbytes)  # of a version that did not care, or damaged
+        block = np.asarray(np.memmap(file, np.uint8, "r", start, (nbytes,)))
+    if zlib.crc32(block.data) != info.CRC:
+        raise zipfile.BadZipFile(f"bad checksum of {_CONSTANTS}")
+    return block
 
 
 def _read_constants(archive: zipfile.ZipFile, nbytes: int) -> Bytes:

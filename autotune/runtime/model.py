@@ -95,17 +95,17 @@ class CompiledModel:
         self._ports, self._names = image.outputs, [p.name for p in image.outputs]
         self._declared = any(p.declared for p in image.outputs)
         self._places = places(image.outputs)
-        self._inputs = MappingProxyType({p.name: p.type for p in image.inputs})
-        self._outputs = MappingProxyType({p.name: p.type for p in image.outputs})
+        self._inputs = MappingProxyType({p.name: p.public for p in image.inputs})
+        self._outputs = MappingProxyType({p.name: p.public for p in image.outputs})
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:
-        """Element type and shape of every input, by name; cannot be changed."""
+        """Declared element type and shape of every input, by name; cannot be changed."""
         return self._inputs
 
     @property
     def outputs(self) -> Mapping[str, TensorType]:
-        """Element type and shape of every output, by name; cannot be changed."""
+        """Declared element type and shape of every output, by name; cannot be changed."""
         return self._outputs
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autotune.codegen.base import DEVICE_KINDS, Library
-from autotune.memory import zeroed_block
+from autotune.memory import address, fresh_array, zeroed_block
 from autotune.program.packing import stored_as
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ENTRY_SYMBOL, FIRST_INPUT, ModelImage, Port
@@ -24,7 +24,6 @@ _Pointers = ctypes.Array[ctypes.c_void_p]
 _Buffer = tuple[tuple[int, ...], np.dtype[Any], Port | None]
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
-_first_byte, _address_of = ctypes.c_char.from_buffer, ctypes.addressof
 
 
 class SessionMaker:
@@ -124,7 +123,7 @@ class NativeSession:
         return fresh
 
     def _output_buffers(self) -> list[Array]:
-        return [np.empty(shape, kind) for shape, kind, _ in self._outputs]
+        return [fresh_array(shape, kind) for shape, kind, _ in self._outputs]
 
     def _time_kernels(
         self, bases: _Pointers, repeats: int, clock: Callable[[], float]
@@ -139,15 +138,6 @@ class NativeSession:
             for (function, args), row in zip(calls, times, strict=True):
                 row.append(_timed(clock, function, ctypes.addressof(args), 1))
         return times
-
-
-def address(array: Array) -> int:
-    """Address of its first element. The buffer protocol is four times as fast as numpy's own
-    description, but has nothing for arrays that are read-only or empty."""
-    try:
-        return _address_of(_first_byte(array))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return int(array.__array_interface__["data"][0])
 
 
 def _same(one: object, other: object) -> bool:

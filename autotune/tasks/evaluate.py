@@ -43,14 +43,16 @@ Pads = tuple[tuple[int, int], ...]
 
 
 def evaluate_points(task: Task, arrays: Mapping[str, Array], points: Array) -> Array:
-    """The output at `points` [P, rank], as float64 [P]; `arrays` by task value name, dense."""
+    """The output at `points` [P, rank], as float64 [P], or integers of
+    the output's type; `arrays` by task value name, dense."""
     output = task.by_role("output")[0]
     rank = len(output.type.shape)
     if points.ndim != 2 or points.shape[1] != rank:
         raise ValueError(f"points must be [P, {rank}], got {list(points.shape)}")
     where = tuple(points[:, d].astype(np.int64) for d in range(rank))
     found = _Evaluator(task, arrays).at(output.name, where)
-    return np.broadcast_to(found, (len(points),)).astype(np.float64)
+    every = np.broadcast_to(found, (len(points),))
+    return every.astype(np.float64) if found.dtype.kind == "f" else every
 
 
 def evaluate_task(task: Task, arrays: Mapping[str, Array]) -> Array:

@@ -21,7 +21,7 @@ from autotune.program.ir import (
     Value,
 )
 from autotune.tasks.build import node_computes
-from autotune.types import SHORT_FLOATS, Array, Task, TaskValue
+from autotune.types import SHORT_FLOATS, Array, Task, TaskValue, is_unsigned
 
 # Ops that are undefined or ill-conditioned for some inputs: which input must be positive.
 _POSITIVE_INPUTS = {"sqrt": 0, "rsqrt": 0, "log": 0, "pow": 0, "reciprocal": 0, "div": 1, "mod": 1}
@@ -93,7 +93,7 @@ def _random(value: TaskValue, count: int, rng: np.random.Generator, limit: int |
         return rng.standard_normal(count, np.float32).astype(dtype, copy=False)
     if limit is not None:
         return np.asarray(rng.integers(-limit, limit, count)).astype(dtype)
-    low = 0 if dtype == "uint8" else -8
+    low = 0 if is_unsigned(dtype) else -8
     return np.asarray(rng.integers(low, 9, count)).astype(dtype)
 
 

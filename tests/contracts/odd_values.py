@@ -68,8 +68,10 @@ _UNARY = (
 )  # fmt: skip
 _BINARY = ("add", "sub", "mul", "div", "max", "min", "pow", "mod")
 _COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
-_WHOLE = ("int32", "int64", "int8", "uint8")
-_CASTS = ("to_int32", "to_int64", "to_int8", "to_uint8", "to_bool", "to_float32", "to_float64")
+_WHOLE = (
+    "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8",
+)  # fmt: skip
+_CASTS = tuple(f"to_{name}" for name in (*_WHOLE, "bool", "float32", "float64"))
 
 
 def _case(op: str, *types: TensorType, constants: tuple[int, ...] = (), **attrs: Attr) -> Case:
@@ -91,8 +93,13 @@ def _elementwise() -> Iterator[Case]:
                 yield _case(name, tensor(size, dtype=dtype), tensor(size, dtype=dtype))
     yield _case("max", tensor(*pairs, dtype="float64"), tensor(*pairs, dtype="float64"))
     for name in _CASTS:
-        for dtype in ("float32", "float64", "int64", "int32", "uint8", "bool"):
+        for dtype in ("float32", "float64", *_WHOLE, "bool"):
             yield _case(name, tensor(77, dtype=dtype))
+    for dtype in _WHOLE:
+        size = len(_numbers(dtype)) ** 2
+        for name in ("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"):
+            yield _case(name, tensor(size, dtype=dtype), tensor(size, dtype=dtype))
+        yield _case("bit_not", tensor(77, dtype=dtype))
     yield _case("bits", tensor(77))
     yield _case("to_bfloat16", tensor(77))
     yield _case("where", tensor(*ROWS, dtype="bool"), tensor(*ROWS), tensor(*ROWS))
@@ -205,7 +212,7 @@ def _numbers(dtype: str) -> Array:
     if dtype.startswith("float"):
         return np.array([*SPECIAL, *LARGE], dtype)
     limits = np.iinfo(dtype)
-    return np.array([0, 1, -1 & 0xFF if dtype == "uint8" else -1, 2, 7, limits.min, limits.max,
+    return np.array([0, 1, -1 if limits.min else limits.max // 2, 2, 7, limits.min, limits.max,
                      limits.max - 1, limits.min + 1], dtype)  # fmt: skip
 
 

@@ -143,6 +143,10 @@ def function(draw: Draw, name: str) -> Case:
         dtypes = [draw(st.sampled_from(["float32", "int32", "bool"]))]
     elif name in ("and", "or", "not"):
         dtypes = ["bool"] * FUNCTIONS[name]
+    elif name.startswith("bit_"):
+        dtypes = [draw(st.sampled_from(["int16", "uint8", "int64"]))] * FUNCTIONS[name]
+    elif name.startswith("shift_"):
+        dtypes = [draw(st.sampled_from(["int32", "uint8", "uint16", "uint64"]))] * 2
     elif name == "where":
         dtypes = ["bool", "float32", "float32"]
     elif name in ("add", "sub", "mul", "max", "min", "div", "mod", "abs", "neg", "eq", "lt"):

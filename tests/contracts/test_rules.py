@@ -172,6 +172,11 @@ TASKS: dict[str, Task] = {
     "max pool": pool("max_pool2d"),
     "avg pool": pool("avg_pool2d"),
     "mean of affine": mean_of_affine(),
+    "sums over far rows": task(
+        [node("reduce_sum", "i0", "o0", axes=(0,), keepdims=False)],
+        value("i0", (1100, 1000)),
+        value("o0", (1000,)),
+    ),
     "mean along rows": task(
         [node("reduce_mean", "i0", "o0", axes=(2,), keepdims=True)],
         value("i0", (1, 2, 4, 9)),

@@ -15,7 +15,7 @@ from autotune.types import ITEM_BYTES
 SHORT = {
     "float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32", "int8": "i8",
     "uint8": "u8", "bool": "u8", "bfloat16": "u16", "uint32": "u32", "uint64": "u64",
-    "int16": "i16",
+    "int16": "i16", "uint16": "u16",
 }  # fmt: skip
 """Names of element types in generated code. Truth values take a byte in memory."""
 LONG = {short: name for name, short in SHORT.items() if name not in ("bool", "bfloat16")}
@@ -27,9 +27,7 @@ _OPENCL_TYPES = {
     "f32": "float", "f64": "double", "i64": "long", "i32": "int", "i8": "char", "u8": "uchar",
     "u16": "ushort", "u32": "uint", "u64": "ulong", "i16": "short",
 }  # fmt: skip
-SHORT_BYTES = {short: ITEM_BYTES.get(name, 4) for name, short in SHORT.items()} | {
-    "u64": 8, "u32": 4, "i16": 2,
-}  # fmt: skip
+SHORT_BYTES = {short: ITEM_BYTES[name] for name, short in SHORT.items()}
 
 
 def float_constant(value: float, dtype: str = "float32") -> str:

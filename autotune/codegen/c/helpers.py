@@ -7,7 +7,14 @@ same as the LLVM backend's, with its errors) or the C library lane by lane.
 
 from __future__ import annotations
 
-from autotune.codegen.c.dialect import Dialect, float_constant, mask_of, split_type, type_name
+from autotune.codegen.c.dialect import (
+    SHORT_BYTES,
+    Dialect,
+    float_constant,
+    mask_of,
+    split_type,
+    type_name,
+)
 from autotune.codegen.c.integers import limited, limited_lanes, quotient, remainder
 from autotune.codegen.c.math import CMath
 from autotune.codegen.formulas import EXP, FORMULAS, LOG
@@ -171,7 +178,23 @@ class Helpers:
     def _div(self, kind: str, short: str, lanes: int) -> str:
         if lanes > 1:
             raise BuildError("no vector code for div of integers")
-        return quotient(kind, self.type("uint64" if short == "i64" else "uint32"))
+        return quotient(kind, self.type("uint64" if short in ("i64", "u64") else "uint32"))
+
+    def _shift_left(self, kind: str, short: str, lanes: int) -> str:
+        return self._shifted(kind, short, lanes, "<<")
+
+    def _shift_right(self, kind: str, short: str, lanes: int) -> str:
+        return self._shifted(kind, short, lanes, ">>")
+
+    def _shifted(self, kind: str, short: str, lanes: int, sign: str) -> str:
+        """Bits moved; by their number or more, or by less than none: only the sign is left of
+        them, and nothing when they go up."""
+        last = 8 * SHORT_BYTES[short] - 1
+        outside = f"((b < 0) | (b > {last}))"
+        most, zero = (self._constant(kind, short, lanes, v) for v in (last, 0))
+        moved = f"({kind})(a {sign} (b & {last}))"
+        beyond = f"({kind})(a >> {most})" if sign == ">>" and short[0] == "i" else zero
+        return f"return {self.choose(kind, outside, beyond, moved)};"
 
     def _constant(self, kind: str, short: str, lanes: int, value: float) -> str:
         text = float_constant(value) if short == "f32" else str(int(value))
@@ -360,6 +383,7 @@ class Helpers:
 
 _TWO = (
     "max", "min", "maximum", "minimum", "div", "mod", "pow", "copysign", "fmod", "swish",
+    "shift_left", "shift_right",
 )  # fmt: skip
 """Functions of two values."""
 _COMBINED = {

@@ -31,11 +31,14 @@ from autotune.program.ir import (
     Table,
     Value,
 )
+from autotune.types import ITEM_BYTES, is_unsigned
 
 MASK = "mask"
 """Element type of a comparison of vectors; the lanes' width goes with it as `mask:i32`."""
 _KEEPING_NAN = {"max": "maximum", "min": "minimum"}
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "bit_and": "&", "bit_or": "|", "bit_xor": "^",
+}  # fmt: skip
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -143,6 +146,9 @@ class CValueWriter(CIndexWriter):
             if int(value) == -(2**63):
                 return f"(-({name}){2**63 - 1} - 1)"
             return f"(({name}){int(value)})"
+        if dtype in ("int16", "uint16", "uint32", "uint64"):
+            sign = "u" if is_unsigned(dtype) else ""
+            return f"(({self.helpers.type(dtype)}){int(value)}{sign})"
         return str(int(value)) if value >= 0 else f"({int(value)})"
 
     def table(self, value: Table) -> float:
@@ -224,8 +230,9 @@ class CValueWriter(CIndexWriter):
             return Val(text, "bool" if lanes == 1 else self._mask(args[0].dtype), lanes)
         if fn in _INFIX:
             return self._wrapped(f"({args[0].text} {_INFIX[fn]} {args[1].text})", args[0], lanes)
-        if fn == "neg":
-            return self._wrapped(f"(-{args[0].text})", args[0], lanes)
+        if fn in ("neg", "bit_not"):
+            sign = "-" if fn == "neg" else "~"
+            return self._wrapped(f"({sign}{args[0].text})", args[0], lanes)
         real = args[0].dtype.startswith("float")
         if fn in ("floor", "ceil", "round") and not real:
             return args[0]
@@ -242,7 +249,7 @@ class CValueWriter(CIndexWriter):
 
     def _wrapped(self, text: str, like: Val, lanes: int) -> Val:
         """A result of arithmetic: that of single bytes is wider in C."""
-        if lanes == 1 and like.dtype in ("int8", "uint8"):
+        if lanes == 1 and ITEM_BYTES.get(like.dtype, 4) < 4:
             text = f"(({self.helpers.type(like.dtype)}){text})"
         return Val(text, like.dtype, lanes)
 

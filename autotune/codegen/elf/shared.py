@@ -52,7 +52,6 @@ from autotune.memory import Bytes
 _LOAD, _DYNAMIC, _STACK, _RELRO = 1, 2, 0x6474E551, 0x6474E552
 """Kinds of segments."""
 _R, _W, _X = 4, 2, 1
-_SEGMENTS = 8
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME = 1, 4, 5, 6, 10, 11, 14
 _RELA_TAGS, _REL_TAGS = (7, 8, 9), (17, 18, 19)
 """Tags of the table for the dynamic linker."""

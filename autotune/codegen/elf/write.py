@@ -33,7 +33,7 @@ class OutSection:
     kind: int = PROGBITS
     data: Data = b""
     size: int = 0
-    """Of a section without bytes."""
+    """Bytes of a section without bytes."""
     flags: int = 0
     address: int = 0
     """Where it lies in memory, and in a shared library also in the file."""

@@ -18,7 +18,7 @@ from autotune.codegen.llvm.math import MathWriter, float_text, unary
 from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.errors import BuildError
 from autotune.program.ir import COMPARISONS
-from autotune.types import ITEM_BYTES
+from autotune.types import ITEM_BYTES, is_unsigned
 
 
 class ElementWriter:
@@ -87,12 +87,15 @@ class ElementWriter:
             ones = self.splat(Val("true", "bool", 1), arg.lanes).text
             return Val(self.text.emit(f"xor {kind} {arg.text}, {ones}"), "bool", arg.lanes)
         zero = "0" if arg.lanes == 1 else "zeroinitializer"
+        if fn == "bit_not":
+            ones = self._whole(-1, arg).text
+            return Val(self.text.emit(f"xor {kind} {arg.text}, {ones}"), arg.dtype, arg.lanes)
         if fn == "neg":
             return Val(self.text.emit(f"sub {kind} {zero}, {arg.text}"), arg.dtype, arg.lanes)
-        if fn in ("floor", "ceil", "round") or (fn == "abs" and arg.dtype == "uint8"):
+        if fn in ("floor", "ceil", "round") or (fn == "abs" and is_unsigned(arg.dtype)):
             return arg
         if fn in ("abs", "sign"):
-            less, more = ("ult", "ugt") if arg.dtype == "uint8" else ("slt", "sgt")
+            less, more = ("ult", "ugt") if is_unsigned(arg.dtype) else ("slt", "sgt")
             negative = self.text.emit(f"icmp {less} {kind} {arg.text}, {zero}")
             mask = type_text("bool", arg.lanes)
             if fn == "abs":
@@ -120,10 +123,24 @@ class ElementWriter:
                 return Val(writer.call("pow", a.text, b.text), a.dtype, a.lanes)
             known = FORMULAS if a.dtype == "float32" else DOUBLE
             return Val(known[fn](writer, a.text, b.text), a.dtype, a.lanes)
+        if fn in _SHIFTS:
+            return self._shifted(fn, a, b)
         names = _FLOAT_OPS if real else _INT_OPS
         if fn not in names:
             raise BuildError(f"no {a.dtype} code for {fn}")
         return Val(self.text.emit(f"{names[fn]} {kind} {a.text}, {b.text}"), a.dtype, a.lanes)
+
+    def _shifted(self, fn: str, a: Val, count: Val) -> Val:
+        """Bits moved; by their number or more, or by less than none: only the sign is left of
+        them, and nothing when they go up."""
+        kind, bits = type_text(a.dtype, a.lanes), 8 * ITEM_BYTES[a.dtype]
+        op = "shl" if fn == "shift_left" else "lshr" if is_unsigned(a.dtype) else "ashr"
+        limit = self._whole(bits, a).text
+        inside = self.text.emit(f"icmp ult {kind} {count.text}, {limit}")
+        if op == "ashr":
+            count = self.choose(inside, count, self._whole(bits - 1, a))
+        moved = Val(self.text.emit(f"{op} {kind} {a.text}, {count.text}"), a.dtype, a.lanes)
+        return moved if op == "ashr" else self.choose(inside, moved, self._whole(0, a))
 
     def _extreme_of_two(self, fn: str, a: Val, b: Val) -> Val:
         """Larger or smaller value, NaN where either is (not so for `peak`)."""
@@ -135,7 +152,7 @@ class ElementWriter:
             writer = self.math(self.text, a.lanes, a.dtype)
             return Val(writer.extreme(fn, a.text, b.text), a.dtype, a.lanes)
         kind = type_text(a.dtype, a.lanes)
-        op = _EXTREMES[fn][0 if real else 1 + (a.dtype == "uint8")]
+        op = _EXTREMES[fn][0 if real else 1 + (is_unsigned(a.dtype))]
         return self.choose(self.text.emit(f"{op} {kind} {a.text}, {b.text}"), b, a)
 
     def _whole_quotient(self, fn: str, a: Val, b: Val) -> Val:
@@ -143,7 +160,7 @@ class ElementWriter:
         which of the least integer is itself. Machines end the program at both."""
         if _divides_safely(b.text):
             return self._divided(fn, a, b)
-        kind, signed = type_text(a.dtype, a.lanes), a.dtype != "uint8"
+        kind, signed = type_text(a.dtype, a.lanes), not is_unsigned(a.dtype)
         zero, one, minus = (self._whole(n, a) for n in (0, 1, -1 if signed else 0))
         nothing = self.text.emit(f"icmp eq {kind} {b.text}, {zero.text}")
         turned = self.text.emit(f"icmp eq {kind} {b.text}, {minus.text}")
@@ -158,10 +175,10 @@ class ElementWriter:
     def _divided(self, fn: str, a: Val, b: Val) -> Val:
         """Quotient or remainder of integers, by none of 0 and -1."""
         kind = type_text(a.dtype, a.lanes)
-        if fn == "mod" and a.dtype != "uint8":
+        if fn == "mod" and not is_unsigned(a.dtype):
             return self._mod(a, b, kind, False)
         name = {"div": "div", "mod": "rem"}[fn]
-        op = ("u" if a.dtype == "uint8" else "s") + name
+        op = ("u" if is_unsigned(a.dtype) else "s") + name
         return Val(self.text.emit(f"{op} {kind} {a.text}, {b.text}"), a.dtype, a.lanes)
 
     def _whole(self, number: int, like: Val) -> Val:
@@ -188,7 +205,7 @@ class ElementWriter:
         if real:
             op = "fcmp " + ("une" if fn == "ne" else "o" + fn)
         else:
-            sign = "u" if a.dtype == "uint8" else "s"
+            sign = "u" if is_unsigned(a.dtype) else "s"
             op = "icmp " + (fn if fn in ("eq", "ne") else sign + fn)
         return Val(self.text.emit(f"{op} {kind} {a.text}, {b.text}"), "bool", a.lanes)
 
@@ -234,9 +251,10 @@ class ElementWriter:
         exact = limits.bits < _SIGNIFICANT_BITS[value.dtype]
         if exact:
             x = writer.select_min(x, writer.const(most))
-        wide = dtype if limits.bits > 32 else "int32"
+        wide = dtype if limits.bits > 32 or dtype == "uint32" else "int32"
         whole = type_text(wide, lanes)
-        out = Val(self.text.emit(f"fptosi {writer.type} {x} to {whole}"), wide, lanes)
+        cut = "fptoui" if is_unsigned(wide) else "fptosi"
+        out = Val(self.text.emit(f"{cut} {writer.type} {x} to {whole}"), wide, lanes)
         if not exact:
             over = self.text.emit(f"fcmp oge {writer.type} {x}, {writer.const(most)}")
             out = self.choose(over, self._whole(int(limits.max), out), out)
@@ -288,7 +306,11 @@ _FLOAT_OPS = {
     "add": "fadd nsz contract", "sub": "fsub nsz contract", "mul": "fmul nsz contract",
     "div": "fdiv",
 }  # fmt: skip
-_INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or"}
+_INT_OPS = {
+    "add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or",
+    "bit_and": "and", "bit_or": "or", "bit_xor": "xor",
+}  # fmt: skip
+_SHIFTS = ("shift_left", "shift_right")
 _EXTREMES = {
     "max": ("fcmp olt", "icmp slt", "icmp ult"), "min": ("fcmp ogt", "icmp sgt", "icmp ugt"),
     "peak": ("fcmp olt", "icmp slt", "icmp ult"),
@@ -302,7 +324,7 @@ def _cast(source: str, target: str) -> str:
     """LLVM's conversion instruction; empty where the types are the same."""
     if source.startswith("float") and target.startswith("float"):
         return "fpext" if target == "float64" else "fptrunc"
-    unsigned = source in ("bool", "uint8")
+    unsigned = source == "bool" or is_unsigned(source)
     if target.startswith("float"):
         return "uitofp" if unsigned else "sitofp"
     before, after = (1 if d == "bool" else ITEM_BYTES[d] * 8 for d in (source, target))

@@ -12,7 +12,7 @@ from autotune.codegen.llvm.text import suffix_text, type_text
 from autotune.errors import BuildError
 from autotune.program.ir import Apply, Buffer, Load, Store, Table, Value
 from autotune.schedule.loops.rfactor import identity
-from autotune.types import ITEM_BYTES
+from autotune.types import ITEM_BYTES, is_unsigned
 
 _Old = Callable[[], Val]
 
@@ -191,7 +191,7 @@ class StoreWriter(MoveWriter):
         real = dtype.startswith("float")
         if real and combine in ("max", "min", "peak"):
             return self._merge(combine, self._extreme(combine, value), old)
-        op = _REDUCE[combine][0 if real else 1 + (dtype == "uint8")]
+        op = _REDUCE[combine][0 if real else 1 + (is_unsigned(dtype))]
         name = f"llvm.vector.reduce.{op}.{suffix_text(dtype, lanes)}"
         if not real:
             self.text.declare(name, f"declare {scalar} @{name}({kind})")

@@ -17,7 +17,8 @@ from autotune.errors import BuildError
 
 SCALARS = {
     "float32": "float", "float64": "double", "int64": "i64", "int32": "i32",
-    "int8": "i8", "uint8": "i8", "bool": "i1", "bfloat16": "i16", "float16": "i16",
+    "int16": "i16", "int8": "i8", "uint64": "i64", "uint32": "i32", "uint16": "i16", "uint8": "i8",
+    "bool": "i1", "bfloat16": "i16", "float16": "i16",
 }  # fmt: skip
 MEMORY = SCALARS | {"bool": "i8"}
 SHORT = {
@@ -27,6 +28,10 @@ SHORT = {
     "float64": "f64",
     "int64": "i64",
     "int32": "i32",
+    "int16": "i16",
+    "uint64": "i64",
+    "uint32": "i32",
+    "uint16": "i16",
     "bool": "i1",
 }
 MAX_LINES = 400_000

@@ -13,7 +13,6 @@ operator, the node's name and the opset. An attribute that no importer asked for
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
 from typing import Any
@@ -23,18 +22,12 @@ import onnx
 from onnx import numpy_helper
 
 from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.assembly import Assembler
 from autotune.frontend.onnx.mapped import brought_in, is_mapped, mapped_array
 from autotune.graph.build import GraphBuilder
-from autotune.ops import OPS
 from autotune.registry import Registry
-from autotune.shapes import as_array, whole
-from autotune.types import DTYPES, Array, Attr, TensorType
-
-FOLD_ELEMENTS = 1 << 16
-"""Constants are folded freely up to this size; above it, only where the result does not grow."""
-
-MOST_MADE = 1 << 28
-"""Elements of a constant that an importer makes out of numbers in the file: beyond are slips."""
+from autotune.shapes import whole
+from autotune.types import DTYPES, Array, TensorType
 
 Importer = Callable[["NodeContext"], "str | tuple[str, ...]"]
 IMPORTERS: Registry[Importer] = Registry("ONNX operator", room="autotune.frontend.onnx.importer")
@@ -51,7 +44,7 @@ def importer(*operators: str) -> Callable[[Importer], Importer]:
     return register
 
 
-class NodeContext:
+class NodeContext(Assembler):
     """One ONNX node during import: its operands, its attributes, and the graph being built."""
 
     def __init__(
@@ -62,11 +55,11 @@ class NodeContext:
         values: Mapping[str, str],
         kinds: Mapping[str, int],
     ) -> None:
+        super().__init__(builder)
         self.operator = node.op_type
         self.opset = opset
         self.inputs = tuple(node.input)
         self.outputs = tuple(node.output)
-        self.builder = builder
         self._values = values
         self._kinds = kinds
         self._attrs = {str(a.name): onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -94,15 +87,6 @@ class NodeContext:
     def rest(self, start: int = 0) -> list[str]:
         """The graph values of all inputs from `start` on (variadic operators)."""
         return [self.input(i) for i in range(start, len(self.inputs))]
-
-    def known(self, value: str) -> Array | None:
-        """The array of a value that is constant, else None."""
-        return self.builder.constants.get(value)
-
-    def evaluated(self, value: str) -> Array | None:
-        """As `known`, also of what is too large to be folded; slower."""
-        array = self.known(value)
-        return self.builder.evaluated(value) if array is None else array
 
     def parameter(self, position: int) -> Array | None:
         """The array of an optional input that must be constant; None where it is left out."""
@@ -173,82 +157,6 @@ class NodeContext:
                 "remove it or export the model without it"
             )
 
-    # ---------------------------------------------------------------------------------- graph
-
-    def shape(self, value: str) -> tuple[int, ...]:
-        return self.builder.shape(value)
-
-    def rank(self, value: str) -> int:
-        return len(self.builder.shape(value))
-
-    def dtype(self, value: str) -> str:
-        return self.builder.dtype(value)
-
-    def constant(self, data: Any, dtype: str | None = None) -> str:
-        return self.builder.constant(as_array(data, dtype))
-
-    def made(self, *extents: int) -> None:
-        """Raise ModelError where a constant of these extents is more than an importer makes."""
-        if math.prod(max(1, e) for e in extents) > MOST_MADE:
-            raise ModelError(
-                f"it stands for a constant of {'x'.join(map(str, extents))} elements; up to "
-                f"{MOST_MADE} are made: check its attributes and its constant inputs"
-            )
-
-    def op(self, op: str, *values: str, **attrs: Attr) -> str:
-        """Apply an internal op: folded where every operand is constant, its size-1 constants as
-        `scalar` nodes where it is elementwise."""
-        operands = list(values)
-        if operands and all(v in self.builder.constants for v in operands):
-            folded = self._fold(op, operands, attrs)
-            if folded is not None:
-                return folded
-        if OPS.get(op).kind != "elementwise" or not operands:
-            return self.builder.op(op, *operands, **attrs)
-        return self._elementwise(op, operands, attrs)
-
-    def reshape(self, value: str, shape: Sequence[int]) -> str:
-        return (
-            value
-            if self.shape(value) == tuple(shape)
-            else self.op("reshape", value, shape=tuple(shape))
-        )
-
-    def transpose(self, value: str, perm: Sequence[int]) -> str:
-        if tuple(perm) == tuple(range(len(perm))):
-            return value
-        return self.op("transpose", value, perm=tuple(perm))
-
-    def cast(self, value: str, dtype: str) -> str:
-        return value if self.dtype(value) == dtype else self.op(f"to_{dtype}", value)
-
-    def _fold(self, op: str, values: Sequence[str], attrs: Mapping[str, Attr]) -> str | None:
-        types = [self.builder.types[v] for v in values]
-        result = OPS.get(op).infer(types, attrs)
-        if result.size > max(FOLD_ELEMENTS, *(t.size for t in types)):
-            return None
-        arrays = [self.builder.constants[v] for v in values]
-        array = np.asarray(OPS.get(op).reference(arrays, attrs))
-        return self.builder.constant(as_array(array, result.dtype))
-
-    def _elementwise(self, op: str, values: list[str], attrs: Mapping[str, Attr]) -> str:
-        types = [self.builder.types[v] for v in values]
-        shape = OPS.get(op).infer(types, attrs).shape
-        for i, value in enumerate(values):
-            array = self.known(value)
-            if array is not None and array.size == 1:
-                values[i] = self.scalar(array.item(), array.dtype.name)
-        # A scalar has rank 0, the constant it stands for may have had the largest rank.
-        return self.reshape(self.builder.op(op, *values, **attrs), shape)
-
-    def scalar(self, value: bool | int | float, dtype: str) -> str:
-        """A size-1 constant that the compiler sees."""
-        return self.builder.op("scalar", value=value, dtype=dtype)
-
-    def like(self, value: bool | int | float, other: str) -> str:
-        """A number as a constant of another value's element type."""
-        return self.constant(value, self.dtype(other))
-
 
 def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
     """The array of an ONNX tensor. Raises ModelError where it is damaged or of a foreign type."""
@@ -294,14 +202,14 @@ def dense_array(sparse: onnx.SparseTensorProto, what: str) -> Array:
 
 def onnx_type(dtype: str) -> int:
     """The ONNX type of an element type of ours."""
-    return int(getattr(onnx.TensorProto, _ONNX_NAMES[dtype]))
+    return int(getattr(onnx.TensorProto, _ONNX_NAMES.get(dtype, dtype.upper())))
 
 
 def dtype_name(element_type: int, what: str) -> str:
     """Our name of an ONNX element type; float32 for the floats of 16 bits."""
     if element_type in _WIDENED:
         return "float32"
-    known = {int(getattr(onnx.TensorProto, _ONNX_NAMES[d])): d for d in DTYPES}
+    known = {onnx_type(d): d for d in DTYPES}
     if element_type not in known:
         names = {v: k for k, v in onnx.TensorProto.DataType.items()}
         raise UnsupportedOpError(
@@ -320,10 +228,8 @@ _NARROW: dict[int, str] = {
     onnx.TensorProto.FLOAT4E2M1: "float32",
 }  # fmt: skip
 """Types that constants and results of casts may have, widened."""
-_ONNX_NAMES = {
-    "float32": "FLOAT", "float64": "DOUBLE", "int64": "INT64", "int32": "INT32",
-    "int8": "INT8", "uint8": "UINT8", "bool": "BOOL",
-}  # fmt: skip
+_ONNX_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
+"""Where they are not our names in capitals."""
 
 
 def tensor_type(dtype: str, shape: Sequence[int]) -> TensorType:

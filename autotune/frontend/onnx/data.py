@@ -12,8 +12,7 @@ from autotune.frontend.onnx.context import (
     importer,
     tensor_array,
 )
-from autotune.frontend.onnx.norm import positive_axis
-from autotune.frontend.onnx.shape import select_ranges
+from autotune.frontend.views import positive_axis, select_ranges
 from autotune.types import Array
 
 CONSTANT_TYPES = {

@@ -14,7 +14,7 @@ from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.onnx.grid import Edge, Tap, linear_taps, sampled
 from autotune.frontend.onnx.image import read_window
-from autotune.frontend.onnx.volume import VolumeWindow
+from autotune.frontend.volume import VolumeWindow
 
 
 @importer("DeformConv")

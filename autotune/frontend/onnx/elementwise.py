@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import math
 
-from autotune.errors import UnsupportedOpError
+from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import Importer, NodeContext, importer
+from autotune.types import is_unsigned
 
 # ONNX operator -> internal op, one to one and without attributes.
 PLAIN = {
@@ -14,11 +15,12 @@ PLAIN = {
     "Tanh": "tanh", "Sigmoid": "sigmoid", "Floor": "floor", "Ceil": "ceil", "Round": "round",
     "Sign": "sign", "Sin": "sin", "Cos": "cos", "Reciprocal": "reciprocal", "Not": "not",
     "Relu": "relu", "Softplus": "softplus", "Mish": "mish", "HardSwish": "hard_swish",
+    "BitwiseNot": "bit_not",
 }  # fmt: skip
 BINARY = {
     "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "Equal": "eq", "Greater": "gt",
     "Less": "lt", "GreaterOrEqual": "ge", "LessOrEqual": "le", "And": "and", "Or": "or",
-    "Xor": "ne",
+    "Xor": "ne", "BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor",
 }  # fmt: skip
 VARIADIC = {"Max": "max", "Min": "min", "Sum": "add"}
 
@@ -87,13 +89,21 @@ def is_infinite(n: NodeContext) -> str:
 def mod(n: NodeContext) -> str:
     """The remainder has the divisor's sign, with `fmod` the dividend's."""
     x, divisor = n.input(0), n.input(1)
-    if not n.integer("fmod", 0) or n.dtype(x) == "uint8":
+    if not n.integer("fmod", 0) or is_unsigned(n.dtype(x)):
         return n.op("mod", x, divisor)
     if not n.dtype(x).startswith("float"):
         whole = n.op("mul", n.op("div", x, divisor), divisor)
         zero = n.like(0, x)
         return n.op("where", n.op("eq", divisor, zero), zero, n.op("sub", x, whole))
     return n.op("mul", n.op("sign", x), n.op("mod", n.op("abs", x), n.op("abs", divisor)))
+
+
+@importer("BitShift")
+def bit_shift(n: NodeContext) -> str:
+    direction = n.text("direction", "")
+    if direction not in ("LEFT", "RIGHT"):
+        raise ModelError(f"direction must be LEFT or RIGHT, got {direction!r}")
+    return n.op(f"shift_{direction.lower()}", n.input(0), n.input(1))
 
 
 @importer("LeakyRelu")

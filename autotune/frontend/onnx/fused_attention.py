@@ -12,7 +12,7 @@ import numpy as np
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx.attention import heads_apart, heads_joined, scores_of
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.shape import select_ranges
+from autotune.frontend.views import select_ranges
 
 
 @importer("com.microsoft.Attention")

@@ -14,7 +14,7 @@ from autotune.frontend.onnx.quantized import (
     dynamic_bytes,
     quantize_linear,
 )
-from autotune.frontend.onnx.shape import select_ranges
+from autotune.frontend.views import select_ranges
 
 importer("com.microsoft.QuantizeLinear")(quantize_linear)
 importer("com.microsoft.DequantizeLinear")(dequantize_linear)

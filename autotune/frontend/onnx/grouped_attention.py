@@ -14,7 +14,7 @@ from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.attention import heads_apart, heads_joined, repeated, scores_of
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.onnx.rotary import turn
-from autotune.frontend.onnx.shape import select_ranges
+from autotune.frontend.views import select_ranges
 
 
 @importer("com.microsoft.GroupQueryAttention")

@@ -11,34 +11,12 @@ from collections.abc import Sequence
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.volume import VolumeWindow, avg_pool, convolution
+from autotune.frontend.views import from_nhwc, to_nhwc
+from autotune.frontend.volume import VolumeWindow, avg_pool, convolution
 
 LARGEST_WINDOW = 1 << 24
 """Elements of a window; also those along an axis from its first to its last, or that pad an
 image."""
-
-
-def to_nhwc(n: NodeContext, x: str) -> str:
-    """NCHW (or NCW, given a height of 1; or NCDHW) to channels last."""
-    shape = n.shape(x)
-    if len(shape) not in (3, 4, 5):
-        raise UnsupportedOpError(
-            f"the input has shape {shape}; only [N,C,W], [N,C,H,W] and [N,C,D,H,W] are supported"
-        )
-    if len(shape) == 3:
-        x = n.reshape(x, (*shape[:2], 1, shape[2]))
-    rank = n.rank(x)
-    return n.transpose(x, (0, *range(2, rank), 1))
-
-
-def from_nhwc(n: NodeContext, y: str, rank: int) -> str:
-    """Back to channels first, to NCW where the model's tensors have rank 3."""
-    last = n.rank(y) - 1
-    y = n.transpose(y, (0, last, *range(1, last)))
-    if rank == 3:
-        batch, channels, _, width = n.shape(y)
-        y = n.reshape(y, (batch, channels, width))
-    return y
 
 
 @importer("Conv")

@@ -15,7 +15,7 @@ import numpy as np
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext
 from autotune.frontend.onnx.image import conv_operands
-from autotune.frontend.onnx.volume import VolumeWindow, convolution
+from autotune.frontend.volume import VolumeWindow, convolution
 from autotune.types import Array
 
 _TOGETHER = 4

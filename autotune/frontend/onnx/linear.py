@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.shape import select_ranges
+from autotune.frontend.views import select_ranges
 
 LARGEST_DETERMINANT = 4
 

@@ -9,15 +9,9 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.image import check_window, from_nhwc, to_nhwc
+from autotune.frontend.onnx.image import check_window
+from autotune.frontend.views import from_nhwc, positive_axis, to_nhwc
 from autotune.ops.row import norm_scale
-
-
-def positive_axis(axis: int, rank: int) -> int:
-    """An axis counted from the front. Raises ModelError where there is no such axis."""
-    if not -rank <= axis < rank:
-        raise ModelError(f"axis {axis} is outside a tensor of rank {rank}")
-    return axis % rank
 
 
 @importer("BatchNormalization")

@@ -6,13 +6,13 @@ Places of several dimensions become places in the flat tensor, so that all of th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
-from autotune.frontend.onnx.norm import positive_axis
+from autotune.frontend.places import elements, row_places, rows
+from autotune.frontend.views import positive_axis
 from autotune.types import Array, dense_strides
 
 UNSHAPED = (
@@ -28,41 +28,6 @@ def gather_elements(n: NodeContext) -> str:
     return elements(n, x, indices, positive_axis(n.integer("axis", 0), n.rank(x)))
 
 
-def elements(n: NodeContext, x: str, indices: str, axis: int) -> str:
-    """x at the places that have `indices` as coordinate along `axis`, and their own elsewhere."""
-    if n.rank(indices) != n.rank(x):
-        raise ModelError(
-            f"indices have shape {n.shape(indices)}, expected the rank of {n.shape(x)}"
-        )
-    known, extent = n.known(indices), n.shape(x)[axis]
-    if known is not None and not np.all((-extent <= known) & (known < extent)):
-        raise ModelError(f"indices reach outside axis {axis} of {n.shape(x)}")
-    return n.op("gather_elements", x, indices, axis=axis)
-
-
-def flat_places(n: NodeContext, indices: str, extents: Sequence[int], axis: int) -> str:
-    strides = dense_strides(tuple(extents))
-    grid = np.indices(n.shape(indices), dtype=np.int64)
-    others = sum((grid[d] * s for d, s in enumerate(strides) if d != axis), np.int64(0))
-    along = n.op("mul", positive(n, indices, extents[axis]), n.constant(strides[axis], "int64"))
-    return n.op("add", along, n.constant(np.broadcast_to(others, grid.shape[1:]), "int64"))
-
-
-def positive(n: NodeContext, indices: str, extent: int | Array) -> str:
-    """Indices counted from the front, as int64; those outside of the extent go to its nearest
-    end. ModelError where they are known and outside."""
-    known = n.known(indices)
-    if known is not None and not np.all((-np.asarray(extent) <= known) & (known < extent)):
-        raise ModelError(f"indices {known.min()} .. {known.max()} reach outside {extent} places")
-    wide, end = n.cast(indices, "int64"), n.constant(extent, "int64")
-    negative = n.op("lt", wide, n.like(0, wide))
-    counted = n.op("where", negative, n.op("add", wide, end), wide)
-    if known is not None:
-        return counted
-    last = n.constant(np.asarray(extent) - 1, "int64")
-    return n.op("min", n.op("max", counted, n.like(0, counted)), last)
-
-
 @importer("GatherND")
 def gather_nd(n: NodeContext) -> str:
     x, indices = n.input(0), n.input(1)
@@ -76,25 +41,6 @@ def gather_nd(n: NodeContext) -> str:
     table, depth = rows(n, x, n.shape(indices))
     picked = n.op("gather", table, row_places(n, indices, shape[:depth]), axis=0)
     return n.reshape(picked, (*places[:-1], *shape[depth:]))
-
-
-def rows(n: NodeContext, x: str, places: Sequence[int]) -> tuple[str, int]:
-    """(x as rows that a place names, how many dimensions a place has)."""
-    shape, depth = n.shape(x), places[-1] if places else 0
-    if not 1 <= depth <= len(shape):
-        raise ModelError(f"indices of shape {tuple(places)} do not name places in {shape}")
-    return n.reshape(x, (math.prod(shape[:depth]), math.prod(shape[depth:]))), depth
-
-
-def row_places(n: NodeContext, indices: str, extents: Sequence[int]) -> str:
-    """Places of several coordinates (the last dimension) as rows, flat; those of one coordinate
-    as they are, negative ones too."""
-    if len(extents) == 1:
-        return n.reshape(indices, (math.prod(n.shape(indices)),))
-    steps = n.constant(dense_strides(tuple(extents)), "int64")
-    whole = n.op("mul", positive(n, indices, np.array(extents)), steps)
-    rows = n.op("reduce_sum", whole, axes=(n.rank(whole) - 1,), keepdims=False)
-    return n.reshape(rows, (math.prod(n.shape(rows)),))
 
 
 @importer("NonZero")

@@ -9,10 +9,9 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
-from autotune.frontend.onnx.image import conv_operands, from_nhwc
+from autotune.frontend.onnx.image import conv_operands
 from autotune.frontend.onnx.integers import Sums
 from autotune.frontend.onnx.kinds import kind_name
-from autotune.frontend.onnx.norm import positive_axis
 from autotune.frontend.onnx.numbers import (
     as_bytes,
     known_numbers,
@@ -20,10 +19,12 @@ from autotune.frontend.onnx.numbers import (
     numbers_of,
     steps_of,
 )
-from autotune.frontend.onnx.volume import convolution
+from autotune.frontend.views import from_nhwc, positive_axis
+from autotune.frontend.volume import convolution
 
 _DIRECT = (("float32", "uint8"), ("float32", "int8"))
-_LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "int32": (-(2**31), 2**31 - 1)}
+_WHOLE = ("uint8", "int8", "uint16", "int16")
+"""What is quantized to."""
 
 
 @importer("QuantizeLinear")
@@ -124,13 +125,13 @@ def _requantized(n: NodeContext, sums: str, scales: tuple[int, int, int], zero: 
 
 def _rounded(n: NodeContext, value: str, zero: str | None, dtype: str) -> str:
     """To integers, halves to even, within the type's limits."""
-    if dtype not in ("uint8", "int8"):
+    if dtype not in _WHOLE:
         raise UnsupportedOpError(f"quantizing to {dtype} is not supported; use uint8 or int8")
     value = n.op("round", value)
     if zero is not None:
         value = n.op("add", value, n.cast(zero, n.dtype(value)))
-    low, high = _LIMITS[dtype]
-    return n.op(f"to_{dtype}", n.op("clip", value, min=low, max=high))
+    limits = np.iinfo(dtype)
+    return n.op(f"to_{dtype}", n.op("clip", value, min=int(limits.min), max=int(limits.max)))
 
 
 def _parameter(n: NodeContext, x: str, position: int, axis: int) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from autotune.frontend.onnx.context import Importer, NodeContext, importer
-from autotune.frontend.onnx.norm import positive_axis
+from autotune.frontend.views import positive_axis
 
 # Operators whose axes came as an input earlier than for the others (opset 18).
 AXES_INPUT_SINCE = {"ReduceSum": 13}

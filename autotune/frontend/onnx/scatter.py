@@ -12,10 +12,8 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.norm import positive_axis
-from autotune.frontend.onnx.places import flat_places, row_places, rows
-from autotune.ops.scatter import COMBINE
-from autotune.types import Array
+from autotune.frontend.places import flat_places, join, row_places, rows, unspread
+from autotune.frontend.views import positive_axis
 
 
 @importer("ScatterND")
@@ -26,7 +24,9 @@ def scatter_nd(n: NodeContext) -> str:
     places = row_places(n, indices, shape[:depth])
     length, width = n.shape(places)[0], n.shape(table)[1]
     updates = n.reshape(updates, (length, width))
-    return n.reshape(_join(n, table, n.reshape(places, (length, 1)), updates, 0), shape)
+    return n.reshape(
+        join(n, table, n.reshape(places, (length, 1)), updates, 0, how=_how(n)), shape
+    )
 
 
 @importer("TensorScatter")
@@ -60,60 +60,15 @@ def scatter_elements(n: NodeContext) -> str:
     others = [d for d in range(len(shape)) if d != axis]
     put = n.text("reduction", "none") == "none" and n.evaluated(indices) is not None
     if not put and all(n.shape(indices)[d] == shape[d] for d in others):
-        return _join(n, x, _unspread(n, indices, axis), updates, axis)
+        return join(n, x, unspread(n, indices, axis), updates, axis, how=_how(n))
     places = flat_places(n, indices, shape, axis)
     count, flat = math.prod(shape), (math.prod(n.shape(updates)), 1)
     column, places, updates = (
         n.reshape(v, s) for v, s in ((x, (count, 1)), (places, flat), (updates, flat))
     )
-    return n.reshape(_join(n, column, places, updates, 0), shape)
+    return n.reshape(join(n, column, places, updates, 0, how=_how(n)), shape)
 
 
-def _unspread(n: NodeContext, places: str, axis: int) -> str:
-    """Places as they were before they were repeated for every element of a row."""
-    known = n.evaluated(places)
-    if known is not None:
-        for d, extent in enumerate(known.shape):
-            first = known.take([0], axis=d) if extent else known
-            known = first if np.all(known == first) and axis != d else known
-        return n.constant(known)
-    made = n.builder.maker(places)
-    if made is None or made.op != "expand":
-        return places
-    source, rank = made.inputs[0], n.rank(places)
-    return n.reshape(source, (*[1] * (rank - n.rank(source)), *n.shape(source)))
-
-
-def _join(n: NodeContext, x: str, places: str, updates: str, axis: int) -> str:
-    """x with updates at places along an axis, joined as the node says."""
-    how = n.text("reduction", "none")
-    if how not in COMBINE:
-        raise UnsupportedOpError(f"reduction {how!r} is not known; known are {', '.join(COMBINE)}")
-    if math.prod(n.shape(updates)) == 0:
-        return x
-    known = n.evaluated(places)
-    if known is not None:
-        extent = n.shape(x)[axis]
-        known = np.where(known < 0, known + extent, known)
-        if not 0 <= known.min() <= known.max() < extent:
-            raise ModelError(f"indices reach outside {extent} places")
-        if how == "none":
-            return _put(n, x, known.ravel(), updates)
-        places = n.constant(known, "int64")
-    start = n.known(x)
-    if start is not None and start.size > 1 and np.all(start == start.flat[0]):
-        extent = n.shape(x)[axis]
-        x = n.scalar(start.flat[0].item(), n.dtype(x))
-        return n.op("scatter", x, places, updates, axis=axis, extent=extent, reduction=how)
-    return n.op("scatter", x, places, updates, axis=axis, reduction=how)
-
-
-def _put(n: NodeContext, table: str, places: Array, updates: str) -> str:
-    """Rows with those at constant places replaced: picked from the rows and the updates."""
-    count = n.shape(table)[0]
-    source = np.arange(count)
-    source[places] = count + np.arange(places.size)  # of equal places the last one stays
-    if np.array_equal(source, count + np.arange(count)):
-        return updates
-    both = n.op("concat", table, updates, axis=0)
-    return n.op("gather", both, n.constant(source, "int64"), axis=0)
+def _how(n: NodeContext) -> str:
+    """How updates join what is there."""
+    return n.text("reduction", "none")

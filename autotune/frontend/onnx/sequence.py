@@ -8,8 +8,7 @@ import numpy as np
 
 from autotune.errors import ModelError
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.norm import positive_axis
-from autotune.frontend.onnx.shape import select_ranges
+from autotune.frontend.views import positive_axis, select_ranges
 
 READERS = frozenset(
     (

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.norm import positive_axis
+from autotune.frontend.views import expand_to, positive_axis, select_ranges
 from autotune.shapes import broadcast_shapes
 
 
@@ -115,22 +114,6 @@ def _clamped(start: int, end: int, step: int, extent: int) -> range:
     return range(*slice(start, end, step).indices(extent))
 
 
-def select_ranges(n: NodeContext, x: str, ranges: dict[int, range]) -> str:
-    """The elements of some axes that ranges select: one slice, and a gather per backward range."""
-    forward = {a: r for a, r in ranges.items() if r.step > 0}
-    extents = n.shape(x)
-    full = [forward.get(a, range(e)) for a, e in enumerate(extents)]
-    if any(r != range(e) for r, e in zip(full, extents, strict=True)):
-        x = n.op(
-            "slice", x, starts=tuple(r.start for r in full),
-            stops=tuple(max(r.stop, r.start) for r in full), steps=tuple(r.step for r in full),
-        )  # fmt: skip
-    for axis, backward in ranges.items():
-        if backward.step < 0:
-            x = n.op("gather", x, n.constant(list(backward), "int64"), axis=axis)
-    return x
-
-
 @importer("Split")
 def split(n: NodeContext) -> tuple[str, ...]:
     x = n.input(0)
@@ -154,11 +137,6 @@ def split(n: NodeContext) -> tuple[str, ...]:
 def expand(n: NodeContext) -> str:
     x = n.input(0)
     return expand_to(n, x, broadcast_shapes((n.shape(x), n.required_ints(1))))
-
-
-def expand_to(n: NodeContext, x: str, extents: Sequence[int]) -> str:
-    same = n.shape(x) == tuple(extents)
-    return x if same else n.op("expand", x, shape=tuple(int(e) for e in extents))
 
 
 @importer("Tile")

@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
-from autotune.frontend.onnx.norm import positive_axis
+from autotune.frontend.views import positive_axis
 
 MOST_FACTORS = 1 << 25
 """Elements of a transform's matrix, at most."""

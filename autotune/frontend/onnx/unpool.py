@@ -15,8 +15,9 @@ import numpy as np
 
 from autotune.errors import ModelError
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.image import check_window, from_nhwc, pool_window, spread, to_nhwc
-from autotune.frontend.onnx.volume import VolumeWindow, max_pool
+from autotune.frontend.onnx.image import check_window, pool_window, spread
+from autotune.frontend.views import from_nhwc, to_nhwc
+from autotune.frontend.volume import VolumeWindow, max_pool
 from autotune.types import Array, dense_strides, lowest
 
 

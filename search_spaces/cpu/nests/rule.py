@@ -80,6 +80,7 @@ from search_spaces.cpu.nests.rows import (
     row_width,
     run_ahead,
 )
+from search_spaces.cpu.nests.runs import schedule_runs
 from search_spaces.cpu.nests.transposes import schedule_transpose
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Constraint, Space
@@ -260,6 +261,8 @@ def _schedule_nest(
     stores = stores_of((nest,))
     if len(stores) == 1 and not stores[0].combine:
         if schedule_transpose(builder, target, stores[0], loops):
+            return
+        if schedule_runs(builder, target, loops, unroll):
             return
         if is_patterned(builder.program, loops[-1]):
             schedule_patterned(builder, target, loops, unroll)

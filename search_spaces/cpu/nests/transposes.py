@@ -8,15 +8,12 @@ runs that are interleaved.
 
 from __future__ import annotations
 
-import math
-
 from autotune.program.analysis import recombine
 from autotune.program.ir import Alloc, For, If, Index, Load, Program, Store, Value, walk
 from autotune.program.rewrite import find_loop, stores_of
 from autotune.schedule.loops.nest import Fuse, Reorder, Vectorize
 from autotune.schedule.loops.peel_ends import PeelEnds
 from autotune.target import Target
-from autotune.types import ITEM_BYTES
 from search_spaces.builder import ScheduleBuilder, lanes_of, share
 
 MOST_MOVED = 256
@@ -41,7 +38,7 @@ def _interleave(builder: ScheduleBuilder, target: Target, store: Store, loops: l
     is read: both become one vector, read in runs and shuffled. False where the nest is none."""
     short, run = loops[-1], loops[-2]
     count, length = builder.extent(short), builder.extent(run)
-    written, read = _steps(builder.program, store, store.value, (run, short))
+    written, read = steps_of(builder.program, store, store.value, (run, short))
     if count > 16 or length < SHORTEST or written != (count, 1) or read[0] != 1:
         return False
     fits = [d for d in range(SHORTEST, length + 1) if length % d == 0 and d * count <= MOST_MOVED]
@@ -58,7 +55,7 @@ def _tile(builder: ScheduleBuilder, target: Target, store: Store, loops: list[st
     """Tiles that are read along one loop and written along the last. False where no loop but the
     last goes through what is read element by element, or one of the two is too short."""
     lanes, last = lanes_of(builder.task, target), loops[-1]
-    written, read = _steps(builder.program, store, store.value, tuple(loops))
+    written, read = steps_of(builder.program, store, store.value, tuple(loops))
     runs = [v for v, w, r in zip(loops, written, read, strict=True) if r == 1 and w]
     if not runs or runs[-1] == last or written[-1] != 1 or read[-1] == 1:
         return False
@@ -70,13 +67,9 @@ def _tile(builder: ScheduleBuilder, target: Target, store: Store, loops: list[st
     loops, run = _merged(builder, loops, run, last, lanes)
     outer = [v for v in loops if v not in (run, last)]
     over, inner = _tiled(builder, outer, (run, last), lanes)
-    step = ITEM_BYTES[builder.task.by_role("output")[0].type.dtype] * max(read[-1], 1)
-    if _evicts(step, lanes, target):
-        _grouped(builder, over)
-    for loop in over:
-        for copy in _copies(builder.program, loop):
-            if _is_guarded(builder.program, copy):
-                builder.apply(PeelEnds(loop=copy, last=1))
+    _peel(builder, over[0])
+    _grouped(builder, over)
+    _peel(builder, over[1])
     rows, columns = (_copies(builder.program, loop) for loop in inner)
     for row, column in zip(rows, columns, strict=True):
         tile = row.replace(inner[0], f"{run}_v", 1)
@@ -98,7 +91,7 @@ def _merged(
         (store,) = stores_of((find_loop(after, fused),))
         if not isinstance(store.value, Load):
             break
-        (written,), (read,) = _steps(after, store, store.value, (fused,))
+        (written,), (read,) = steps_of(after, store, store.value, (fused,))
         even = written and read
         if 1 not in (written, read) or not (even or builder.extent(loop) < lanes):
             break
@@ -118,22 +111,24 @@ def _tiled(
     return over, inner
 
 
-def _evicts(step_bytes: int, rows: int, target: Target) -> bool:
-    """Whether so many rows that far apart leave the innermost cache for each other's sake."""
-    way = max(target.line_bytes, target.l1_bytes // target.l1_ways)
-    sets = way // math.gcd(max(step_bytes, target.line_bytes), way)
-    return rows > sets * target.l1_ways
-
-
 def _grouped(builder: ScheduleBuilder, over: list[str]) -> None:
-    """A few tiles behind each other in what is read, before those of the next columns: a line that
-    two of them share is there for both."""
+    """A few tiles behind each other in what is read, before those of the next columns: lines come
+    in pairs, and one that two tiles share is there for both."""
     run, last = over
+    if run not in builder.loops():  # a single tile, and smaller
+        return
     size = next((n for n in GROUPS if builder.extent(run) % n == 0), 1)
-    if size > 1 and builder.extent(last) > 1 and not _is_guarded(builder.program, run):
+    if size > 1 and builder.extent(last) > 1:
         builder.split(run, size, f"{run}_g", f"{run}_t")
         builder.apply(Reorder(loops=(f"{run}_g", last, f"{run}_t")))
         over[0] = f"{run}_g"
+
+
+def _peel(builder: ScheduleBuilder, loop: str) -> None:
+    """Code of its own for the last tiles along a loop where they are smaller."""
+    for copy in _copies(builder.program, loop):
+        if _is_guarded(builder.program, copy):
+            builder.apply(PeelEnds(loop=copy, last=1))
 
 
 def _copies(program: Program, loop: str) -> list[str]:
@@ -147,7 +142,7 @@ def _is_guarded(program: Program, loop: str) -> bool:
     return any(isinstance(s, If) and any(loop in b.index.vars() for b in s.bounds) for s in inside)
 
 
-def _steps(
+def steps_of(
     program: Program, store: Store, load: Value, loops: tuple[str, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Elements by which a store and a load move along loops; 0 where one moves in no even

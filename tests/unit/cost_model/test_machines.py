@@ -1,4 +1,4 @@
-"""Default schedules on the machine that the prior was fitted to, and on one that it was not."""
+"""Default schedules on the machine that the prior was fitted to, and on two that it was not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 @pytest.mark.parametrize(
     ("name", "median", "most", "correlation"),
-    [("zen4", 0.03, 0.36, 0.7), ("granite_rapids", 0.08, 0.6, 0.75)],
+    [
+        ("zen4", 0.03, 0.36, 0.7),
+        ("granite_rapids", 0.08, 0.6, 0.75),
+        ("emerald_rapids", 0.08, 0.25, 0.8),
+    ],
 )
 def test_the_first_by_the_prior_is_near_the_best(
     monkeypatch: pytest.MonkeyPatch, name: str, median: float, most: float, correlation: float
@@ -23,7 +27,8 @@ def test_the_first_by_the_prior_is_near_the_best(
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     priors = importlib.import_module("priors")
     facts = priors.measured(name)
-    found = [priors.ranked(s, facts) for s in priors.load(priors.MACHINES[name]).values()]
+    surveys = priors.search_surveys.machine_surveys(priors.MACHINES[name])
+    found = [priors.ranked(s, facts) for s in surveys.values()]
     lost = np.array([r.regret for r in found])
     assert len(found) == 40
     assert np.median(lost) <= median

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+import autotune
 from autotune.compiler.driver import compile_graph
 from autotune.errors import FeedError, UnsupportedOpError
 from autotune.frontend.onnx.importer import import_model
@@ -116,6 +117,29 @@ def test_short_floats_are_taken_and_given(dtype: np.dtype[Any]) -> None:
     got = model.run({"x": x})["y"]
     assert got.dtype == dtype
     np.testing.assert_array_equal(got, np.exp(x.astype(np.float32)).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)])
+def test_inputs_and_outputs_show_the_type_that_callers_have(dtype: np.dtype[Any]) -> None:
+    """What a model says of its outputs is what `out` takes."""
+    kind = helper.np_dtype_to_tensor_dtype(dtype)
+    model = compiled(one("Exp", (kind, kind)))
+    assert str(model.inputs["x"]) == str(model.outputs["y"]) == f"{dtype.name}[3]"
+    assert f"x: {dtype.name}[3] -> y: {dtype.name}[3]" in repr(model)
+    y = np.empty(model.outputs["y"].shape, np.dtype(model.outputs["y"].dtype))
+    assert model.run({"x": np.zeros(3, dtype)}, out={"y": y})["y"] is y
+    assert model.bench(1).median_s > 0
+
+
+def test_a_model_of_open_sizes_shows_the_types_that_its_runs_give() -> None:
+    kinds = TensorProto.FLOAT16, TensorProto.BFLOAT16
+    model = one("Cast", kinds, to=TensorProto.BFLOAT16)
+    for info in (*model.graph.input, *model.graph.output):
+        info.type.tensor_type.shape.dim[0].dim_param = "N"
+    with autotune.compile(model) as sized:
+        assert str(sized.inputs["x"]) == "float16[N]"
+        assert str(sized.outputs["y"]) == "bfloat16[N]"
+        assert sized.run({"x": np.ones(2, np.float16)})["y"].dtype == ml_dtypes.bfloat16
 
 
 def test_the_type_outside_is_kept_in_a_file(tmp_path: Any) -> None:

@@ -76,6 +76,7 @@ def test_every_candidate_keeps_its_place(farm: FarmProcesses) -> None:
     assert [r.status for r in results] == expected
 
 
+@pytest.mark.slow
 def test_leases_are_kept_between_batches(farm: FarmProcesses) -> None:
     with farm.runner() as runner:
         runner.measure((fakes.request(fakes.GOOD),))
@@ -112,6 +113,7 @@ def test_kill_minus_9_of_a_board_loses_and_doubles_nothing(farm: FarmProcesses) 
     farm.boards[0].start()
 
 
+@pytest.mark.slow
 def test_a_board_that_stands_still_loses_its_work_to_another(farm: FarmProcesses) -> None:
     stopped = farm.boards[0]
     with farm.runner(boards=2) as runner:
@@ -127,6 +129,7 @@ def test_a_board_that_stands_still_loses_its_work_to_another(farm: FarmProcesses
     assert [r.status for r in results] == [Status.OK] * 8
 
 
+@pytest.mark.slow
 def test_kill_minus_9_of_the_tracker_stops_no_batch(farm: FarmProcesses) -> None:
     with farm.runner(boards=2) as runner:
         runner.measure(slow(2))
@@ -167,6 +170,7 @@ runner.measure((fakes.request(fakes.SLOW),) * 200, lambda *_: print('.', flush=T
 """
 
 
+@pytest.mark.slow
 def test_kill_minus_9_of_a_client_frees_its_boards(farm: FarmProcesses) -> None:
     client = subprocess.Popen(
         [sys.executable, "-c", CLIENT, farm.url], stdout=subprocess.PIPE, cwd=ROOT
@@ -180,6 +184,7 @@ def test_kill_minus_9_of_a_client_frees_its_boards(farm: FarmProcesses) -> None:
         assert [r.status for r in runner.measure(slow(4))] == [Status.OK] * 4
 
 
+@pytest.mark.slow
 def test_a_client_with_all_boards_shares_them_with_one_that_comes(farm: FarmProcesses) -> None:
     client = subprocess.Popen(
         [sys.executable, "-c", CLIENT, farm.url], stdout=subprocess.PIPE, cwd=ROOT

@@ -19,6 +19,7 @@ from autotune.target import host_target
 from rpc_server.__main__ import main
 from rpc_server.board.command import parse_cores, size
 from rpc_server.board.server import check_loopback, parse_address
+from rpc_server.client import board_runner
 from rpc_server.client.board_runner import RpcRunner
 from rpc_server.client.options import Deadlines
 from rpc_server.runners import runner_for
@@ -120,7 +121,8 @@ def test_nobody_at_the_address_is_one_clear_line() -> None:
         RpcRunner(f"rpc://127.0.0.1:{port}")
 
 
-def test_somebody_else_at_the_address_is_an_error_too() -> None:
+def test_somebody_else_at_the_address_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_runner, "CONNECT_TIMEOUT_S", 0.3)
     with (
         socket.create_server(("127.0.0.1", 0)) as mute,
         pytest.raises(DeviceError, match="cannot reach"),

@@ -39,6 +39,31 @@ def test_a_loaded_image_runs(saved: Path) -> None:
     np.testing.assert_array_equal(model.run({"x": x})["y"], x * 4)
 
 
+def test_weights_are_mapped(saved: Path) -> None:
+    """Those of a file; a file within another, or bytes, are read."""
+    image = read_image(saved)
+    assert isinstance(image.constants.base, np.memmap)
+    assert image.constants.ctypes.data % 4096 == 0
+    with saved.open("rb") as file:
+        for source in (saved.read_bytes(), file):
+            np.testing.assert_array_equal(read_image(source).constants, image.constants)
+
+
+def test_artifacts_of_a_version_that_did_not_align_are_read(saved: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old.model"
+    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(old, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    np.testing.assert_array_equal(read_image(old).constants, read_image(saved).constants)
+
+
+def test_a_mapped_model_outlives_its_file(saved: Path) -> None:
+    image, before = read_image(saved), read_image(saved.read_bytes())
+    save(dataclasses.replace(image, constants=image.constants[::-1].copy()), saved)
+    saved.unlink()
+    np.testing.assert_array_equal(image.constants, before.constants)
+
+
 def test_saving_replaces_the_file_in_one_step(saved: Path) -> None:
     CompiledModel(fakes.image(constant=5), fakes.CallbackLibrary()).save(saved)
     assert read_image(saved).constants[64:68].view(np.float32)[0] == 5

@@ -11,7 +11,14 @@ import pytest
 
 from autotune.errors import ConfigError, FeedError
 from autotune.graph.feeds import random_feeds
-from autotune.memory import HUGE_PAGE_BYTES, zeroed_block
+from autotune.memory import (
+    ALIGNMENT,
+    HUGE_PAGE_BYTES,
+    LEAST_ALIGNED_BYTES,
+    address,
+    fresh_array,
+    zeroed_block,
+)
 from autotune.runtime.model import CompiledModel
 from autotune.types import Array, TensorType
 from tests.unit.runtime import fakes
@@ -141,3 +148,11 @@ def test_blocks_are_zeroed_and_aligned(nbytes: int) -> None:
     assert block.nbytes == nbytes
     assert block.ctypes.data % 64 == 0 or nbytes == 0
     assert not block.any()
+
+
+@pytest.mark.parametrize("shape", [(3, 7), (LEAST_ALIGNED_BYTES,), (0, 5)])
+def test_large_fresh_arrays_begin_at_a_cache_line(shape: tuple[int, ...]) -> None:
+    array = fresh_array(shape, np.dtype(np.float32))
+    assert (array.shape, array.dtype) == (shape, np.float32)
+    assert array.flags.carray
+    assert array.nbytes < LEAST_ALIGNED_BYTES or address(array) % ALIGNMENT == 0

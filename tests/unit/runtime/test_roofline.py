@@ -10,12 +10,13 @@ from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.runtime.image import LinkedKernel
 from autotune.runtime.model import KernelTime
 from autotune.runtime.roofline import kernel_profiles, model_limit_s
-from autotune.target import host_target
+from autotune.target import load_target
 from tests.unit.runtime.fakes import image
 
+V4 = load_target("x86-64-v4")
 MACHINE = DeviceProfile(
     device="paper",
-    target=host_target(),
+    target=dataclasses.replace(V4, features=f"{V4.features},+avx512bf16"),
     peak_flops=1e9,
     levels=(
         CacheLevel(name="L1", size_bytes=1000, load_bytes_per_s=1e9, store_bytes_per_s=5e8),
@@ -28,7 +29,7 @@ MACHINE = DeviceProfile(
 
 def limits(threads: int = 1, **facts: int | str) -> tuple[float, str]:
     """Least time and bound of a kernel with such facts."""
-    whole = image()
+    whole = image(target=MACHINE.target)
     kernel: LinkedKernel = dataclasses.replace(whole.kernels[0], **facts)  # type: ignore[arg-type]
     target = dataclasses.replace(whole.target, threads=threads)
     model = dataclasses.replace(whole, kernels=(kernel,), target=target)

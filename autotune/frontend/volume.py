@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from autotune.frontend.onnx.context import NodeContext
+from autotune.frontend.assembly import Assembler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +51,10 @@ class VolumeWindow:
         return (padded - reach) // self.strides[dim] + 1
 
 
-Pool = Callable[[NodeContext, str, VolumeWindow], str]
+Pool = Callable[[Assembler, str, VolumeWindow], str]
 
 
-def convolution(n: NodeContext, x: str, w: str, window: VolumeWindow, groups: int) -> str:
+def convolution(n: Assembler, x: str, w: str, window: VolumeWindow, groups: int) -> str:
     """x [N,...,C], w [...,C/groups,O] -> [N,...,O]."""
     if n.rank(x) == 4:
         return _conv2d(n, x, w, window, groups)
@@ -83,7 +83,7 @@ def convolution(n: NodeContext, x: str, w: str, window: VolumeWindow, groups: in
     return n.reshape(y, (batch, window.positions(0, depth), *n.shape(y)[1:]))
 
 
-def _slices(n: NodeContext, x: str, window: VolumeWindow) -> list[str]:
+def _slices(n: Assembler, x: str, window: VolumeWindow) -> list[str]:
     """For each place of the kernel in depth the images it meets: [N*positions, H, W, C]."""
     batch, depth, height, width, channels = n.shape(x)
     stride, count = window.strides[0], window.positions(0, depth)
@@ -101,7 +101,7 @@ def _slices(n: NodeContext, x: str, window: VolumeWindow) -> list[str]:
     return out
 
 
-def _depths(n: NodeContext, x: str, places: list[int], stride: int) -> str:
+def _depths(n: Assembler, x: str, places: list[int], stride: int) -> str:
     """Some of the images of a volume."""
     batch, depth, *rest = n.shape(x)
     if places == list(range(depth)):
@@ -113,14 +113,14 @@ def _depths(n: NodeContext, x: str, places: list[int], stride: int) -> str:
     )  # fmt: skip
 
 
-def _conv2d(n: NodeContext, x: str, w: str, window: VolumeWindow, groups: int) -> str:
+def _conv2d(n: Assembler, x: str, w: str, window: VolumeWindow, groups: int) -> str:
     return n.op(
         "conv2d", x, w, strides=window.strides, pads=window.pads, dilations=window.dilations,
         groups=groups,
     )  # fmt: skip
 
 
-def max_pool(n: NodeContext, x: str, window: VolumeWindow) -> str:
+def max_pool(n: Assembler, x: str, window: VolumeWindow) -> str:
     """x [N,...,C] -> [N,...,C]."""
     if n.rank(x) == 5:
         return _apart(n, x, window, max_pool)
@@ -130,7 +130,7 @@ def max_pool(n: NodeContext, x: str, window: VolumeWindow) -> str:
     )  # fmt: skip
 
 
-def avg_pool(n: NodeContext, x: str, window: VolumeWindow, count_include_pad: bool) -> str:
+def avg_pool(n: Assembler, x: str, window: VolumeWindow, count_include_pad: bool) -> str:
     """x [N,...,C] -> [N,...,C]. How many elements a window sees is a product over dimensions."""
     if n.rank(x) == 5:
         return _apart(n, x, window, lambda n, x, w: avg_pool(n, x, w, count_include_pad))
@@ -141,7 +141,7 @@ def avg_pool(n: NodeContext, x: str, window: VolumeWindow, count_include_pad: bo
     )  # fmt: skip
 
 
-def _apart(n: NodeContext, x: str, window: VolumeWindow, pool: Pool) -> str:
+def _apart(n: Assembler, x: str, window: VolumeWindow, pool: Pool) -> str:
     """Over height and width, then over depth."""
     batch, depth, *rest, channels = n.shape(x)
     plane, along = window.part(1, 2), window.part(0)

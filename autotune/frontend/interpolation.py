@@ -1,0 +1,154 @@
+"""Images and other tensors resized along axes. In: a value, the extents of its axes, a method.
+Out: one `resize` op where there is one, else a gather or a product with a matrix per axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.frontend.assembly import Assembler
+from autotune.frontend.views import from_nhwc, to_nhwc
+from autotune.types import Array
+
+RESIZE_OP_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+NEAREST: dict[str, Callable[[Array], Array]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """How elements between two samples are found."""
+
+    mode: str
+    coordinate: str
+    nearest: str = "floor"
+    cubic_a: float = -0.75
+    exclude_outside: bool = False
+    antialias: bool = False
+    beyond: float | None = None
+    """What lies outside the data, where it does not repeat the border's elements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """One axis: extents before and after, and the factor, which need not be their ratio."""
+
+    before: int
+    after: int
+    factor: float
+    cut: tuple[float, float] = (0.0, 1.0)
+    """What is resized, in parts of the axis."""
+
+    @property
+    def exact(self) -> bool:
+        return bool(np.float32(self.factor) == np.float32(self.after / self.before))
+
+
+def resized(n: Assembler, x: str, scalings: dict[int, Scaling], method: Method) -> str:
+    if _is_resize_op(n.rank(x), scalings, method):
+        image = to_nhwc(n, x)
+        extents = list(n.shape(image))
+        for axis, scaling in scalings.items():
+            extents[axis - 1] = scaling.after
+        y = n.op(
+            "resize", image, out_shape=tuple(extents), mode=method.mode,
+            coordinate=method.coordinate, nearest_mode=method.nearest,
+        )  # fmt: skip
+        return from_nhwc(n, y, 4)
+    for axis, scaling in scalings.items():
+        x = _resize_axis(n, x, axis, scaling, method)
+    return x
+
+
+def _is_resize_op(rank: int, scalings: dict[int, Scaling], method: Method) -> bool:
+    return (
+        rank == 4
+        and bool(scalings)
+        and set(scalings) <= {2, 3}
+        and all(s.exact for s in scalings.values())
+        and method.mode in ("nearest", "linear")
+        and method.coordinate in RESIZE_OP_COORDINATES
+        and not method.exclude_outside
+        and not method.antialias
+    )
+
+
+def _resize_axis(n: Assembler, x: str, axis: int, scaling: Scaling, method: Method) -> str:
+    n.made(scaling.after, 1 if method.mode == "nearest" else scaling.before)
+    given = _coordinates(scaling, method.coordinate)
+    places = given if method.beyond is None else given.clip(0, scaling.before - 1)
+    if method.mode == "nearest":
+        nearest = NEAREST[method.nearest](places).clip(0, scaling.before - 1)
+        y = n.op("gather", x, n.constant(nearest, "int64"), axis=axis)
+    else:
+        y = _along(n, x, axis, _interpolation(places, scaling, method))
+    if method.beyond is None:
+        return y
+    mask = n.constant((given == places).reshape(-1, *[1] * (n.rank(x) - axis - 1)))
+    return n.op("where", mask, y, n.like(method.beyond, y))
+
+
+def _along(n: Assembler, x: str, axis: int, matrix: Array) -> str:
+    """x with sums of elements of an axis, weighted by the columns of a matrix."""
+    order = [i for i in range(n.rank(x)) if i != axis] + [axis]
+    weights = n.builder.constant(matrix.astype(n.dtype(x)))
+    y = n.op("matmul", n.transpose(x, order), weights, transpose_b=False)
+    return n.transpose(y, [order.index(i) for i in range(len(order))])
+
+
+def _coordinates(scaling: Scaling, coordinate: str) -> Array:
+    """Where each output element lies among the input's elements.
+
+    In float32, as factors are: in float64 a factor of 2.3 would break ties by its rounding."""
+    i, factor = np.arange(scaling.after, dtype=np.float32), np.float32(scaling.factor)
+    if coordinate == "tf_crop_and_resize":
+        (start, end), last = scaling.cut, scaling.before - 1
+        share = i / (scaling.after - 1) if scaling.after > 1 else i + 0.5
+        return np.asarray(start * last + share * (end - start) * last)
+    if coordinate == "asymmetric":
+        return np.asarray(i / factor)
+    if coordinate == "align_corners":
+        return i * (scaling.before - 1) / max(scaling.after - 1, 1)
+    if coordinate == "pytorch_half_pixel" and scaling.after == 1:
+        return i * 0
+    centred = np.asarray((i + np.float32(0.5)) / factor - np.float32(0.5))
+    if coordinate == "half_pixel_symmetric":
+        adjustment = scaling.after / (scaling.factor * scaling.before)
+        return centred + scaling.before / 2 * (1 - adjustment)
+    return centred
+
+
+def _interpolation(places: Array, scaling: Scaling, method: Method) -> Array:
+    """The matrix [extent, outputs] of weights; taps outside are those of the border. Against
+    aliases, data that become fewer are seen through a kernel as much wider."""
+    extent, columns = scaling.before, np.arange(places.size)
+    matrix = np.zeros((extent, places.size))
+    first = np.floor(places).astype(int)
+    narrow = min(scaling.factor, 1.0) if method.antialias else 1.0
+    reach = math.ceil((2 if method.mode == "cubic" else 1) / narrow)
+    for tap in range(1 - reach, 1 + reach):
+        distance = np.abs(places - (first + tap)) * narrow
+        cubic = method.mode == "cubic"
+        weight = _cubic(distance, method.cubic_a) if cubic else np.maximum(1 - distance, 0)
+        rows = (first + tap).clip(0, extent - 1)
+        if method.exclude_outside:
+            weight = np.where(rows == first + tap, weight, 0.0)
+        np.add.at(matrix, (rows, columns), weight)
+    shared = method.exclude_outside or method.antialias
+    return matrix / matrix.sum(axis=0) if shared else matrix
+
+
+def _cubic(distance: Array, a: float) -> Array:
+    """Keys' cubic convolution kernel."""
+    d = distance
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))

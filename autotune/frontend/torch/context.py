@@ -1,0 +1,205 @@
+"""What the importer of an ATen operator works with, and the registry of importers.
+
+An importer is one function: it reads the call's arguments through an `AtenCall`, by the names that
+the operator's schema gives them, adds ops to the graph, and returns the value (or values) it made:
+
+    @aten("leaky_relu")
+    def leaky_relu(n: AtenCall) -> str:
+        return n.op("leaky_relu", n.value("self"), alpha=n.number("negative_slope"))
+
+Importers raise ModelError or UnsupportedOpError with a plain message; what they refuse runs as
+PyTorch has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from autotune.errors import UnsupportedOpError
+from autotune.frontend.assembly import Assembler
+from autotune.frontend.torch.dtypes import graph_dtype
+from autotune.graph.build import GraphBuilder
+from autotune.registry import Registry
+
+AtenImporter = Callable[["AtenCall"], "str | tuple[str | None, ...]"]
+ATEN_IMPORTERS: Registry[AtenImporter] = Registry(
+    "ATen operator", room="autotune.frontend.torch.importer"
+)
+Number = bool | int | float
+
+
+def aten(*operators: str) -> Callable[[AtenImporter], AtenImporter]:
+    """Register a function as the importer of ATen operators: `add` is every overload of it that
+    has no importer of its own, `add.Scalar` is one."""
+
+    def register(function: AtenImporter) -> AtenImporter:
+        for operator in operators:
+            ATEN_IMPORTERS.add(operator, function)
+        return function
+
+    return register
+
+
+def importer_of(target: Any) -> AtenImporter | None:
+    """The importer of an overload, None where there is none."""
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+        return None
+    packet = target.overloadpacket.__name__
+    for name in (f"{packet}.{target._overloadname}", packet):
+        if name in ATEN_IMPORTERS:
+            return ATEN_IMPORTERS.get(name)
+    return None
+
+
+class AtenCall(Assembler):
+    """One call of an ATen operator during import: its arguments, what it gives, and the graph
+    being built."""
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        node: fx.Node,
+        values: Mapping[fx.Node, Any],
+        tensors: Mapping[fx.Node, Any],
+    ) -> None:
+        """`values`: by node, the name of a value of the graph, a number, or a tuple of values.
+        `tensors`: what each gives in PyTorch, without data."""
+        super().__init__(builder)
+        self.target = node.target
+        self.result = tensors[node]
+        """A tensor (or several), without data, as the call gives it."""
+        self._node, self._tensors = node, tensors
+        self._arguments = _bound(node, values)
+
+    # ------------------------------------------------------------------------------ arguments
+
+    def value(self, name: str) -> str:
+        """The graph value of a tensor; of a number a constant of the type that it would have."""
+        given = self._arguments[name]
+        if isinstance(given, Number):
+            dtype = {bool: "bool", int: "int64", float: "float32"}[type(given)]
+            return self.constant(given, dtype)
+        if not isinstance(given, str):
+            raise UnsupportedOpError(f"argument {name} must be a tensor, got {given!r}")
+        return given
+
+    def optional(self, name: str) -> str | None:
+        """The graph value of a tensor that may be left out."""
+        return None if self._arguments[name] is None else self.value(name)
+
+    def first_tensor(self) -> torch.Tensor:
+        """The first argument as PyTorch has it, without data."""
+        found = self._tensors[self._node.all_input_nodes[0]]
+        assert isinstance(found, torch.Tensor)
+        return found
+
+    def values(self, name: str) -> list[str]:
+        """The graph values of a list of tensors."""
+        return [str(v) for v in self._arguments[name]]
+
+    def optionals(self, name: str) -> list[str | None]:
+        """The graph values of a list of tensors some of which are left out."""
+        return list(self._arguments[name])
+
+    def value_at(self, given: str | None) -> str:
+        """A tensor of a list, which must be there."""
+        if given is None:
+            raise UnsupportedOpError("a tensor is missing")
+        return given
+
+    def given(self, name: str) -> Any:
+        """An argument as it is: the name of a value, a number, a list of them, or None."""
+        return self._arguments[name]
+
+    def arg(self, name: str, default: Any = None) -> Any:
+        """An argument that is no tensor; the default where it is None."""
+        given = self._arguments[name]
+        if isinstance(given, str) and "str" not in self.target_type(name):
+            raise UnsupportedOpError(f"argument {name} is known to a run only")
+        return default if given is None else given
+
+    def has(self, name: str) -> bool:
+        """Whether the operator's overload has an argument of that name."""
+        return name in self._arguments
+
+    def number(self, name: str, default: Number = 0) -> float:
+        return float(self.arg(name, default))
+
+    def integer(self, name: str, default: int = 0) -> int:
+        return int(self.arg(name, default))
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers; one alone counts as a list."""
+        given = self.arg(name, ())
+        return (int(given),) if isinstance(given, int) else tuple(int(v) for v in given)
+
+    def axis(self, name: str, rank: int, default: int = 0) -> int:
+        """A dimension, counted from the front; of a tensor of rank 0 there is one, too."""
+        return self.integer(name, default) % max(rank, 1)
+
+    def axes(self, name: str, rank: int) -> tuple[int, ...]:
+        """Dimensions, counted from the front and sorted; all of them where none are given."""
+        given = self.arg(name) if self.has(name) else None
+        if given is None or given == []:
+            return tuple(range(rank))
+        listed = [given] if isinstance(given, int) else given
+        return tuple(sorted({int(a) % max(rank, 1) for a in listed})) if rank else ()
+
+    def target_type(self, name: str) -> str:
+        """The type that the schema gives an argument."""
+        return next(str(a.type) for a in self.target._schema.arguments if a.name == name)  # type: ignore[union-attr]
+
+    # ---------------------------------------------------------------------------------- result
+
+    @property
+    def made_shape(self) -> tuple[int, ...]:
+        """The shape of what the call gives (of its first tensor)."""
+        return tuple(int(e) for e in self._first().shape)
+
+    @property
+    def made_dtype(self) -> str:
+        """The graph's type of what the call gives (of its first tensor)."""
+        return graph_dtype(self._first().dtype)
+
+    def _first(self) -> torch.Tensor:
+        found = self.result[0] if isinstance(self.result, list | tuple) else self.result
+        assert isinstance(found, torch.Tensor)
+        return found
+
+    # ----------------------------------------------------------------------------------- graph
+
+    def as_made(self, name: str) -> str:
+        """A tensor, or a number, in the element type of what the call gives."""
+        return self.in_type(name, self.made_dtype)
+
+    def in_type(self, name: str, dtype: str) -> str:
+        """A tensor, or a number, in an element type."""
+        given = self._arguments[name]
+        if isinstance(given, Number):
+            return self.constant(given, dtype)
+        return self.cast(self.value(name), dtype)
+
+    def real(self, value: str) -> str:
+        """Integers and bools as float32, as functions of real numbers have them."""
+        return value if self.dtype(value).startswith("float") else self.cast(value, "float32")
+
+    def expanded(self, value: str, shape: Sequence[int]) -> str:
+        """Broadcast to a shape."""
+        if self.shape(value) == tuple(shape):
+            return value
+        return self.op("expand", value, shape=tuple(shape))
+
+
+def _bound(node: fx.Node, values: Mapping[fx.Node, Any]) -> dict[str, Any]:
+    """The call's arguments by name, with the schema's defaults."""
+    schema = node.target._schema  # type: ignore[union-attr]
+    args = fx.node.map_arg(node.args, lambda n: values[n])
+    kwargs = fx.node.map_arg(node.kwargs, lambda n: values[n])
+    bound = {a.name: a.default_value if a.has_default_value() else None for a in schema.arguments}
+    bound.update(zip(bound, args, strict=False))
+    bound.update(kwargs)
+    return bound

@@ -1,0 +1,35 @@
+"""Which operators PyTorch takes apart before we see a graph. Out: PyTorch's table of core ATen
+decompositions, less the operators that graphs here have as one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+
+KEPT = (
+    "addmm", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish",
+    "native_group_norm", "native_layer_norm", "pixel_shuffle", "pixel_unshuffle", "silu",
+    "softplus", "upsample_bicubic2d", "upsample_bilinear2d", "upsample_linear1d",
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_trilinear3d",
+    "_scaled_dot_product_flash_attention_for_cpu", "_safe_softmax", "std", "var_mean", "std_mean",
+    "all", "any", "lerp", "addcmul", "addcdiv", "masked_fill", "fill", "eye", "linspace", "rsub",
+    "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",
+    "replication_pad2d", "replication_pad3d", "unfold", "im2col", "baddbmm", "glu", "isinf",
+    "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
+    "index_select", "logsumexp", "stack", "tril", "triu", "select_scatter", "slice_scatter",
+)  # fmt: skip
+
+
+@functools.cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """By overload."""
+    table = dict(core_aten_decompositions())
+    for name in KEPT:
+        packet = getattr(torch.ops.aten, name, None)
+        for overload in packet.overloads() if packet is not None else ():
+            table.pop(getattr(packet, overload), None)
+    return table

@@ -1,0 +1,226 @@
+"""Import a graph of ATen operators. In: functional nodes with the shapes of what they give, what
+is given to them, and weights. Out: a `Graph`, and which nodes have no operator here.
+
+The importers of single operators are in the files beside this one, a family each.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+
+from autotune.errors import AutotuneError, ModelError, UnsupportedOpError
+from autotune.frontend.torch.context import AtenCall, Number, importer_of
+from autotune.frontend.torch.dtypes import HALVES, graph_dtype
+from autotune.frontend.torch.order import memory_order
+from autotune.graph.build import GraphBuilder
+from autotune.graph.ir import Graph
+from autotune.registry import load_folder
+from autotune.types import Array, TensorType
+
+load_folder("autotune.frontend.torch", [str(Path(__file__).parent)])
+
+MISFITS = (ValueError, TypeError, IndexError, KeyError, AttributeError, ZeroDivisionError)
+"""What an importer runs into where operands are of another form than it knows."""
+Values = Mapping[fx.Node, Any]
+"""What each node gives: a tensor without data, a number, or a tuple of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorPort:
+    """An input or output of a graph, and the tensor that it stands for."""
+
+    name: str
+    dtype: torch.dtype
+    order: tuple[int, ...]
+    """The tensor's dimensions as they lie in memory, the slowest first: the graph has them so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedPiece:
+    """A graph, with its ports in order."""
+
+    graph: Graph
+    inputs: tuple[TensorPort, ...]
+    outputs: tuple[TensorPort, ...]
+
+
+def import_nodes(
+    nodes: Sequence[fx.Node],
+    values: Values,
+    inputs: Sequence[fx.Node],
+    outputs: Sequence[fx.Node],
+    *,
+    weights: Mapping[fx.Node, torch.Tensor],
+    name: str = "model",
+) -> ImportedPiece:
+    """The graph of some nodes, in order. `inputs`: what they take from others; `outputs`: what
+    others take from them. Raises ModelError where an operator is not supported."""
+    importing = AtenImport(name, values, weights)
+    ports = tuple(importing.take(node, f"x{i}") for i, node in enumerate(inputs))
+    for node in nodes:
+        importing.add(node)
+    made = tuple(importing.give(node, f"y{i}") for i, node in enumerate(outputs))
+    return ImportedPiece(graph=importing.finished(), inputs=ports, outputs=made)
+
+
+def refusals(
+    nodes: Sequence[fx.Node], values: Values, weights: Mapping[fx.Node, torch.Tensor]
+) -> dict[fx.Node, str]:
+    """The nodes that cannot be imported, and why. What they give counts as given from outside."""
+    importing, found = AtenImport("trial", values, weights), dict[fx.Node, str]()
+    for node in nodes:
+        try:
+            for given in node.all_input_nodes:
+                if given not in importing.made and not importing.knows(given):
+                    importing.take(given, given.name)
+            importing.add(node)
+        except AutotuneError as error:
+            found[node] = str(error)
+    return _with_their_sources(nodes, found)
+
+
+def _with_their_sources(
+    nodes: Sequence[fx.Node], refused: Mapping[fx.Node, str]
+) -> dict[fx.Node, str]:
+    """Who gives several values gives all of them, or none."""
+    parts = {n: n.args[0] for n in nodes if n.target is operator.getitem}
+    split = {source: refused[n] for n, source in parts.items() if n in refused}
+    return {
+        n: refused.get(n) or split.get(n) or split[parts[n]]
+        for n in nodes
+        if n in refused or n in split or parts.get(n) in split
+    }
+
+
+class AtenImport:
+    """A graph while nodes are added to it."""
+
+    def __init__(
+        self,
+        name: str,
+        values: Values,
+        weights: Mapping[fx.Node, torch.Tensor],
+        *,
+        as_stored: bool = True,
+    ) -> None:
+        """`as_stored`: inputs and outputs have their dimensions in the order in which these lie in
+        memory."""
+        self._as_stored = as_stored
+        self.builder = GraphBuilder(name)
+        self.made: dict[fx.Node, Any] = {}
+        """By node, the name of a value of the graph, a number, or a tuple of them."""
+        self._values, self._weights = values, weights
+        self._outputs: list[tuple[str, str]] = []
+
+    def _know(self, node: fx.Node) -> None:
+        """What a node gives is the same in every run: a weight or a number."""
+        given = self._values[node]
+        if node in self._weights:
+            graph_dtype(self._weights[node].dtype)
+            self.made[node] = self.builder.constant(host_array(self._weights[node]))
+        elif isinstance(given, Number):
+            self.made[node] = given
+        else:
+            raise UnsupportedOpError(f"{node.name} is known to a run only")
+
+    def take(self, node: fx.Node, name: str) -> TensorPort:
+        """What a node gives comes from outside."""
+        given = self._values[node]
+        kind = static_type(node, given)
+        order = self._order(given)
+        shape = tuple(kind.shape[d] for d in order)
+        value = self.builder.input(name, TensorType(dtype=kind.dtype, shape=shape))
+        if order != tuple(range(len(order))):
+            back = tuple(order.index(d) for d in range(len(order)))
+            value = self.builder.op("transpose", value, perm=back)
+        self.made[node] = value
+        return TensorPort(name=name, dtype=given.dtype, order=order)
+
+    def knows(self, node: fx.Node) -> bool:
+        """Whether what a node gives is the same in every run."""
+        return node in self._weights or isinstance(self._values[node], Number)
+
+    def add(self, node: fx.Node) -> None:
+        """Import a node whose operands are there. Raises ModelError."""
+        if node.target is operator.getitem:
+            whole, place = node.args
+            assert isinstance(whole, fx.Node)
+            if whole not in self.made:
+                raise UnsupportedOpError(f"{whole.target} is not supported")
+            part = self.made[whole][place]
+            if part is None:
+                raise UnsupportedOpError(f"output {place} of {whole.target} is not supported")
+            self.made[node] = part
+            return
+        importer = importer_of(node.target)
+        if importer is None:
+            raise UnsupportedOpError(f"{node.target} is not supported")
+        result = self._values[node]
+        self.builder.label = node.name
+        try:
+            for given in node.all_input_nodes:
+                if given not in self.made:
+                    self._know(given)
+            call = AtenCall(self.builder, node, self.made, self._values)
+            several = isinstance(result, tuple | list)
+            kinds = [static_type(node, t) for t in (result if several else (result,))]
+            made = importer(call)
+            self._check(made if isinstance(made, tuple) else (made,), kinds)
+        except ModelError as error:
+            raise type(error)(f"{node.target}: {error}") from error
+        except MISFITS as error:
+            raise ModelError(f"{node.target}: {type(error).__name__}: {error}") from error
+        self.made[node] = made
+
+    def give(self, node: fx.Node, name: str) -> TensorPort:
+        """What a node gives is an output. It lies in memory as PyTorch has it."""
+        given, value = self._values[node], self.made[node]
+        static_type(node, given)
+        order = self._order(given)
+        if order != tuple(range(len(order))):
+            value = self.builder.op("transpose", value, perm=order)
+        if value in self.builder.constants or self.builder.is_input(value):
+            value = self.builder.op("copy", value)
+        self._outputs.append((name, value))
+        return TensorPort(name=name, dtype=given.dtype, order=order)
+
+    def finished(self, declared: Mapping[str, str] | None = None) -> Graph:
+        """`declared`: see `GraphBuilder.finish`."""
+        return self.builder.finish(self._outputs, declared)
+
+    def _order(self, tensor: torch.Tensor) -> tuple[int, ...]:
+        return memory_order(tensor) if self._as_stored else tuple(range(tensor.dim()))
+
+    def _check(self, made: Sequence[str | None], kinds: Sequence[TensorType]) -> None:
+        """Raise ModelError where what was made is of another type than PyTorch gives."""
+        for value, kind in zip(made, kinds, strict=True):
+            if value is not None and self.builder.types[value] != kind:
+                raise ModelError(f"it gives {kind}, and {self.builder.types[value]} was made")
+
+
+def static_type(node: fx.Node, given: Any) -> TensorType:
+    """The graph's type of what a node gives. Raises UnsupportedOpError for what is no tensor with
+    sizes that are known."""
+    if not isinstance(given, torch.Tensor):
+        raise UnsupportedOpError(f"{node.name} is no tensor but {type(given).__name__}")
+    if given.layout is not torch.strided:
+        raise UnsupportedOpError(f"tensors of layout {given.layout} are not supported")
+    if any(isinstance(e, torch.SymInt) for e in given.shape):
+        raise UnsupportedOpError(f"how much {node.target} gives is known to a run only")
+    return TensorType(dtype=graph_dtype(given.dtype), shape=tuple(int(e) for e in given.shape))
+
+
+def host_array(tensor: torch.Tensor) -> Array:
+    """A weight as an array, in its own memory where it can be; floats of 16 bits are widened."""
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if plain.dtype in HALVES:
+        plain = plain.to(torch.float32)
+    return np.asarray(plain.numpy())

@@ -1,0 +1,5 @@
+"""PyTorch's door: `torch.compile(model, backend="autotune")`, and what of a model is ours."""
+
+from autotune.torch.backend import backend as backend
+from autotune.torch.explain import Explanation as Explanation
+from autotune.torch.explain import explain as explain

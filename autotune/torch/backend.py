@@ -1,0 +1,107 @@
+"""`torch.compile(model, backend="autotune")`. In: a graph of PyTorch's compiler with examples of
+its inputs. Out: a function that computes the same.
+
+Dynamo records the model's Python code, AOTAutograd makes functional core ATen of it (mutations and
+aliases of inputs and outputs are its business), and what remains is compiled here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from autotune.frontend.torch.decompositions import decompositions
+from autotune.torch.gradients import Differentiable
+from autotune.torch.graph import CompiledGraph
+from autotune.torch.options import CompileOptions
+
+_LOGGER = logging.getLogger("autotune.torch")
+Compiled = Callable[..., Sequence[Any]]
+Weights = Mapping[int, torch.Tensor]
+"""Parameters and buffers among a graph's inputs, by number."""
+CompileTraced = Callable[[fx.GraphModule, Sequence[Any], Weights], Compiled]
+
+
+def backend(
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,  # noqa: ARG001 (torch passes it on)
+) -> Compiled:
+    """What `torch.compile` calls by the name `autotune`. Raises InputError for wrong options."""
+    wanted = CompileOptions.of(options)
+    elsewhere = {str(t.device) for t in inputs if isinstance(t, torch.Tensor)} - {"cpu"}
+    if elsewhere:
+        _LOGGER.warning("a graph runs in PyTorch: it has tensors on %s", ", ".join(elsewhere))
+        return module
+    recording = torch.is_grad_enabled() and any(
+        isinstance(t, torch.Tensor) and t.requires_grad for t in inputs
+    )
+    with torch.no_grad():
+        compiled, pure = compiled_graph(module, inputs, wanted)
+    if not recording:
+        return compiled
+    if not pure:
+        _LOGGER.warning("a graph runs in PyTorch: it records gradients and writes to its inputs")
+        return module
+    return Differentiable(compiled, module)
+
+
+def compiled_graph(
+    module: fx.GraphModule, inputs: Sequence[Any], options: CompileOptions
+) -> tuple[Compiled, bool]:
+    """(the module as a function, whether it neither writes to its inputs nor gives views of
+    them)."""
+    from torch._guards import TracingContext
+
+    def compile_(graph: fx.GraphModule, _: Sequence[Any], weights: Weights) -> Compiled:
+        run = CompiledGraph(graph, weights, options)
+
+        def boxed(args: list[Any]) -> Sequence[Any]:
+            made = run(args)
+            args.clear()
+            return made
+
+        boxed._boxed_call = True  # type: ignore[attr-defined]
+        return boxed
+
+    compiled = traced(module, inputs, compile_)
+    context = TracingContext.try_get()
+    return compiled, context is not None and _is_pure(context.fw_metadata)
+
+
+def traced(module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileTraced) -> Compiled:
+    """The module as AOTAutograd makes a function of it, whose graph `compile_` compiles.
+
+    Where that graph's inputs are not the module's (some are one tensor, or parts of a subclass),
+    weights are inputs as others are."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    weights = {i: t for i, t in enumerate(inputs) if isinstance(t, torch.Tensor) and is_weight(t)}
+
+    def compile_graph(graph: fx.GraphModule, given: Sequence[Any]) -> Compiled:
+        return compile_(graph, given, weights if len(given) == len(inputs) else {})
+
+    make = aot_autograd(fw_compiler=compile_graph, decompositions=decompositions())
+    return make(module, inputs)
+
+
+def _is_pure(facts: Any) -> bool:
+    """By what AOTAutograd found about a graph."""
+    if facts is None:
+        return False
+    written = any(i.mutates_data or i.mutates_metadata for i in facts.input_info)
+    plain = all(o.output_type.name == "non_alias" for o in facts.output_info)
+    return plain and not written
+
+
+def is_weight(tensor: torch.Tensor) -> bool:
+    """Whether Dynamo knows a tensor as a parameter or a buffer of a module."""
+    return isinstance(tensor, torch.nn.Parameter) or bool(
+        getattr(tensor, "_dynamo_static_input_type", None)
+    )

@@ -1,0 +1,81 @@
+"""What of a model is ours. In: a model and example inputs. Out: its graphs, and for each how many
+operators run as kernels of ours, and which ones PyTorch runs and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._python_dispatch import _disable_current_modes
+
+from autotune.torch.backend import Weights, traced
+from autotune.torch.graph import known_weights
+from autotune.torch.pieces import GraphPlan, plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphExplanation:
+    """One graph of a model, of those that PyTorch's recorder cuts it into."""
+
+    ours: int
+    """Operators in pieces of ours."""
+    others: int
+    """Operators that PyTorch runs."""
+    pieces: int
+    """Pieces that are run one after the other, ours and PyTorch's."""
+    reasons: tuple[tuple[str, int], ...]
+    """Why PyTorch runs operators, and how many; the most frequent reason first."""
+
+    def __str__(self) -> str:
+        whole = f"{self.ours} of {self.ours + self.others} operators are ours"
+        lines = [f"{whole}, in {self.pieces} piece{'s' * (self.pieces != 1)}"]
+        return "\n".join([*lines, *(f"    {count} x {why}" for why, count in self.reasons)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A model's graphs in the order in which they were met; printed as text."""
+
+    graphs: tuple[GraphExplanation, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left to PyTorch."""
+        return not any(graph.others for graph in self.graphs)
+
+    def __str__(self) -> str:
+        return "\n".join(f"graph {i}: {graph}" for i, graph in enumerate(self.graphs))
+
+
+def explain(model: Callable[..., Any], *inputs: Any, **named: Any) -> Explanation:
+    """What of a model is ours, for these inputs. Nothing is compiled: PyTorch runs it once,
+    without gradients."""
+    found: list[GraphExplanation] = []
+
+    def watching(module: fx.GraphModule, given: Sequence[Any]) -> Callable[..., Any]:
+        def look(graph: fx.GraphModule, _: Sequence[Any], weights: Weights) -> Any:
+            values = {n: n.meta.get("val") for n in graph.graph.nodes}
+            with _disable_current_modes():
+                found.append(_explained(plan(graph, values, known_weights(graph, weights))))
+            return graph.forward
+
+        traced(module, given, look)
+        return module
+
+    with torch.no_grad():
+        torch.compile(model, backend=watching)(*inputs, **named)
+    return Explanation(graphs=tuple(found))
+
+
+def _explained(found: GraphPlan) -> GraphExplanation:
+    reasons = Counter(found.refused.values())
+    return GraphExplanation(
+        ours=found.native_nodes,
+        others=len(found.refused),
+        pieces=len(found.pieces),
+        reasons=tuple(reasons.most_common()),
+    )

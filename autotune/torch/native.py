@@ -1,0 +1,65 @@
+"""A piece of a model that is ours: tensors in, tensors out. In: a compiled model and its ports.
+
+Tensors that lie in memory as they did when the piece was compiled are read where they are, and
+results are memory that the model made for them: nothing is copied in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import torch
+
+from autotune.frontend.torch.dtypes import HALVES
+from autotune.frontend.torch.importer import TensorPort
+from autotune.types import Array
+
+
+class Model(Protocol):
+    """What runs a graph: a compiled model, or what stands for one."""
+
+    def run(self, feeds: Mapping[str, Array]) -> Mapping[str, Array]: ...
+
+
+class NativePiece:
+    """Runs on tensors of the shapes and types that it was compiled for."""
+
+    def __init__(
+        self, model: Model, inputs: Sequence[TensorPort], outputs: Sequence[TensorPort]
+    ) -> None:
+        self.model = model
+        self._inputs = [(port, _moved(port.order)) for port in inputs]
+        self._outputs = [(port, _back(port.order)) for port in outputs]
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        feeds: dict[str, Array] = {}
+        for (port, order), tensor in zip(self._inputs, tensors, strict=True):
+            moved = tensor if order is None else tensor.permute(order)
+            feeds[port.name] = _array(moved, port)
+        made = self.model.run(feeds)
+        results = []
+        for port, order in self._outputs:
+            tensor = torch.from_numpy(made[port.name])
+            if port.dtype in HALVES:
+                tensor = tensor.to(port.dtype)
+            results.append(tensor if order is None else tensor.permute(order))
+        return results
+
+
+def _array(tensor: torch.Tensor, port: TensorPort) -> Array:
+    if port.dtype in HALVES:
+        tensor = tensor.to(torch.float32)
+    try:
+        return tensor.numpy()
+    except RuntimeError:  # it requires gradients, or its numbers are still to be negated
+        return tensor.detach().resolve_neg().numpy()
+
+
+def _moved(order: tuple[int, ...]) -> tuple[int, ...] | None:
+    return None if order == tuple(range(len(order))) else order
+
+
+def _back(order: tuple[int, ...]) -> tuple[int, ...] | None:
+    moved = _moved(order)
+    return moved and tuple(moved.index(d) for d in range(len(moved)))

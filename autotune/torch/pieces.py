@@ -1,0 +1,140 @@
+"""A functional ATen graph, compiled: pieces of ours and of PyTorch, one after the other.
+
+In: a graph module as AOTAutograd makes it, what its nodes give, and its weights. Out: a function
+of the graph's inputs.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from autotune.frontend.torch.importer import Values, import_nodes, refusals
+from autotune.graph.ir import Graph
+from autotune.torch.native import Model, NativePiece
+from autotune.torch.split import GraphPiece, split
+
+Weights = Mapping[fx.Node, torch.Tensor]
+CompileGraph = Callable[[Graph], Model]
+Run = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphPlan:
+    """How a graph is run, before anything is compiled."""
+
+    pieces: tuple[GraphPiece, ...]
+    refused: Mapping[fx.Node, str]
+    """The nodes that PyTorch runs, and why."""
+    values: Values
+    weights: Weights
+    results: tuple[Any, ...]
+    """What the graph gives: nodes, or numbers and None as they are."""
+
+    @property
+    def native_nodes(self) -> int:
+        return sum(len(piece.nodes) for piece in self.pieces if piece.native)
+
+
+def plan(module: fx.GraphModule, values: Values, weights: Weights) -> GraphPlan:
+    """`values`: what every node gives, with static sizes."""
+    graph = module.graph
+    graph.eliminate_dead_code()
+    held = dict(weights)
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            held[node] = operator.attrgetter(node.target)(module)
+    nodes = [n for n in graph.nodes if n.op in ("call_function", "call_method", "call_module")]
+    nodes = [n for n in nodes if _is_work(n, values)]
+    results: Sequence[Any] = graph.output_node().args[0]  # type: ignore[assignment]
+    asked = {r for r in results if isinstance(r, fx.Node)}
+    refused = refusals(nodes, values, held)
+    known = held.keys() | {n for n, v in values.items() if isinstance(v, bool | int | float)}
+    pieces = split(nodes, refused, asked, known)
+    return GraphPlan(
+        pieces=tuple(pieces), refused=refused, values=values, weights=held,
+        results=tuple(results),
+    )  # fmt: skip
+
+
+def _is_work(node: fx.Node, values: Values) -> bool:
+    """Numbers are computed beforehand."""
+    return not isinstance(values.get(node), bool | int | float)
+
+
+class PieceRunner:
+    """A plan, compiled. Called with the graph's inputs; gives what the graph gives."""
+
+    def __init__(self, module: fx.GraphModule, found: GraphPlan, compile_: CompileGraph) -> None:
+        self._slots = {node: i for i, node in enumerate(module.graph.nodes)}
+        self._inputs = [self._slots[n] for n in module.graph.nodes if n.op == "placeholder"]
+        self._fixed: list[tuple[int, Any]] = [
+            (self._slots[n], t) for n, t in found.weights.items() if n.op == "get_attr"
+        ]
+        self._fixed += [
+            (self._slots[n], v)
+            for n, v in found.values.items()
+            if isinstance(v, bool | int | float) and n.op != "placeholder"
+        ]
+        self._results = found.results
+        self.plan = found
+        self._steps = [self._step(module, piece, compile_) for piece in found.pieces]
+        self._given = [
+            (self._slots[r], None) if isinstance(r, fx.Node) else (-1, r) for r in found.results
+        ]
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        held: list[Any] = [None] * len(self._slots)
+        for slot, given in zip(self._inputs, inputs, strict=True):
+            held[slot] = given
+        for slot, fixed in self._fixed:
+            held[slot] = fixed
+        for run, takes, gives in self._steps:
+            made = run([held[slot] for slot in takes])
+            for slot, value in zip(gives, made, strict=True):
+                held[slot] = value
+        return [held[slot] if slot >= 0 else number for slot, number in self._given]
+
+    def _step(
+        self, module: fx.GraphModule, piece: GraphPiece, compile_: CompileGraph
+    ) -> tuple[Run, list[int], list[int]]:
+        found = self.plan
+        if piece.native:
+            run: Run = native_piece(piece, found, compile_)
+            inputs: Collection[fx.Node] = piece.inputs
+        else:
+            inputs = [*piece.inputs, *_read(piece.nodes, found)]
+            run = eager_piece(module, piece, tuple(inputs))
+        return run, [self._slots[n] for n in inputs], [self._slots[n] for n in piece.outputs]
+
+
+def _read(nodes: Sequence[fx.Node], found: GraphPlan) -> list[fx.Node]:
+    """The weights and numbers that nodes read."""
+    inside = set(nodes)
+    read = dict.fromkeys(r for n in nodes for r in n.all_input_nodes if r not in inside)
+    numbers = (bool, int, float)
+    return [r for r in read if r in found.weights or isinstance(found.values.get(r), numbers)]
+
+
+def native_piece(piece: GraphPiece, found: GraphPlan, compile_: CompileGraph) -> NativePiece:
+    """A piece compiled by us."""
+    imported = import_nodes(
+        piece.nodes, found.values, piece.inputs, piece.outputs, weights=found.weights
+    )
+    return NativePiece(compile_(imported.graph), imported.inputs, imported.outputs)
+
+
+def eager_piece(module: fx.GraphModule, piece: GraphPiece, inputs: Sequence[fx.Node]) -> Run:
+    """A piece that PyTorch runs."""
+    graph = fx.Graph()
+    copies = {node: graph.placeholder(node.name) for node in inputs}
+    for node in piece.nodes:
+        copies[node] = graph.node_copy(node, lambda n: copies[n])
+    graph.output([copies[node] for node in piece.outputs])
+    run = fx.GraphModule(module, graph)
+    return lambda tensors: run(*tensors)

@@ -1,0 +1,65 @@
+"""A graph cut into few, large pieces. In: nodes in order, and which of them have no operator here.
+Out: pieces in an order in which they can run, ours and PyTorch's by turns.
+
+A piece is a level: a node is on the level of the deepest one that it reads, one further where that
+is of the other kind. Levels cannot depend on one another in a circle, and no split has fewer turns
+along its longest chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from torch import fx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphPiece:
+    """Nodes in order, the nodes outside that they read, and those of them that others read."""
+
+    native: bool
+    nodes: tuple[fx.Node, ...]
+    inputs: tuple[fx.Node, ...]
+    outputs: tuple[fx.Node, ...]
+
+
+def split(
+    nodes: Sequence[fx.Node],
+    refused: Collection[fx.Node],
+    results: Collection[fx.Node],
+    known: Collection[fx.Node] = (),
+) -> list[GraphPiece]:
+    """`refused`: nodes that PyTorch runs; `results`: nodes whose values are asked for; `known`:
+    nodes whose values are the same in every run, which every piece has by itself."""
+    levels: dict[fx.Node, int] = {}
+    for node in nodes:
+        # Levels of ours are even, those of PyTorch odd.
+        level = -1 if node in refused else 0
+        for read in node.all_input_nodes:
+            if read in levels:
+                level = max(level, levels[read] + (levels[read] - level) % 2)
+        levels[node] = level
+    return [
+        _piece([n for n in nodes if levels[n] == level], level % 2 == 0, results, known)
+        for level in sorted(set(levels.values()))
+    ]
+
+
+def _piece(
+    nodes: Sequence[fx.Node],
+    native: bool,
+    results: Collection[fx.Node],
+    known: Collection[fx.Node],
+) -> GraphPiece:
+    inside = set(nodes)
+    inputs = dict.fromkeys(
+        read
+        for node in nodes
+        for read in node.all_input_nodes
+        if read not in inside and read not in known
+    )
+    outputs = [n for n in nodes if n in results or any(user not in inside for user in n.users)]
+    return GraphPiece(
+        native=native, nodes=tuple(nodes), inputs=tuple(inputs), outputs=tuple(outputs)
+    )

@@ -1,0 +1,86 @@
+"""Whether weights are what they were when they were packed. In: tensors. Out: yes or no, at a
+call.
+
+A tensor that is written counts a version, and one that is replaced lies elsewhere. What changes
+without either (`p.data.add_`, a numpy view, another process) is seen by its numbers: those at a
+few places of every tensor are compared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+PLACES = 4
+"""Places of a tensor that are compared."""
+
+
+class WeightWatch:
+    """Weights among the inputs of a graph, by their number, as they are now."""
+
+    def __init__(self, weights: Mapping[int, torch.Tensor]) -> None:
+        self._count = len(weights)
+        self._taken = _taker(sorted(weights))
+        tensors = [weights[i] for i in sorted(weights)]
+        self._kept = tensors  # so that no other tensor comes to lie where they are
+        self._version = _version if any(t.is_inference() for t in tensors) else _counted
+        self._versions = tuple(map(self._version, tensors))
+        self._addresses = tuple(map(torch.Tensor.data_ptr, tensors))
+        self._probes = Probes([p for t in tensors for p in _places(t)])
+
+    def changed(self, inputs: Sequence[Any]) -> bool:
+        """Whether a weight is another one, or was written."""
+        if not self._count:
+            return False
+        now = self._taken(inputs)
+        return (
+            tuple(map(self._version, now)) != self._versions
+            or tuple(map(torch.Tensor.data_ptr, now)) != self._addresses
+            or self._probes.changed()
+        )
+
+
+class Probes:
+    """Words of memory, and what was in them."""
+
+    def __init__(self, addresses: Sequence[int]) -> None:
+        self._words = [ctypes.c_uint32.from_address(a) for a in addresses]
+        self._values = self._read()
+
+    def changed(self) -> bool:
+        return self._read() != self._values
+
+    def _read(self) -> list[int]:
+        return list(map(_VALUE, self._words))
+
+
+_VALUE = operator.attrgetter("value")
+_counted = operator.attrgetter("_version")
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _taker(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    if len(numbers) == 1:
+        (number,) = numbers
+        return lambda inputs: (inputs[number],)
+    return operator.itemgetter(*numbers) if numbers else lambda _: ()
+
+
+def _places(tensor: torch.Tensor) -> list[int]:
+    """Addresses of whole words inside the tensor's memory, the first and the last among them."""
+    step = tensor.element_size()
+    extent = sum((e - 1) * s for e, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    if tensor.numel() == 0:
+        return []
+    first, words = tensor.data_ptr(), (extent * step) // 4
+    if words == 0:
+        return []
+    return sorted({first + 4 * int(i) for i in np.linspace(0, words - 1, PLACES).round()})

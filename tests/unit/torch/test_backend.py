@@ -1,0 +1,202 @@
+"""`torch.compile(model, backend="autotune")` gives what the model gives."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from autotune.torch import backend, explain
+
+Compile = Callable[..., Callable[..., Any]]
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def compiled() -> Compile:
+    """Compiled for no machine in particular, which measures none."""
+
+    def of(model: Any, **options: Any) -> Any:
+        return torch.compile(
+            model, backend="autotune", options={"machine": "nominal", "threads": 1} | options
+        )
+
+    return of
+
+
+def same(found: Any, expected: Any) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def small() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+
+
+def test_a_network_of_images(compiled: Compile) -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(8 * 16, 5),
+    ).eval()  # fmt: skip
+    x = torch.randn(2, 3, 8, 8)
+    fast = compiled(model)
+    with torch.no_grad():
+        same(fast(x), model(x))
+        last = x.to(memory_format=torch.channels_last)
+        same(fast(last), model(last))
+
+
+def test_results_lie_in_memory_as_pytorch_s_do(compiled: Compile) -> None:
+    model = nn.Conv2d(3, 8, 3)
+    x = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        found, expected = compiled(model)(x), model(x)
+    assert found.stride() == expected.stride()
+    same(found, expected)
+
+
+def test_an_operator_that_we_lack_runs_in_pytorch(
+    compiled: Compile, caplog: pytest.LogCaptureFixture
+) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.qr(x.relu() + 1)[1].exp() * 2
+
+    x = torch.randn(4, 4)
+    with caplog.at_level(logging.WARNING, "autotune.torch"):
+        same(compiled(function)(x), function(x))
+    assert "linalg_qr" in caplog.text
+    assert "run in PyTorch" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m[0].weight.data.add_(1),
+        lambda m: m.load_state_dict({k: v + 1 for k, v in m.state_dict().items()}),
+        lambda m: setattr(m[0].weight, "data", torch.ones(8, 6)),
+        lambda m: m[0].weight.detach().numpy().fill(2),
+    ],
+    ids=["data", "loaded", "replaced", "by numpy"],
+)
+def test_weights_that_change_are_seen(compiled: Compile, change: Callable[[Any], Any]) -> None:
+    model = small()
+    fast, x = compiled(model), torch.randn(2, 6)
+    with torch.no_grad():
+        before = fast(x)
+        change(model)
+        for _ in range(3):
+            same(fast(x), model(x))
+        assert not torch.equal(fast(x), before)
+
+
+def test_a_model_of_half_the_precision(compiled: Compile) -> None:
+    model = small().to(torch.bfloat16)
+    x = torch.randn(2, 6, dtype=torch.bfloat16)
+    with torch.no_grad():
+        found = compiled(model)(x)
+        torch.testing.assert_close(found, model(x), rtol=3e-2, atol=3e-2)
+
+
+def test_gradients_are_right(compiled: Compile) -> None:
+    model = small()
+    other, x = copy.deepcopy(model), torch.randn(2, 6)
+    fast = compiled(model)
+    for _ in range(2):
+        given = x.clone().requires_grad_()
+        fast(given).square().sum().backward()
+        also = x.clone().requires_grad_()
+        other(also).square().sum().backward()
+        same(given.grad, also.grad)
+        for one, two in zip(model.parameters(), other.parameters(), strict=True):
+            same(one.grad, two.grad)
+
+
+def test_in_place_operators_and_views(compiled: Compile) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x.add_(1)
+        part = x[:, 1:]
+        return part, part * y[0], x.t(), x
+
+    one, two, y = torch.ones(2, 3), torch.ones(2, 3), torch.rand(2, 2)
+    for a, b in zip(compiled(function)(one, y), function(two, y), strict=True):
+        same(a, b)
+    same(one, two)
+    found = compiled(function)(one, y)
+    assert found[0]._base is one or found[0].data_ptr() == one[:, 1:].data_ptr()
+
+
+def test_sizes_may_change_without_another_recording() -> None:
+    model, graphs = small(), 0
+
+    def counted(module: Any, inputs: Any) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return backend(module, inputs, options={"machine": "nominal", "threads": 1})
+
+    fast = torch.compile(model, backend=counted, dynamic=True)
+    with torch.no_grad():
+        for rows in (2, 5, 3, 5):
+            x = torch.randn(rows, 6)
+            same(fast(x), model(x))
+    assert graphs == 1
+
+
+def test_strides_numbers_and_odd_tensors(compiled: Compile) -> None:
+    def function(x: torch.Tensor, i: torch.Tensor, k: int) -> tuple[Any, ...]:
+        return x.t() * k, i + 1, (x > 0).any(), x.sum(), x[:0] + 1, i
+
+    x = torch.randn(4, 6)[:, ::2]
+    i = torch.arange(3)
+    fast = compiled(function)
+    for a, b in zip(fast(x, i, 3), function(x, i, 3), strict=True):
+        same(a, b)
+
+
+def test_an_option_that_there_is_not() -> None:
+    with pytest.raises(Exception, match=r"no option 'thread'.*did you mean 'threads'") as caught:
+        torch.compile(small(), backend="autotune", options={"thread": 1})(torch.randn(2, 6))
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_defect_of_ours_costs_speed_and_no_result(
+    compiled: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise AssertionError("it is broken")
+
+    monkeypatch.setattr("autotune.torch.graph.plan", broken)
+    model, x = small(), torch.randn(2, 6)
+    with pytest.warns(UserWarning, match="it is broken; PyTorch runs it"), torch.no_grad():
+        same(compiled(model)(x), model(x))
+
+
+def test_two_programs_share_nothing_that_is_written(compiled: Compile) -> None:
+    model, x = small(), torch.randn(2, 6)
+    fast = compiled(model)
+    with torch.no_grad():
+        first = fast(x)
+        kept = first.clone()
+        fast(x + 1)
+    assert torch.equal(first, kept)
+
+
+def test_what_is_ours_is_told() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.qr(x.relu())[1].exp() * 2
+
+    told = explain(function, torch.randn(4, 4))
+    (graph,) = told.graphs
+    assert (graph.ours, graph.pieces, told.whole) == (3, 3, False)
+    assert "aten.linalg_qr.default is not supported" in str(told)
+    assert explain(small(), torch.randn(2, 6)).whole
