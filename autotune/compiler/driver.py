@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from autotune.compiler.build import Kernels, Known, build_kernels
+from autotune.compiler.build import Defaults, Kernels, Known, build_kernels
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
 from autotune.compiler.open_sizes import compile_open
@@ -159,11 +159,15 @@ def compile_prepared(
     if runs_here(target):
         room.check_bytes("what its kernels pass on", plan.arena_bytes, physical_bytes())
     light = small_choices(parts, target, log, profile) if small else None
+    together = light.configs if light else chosen_together(parts, plan, target, log, profile)
+    defaults = Defaults(
+        profile=profile,
+        preferred=together or {},
+        unrecorded=light.configs.keys() if light else frozenset(),
+    )
     kernels = build_kernels(
         tasks, target, log, processes or cores or 1,
-        unaligned=unaligned, known=known, profile=profile,
-        preferred=light.configs if light else chosen_together(parts, plan, target, log, profile),
-        unrecorded=light.configs.keys() if light else frozenset(),
+        unaligned=unaligned, known=known, defaults=defaults,
     )  # fmt: skip
     if reuse:
         reuse.keep(kernels)
@@ -176,7 +180,7 @@ def compile_prepared(
 
 
 def _records_digest(kernels: Kernels) -> str:
-    """Of the schedules that came from a log's records; empty where none did."""
+    """A digest of the schedules that came from a log's records; empty where none did."""
     rows = sorted(
         f"{task.key} {json.dumps(schedule_to_json(choice.schedule))}"
         for task, choice in kernels.chosen.items()

@@ -1,5 +1,5 @@
 """One program for all sizes of a model. In: the model with its symbols, the ranges of these, a
-target. Out: an OpenModel, or the reason why there is none.
+target. Out: an AnySizeProgram, or the reason why there is none.
 
 The graph is imported, optimized and cut into tasks once, with symbols where sizes are.
 """
@@ -28,7 +28,7 @@ from autotune.machine.profile import DeviceProfile
 from autotune.placement.partition import partition
 from autotune.placement.stacked_plan import stacked
 from autotune.runtime.open_image import OpenImage, Unit
-from autotune.runtime.open_model import OpenModel
+from autotune.runtime.open_model import AnySizeProgram
 from autotune.size_ranges import SizeRange
 from autotune.sizes import symbol
 from autotune.target import Target
@@ -44,13 +44,13 @@ def compile_open(
     target: Target,
     versions: tuple[tuple[str, str], ...],
     profile: DeviceProfile | None = None,
-) -> OpenModel:
+) -> AnySizeProgram:
     """One program for all sizes in these ranges. Raises what its stages do where they need to know
     a size."""
     if target.kind != "cpu":
         raise NoOpenKernelError(f"targets of kind {target.kind} have no kernels for all sizes")
     image = open_image(model, ranges, target=target, versions=versions, profile=profile)
-    return OpenModel(image, load(image.objects, target))
+    return AnySizeProgram(image, load(image.objects, target))
 
 
 def open_image(

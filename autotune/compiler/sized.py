@@ -16,13 +16,14 @@ from autotune.compiler.build import Kernels
 from autotune.compiler.constants import NoRoomError, SharedConstants
 from autotune.defects import NO_DEFECT, described
 from autotune.errors import ConfigError
+from autotune.frontend.open_sizes import OpenModel
 from autotune.frontend.symbolic import SymbolicModel
 from autotune.graph.ir import Graph
 from autotune.measure.types import Built
 from autotune.parse_int import LARGEST
 from autotune.request import CompileRequest
 from autotune.runtime.model import CompiledModel
-from autotune.runtime.open_model import OpenModel
+from autotune.runtime.open_model import AnySizeProgram
 from autotune.runtime.sized import SizedModel, Specialized
 from autotune.schedule.base import Schedule
 from autotune.size_ranges import SizeRange, size_ranges
@@ -66,13 +67,15 @@ class CompileGraph(Protocol):
 class OpenProgram(Protocol):
     """Compiles a model for all sizes in ranges at once. Raises anything where it cannot."""
 
-    def __call__(self, model: SymbolicModel, ranges: Mapping[str, SizeRange]) -> OpenModel: ...
+    def __call__(
+        self, model: SymbolicModel, ranges: Mapping[str, SizeRange]
+    ) -> AnySizeProgram: ...
 
 
 class Specializer:
     """Compiles a model for a set of sizes; calls take turns."""
 
-    def __init__(self, model: SymbolicModel, compile_graph: CompileGraph) -> None:
+    def __init__(self, model: OpenModel, compile_graph: CompileGraph) -> None:
         self._model, self._compile = model, compile_graph
         self._reserved = RESERVED_WEIGHTS * model.weight_bytes + RESERVED_BYTES
         self._constants = SharedConstants(self._reserved)
@@ -103,7 +106,7 @@ class Specializer:
 
 
 def sized_model(
-    model: SymbolicModel,
+    model: OpenModel,
     request: CompileRequest,
     compile_graph: CompileGraph,
     open_program: OpenProgram,
@@ -135,9 +138,11 @@ def sized_model(
 
 
 def _one_program(
-    model: SymbolicModel, ranges: Mapping[str, SizeRange], open_program: OpenProgram
-) -> tuple[OpenModel | None, str]:
+    model: OpenModel, ranges: Mapping[str, SizeRange], open_program: OpenProgram
+) -> tuple[AnySizeProgram | None, str]:
     """The program, or why there is none: something must know a size."""
+    if not isinstance(model, SymbolicModel):
+        return None, "sizes of its format are known where it is imported"
     try:
         return open_program(model, ranges), ""
     except NO_DEFECT:

@@ -19,20 +19,8 @@ _C_TYPES = {
 
 def header_text(model: Exported, name: str) -> str:
     """The whole file; `name`: of the model, for people."""
-    p = model.face.prefix
+    p, own = model.face.prefix, _own_memory(model)
     upper = p.upper()
-    weights = (
-        "NULL: the weights are in the library"
-        if model.seal is None
-        else f"the path of {p}.weights, which is mapped"
-    )
-    own = f"""\
-/* An instance in memory of its own. `weights`: {weights}. */
-int32_t {p}_create(const char *weights, {p} **made);
-
-"""
-    if model.target.is_source:
-        own = f"#define {upper}_NEEDS_MEMORY 1 /* there is no {p}_create */\n\n"
     held = "NULL" if model.seal is None else f"the bytes of {p}.weights, aligned to 64"
     return f"""\
 {_opening(model, name)}
@@ -80,6 +68,23 @@ const char *{p}_error(int32_t code);
 }}
 #endif
 #endif
+"""
+
+
+def _own_memory(model: Exported) -> str:
+    """How an instance is made in memory of its own; source code has no such memory."""
+    p = model.face.prefix
+    if model.target.is_source:
+        return f"#define {p.upper()}_NEEDS_MEMORY 1 /* there is no {p}_create */\n\n"
+    weights = (
+        "NULL: the weights are in the library"
+        if model.seal is None
+        else f"the path of {p}.weights, which is mapped"
+    )
+    return f"""\
+/* An instance in memory of its own. `weights`: {weights}. */
+int32_t {p}_create(const char *weights, {p} **made);
+
 """
 
 

@@ -78,7 +78,7 @@ class OpenSession(NativeSession):
         return zeroed_block(0), zeroed_block(0)
 
 
-class OpenModel:
+class AnySizeProgram:
     """Models at sizes, which share code, weights and arenas."""
 
     def __init__(self, image: OpenImage, library: Library) -> None:

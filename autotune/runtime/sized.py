@@ -22,7 +22,7 @@ from autotune import arguments
 from autotune.errors import ArtifactError, ClosedError, ConfigError
 from autotune.graph.feeds import as_array
 from autotune.runtime.model import CompiledModel
-from autotune.runtime.open_model import OpenModel
+from autotune.runtime.open_model import AnySizeProgram
 from autotune.runtime.results import Writable, check_names
 from autotune.size_ranges import SizedType, SizeRange, checked_size, read_sizes, symbols_of
 from autotune.types import Array
@@ -68,7 +68,7 @@ class SizedModel:
         ranges: Mapping[str, SizeRange],
         specialize: Specialize,
         limit_bytes: int = KEPT_BYTES,
-        program: OpenModel | None = None,
+        program: AnySizeProgram | None = None,
         why: str = "",
     ) -> None:
         """`program`: one for all sizes; `why`: the reason where there is none."""
