@@ -32,7 +32,18 @@ class ModelError(InputError):
 
 
 class UnsupportedOpError(ModelError):
-    """The model uses an operator, or a variant of one, that is not supported."""
+    """The model uses an operator, or a variant of one, that is not supported. What may run it
+    otherwise is told by names in the model: `output`, the first one that the node makes, or
+    `value`, an input of the model, or a value that has to be known before a run; of that one
+    `inputs` are the inputs of the model that it depends on."""
+
+    output: str = ""
+    value: str = ""
+    inputs: frozenset[str] = frozenset()
+
+
+class FallbackWarning(UserWarning):
+    """Part of a model runs in another program than a compiled one; no error."""
 
 
 class TargetError(InputError):

@@ -53,6 +53,7 @@ LAYERS = (
     ("rpc_server", "measures elsewhere"),
     ("autotune.runtime", "runs compiled models, on devices as measuring does"),
     ("autotune.compiler", "makes compiled models, by the log"),
+    ("autotune.fallback", "models of several stages, of which the compiler makes some"),
     ("autotune.tuner", "measures tasks by the cost model, here and elsewhere, and whole models"),
     ("autotune.report", "tells of tuning and of models"),
     ("autotune.compile", "the package's function, the compiler behind it"),
@@ -192,7 +193,7 @@ for name in autotune.__all__:
 assert "tune" in dir(autotune)
 """
     lines = run_without("none", code).stdout.splitlines()
-    assert [line.split()[1] for line in lines] == ["True"] * 13
+    assert [line.split()[1] for line in lines] == ["True"] * 14
     with pytest.raises(AttributeError, match="no attribute 'tuna'"):
         __import__("autotune").tuna  # noqa: B018
 

@@ -38,7 +38,7 @@ def load_model(model: Model, shapes: Shapes | None = None) -> Graph:
         return _as_given(model, fixed)
     from autotune.frontend.onnx.importer import import_model
 
-    return import_model(_read(model), fixed)
+    return import_model(read_model(model), fixed)
 
 
 def open_model(model: Model, shapes: Shapes | None = None) -> Graph | SymbolicModel:
@@ -51,12 +51,13 @@ def open_model(model: Model, shapes: Shapes | None = None) -> Graph | SymbolicMo
     from autotune.frontend.onnx.importer import import_model
     from autotune.frontend.symbolic import symbolic_model
 
-    read = _read(model)
+    read = read_model(model)
     return symbolic_model(read, fixed) or import_model(read, fixed)
 
 
-def _read(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
-    """The onnx package is imported where a model is read, not where a saved artifact is run."""
+def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
+    """The model as the onnx package has it. Raises ModelError. The package is imported where a
+    model is read, not where a saved artifact is run."""
     from autotune.frontend.onnx.importer import read_onnx
 
     if not isinstance(model, str | os.PathLike):
