@@ -3,7 +3,8 @@
     AutotuneError
     ├── InputError            what the user gave cannot be used: one line, exit status 2
     │   ├── ModelError        missing, truncated or malformed model; a shape that is not static
-    │   │   └── UnsupportedOpError   an operator (or one of its attributes) we do not import
+    │   │   ├── UnsupportedOpError   an operator (or one of its attributes) we do not import
+    │   │   └── EmptyInputError      an input without elements
     │   ├── TargetError       unknown target, or a target file with an unknown key
     │   ├── LogError          tuning log: not a database, newer schema, read-only, locked
     │   ├── DeviceError       device unreachable or it refused
@@ -40,6 +41,10 @@ class UnsupportedOpError(ModelError):
     output: str = ""
     value: str = ""
     inputs: frozenset[str] = frozenset()
+
+
+class EmptyInputError(ModelError):
+    """An input of the model is declared to have no elements, or is written as if it had none."""
 
 
 class FallbackWarning(UserWarning):

@@ -7,7 +7,7 @@ import onnx
 
 from autotune.compiler.driver import compile_graph, compile_request, open_log, profile_for
 from autotune.compiler.this_machine import runs_here
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import EmptyInputError, ModelError, UnsupportedOpError
 from autotune.fallback.model import StagedModel
 from autotune.fallback.stages import node_id
 from autotune.frontend import open_model, read_model
@@ -27,10 +27,11 @@ def compile_any(request: CompileRequest) -> CompiledModel | SizedModel | StagedM
         made = compile_request(request)
         if isinstance(made, SizedModel):
             _try_sizes(request, made)
-    except UnsupportedOpError as error:
+    except (UnsupportedOpError, EmptyInputError) as error:
         target = request.wanted_target()
         staged = not isinstance(request.model, Graph) and target.precision != "int8"
-        if not staged or not runs_here(target) or not (request.fallback or error.inputs):
+        deciding = isinstance(error, EmptyInputError) or bool(error.inputs)
+        if not staged or not runs_here(target) or not (request.fallback or deciding):
             raise
         return _staged(request)
     return made

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import EmptyInputError, ModelError, UnsupportedOpError
 
 Dims = list[int | str]
 Shapes = Mapping[str, tuple[int | str, ...]]
@@ -93,7 +93,7 @@ def _bound(name: str, dims: Dims | None, bound: Mapping[str, int | str]) -> Dims
             f"input {name!r} declares no shape; pass --shape {name}=1x3x224x224"
         )
     if 0 in dims:
-        raise UnsupportedOpError(
+        raise EmptyInputError(
             f"input {name!r} has the shape {_text(dims)}: a dimension of no elements; tensors "
             "here have at least one: export the model with the extents you want, or (if 0 is how "
             f"its exporter writes what is not known) pass --shape {name}={_chosen(dims)}"
