@@ -38,7 +38,7 @@ def load_model(model: Model, shapes: Shapes | None = None) -> Graph:
         return _as_given(model, fixed)
     from autotune.frontend.onnx.importer import import_model
 
-    return import_model(_read(model), fixed)
+    return import_model(read_model(model), fixed)
 
 
 def open_model(model: Model, shapes: Shapes | None = None) -> Graph | SymbolicModel:
@@ -52,17 +52,19 @@ def open_model(model: Model, shapes: Shapes | None = None) -> Graph | SymbolicMo
     from autotune.frontend.onnx.importer import import_model
     from autotune.frontend.symbolic import symbolic_model
 
-    read = _read(model, mapped=True)
+    read = read_model(model, mapped=True)
     if symbolic_model(read, fixed) is None:
         return import_model(read, fixed)
-    whole = _read(model)  # it may be kept for long, its files may not
+    whole = read_model(model)  # it may be kept for long, its files may not
     return symbolic_model(whole, fixed) or import_model(whole, fixed)
 
 
-def _read(
+def read_model(
     model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, mapped: bool = False
 ) -> onnx.ModelProto:
-    """The onnx package is imported where a model is read, not where a saved artifact is run."""
+    """The model as the onnx package has it; its weights may stay in files where it is `mapped`.
+    Raises ModelError. The package is imported where a model is read, not where an artifact is
+    run."""
     from autotune.frontend.onnx.importer import read_onnx
 
     if not isinstance(model, str | os.PathLike):
