@@ -24,6 +24,7 @@ Precision = Literal["float32", "bfloat16", "float16", "tf32", "int8"]
 KINDS = get_args(Kind)
 GPU_KINDS = ("cuda", "opencl")
 ACCURACIES = get_args(Accuracy)
+SOURCE = "source"
 TILES = "+amx-tile"
 """LLVM's name for matrix tiles (Intel AMX)."""
 BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16", "+bf16"))
@@ -71,7 +72,8 @@ class Target:
     into tasks. Part of the key."""
 
     arch: str = ""
-    """GPUs: the instruction set, "sm_80"."""
+    """GPUs: the instruction set, "sm_80". Of kind c: "source" where texts are asked for, which
+    nothing here compiles."""
     warp: int = 1
     """Threads that run in step."""
     shared_bytes: int = 0
@@ -88,6 +90,11 @@ class Target:
     def is_gpu(self) -> bool:
         """Whether programs are bound to blocks and threads."""
         return self.kind in GPU_KINDS
+
+    @property
+    def is_source(self) -> bool:
+        """Whether kernels are to be C, for a compiler of the user's."""
+        return self.kind == "c" and self.arch == SOURCE
 
     @property
     def ptx(self) -> int:

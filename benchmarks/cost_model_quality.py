@@ -2,8 +2,8 @@
 
 In: the surveys. Out: candidates described and ranked per second; how well the analytical prior,
 and what the other tasks teach, rank the tasks of each rule. A model would ship with the package if
-it found faster candidates on machines that it has not seen: these surveys are of one machine, and
-there it helps products, and does not help where it learnt from two tasks.
+it found faster candidates on machines that it has not seen (`pretrained_priors.py`): here, on one
+machine, it helps products, and does not help where it learnt from two tasks.
 
 Usage: python benchmarks/cost_model_quality.py
 """

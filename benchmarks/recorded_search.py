@@ -80,9 +80,21 @@ class Recorded(Subject):
         return found
 
 
+REWRITTEN = ("prefetch", "panel")
+"""A param's choice for which code is another since the surveys: prefetches went elsewhere."""
+
+
 def as_of_today(survey: Survey, space: Space) -> Survey:
-    """The survey with the params that the rule got since: their first choice is what was done
-    before there was one."""
+    """The survey without configs that mean other code now, and with the params that the rule got
+    since: their first choice is what was done before there was one."""
+    configs = survey.space().configs(survey.rows)
+    if REWRITTEN[0] in configs:
+        kept = configs[REWRITTEN[0]] != REWRITTEN[1]
+        drawn = None if survey.drawn is None else survey.drawn[kept]
+        survey = dataclasses.replace(
+            survey, rows=survey.rows[kept], seconds=survey.seconds[kept],
+            schedules=survey.schedules[kept], drawn=drawn,
+        )  # fmt: skip
     known = {p.name for p in survey.params}
     later = tuple(
         Param(name=p.name, choices=p.choices[:1]) for p in space.params if p.name not in known

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from autotune.cli import execute
 from tests.pages import PAGES, ROOT, Reader, blocks, commands, reader, sections, text_of
@@ -81,10 +82,17 @@ def test_paths_that_are_named_exist(page: str) -> None:
 
 @pytest.mark.slow
 def test_the_first_python_example_runs(someone: Reader) -> None:
-    (code,) = blocks(text_of("README.md"), "python")
+    code, _ = blocks(text_of("README.md"), "python")
     (someone.folder / "tiny.onnx").rename("resnet18.onnx")
     setup = "import numpy as np\narray = np.zeros((1, 3, 32, 32), np.float32)\n"
     exec(setup + code.replace("trials=500", "trials=10"), {})
+
+
+def test_the_line_for_pytorch_runs() -> None:
+    _, code = blocks(text_of("README.md"), "python")
+    names = {"torch": torch, "model": torch.nn.Linear(3, 2).eval()}
+    exec(code, names)
+    assert names["model"](torch.ones(4, 3)).shape == (4, 2)
 
 
 @pytest.mark.slow

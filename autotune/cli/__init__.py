@@ -34,6 +34,7 @@ _OWN = {
     "report": "write a page about a model's tuning",
     "compile": "compile a model into one file",
     "export": "write a model as a library, an object or C, without Python",
+    "inspect": "say what a compiled or exported file is, and check it",
     "run": "run a model once",
     "bench": "time a model, whole and kernel by kernel",
     "machine": "measure what this machine can do, and describe it",

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from autotune.cli import flags, models
 from autotune.cli import options as opt
 from autotune.command_line import Parser
+from autotune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from autotune.target import Target
 
 
 def arguments(parser: Parser) -> None:
@@ -17,7 +22,8 @@ def arguments(parser: Parser) -> None:
         "--format",
         choices=FORMATS,
         default="shared",
-        help="shared: libmodel.so; static: libmodel.a; object: model.o (default %(default)s)",
+        help="shared: libmodel.so; static: libmodel.a; object: model.o; c: model.c "
+        "(default %(default)s)",
     )
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write to")
     parser.add_argument(
@@ -25,6 +31,11 @@ def arguments(parser: Parser) -> None:
         choices=WEIGHTS,
         default="inside",
         help="in the library, or in model.weights, which is mapped (default %(default)s)",
+    )
+    parser.add_argument(
+        "--size",
+        action="store_true",
+        help="no algorithm that transforms weights into more bytes; says what that should cost",
     )
     parser.add_argument(
         "--prefix",
@@ -37,7 +48,13 @@ def arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from autotune.export.write import ExportOptions, export_image
+    from autotune.runtime.image_file import is_artifact
 
+    ready = is_artifact(options.model)
+    if ready and options.size:
+        raise ConfigError(f"{options.model} is compiled already, which settled --size")
+    if options.format == "c" and not ready:
+        options.target = _source_target(options)
     model = models.compiled(options)
     written = export_image(
         model.image,
@@ -46,3 +63,12 @@ def run(options: argparse.Namespace) -> None:
     )
     for path in written:
         print(f"{path}: {path.stat().st_size} bytes")
+
+
+def _source_target(options: argparse.Namespace) -> Target:
+    """What C is written for: the target that is named, or any processor."""
+    from autotune.export.write import source_target
+    from autotune.target import load_target
+
+    named = load_target("c" if options.target == "cpu" else options.target, options.threads)
+    return source_target(named.with_accuracy(options.accuracy).with_precision(options.precision))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +26,8 @@ def compiled(options: argparse.Namespace) -> CompiledModel:
     from autotune.compiler.driver import compile_request
     from autotune.runtime.sized import SizedModel
 
-    model = _compiled(options, compile_request)
+    small = getattr(options, "size", False)
+    model = _compiled(options, functools.partial(compile_request, small=small))
     if isinstance(model, SizedModel):
         raise _open_sizes(model)
     _tell(options, model.notes)

@@ -7,9 +7,9 @@ candidate is taken. Builds run in worker processes, one per core, where that pay
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.compiler.choose import Candidate, candidates
 from autotune.db.types import LogStore
@@ -48,6 +48,18 @@ class Kernels:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What takes the place of records where there are none."""
+
+    profile: DeviceProfile | None = None
+    """The machine that default schedules are for, if it is known."""
+    preferred: Mapping[Task, Config] = field(default_factory=dict)
+    """Defaults that were chosen for the whole model."""
+    unrecorded: Set[Task] = frozenset()
+    """Tasks of which the log is not asked."""
+
+
 def build_kernels(
     tasks: Sequence[Task],
     target: Target,
@@ -56,14 +68,14 @@ def build_kernels(
     *,
     unaligned: UnalignedParams | None = None,
     known: Known | None = None,
-    profile: DeviceProfile | None = None,
-    preferred: Mapping[Task, Config] | None = None,
+    defaults: Defaults | None = None,
 ) -> Kernels:
-    """Build every task that is not `known`; defaults are for the machine of `profile`, if one is
-    named, those of some tasks `preferred`. Raises BuildError where not even the loops as they are
-    can be built."""
-    unaligned, preferred = unaligned or {}, preferred or {}
-    waiting = {t: candidates(t, target, log, profile, preferred.get(t)) for t in tasks}
+    """Build every task that is not `known`, by the log's records and `defaults`. Raises BuildError
+    where not even the loops as they are can be built."""
+    unaligned, wanted = unaligned or {}, defaults or Defaults()
+    logs = {t: None if t in wanted.unrecorded else log for t in tasks}
+    profile, preferred = wanted.profile, wanted.preferred
+    waiting = {t: candidates(t, target, logs[t], profile, preferred.get(t)) for t in tasks}
     first = {task: _next(found, task.key) for task, found in waiting.items()}
     there = {t: known(t, c.schedule) for t, c in first.items() if known and t not in unaligned}
     missing = [task for task in first if there.get(task) is None]

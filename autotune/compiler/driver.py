@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from autotune.compiler.build import Known, build_kernels
+from autotune.compiler.build import Defaults, Kernels, Known, build_kernels
 from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
 from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import prepare
 from autotune.compiler.sized import KernelReuse, sized_model
+from autotune.compiler.small import small_choices
 from autotune.compiler.this_machine import runs_here, this_machine
 from autotune.compiler.together import chosen_together
 from autotune.db.types import LogStore
@@ -34,6 +37,7 @@ from autotune.request import NOMINAL, CompileRequest, taking
 from autotune.runtime.image import ModelImage
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.sized import SizedModel
+from autotune.schedule.base import schedule_to_json
 from autotune.size_ranges import size_ranges
 from autotune.target import Target
 
@@ -66,8 +70,8 @@ def load_prepared(request: CompileRequest, target: Target, *, fits: bool = False
     return prepare(graph, target.precision, request.calibration, short=short).graph
 
 
-def compile_request(request: CompileRequest) -> CompiledModel | SizedModel:
-    """See `autotune.compile`."""
+def compile_request(request: CompileRequest, *, small: bool = False) -> CompiledModel | SizedModel:
+    """See `autotune.compile`. `small`: weights in no more room than they have in the model."""
     target = request.wanted_target()
     opened = open_model(request.model, request.shapes)
     profile = profile_for(request, target)
@@ -76,7 +80,7 @@ def compile_request(request: CompileRequest) -> CompiledModel | SizedModel:
         with open_log(request.log) as store:
             return compile_graph(
                 graph, target, store,
-                calibration=request.calibration, profile=profile, reuse=reuse,
+                calibration=request.calibration, profile=profile, reuse=reuse, small=small,
             )  # fmt: skip
 
     if not isinstance(opened, Graph):
@@ -106,17 +110,18 @@ def compile_graph(
     *,
     profile: DeviceProfile | None = None,
     reuse: KernelReuse | None = None,
+    small: bool = False,
 ) -> CompiledModel:
     """Compile an imported graph; kernels are built in `processes` processes (default: as many as
     there are cores). `profile`: of the machine that default schedules are for, if it is known.
-    `reuse`: what there is of compiles for other sizes."""
+    `reuse`: what there is of compiles for other sizes; `small`: see `compile_request`."""
     if runs_here(target):
         room.check_model(graph, physical_bytes())
     prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
     for array in (*graph.constants.values(), *prepared.graph.constants.values()):
         drop_pages(array)
     image, notes = compile_prepared(
-        prepared.graph, target, log, processes, profile=profile, reuse=reuse
+        prepared.graph, target, log, processes, profile=profile, reuse=reuse, small=small
     )
     for note in notes:
         _LOGGER.warning(note)
@@ -135,6 +140,7 @@ def compile_prepared(
     *,
     profile: DeviceProfile | None = None,
     reuse: KernelReuse | None = None,
+    small: bool = False,
 ) -> tuple[ModelImage, tuple[str, ...]]:
     """The image of a graph that is prepared for the target, and what the compiler has to say about
     it; `known`: kernels that need not be built; `reuse`: kernels and constants of other sizes."""
@@ -145,17 +151,35 @@ def compile_prepared(
     plan = plan_memory(parts, lend=target.lends_halos)
     if runs_here(target):
         room.check_bytes("what its kernels pass on", plan.arena_bytes, physical_bytes())
+    light = small_choices(parts, target, log, profile) if small else None
+    together = light.configs if light else chosen_together(parts, plan, target, log, profile)
+    defaults = Defaults(
+        profile=profile,
+        preferred=together or {},
+        unrecorded=light.configs.keys() if light else frozenset(),
+    )
     kernels = build_kernels(
         tasks, target, log, processes or cores or 1,
-        unaligned=unaligned, known=known, profile=profile,
-        preferred=chosen_together(parts, plan, target, log, profile),
+        unaligned=unaligned, known=known, defaults=defaults,
     )  # fmt: skip
     if reuse:
         reuse.keep(kernels)
     chosen = ((task, choice.schedule) for task, choice in kernels.chosen.items())
     notes = (*kernels.notes, *kept_float32(chosen, target))
+    notes = (*notes, light.note()) if light else notes
     shared = reuse.constants if reuse else None
-    return link(parts, plan, kernels, target, _versions(), shared=shared), notes
+    versions = (*_versions(), ("log", _records_digest(kernels)))
+    return link(parts, plan, kernels, target, versions, shared=shared), notes
+
+
+def _records_digest(kernels: Kernels) -> str:
+    """A digest of the schedules that came from a log's records; empty where none did."""
+    rows = sorted(
+        f"{task.key} {json.dumps(schedule_to_json(choice.schedule))}"
+        for task, choice in kernels.chosen.items()
+        if choice.source in ("record", "nearest")
+    )
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16] if rows else ""
 
 
 def _runner(model: CompiledModel, graph: Graph) -> Callable[[Feeds], Feeds]:

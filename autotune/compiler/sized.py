@@ -15,7 +15,7 @@ from typing import Protocol
 from autotune.compiler.build import Kernels
 from autotune.compiler.constants import NoRoomError, SharedConstants
 from autotune.errors import ConfigError
-from autotune.frontend.symbolic import SymbolicModel
+from autotune.frontend.open_sizes import OpenModel
 from autotune.graph.ir import Graph
 from autotune.measure.types import Built
 from autotune.request import CompileRequest
@@ -63,7 +63,7 @@ class CompileGraph(Protocol):
 class Specializer:
     """Compiles a model for a set of sizes; calls take turns."""
 
-    def __init__(self, model: SymbolicModel, compile_graph: CompileGraph) -> None:
+    def __init__(self, model: OpenModel, compile_graph: CompileGraph) -> None:
         self._model, self._compile = model, compile_graph
         self._reserved = RESERVED_WEIGHTS * model.weight_bytes + RESERVED_BYTES
         self._constants = SharedConstants(self._reserved)
@@ -94,7 +94,7 @@ class Specializer:
 
 
 def sized_model(
-    model: SymbolicModel, request: CompileRequest, compile_graph: CompileGraph
+    model: OpenModel, request: CompileRequest, compile_graph: CompileGraph
 ) -> SizedModel:
     """The model for any sizes in the request's ranges. Raises ConfigError for ranges of symbols
     that it does not have, and for int8, whose samples have fixed sizes."""

@@ -19,13 +19,8 @@ _C_TYPES = {
 
 def header_text(model: Exported, name: str) -> str:
     """The whole file; `name`: of the model, for people."""
-    p = model.face.prefix
+    p, own = model.face.prefix, _own_memory(model)
     upper = p.upper()
-    weights = (
-        "NULL: the weights are in the library"
-        if model.seal is None
-        else f"the path of {p}.weights, which is mapped"
-    )
     held = "NULL" if model.seal is None else f"the bytes of {p}.weights, aligned to 64"
     return f"""\
 {_opening(model, name)}
@@ -57,10 +52,7 @@ size_t {p}_memory_bytes(void);
 int32_t {p}_threads(void);
 int32_t {p}_limit_threads(int32_t threads);
 
-/* An instance in memory of its own. `weights`: {weights}. */
-int32_t {p}_create(const char *weights, {p} **made);
-
-/* An instance in memory of yours, which is zeroed. `weights`: {held}. */
+{own}/* An instance in memory of yours, which is zeroed. `weights`: {held}. */
 int32_t {p}_create_in(void *memory, size_t bytes, const void *weights, {p} **made);
 
 /* One inference: a pointer per input and per output, in the model's order. */
@@ -76,6 +68,23 @@ const char *{p}_error(int32_t code);
 }}
 #endif
 #endif
+"""
+
+
+def _own_memory(model: Exported) -> str:
+    """How an instance is made in memory of its own; source code has no such memory."""
+    p = model.face.prefix
+    if model.target.is_source:
+        return f"#define {p.upper()}_NEEDS_MEMORY 1 /* there is no {p}_create */\n\n"
+    weights = (
+        "NULL: the weights are in the library"
+        if model.seal is None
+        else f"the path of {p}.weights, which is mapped"
+    )
+    return f"""\
+/* An instance in memory of its own. `weights`: {weights}. */
+int32_t {p}_create(const char *weights, {p} **made);
+
 """
 
 

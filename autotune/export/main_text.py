@@ -72,6 +72,9 @@ int main(int argc, char **argv) {
     int ins = 0, outs = 0, writing = 0, repeat = 1, i, code;
     double start, load, *times;
     model *instance;
+#ifdef MODEL_NEEDS_MEMORY
+    void *memory;
+#endif
     for (i = 1; i < argc; i++) {
         int *wanted = NULL;
         if (!strcmp(argv[i], "--repeat") || !strcmp(argv[i], "--threads")) {
@@ -102,8 +105,16 @@ int main(int argc, char **argv) {
                 "[--threads N] [--weights FILE]\n", MODEL_INPUTS, MODEL_OUTPUTS);
         return 2;
     }
+#ifdef MODEL_NEEDS_MEMORY
+    (void)weights;
+    memory = block(MODEL_MEMORY_BYTES);
+    if (!memory) return fail("model", "no memory");
+    start = now_ms();
+    code = model_create_in(memory, MODEL_MEMORY_BYTES, NULL, &instance);
+#else
     start = now_ms();
     code = model_create(weights, &instance);
+#endif
     load = now_ms() - start;
     if (code != MODEL_OK) return fail("model", model_error(code));
     for (i = 0; i < MODEL_INPUTS; i++) {

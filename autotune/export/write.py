@@ -7,9 +7,8 @@ no toolchain, for this machine and others.
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,29 +22,30 @@ from autotune.codegen.llvm.backend import compile_text
 from autotune.errors import ConfigError
 from autotune.export.api_text import api_text
 from autotune.export.build_files import LIBRARIES, cmake_text, pkg_config_text
+from autotune.export.c_text import c_text
 from autotune.export.exported import Exported, public_names, weights_symbol
 from autotune.export.header import header_text
 from autotune.export.interface import interface_of
 from autotune.export.main_text import main_text
+from autotune.export.seal import Description, seal, sealed
 from autotune.export.size_report import sizes_of
-from autotune.memory import Bytes
 from autotune.runtime.image import ModelImage
+from autotune.target import SOURCE, Target
 
-FORMATS = tuple(LIBRARIES)
+FORMATS = (*LIBRARIES, "c")
 WEIGHTS = ("inside", "file")
-_SEAL_MAGIC = b"autotune-weights"
+Files = dict[str, bytes | memoryview]
 _SYSTEM = {"libm.so.6": "m", "libpthread.so.0": "pthread"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
     """How a model is written. `prefix`: of every name in C, so that a program may hold several
-    models; `log_digest`: of the tuning log that its schedules came from."""
+    models."""
 
     format: str = "shared"
     weights: str = "inside"
     prefix: str = "model"
-    log_digest: str = ""
 
 
 def export_image(
@@ -64,38 +64,60 @@ def export_image(
     return tuple(place / name for name in files)
 
 
-def exported_files(image: ModelImage, options: ExportOptions) -> dict[str, bytes | memoryview]:
+def exported_files(image: ModelImage, options: ExportOptions) -> Files:
     """The files by name. Raises ConfigError and BuildError."""
     _check(image, options)
-    digest = content_digest(image)
+    said = about(image, options)
     inside = options.weights == "inside"
     model = Exported(
         face=interface_of(image, options.prefix),
         target=image.target,
-        about=json.dumps(about(image, digest, options)),
-        seal=None if inside else _SEAL_MAGIC + digest,
+        about=json.dumps(said),
+        seal=None if inside else seal(image.constants.data, said),
     )
-    codes = [*image.objects, compile_text(api_text(model), image.target)]
-    data = {weights_symbol(options.prefix): image.constants} if inside else {}
-    links = system_libraries(codes)
-    public = public_names(options.prefix)
-    system = tuple(_SYSTEM[name] for name in links if name in _SYSTEM)
-    library = LIBRARIES[options.format]
-    version = dict(image.versions).get("autotune-compiler", "0")
-    files: dict[str, bytes | memoryview] = {
-        library: _linked(options.format, codes, data, public, links),
+    if options.format == "c":
+        files = _sources(image, model, said)
+    else:
+        files = _objects(image, model, options, said)
+    files |= {
         "model.h": header_text(model, image.name).encode(),
         "main.c": main_text(options.prefix).encode(),
-        "CMakeLists.txt": cmake_text(options.format, system).encode(),
-        "model.pc": pkg_config_text(options.format, version, system).encode(),
-        "sizes.txt": sizes_of(image, model.face).text().encode(),
     }
     if model.seal is not None:
         files["model.weights"] = b"".join((image.constants.data, model.seal))
     return files
 
 
-def about(image: ModelImage, digest: bytes, options: ExportOptions) -> dict[str, str | int]:
+def _sources(image: ModelImage, model: Exported, said: Description) -> Files:
+    code = sealed(f"{c_text(image, model)}\n/*".encode(), said) + b"*/\n"
+    return {"model.c": code, "CMakeLists.txt": cmake_text("c").encode()}
+
+
+def _objects(
+    image: ModelImage, model: Exported, options: ExportOptions, said: Description
+) -> Files:
+    """A linked library, and what belongs to it."""
+    codes = [*image.objects, compile_text(api_text(model), image.target)]
+    data = {weights_symbol(options.prefix): image.constants} if model.seal is None else {}
+    links, public = system_libraries(codes), public_names(options.prefix)
+    system = tuple(_SYSTEM[name] for name in links if name in _SYSTEM)
+    version = dict(image.versions).get("autotune-compiler", "0")
+    library = LIBRARIES[options.format]
+    if options.format == "shared":
+        code = sealed(shared_library(library, codes, data, public, links), said)
+    else:
+        code = sealed(merged_object(codes, data, public), said)
+    if options.format == "static":
+        code = archive("model.o", code, public)
+    return {
+        library: code,
+        "CMakeLists.txt": cmake_text(options.format, system).encode(),
+        "model.pc": pkg_config_text(options.format, version, system).encode(),
+        "sizes.txt": sizes_of(image, model.face).text().encode(),
+    }
+
+
+def about(image: ModelImage, options: ExportOptions) -> dict[str, str | int]:
     """What an exported model says of itself."""
     return {
         "format": f"autotune-export-{options.format}",
@@ -107,18 +129,8 @@ def about(image: ModelImage, digest: bytes, options: ExportOptions) -> dict[str,
         "threads": image.target.threads,
         "precision": image.target.precision,
         **dict(image.versions),
-        "log": options.log_digest,
-        "digest": digest.hex(),
+        "digest": image.digest(),
     }
-
-
-def content_digest(image: ModelImage) -> bytes:
-    """SHA-256 of code and weights."""
-    hasher = hashlib.sha256()
-    for code in image.objects:
-        hasher.update(hashlib.sha256(code).digest())
-    hasher.update(hashlib.sha256(image.constants.data).digest())
-    return hasher.digest()
 
 
 def system_libraries(codes: list[bytes]) -> tuple[str, ...]:
@@ -136,19 +148,6 @@ def system_libraries(codes: list[bytes]) -> tuple[str, ...]:
     return ("libc.so.6", *sorted(wanted - {"libc.so.6"}))
 
 
-def _linked(
-    format_: str,
-    codes: list[bytes],
-    data: Mapping[str, Bytes],
-    public: tuple[str, ...],
-    links: tuple[str, ...],
-) -> bytes:
-    if format_ == "shared":
-        return shared_library(LIBRARIES[format_], codes, data, public, links)
-    merged = merged_object(codes, data, public)
-    return archive("model.o", merged, public) if format_ == "static" else merged
-
-
 def _check(image: ModelImage, options: ExportOptions) -> None:
     target = image.target
     arguments.one_of("format", options.format, FORMATS, ConfigError)
@@ -157,8 +156,29 @@ def _check(image: ModelImage, options: ExportOptions) -> None:
         raise ConfigError(
             f"--prefix must be a name in C, like model or face_detector, got {options.prefix!r}"
         )
-    if target.kind != "cpu":
+    if options.format == "c":
+        _check_source(target, options)
+    elif target.kind != "cpu":
         raise ConfigError(
             f"models are exported for CPUs, and {target.name} is a target of kind {target.kind}; "
             "choose another with --target, see autotune targets"
         )
+
+
+def _check_source(target: Target, options: ExportOptions) -> None:
+    if not target.is_source:
+        raise ConfigError(
+            "a model that is compiled already has no C any more; export the model it came from"
+        )
+    if target.threads > 1 or options.weights != "inside":
+        raise ConfigError(
+            "C is exported for one thread with its weights inside; leave --threads and --weights "
+            "out, or take another --format"
+        )
+
+
+def source_target(target: Target) -> Target:
+    """The target for C of the same vectors and caches. Raises ConfigError for GPUs."""
+    if target.kind not in ("cpu", "c"):
+        raise ConfigError(f"C is exported for CPUs, and {target.name} is of kind {target.kind}")
+    return dataclasses.replace(target, kind="c", arch=SOURCE)

@@ -10,7 +10,7 @@ from autotune.compiler.this_machine import runs_here
 from autotune.errors import EmptyInputError, ModelError, UnsupportedOpError
 from autotune.fallback.model import StagedModel
 from autotune.fallback.stages import node_id
-from autotune.frontend import open_model, read_model
+from autotune.frontend import is_onnx, open_model, read_model
 from autotune.frontend.onnx.context import IMPORTERS
 from autotune.frontend.onnx.control import CONTROLS
 from autotune.frontend.onnx.functions import without_functions
@@ -29,7 +29,7 @@ def compile_any(request: CompileRequest) -> CompiledModel | SizedModel | StagedM
             _try_sizes(request, made)
     except (UnsupportedOpError, EmptyInputError) as error:
         target = request.wanted_target()
-        staged = not isinstance(request.model, Graph) and target.precision != "int8"
+        staged = is_onnx(request.model) and target.precision != "int8"
         deciding = isinstance(error, EmptyInputError) or bool(error.inputs)
         if not staged or not runs_here(target) or not (request.fallback or deciding):
             raise
@@ -52,7 +52,6 @@ def _try_sizes(request: CompileRequest, model: SizedModel) -> None:
 
 def _staged(request: CompileRequest) -> StagedModel:
     """The model in stages."""
-    assert not isinstance(request.model, Graph)
     model, target = without_functions(read_model(request.model)), request.wanted_target()
     profile = profile_for(request, target)
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from autotune import arguments
 from autotune.errors import ModelError
@@ -14,17 +14,24 @@ from autotune.graph.ir import Graph
 
 if TYPE_CHECKING:
     import onnx
+    import torch
 
-    from autotune.frontend.symbolic import SymbolicModel
+    from autotune.frontend.open_sizes import OpenModel
 
 ZOO_PREFIX = "zoo:"
-KINDS = "a path of an .onnx file, 'zoo:NAME', the bytes of one, an onnx.ModelProto or a Graph"
+KINDS = (
+    "a path of an .onnx or .pt2 file, 'zoo:NAME', the bytes of an .onnx file, an onnx.ModelProto, "
+    "a torch.export.ExportedProgram or a Graph"
+)
+EXPORTED_SUFFIX = ".pt2"
 
 Shapes = Mapping[str, tuple[int | str, ...]]
 """Shapes of inputs, by name: extents, or names of symbolic ones."""
-Model: TypeAlias = Union[str, os.PathLike[str], bytes, "onnx.ModelProto", Graph]
-"""An .onnx file by its path, `zoo:NAME`, the bytes of such a file, a model of the onnx package, or
-a graph that is imported already."""
+Model: TypeAlias = Union[
+    str, os.PathLike[str], bytes, "onnx.ModelProto", "torch.export.ExportedProgram", Graph
+]
+"""An .onnx file by its path, `zoo:NAME`, the bytes of such a file, a model of the onnx package, a
+program of torch.export or its .pt2 file by its path, or a graph that is imported already."""
 
 
 def load_model(model: Model, shapes: Shapes | None = None) -> Graph:
@@ -36,12 +43,20 @@ def load_model(model: Model, shapes: Shapes | None = None) -> Graph:
     fixed = arguments.shapes(shapes)
     if isinstance(model, Graph):
         return _as_given(model, fixed)
+    if _is_exported(model):
+        opened = _open_exported(model, fixed)
+        if isinstance(opened, Graph):
+            return opened
+        raise ModelError(
+            f"the program's sizes {arguments.listed(opened.symbols)} are open; export it with "
+            "fixed ones for this"
+        )
     from autotune.frontend.onnx.importer import import_model
 
     return import_model(read_model(model), fixed)
 
 
-def open_model(model: Model, shapes: Shapes | None = None) -> Graph | SymbolicModel:
+def open_model(model: Model, shapes: Shapes | None = None) -> Graph | OpenModel:
     """The model's graph, or, where dimensions of its inputs stay symbolic, what gives one for each
     set of sizes. The graph's weights may lie in the model's files, as long as it is there.
     Otherwise as `load_model`."""
@@ -49,6 +64,8 @@ def open_model(model: Model, shapes: Shapes | None = None) -> Graph | SymbolicMo
     fixed = arguments.shapes(shapes)
     if isinstance(model, Graph):
         return _as_given(model, fixed)
+    if _is_exported(model):
+        return _open_exported(model, fixed)
     from autotune.frontend.onnx.importer import import_model
     from autotune.frontend.symbolic import symbolic_model
 
@@ -59,10 +76,28 @@ def open_model(model: Model, shapes: Shapes | None = None) -> Graph | SymbolicMo
     return symbolic_model(whole, fixed) or import_model(whole, fixed)
 
 
-def read_model(
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, mapped: bool = False
-) -> onnx.ModelProto:
-    """The model as the onnx package has it; its weights may stay in files where it is `mapped`.
+def _open_exported(model: Any, fixed: Shapes) -> Graph | OpenModel:
+    """A program of torch.export, or the file of one. PyTorch is imported for it alone."""
+    try:
+        from autotune.frontend.exported import open_exported, read_exported
+    except ImportError as error:
+        if error.name != "torch":
+            raise
+        raise ModelError(
+            f"a {EXPORTED_SUFFIX} file is read by PyTorch, which is not installed; install "
+            "autotune-compiler[torch]"
+        ) from None
+    program = read_exported(model) if isinstance(model, str | os.PathLike) else model
+    return open_exported(program, fixed)
+
+
+def is_onnx(model: Model) -> bool:
+    """Whether `read_model` reads it."""
+    return not isinstance(model, Graph) and not _is_exported(model)
+
+
+def read_model(model: Any, *, mapped: bool = False) -> onnx.ModelProto:
+    """A path, `zoo:NAME`, bytes or a ModelProto as the onnx package has it; its weights may stay in files where it is `mapped`.
     Raises ModelError. The package is imported where a model is read, not where an artifact is
     run."""
     from autotune.frontend.onnx.importer import read_onnx
@@ -82,12 +117,14 @@ def check_model(model: object) -> None:
     """Raise ModelError for what is no model by its type. Reads nothing."""
     if isinstance(model, bytes | bytearray | memoryview | Graph) or _is_proto(model):
         return
+    if _is_exported(model):
+        return
     arguments.place("model", model, KINDS, ModelError)
 
 
-def check_name(spec: str, expected: str = f"an .onnx file or {ZOO_PREFIX}NAME") -> None:
+def check_name(spec: str, expected: str = f"an .onnx or .pt2 file, or {ZOO_PREFIX}NAME") -> None:
     """Raise ModelError for what no frontend reads, by its name."""
-    if spec.startswith(ZOO_PREFIX) or Path(spec).suffix == ".onnx":
+    if spec.startswith(ZOO_PREFIX) or Path(spec).suffix in (".onnx", EXPORTED_SUFFIX):
         return
     found = "has another ending" if os.path.exists(spec) else "does not exist"
     raise ModelError(f"model {arguments.shortened(repr(spec), 200)} {found}; expected {expected}")
@@ -97,6 +134,15 @@ def _is_proto(model: object) -> bool:
     """Whether it is the onnx package's, which is imported where there is one."""
     kind = getattr(sys.modules.get("onnx"), "ModelProto", None)
     return kind is not None and isinstance(model, kind)
+
+
+def _is_exported(model: object) -> bool:
+    """Whether it is a program of torch.export, or named as a file of one is."""
+    if isinstance(model, str | os.PathLike):
+        name = os.fspath(model)
+        return isinstance(name, str) and Path(name).suffix == EXPORTED_SUFFIX
+    exported = getattr(sys.modules.get("torch.export"), "ExportedProgram", None)
+    return exported is not None and isinstance(model, exported)
 
 
 def _as_given(graph: Graph, shapes: Shapes) -> Graph:

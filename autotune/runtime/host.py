@@ -20,6 +20,8 @@ SVE_BYTES_MASK = 0xFFFF
 def check_host(target: Target, what: str) -> None:
     """Refuse code whose instructions this CPU does not have: running it would kill the process.
     What a device can run, its driver says when the code is loaded."""
+    if target.is_source:
+        raise ArtifactError(f"{what} is C to be compiled elsewhere; compile it for target c")
     if target.kind in DEVICE_KINDS or target.triple.startswith("unknown"):
         return
     import llvmlite.binding as llvm  # only needed where code is loaded

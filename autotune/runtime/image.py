@@ -7,6 +7,7 @@ function gets: arena, constants, workspace, then the model's inputs, then its ou
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -126,6 +127,14 @@ class ModelImage:
             f"{shortened(repr(self.name))} for {target.name} ({', '.join(words)}): "
             f"{' -> '.join(sides)}; {len(self.kernels)} kernels"
         )
+
+    def digest(self) -> str:
+        """SHA-256 of code and weights, in hexadecimal digits."""
+        hasher = hashlib.sha256()
+        for code in self.objects:
+            hasher.update(hashlib.sha256(code).digest())
+        hasher.update(hashlib.sha256(self.constants.data).digest())
+        return hasher.hexdigest()
 
     def manifest(self) -> dict[str, Any]:
         """JSON of everything but the object code and the constants, whose sizes are given."""

@@ -66,7 +66,8 @@ def image_bytes(image: ModelImage) -> bytes:
 
 def write_image(image: ModelImage, file: IO[bytes]) -> None:
     """The artifact, into a file that can be sought in."""
-    manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, **image.manifest()}
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "digest": image.digest()}
+    manifest = {**head, **image.manifest()}
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
         for number, code in enumerate(image.objects):
@@ -90,14 +91,48 @@ def is_artifact(path: str | os.PathLike[str]) -> bool:
 
 def read_image(source: str | os.PathLike[str] | bytes | IO[bytes]) -> ModelImage:
     """The data of an artifact, checked against this machine."""
-    file, path = _opened(source)
+    return _read_image(*_opened(source))[1]
+
+
+def describe(path: str) -> dict[str, str | int]:
+    """What an artifact is, for whatever machine: compiler, target, digest. Raises ArtifactError
+    where it does not have the digest that it names."""
+    manifest, image = _read_image(path, path, here=False)
+    digest = image.digest()
+    if manifest.get("digest", digest) != digest:
+        raise ArtifactError(
+            f"{path} was changed or damaged: it does not have the digest that it names; compile "
+            "the model again"
+        )
+    target = image.target
+    return {
+        "format": FORMAT,
+        "model": image.name,
+        "target": target.name,
+        "triple": target.triple,
+        "cpu": target.cpu,
+        "features": target.features,
+        "threads": target.threads,
+        "precision": target.precision,
+        **dict(image.versions),
+        "kernels": len(image.kernels),
+        "weights": image.constants.nbytes,
+        "digest": digest,
+    }
+
+
+def _read_image(
+    file: str | IO[bytes], path: str, *, here: bool = True
+) -> tuple[dict[str, Any], ModelImage]:
+    """The manifest and what it describes; `here`: refuse code for another machine."""
     try:
         with zipfile.ZipFile(file) as archive:
             manifest = _read_manifest(archive, path)
-            check_host(Target.from_json(manifest["target"]), path)
+            if here:
+                check_host(Target.from_json(manifest["target"]), path)
             objects = tuple(archive.read(_object_name(n)) for n in range(manifest["objects"]))
             constants = _constants(archive, manifest["constant_bytes"])
-            return ModelImage.from_manifest(manifest, objects, constants)
+            return manifest, ModelImage.from_manifest(manifest, objects, constants)
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from None
     except (zipfile.BadZipFile, EOFError, RuntimeError) as error:  # its flags may be damaged

@@ -5,14 +5,15 @@ In: images of models for this machine. Out: seconds of whole runs of each, or a 
 The models take turns, so that whatever else the machine does meets all of them; a process of its
 own, because code that was never run as a whole must not end the one who asks.
 
-The process itself: `python -m autotune.runtime.latency PARENT CORES FILE...` prints the seconds as
-JSON; it ends when the process PARENT does.
+The process itself: `python -m autotune.runtime.latency PARENT CORES WHAT FILE...` prints the
+seconds as JSON, WHAT being runs or kernels; it ends when the process PARENT does.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,24 +33,36 @@ from autotune.runtime.model import CompiledModel
 TURNS = 5
 MOST_RUNS = 10
 """Runs of a model in a turn, at most."""
+KERNEL_RUNS = 3
+"""Times that each kernel is timed in a turn."""
 TURN_S = 0.05
 """About what a model's turn takes, if it does more than one run."""
 TIMEOUT_S = 120.0
 
 Latencies = tuple[tuple[float, ...], ...]
-"""Seconds of whole runs, per model."""
+"""Seconds of whole runs, or of kernels, per model."""
 
 
 def latencies(images: Iterable[ModelImage], cores: Sequence[int] = ()) -> Latencies:
     """Seconds of whole runs of each image, on these cores; images are asked for one by one. Raises
     DeviceError where a model cannot be run here, or its process ends or hangs."""
+    return _timed(images, cores, "runs")
+
+
+def kernel_times(images: Iterable[ModelImage], cores: Sequence[int] = ()) -> Latencies:
+    """Seconds of each kernel of each image in its place in the model, the images in turns; the
+    rest is as for `latencies`."""
+    return _timed(images, cores, "kernels")
+
+
+def _timed(images: Iterable[ModelImage], cores: Sequence[int], what: str) -> Latencies:
     files: list[IO[bytes]] = []
     try:
         for image in images:
             files.append(_unnamed_file())
             write_image(image, files[-1])
             files[-1].flush()
-        return _timed_there([file.fileno() for file in files], cores)
+        return _timed_there([file.fileno() for file in files], cores, what)
     except OSError as error:
         raise DeviceError(f"there is no room for the whole model: {error.strerror}") from None
     finally:
@@ -64,10 +77,12 @@ def _unnamed_file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _timed_there(files: Sequence[int], cores: Sequence[int]) -> Latencies:
+def _timed_there(files: Sequence[int], cores: Sequence[int], what: str) -> Latencies:
     names = [f"/dev/fd/{number}" for number in files]
+    bound = [str(os.getpid()), ",".join(map(str, cores))]
+    command = [sys.executable, "-m", __name__, *bound, what, *names]
     child = start_child(
-        [sys.executable, "-m", __name__, str(os.getpid()), ",".join(map(str, cores)), *names],
+        command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -112,18 +127,29 @@ def in_turns(models: Sequence[CompiledModel], clock: Callable[[], float]) -> lis
     return times
 
 
+def kernels_in_turns(models: Sequence[CompiledModel]) -> list[list[float]]:
+    """Seconds of each model's kernels, the middle ones of all turns."""
+    turns = [[model.bench(KERNEL_RUNS).kernels for model in models] for _ in range(TURNS)]
+    return [
+        [statistics.median(k.time_s for k in same) for same in zip(*of_model, strict=True)]
+        for of_model in zip(*turns, strict=True)
+    ]
+
+
 def main() -> None:
     """The process that times."""
     from autotune.errors import AutotuneError
 
-    parent, cores, *names = sys.argv[1:]
+    parent, cores, what, *names = sys.argv[1:]
     try:
         end_with_parent()
         if os.getppid() != int(parent):
             raise DeviceError("the process that asked has ended")
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
-        print(json.dumps(in_turns([load(name) for name in names], time.perf_counter)))
+        models = [load(name) for name in names]
+        found = in_turns(models, time.perf_counter) if what == "runs" else kernels_in_turns(models)
+        print(json.dumps(found))
     except (AutotuneError, OSError) as error:
         raise SystemExit(str(error)) from None
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from autotune.torch.decompositions import decompositions
+from autotune.frontend.torch.decompositions import decompositions
 from autotune.torch.gradients import Differentiable
 from autotune.torch.graph import CompiledGraph
 from autotune.torch.options import CompileOptions

@@ -14,9 +14,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from autotune.defects import raised
 from autotune.errors import InputError
+from autotune.frontend.torch.sizes import call_sizes, is_open, sized_values
 from autotune.torch.options import CompileOptions
 from autotune.torch.pieces import GraphPlan, PieceRunner, plan
-from autotune.torch.sizes import call_sizes, is_open, sized_values
 from autotune.torch.watch import WeightWatch
 
 _LOGGER = logging.getLogger("autotune.torch")

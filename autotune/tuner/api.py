@@ -25,6 +25,7 @@ from autotune.placement.layout_choice import apply, explain
 from autotune.placement.layout_problem import LayoutProblem, problem_of
 from autotune.request import taking
 from autotune.target import Target
+from autotune.tuner import swaps
 from autotune.tuner.end_to_end import end_to_end
 from autotune.tuner.engine import Engine, on_cores, opened
 from autotune.tuner.events import OnEvent
@@ -121,7 +122,10 @@ def _tuned(
         used_s = time.monotonic() - started_s
         options = after_layouts(problem, partition, store, options, used_s)
         whole = end_to_end(graph, partition, runner, store, options)
-        report = tune_partition(partition, runner, store, whole.left(), listener, engine=engine)
+        left = whole.left()
+        left = dataclasses.replace(left, limits=left.limits.without(swaps.allowed_s(whole)))
+        report = tune_partition(partition, runner, store, left, listener, engine=engine)
+        swaps.swap(whole, partition, report)
     report = dataclasses.replace(report, measured=report.measured + tried, layouts=explain(choice))
     return whole.timed(report)
 

@@ -125,15 +125,17 @@ class EndToEnd:
         records = (r for t in self.tasks for r in self.store.records(t.key, target))
         return sum(r.created > last and r.result.device == device for r in records)
 
+    def built(self, task: Task, schedule: Schedule) -> Built | None:
+        """A kernel that the run has built."""
+        target, seed = self.options.target, self.options.seed
+        assert isinstance(self.runner, LocalRunner)
+        return self.runner.built(
+            MeasureRequest(task=task, schedule=schedule, target=target, seed=seed)
+        )
+
     def _times(self, runner: LocalRunner, timer: Timer) -> Latencies:
         """Seconds of runs with default schedules, and with the best ones."""
-        target, seed = self.options.target, self.options.seed
-
-        def known(task: Task, schedule: Schedule) -> Built | None:
-            return runner.built(
-                MeasureRequest(task=task, schedule=schedule, target=target, seed=seed)
-            )
-
+        target, known = self.options.target, self.built
         logs = (None, self.store)
         here = dataclasses.replace(runner.profile(), target=target)
         images = (

@@ -108,7 +108,8 @@ class Products(ContractionAlgorithm):
             ok &= configs["lanes"] == RUN_LANES
         several = c.channels[1] > configs["lanes"] * configs["vectors"]
         # A panel that every tile goes on from would be asked for again and again.
-        asks = self.may_prefetch(c) & (c.streams | (configs["order"] == ORDERS[0]))
+        once = np.isin(configs["order"], (ORDERS[0], STRIPS_FIRST))
+        asks = self.may_prefetch(c) & (c.streams | once)
         ok &= (several & asks & self.prefetches) | (configs["prefetch"] == "none")
         return np.asarray(ok & (self.reads_plain | ~plain(c, configs)))
 
@@ -250,14 +251,24 @@ def direct_cycles(
         stream = _weight_stream(c, machine, configs) / machine.target.threads
         # While the first points meet weights, these come in; others find them in a cache.
         first = busy / _met_again(c, machine, configs)
-        foreseen = busy - first + overlapped(first, stream, machine.cpu.hidden_stream)
-        asked = busy + asking_cycles(machine, c.weight_bytes) / machine.target.threads
-        asked = overlapped(asked, stream, machine.cpu.hidden_asked_stream)
-        early = (configs["prefetch"] == "panel") & (not c.streams)
-        busy = np.where(early, asked, foreseen)
+        busy = busy - first + _beside_stream(c, machine, configs, (first, busy), stream)
     busy = busy + operand_cycles(task, c, machine, configs)
     busy = busy + _result_cycles(task, c, machine, configs)
     return np.asarray(busy + _crossing_cycles(task, c, machine, configs), np.float64)
+
+
+def _beside_stream(
+    c: Contraction, machine: Machine, configs: Configs, arithmetic: tuple[Column, Column],
+    stream: Column,
+) -> Column:  # fmt: skip
+    """Cycles of the arithmetic that meets weights first, which come in meanwhile. `arithmetic`: of
+    that, and all of it, in which panels come that are asked for ahead."""
+    first, busy = arithmetic
+    foreseen = overlapped(first, stream, machine.cpu.hidden_stream)
+    asked = busy + asking_cycles(machine, c.weight_bytes) / machine.target.threads
+    asked = overlapped(asked, stream, machine.cpu.hidden_asked_stream) - (busy - first)
+    early = (configs["prefetch"] == "panel") & (not c.streams)
+    return np.where(early, asked, foreseen)
 
 
 def strip_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
@@ -269,7 +280,9 @@ def strip_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs)
     busy = direct_cycles(task, in_strip(c, count), alone, configs, streams=False)
     busy = busy * count / threads
     shared, own = stream_cycles(machine, c.weight_bytes, np.asarray([1, count])) / threads
-    return np.asarray(BAND_COST * busy + EXPOSED_STREAM * (own - shared), np.float64)
+    exposed = EXPOSED_STREAM * (own - shared)
+    busy = BAND_COST * busy
+    return np.asarray(_beside_stream(c, machine, configs, (busy, busy), shared) + exposed)
 
 
 def _point_conflicts(task: Task, c: Contraction, machine: Machine, points: Column) -> Column:

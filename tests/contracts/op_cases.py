@@ -383,9 +383,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     **{name: function(name) for name in FUNCTIONS},
     **{name: activation(name) for name in _ACTIVATIONS},
     "scalar": scalar(),
-    "expand": expand(),
-    "causal": causal(),
-    "gather": gather(),
+    "expand": expand(), "causal": causal(), "gather": gather(),
     "gather_elements": gather_elements(),
     "scatter": scatter(),
     "top_k": top_k(),
@@ -395,9 +393,6 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     "scan": scan(),
     "border": border().filter(fits),
     "resize": resize(),
-    "copy": copy(),
-    "reshape": reshape(),
-    "transpose": transpose(),
-    "slice": slice_(),
+    "copy": copy(), "reshape": reshape(), "transpose": transpose(), "slice": slice_(),
     "concat": concat(),
-}
+}  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 
 from autotune.errors import ConfigError
 from autotune.machine import Machine
-from autotune.machine.facts import FORMAT, NUMBERS, PAIRS, MachineFacts
+from autotune.machine.facts import FORMAT, NUMBERS, PAIRS, RUNS, MachineFacts
 from autotune.machine.files import load_machine, read_machine
 from autotune.machine.profile import DeviceProfile
 from tests.unit.machine.samples import FACTS, PROFILE, RECORDED
@@ -32,7 +32,7 @@ def test_a_profile_with_facts_travels_as_json() -> None:
 
 
 def test_every_field_of_facts_is_checked_as_what_it_is() -> None:
-    others = {"processor", "cores", "arithmetic", "scattered"}
+    others = {"processor", "cores", "arithmetic", *RUNS}
     assert {f.name for f in dataclasses.fields(MachineFacts)} == {*PAIRS, *NUMBERS, *others}
     absent = [n for n in (*PAIRS, *NUMBERS) if not getattr(FACTS, n)]
     assert not absent, "the sample has every field, so that the round trip shows them all"

@@ -202,7 +202,10 @@ def test_the_table_has_every_parameter(
         ({"target": 3}, "target must be a name, a .toml file or a Target, got 3 (int)"),
         ({"log": 5}, "log must be a path, an SQLAlchemy URL or an open log, got 5 (int)"),
         ({"accuracy": "high"}, "accuracy is 'normal' or 'strict', got 'high' (str)"),
-        ({"model": None}, "model must be a path of an .onnx file, 'zoo:NAME', the bytes of one"),
+        (
+            {"model": None},
+            "model must be a path of an .onnx or .pt2 file, 'zoo:NAME',",
+        ),
         ({"calibration": [3]}, "sample 0 for calibration must be a dict of arrays"),
     ],
 )

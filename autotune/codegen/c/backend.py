@@ -12,6 +12,7 @@ from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
 from autotune.codegen.c.compiler import compile_c
 from autotune.codegen.c.dialect import C99
 from autotune.codegen.c.float_control import ENTER, LEAVE, control_functions
+from autotune.codegen.c.source import CSource, encoded_calls
 from autotune.codegen.c.statement import CStatementWriter, Workspace
 from autotune.errors import BuildError
 from autotune.program.analysis import is_shared
@@ -21,12 +22,15 @@ from autotune.target import Target
 _HEAD = """#include <math.h>
 #include <stdint.h>
 typedef int64_t ix;"""
-_INDEX = """static inline ix clamp_index(ix i, ix lo, ix hi) {
+_INDEX_FUNCTIONS = (
+    """static inline ix clamp_index(ix i, ix lo, ix hi) {
     return i < lo ? lo : i > hi ? hi : i;
-}
-static inline ix wrap_index(int64_t i, ix extent) {
+}""",
+    """static inline ix wrap_index(int64_t i, ix extent) {
     return clamp_index(i < 0 ? i + extent : i, 0, extent - 1);
-}"""
+}""",
+)
+_INDEX = "\n".join(_INDEX_FUNCTIONS)
 
 _BARRIER = "#pragma omp barrier"
 
@@ -119,10 +123,18 @@ class CBackend:
 
     def build(self, program: Program, target: Target, symbol: str) -> ObjectCode:
         writer = write_function(program, target, symbol)
+        if target.is_source:
+            return ObjectCode(
+                symbol=symbol,
+                code=_parts(writer, len(program.params)).encode(),
+                workspace_bytes=writer.workspace.size,
+            )
         code = compile_c(_source(writer, len(program.params)), target)
         return ObjectCode(symbol=symbol, code=code, workspace_bytes=writer.workspace.size)
 
     def build_entry(self, calls: Sequence[EntryCall], target: Target, symbol: str) -> bytes:
+        if target.is_source:
+            return encoded_calls(calls)
         return compile_c(entry_source(calls, target, symbol), target)
 
 
@@ -144,6 +156,17 @@ def _source(writer: _FunctionWriter, params: int) -> str:
     driver = [f"void {symbol}_run(void **args, int64_t repeats)", *region(target, run), ""]
     openmp = ["#include <omp.h>"] * (target.threads > 1)
     return "\n".join([*top, *kernel, *openmp, *control_functions(target), *driver])
+
+
+def _parts(writer: _FunctionWriter, params: int) -> CSource:
+    """A kernel for a file of many."""
+    writer.helpers.type("int64")
+    return CSource(
+        symbol=writer.symbol,
+        params=params,
+        head=(*writer.helpers.text(), *_INDEX_FUNCTIONS),
+        body=tuple(writer.lines),
+    )
 
 
 def region(target: Target, body: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from autotune.codegen.c.dialect import (
     split_type,
     type_name,
 )
+from autotune.codegen.c.helper_forms import COMBINED, TWO, arguments_of, horner, result_of
 from autotune.codegen.c.integers import limited, limited_lanes, quotient, remainder
 from autotune.codegen.c.math import CMath
 from autotune.codegen.formulas import EXP, FORMULAS, LOG
@@ -80,7 +81,7 @@ class Helpers:
         if self._dialect.opencl and fn in _SINGLY:
             body = self._lane_by_lane(fn, kind)
         elif fn in (FORMULAS if short == "f32" else DOUBLE):
-            body = CMath(self, kind).body(fn, ("a", "b")[: 1 + (fn in _TWO)])
+            body = CMath(self, kind).body(fn, ("a", "b")[: 1 + (fn in TWO)])
         elif (builder is None and fn in BUILT_IN) or (fn in _POLYNOMIAL and short != "f32"):
             body = self._library(fn, kind)
         elif builder is not None:
@@ -88,8 +89,8 @@ class Helpers:
         else:
             raise BuildError(f"no {short} code for {fn} in C")
         del self._functions[name]  # after what it calls
-        arguments = _arguments(fn, kind, self._mask(kind))
-        result = short if fn.startswith("reduce_") else _results(fn, kind)
+        arguments = arguments_of(fn, kind, self._mask(kind))
+        result = short if fn.startswith("reduce_") else result_of(fn, kind)
         self._functions[name] = f"static inline {result} {name}({arguments}) {{ {body} }}"
 
     def _mask(self, kind: str) -> str:
@@ -102,7 +103,7 @@ class Helpers:
         if short not in ("f32", "f64"):
             raise BuildError(f"no {short} code for {fn} in C")
         name = BUILT_IN[fn] + ("f" if short == "f32" else "")
-        two = fn in _TWO
+        two = fn in TWO
         if lanes == 1:
             return f"return {name}(a{', b' if two else ''});"
         given = "a[i], b[i]" if two else "a[i]"
@@ -230,12 +231,12 @@ class Helpers:
         short, lanes = split_type(kind)
         steps, name, half = [], "a", lanes // 2
         if not self._dialect.opencl:
-            step = _COMBINED[op].format(a="a[i]", b="a[i + w]")
+            step = COMBINED[op].format(a="a[i]", b="a[i + w]")
             inner = f"for (int i = 0; i < w; i++) a[i] = {step};"
             return f"for (int w = {half}; w > 0; w /= 2) {inner} return a[0];"
         while half >= 1:
             part = self.type(short, half)
-            step = _COMBINED[op].format(a=f"{name}.lo", b=f"{name}.hi")
+            step = COMBINED[op].format(a=f"{name}.lo", b=f"{name}.hi")
             steps.append(f"{part} v{half} = {step};")
             name, half = f"v{half}", half // 2
         return " ".join(steps) + f" return {name};"
@@ -317,7 +318,7 @@ class Helpers:
     def _exp_inside(self, kind: str, _short: str, lanes: int) -> str:
         """e**a for -87.336 < a < 88.7228."""
         whole = self.type("uint32", lanes)
-        p = _horner("r", EXP)
+        p = horner("r", EXP)
         bits, shifted = self._as(whole, "p"), self._as(whole, "s")
         return (
             f"{kind} s = a * {float_constant(1.4426950408889634)} + 12582912.0f; "
@@ -359,7 +360,7 @@ class Helpers:
             f"{kind} n = {self.choose(kind, 'a < 0x1p-126f', number[0], number[1])}; "
             f"{whole} b = {bits}; {whole} e = (b - 0x3F3504F3) >> 23; "
             f"{kind} r = {mantissa} - 1.0f; n = n + {real}; {kind} q = r * r; "
-            f"{kind} p = {_horner('r', LOG)} * r * q; "
+            f"{kind} p = {horner('r', LOG)} * r * q; "
             f"p = n * {float_constant(-2.12194440e-4)} + p; p = q * -0.5f + p; "
             f"p = n * {float_constant(0.693359375)} + (r + p); "
             f"p = {self.choose(kind, 'a == 0.0f', minus, 'p')}; "
@@ -374,45 +375,8 @@ class Helpers:
         signed = self.choose(kind, "a < 0.0f", "-far", "far")
         return (
             f"{kind} x = {self.call('fabs', kind, 'a')}; {kind} q = a * a; "
-            f"{kind} close = a * {_horner('q', ERF_NEAR)}; "
+            f"{kind} close = a * {horner('q', ERF_NEAR)}; "
             f"{kind} c = {self.choose(kind, 'x > 4.0f', four, 'x')}; "
-            f"{kind} p = {_horner('c', ERF_FAR)}; {kind} far = 1.0f - {decay}; "
+            f"{kind} p = {horner('c', ERF_FAR)}; {kind} far = 1.0f - {decay}; "
             f"far = {signed}; return {self.choose(kind, near, 'close', 'far')};"
         )
-
-
-_TWO = (
-    "max", "min", "maximum", "minimum", "div", "mod", "pow", "copysign", "fmod", "swish",
-    "shift_left", "shift_right",
-)  # fmt: skip
-"""Functions of two values."""
-_COMBINED = {
-    "sum": "{a} + {b}", "prod": "{a} * {b}",
-    "max": "({a} < {b} ? {b} : {a})",
-    "maximum": "((({a} < {b}) | ({b} != {b})) ? {b} : {a})",
-    "minimum": "((({a} > {b}) | ({b} != {b})) ? {b} : {a})",
-}  # fmt: skip
-
-
-def _horner(x: str, coefficients: tuple[float, ...]) -> str:
-    """A polynomial, highest power first."""
-    text = float_constant(coefficients[0])
-    for c in coefficients[1:]:
-        text = f"({text} * {x} + {float_constant(c)})"
-    return text
-
-
-def _arguments(fn: str, kind: str, mask: str) -> str:
-    if fn == "select":
-        return f"{mask} m, {kind} a, {kind} b"
-    two = fn in _TWO
-    if fn == "bits":
-        return f"{'u32' if kind == 'f32' else 'f32'} a"
-    return f"{kind} a, {kind} b" if two else f"{kind} a"
-
-
-def _results(fn: str, kind: str) -> str:
-    _, lanes = split_type(kind)
-    if fn in ("widen", "narrow"):
-        return type_name("float32" if fn == "widen" else "bfloat16", lanes)
-    return kind

@@ -13,6 +13,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import numpy as np
 import onnx
@@ -28,7 +29,7 @@ _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 """Protocol buffers' kinds of fields."""
 _MAPPED_KEY = "file"
-"""Key beside the standard's of `external_data`: the path of the file that was found for it."""
+"""Key beside the standard's of `external_data`: the URI of the file that was found for it."""
 
 _Field = tuple[int, int, int, int]
 """Number, where the field begins, where its content does, where it ends."""
@@ -44,7 +45,7 @@ def read_mapped(path: str) -> onnx.ModelProto:
     whole = Path(path).resolve()
     for tensor in _external(model.graph):
         found = _beside(whole.parent, tensor) if _entry(tensor, "location") else whole
-        _refer(tensor, _MAPPED_KEY, str(found))
+        _refer(tensor, _MAPPED_KEY, found.as_uri())
     return model
 
 
@@ -183,7 +184,9 @@ def _mapped(
     tensor: onnx.TensorProto, kind: np.dtype[np.generic], shape: tuple[int, ...], count: int,
     what: str,
 ) -> Array:  # fmt: skip
-    file, offset = _entry(tensor, _MAPPED_KEY), int(_entry(tensor, "offset") or 0)
+    offset = int(_entry(tensor, "offset") or 0)
+    # A name need not be text that a model can hold.
+    file = os.fsdecode(unquote_to_bytes(urlsplit(_entry(tensor, _MAPPED_KEY)).path))
     length, wanted = _entry(tensor, "length"), count * kind.itemsize
     there = os.path.getsize(file) - offset
     if offset < 0 or wanted > there or (length and int(length) != wanted):

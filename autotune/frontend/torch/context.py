@@ -60,12 +60,19 @@ class AtenCall(Assembler):
     being built."""
 
     def __init__(
-        self, builder: GraphBuilder, node: fx.Node, values: Mapping[fx.Node, Any], result: Any
+        self,
+        builder: GraphBuilder,
+        node: fx.Node,
+        values: Mapping[fx.Node, Any],
+        tensors: Mapping[fx.Node, Any],
     ) -> None:
         """`values`: by node, the name of a value of the graph, a number, or a tuple of values.
-        `result`: a tensor (or several) of the shape and type that the call gives."""
+        `tensors`: what each gives in PyTorch, without data."""
         super().__init__(builder)
-        self.target, self.result = node.target, result
+        self.target = node.target
+        self.result = tensors[node]
+        """A tensor (or several), without data, as the call gives it."""
+        self._node, self._tensors = node, tensors
         self._arguments = _bound(node, values)
 
     # ------------------------------------------------------------------------------ arguments
@@ -83,6 +90,12 @@ class AtenCall(Assembler):
     def optional(self, name: str) -> str | None:
         """The graph value of a tensor that may be left out."""
         return None if self._arguments[name] is None else self.value(name)
+
+    def first_tensor(self) -> torch.Tensor:
+        """The first argument as PyTorch has it, without data."""
+        found = self._tensors[self._node.all_input_nodes[0]]
+        assert isinstance(found, torch.Tensor)
+        return found
 
     def values(self, name: str) -> list[str]:
         """The graph values of a list of tensors."""

@@ -103,7 +103,17 @@ def _with_their_sources(
 class AtenImport:
     """A graph while nodes are added to it."""
 
-    def __init__(self, name: str, values: Values, weights: Mapping[fx.Node, torch.Tensor]) -> None:
+    def __init__(
+        self,
+        name: str,
+        values: Values,
+        weights: Mapping[fx.Node, torch.Tensor],
+        *,
+        as_stored: bool = True,
+    ) -> None:
+        """`as_stored`: inputs and outputs have their dimensions in the order in which these lie in
+        memory."""
+        self._as_stored = as_stored
         self.builder = GraphBuilder(name)
         self.made: dict[fx.Node, Any] = {}
         """By node, the name of a value of the graph, a number, or a tuple of them."""
@@ -125,7 +135,7 @@ class AtenImport:
         """What a node gives comes from outside."""
         given = self._values[node]
         kind = static_type(node, given)
-        order = memory_order(given)
+        order = self._order(given)
         shape = tuple(kind.shape[d] for d in order)
         value = self.builder.input(name, TensorType(dtype=kind.dtype, shape=shape))
         if order != tuple(range(len(order))):
@@ -159,7 +169,7 @@ class AtenImport:
             for given in node.all_input_nodes:
                 if given not in self.made:
                     self._know(given)
-            call = AtenCall(self.builder, node, self.made, result)
+            call = AtenCall(self.builder, node, self.made, self._values)
             several = isinstance(result, tuple | list)
             kinds = [static_type(node, t) for t in (result if several else (result,))]
             made = importer(call)
@@ -174,7 +184,7 @@ class AtenImport:
         """What a node gives is an output. It lies in memory as PyTorch has it."""
         given, value = self._values[node], self.made[node]
         static_type(node, given)
-        order = memory_order(given)
+        order = self._order(given)
         if order != tuple(range(len(order))):
             value = self.builder.op("transpose", value, perm=order)
         if value in self.builder.constants or self.builder.is_input(value):
@@ -182,8 +192,12 @@ class AtenImport:
         self._outputs.append((name, value))
         return TensorPort(name=name, dtype=given.dtype, order=order)
 
-    def finished(self) -> Graph:
-        return self.builder.finish(self._outputs)
+    def finished(self, declared: Mapping[str, str] | None = None) -> Graph:
+        """`declared`: see `GraphBuilder.finish`."""
+        return self.builder.finish(self._outputs, declared)
+
+    def _order(self, tensor: torch.Tensor) -> tuple[int, ...]:
+        return memory_order(tensor) if self._as_stored else tuple(range(tensor.dim()))
 
     def _check(self, made: Sequence[str | None], kinds: Sequence[TensorType]) -> None:
         """Raise ModelError where what was made is of another type than PyTorch gives."""

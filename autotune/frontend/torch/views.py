@@ -8,6 +8,7 @@ import numpy as np
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.torch.context import AtenCall, aten
+from autotune.frontend.torch.order import memory_order
 from autotune.frontend.views import select_ranges
 
 
@@ -206,6 +207,34 @@ def unfold(n: AtenCall) -> str:
     y = n.op("gather", x, n.constant(places, "int64"), axis=axis)
     order = [d for d in range(n.rank(y)) if d != axis + 1] + [axis + 1]
     return n.transpose(y, order)
+
+
+@aten("as_strided", "as_strided_copy")
+def as_strided(n: AtenCall) -> str:
+    """Elements by their places in memory, of a tensor that lies there without gaps."""
+    x, given = n.value("self"), n.first_tensor()
+    shape, strides = n.integers("size"), n.integers("stride")
+    order = memory_order(given)
+    stored = given.permute(order)
+    start = n.integer("storage_offset", int(given.storage_offset()))
+    if not stored.is_contiguous() or given.storage_offset():
+        raise UnsupportedOpError("a part of another tensor's memory is not supported")
+    n.made(*shape)
+    places = np.full(shape, start, np.int64)
+    for axis, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
+        steps = np.arange(extent) * stride
+        places += steps.reshape([-1 if d == axis else 1 for d in range(len(shape))])
+    # The tensor's own elements, for its places: what is only turned is a transposition.
+    own = np.arange(given.numel()).reshape(stored.shape)
+    back = np.argsort(order)
+    if shape == n.shape(x) and np.array_equal(places, own.transpose(back)):
+        return x
+    flat = n.reshape(n.transpose(x, order), (given.numel(),))
+    if places.size and not 0 <= places.min() <= places.max() < given.numel():
+        raise UnsupportedOpError("it reads memory beside the tensor")
+    if np.array_equal(places.ravel(), np.arange(given.numel())):
+        return n.reshape(flat, shape)
+    return n.op("gather", flat, n.constant(places, "int64"), axis=0)
 
 
 @aten("slice_scatter", "select_scatter")

@@ -70,7 +70,7 @@ def test_an_interrupt_ends_the_process(image: ModelImage, monkeypatch: pytest.Mo
 
 
 def test_a_process_whose_parent_has_ended_runs_nothing() -> None:
-    command = [sys.executable, "-m", "autotune.runtime.latency", "1", "", "no-such-file"]
+    command = [sys.executable, "-m", "autotune.runtime.latency", "1", "", "runs", "no-such-file"]
     assert os.getpid() != 1
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")

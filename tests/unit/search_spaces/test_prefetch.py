@@ -10,6 +10,7 @@ import cost_model
 from autotune.machine import Machine
 from autotune.machine.facts import Scattered
 from autotune.target import host_target
+from search_spaces.cpu.contraction.shape import STRIPS_FIRST
 from search_spaces.rules import rule_for
 from tests.unit.codegen.kernels import node, task, value
 from tests.unit.machine.samples import FACTS, PROFILE
@@ -62,9 +63,11 @@ SIDE_BY_SIDE = Scattered(footprint=1 << 28, near_s=3e-9, far_s=7e-9, prefetched_
 """A core whose hardware brings nothing in while it multiplies: 3 ns and 4 ns take 7 ns."""
 
 
-@pytest.mark.parametrize(("points", "wanted"), [(128, "panel"), (4096, "none")])
+@pytest.mark.parametrize(
+    ("points", "threads", "wanted"), [(128, 1, "panel"), (128, 2, "panel"), (4096, 1, "none")]
+)
 def test_panels_that_many_points_meet_are_asked_for_where_that_was_measured_to_pay(
-    points: int, wanted: str
+    points: int, threads: int, wanted: str
 ) -> None:
     case = task(
         [node("matmul", "i0 c0", "o0", transpose_b=False)],
@@ -72,9 +75,24 @@ def test_panels_that_many_points_meet_are_asked_for_where_that_was_measured_to_p
         value("c0", (768, 3072)),
         value("o0", (points, 3072)),
     )
-    on = host_target(1).with_accuracy("strict")
+    on = host_target(threads).with_accuracy("strict")
     facts = dataclasses.replace(FACTS, in_order=(SIDE_BY_SIDE,))
     profile = dataclasses.replace(PROFILE, target=on, facts=facts)
     config = cost_model.default(case, Machine.of(on, profile))
     assert config["prefetch"] == wanted
-    assert wanted == "none" or config["order"] == "channels_first"
+    assert wanted == "none" or config["order"] in ("channels_first", STRIPS_FIRST)
+
+
+def test_single_points_go_without_where_the_hardware_is_faster() -> None:
+    case = task(
+        [node("matmul", "i0 c0", "o0", transpose_b=False)],
+        value("i0", (1, 4096)),
+        value("c0", (4096, 4096)),
+        value("o0", (1, 4096)),
+    )
+    on = dataclasses.replace(host_target(1), l3_bytes=32 << 20)
+    slow = dataclasses.replace(SIDE_BY_SIDE, prefetched_s=9e-9)
+    for row, wanted in ((SIDE_BY_SIDE, "panel"), (slow, "none")):
+        facts = dataclasses.replace(FACTS, in_order=(row,))
+        profile = dataclasses.replace(PROFILE, target=on, facts=facts)
+        assert cost_model.default(case, Machine.of(on, profile))["prefetch"] == wanted

@@ -13,9 +13,9 @@ from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from autotune.frontend.torch.decompositions import decompositions
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
-from autotune.torch.decompositions import decompositions
 from autotune.torch.pieces import GraphPlan, PieceRunner, plan
 from autotune.types import Array
 

@@ -62,6 +62,8 @@ CASES: list[Case] = [
     ("mirrored", lambda x: (F.pad(x, (1, 2, 3, 0), "reflect"), F.pad(x,
      (1, 2, 0, 1), "replicate")),
      (IMAGE,)),
+    ("by strides", lambda x: (x.as_strided((3, 4), (4, 1)), (x + 1).as_strided((2, 2), (1, 5), 2),
+     x.as_strided((4, 3), (1, 4))), (X,)),
     ("windows", lambda x: (x.unfold(1, 3, 2), x.unfold(0, 2, 1)), (X,)),
     ("shuffled", lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x[:, :, :8], 2)), (IMAGE,)),
     ("written", lambda x: (x.clone().fill_(2), torch.zeros_like(x).copy_(x[0])), (X,)),

@@ -1,0 +1,250 @@
+"""`model.c`: a whole model in C99, for processors and compilers of the user's.
+
+In: an image whose kernels are texts (see `Target.is_source`), its interface. Out: one file that
+allocates nothing, calls nothing but memcpy, memset and what mathematics its kernels need, and
+keeps nothing between runs outside of an instance. Vectors are those of GCC and clang.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+
+from autotune.codegen.base import EntryCall
+from autotune.codegen.c.source import CSource, decoded_calls
+from autotune.export.c_tidy import tidied
+from autotune.export.errors import Code, message
+from autotune.export.exported import Exported
+from autotune.export.interface import CopiedOutput, port_bytes
+from autotune.memory import ALIGNMENT, Bytes
+from autotune.runtime.image import CONSTANTS, FIRST_INPUT, ModelImage, Port
+
+_WORDS_A_LINE = 8
+_HEAD = """\
+#include "model.h"
+#include <math.h>
+#include <string.h>
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wpsabi" /* of vectors that static functions pass */
+#endif
+
+#ifndef MODEL_FLASH
+#define MODEL_FLASH /* an attribute of the weights: __attribute__((section(".flash"))) */
+#endif
+
+typedef int64_t ix;"""
+
+
+def c_text(image: ModelImage, model: Exported) -> str:
+    """The whole file."""
+    kernels = [CSource.decode(code) for code in image.objects[:-1]]
+    calls = decoded_calls(image.objects[-1])
+    parts = [
+        f"/* {len(kernels)} kernels; see model.h. */",
+        _HEAD,
+        *_definitions(kernels),
+        "",
+        *(_kernel(kernel) for kernel in kernels),
+        _weights(image.constants),
+        _instance(model),
+        _entry(calls),
+        *_answers(model),
+        _create(model),
+        *([_copier()] if model.face.copied else []),
+        _run(model),
+    ]
+    return "\n".join(parts).replace("MODEL_FLASH", f"{model.face.prefix.upper()}_FLASH")
+
+
+def _definitions(kernels: Iterable[CSource]) -> list[str]:
+    """Types, then functions that some kernel uses, each once."""
+    heads = list(dict.fromkeys(line for kernel in kernels for line in kernel.head))
+    functions = [line for line in heads if line.startswith("static inline")]
+    rest = [line for line in heads if not line.startswith("static inline")]
+    bodies = "\n".join(line for kernel in kernels for line in kernel.body)
+    kept: list[str] = []
+    for text in reversed(functions):
+        found = re.search(r"(\w+)\(", text.removeprefix("static inline"))
+        name = found[1] if found else ""
+        if re.search(rf"\b{name}\(", bodies) or any(re.search(rf"\b{name}\(", k) for k in kept):
+            kept.append(text)
+    return [*rest, *reversed(kept)]
+
+
+def _kernel(kernel: CSource) -> str:
+    pointers = "".join(f"void *p{n}, " for n in range(kernel.params))
+    head = f"static void {kernel.symbol}({pointers}void *workspace)"
+    lines = tidied(kernel.body)
+    read = set(re.findall(r"\b(?:p\d+|workspace)\b", "\n".join(lines)))
+    names = (*(f"p{n}" for n in range(kernel.params)), "workspace")
+    unused = [f"    (void){name};" for name in names if name not in read]
+    return "\n".join([head, "{", *unused, *lines, "}", ""])
+
+
+def _weights(constants: Bytes) -> str:
+    """As words, read back on little-endian processors."""
+    words = np.zeros(-(-max(constants.nbytes, 4) // 4), "<u4")
+    words.view(np.uint8)[: constants.nbytes] = constants
+    rows = [
+        ",".join(map(hex, words[at : at + _WORDS_A_LINE].tolist()))
+        for at in range(0, len(words), _WORDS_A_LINE)
+    ]
+    aligned = f"__attribute__((aligned({ALIGNMENT})))"
+    head = f"static const MODEL_FLASH {aligned} uint32_t weights[{len(words)}] = {{"
+    return "\n".join([head, ",\n".join(rows), "};", ""])
+
+
+def _instance(model: Exported) -> str:
+    face = model.face
+    return f"struct {face.prefix} {{\n    char *bases[{face.pointers}];\n}};\n"
+
+
+def _entry(calls: Iterable[EntryCall]) -> str:
+    lines = ["static void entry(char *const *bases)", "{"]
+    for call in calls:
+        given = ", ".join(f"bases[{base}] + {offset}" for base, offset in call.args)
+        lines.append(f"    {call.symbol}({given});")
+    return "\n".join([*lines, "    (void)bases;", "}", ""])
+
+
+def _answers(model: Exported) -> list[str]:
+    p, face = model.face.prefix, model.face
+    texts = ",\n".join(f"        {_string(message(code))}" for code in Code)
+    out = [
+        f"const char *{p}_about(void) {{ return {_string(model.about)}; }}",
+        f"size_t {p}_memory_bytes(void) {{ return {face.memory_bytes}; }}",
+        f"int32_t {p}_threads(void) {{ return 1; }}",
+        f"int32_t {p}_limit_threads(int32_t threads) {{ return threads == 1 ? {Code.OK.value} : "
+        f"{Code.BAD_ARGUMENT.value}; }}",
+        f"""
+const char *{p}_error(int32_t code)
+{{
+    static const char *const texts[] = {{
+{texts}
+    }};
+    return texts[code >= 0 && code < {len(Code)} ? code : {Code.BAD_ARGUMENT.value}];
+}}
+""",
+    ]
+    for side, ports in (("input", face.inputs), ("output", face.outputs)):
+        out += [_tensors(p, side, ports)]
+    return out
+
+
+def _tensors(p: str, side: str, ports: tuple[Port, ...]) -> str:
+    shapes = [
+        f"    static const int64_t shape{n}[] = {{{', '.join(map(str, port.type.shape)) or '0'}}};"
+        for n, port in enumerate(ports)
+    ]
+    rows = [
+        f"        {{{_string(port.name)}, {_string(port.type.dtype)}, shape{n}, "
+        f"{port_bytes(port)}, {len(port.type.shape)}}}"
+        for n, port in enumerate(ports)
+    ]
+    known = f"number >= 0 && number < {len(ports)} ? &tensors[number] : 0"
+    return "\n".join(
+        [
+            f"int32_t {p}_{side}s(void) {{ return {len(ports)}; }}",
+            f"const {p}_tensor *{p}_{side}(int32_t number)",
+            "{",
+            *shapes,
+            f"    static const {p}_tensor tensors[] = {{",
+            ",\n".join(rows),
+            "    };",
+            f"    return {known};",
+            "}",
+            "",
+        ]
+    )
+
+
+def _string(text: str) -> str:
+    """A literal of C; what is not ASCII in octal."""
+    shown = "".join(
+        chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in text.encode()
+    )
+    return f'"{shown}"'
+
+
+def _create(model: Exported) -> str:
+    p, face = model.face.prefix, model.face
+    bases = [
+        f"    (*made)->bases[{base}] = (char *)memory + {offset};"
+        for base, offset in face.blocks.items()
+    ]
+    return f"""\
+int32_t {p}_create_in(void *memory, size_t bytes, const void *given, {p} **made)
+{{
+    (void)given;
+    if (!made) return {Code.BAD_ARGUMENT.value};
+    *made = 0;
+    if (!memory || (uintptr_t)memory % {ALIGNMENT} || bytes < {face.memory_bytes})
+        return {Code.BAD_MEMORY.value};
+    memset(memory, 0, {face.memory_bytes});
+    *made = ({p} *)memory;
+{chr(10).join(bases)}
+    (*made)->bases[{CONSTANTS}] = (char *)weights; /* which no kernel writes */
+    return {Code.OK.value};
+}}
+
+void {p}_destroy({p} *instance) {{ (void)instance; }}
+"""
+
+
+def _copier() -> str:
+    return """\
+static char *copied(char *to, const char *from, const int64_t *extents, const int64_t *strides,
+                    int dims, size_t block)
+{
+    if (!dims) {
+        memcpy(to, from, block);
+        return to + block;
+    }
+    for (int64_t i = 0; i < *extents; i++)
+        to = copied(to, from + i * *strides, extents + 1, strides + 1, dims - 1, block);
+    return to;
+}
+"""
+
+
+def _run(model: Exported) -> str:
+    p, face = model.face.prefix, model.face
+    checks = [f"!inputs[{n}]" for n in range(len(face.inputs))]
+    checks += [f"!outputs[{n}]" for n in range(len(face.outputs))]
+    none = " || ".join(["!instance", "!outputs", *(["!inputs"] if face.inputs else [])])
+    lines = [
+        f"    instance->bases[{FIRST_INPUT + n}] = (char *)inputs[{n}]; /* only read */"
+        for n in range(len(face.inputs))
+    ]
+    lines += [
+        f"    instance->bases[{base}] = (char *)outputs[{n}];" for n, base in face.direct.items()
+    ]
+    lines.append("    entry(instance->bases);")
+    for each in face.copied:
+        lines += _copy(each)
+    return f"""\
+int32_t {p}_run({p} *instance, const void *const inputs[], void *const outputs[])
+{{
+    (void)inputs;
+    if ({none}) return {Code.BAD_ARGUMENT.value};
+    if ({" || ".join(checks)}) return {Code.BAD_ARGUMENT.value};
+{chr(10).join(lines)}
+    return {Code.OK.value};
+}}
+"""
+
+
+def _copy(each: CopiedOutput) -> list[str]:
+    extents = ", ".join(map(str, each.extents)) or "0"
+    strides = ", ".join(map(str, each.strides_bytes)) or "0"
+    source = f"instance->bases[{each.base}] + {each.offset_bytes}"
+    return [
+        "    {",
+        f"        static const int64_t extents[] = {{{extents}}}, strides[] = {{{strides}}};",
+        f"        copied((char *)outputs[{each.number}], {source}, extents, strides,",
+        f"               {len(each.extents)}, {each.block_bytes});",
+        "    }",
+    ]

@@ -1,0 +1,68 @@
+"""`model.c`: compiled without a warning, right, and independent of any library but memcpy's."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.cli import execute
+from autotune.errors import ConfigError
+from autotune.export.c_tidy import tidied
+from autotune.export.write import ExportOptions, export_image, source_target
+from autotune.graph.feeds import random_feeds
+from autotune.target import load_target
+from tests.needs import needs
+from tests.unit.export.test_export import C_FLAGS, exported
+
+
+@needs("cc")
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_it_compiles_without_warnings_and_computes_what_the_model_does(
+    precision: str, tmp_path: Path
+) -> None:
+    target = load_target("c").with_precision(precision)
+    model = autotune.compile("zoo:tiny", target=source_target(target))
+    exported(model, tmp_path, format="c")
+    for command in (
+        ["cc", *C_FLAGS, "main.c", "model.c", "-lm", "-o", "main"],
+        ["cc", *C_FLAGS, "-c", "model.c"],
+    ):
+        subprocess.run(command, cwd=tmp_path, check=True)
+    here = autotune.compile("zoo:tiny", target=load_target("cpu").with_precision(precision))
+    feeds = random_feeds(here.inputs, 0)
+    (tmp_path / "in").write_bytes(feeds["x"].tobytes())
+    subprocess.run(["./main", "in", "-o", "out"], cwd=tmp_path, check=True, capture_output=True)
+    found = np.frombuffer((tmp_path / "out").read_bytes(), np.float32)
+    np.testing.assert_allclose(found, here.run(feeds)["y"].ravel(), rtol=1e-3, atol=1e-5)
+    listed = ["nm", "-u", "model.o"]
+    wanted = subprocess.run(listed, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert set(wanted.stdout.split()) - {"U"} <= {"memset", "memcpy", "expf", "ldexpf", "rintf"}
+
+
+def test_the_command_takes_any_processor_unless_told(tmp_path: Path) -> None:
+    assert execute(["export", "zoo:tiny", "--format", "c", "-o", str(tmp_path / "any")]) == 0
+    assert '"target": "c"' in (tmp_path / "any/model.c").read_text().replace("\\042", '"')
+    arguments = ["export", "zoo:tiny", "--format", "c", "--target", "cortex-a7"]
+    assert execute([*arguments, "-o", str(tmp_path / "a7")]) == 0
+
+
+def test_what_c_cannot_be_is_refused(tmp_path: Path) -> None:
+    model = autotune.compile("zoo:tiny")
+    with pytest.raises(ConfigError, match="compiled already has no C any more"):
+        export_image(model.image, tmp_path, ExportOptions(format="c"))
+    target = source_target(load_target("c", threads=2))
+    with pytest.raises(ConfigError, match="one thread with its weights inside"):
+        export_image(
+            autotune.compile("zoo:tiny", target=target).image, tmp_path, ExportOptions(format="c")
+        )
+    with pytest.raises(ConfigError, match="C is exported for CPUs, and cuda is of kind cuda"):
+        source_target(load_target("cuda"))
+
+
+def test_lines_without_effect_are_left_out() -> None:
+    lines = ["f32 a;", "f32 b;", "b = x[0];", "a = b;", "c = (c);", "o[0] = c;"]
+    assert tidied(lines) == ["o[0] = c;"]
