@@ -33,7 +33,7 @@ def compile_any(request: CompileRequest) -> CompiledModel | SizedModel | StagedM
         deciding = isinstance(error, EmptyInputError) or bool(error.inputs)
         if not staged or not runs_here(target) or not (request.fallback or deciding):
             raise
-        return _staged(request)
+        return _staged(request, error)
     return made
 
 
@@ -50,8 +50,8 @@ def _try_sizes(request: CompileRequest, model: SizedModel) -> None:
         return
 
 
-def _staged(request: CompileRequest) -> StagedModel:
-    """The model in stages."""
+def _staged(request: CompileRequest, refused: ModelError) -> StagedModel:
+    """The model in stages. Raises `refused` where a node is of an operator that nobody has."""
     model, target = without_functions(read_model(request.model)), request.wanted_target()
     profile = profile_for(request, target)
 
@@ -60,10 +60,14 @@ def _staged(request: CompileRequest) -> StagedModel:
             return compile_graph(graph, target, store, profile=profile)
 
     foreign = _without_importers(model.graph) if request.fallback else []
-    return StagedModel(model, compiled, foreign_nodes=foreign, fallback=request.fallback)
+    standard = [n for n in foreign if n.domain in ("", "ai.onnx")]
+    if not all(onnx.defs.has(node.op_type) for node in standard):
+        raise refused
+    nodes = [node_id(node) for node in foreign]
+    return StagedModel(model, compiled, foreign_nodes=nodes, fallback=request.fallback)
 
 
-def _without_importers(graph: onnx.GraphProto) -> list[str]:
+def _without_importers(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """Nodes of operators that nothing here imports."""
     operators = ((node, operator_name(node)) for node in graph.node)
-    return [node_id(n) for n, name in operators if name not in IMPORTERS and name not in CONTROLS]
+    return [node for node, name in operators if name not in IMPORTERS and name not in CONTROLS]

@@ -49,7 +49,7 @@ class _Made:
 
     model: CompiledModel | None
     lengths: Mapping[str, int]
-    """Of outputs that are sequences."""
+    """How many tensors each output that is a sequence has."""
     baked: frozenset[str]
     """Inputs that are constants in it."""
 

@@ -97,9 +97,9 @@ def is_onnx(model: Model) -> bool:
 
 
 def read_model(model: Any, *, mapped: bool = False) -> onnx.ModelProto:
-    """A path, `zoo:NAME`, bytes or a ModelProto as the onnx package has it; its weights may stay in files where it is `mapped`.
-    Raises ModelError. The package is imported where a model is read, not where an artifact is
-    run."""
+    """A path, `zoo:NAME`, bytes or a ModelProto as the onnx package has it; its weights may stay
+    in files where it is `mapped`. Raises ModelError. The package is imported where a model is
+    read, not where an artifact is run."""
     from autotune.frontend.onnx.importer import read_onnx
 
     if not isinstance(model, str | os.PathLike):
