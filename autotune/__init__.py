@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from autotune.db.store import TuningLog as TuningLog
     from autotune.errors import AutotuneError as AutotuneError
     from autotune.errors import InputError as InputError
+    from autotune.fallback.model import StagedModel as StagedModel
     from autotune.runtime.artifact import load as load
     from autotune.runtime.host import pin as pin
     from autotune.runtime.model import CompiledModel as CompiledModel
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "AutotuneError", "CompiledModel", "InputError", "SizedModel", "Target", "TensorType",
-    "TuningLog", "__version__", "compile", "load", "partition", "pin", "tune",
+    "AutotuneError", "CompiledModel", "InputError", "SizedModel", "StagedModel", "Target",
+    "TensorType", "TuningLog", "__version__", "compile", "load", "partition", "pin", "tune",
 ]  # fmt: skip
 
 _HOMES = {
@@ -41,6 +42,7 @@ _HOMES = {
     "CompiledModel": "autotune.runtime.model",
     "InputError": "autotune.errors",
     "SizedModel": "autotune.runtime.sized",
+    "StagedModel": "autotune.fallback.model",
     "Target": "autotune.target",
     "TensorType": "autotune.types",
     "TuningLog": "autotune.db.store",

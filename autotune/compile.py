@@ -10,12 +10,13 @@ import typing
 from autotune.request import CompileRequest, taking
 
 if typing.TYPE_CHECKING:
+    from autotune.fallback.model import StagedModel
     from autotune.runtime.model import CompiledModel
     from autotune.runtime.sized import SizedModel
 
 
 @taking(CompileRequest)
-def compile(request: CompileRequest) -> CompiledModel | SizedModel:
+def compile(request: CompileRequest) -> CompiledModel | SizedModel | StagedModel:
     """The model as one native function for a target, ready to run or to save.
 
     Every task takes its best record of this target in `log`, else the nearest record of a similar
@@ -23,7 +24,9 @@ def compile(request: CompileRequest) -> CompiledModel | SizedModel:
     its `quantization` how far the outputs of int8 are from those of float32 on the samples.
 
     A model whose inputs keep symbolic dimensions becomes a SizedModel, which runs on any sizes in
-    their ranges; each new set of sizes is compiled when it is first met."""
-    from autotune.compiler.driver import compile_request
+    their ranges; each new set of sizes is compiled when it is first met. One that only runs in
+    stages becomes a StagedModel: where values that only a run knows decide shapes, and where nodes
+    have no kernel here (see `fallback`)."""
+    from autotune.fallback.compiling import compile_any
 
-    return compile_request(request)
+    return compile_any(request)

@@ -3,7 +3,8 @@
     AutotuneError
     ├── InputError            what the user gave cannot be used: one line, exit status 2
     │   ├── ModelError        missing, truncated or malformed model; a shape that is not static
-    │   │   └── UnsupportedOpError   an operator (or one of its attributes) we do not import
+    │   │   ├── UnsupportedOpError   an operator (or one of its attributes) we do not import
+    │   │   └── EmptyInputError      an input without elements
     │   ├── TargetError       unknown target, or a target file with an unknown key
     │   ├── LogError          tuning log: not a database, newer schema, read-only, locked
     │   ├── DeviceError       device unreachable or it refused
@@ -32,7 +33,22 @@ class ModelError(InputError):
 
 
 class UnsupportedOpError(ModelError):
-    """The model uses an operator, or a variant of one, that is not supported."""
+    """The model uses an operator, or a variant of one, that is not supported. What may run it
+    otherwise is told by names in the model: `output`, the first one that the node makes, or
+    `value`, an input of the model, or a value that has to be known before a run; of that one
+    `inputs` are the inputs of the model that it depends on."""
+
+    output: str = ""
+    value: str = ""
+    inputs: frozenset[str] = frozenset()
+
+
+class EmptyInputError(ModelError):
+    """An input of the model is declared to have no elements, or is written as if it had none."""
+
+
+class FallbackWarning(UserWarning):
+    """Part of a model runs in another program than a compiled one; no error."""
 
 
 class TargetError(InputError):

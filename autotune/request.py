@@ -160,6 +160,13 @@ class CompileRequest:
         "may have any size.",
     )
 
+    fallback: bool = option(
+        True,
+        arguments.flag,
+        "Whether nodes without a kernel here may run in ONNX Runtime, or else in the reference "
+        "evaluator of the onnx package; a note says which. Otherwise they are refused.",
+    )
+
     def __post_init__(self) -> None:
         for of in fields(self):
             value = getattr(self, of.name)

@@ -55,6 +55,7 @@ LAYERS = (
     ("autotune.runtime", "runs compiled models, on devices as measuring does"),
     ("autotune.compiler", "makes compiled models, by the log"),
     ("autotune.export", "writes compiled models for programs without Python"),
+    ("autotune.fallback", "models of several stages, of which the compiler makes some"),
     ("autotune.tuner", "measures tasks by the cost model, here and elsewhere, and whole models"),
     ("autotune.report", "tells of tuning and of models"),
     ("autotune.compile", "the package's function, the compiler behind it"),
@@ -195,7 +196,7 @@ for name in autotune.__all__:
 assert "tune" in dir(autotune)
 """
     lines = run_without("none", code).stdout.splitlines()
-    assert [line.split()[1] for line in lines] == ["True"] * 13
+    assert [line.split()[1] for line in lines] == ["True"] * 14
     with pytest.raises(AttributeError, match="no attribute 'tuna'"):
         __import__("autotune").tuna  # noqa: B018
 

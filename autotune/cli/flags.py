@@ -142,6 +142,11 @@ FLAGS = {
         metavar="FILE.npz|FOLDER",
         help="samples of the inputs for int8 (default random ones)",
     ),
+    "fallback": Flag(
+        "--no-fallback",
+        action="store_false",
+        help="refuse nodes without a kernel here; else others run them, and a note says who",
+    ),
     "seed": Flag("--seed", type=opt.at_least(0), help="of the search (default %(default)s)"),
     "strategy": Flag("--strategy", metavar="NAME", help="of the search (default %(default)s)"),
     "settings": Flag(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from typing import TYPE_CHECKING
+import warnings
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from autotune.cli import flags
-from autotune.errors import ConfigError
+from autotune.errors import ConfigError, FallbackWarning
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from autotune.fallback.model import StagedModel
+    from autotune.request import CompileRequest
     from autotune.runtime.model import CompiledModel
     from autotune.runtime.sized import SizedModel
 
@@ -19,23 +23,44 @@ if TYPE_CHECKING:
 def compiled(options: argparse.Namespace) -> CompiledModel:
     """The model that `options` name: an artifact loaded, anything else compiled. Raises
     ConfigError where its sizes are open."""
+    from autotune.compiler.driver import compile_request
     from autotune.runtime.sized import SizedModel
 
-    model = _compiled(options)
+    small = getattr(options, "size", False)
+    model = _compiled(options, functools.partial(compile_request, small=small))
     if isinstance(model, SizedModel):
         raise _open_sizes(model)
     _tell(options, model.notes)
     return model
 
 
-def compiled_or_sized(options: argparse.Namespace) -> CompiledModel | SizedModel:
-    """The same, of open sizes too."""
-    model = _compiled(options)
+Compiled = TypeVar("Compiled")
+
+
+def run(
+    model: CompiledModel | SizedModel | StagedModel, feeds: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The model's outputs; what it has to say that it did not say before, on standard error."""
+    said = model.notes
+    outputs = model.run(feeds)
+    for note in (n for n in model.notes if n not in said):
+        print(f"note: {note}", file=sys.stderr)
+    return outputs
+
+
+def compiled_or_sized(options: argparse.Namespace) -> CompiledModel | SizedModel | StagedModel:
+    """The same, of open sizes too, and of models that only run in stages."""
+    from autotune.fallback.compiling import compile_any
+
+    warnings.simplefilter("ignore", FallbackWarning)  # they are notes, and told as these
+    model = _compiled(options, compile_any)
     _tell(options, model.notes)
     return model
 
 
-def _compiled(options: argparse.Namespace) -> CompiledModel | SizedModel:
+def _compiled(
+    options: argparse.Namespace, compiling: Callable[[CompileRequest], Compiled]
+) -> CompiledModel | Compiled:
     from autotune.runtime.artifact import load
     from autotune.runtime.image_file import is_artifact
 
@@ -43,13 +68,11 @@ def _compiled(options: argparse.Namespace) -> CompiledModel | SizedModel:
         _check_free_of_choices(options)
         return load(options.model)
     from autotune.cli.options import COMPILED_TOO, cache_dir
-    from autotune.compiler.driver import compile_request
     from autotune.frontend import check_name
     from autotune.request import CompileRequest
 
     check_name(options.model, COMPILED_TOO)
-    request = flags.request(CompileRequest, options, cache_dir=cache_dir())
-    return compile_request(request, small=getattr(options, "size", False))
+    return compiling(flags.request(CompileRequest, options, cache_dir=cache_dir()))
 
 
 def _tell(options: argparse.Namespace, notes: Iterable[str]) -> None:
@@ -88,14 +111,13 @@ def _check_free_of_choices(options: argparse.Namespace) -> None:
         )
 
 
-def pinned(options: argparse.Namespace, model: CompiledModel | SizedModel) -> None:
+def pinned(options: argparse.Namespace, model: CompiledModel | SizedModel | StagedModel) -> None:
     """Keep the model's threads on the cores that `options` name, if any."""
     from autotune.runtime.host import crowded, pin
-    from autotune.runtime.sized import SizedModel
+    from autotune.runtime.model import CompiledModel
 
-    if isinstance(model, SizedModel):
-        threads: int = options.threads
-    else:
+    threads: int = options.threads
+    if isinstance(model, CompiledModel):
         threads = model.image.target.threads
     if options.pin:
         pin(options.pin, threads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def arguments(parser: Parser) -> None:
     )
     flags.add(parser, "log", *flags.TARGET)
     opt.pin(parser)
-    flags.add(parser, *flags.NUMERICS)
+    flags.add(parser, *flags.NUMERICS, "fallback")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         model = models.compiled_or_sized(options)
         models.pinned(options, model)
-        outputs = model.run(given)
+        outputs = _single_arrays(models.run(model, given))
     if options.output:
         _write(options.output, outputs)
     rows = [
@@ -54,6 +55,17 @@ def _random(inputs: Mapping[str, TensorType], seed: int) -> dict[str, Array]:
     from autotune.graph.feeds import random_feeds
 
     return random_feeds(inputs, seed)
+
+
+def _single_arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
+    """Outputs by name, elements of sequences by `NAME[0]` and so on; without what is not there."""
+    out: dict[str, Array] = {}
+    for name, value in outputs.items():
+        found = {name: value}
+        if isinstance(value, list):
+            found = {f"{name}[{i}]": item for i, item in enumerate(value)}
+        out |= {n: np.asarray(item) for n, item in found.items() if item is not None}
+    return out
 
 
 def _read_inputs(texts: list[str]) -> dict[str, Array]:
@@ -84,6 +96,6 @@ def _write(path: str, outputs: dict[str, Array]) -> None:
 
 
 def _summary(array: Array) -> tuple[str, str, str]:
-    if array.size == 0:
+    if array.size == 0 or array.dtype.kind in "OUS":
         return "-", "-", "-"
     return f"{array.min():.5g}", f"{array.mean():.5g}", f"{array.max():.5g}"

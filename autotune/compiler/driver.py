@@ -76,7 +76,7 @@ def compile_request(request: CompileRequest, *, small: bool = False) -> Compiled
     """See `autotune.compile`. `small`: weights in no more room than they have in the model."""
     target = request.wanted_target()
     opened = open_model(request.model, request.shapes)
-    profile = _profile(request, target)
+    profile = profile_for(request, target)
 
     def compiled(graph: Graph, reuse: KernelReuse | None = None) -> CompiledModel:
         with open_log(request.log) as store:
@@ -96,7 +96,7 @@ def compile_request(request: CompileRequest, *, small: bool = False) -> Compiled
     return compiled(opened)
 
 
-def _profile(request: CompileRequest, target: Target) -> DeviceProfile | None:
+def profile_for(request: CompileRequest, target: Target) -> DeviceProfile | None:
     """The profile of the machine that the request names, else of this one where it runs the
     target."""
     if request.machine == NOMINAL:

@@ -53,7 +53,7 @@ def load_model(model: Model, shapes: Shapes | None = None) -> Graph:
         )
     from autotune.frontend.onnx.importer import import_model
 
-    return import_model(_read(model), fixed)
+    return import_model(read_model(model), fixed)
 
 
 def open_model(model: Model, shapes: Shapes | None = None) -> Graph | OpenModel:
@@ -69,10 +69,10 @@ def open_model(model: Model, shapes: Shapes | None = None) -> Graph | OpenModel:
     from autotune.frontend.onnx.importer import import_model
     from autotune.frontend.symbolic import symbolic_model
 
-    read = _read(model, mapped=True)
+    read = read_model(model, mapped=True)
     if symbolic_model(read, fixed) is None:
         return import_model(read, fixed)
-    whole = _read(model)  # it may be kept for long, its files may not
+    whole = read_model(model)  # it may be kept for long, its files may not
     return symbolic_model(whole, fixed) or import_model(whole, fixed)
 
 
@@ -91,8 +91,15 @@ def _open_exported(model: Any, fixed: Shapes) -> Graph | OpenModel:
     return open_exported(program, fixed)
 
 
-def _read(model: Any, *, mapped: bool = False) -> onnx.ModelProto:
-    """The onnx package is imported where a model is read, not where a saved artifact is run."""
+def is_onnx(model: Model) -> bool:
+    """Whether `read_model` reads it."""
+    return not isinstance(model, Graph) and not _is_exported(model)
+
+
+def read_model(model: Any, *, mapped: bool = False) -> onnx.ModelProto:
+    """A path, `zoo:NAME`, bytes or a ModelProto as the onnx package has it; its weights may stay
+    in files where it is `mapped`. Raises ModelError. The package is imported where a model is
+    read, not where an artifact is run."""
     from autotune.frontend.onnx.importer import read_onnx
 
     if not isinstance(model, str | os.PathLike):

@@ -112,6 +112,14 @@ class GraphBuilder:
             arrays[node.output] = made.astype(self.types[node.output].dtype, copy=False)
         return arrays[value]
 
+    def inputs_of(self, value: str) -> frozenset[str]:
+        """The inputs that a value depends on."""
+        needed = {value}
+        for node in reversed(self._nodes):
+            if node.output in needed:
+                needed.update(node.inputs)
+        return frozenset(name for name, _ in self._inputs if name in needed)
+
     def finish(
         self, outputs: Sequence[tuple[str, str]], declared: Mapping[str, str] | None = None
     ) -> Graph:

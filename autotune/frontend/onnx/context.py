@@ -95,12 +95,20 @@ class NodeContext(Assembler):
             return None
         array = self.evaluated(value)
         if array is None:
-            raise UnsupportedOpError(
+            raise self.open_value(
+                position,
                 f"input {position} ({self.inputs[position]!r}) must be a constant, but it is "
                 "computed from the model's inputs; simplify the model or export it with fixed "
-                "shapes"
+                "shapes",
             )
         return array
+
+    def open_value(self, position: int, text: str) -> UnsupportedOpError:
+        """The error of an input whose value must be known, and is not before a run."""
+        error = UnsupportedOpError(text)
+        error.value = self.inputs[position]
+        error.inputs = self.builder.inputs_of(self.input(position))
+        return error
 
     def int_parameter(self, position: int) -> tuple[int, ...] | None:
         """A constant integer input as a flat tuple."""

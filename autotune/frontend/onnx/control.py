@@ -157,10 +157,12 @@ def _item(run: Importing, name: str, where: str) -> bool | int:
 def _number(run: Importing, value: str, name: str, where: str) -> bool | int:
     array = run.builder.evaluated(value)
     if array is None:
-        raise UnsupportedOpError(
+        error = UnsupportedOpError(
             f"{where}: {name!r} must be a constant, but it is computed from the model's inputs; "
             "export the model for one case"
         )
+        error.value, error.inputs = name, run.builder.inputs_of(value)
+        raise error
     item: bool | int = array.item()
     return item
 

@@ -6,8 +6,9 @@ The importers of single operators are in the files beside this one, a family eac
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import onnx
@@ -85,8 +86,9 @@ def check_operators(model: onnx.ModelProto) -> None:
     opset = _opset(model)
     for node in without_functions(model).graph.node:
         operator = operator_name(node)
-        if operator not in CONTROLS and operator not in IMPORTERS:
-            raise UnsupportedOpError(_refusal(node, describe(node, opset)))
+        with _naming(output=next(filter(None, node.output), "")):
+            if operator not in CONTROLS and operator not in IMPORTERS:
+                raise UnsupportedOpError(_refusal(node, describe(node, opset)))
 
 
 def operator_name(node: onnx.NodeProto) -> str:
@@ -104,6 +106,14 @@ def model_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
 def import_model(model: onnx.ModelProto, shapes: Shapes) -> Graph:
     """As `import_onnx`, from a model in memory that has all its tensors."""
     return _ModelImport(without_functions(model), shapes).run()
+
+
+def import_part(model: onnx.ModelProto) -> tuple[Graph, dict[str, int]]:
+    """A part of a model, without functions, whose outputs may be sequences: (the graph, lengths of
+    these by their names). Their elements are outputs `NAME[0]`, `NAME[1]` and so on."""
+    part = _ModelImport(model, {}, sequences=True)
+    graph = part.run()
+    return graph, part.lengths
 
 
 def _read(
@@ -150,7 +160,7 @@ def _parsed(
 class _ModelImport:
     """The import of one model: walks its nodes in order, keeping ONNX value -> graph value."""
 
-    def __init__(self, model: onnx.ModelProto, shapes: Shapes) -> None:
+    def __init__(self, model: onnx.ModelProto, shapes: Shapes, *, sequences: bool = False) -> None:
         self.graph = model.graph
         self.opset = _opset(model)
         self.shapes = shapes
@@ -163,27 +173,38 @@ class _ModelImport:
         """Inputs and outputs that are short floats outside -> numpy's name of those."""
         self.absent: dict[str, str] = {}
         """ONNX values that an importer does not make -> why."""
+        self.sequences = sequences
+        """Whether outputs may be sequences."""
+        self.lengths: dict[str, int] = {}
 
     def run(self) -> Graph:
         check_values(self.graph, self.opset)
         self._add_inputs()
         self.values.update(self.initializers(self.graph))
         for node in self.graph.node:
-            self._add_node(node)
+            with _naming(output=next(filter(None, node.output), "")):
+                self._add_node(node)
         outputs = []
         for info in self.graph.output:
-            self._check_made(info.name, f"output {info.name!r} of the model")
-            self._check_tensor(info.name, f"output {info.name!r} of the model")
-            outputs.append((info.name, self._own(self.values[info.name])))
-            if declared := declared_type(info, self.kinds):
-                self.declared[info.name] = declared
+            with _naming(output=info.name):
+                self._check_made(info.name, f"output {info.name!r} of the model")
+                parts = self.builder.sequences.get(self.values[info.name])
+                if parts is not None and self.sequences:
+                    self.lengths[info.name] = len(parts)
+                    outputs += [(f"{info.name}[{i}]", self._own(p)) for i, p in enumerate(parts)]
+                    continue
+                self._check_tensor(info.name, f"output {info.name!r} of the model")
+                outputs.append((info.name, self._own(self.values[info.name])))
+                if declared := declared_type(info, self.kinds):
+                    self.declared[info.name] = declared
         return self.builder.finish(outputs, self.declared)
 
     def _add_inputs(self) -> None:
         infos = model_inputs(self.graph)
         for info, shape in zip(infos, resolve_shapes(infos, self.shapes), strict=True):
             kind = info.type.tensor_type.elem_type
-            dtype = dtype_name(kind, f"input {info.name!r}")
+            with _naming(value=info.name):
+                dtype = dtype_name(kind, f"input {info.name!r}")
             if kind in DECLARED:
                 self.kinds[info.name], self.declared[info.name] = kind, DECLARED[kind]
             self.values[info.name] = self.builder.input(info.name, tensor_type(dtype, shape))
@@ -219,7 +240,7 @@ class _ModelImport:
             made = IMPORTERS.get(operator)(context)
             context.check_attributes()
         except ModelError as error:
-            raise type(error)(f"{where}: {error}") from error
+            raise _placed(error, where) from error
         except MISFITS as error:
             raise ModelError(f"{where}: {misfit(node, context, error)}") from error
         except MemoryError as error:
@@ -287,6 +308,24 @@ class _ModelImport:
         """An output must be made by a node: inputs and constants are copied."""
         given = value in self.builder.constants or value in self.inputs
         return self.builder.op("copy", value) if given else value
+
+
+@contextlib.contextmanager
+def _naming(output: str = "", value: str = "") -> Iterator[None]:
+    """Errors say what they are about, by a name in the model."""
+    try:
+        yield
+    except UnsupportedOpError as error:
+        error.output, error.value = output, error.value or value
+        raise
+
+
+def _placed(error: ModelError, where: str) -> ModelError:
+    """The same with the node that it is about."""
+    placed = type(error)(f"{where}: {error}")
+    if isinstance(error, UnsupportedOpError) and isinstance(placed, UnsupportedOpError):
+        placed.value, placed.inputs = error.value, error.inputs
+    return placed
 
 
 def _refusal(node: onnx.NodeProto, where: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from autotune.errors import ModelError
+from autotune.errors import EmptyInputError, ModelError, UnsupportedOpError
 from autotune.shapes import whole
 
 Dims = list[int | str]
@@ -49,7 +49,9 @@ def declared_dims(info: onnx.ValueInfoProto) -> Dims | None:
     """Integers, or names of symbolic dimensions; None where the input declares no shape."""
     tensor = info.type.tensor_type
     if not info.type.HasField("tensor_type"):
-        raise ModelError(f"input {info.name!r} is not a tensor; only tensors are supported")
+        raise UnsupportedOpError(
+            f"input {info.name!r} is not a tensor; only tensors are supported"
+        )
     if not tensor.HasField("shape"):
         return None
     return [_dimension(d) for d in tensor.shape.dim]
@@ -88,9 +90,11 @@ def _bind(
 
 def _bound(name: str, dims: Dims | None, bound: Mapping[str, int | str]) -> Dims:
     if dims is None:
-        raise ModelError(f"input {name!r} declares no shape; pass --shape {name}=1x3x224x224")
+        raise UnsupportedOpError(
+            f"input {name!r} declares no shape; pass --shape {name}=1x3x224x224"
+        )
     if 0 in dims:
-        raise ModelError(
+        raise EmptyInputError(
             f"input {name!r} has the shape {_text(dims)}: a dimension of no elements; tensors "
             "here have at least one: export the model with the extents you want, or (if 0 is how "
             f"its exporter writes what is not known) pass --shape {name}={_chosen(dims)}"

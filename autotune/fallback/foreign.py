@@ -1,0 +1,79 @@
+"""Nodes without a kernel of ours, run by somebody else's. In: a part of a model, and what it is
+given. Out: what it gives: by ONNX Runtime where that is installed and knows the part, else by the
+reference evaluator of the onnx package, which knows the whole standard and is slow.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from autotune.errors import UnsupportedOpError
+
+Call = Callable[[Mapping[str, Any]], Sequence[Any]]
+RUNTIME, REFERENCE = "onnxruntime", "the reference evaluator of onnx"
+_NEWEST_IR = 10
+"""Files of this version every ONNX Runtime of the last years reads; newer ones say nothing that
+parts of models have."""
+
+
+def evaluator_name() -> str:
+    """Who runs nodes on this machine, if it knows them."""
+    return RUNTIME if importlib.util.find_spec("onnxruntime") else REFERENCE
+
+
+def evaluator(part: onnx.ModelProto, feeds: Mapping[str, Any]) -> tuple[str, Call]:
+    """(who runs the part, a function that does). Raises UnsupportedOpError where nobody can."""
+    reasons = []
+    for name, make in ((RUNTIME, _runtime), (REFERENCE, _reference)):
+        if name == RUNTIME and evaluator_name() != RUNTIME:
+            continue
+        try:
+            call = make(part)
+            call(feeds)
+        except Exception as error:  # other people's code
+            reasons.append(
+                f"{name}: {str(error).splitlines()[0][:200] if str(error) else error!r}"
+            )
+        else:
+            return name, call
+    nodes = ", ".join(sorted({node.op_type for node in part.graph.node}))
+    raise UnsupportedOpError(
+        f"{nodes} has no kernel, and nobody else runs it here ({'; '.join(reasons)}); replace it "
+        "before the export"
+    )
+
+
+def _runtime(part: onnx.ModelProto) -> Call:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    model = onnx.ModelProto()
+    model.CopyFrom(part)
+    model.ir_version = min(model.ir_version, _NEWEST_IR)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+    def call(feeds: Mapping[str, Any]) -> Sequence[Any]:
+        found: Sequence[Any] = session.run(None, dict(feeds))
+        return found
+
+    return call
+
+
+def _reference(part: onnx.ModelProto) -> Call:
+    from onnx.reference import ReferenceEvaluator
+
+    runner = ReferenceEvaluator(part)
+
+    def call(feeds: Mapping[str, Any]) -> Sequence[Any]:
+        with np.errstate(all="ignore"):
+            return list(runner.run(None, dict(feeds)))
+
+    return call

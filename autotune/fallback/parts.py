@@ -1,0 +1,244 @@
+"""Stages as they are run. In: a part of a model, and the values that it is given. Out: the values
+that it gives.
+
+Ours is compiled for the shapes that it is given when it first meets them, and, where values decide
+shapes, for these values too. A value is an array, a list of arrays (a sequence), or None (an
+optional value that is not there).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.fallback import foreign
+from autotune.fallback.stages import Stage, node_id
+from autotune.frontend.onnx.importer import import_part
+from autotune.graph.ir import Graph
+from autotune.runtime.model import CompiledModel
+
+KEPT = 64
+"""Models of one part, for other shapes and values, that are kept."""
+MOST_VALUES = 1 << 12
+"""Elements of an input whose values a model is compiled for; more are data."""
+
+Values = Mapping[str, Any]
+CompileGraph = Callable[[Graph], CompiledModel]
+Tell = Callable[[str], None]
+
+
+class RecutError(Exception):
+    """A stage cannot be run as it was cut; `output` is the node that is foreign, or that needs
+    `value` before."""
+
+    def __init__(self, cause: UnsupportedOpError, outputs: Sequence[str], value: str = "") -> None:
+        super().__init__(str(cause))
+        self.cause, self.outputs, self.value = cause, tuple(outputs), value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """A part for some shapes. Without a model, it gives nothing but empty sequences."""
+
+    model: CompiledModel | None
+    lengths: Mapping[str, int]
+    """How many tensors each output that is a sequence has."""
+    baked: frozenset[str]
+    """Inputs that are constants in it."""
+
+
+class OwnPart:
+    """A stage of nodes that all have kernels."""
+
+    def __init__(self, stage: Stage, part: onnx.ModelProto, compiled: CompileGraph) -> None:
+        self._stage, self._part, self._compile = stage, part, compiled
+        self._constants = {t.name for t in part.graph.initializer}
+        self._deciding: frozenset[str] = frozenset()
+        """Inputs whose values decide shapes."""
+        self._kept: OrderedDict[object, _Made] = OrderedDict()
+
+    @property
+    def deciding(self) -> frozenset[str]:
+        """Inputs whose values the part is compiled for."""
+        return self._deciding
+
+    def run(self, values: Values) -> dict[str, Any]:
+        """Raises RecutError, and ModelError where these shapes do not fit."""
+        given = {n: values[n] for n in self._stage.inputs if n not in self._constants}
+        made = self._made(given)
+        if made.model is None:
+            found: dict[str, Any] = {}
+        else:
+            found = dict(made.model.run(_flat(given, made.baked)))
+        for name, length in made.lengths.items():
+            found[name] = [found.pop(f"{name}[{i}]") for i in range(length)]
+        return found
+
+    def close(self) -> None:
+        """Give the memory of all its models back."""
+        for made in self._kept.values():
+            if made.model is not None:
+                made.model.close()
+        self._kept.clear()
+
+    def _made(self, given: Values) -> _Made:
+        while True:
+            key = tuple(_key(v, name in self._deciding) for name, v in given.items())
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+            try:
+                made = self._imported(given)
+            except UnsupportedOpError as error:
+                self._decide(error, given)
+                continue
+            self._kept[key] = made
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            return made
+
+    def _decide(self, error: UnsupportedOpError, given: Values) -> None:
+        """Make the values that shapes depend on part of what is compiled for; or raise
+        RecutError."""
+        asked = {_base(name) for name in error.inputs}
+        small = asked and all(
+            isinstance(given[n], np.ndarray | np.generic) and given[n].size <= MOST_VALUES
+            for n in asked
+        )
+        if error.output and small and not asked <= self._deciding:
+            self._deciding |= asked
+            return
+        if error.output and error.inputs and error.value not in given:
+            raise RecutError(error, [error.output], error.value) from error
+        if error.output:
+            raise RecutError(error, [error.output]) from error
+        readers = [node_id(n) for n in self._stage.nodes if _base(error.value) in n.input]
+        if not readers:
+            raise error
+        raise RecutError(error, readers) from error
+
+    def _imported(self, given: Values) -> _Made:
+        """Compiled for these shapes and values."""
+        part, baked = onnx.ModelProto(), set()
+        part.CopyFrom(self._part)
+        made_first = []
+        for name, value in given.items():
+            if value is None:
+                for node in part.graph.node:
+                    node.input[:] = ["" if i == name else i for i in node.input]
+            elif isinstance(value, list):
+                items = [f"{name}[{i}]" for i in range(len(value))]
+                part.graph.input.extend(_info(n, v) for n, v in zip(items, value, strict=True))
+                made_first.append(helper.make_node("SequenceConstruct", items, [name]))
+            elif name in self._deciding or np.size(value) == 0:
+                part.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+                baked.add(name)
+            else:
+                part.graph.input.append(_info(name, value))
+        for number, node in enumerate(made_first):
+            part.graph.node.insert(number, node)
+        graph, lengths = import_part(part)
+        model = self._compile(graph) if graph.outputs else None
+        return _Made(model=model, lengths=lengths, baked=frozenset(baked))
+
+
+class ForeignPart:
+    """A stage of nodes without kernels."""
+
+    def __init__(self, stage: Stage, part: onnx.ModelProto, tell: Tell) -> None:
+        self._stage, self._part, self._tell = stage, part, tell
+        self._constants = {t.name for t in part.graph.initializer}
+        self._calls: dict[object, foreign.Call] = {}
+
+    def run(self, values: Values) -> dict[str, Any]:
+        """Raises UnsupportedOpError where nobody runs it."""
+        given = {n: values[n] for n in self._stage.inputs if n not in self._constants}
+        feeds = {name: value for name, value in given.items() if value is not None}
+        kinds = tuple((name, _kind(value)) for name, value in feeds.items())
+        if kinds not in self._calls:
+            who, self._calls[kinds] = foreign.evaluator(self._declared(feeds, given), feeds)
+            if who != foreign.evaluator_name():
+                self._tell(told(self._stage, who))
+        return dict(zip(self._stage.outputs, self._calls[kinds](feeds), strict=True))
+
+    def close(self) -> None:
+        """Nothing of it is ours."""
+        self._calls.clear()
+
+    def _declared(self, feeds: Values, given: Values) -> onnx.ModelProto:
+        part = onnx.ModelProto()
+        part.CopyFrom(self._part)
+        for name, value in feeds.items():
+            part.graph.input.append(_info(name, value, fixed=False))
+        for name in given.keys() - feeds.keys():
+            for node in part.graph.node:
+                node.input[:] = ["" if i == name else i for i in node.input]
+        return part
+
+
+def told(stage: Stage, who: str) -> str:
+    """One line: what of a stage runs elsewhere, and where."""
+    parts = [
+        f"{count} node{'s' * (count > 1)} of {name!r}" for name, count in stage.operators.items()
+    ]
+    verb = "runs" if sum(stage.operators.values()) == 1 else "run"
+    return f"{', '.join(parts)} {verb} in {who}"
+
+
+def _flat(given: Values, baked: frozenset[str]) -> dict[str, Any]:
+    """What a compiled part is given: sequences as their elements."""
+    out: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, list):
+            out |= {f"{name}[{i}]": np.asarray(item) for i, item in enumerate(value)}
+        elif value is not None and name not in baked:
+            out[name] = np.asarray(value)
+    return out
+
+
+def _base(name: str) -> str:
+    """The input that an element of a sequence belongs to."""
+    return name.partition("[")[0]
+
+
+def _key(value: Any, deciding: bool) -> object:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return tuple(_key(item, False) for item in value)
+    array = np.asarray(value)
+    return array.dtype.name, array.shape, array.tobytes() if deciding else b""
+
+
+def _kind(value: Any) -> object:
+    if isinstance(value, list):
+        return ("list", *{np.asarray(item).dtype.name for item in value})
+    array = np.asarray(value)
+    return array.dtype.name, array.ndim
+
+
+def _info(name: str, value: Any, *, fixed: bool = True) -> onnx.ValueInfoProto:
+    """A value as an input of a model; of its shape only the rank where that is not `fixed`."""
+    if isinstance(value, list):
+        first = np.asarray(value[0] if value else np.float32(0))
+        inner = helper.make_tensor_type_proto(_element(first), None)
+        return helper.make_value_info(name, helper.make_sequence_type_proto(inner))
+    array = np.asarray(value)
+    shape = list(array.shape) if fixed else [None] * array.ndim
+    return helper.make_tensor_value_info(name, _element(array), shape)
+
+
+def _element(array: np.ndarray[Any, Any]) -> int:
+    if array.dtype.kind in "OUS":
+        return int(onnx.TensorProto.STRING)
+    try:
+        return int(helper.np_dtype_to_tensor_dtype(array.dtype))
+    except (KeyError, ValueError, TypeError):
+        raise ModelError(f"arrays of {array.dtype} are in no ONNX model") from None

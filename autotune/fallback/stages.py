@@ -1,0 +1,127 @@
+"""A model cut into stages. In: a model in memory, which of its nodes are foreign, and which values
+must be there before a node is looked at. Out: few stages, each all ours or all foreign.
+
+A stage takes every node whose operands are there, so that foreign nodes between many of ours cut
+the model once for all that can wait for one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """What divides a model's nodes, which are known by the name of their first output."""
+
+    foreign: frozenset[str] = frozenset()
+    """Nodes that have no kernel of ours."""
+    known_first: frozenset[tuple[str, str]] = frozenset()
+    """(node, value): the value must have been computed before the node's stage begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Some nodes of a model, in order, with the values that they take and give."""
+
+    nodes: tuple[onnx.NodeProto, ...]
+    foreign: bool
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def operators(self) -> dict[str, int]:
+        """How many nodes there are of each operator."""
+        found: dict[str, int] = {}
+        for node in self.nodes:
+            found[node.op_type] = found.get(node.op_type, 0) + 1
+        return found
+
+
+def cut(graph: onnx.GraphProto, how: Cut) -> tuple[Stage, ...]:
+    """The stages, in the order in which they run."""
+    there = {""} | {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    there |= {t.values.name for t in graph.sparse_initializer}
+    left, groups, foreign = list(graph.node), list[tuple[bool, list[onnx.NodeProto]]](), False
+    idle = 0
+    while left and idle < 2:
+        taken = _ready(left, there, how, foreign)
+        there |= {name for node in taken for name in node.output}
+        ids = set(map(id, taken))
+        left = [node for node in left if id(node) not in ids]
+        groups += [(foreign, taken)] if taken else []
+        idle = 0 if taken else idle + 1
+        foreign = not foreign
+    wanted = {info.name for info in graph.output}
+    return tuple(_stage(groups, number, wanted) for number in range(len(groups)))
+
+
+def node_id(node: onnx.NodeProto) -> str:
+    """What a node is known by: the first value that it makes."""
+    return next(filter(None, node.output), "")
+
+
+def reads(node: onnx.NodeProto) -> set[str]:
+    """The values that a node takes, those of the graphs within it too."""
+    return {name for name in _used(node) if name}
+
+
+def _ready(
+    nodes: Sequence[onnx.NodeProto], there: set[str], how: Cut, foreign: bool
+) -> list[onnx.NodeProto]:
+    """The nodes of one kind that can run now, one after the other."""
+    here, taken = set[str](), list[onnx.NodeProto]()
+    for node in nodes:
+        name = node_id(node)
+        if (name in how.foreign) != foreign:
+            continue
+        needed = reads(node)
+        late = {value for other, value in how.known_first if other == name}
+        if needed <= there | here and not late & here:
+            taken.append(node)
+            here |= set(node.output)
+    return taken
+
+
+def _stage(
+    groups: Sequence[tuple[bool, list[onnx.NodeProto]]], number: int, wanted: set[str]
+) -> Stage:
+    foreign, nodes = groups[number]
+    made = {name for node in nodes for name in node.output if name}
+    taken = dict.fromkeys(name for node in nodes for name in sorted(reads(node)))
+    later = {n for _, others in groups[number + 1 :] for node in others for n in reads(node)}
+    given = dict.fromkeys(n for node in nodes for n in node.output if n in later | wanted)
+    return Stage(
+        nodes=tuple(nodes),
+        foreign=foreign,
+        inputs=tuple(name for name in taken if name not in made),
+        outputs=tuple(given),
+    )
+
+
+def _used(node: onnx.NodeProto) -> Iterator[str]:
+    yield from node.input
+    for attribute in node.attribute:
+        graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+        for graph in graphs:
+            own = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+            own |= {name for inner in graph.node for name in inner.output}
+            used = {name for inner in graph.node for name in _used(inner)}
+            used |= {info.name for info in graph.output}
+            yield from used - own
+
+
+def part_of(
+    model: onnx.ModelProto, stage: Stage, tensors: Mapping[str, onnx.TensorProto]
+) -> onnx.ModelProto:
+    """A stage as a model whose inputs are not declared yet; `tensors`: the model's constants."""
+    part = onnx.ModelProto(ir_version=model.ir_version)
+    part.opset_import.extend(model.opset_import)
+    part.graph.name = model.graph.name or "model"
+    part.graph.node.extend(stage.nodes)
+    part.graph.initializer.extend(tensors[n] for n in stage.inputs if n in tensors)
+    part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in stage.outputs)
+    return part
