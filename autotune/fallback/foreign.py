@@ -19,6 +19,11 @@ RUNTIME, REFERENCE = "onnxruntime", "the reference evaluator of onnx"
 _NEWEST_IR = 10
 """Files of this version every ONNX Runtime of the last years reads; newer ones say nothing that
 parts of models have."""
+_SHORT_FLOATS = {
+    f"tensor({name.lower()})": getattr(onnx.TensorProto, name)
+    for name in ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ")
+}
+"""Element types that ONNX Runtime gives as their bits."""
 
 
 def evaluator_name() -> str:
@@ -60,9 +65,14 @@ def _runtime(part: onnx.ModelProto) -> Call:
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
 
+    kinds = [_SHORT_FLOATS.get(output.type) for output in session.get_outputs()]
+
     def call(feeds: Mapping[str, Any]) -> Sequence[Any]:
-        found: Sequence[Any] = session.run(None, dict(feeds))
-        return found
+        found = session.run(None, dict(feeds))
+        return [
+            array.view(onnx.helper.tensor_dtype_to_np_dtype(kind)) if kind else array
+            for array, kind in zip(found, kinds, strict=True)
+        ]
 
     return call
 

@@ -134,3 +134,21 @@ def test_warnings_are_given_once() -> None:
     model.close()
     with pytest.raises(autotune.InputError, match="closed"):
         model.run({"x": np.float32([1, 2])})
+
+
+@pytest.mark.filterwarnings("ignore::autotune.errors.FallbackWarning")
+@pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E5M2", "INT4", "UINT4"])
+def test_short_types_come_out_as_what_they_are(kind: str) -> None:
+    """And not as their bits."""
+    number = getattr(TensorProto, kind)
+    cast = helper.make_node("Cast", ["x"], ["y"], to=number)
+    info = helper.make_tensor_value_info("y", number, (4,))
+    graph = helper.make_graph(
+        [cast], "short", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (4,))], [info]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    values = np.array([0.4789, 5.0, 2.0, 0.25], np.float32)
+    found = compiled(model.SerializeToString()).run({"x": values})["y"]
+    expected = values.astype(helper.tensor_dtype_to_np_dtype(number))
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
