@@ -8,7 +8,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import IO, Any, NoReturn
 
 import numpy as np
@@ -25,13 +25,14 @@ from autotune.errors import (
 from autotune.fallback import foreign
 from autotune.fallback.parts import CompileGraph, ForeignPart, OwnPart, RecutError, told
 from autotune.fallback.stages import Cut, cut, part_of
+from autotune.runtime.closing import Closing
 from autotune.runtime.results import check_names
 
 MOST_CUTS = 1000
 """How often a model is cut again, at most: every node but once, and every value."""
 
 
-class StagedModel:
+class StagedModel(Closing):
     """A model that runs in stages: parts with kernels, each one native call that is compiled when
     it first meets shapes (and values that decide shapes), and parts that others run. Inputs are
     arrays, lists of arrays where the model has sequences, and None where it has an optional value
@@ -102,17 +103,6 @@ class StagedModel:
             self._closed = True
             for part in self._parts:
                 part.close()
-
-    def __enter__(self) -> StagedModel:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._parts)} stages"

@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from autotune.errors import FeedError
 from autotune.graph.feeds import as_array, random_feeds
 from autotune.memory import zeroed_block
 from autotune.program.packing import stored, stored_as
+from autotune.runtime.closing import Closing
 from autotune.runtime.image import LinkedKernel, ModelImage, Port
 from autotune.runtime.image_file import image_bytes, read_image, save
 from autotune.runtime.native_session import SessionMaker
@@ -61,7 +62,7 @@ class ModelTimes:
         return sum(k.kernel.flops for k in self.kernels)
 
 
-class CompiledModel:
+class CompiledModel(Closing):
     """A model loaded for running. Safe to call from several threads.
 
     Runs go on side by side, each in an arena of its own: four for each core of the process, or, of
@@ -197,17 +198,6 @@ class CompiledModel:
         uses the model later gets a ClosedError; closing it again does nothing."""
         self._image = None
         self._pool.close()
-
-    def __enter__(self) -> CompiledModel:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<CompiledModel {self._shown}{', closed' if self._image is None else ''}>"

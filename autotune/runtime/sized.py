@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import IO, Any, NoReturn
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from autotune import arguments
 from autotune.errors import ArtifactError, ClosedError, ConfigError
 from autotune.graph.feeds import as_array
+from autotune.runtime.closing import Closing
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.open_model import AnySizeProgram
 from autotune.runtime.results import Writable, check_names
@@ -50,7 +51,7 @@ Specialize = Callable[[Sizes, Iterable[Specialized]], Specialized]
 """Compiles for one set of sizes; the others that are kept have parts to share."""
 
 
-class SizedModel:
+class SizedModel(Closing):
     """A model whose inputs have symbolic dimensions. Safe to call from several threads.
 
     One program serves all sizes where there is one (`notes` say so). Where not, a set of sizes is
@@ -139,17 +140,6 @@ class SizedModel:
             self._ready.clear()
         for model in kept:
             model.close()
-
-    def __enter__(self) -> SizedModel:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         sides = (
