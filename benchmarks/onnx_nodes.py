@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 RIGHT = ("as it is", "its sizes compiled", "its values compiled", "in stages", "fallback")
 """How a case came out right, in order of what was done by ourselves."""
@@ -42,7 +43,7 @@ def outcome(case: Any, fallback: bool) -> tuple[str, str]:
     """(what became of a case, the reason where it is not right)."""
     import autotune
 
-    feeds, expected = case.data_sets[0]
+    feeds, expected = (list(map(array_of, values)) for values in case.data_sets[0])
     names = [info.name for info in case.model.graph.input]
     given = dict(zip(names, feeds, strict=False))
     try:
@@ -64,6 +65,15 @@ def outcome(case: Any, fallback: bool) -> tuple[str, str]:
     if not model.own:
         return "fallback", "; ".join(model.notes)
     return ("its values compiled" if model.deciding else "in stages"), ""
+
+
+def array_of(value: Any) -> Any:
+    """Some cases have their arrays as ONNX's tensors."""
+    if isinstance(value, list):
+        return list(map(array_of, value))
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    return value
 
 
 def difference(got: Any, want: Any, rtol: float, atol: float) -> str:
