@@ -33,7 +33,7 @@ class Others:
         self._before, self._own_before_s = self._ticks(), own_s()
 
     def share(self) -> float | None:
-        """Of the cores' time since this was made, 0 to 1; None where nothing is counted."""
+        """Share of the cores' time since this was made, 0 to 1; None where nothing is counted."""
         now = self._ticks()
         if now is None or self._before is None:
             return None
