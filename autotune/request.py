@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from autotune import arguments
 from autotune.errors import TargetError
+from autotune.release import needing_compiler
 from autotune.target import ACCURACIES, MAX_THREADS, Target, load_target, precision_named
 
 if TYPE_CHECKING:
@@ -225,7 +226,8 @@ def taking(
         @functools.wraps(function)
         def called(*args: Options.args, **options: Options.kwargs) -> Result:
             arguments.fitting(function.__name__, signature, args, options)
-            return function(request(*args, **options))
+            with needing_compiler():
+                return function(request(*args, **options))
 
         called.__signature__ = signature  # type: ignore[attr-defined]
         called.__doc__ = f"{inspect.getdoc(function)}\n\n{described(request)}\n\n{RAISES}"

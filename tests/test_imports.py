@@ -24,7 +24,7 @@ LAYERS = (
     ("autotune.defects", "errors that are no user's fault, made printable"),
     ("autotune.plugins", "packages beside this one that fill registries"),
     ("autotune.registry", "names of what folders hold, a duplicate is an error"),
-    ("autotune.release", "the version of this package"),
+    ("autotune.release", "the version of this package, and what of it is installed"),
     ("autotune.streams", "standard output that may go away"),
     ("autotune.atomic_file", "files written in one step"),
     ("autotune.memory", "blocks of memory, aligned: of the system, not of a tensor"),
