@@ -173,7 +173,8 @@ class _Placing:
         seen = [value]
         for outer in seen:
             views = [r for r in self.readers.get(outer, ()) if self.forward(r) == outer]
-            hosted = [i for i in self.nodes[outer].inputs if self.hosts.get(i, ("", 0))[0] == outer]
+            operands = self.nodes[outer].inputs
+            hosted = [i for i in operands if i in self.hosts and self.hosts[i][0] == outer]
             found += [*(v for v in views if v in self.settled), *hosted]
             seen += [v for v in (*views, *hosted) if v not in seen]
         return found
