@@ -98,7 +98,7 @@ def missing(machine: str, features: Iterable[str]) -> list[str]:
 
 
 def _flags() -> frozenset[str]:
-    """Of an x86 processor; none where the system has no such file."""
+    """The flags of an x86 processor; none where the system has no such file."""
     try:
         text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
