@@ -19,10 +19,10 @@ from autotune.codegen.base import Library
 from autotune.codegen.llvm.trips import trips_text
 from autotune.codegen.loader import load_text
 from autotune.memory import address, fresh_array
-from autotune.program.packing import stored_as
 from autotune.runtime.image import FIRST_INPUT, Port
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.native_session import NativeSession
+from autotune.stored import stored_as
 from autotune.target import Target
 from autotune.types import Array
 
