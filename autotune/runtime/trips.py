@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.codegen.base import Library
+from autotune.codegen.llvm.backend import load_text
 from autotune.codegen.llvm.trips import trips_text
-from autotune.codegen.loader import load_text
 from autotune.memory import address, fresh_array
 from autotune.runtime.image import FIRST_INPUT, Port
 from autotune.runtime.model import CompiledModel
