@@ -73,9 +73,8 @@ def _in_strips(
     for lengths in strip_lengths(task, STRIPS):
         try:
             small = sample_task(task, lengths, sizes)
-            rule, config, schedule = cost_model.default_of(small, machine)
-            made = apply_schedule(build_program(small), schedule)
-            program = in_strips(made, task, small, parallel=machine.target.threads > 1)
+            rule, config, made = cost_model.default_of(small, machine)
+            program = in_strips(made.program, task, small, parallel=machine.target.threads > 1)
         except NO_DEFECT:
             raise
         except Exception as error:
@@ -84,7 +83,7 @@ def _in_strips(
         seconds = cost_model.predict(small, machine, [config], rule).seconds
         yield OpenKernel(
             program=program,
-            schedule=schedule,
+            schedule=made.schedule,
             extents=extents,
             lengths=tuple(lengths),
             seconds=float(seconds[0]),
