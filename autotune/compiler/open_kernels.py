@@ -70,7 +70,7 @@ def _in_strips(
     task: Task, machine: Machine, sizes: Sizes, said: list[str]
 ) -> Iterator[OpenKernel]:
     extents = open_extents(task)
-    for lengths in strip_lengths(task, STRIPS):
+    for lengths in strip_lengths(task, STRIPS, machine):
         try:
             small = sample_task(task, lengths, sizes)
             rule, config, made = cost_model.default_of(small, machine)
