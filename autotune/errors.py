@@ -43,12 +43,20 @@ class UnsupportedOpError(ModelError):
     inputs: frozenset[str] = frozenset()
 
 
+class ControlFlowError(UnsupportedOpError):
+    """A branch or a loop that is no part of a single graph; a run may decide, and loop, itself."""
+
+
 class EmptyInputError(ModelError):
     """An input of the model is declared to have no elements, or is written as if it had none."""
 
 
 class FallbackWarning(UserWarning):
     """Part of a model runs in another program than a compiled one; no error."""
+
+
+class MissingLogWarning(UserWarning):
+    """A model is compiled with a tuning log that is not there; no error."""
 
 
 class TargetError(InputError):
