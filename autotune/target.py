@@ -135,13 +135,6 @@ class Target:
         return self.kind == "cpu" and self.triple.startswith(("aarch64", "arm64"))
 
     @property
-    def broadcasts_apart(self) -> bool:
-        """Whether an element of memory is put into all lanes of a register before vectors are
-        multiplied by it: x86-64 without AVX-512."""
-        wide = not {"+avx512f", "+avx512vl"}.isdisjoint(self.features.split(","))
-        return self.kind == "cpu" and self.triple.startswith("x86_64") and not wide
-
-    @property
     def sve_granules(self) -> int:
         """Vectors of 128 bits in one of Arm's scalable vectors, as wide as the target says; 0:
         there are none, or no wider ones than others."""

@@ -78,7 +78,7 @@ def tile_efficiency(
     registers = machine.target.vector_registers + (0 if lanes else over)
     one = points * vectors + vectors + 1 > registers
     taste = np.where(one, SPILL_COST, 0.0)
-    if machine.target.broadcasts_apart:
+    if broadcasts_apart(machine.target):
         wander = (vectors == 1) & (configs["unroll"] > 1)
         sums = np.maximum(points - SETTLED_SUMS, 0)
         taste = taste + np.where(wander, WANDERING_SUM_COST * sums, 0.0)
@@ -110,11 +110,18 @@ def row_cycles(
     return whole + last * rate(machine, configs, points, last, depth)
 
 
+def broadcasts_apart(target: Target) -> bool:
+    """Whether an element of memory is put into all lanes of a register before vectors are
+    multiplied by it: x86-64 without AVX-512."""
+    wide = not {"+avx512f", "+avx512vl"}.isdisjoint(target.features.split(","))
+    return target.kind == "cpu" and target.triple.startswith("x86_64") and not wide
+
+
 def live_registers(configs: Configs, points: Column, vectors: Column, *, target: Target) -> Column:
     """Registers of a tile. Steps of an unrolled reduction overlap: the weights of two are in
     registers at once, or what the points of several are multiplied by where that is lanes of
     registers; not where every product waits for a register with an element in all lanes."""
-    if target.broadcasts_apart:
+    if broadcasts_apart(target):
         return np.asarray(points * vectors + vectors + 1)
     if target.takes_lanes:
         runs = np.ceil(configs["unroll"] / max(RUNS))
