@@ -25,7 +25,7 @@ _WORTH = 0.98
 """Share of the time before from which a match is worth a look."""
 
 
-class Estimate:
+class MatchEstimate:
     """Seconds of operators by their types."""
 
     def __init__(self, machine: Machine) -> None:

@@ -17,7 +17,7 @@ from autotune.graph.ir import Graph
 from autotune.graph.pipeline import CLEAN, optimize
 from autotune.rewrite.apply import apply
 from autotune.rewrite.cost import Costs
-from autotune.rewrite.estimate import Estimate
+from autotune.rewrite.estimate import MatchEstimate
 from autotune.rewrite.match import Finder, Match, inside
 from autotune.rewrite.rule import Rewrite
 from autotune.sizes import any_size
@@ -92,7 +92,7 @@ def search(
     if not rewrites or any(any_size(t.shape) for t in graph.types.values()):
         return Found(graph=graph)
     ends_s = clock() + time_s
-    estimate = Estimate(costs.machine)
+    estimate = MatchEstimate(costs.machine)
     if next(_steps(graph, rewrites, estimate), None) is None:
         return Found(graph=graph)
     first = _State(graph=graph, tasks=costs.tasks(graph))
@@ -116,7 +116,9 @@ def search(
     return Found(graph=best.graph, steps=best.steps, complete=complete)
 
 
-def _steps(graph: Graph, rewrites: Sequence[Rewrite], estimate: Estimate) -> Iterator[list[Match]]:
+def _steps(
+    graph: Graph, rewrites: Sequence[Rewrite], estimate: MatchEstimate
+) -> Iterator[list[Match]]:
     """What a step may be: all matches of a rewrite that are alike and do not overlap."""
     finder = Finder(graph)
     for rewrite in rewrites:
