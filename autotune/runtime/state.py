@@ -20,7 +20,7 @@ from autotune.stored import stored_as
 from autotune.types import Array
 
 
-class Runs(Protocol):
+class StatefulModel(Protocol):
     """A model, of whatever kind."""
 
     @property
@@ -43,7 +43,7 @@ class StateSession(Closing):
 
     def __init__(
         self,
-        model: Runs,
+        model: StatefulModel,
         state: Mapping[str, str],
         initial: Mapping[str, Any] | None = None,
         *,
@@ -52,7 +52,7 @@ class StateSession(Closing):
         """`places`: whether the model writes results to arrays that it is given. Raises
         FeedError."""
         self._state = checked_state(model, state)
-        self._model: Runs | None = model
+        self._model: StatefulModel | None = model
         self._places = places
         self._rest = [name for name in model.outputs if name not in self._state.values()]
         self._begin = {name: _first(model, name, initial or {}) for name in self._state}
@@ -105,13 +105,13 @@ class StateSession(Closing):
         self._model = None
         self._now, self._spare, self._begin = {}, {}, {}
 
-    def _open(self) -> Runs:
+    def _open(self) -> StatefulModel:
         if self._model is None:
             raise ClosedError("the session is closed; begin another with model.session(...)")
         return self._model
 
 
-def checked_state(model: Runs, state: Mapping[str, str]) -> dict[str, str]:
+def checked_state(model: StatefulModel, state: Mapping[str, str]) -> dict[str, str]:
     """State by input, each from an output of its own. Raises FeedError."""
     named = arguments.by_name("state", state, "a dict of output by input", FeedError)
     pairs = {name: str(then) for name, then in named.items()}
@@ -144,7 +144,7 @@ def _fits(takes: Any, gives: Any) -> bool:
     return bool(takes == gives)
 
 
-def _first(model: Runs, name: str, initial: Mapping[str, Any]) -> Array:
+def _first(model: StatefulModel, name: str, initial: Mapping[str, Any]) -> Array:
     """What a state is at the beginning: what the caller says, or else zeros."""
     if name in initial:
         return np.asarray(initial[name])
