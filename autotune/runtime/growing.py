@@ -71,12 +71,12 @@ class GrowingSession(Closing):
         rows that the first block has. Raises FeedError, ConfigError."""
         self._model: Grows | None = model
         self._state = dict(state)
-        self._capacity = arguments.whole("capacity", capacity or LEAST_CAPACITY, 2)
+        self._least = arguments.whole("capacity", capacity or LEAST_CAPACITY, 2)
+        self._capacity = self._least
         self._begin = {name: np.array(array) for name, array in (initial or {}).items()}
         self._rest = [name for name in model.outputs if name not in state.values()]
         self._sizes: dict[str, int] = {}
         self._now: dict[str, Array] = {}
-        self._spare: dict[str, Array] = {}
         self._length = 0
         self.reset()
 
@@ -120,7 +120,8 @@ class GrowingSession(Closing):
         return {name: self._joined(model, name, parts) for name in asked}
 
     def reset(self, initial: Mapping[str, Any] | None = None) -> None:
-        """Begin again, as at the beginning or with these rows filled."""
+        """Begin again, as at the beginning or with these rows filled. Blocks are small again, for
+        the sake of speed; what was compiled is kept."""
         model = self._open()
         begin = self._begin if initial is None else {n: np.array(a) for n, a in initial.items()}
         if begin and begin.keys() != self._state.keys():
@@ -131,7 +132,7 @@ class GrowingSession(Closing):
         lengths = {a.shape[model.axes[n]] for n, a in begin.items() if n in model.axes}
         if len(lengths) > 1:
             raise FeedError(f"initial: expected states of one length, got {sorted(lengths)}")
-        self._length, self._now = 0, {}
+        self._length, self._now, self._capacity = 0, {}, self._least
         if not begin:
             return
         for name, array in begin.items():
@@ -144,7 +145,7 @@ class GrowingSession(Closing):
     def close(self) -> None:
         """Give the memory of the state back."""
         self._model = None
-        self._now, self._spare, self._begin = {}, {}, {}
+        self._now, self._begin = {}, {}
 
     def _open(self) -> Grows:
         if self._model is None:
@@ -194,7 +195,7 @@ class GrowingSession(Closing):
         new = {name: np.zeros(kinds[name].shape, kinds[name].dtype) for name in self._state}
         for name, array in old.items():
             self._filled(name, new[name])[...] = self._filled(name, array)
-        self._now, self._spare = new, {name: np.zeros_like(array) for name, array in new.items()}
+        self._now = new
 
     def _add(
         self, model: Grows, given: Mapping[str, Array], asked: list[str], first: int, rows: int
@@ -213,11 +214,9 @@ class GrowingSession(Closing):
                     more[axis] = fits[axis] - part.shape[axis]
                     part = np.pad(part, [(0, int(n)) for n in more])
             feeds[name] = part
-        into = {then: self._spare[name] for name, then in self._state.items()}
-        made = compiled.run(feeds, [*asked, *into], into)
-        self._now, self._spare = {n: made[then] for n, then in self._state.items()}, self._now
+        made = compiled.update(feeds, self._state, asked)
         self._length += rows
-        return {name: made[name] for name in asked}
+        return made
 
     def _joined(self, model: Grows, name: str, parts: list[tuple[int, dict[str, Array]]]) -> Array:
         """An output of a call that was made in parts: rows one behind the other; of what has

@@ -162,6 +162,31 @@ class CompiledModel(Closing):
                 array[...], results[number] = results[number], array
         return dict(zip(self._names, results, strict=True))
 
+    def update(
+        self,
+        feeds: Mapping[str, npt.ArrayLike],
+        state: Mapping[str, str],
+        outputs: Iterable[str],
+    ) -> dict[str, Array]:
+        """One inference that leaves outputs where inputs were: `state` says by input, whose array
+        is written, which output. For models that read such an input only where they write it.
+        Gives the `outputs`. Raises what `run` does."""
+        if self._image is None:
+            raise self._pool.refusal()
+        arrays, asked = self._check(feeds), list(outputs)
+        kept = {self._names.index(then): feeds[name] for name, then in state.items()}
+        places = dict(zip(self._wanted, arrays, strict=True))
+        into = {number: places[name] for number, name in zip(kept, state, strict=True)}
+        numbers = [self._names.index(name) for name in asked]
+        results = self._run(arrays, [*numbers, *kept], into)
+        for result, array in zip(results[len(asked) :], kept.values(), strict=True):
+            if result is not array and isinstance(array, np.ndarray):
+                array[...] = result
+        return {
+            name: declared(self._ports[number], result)
+            for name, number, result in zip(asked, numbers, results, strict=False)
+        }
+
     def session(
         self, state: Mapping[str, str], initial: Mapping[str, npt.ArrayLike] | None = None
     ) -> StateSession:

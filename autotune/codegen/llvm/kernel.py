@@ -9,7 +9,7 @@ statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -105,7 +105,7 @@ class _KernelWriter(TileWriter):
 
     def _top(self, stmt: Stmt) -> None:
         if self.target.threads == 1:
-            with self.text.region():
+            with self._unless_in_place(stmt), self.text.region():
                 self.stmt(stmt)
         elif isinstance(stmt, For) and stmt.kind == "parallel":
             with self._phase(stmt.extent) as (first, limit):
@@ -117,6 +117,24 @@ class _KernelWriter(TileWriter):
         else:
             with self._phase(1):
                 self.stmt(stmt)
+
+    @contextmanager
+    def _unless_in_place(self, stmt: Stmt) -> Iterator[None]:
+        """A copy that other statements change is left out where it goes to where it comes from:
+        so a state is updated in place, where the caller says that it lies there."""
+        pair = _copied(stmt, self.buffers) if len(self.program.body) > 1 else None
+        if pair is None:
+            yield
+            return
+        text = self.text
+        one, other = (self.pointers[name] for name in pair)
+        copying, done = text.label(), text.label()
+        apart = text.emit(f"icmp ne ptr {one}, {other}")
+        text.branch(f"i1 {apart}, label %{copying}, label %{done}")
+        text.start(copying)
+        yield
+        text.branch(f"label %{done}")
+        text.start(done)
 
     @contextmanager
     def _phase(self, extent: int) -> Iterator[tuple[str, str]]:
@@ -241,6 +259,23 @@ class _KernelWriter(TileWriter):
         pointer = self.address(buffer, self.linear(self.flat(buffer, stmt.indices)))
         self.text.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.text.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
+
+
+def _copied(stmt: Stmt, buffers: Mapping[str, Buffer]) -> tuple[str, str] | None:
+    """(source, destination) of a nest that does nothing but copy elements of a param to where
+    they are in another one."""
+    pairs = set[tuple[str, str]]()
+    for store in stores_of((stmt,)):
+        value = store.value
+        if not isinstance(value, Load) or store.combine or value.indices != store.indices:
+            return None
+        pairs.add((value.buffer, store.buffer))
+    if len(pairs) != 1:
+        return None
+    (pair,) = pairs
+    one, other = (buffers[name] for name in pair)
+    alike = one.scope == other.scope == "param" and not one.constant and one.shape == other.shape
+    return pair if alike and one.strides == other.strides and one.halo == other.halo else None
 
 
 def _attributes(target: Target) -> str:

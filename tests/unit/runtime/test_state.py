@@ -109,6 +109,21 @@ def test_a_session_is_what_feeding_by_hand_is(kind: str) -> None:
             session.run(feeds(kind, 0))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_state_is_updated_where_it_lies(threads: int) -> None:
+    """Also where the kernel that writes it would copy it first."""
+    with autotune.compile(cache(), machine="nominal", threads=threads) as made:
+        rows = np.random.default_rng(0).random((16, 4), np.float32)
+        where = rows.ctypes.data
+        for i in range(4):
+            given = {**feeds("cache", i), "k": rows}
+            wanted = made.run(given)
+            found = made.update(given, {"k": "kn"}, ["y"])
+            np.testing.assert_array_equal(found["y"], wanted["y"])
+            np.testing.assert_array_equal(rows, wanted["kn"])
+        assert rows.ctypes.data == where
+
+
 def test_a_failed_call_leaves_the_state() -> None:
     with autotune.compile(recurrent(3), machine="nominal") as made:
         session = made.session({"h": "hn", "c": "cn"})
@@ -173,7 +188,7 @@ def test_a_decoder_grows(turned: bool) -> None:
                 np.testing.assert_allclose(array, past[name], rtol=1e-4, atol=1e-4)
             session.reset()
         session.reset(past)
-        assert (session.length, session.capacity) == (20, 64)
+        assert (session.length, session.capacity) == (20, 32)
         if turned:
             with pytest.raises(FeedError, match="20 rows are filled, and 1 come to them"):
                 session.run(given(np.zeros((1, 1), np.int64), 3))
