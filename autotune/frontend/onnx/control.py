@@ -23,6 +23,8 @@ class Importing(Protocol):
 
     builder: GraphBuilder
     values: dict[str, str]
+    imported: int
+    """Nodes so far, each as often as it was met."""
 
     def initializers(self, graph: onnx.GraphProto) -> dict[str, str]:
         """A graph's constants, by their names in the file."""
@@ -65,9 +67,9 @@ def loop(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     scans: list[list[str]] = [[] for _ in body.output[1 + len(states) :]]
     initializers = run.initializers(body)
     names = [i.name for i in body.input]
-    trip = 0
+    trip, before = 0, run.imported
     while going and (most is None or trip < most):
-        _check_unrolled(trip, body, where)
+        _check_unrolled(run, before, trip, body, where)
         counted = [run.builder.constant(np.asarray(v)) for v in (trip, True)]
         given = zip(names, (*counted, *states), strict=True)
         condition, *results = run.inner(body, {**initializers, **dict(given)}, where)
@@ -99,8 +101,9 @@ def scan(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     initializers, names = run.initializers(body), [i.name for i in body.input]
     kept = len(body.output) - first
     scans: list[list[str]] = [[] for _ in range(kept)]
+    before = run.imported
     for trip in range(extent):
-        _check_unrolled(trip, body, where)
+        _check_unrolled(run, before, trip, body, where)
         elements = [
             _element(run.builder, v, axis, extent - 1 - trip if back else trip)
             for v, axis, back in zip(inputs, axes, backward, strict=True)
@@ -122,11 +125,15 @@ CONTROLS: dict[str, Callable[[Importing, onnx.NodeProto, str], list[str]]] = {
 }  # fmt: skip
 
 
-def _check_unrolled(trip: int, body: onnx.GraphProto, where: str) -> None:
-    if trip * max(1, len(body.node)) > UNROLLED_NODES:
+def _check_unrolled(
+    run: Importing, before: int, trip: int, body: onnx.GraphProto, where: str
+) -> None:
+    """`before`: what was imported when the loop began; nodes of loops within it count too."""
+    run.imported += not body.node
+    if (nodes := run.imported - before) > UNROLLED_NODES:
         raise UnsupportedOpError(
-            f"{where}: more than {trip} trips of {len(body.node)} nodes are too many to unroll; "
-            "export the model without the loop"
+            f"{where}: more than {trip} trips ({nodes} nodes) are too many to unroll; export the "
+            "model without the loop"
         )
 
 
