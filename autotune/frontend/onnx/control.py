@@ -1,6 +1,9 @@
 """If, Loop and Scan of an ONNX model. In: a node, and the import it is part of. Out: the values of
 its outputs. Loops are unrolled; where only a run knows the condition of an If, both branches are
 computed and one is chosen.
+
+What costs more that way than a run that loops and branches, or cannot be written so, raises a
+ControlFlowError: `autotune.fallback` runs it. `Importing.whole` asks for one graph at any cost.
 """
 
 from __future__ import annotations
@@ -11,11 +14,17 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import ControlFlowError, ModelError, UnsupportedOpError
 from autotune.graph.build import GraphBuilder
 
 UNROLLED_NODES = 5_000
 """Loops are unrolled up to this many nodes."""
+SHORT_TRIPS, SHORT_NODES = 16, 250
+"""Loops of more trips and more nodes in all than these are left to the run: what is
+unrolled takes as long to compile as all its nodes do, while a trip costs some 20 ns."""
+LIGHT_NODES = 16
+"""Branches of up to this many nodes together are both computed: a run that takes one of them has
+to look at the condition between two native calls, which costs some microseconds."""
 
 
 class Importing(Protocol):
@@ -25,6 +34,8 @@ class Importing(Protocol):
     values: dict[str, str]
     imported: int
     """Nodes so far, each as often as it was met."""
+    whole: bool
+    """Whether everything has to become one graph."""
 
     def initializers(self, graph: onnx.GraphProto) -> dict[str, str]:
         """A graph's constants, by their names in the file."""
@@ -40,6 +51,10 @@ def if_(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     if known is not None:
         names = names[:1] if known.item() else names[1:]
     graphs = [_graph(node, name, where) for name in names]
+    if known is None and not run.whole and sum(map(_computing, graphs)) > LIGHT_NODES:
+        error = ControlFlowError(f"{where}: only a run knows its condition")
+        error.value, error.inputs = node.input[0], run.builder.inputs_of(condition)
+        raise error
     taken, *other = [run.inner(graph, run.initializers(graph), where) for graph in graphs]
     if not other:
         return taken
@@ -51,7 +66,7 @@ def _chosen(builder: GraphBuilder, condition: str, results: tuple[str, str], whe
     types = [builder.types.get(r) for r in results]
     if types[0] is None or types[0] != types[1]:
         given = " and ".join("a sequence" if t is None else str(t) for t in types)
-        raise UnsupportedOpError(
+        raise ControlFlowError(
             f"{where}: only a run knows its condition, and its branches give {given}; types are "
             "static here: export the model for one case"
         )
@@ -79,7 +94,7 @@ def loop(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
             scan.append(value)
         trip += 1
     if scans and not trip:
-        raise UnsupportedOpError(f"{where}: its scan outputs are empty; leave the loop out")
+        raise ControlFlowError(f"{where}: its scan outputs are empty; leave the loop out")
     return [*states, *(_joined(run.builder, scan, 0) for scan in scans)]
 
 
@@ -125,13 +140,19 @@ CONTROLS: dict[str, Callable[[Importing, onnx.NodeProto, str], list[str]]] = {
 }  # fmt: skip
 
 
+def _computing(graph: onnx.GraphProto) -> int:
+    """Nodes of a graph that are no constants."""
+    return sum(node.op_type != "Constant" for node in graph.node)
+
+
 def _check_unrolled(
     run: Importing, before: int, trip: int, body: onnx.GraphProto, where: str
 ) -> None:
     """`before`: what was imported when the loop began; nodes of loops within it count too."""
     run.imported += not body.node
-    if (nodes := run.imported - before) > UNROLLED_NODES:
-        raise UnsupportedOpError(
+    nodes = run.imported - before
+    if nodes > UNROLLED_NODES or (not run.whole and trip > SHORT_TRIPS and nodes > SHORT_NODES):
+        raise ControlFlowError(
             f"{where}: more than {trip} trips ({nodes} nodes) are too many to unroll; export the "
             "model without the loop"
         )
@@ -164,7 +185,7 @@ def _item(run: Importing, name: str, where: str) -> bool | int:
 def _number(run: Importing, value: str, name: str, where: str) -> bool | int:
     array = run.builder.evaluated(value)
     if array is None:
-        error = UnsupportedOpError(
+        error = ControlFlowError(
             f"{where}: {name!r} must be a constant, but it is computed from the model's inputs; "
             "export the model for one case"
         )
