@@ -9,7 +9,6 @@ from collections.abc import Iterator, MutableMapping
 import onnx
 
 from autotune.errors import ModelError
-from autotune.printable import printable
 
 Definers = MutableMapping[str, str]
 """A value -> what defines it, in words."""
@@ -18,7 +17,7 @@ Definers = MutableMapping[str, str]
 def describe(node: onnx.NodeProto, opset: int) -> str:
     """A node in messages: its operator, its name, or an output's where it has none."""
     name = node.name or next((o for o in node.output if o), "")
-    return f"operator {printable(node.op_type)} (node {name!r}, opset {opset})"
+    return f"operator {node.op_type} (node {name!r}, opset {opset})"
 
 
 def check_values(graph: onnx.GraphProto, opset: int, outer: Definers | None = None) -> None:
