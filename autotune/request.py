@@ -161,6 +161,12 @@ class CompileRequest:
         "may have any size.",
     )
 
+    rewrites: str | os.PathLike[str] | None = option(
+        None,
+        functools.partial(arguments.place, what="the path of a file of rewrites, or 'none'"),
+        "A file of equations between graphs, which are proven and then used where they are "
+        "predicted to gain; 'none': none. Otherwise those that ship.",
+    )
     fallback: bool = option(
         True,
         arguments.flag,

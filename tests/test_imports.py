@@ -53,6 +53,7 @@ LAYERS = (
     ("autotune.settings", "of a tuning run: how to measure"),
     ("autotune.request", "what a caller asks for: models, targets, settings, logs"),
     ("cost_model", "learns from what was measured and kept, predicts times in spaces"),
+    ("autotune.rewrite", "graphs by proven equations, as tasks are predicted to gain by them"),
     ("rpc_server", "measures elsewhere"),
     ("autotune.runtime", "runs compiled models, on devices as measuring does"),
     ("autotune.compiler", "makes compiled models, by the log"),
