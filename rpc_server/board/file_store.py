@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from rpc_server.wire.checks import WireError
-from rpc_server.wire.models import PART_BYTES, Part
+from rpc_server.wire.models import PART_BYTES, FilePart
 
 ROOM_BYTES = 1 << 30
 
@@ -27,7 +27,7 @@ class FileStore:
         self._sizes: dict[str, int] = {}
         """Bytes of files, and of parts of them, by name; those used last at the end."""
 
-    def add(self, owner: str, part: Part) -> int:
+    def add(self, owner: str, part: FilePart) -> int:
         """How many of its first bytes are there now. A part that does not begin there changes
         nothing. Raises WireError: no room, or bytes that do not have the digest."""
         with self._lock:
@@ -68,14 +68,14 @@ class FileStore:
             self._touch(digest)
             return self._sizes[digest]
 
-    def part(self, digest: str, at: int) -> Part:
+    def part(self, digest: str, at: int) -> FilePart:
         """Bytes of a whole file from there on. Raises WireError where there is none."""
         with self._lock:
             self._touch(digest)
             with self._path(digest).open("rb") as file:
                 file.seek(at)
                 data = file.read(PART_BYTES)
-            return Part(digest=digest, size=self._sizes[digest], at=at, data=data)
+            return FilePart(digest=digest, size=self._sizes[digest], at=at, data=data)
 
     def close(self) -> None:
         self._folder.cleanup()

@@ -45,7 +45,7 @@ class Job:
     model: ModelRequest | None = None
     """What it runs in place of measuring requests."""
     outcome: ModelOutcome | None = None
-    """Of that."""
+    """What came of it."""
     results: list[MeasureResult] = field(default_factory=list)
     done: bool = False
     failed: str = ""

@@ -17,7 +17,7 @@ from rpc_server.client.board_runner import MAX_SENDS, BoardLostError, RpcRunner
 from rpc_server.wire import messages
 from rpc_server.wire import models as wire
 from rpc_server.wire.link import LinkLostError
-from rpc_server.wire.models import ModelOutcome, ModelRequest, Part
+from rpc_server.wire.models import FilePart, ModelOutcome, ModelRequest
 
 WAIT_S = 5.0
 Answer = TypeVar("Answer")
@@ -89,7 +89,7 @@ class ModelClient:
 
     def _offer(self, digest: str, data: bytes, at: int, count: int) -> int:
         """Send so many bytes from there on; how many the board has then."""
-        part = Part(digest=digest, size=len(data), at=at, data=data[at : at + count])
+        part = FilePart(digest=digest, size=len(data), at=at, data=data[at : at + count])
         return wire.decode_held(self._runner.ask("upload", wire.encode_part(part)))
 
     def _outcome(self, request: ModelRequest) -> ModelOutcome:
@@ -105,7 +105,7 @@ class ModelClient:
     def _fetch(self, digest: str, size: int) -> bytes:
         data = b""
         while len(data) < size:
-            ask = wire.encode_part(Part(digest=digest, size=size, at=len(data)))
+            ask = wire.encode_part(FilePart(digest=digest, size=size, at=len(data)))
             part = wire.decode_part(self._runner.ask("fetch", ask))
             if not part.data or part.at != len(data):
                 raise DeviceError("the board does not give the model's outputs")

@@ -28,12 +28,12 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FilePart:
     """Bytes of a file from `at` on; none asks how many bytes of it the other side has."""
 
     digest: str
     size: int
-    """Of the file."""
+    """Bytes of the whole file."""
     at: int
     data: bytes = field(default=b"", repr=False)
 
@@ -78,12 +78,12 @@ def digest(value: object) -> str:
     return value
 
 
-def encode_part(part: Part) -> bytes:
+def encode_part(part: FilePart) -> bytes:
     data = base64.b64encode(part.data).decode("ascii")
     return encode("part", {"digest": part.digest, "size": part.size, "at": part.at, "data": data})
 
 
-def decode_part(message: bytes) -> Part:
+def decode_part(message: bytes) -> FilePart:
     fields = decode("part", message)
     with checked("part"):
         try:
@@ -96,7 +96,7 @@ def decode_part(message: bytes) -> Part:
         at = natural(fields["at"], size)
         if at + len(data) > size:
             raise ValueError(f"bytes {at} to {at + len(data)} of a file of {size}")
-        return Part(digest=digest(fields["digest"]), size=size, at=at, data=data)
+        return FilePart(digest=digest(fields["digest"]), size=size, at=at, data=data)
 
 
 def encode_held(count: int) -> bytes:

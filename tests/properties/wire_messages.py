@@ -150,7 +150,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "submit": _kind(wire.encode_submit(_requests()), wire.decode_submit),
     "part": _kind(
-        models.encode_part(models.Part(digest="ab" * 32, size=9, at=3, data=b"abc")),
+        models.encode_part(models.FilePart(digest="ab" * 32, size=9, at=3, data=b"abc")),
         models.decode_part,
     ),
     "run": _kind(

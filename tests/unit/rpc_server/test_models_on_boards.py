@@ -22,7 +22,7 @@ from rpc_server.client.one_board import one_board
 from rpc_server.wire import models as wire
 from rpc_server.wire.checks import WireError
 from rpc_server.wire.link import LinkLostError
-from rpc_server.wire.models import PART_BYTES, Part
+from rpc_server.wire.models import PART_BYTES, FilePart
 from tests.unit.rpc_server.boards import BoardProcess
 from tests.unit.rpc_server.farms import running_farm
 
@@ -111,9 +111,11 @@ def test_what_cannot_be_meant_is_one_line(words: list[str], line: str, capsys: C
 # ------------------------------------------------------------------------------------------ files
 
 
-def parts() -> list[Part]:
+def parts() -> list[FilePart]:
     starts = range(0, len(DATA), PART_BYTES)
-    return [Part(digest=NAME, size=len(DATA), at=n, data=DATA[n : n + PART_BYTES]) for n in starts]
+    return [
+        FilePart(digest=NAME, size=len(DATA), at=n, data=DATA[n : n + PART_BYTES]) for n in starts
+    ]
 
 
 def test_a_file_goes_on_from_where_it_ended_and_only_for_its_client() -> None:
@@ -134,7 +136,7 @@ def test_a_file_goes_on_from_where_it_ended_and_only_for_its_client() -> None:
 
 def test_bytes_of_another_digest_are_not_kept() -> None:
     store = FileStore()
-    wrong = Part(digest=NAME, size=5, at=0, data=b"other")
+    wrong = FilePart(digest=NAME, size=5, at=0, data=b"other")
     with pytest.raises(WireError, match="send it again"):
         store.add("alice", wrong)
     with pytest.raises(WireError, match="there is no file"):
