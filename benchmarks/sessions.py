@@ -3,8 +3,8 @@
     python benchmarks/sessions.py decoder.onnx --tokens 512
 
 The model takes ids [1, n], past_* with an open dimension and, if it likes, a mask over all rows;
-it gives logits and present_*, as PyTorch's exporters write it. Times are the fastest of `--rounds` by
-token, in turns; the session's first round, which compiles, is left out.
+it gives logits and present_*, as PyTorch's exporters write it. Times are the fastest of `--rounds`
+by token, in turns; the session's first round, which compiles, is left out.
 """
 
 from __future__ import annotations

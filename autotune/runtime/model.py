@@ -162,7 +162,6 @@ class CompiledModel(Closing):
                 array[...], results[number] = results[number], array
         return dict(zip(self._names, results, strict=True))
 
-<<<<<<< HEAD
     def update(
         self,
         feeds: Mapping[str, npt.ArrayLike],
@@ -174,7 +173,7 @@ class CompiledModel(Closing):
         Gives the `outputs`. Raises what `run` does."""
         if self._image is None:
             raise self._pool.refusal()
-        arrays, asked = self._check(feeds), list(outputs)
+        arrays, asked = self.checked(feeds), list(outputs)
         kept = {self._names.index(then): feeds[name] for name, then in state.items()}
         places = dict(zip(self._wanted, arrays, strict=True))
         into = {number: places[name] for number, name in zip(kept, state, strict=True)}
@@ -187,7 +186,7 @@ class CompiledModel(Closing):
             name: declared(self._ports[number], result)
             for name, number, result in zip(asked, numbers, results, strict=False)
         }
-=======
+
     def checked(self, feeds: Mapping[str, npt.ArrayLike]) -> list[Array]:
         """The inputs in order, as `run` takes them. Raises FeedError. After a large model the
         caches hold nothing of Python's, and every function that is called comes from memory: what
@@ -208,7 +207,6 @@ class CompiledModel(Closing):
             else:
                 out.append(_check_array(port, array))
         return out
->>>>>>> main
 
     def session(
         self, state: Mapping[str, str], initial: Mapping[str, npt.ArrayLike] | None = None
