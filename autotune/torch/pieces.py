@@ -6,6 +6,7 @@ of the graph's inputs.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from torch import fx
 
 from autotune.frontend.torch.importer import Values, import_nodes, refusals
 from autotune.graph.ir import Graph
+from autotune.torch.gain import predicted_gain
 from autotune.torch.native import Model, NativePiece
 from autotune.torch.split import GraphPiece, split
 
@@ -30,7 +32,9 @@ class GraphPlan:
 
     pieces: tuple[GraphPiece, ...]
     refused: Mapping[fx.Node, str]
-    """The nodes that PyTorch runs, and why."""
+    """The nodes that there is no operator for here, and why."""
+    quicker: int
+    """Further nodes, which are predicted to take less time in PyTorch."""
     values: Values
     weights: Weights
     results: tuple[Any, ...]
@@ -41,8 +45,11 @@ class GraphPlan:
         return sum(len(piece.nodes) for piece in self.pieces if piece.native)
 
 
-def plan(module: fx.GraphModule, values: Values, weights: Weights) -> GraphPlan:
-    """`values`: what every node gives, with static sizes."""
+def plan(
+    module: fx.GraphModule, values: Values, weights: Weights, min_gain: float = 0.0
+) -> GraphPlan:
+    """`values`: what every node gives, with static sizes. `min_gain`: how many times as fast as in
+    PyTorch a piece of ours must be predicted to be."""
     graph = module.graph
     graph.eliminate_dead_code()
     held = dict(weights)
@@ -56,8 +63,10 @@ def plan(module: fx.GraphModule, values: Values, weights: Weights) -> GraphPlan:
     refused = refusals(nodes, values, held)
     known = held.keys() | {n for n, v in values.items() if isinstance(v, bool | int | float)}
     pieces = split(nodes, refused, asked, known)
+    quick = [p for p in pieces if p.native and predicted_gain(p, values) < min_gain]
     return GraphPlan(
-        pieces=tuple(pieces), refused=refused, values=values, weights=held,
+        pieces=tuple(dataclasses.replace(p, native=False) if p in quick else p for p in pieces),
+        refused=refused, quicker=sum(len(p.nodes) for p in quick), values=values, weights=held,
         results=tuple(results),
     )  # fmt: skip
 

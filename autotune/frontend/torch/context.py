@@ -14,7 +14,7 @@ PyTorch has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import fx
@@ -126,6 +126,10 @@ class AtenCall(Assembler):
         """Whether the operator's overload has an argument of that name."""
         return name in self._arguments
 
+    def refuse(self, what: str) -> NoReturn:
+        """Leave the call to PyTorch."""
+        raise UnsupportedOpError(f"{what}: not supported")
+
     def number(self, name: str, default: Number = 0) -> float:
         return float(self.arg(name, default))
 
@@ -154,6 +158,10 @@ class AtenCall(Assembler):
         return next(str(a.type) for a in self.target._schema.arguments if a.name == name)  # type: ignore[union-attr]
 
     # ---------------------------------------------------------------------------------- result
+
+    def asked(self, place: int) -> bool:
+        """Whether somebody reads that one of several results."""
+        return any(user.args[1:] == (place,) for user in self._node.users)
 
     @property
     def made_shape(self) -> tuple[int, ...]:
