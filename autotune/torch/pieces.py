@@ -96,8 +96,22 @@ class PieceRunner:
         self._given = [
             (self._slots[r], None) if isinstance(r, fx.Node) else (-1, r) for r in found.results
         ]
+        self._whole = self._one_step()
 
-    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+    def _one_step(self) -> tuple[Run, list[int]] | None:
+        """What is the whole graph, and which inputs it takes; None where there is more to do."""
+        if len(self._steps) != 1:
+            return None
+        ((run, takes, gives),) = self._steps
+        places = {slot: i for i, slot in enumerate(self._inputs)}
+        if [slot for slot, _ in self._given] != gives or not places.keys() >= set(takes):
+            return None
+        return run, [places[slot] for slot in takes]
+
+    def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        if self._whole is not None:
+            run, places = self._whole
+            return run([inputs[i] for i in places])
         held: list[Any] = [None] * len(self._slots)
         for slot, given in zip(self._inputs, inputs, strict=True):
             held[slot] = given

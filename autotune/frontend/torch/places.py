@@ -112,7 +112,13 @@ def scatter(n: AtenCall) -> str:
         updates = select_ranges(n, n.as_made("src"), ranges)
     else:
         updates = n.expanded(n.as_made("value"), n.shape(indices))
-    return _joined(n, (x, indices, updates), axis, _how(n))
+    how = _how(n)
+    if n.made_dtype != "bool" or how == "none":
+        return _joined(n, (x, indices, updates), axis, how)
+    # A sum of bools is whether one of them is true.
+    narrow = (n.cast(x, "uint8"), indices, n.cast(updates, "uint8"))
+    joined = _joined(n, narrow, axis, {"add": "max", "mul": "min"}.get(how, how))
+    return n.cast(joined, "bool")
 
 
 def _how(n: AtenCall) -> str:
@@ -148,6 +154,8 @@ def index_put(n: AtenCall) -> str:
     x, given = n.value("self"), n.optionals("indices")
     how = "add" if n.arg("accumulate", False) else "none"
     values = n.as_made("values")
+    if how == "add" and n.made_dtype == "bool":
+        raise UnsupportedOpError("bools are not added up")
     places = [n.value_at(i) for i in given if i is not None]
     if len(places) == 1 and n.dtype(places[0]) == "bool" and how == "none":
         return _masked(n, x, places[0], values)

@@ -124,6 +124,8 @@ CASES: list[Case] = [
      (X, places(4, 3, 2))),
     ("scattered", lambda x, i, y: (x.scatter(1, i, y), x.scatter(1, i, 2.0),
      x.scatter_add(0, i % 3, y)), (X, places(4, 3, 2), Y)),
+    ("bools put", lambda b, i: (b.scatter_add(1, i, b), b.scatter(1, i, True)),
+     (BOOLS, places(4, 3, 2))),
     ("put", lambda x, i, y: (x.index_put((i,), y[:2]), x.index_put((i,), y[:2], accumulate=True),
      x.index_add(0, i, y[:2])), (X, torch.tensor([2, 0]), Y)),
     ("put between", lambda x, i, y: (_put_between(x, i, y), x.index_copy(1, i, y[:, :2])),
