@@ -42,7 +42,7 @@ TILE = 4
 """Outputs of the common tiles: a strip takes as long as the next multiple of it, nearly."""
 UNTILED = 0.5
 """Share of an output that is missing to a whole tile and costs nothing."""
-LEAST_GAIN = 1e-3
+LEAST_GAIN = 1e-4
 """Least gain in the mean squared ratio to what all lengths would give, for one more kernel."""
 SEED = 0
 
@@ -65,7 +65,8 @@ def strip_lengths(task: Task, count: int) -> list[tuple[int, ...]]:
         if not taken:
             loss = np.where(fits_all, loss, np.inf)
         number = int(loss.argmin())
-        if taken and (number in taken or loss[number] >= ((best / ideal) ** 2).mean() - 1e-4):
+        enough = ((best / ideal) ** 2).mean() - LEAST_GAIN
+        if taken and (number in taken or loss[number] >= enough):
             break
         taken.append(number)
         best = np.minimum(best, cost[number])

@@ -14,7 +14,6 @@ import numpy as np
 
 from autotune.codegen.base import DEVICE_KINDS, Library
 from autotune.memory import Bytes, address, fresh_array, zeroed_block
-from autotune.program.packing import stored_as
 from autotune.runtime.host import check_host
 from autotune.runtime.image import (
     ARENA,
@@ -25,6 +24,7 @@ from autotune.runtime.image import (
     Port,
 )
 from autotune.runtime.session import NOWHERE, Session
+from autotune.stored import stored_as
 from autotune.types import Array
 
 _Pointers = ctypes.Array[ctypes.c_void_p]
@@ -119,6 +119,20 @@ class NativeSession:
                 block = (*self._blocks, *inputs, *fresh)[port.base]
                 out.append(port.view(block.reshape(-1).view(np.uint8)).copy())
         return out
+
+    @property
+    def entry_address(self) -> int:
+        """Address of the entry, for those who call it without Python."""
+        return self._library.address(ENTRY_SYMBOL)
+
+    def pointers(self) -> list[int]:
+        """What the entry takes, without inputs and outputs: these are the caller's to place."""
+        return [pointer or 0 for pointer in self._bases]
+
+    def is_whole(self, port: Port) -> bool:
+        """Whether an output is all of a buffer of its own."""
+        number = port.base - self._first
+        return number >= 0 and self._outputs[number][2] is port
 
     def bench(
         self, inputs: Sequence[Array], repeats: int, clock: Callable[[], float]

@@ -305,6 +305,6 @@ def _product(machine: Machine, configs: Configs, which: str, channels: int, dept
     total = row_cycles(machine, given, points, vectors, total=count, depth=depth, rate=tile_rate)
     ragged = np.where(count % vectors != 0, RAGGED_COST, 1.0)
     ragged = ragged * np.where(configs["rows"] % points != 0, RAGGED_COST, 1.0)
-    live = live_registers(configs, points, vectors, lanes=machine.target.takes_lanes)
+    live = live_registers(configs, points, vectors, target=machine.target)
     spilled = np.where(live > machine.target.vector_registers, SPILL_COST, 1.0)
     return np.asarray(total * ragged * spilled)
