@@ -70,10 +70,10 @@ class Tuning:
         self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
     ) -> None:
         if kind is None and self._graphs:
-            import autotune
+            from autotune.tuner import api
 
             options = dict(self._options.compile) | self._limits
-            self.report = autotune.tune(joined(self._graphs), **options)
+            self.report = api.tune(joined(self._graphs), **options)
 
 
 def tune(
@@ -95,7 +95,7 @@ def tune(
 def tune_unknown(request: CompileRequest, time_s: float) -> None:
     """Tune a request's graph where the log has records for less than half of its tasks. Raises
     InputError."""
-    import autotune
+    from autotune.tuner import api  # only what tunes needs a database
 
     target = request.wanted_target()
     with open_log(request.log) as store:
@@ -105,4 +105,4 @@ def tune_unknown(request: CompileRequest, time_s: float) -> None:
         return
     _LOGGER.info("%d kernels of a graph are tuned for %g s", len(tasks), time_s)
     given = {f.name: getattr(request, f.name) for f in dataclasses.fields(request)}
-    autotune.tune(**given, time_s=time_s)
+    api.tune(**given, time_s=time_s)
