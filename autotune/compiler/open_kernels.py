@@ -70,12 +70,11 @@ def _in_strips(
     task: Task, machine: Machine, sizes: Sizes, said: list[str]
 ) -> Iterator[OpenKernel]:
     extents = open_extents(task)
-    for lengths in strip_lengths(task, STRIPS):
+    for lengths in strip_lengths(task, STRIPS, machine):
         try:
             small = sample_task(task, lengths, sizes)
-            rule, config, schedule = cost_model.default_of(small, machine)
-            made = apply_schedule(build_program(small), schedule)
-            program = in_strips(made, task, small, parallel=machine.target.threads > 1)
+            rule, config, made = cost_model.default_of(small, machine)
+            program = in_strips(made.program, task, small, parallel=machine.target.threads > 1)
         except NO_DEFECT:
             raise
         except Exception as error:
@@ -84,7 +83,7 @@ def _in_strips(
         seconds = cost_model.predict(small, machine, [config], rule).seconds
         yield OpenKernel(
             program=program,
-            schedule=schedule,
+            schedule=made.schedule,
             extents=extents,
             lengths=tuple(lengths),
             seconds=float(seconds[0]),

@@ -20,7 +20,7 @@ from autotune.compiler.open_kernels import (
 )
 from autotune.compiler.open_link import BuiltKernel, built, open_link
 from autotune.compiler.prepare import prepare
-from autotune.compiler.strip_lengths import NEAR_BYTES, weight_bytes
+from autotune.compiler.strip_lengths import weight_bytes
 from autotune.defects import NO_DEFECT
 from autotune.frontend.open_sizes import OpenModel
 from autotune.machine import Machine
@@ -71,7 +71,7 @@ def open_image(
     far = machine.among(float(sum(array.nbytes for array in parts.graph.constants.values())))
     kernels: dict[Task, list[BuiltKernel]] = {}
     for task in parts.weights():
-        at = far if weight_bytes(task) > NEAR_BYTES else machine
+        at = far if weight_bytes(task) > machine.cache_bytes(2) else machine
         kernels[task] = _built(task, at, there, units)
     image = open_link(
         parts, stacked(parts, there), kernels, units, target=target, versions=versions

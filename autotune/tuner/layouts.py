@@ -36,12 +36,12 @@ def measure_layouts(
     requests = tuple(
         MeasureRequest(
             task=task,
-            schedule=schedule,
+            schedule=made.schedule,
             target=target,
             timing=options.timing,
             seed=options.seed,
         )
-        for task, (_, _, schedule) in zip(fresh, defaults, strict=True)
+        for task, (_, _, made) in zip(fresh, defaults, strict=True)
     )
 
     def on_result(place: int, result: MeasureResult) -> None:
