@@ -79,9 +79,10 @@ class MatchEstimate:
     def _seconds(
         self, op: str, inputs: Sequence[TensorType], output: TensorType, attrs: Attrs
     ) -> float:
-        if OPS.get(op).kind == "view" or not inputs:
+        moves = op == "transpose"  # other views are free
+        if (OPS.get(op).kind == "view" and not moves) or not inputs:
             return 0.0
-        flops = float(output.size)
+        flops = 0.0 if moves else float(output.size)
         if op == "matmul":
             flops *= 2 * inputs[0].shape[-1]
         if op == "conv2d":

@@ -76,7 +76,7 @@ class Instance:
 def prove(rewrite: Rewrite, seed: int = 0, instances: int = INSTANCES) -> Proof:
     """The proof. Raises UnprovenError where the sides differ, or too few instances are legal."""
     rng = np.random.default_rng(seed)
-    found = list(_legal(rewrite, rng, instances))
+    found = list(instances_of(rewrite, rng, instances))
     if len(found) < instances:
         raise UnprovenError(
             f"{rewrite.name}: of {_TRIES} random shapes only {len(found)} are legal, "
@@ -153,7 +153,7 @@ def _at(instance: Instance) -> str:
     return f"for {there}"
 
 
-def _legal(rewrite: Rewrite, rng: np.random.Generator, wanted: int) -> Iterator[Instance]:
+def instances_of(rewrite: Rewrite, rng: np.random.Generator, wanted: int) -> Iterator[Instance]:
     """Random instances whose left side is legal and whose conditions hold, no two the same."""
     seen: set[str] = set()
     for _ in range(_TRIES):
