@@ -18,6 +18,7 @@ from autotune.compiler.growing import GrowingModels
 from autotune.defects import NO_DEFECT, described
 from autotune.errors import ConfigError, FeedError
 from autotune.frontend.open_sizes import OpenModel
+from autotune.frontend.symbolic import SymbolicModel
 from autotune.graph.ir import Graph
 from autotune.measure.types import Built
 from autotune.parse_int import LARGEST
