@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: Parser) -> None:
-    from autotune.export.write import FORMATS, WEIGHTS
+    from autotune.export.write import FORMATS, WEIGHTS, ExportOptions
+
+    usual = ExportOptions()
 
     flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        default="shared",
+        default=usual.format,
         help="shared: libmodel.so; static: libmodel.a; object: model.o; c: model.c; "
+        "wasm: model.wasm with an ES module; "
         "python: model.model and a wheel that runs it with numpy alone "
         "(default %(default)s)",
     )
@@ -30,7 +33,7 @@ def arguments(parser: Parser) -> None:
     parser.add_argument(
         "--weights",
         choices=WEIGHTS,
-        default="inside",
+        default=usual.weights,
         help="in the library, or in model.weights, which is mapped (default %(default)s)",
     )
     parser.add_argument(
@@ -41,14 +44,14 @@ def arguments(parser: Parser) -> None:
     parser.add_argument(
         "--prefix",
         metavar="NAME",
-        default="model",
+        default=usual.prefix,
         help="what names in C begin with, for programs of several models (default %(default)s)",
     )
     flags.add(parser, "log", *flags.TARGET, *flags.MACHINE, *flags.NUMERICS)
 
 
 def run(options: argparse.Namespace) -> None:
-    from autotune.export.write import ExportOptions, export_image
+    from autotune.export.write import WASM, ExportOptions, check_alone, export_image
     from autotune.runtime.image_file import is_artifact
 
     ready = is_artifact(options.model)
@@ -56,6 +59,9 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"{options.model} is compiled already, which settled --size")
     if options.format == "c" and not ready:
         options.target = _source_target(options)
+    if options.format == "wasm" and not ready:
+        check_alone(options.threads, options.weights)
+        options.target = WASM if options.target == "cpu" else options.target
     model = models.compiled(options)
     written = export_image(
         model.image,

@@ -51,7 +51,7 @@ class OpenKernel:
 
     @property
     def strips(self) -> int:
-        """How often a call runs the program's strip."""
+        """Strips that a call runs: an expression of sizes."""
         pairs = zip(self.extents, self.lengths, strict=True)
         return math.prod(ceil_div(extent, length) for extent, length in pairs)
 

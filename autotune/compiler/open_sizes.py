@@ -61,7 +61,7 @@ def open_image(
     versions: tuple[tuple[str, str], ...],
     profile: DeviceProfile | None = None,
 ) -> OpenImage:
-    """See `compile_open`; as data."""
+    """The program of `compile_open` as data, not loaded."""
     start = time.perf_counter()
     units, sizes = units_of(ranges)
     graph = model.open_graph(sizes)
@@ -106,7 +106,7 @@ def _middle(allowed: SizeRange) -> int:
 def _built(
     task: Task, machine: Machine, sizes: Mapping[str, int], units: tuple[Unit, ...]
 ) -> list[BuiltKernel]:
-    """Raises NoOpenKernelError where none can be built."""
+    """A task's kernels with their code. Raises NoOpenKernelError where none can be built."""
     said: list[str] = []
 
     def made(kernels: Iterable[OpenKernel]) -> Iterator[BuiltKernel]:

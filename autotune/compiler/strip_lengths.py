@@ -1,5 +1,5 @@
-"""Which small outputs a task of open sizes gets kernels for. In: a task. Out: lengths along its
-open dimensions, few enough to build, with which sizes of its range are covered with little waste.
+"""Lengths of the strips that a task of open sizes gets kernels for. In: a task. Out: lengths along
+its open dimensions, few enough to build, that cover the sizes of its range with little waste.
 
 A strip that is run for the last elements of a dimension makes some of them again, and every strip
 reads all weights. Sizes are drawn from the range; then, one after the other, those lengths are

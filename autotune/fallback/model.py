@@ -84,7 +84,7 @@ class StagedModel(Closing):
         return StateSession(self, state, initial, places=False)
 
     def save(self, path: str | os.PathLike[str] | IO[bytes]) -> NoReturn:  # noqa: ARG002
-        """Raises ArtifactError: a model of several stages cannot be saved."""
+        """Refused by an ArtifactError: a model of several stages cannot be saved."""
         raise ArtifactError(
             f"a model in stages ({'; '.join(self.notes) or 'values decide its shapes'}) cannot be "
             "saved; export it with fixed shapes, and without these nodes"

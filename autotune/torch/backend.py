@@ -35,7 +35,7 @@ def backend(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,  # noqa: ARG001 (torch passes it on)
 ) -> Compiled:
-    """What `torch.compile` calls by the name `autotune`. Raises InputError for wrong options."""
+    """The backend of `torch.compile` named `autotune`. Raises InputError for wrong options."""
     wanted = CompileOptions.of(options)
     return compiled_by(wanted.compiled, module, inputs, wanted.min_gain)
 

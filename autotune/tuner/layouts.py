@@ -19,6 +19,7 @@ from cost_model import default_of
 _SHARE = 4
 """One part in so many of a run's trials or time may go to layouts."""
 _TRIAL_S = 0.5
+"""Seconds of a trial, as far as the limits of a run count it."""
 
 
 def measure_layouts(

@@ -36,7 +36,9 @@ from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Constraint
 
 _ROWS = (4, 8, 12, 16, 24, 28, 32, 48, 56, 64, 84, 96, 128)
+"""Rows of queries in a block."""
 _TILES = (1, 2, 4, 6, 7, 8, 12, 14)
+"""Rows of a register tile."""
 _KEYS = (64, 2048)
 """Keys of a block, the fewest and the most where there are several blocks."""
 _SIZES = 6

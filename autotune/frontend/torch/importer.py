@@ -91,7 +91,8 @@ def refusals(
 def _with_their_sources(
     nodes: Sequence[fx.Node], refused: Mapping[fx.Node, str]
 ) -> dict[fx.Node, str]:
-    """Who gives several values gives all of them, or none."""
+    """The refused nodes, with all parts and the source of what is refused in part: a node that
+    gives several values gives all of them, or none."""
     parts = {n: n.args[0] for n in nodes if n.target is operator.getitem}
     split = {source: refused[n] for n, source in parts.items() if n in refused}
     return {
@@ -123,7 +124,7 @@ class AtenImport:
         self._outputs: list[tuple[str, str]] = []
 
     def _know(self, node: fx.Node) -> None:
-        """What a node gives is the same in every run: a weight or a number."""
+        """Enter a value that is the same in every run: a weight or a number."""
         given = self._values[node]
         if node in self._weights:
             graph_dtype(self._weights[node].dtype)
@@ -136,7 +137,7 @@ class AtenImport:
             raise UnsupportedOpError(f"{node.name} is known to a run only")
 
     def take(self, node: fx.Node, name: str) -> TensorPort:
-        """What a node gives comes from outside."""
+        """Make an input of what a node gives."""
         given = self._values[node]
         kind = sized_type(node, given, self._sizes)
         order = self._order(given)
@@ -185,7 +186,7 @@ class AtenImport:
         self.made[node] = made
 
     def give(self, node: fx.Node, name: str) -> TensorPort:
-        """What a node gives is an output. It lies in memory as PyTorch has it."""
+        """Make an output of what a node gives, which lies in memory as PyTorch has it."""
         given, value = self._values[node], self.made[node]
         sized_type(node, given, self._sizes)
         order = self._order(given)

@@ -100,7 +100,7 @@ def argmin(n: AtenCall) -> str:
 
 
 def place(n: AtenCall, x: str, *, largest: bool) -> str:
-    """Where the first extreme element is, along a dimension or of all."""
+    """Place of the first extreme element, along a dimension or of all."""
     keepdims = bool(n.arg("keepdim", False)) if n.has("keepdim") else False
     if n.dtype(x) == "bool":
         x = n.cast(x, "uint8")
