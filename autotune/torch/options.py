@@ -67,7 +67,7 @@ class CompileOptions:
         from autotune.compiler.driver import compile_request
 
         if self.tune_s is not None:
-            from autotune.torch.tuning import tune_unknown
+            from autotune.torch.first_tuning import tune_unknown
 
             try:
                 tune_unknown(self.request(graph), self.tune_s)

@@ -3,8 +3,6 @@ Out: the log with what was measured, which `options={"log": ...}` takes, and a r
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
@@ -13,17 +11,13 @@ import torch
 from torch import fx
 
 from autotune import arguments
-from autotune.compiler.driver import open_log, partition_with
 from autotune.errors import ConfigError
 from autotune.graph.ir import Graph
 from autotune.graph.join import joined
-from autotune.request import CompileRequest
 from autotune.runtime.model import CompiledModel
 from autotune.torch.backend import Compiled, compiled_by
 from autotune.torch.options import CompileOptions
 from autotune.tuner.report import TuneReport
-
-_LOGGER = logging.getLogger("autotune.torch")
 
 
 class Tuning:
@@ -53,7 +47,7 @@ class Tuning:
         }
         self._graphs: list[Graph] = []
         self.report: TuneReport | None = None
-        """Of the tuning, after the block; None where nothing was collected."""
+        """What the tuning found, after the block; None where nothing was collected."""
 
     def backend(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
         """What `torch.compile` takes: it compiles by the log as it is, and keeps the graph."""
@@ -90,19 +84,3 @@ def tune(
     with Tuning(log=log, time=time, trials=trials, **options) as tuning, torch.no_grad():
         torch.compile(model, backend=tuning.backend)(*example_inputs)
     return tuning.report
-
-
-def tune_unknown(request: CompileRequest, time_s: float) -> None:
-    """Tune a request's graph where the log has records for less than half of its tasks. Raises
-    InputError."""
-    from autotune.tuner import api  # only what tunes needs a database
-
-    target = request.wanted_target()
-    with open_log(request.log) as store:
-        tasks = partition_with(request, target, store).weights()
-        known = sum(bool(store and store.best(task.key, target)) for task in tasks)
-    if 2 * known >= len(tasks):
-        return
-    _LOGGER.info("%d kernels of a graph are tuned for %g s", len(tasks), time_s)
-    given = {f.name: getattr(request, f.name) for f in dataclasses.fields(request)}
-    api.tune(**given, time_s=time_s)

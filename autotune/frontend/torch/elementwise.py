@@ -28,7 +28,7 @@ BITS = {
     "bitwise_and": ("and", "bit_and"), "bitwise_or": ("or", "bit_or"),
     "bitwise_xor": ("ne", "bit_xor"),
 }  # fmt: skip
-"""Of bools, and of integers."""
+"""Ops for bools, and for integers."""
 _MOST_FACTORS = 8
 """Powers of integers are so many products at most."""
 
