@@ -20,6 +20,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeGuard, cast
 
 from autotune.errors import AutotuneError
@@ -209,6 +210,14 @@ def surely_at_most(first: object, second: object) -> bool:
     if type(first) is int and type(second) is int:
         return first <= second
     return least(cast(int, second) - cast(int, first)) >= 0
+
+
+def ratio(amount: int, other: int) -> Fraction:
+    """amount / other where that is the same for all values; UndecidedError where it is not."""
+    found = Fraction(_terms(amount)[-1][1], _terms(other)[-1][1])
+    if amount * found.denominator != other * found.numerator:
+        raise UndecidedError(f"({amount}) / ({other})")
+    return found
 
 
 def ceil_div(amount: int, divisor: int) -> int:
