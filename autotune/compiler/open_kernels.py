@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import cost_model
@@ -21,13 +21,14 @@ from autotune.errors import AutotuneError
 from autotune.machine import Machine
 from autotune.program.ir import Program
 from autotune.schedule.base import Schedule, apply_schedule
-from autotune.sizes import ceil_div, surely_at_most
+from autotune.sizes import ceil_div, surely_at_most, value_at
 from autotune.tasks.at_sizes import task_at, task_symbols
 from autotune.tasks.build import build_program
-from autotune.tasks.samples import open_extents, sample_task
+from autotune.tasks.samples import open_extents, sample_task, sample_values, task_of_values
 from autotune.tasks.strips import in_strips
 from autotune.types import Task
-from search_spaces.rules import rules_for
+from search_spaces.base import OpenBlocks
+from search_spaces.rules import Rule, rules_for
 
 Sizes = Mapping[str, int]
 STRIPS = 12
@@ -46,14 +47,10 @@ class OpenKernel:
     schedule: Schedule
     extents: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
+    pieces: int = 1
+    """Strips, or blocks, that a call goes through."""
     seconds: float = 0.0
-    """Predicted, of one strip."""
-
-    @property
-    def strips(self) -> int:
-        """How often a call runs the program's strip."""
-        pairs = zip(self.extents, self.lengths, strict=True)
-        return math.prod(ceil_div(extent, length) for extent, length in pairs)
+    """Predicted, of one piece."""
 
 
 def strip_kernels(
@@ -87,8 +84,60 @@ def _in_strips(
             schedule=schedule,
             extents=extents,
             lengths=tuple(lengths),
+            pieces=_pieces(extents, lengths),
             seconds=float(seconds[0]),
         )
+
+
+def _pieces(extents: Iterable[int], lengths: Iterable[int]) -> int:
+    pairs = zip(extents, lengths, strict=True)
+    return math.prod(ceil_div(extent, length) for extent, length in pairs)
+
+
+def block_kernels(
+    task: Task, machine: Machine, sizes: Sizes, said: list[str]
+) -> Iterator[OpenKernel]:
+    """Kernels each of which does for any sizes, in blocks of different lengths."""
+    rule = next(rules_for(task_at(task, sizes), machine.target))
+    blocks = rule.open_blocks(task, machine.target)
+    for settled in blocks.tried if blocks else ():
+        try:
+            yield _in_blocks(task, machine, rule, blocks, settled, sizes)
+        except NO_DEFECT:
+            raise
+        except Exception as error:
+            said.append(str(error))
+
+
+def _in_blocks(
+    task: Task,
+    machine: Machine,
+    rule: Rule,
+    blocks: OpenBlocks,
+    settled: Mapping[str, int],
+    sizes: Sizes,
+) -> OpenKernel:
+    """The config is that of a task with as much of each extent as is settled for its blocks."""
+    extents = [blocks.extents[param] for param in settled]
+    values = sample_values(extents, [*settled.values()], sizes)
+    small = task_of_values(task, values, sizes)
+    config = cost_model.default(small, machine, rule, settled)
+    made = rule.write(task, machine.target, config)
+    lengths = [config.number(param) for param in blocks.extents]
+    pieces = blocks.times * _pieces(blocks.extents.values(), lengths)
+    seconds = cost_model.predict(small, machine, [config], rule).seconds[0]
+    return OpenKernel(
+        program=with_symbols(made.program, task),
+        schedule=made.schedule,
+        pieces=pieces,
+        seconds=float(seconds) / float(value_at(pieces, values)),
+    )
+
+
+def with_symbols(program: Program, task: Task) -> Program:
+    """The program with the sizes that the task depends on."""
+    symbols = tuple(sorted(s.name for s in task_symbols(task)))
+    return dataclasses.replace(program, symbols=symbols)
 
 
 def whole_kernels(
@@ -97,7 +146,6 @@ def whole_kernels(
     """Kernels each of which does for any sizes, the better ones first: schedules of representative
     sizes, on loops of any length."""
     there = task_at(task, sizes)
-    symbols = tuple(sorted(s.name for s in task_symbols(task)))
     for rule in rules_for(there, machine.target):
         try:
             config = cost_model.default(there, machine, rule)
@@ -108,4 +156,4 @@ def whole_kernels(
         except Exception as error:
             said.append(str(error))
             continue
-        yield OpenKernel(program=dataclasses.replace(program, symbols=symbols), schedule=schedule)
+        yield OpenKernel(program=with_symbols(program, task), schedule=schedule)

@@ -134,7 +134,7 @@ class OpenLinker:
                 _TableLine(
                     driver=f"{made.symbol}_run",
                     args=self._with_sizes(args, bool(kernel.program.symbols)),
-                    strips=kernel.strips,
+                    strips=kernel.pieces,
                     seconds=kernel.seconds,
                     extents=kernel.extents,
                     lengths=kernel.lengths,
