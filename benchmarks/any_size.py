@@ -101,7 +101,8 @@ def openvino_run(data: bytes, threads: int) -> Run:
     }  # fmt: skip
     core = openvino.Core()
     request = core.compile_model(core.read_model(data), "CPU", settings).create_infer_request()
-    return lambda feeds: request.infer(feeds)
+    run: Run = request.infer
+    return run
 
 
 def timed(run: Run, feeds: Feeds) -> float:
@@ -212,8 +213,8 @@ def main() -> int:
     os.sched_setaffinity(0, set(cores[-options.threads :]))
     print(
         "| network | of the compile for a size alone: median, least | first call over second: "
-        "median, worst tenth | over ONNX Runtime: later, first calls | over OpenVINO: later, first "
-        "calls | memory over a size alone: median, most | compile |"
+        "median, worst tenth | over ONNX Runtime: later, first calls | over OpenVINO: later, "
+        "first calls | memory over a size alone: median, most | compile |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in options.networks:

@@ -13,6 +13,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import cost_model
 from autotune.compiler.strip_lengths import strip_lengths
@@ -24,6 +25,7 @@ from autotune.schedule.base import Schedule, apply_schedule
 from autotune.sizes import ceil_div, surely_at_most, value_at
 from autotune.tasks.at_sizes import task_at, task_symbols
 from autotune.tasks.build import build_program
+from autotune.tasks.merged import merged
 from autotune.tasks.samples import open_extents, sample_task, sample_values, task_of_values
 from autotune.tasks.strips import in_strips
 from autotune.types import Task
@@ -33,6 +35,8 @@ from search_spaces.rules import Rule, rules_for
 Sizes = Mapping[str, int]
 STRIPS = 12
 """Kernels of a task, for strips of different lengths."""
+STRIPS_OF_ONE = 20
+"""The same where a single dimension is open."""
 
 
 class NoOpenKernelError(AutotuneError):
@@ -58,7 +62,7 @@ def strip_kernels(
 ) -> tuple[OpenKernel, ...]:
     """Kernels of a task, one of which does for any sizes; none where the task is not the same at
     every place. `sizes`: representative ones; `said`: gets what was in the way."""
-    found = tuple(_in_strips(task, machine, sizes, said))
+    found = tuple(_in_strips(merged(task), machine, sizes, said))
     covered = any(all(map(surely_at_most, k.lengths, k.extents)) for k in found)
     return found if covered else ()
 
@@ -67,7 +71,7 @@ def _in_strips(
     task: Task, machine: Machine, sizes: Sizes, said: list[str]
 ) -> Iterator[OpenKernel]:
     extents = open_extents(task)
-    for lengths in strip_lengths(task, STRIPS):
+    for lengths in strip_lengths(task, STRIPS_OF_ONE if len(extents) == 1 else STRIPS):
         try:
             small = sample_task(task, lengths, sizes)
             rule, config, schedule = cost_model.default_of(small, machine)
@@ -100,7 +104,9 @@ def block_kernels(
     """Kernels each of which does for any sizes, in blocks of different lengths."""
     rule = next(rules_for(task_at(task, sizes), machine.target))
     blocks = rule.open_blocks(task, machine.target)
-    for settled in blocks.tried if blocks else ():
+    if blocks is None:
+        return
+    for settled in blocks.tried:
         try:
             yield _in_blocks(task, machine, rule, blocks, settled, sizes)
         except NO_DEFECT:
@@ -130,7 +136,7 @@ def _in_blocks(
         program=with_symbols(made.program, task),
         schedule=made.schedule,
         pieces=pieces,
-        seconds=float(seconds) / float(value_at(pieces, values)),
+        seconds=float(seconds) / float(value_at(pieces, cast(Mapping[str, int], values))),
     )
 
 

@@ -77,6 +77,7 @@ class _TableLine:
     seconds: float = 0.0
     extents: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
+    workspace_bytes: int = 0
 
 
 class OpenLinker:
@@ -138,6 +139,7 @@ class OpenLinker:
                     seconds=kernel.seconds,
                     extents=kernel.extents,
                     lengths=kernel.lengths,
+                    workspace_bytes=made.workspace_bytes,
                 )
             )
         return out
@@ -195,6 +197,7 @@ class OpenLinker:
             choices=_choices([len(alternatives) for alternatives in calls]),
             strips=np.array(self.amounts([line.strips for line in lines]), np.int64),
             seconds=np.array([line.seconds for line in lines]),
+            workspace=np.array(self.amounts([line.workspace_bytes for line in lines]), np.int64),
             extents=np.array(extents, np.int64).reshape(len(lines), most),
             lengths=np.array(
                 [(*line.lengths, *[0] * (most - len(line.lengths))) for line in lines], np.int64
@@ -263,7 +266,6 @@ def open_link(
     table = linker.table(calls)
     made = [kernel for several in kernels.values() for kernel in several]
     inputs, outputs, output_bytes = linker.inputs(), linker.outputs(), linker.output_bytes()
-    workspace = linker.amounts([kernel.workspace_bytes for kernel in made])
     rows = linker.rows()
     stacks = [StackedBlock(nbytes=block.nbytes, below=block.below) for block in blocks]
     native = amounts_text(AMOUNTS, names, stacks, rows) + table_text(TABLE)
@@ -275,7 +277,6 @@ def open_link(
         inputs=inputs,
         outputs=outputs,
         output_bytes=output_bytes,
-        workspace_bytes=tuple(dict.fromkeys(workspace)),
         table=table,
         versions=versions,
         objects=(*(k.code for k in made), *halos.values(), compile_text(native, target)),

@@ -24,6 +24,8 @@ from autotune.types import Task
 Amounts = npt.NDArray[np.int64]
 Column = npt.NDArray[np.float64]
 
+DENSE = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
+"""Of a single open dimension."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 MOST_ELEMENTS = 1024
 """Elements of the open dimensions in a strip: more make nothing faster."""
@@ -78,14 +80,15 @@ def weight_bytes(task: Task) -> int:
 
 def _candidates(extents: Sequence[int]) -> list[tuple[int, ...]]:
     """All combinations of lengths that are worth a kernel."""
-    each = [_lengths(extent) for extent in extents]
+    known = DENSE if len(extents) == 1 else LENGTHS
+    each = [_lengths(extent, known) for extent in extents]
     every = itertools.product(*each)
     return [lengths for lengths in every if math.prod(lengths) <= MOST_ELEMENTS]
 
 
-def _lengths(extent: int) -> list[int]:
+def _lengths(extent: int, known: Sequence[int]) -> list[int]:
     """From 1 up to the longest extent, shorter ones more densely."""
-    return [n for n in LENGTHS if n <= max(1, greatest(extent))]
+    return [n for n in known if n <= max(1, greatest(extent))]
 
 
 def _drawn(extents: Sequence[int]) -> Amounts:

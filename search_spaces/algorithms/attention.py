@@ -222,9 +222,7 @@ def _tile_product(builder: ScheduleBuilder, part: ProductPart, config: Config, l
             builder.apply(Specialize(loop=f"{short}_{loop}", at=f"{buffer}.reg"))
 
 
-def _pack(
-    builder: ScheduleBuilder, part: ProductPart, size: int, loop: str, block: int
-) -> None:
+def _pack(builder: ScheduleBuilder, part: ProductPart, size: int, loop: str, block: int) -> None:
     """Pack keys or values at the start of a loop, where they are one matrix; or all of them at
     the start of everything. In whole blocks of so many keys."""
     first = 0 if not loop else part.rank - 2

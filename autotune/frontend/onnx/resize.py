@@ -130,7 +130,8 @@ def _scaled(extent: int, factor: float) -> int:
     exact = Fraction(factor)
     if exact.denominator > MOST_DIVISOR:
         raise UndecidedError(f"{extent} times {factor}")
-    return extent * exact.numerator // exact.denominator
+    scaled: int = extent * exact.numerator // exact.denominator
+    return scaled
 
 
 def _by_sizes(extents: list[int], sizes: tuple[int, ...], policy: str) -> dict[int, Scaling]:

@@ -13,7 +13,7 @@ import autotune
 from autotune.errors import ClosedError, FeedError
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
-from tests.unit.compiler.open_models import attention, convolutions
+from tests.unit.compiler.open_models import attention, convolutions, detector
 
 RANGES = {"N": (1, 3), "H": (8, 96), "W": (8, 96)}
 SIZES = ((1, 8, 8), (1, 64, 64), (2, 19, 33), (3, 96, 9), (1, 9, 96), (1, 64, 64))
@@ -50,19 +50,45 @@ def test_any_sizes_equal_onnx_runtime(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_sums_along_open_dimensions_too(threads: int) -> None:
-    """Attention: its rows are as long as the sequence."""
+def test_attention_over_any_sequence(threads: int) -> None:
+    """Blocks of keys: none whole, some, and a last one that is not. Threads share extents that
+    differ from call to call."""
     proto, rng = attention(), np.random.default_rng(3)
-    model = autotune.compile(proto, ranges={"B": (1, 4), "S": (1, 64)}, threads=threads)
+    model = autotune.compile(proto, ranges={"B": (1, 4), "S": (1, 200)}, threads=threads)
     assert "one program serves all of them" in model.notes[0]
     peer = onnxruntime.InferenceSession(
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    for shape in ((1, 1), (2, 33), (4, 64), (3, 7)):
+    for shape in ((1, 1), (2, 33), (4, 64), (3, 7), (1, 200), (2, 129), (4, 17)):
         mask = np.where(rng.random(shape) < 0.2, -10, 0).astype(np.float32)
         feeds = {"ids": rng.integers(0, 50, shape), "mask": mask}
         want = peer.run(None, feeds)[0]
         np.testing.assert_allclose(model.run(feeds)["y"], want, rtol=1e-3, atol=1e-4)
+
+
+def test_features_of_several_scales() -> None:
+    proto = detector()
+    model = autotune.compile(proto, ranges={"N": (1, 2), "H": (32, 160, 32), "W": (32, 160, 32)})
+    assert "one program serves all of them" in model.notes[0]
+    peer = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    for sizes in ((1, 32, 32), (1, 96, 160), (2, 128, 64)):
+        x = image(*sizes)
+        want = peer.run(None, {"x": x})[0]
+        np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-3, atol=1e-4)
+
+
+def test_memory_is_that_of_the_kernels_that_are_called() -> None:
+    """Kernels for long rows need room to work in that short ones do not take."""
+    model = autotune.compile(attention(), ranges={"B": (1, 1), "S": (1, 200)})
+    assert isinstance(model, SizedModel)
+    feeds = {"ids": np.ones((1, 4), np.int64), "mask": np.zeros((1, 4), np.float32)}
+    model.run(feeds)
+    (there,) = model._ready.values()
+    alone = model.specialize({"B": 1, "S": 4})
+    needs, wanted = (m.image.arena_bytes + m.image.workspace_bytes for m in (there, alone))
+    assert needs <= 4 * wanted + 65536
 
 
 def test_a_caller_s_arrays_and_a_choice_of_outputs() -> None:
