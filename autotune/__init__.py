@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 # Not lazy: the function must take the place of the module of the same name for good.
 from autotune.compile import compile as compile
+from autotune.release import needing_compiler
 
 if TYPE_CHECKING:
     from autotune.compiler.driver import partition as partition
@@ -58,7 +59,8 @@ def _public(name: str) -> Any:
     if name == "__version__":
         value: Any = importlib.import_module("autotune.release").release()
     elif name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        with needing_compiler():
+            value = getattr(importlib.import_module(_HOMES[name]), name)
     else:
         raise AttributeError(f"module 'autotune' has no attribute {name!r}")
     globals()[name] = value

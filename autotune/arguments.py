@@ -7,6 +7,7 @@ only.
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 import operator
@@ -60,6 +61,21 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     lower = {k.lower(): k for k in known if k != name}
     near = difflib.get_close_matches(name.lower(), lower, 1)
     return f"; did you mean {shortened(repr(lower[near[0]]))}?" if near else ""
+
+
+def fitting(
+    function: str, signature: inspect.Signature, given: Collection[object], named: Iterable[str]
+) -> None:
+    """Arguments that a function has, each given once, and all that have no default."""
+    known = signature.parameters
+    for name in named:
+        if name not in known:
+            more = suggestion(name, known) or f"; it has {listed(known, len(known))}"
+            raise ConfigError(f"{function} has no option {shortened(repr(name))}{more}")
+    try:
+        signature.bind(*given, **dict.fromkeys(named))
+    except TypeError as error:
+        raise ConfigError(f"{function}: {error}; options are given by name") from None
 
 
 def whole(

@@ -5,8 +5,11 @@ Only this signature is imported with the package; the compiler itself is loaded 
 
 from __future__ import annotations
 
+import os
 import typing
+import warnings
 
+from autotune.errors import MissingLogWarning
 from autotune.request import CompileRequest, taking
 
 if typing.TYPE_CHECKING:
@@ -27,6 +30,11 @@ def compile(request: CompileRequest) -> CompiledModel | SizedModel | StagedModel
     their ranges; each new set of sizes is compiled when it is first met. One that only runs in
     stages becomes a StagedModel: where values that only a run knows decide shapes, and where nodes
     have no kernel here (see `fallback`)."""
+    from autotune.db import files
     from autotune.fallback.compiling import compile_any
 
+    log = request.log
+    if isinstance(log, str | os.PathLike) and (absent := files.absent(os.fspath(log))):
+        text = f"{absent}; every kernel gets its default schedule"
+        warnings.warn(text, MissingLogWarning, stacklevel=3)
     return compile_any(request)

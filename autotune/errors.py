@@ -51,6 +51,10 @@ class FallbackWarning(UserWarning):
     """Part of a model runs in another program than a compiled one; no error."""
 
 
+class MissingLogWarning(UserWarning):
+    """A model is compiled with a tuning log that is not there; no error."""
+
+
 class TargetError(InputError):
     """The target is unknown or its description is wrong."""
 

@@ -22,7 +22,8 @@ class Registry(Generic[T]):
     """A name -> part mapping; registering a name twice is an error.
 
     `room`: the module whose import registers the project's own parts, where importing the
-    registry does not. Plugins are loaded where a part is missing or all parts are asked for."""
+    registry does not; it is imported, and then plugins, where a part is missing or all parts are
+    asked for."""
 
     def __init__(self, kind: str, room: str = "") -> None:
         self.kind = kind
@@ -49,10 +50,13 @@ class Registry(Generic[T]):
 
     def in_order(self) -> dict[str, T]:
         """Every part by its name, in the order in which they were registered."""
+        self._complete()
         PLUGINS.load()
         return dict(self._parts)
 
     def __contains__(self, name: object) -> bool:
+        if name not in self._parts:
+            self._complete()
         if name not in self._parts:
             PLUGINS.load()
         return name in self._parts

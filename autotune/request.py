@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from autotune import arguments
 from autotune.errors import TargetError
+from autotune.release import needing_compiler
 from autotune.target import ACCURACIES, MAX_THREADS, Target, load_target, precision_named
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ class CompileRequest:
     log: str | os.PathLike[str] | LogStore | None = option(
         None,
         check_log("best", "nearest"),
-        "Where schedules come from: a path, an SQLAlchemy URL or an open log; an empty or "
-        "missing one is fine.",
+        "Where schedules come from: a path, an SQLAlchemy URL or an open log; an empty one "
+        "is fine, of a missing one a MissingLogWarning tells.",
     )
     threads: int = option(
         1,
@@ -160,6 +161,12 @@ class CompileRequest:
         "may have any size.",
     )
 
+    rewrites: str | os.PathLike[str] | None = option(
+        None,
+        functools.partial(arguments.place, what="the path of a file of rewrites, or 'none'"),
+        "A file of equations between graphs, which are proven and then used where they are "
+        "predicted to gain; 'none': none. Otherwise those that ship.",
+    )
     fallback: bool = option(
         True,
         arguments.flag,
@@ -219,12 +226,15 @@ def taking(
     They are in its signature and, documented, in its docstring, as is what it raises."""
 
     def decorated(function: Callable[[Request], Result]) -> Callable[Options, Result]:
-        @functools.wraps(function)
-        def called(*args: Options.args, **options: Options.kwargs) -> Result:
-            return function(request(*args, **options))
-
         result = inspect.signature(function).return_annotation
         signature = inspect.signature(request).replace(return_annotation=result)
+
+        @functools.wraps(function)
+        def called(*args: Options.args, **options: Options.kwargs) -> Result:
+            arguments.fitting(function.__name__, signature, args, options)
+            with needing_compiler():
+                return function(request(*args, **options))
+
         called.__signature__ = signature  # type: ignore[attr-defined]
         called.__doc__ = f"{inspect.getdoc(function)}\n\n{described(request)}\n\n{RAISES}"
         return called

@@ -37,6 +37,7 @@ _OWN = {
     "inspect": "say what a compiled or exported file is, and check it",
     "run": "run a model once",
     "bench": "time a model, whole and kernel by kernel",
+    "rewrite": "list or prove equations between graphs",
     "machine": "measure what this machine can do, and describe it",
     "targets": "list the known targets",
     "zoo": "list or export the bundled models",

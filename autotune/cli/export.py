@@ -22,7 +22,8 @@ def arguments(parser: Parser) -> None:
         "--format",
         choices=FORMATS,
         default="shared",
-        help="shared: libmodel.so; static: libmodel.a; object: model.o; c: model.c "
+        help="shared: libmodel.so; static: libmodel.a; object: model.o; c: model.c; "
+        "python: model.model and a wheel that runs it with numpy alone "
         "(default %(default)s)",
     )
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write to")

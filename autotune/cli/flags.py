@@ -25,7 +25,7 @@ Request = TypeVar("Request", bound=CompileRequest)
 
 TARGET = ("target", "threads")
 MACHINE = ("machine",)
-NUMERICS = ("accuracy", "precision", "calibration")
+NUMERICS = ("accuracy", "precision", "calibration", "rewrites")
 SETTLED = ("log", *TARGET, *NUMERICS, "shapes", "ranges")
 """What a compiled model has settled."""
 
@@ -141,6 +141,12 @@ FLAGS = {
         "--calibration",
         metavar="FILE.npz|FOLDER",
         help="samples of the inputs for int8 (default random ones)",
+    ),
+    "rewrites": Flag(
+        "--rewrites",
+        metavar="FILE | none",
+        help="equations between graphs to use, proven first; see autotune rewrite (default: those "
+        "that ship)",
     ),
     "fallback": Flag(
         "--no-fallback",

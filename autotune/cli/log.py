@@ -60,7 +60,10 @@ def _export(options: argparse.Namespace) -> None:
         for item in log_items(log, wanted):
             out.write(to_line(item))
             count += item["kind"] == "record"
-    print(f"{count} records exported", file=sys.stdout if options.output else sys.stderr)
+    print(
+        f"{tables.counted(count, 'record')} exported",
+        file=sys.stdout if options.output else sys.stderr,
+    )
 
 
 @contextlib.contextmanager
@@ -242,7 +245,7 @@ def _freeze(options: argparse.Namespace) -> None:
             forms = selecting.task_forms(options.models, fixed, options, log)
             missing = min((missing.intersection(keys) for keys in forms), key=len)
         count = freeze(log, wanted, path, utc_now())
-    print(f"{path}: {count} records, {path.stat().st_size / 1e3:.0f} kB")
+    print(f"{path}: {tables.counted(count, 'record')}, {path.stat().st_size / 1e3:.0f} kB")
     if missing:
         print(f"note: without a record, so not in it: {', '.join(sorted(missing))}")
 
@@ -274,7 +277,7 @@ def _prune(options: argparse.Namespace) -> None:
     wanted = selecting.selection(options, options.models)
     with TuningLog(options.log, read_only=options.dry_run).must_exist() as log:
         count = prune(log, wanted, what, dry_run=options.dry_run)
-    print(f"{count} records {'would go' if options.dry_run else 'deleted'}")
+    print(f"{tables.counted(count, 'record')} {'would go' if options.dry_run else 'deleted'}")
 
 
 def _stats_arguments(_: Parser) -> None:
@@ -287,7 +290,11 @@ def _stats(options: argparse.Namespace) -> None:
 
     with TuningLog(options.log, read_only=True) as log:
         found = stats(log)
-        print(f"{log.name}: {found.records} records of {found.tasks} tasks", end="")
+        records, tasks = (
+            tables.counted(found.records, "record"),
+            tables.counted(found.tasks, "task"),
+        )
+        print(f"{log.name}: {records} of {tasks}", end="")
     print(f", {found.size_bytes / 1e6:.1f} MB, schema {found.schema}")
     if found.records:
         print(f"measured from {found.first} to {found.last}")
@@ -319,13 +326,13 @@ def _check(options: argparse.Namespace) -> None:
 
     whole, damage = check(options.log)
     name = shown(options.log)
-    print(f"{name}: {whole} records are whole")
+    print(f"{name}: {tables.counted(whole, 'record')} whole")
     if not len(damage):
         return
     for row in damage.rows():
         print(f"damaged: {printable(str(row))}")
     raise LogError(
-        f"tuning log {name}: {len(damage)} rows or parts are damaged; "
+        f"tuning log {name}: {tables.counted(len(damage), 'damaged part')}; "
         f"`autotune log repair --log {name}` keeps the rest"
     )
 
@@ -345,7 +352,7 @@ def _repair(options: argparse.Namespace) -> None:
         return
     for row in done.damage.rows():
         print(f"damaged: {printable(str(row))}")
-    print(f"{name}: {done.records} records kept; as it was: {done.backup}")
+    print(f"{name}: {tables.counted(done.records, 'record')} kept; as it was: {done.backup}")
 
 
 def _upgrade_arguments(_: Parser) -> None:

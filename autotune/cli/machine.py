@@ -90,6 +90,7 @@ def described(profile: DeviceProfile) -> str:
         f"LLVM takes it for {processor.llvm}",
         f"can     {' '.join(processor.abilities) or '-'}",
         *profile_lines(profile),
+        *disturbance_lines(facts),
         "",
         tables.table(("what", "measured", "the system says", "of it"), list(rows(machine, facts)),
                      right=(1, 2, 3)),
@@ -98,6 +99,15 @@ def described(profile: DeviceProfile) -> str:
                      list(curve_rows(facts)), right=(0, 1, 2, 3, 4, 5)),
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def disturbance_lines(facts: MachineFacts) -> Iterator[str]:
+    """What else the machine did while it was measured, if that is to be known."""
+    if facts.others is not None and facts.disturbed:
+        yield (
+            f"others  had {facts.others:.0%} of the cores meanwhile; measured again by itself "
+            "when there is less of that, or now by --again"
+        )
 
 
 def rows(machine: Machine, facts: MachineFacts) -> Iterator[Row]:

@@ -30,10 +30,7 @@ Shapes = dict[str, tuple[int | str, ...]]
 def absent_log(options: argparse.Namespace) -> str:
     """What to say of a log that was named and is not there (a slip, probably); else nothing. The
     default log is absent until the first tuning, which is nothing to speak of."""
-    log: str = options.log
-    if log == DEFAULT_LOG or files.is_url(log) or files.exists(Path(log)):
-        return ""
-    return f"there is no tuning log {log}"
+    return "" if options.log == DEFAULT_LOG else files.absent(options.log)
 
 
 def pin(parser: Parser) -> None:

@@ -85,6 +85,7 @@ def task_forms(
     each that it could."""
     from autotune.compiler.layout_costs import choose_layouts
     from autotune.compiler.prepare import prepare
+    from autotune.compiler.rewriting import rewriting
     from autotune.frontend import load_model  # needs onnx
     from autotune.placement.layout_choice import apply
     from autotune.placement.layout_problem import problem_of
@@ -96,15 +97,19 @@ def task_forms(
     precision = precision_named(options.precision or "float32")
     loaded = [load_model(model, fixed) for model in models]
     shorts = ("", precision) if precision in SHORT_FLOATS else ("",)
-    plain, *short = (
-        [prepare(graph, precision, options.calibration, short=s).graph for graph in loaded]
-        for s in shorts
-    )
     here = load_target("cpu")
+    ways = [(s, None) for s in shorts] + [("", rewriting(here))]
+    plain, *others = (
+        [
+            prepare(graph, precision, options.calibration, short=s, rewrite=way).graph
+            for graph in loaded
+        ]
+        for s, way in ways
+    )
     problems = [problem_of(graph, here) for graph in plain]
     apart = [
         [t.key for g in graphs for t in partition(g, attention=False).weights()]
-        for graphs in (plain, *short)
+        for graphs in (plain, *others)
     ]
     joined = [t.key for p in problems for t in p.dense.weights()]
     chosen = [

@@ -48,6 +48,11 @@ def count(value: float) -> str:
     return f"{value:g}"
 
 
+def counted(number: int, thing: str) -> str:
+    """Things and how many: '1 record', '2 records'."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def gflops(flops: float, time_s: float | None) -> str:
     """The rate in GFLOP/s; '-' where there is none."""
     if not time_s or time_s == float("inf") or not flops:

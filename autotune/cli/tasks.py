@@ -33,12 +33,14 @@ def run(options: argparse.Namespace) -> None:
 
 def _explain(options: argparse.Namespace) -> None:
     """The budget's decision per task, as far as the log tells."""
+    from autotune.compiler.driver import load_prepared
     from autotune.db.query import describe
     from autotune.tuner.api import tune_request
     from autotune.tuner.request import TuneRequest
 
     cache = opt.cache_dir()
-    report = tune_request(flags.request(TuneRequest, options, cache_dir=cache, dry_run=True))
+    request = flags.request(TuneRequest, options, cache_dir=cache, dry_run=True)
+    report = tune_request(request)
     assert report.forecast is not None
     rows = [
         (
@@ -54,6 +56,8 @@ def _explain(options: argparse.Namespace) -> None:
     ]
     header = ("task", "what", "calls", "best", "trials", "next", "why")
     print(tables.table(header, rows, right=(2, 3, 4, 5)))
+    for step in load_prepared(request, request.wanted_target()).derivation:
+        print(f"rewrite {printable(str(step))}")
     for line in report.layouts:
         print(f"layout {printable(line)}")
     print(expectation(report.forecast))

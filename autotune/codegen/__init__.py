@@ -10,9 +10,6 @@ from autotune.codegen.base import (
     ObjectCode,
     backend_for,
 )
-from autotune.registry import load_folder
-
-load_folder(__name__, list(__path__))
 
 __all__ = [
     "BACKENDS",

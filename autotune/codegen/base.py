@@ -18,12 +18,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.errors import BuildError
-from autotune.program.ir import Program
 from autotune.registry import Registry
 from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.program.ir import Program
 
 DEVICE_KINDS = ("opencl", "cuda")
 """Kinds of targets whose code is `DeviceCode`, run through `autotune.measure.devices`."""
@@ -166,7 +168,7 @@ class Library(Protocol):
     def address(self, symbol: str) -> int: ...
 
 
-BACKENDS: Registry[Backend] = Registry("backend")
+BACKENDS: Registry[Backend] = Registry("backend", room="autotune.codegen.backends")
 
 
 def backend_for(target: Target) -> Backend:

@@ -17,8 +17,7 @@ from autotune.codegen import base
 from autotune.codegen.c.compiler import CLibrary
 from autotune.codegen.elf.loader import ElfLibrary
 from autotune.codegen.elf.objects import read_elf
-from autotune.codegen.llvm.backend import compile_text
-from autotune.codegen.llvm.tile import TILE_SHAPES
+from autotune.codegen.elf.symbols import TILE_SHAPES
 from autotune.errors import BuildError
 from autotune.target import Target
 from autotune.types import Array
@@ -33,11 +32,6 @@ def load(codes: Sequence[bytes], target: Target) -> base.Library:
             f"no matrix tiles here: {reason}; compile for a target without +amx-tile in features"
         )
     return CLibrary(codes, target) if target.kind == "c" else ElfLibrary(codes)
-
-
-def load_text(text: str, target: Target) -> base.Library:
-    """Compile LLVM IR text and load it: calibration and peak kernels."""
-    return load([compile_text(text, target)], target)
 
 
 def code_in_memory(library: base.Library, code: bytes, symbol: str) -> Array:

@@ -18,7 +18,8 @@ from autotune.compiler.layout_costs import arranged
 from autotune.compiler.link import link
 from autotune.compiler.open_sizes import compile_open
 from autotune.compiler.precision import kept_float32
-from autotune.compiler.prepare import prepare
+from autotune.compiler.prepare import Prepared, prepare
+from autotune.compiler.rewriting import rewriting
 from autotune.compiler.sized import KernelReuse, sized_model
 from autotune.compiler.small import small_choices
 from autotune.compiler.this_machine import runs_here, this_machine
@@ -58,18 +59,20 @@ def partition(request: CompileRequest) -> Partition:
 
 def partition_with(request: CompileRequest, target: Target, log: LogStore | None) -> Partition:
     """See `partition`; for the request's target, with its log open."""
-    return arranged(load_prepared(request, target), target, log)
+    return arranged(load_prepared(request, target).graph, target, log)
 
 
-def load_prepared(request: CompileRequest, target: Target, *, fits: bool = False) -> Graph:
+def load_prepared(request: CompileRequest, target: Target, *, fits: bool = False) -> Prepared:
     """The request's graph, prepared for its target, before layouts are chosen. `fits`: it is run
     on this machine. Raises ModelError where it does not fit into its memory."""
     graph = load_model(request.model, request.shapes)
     size_ranges(request.ranges, ())
     if fits:
         room.check_model(graph, physical_bytes())
-    short = target.short_tensors
-    return prepare(graph, target.precision, request.calibration, short=short).graph
+    return prepare(
+        graph, target.precision, request.calibration,
+        short=target.short_tensors, rewrite=rewriting(target, request.rewrites),
+    )  # fmt: skip
 
 
 def compile_request(request: CompileRequest, *, small: bool = False) -> CompiledModel | SizedModel:
@@ -81,8 +84,8 @@ def compile_request(request: CompileRequest, *, small: bool = False) -> Compiled
     def compiled(graph: Graph, reuse: KernelReuse | None = None) -> CompiledModel:
         with open_log(request.log) as store:
             return compile_graph(
-                graph, target, store,
-                calibration=request.calibration, profile=profile, reuse=reuse, small=small,
+                graph, target, store, Preparation.of(request),
+                profile=profile, reuse=reuse, small=small,
             )  # fmt: skip
 
     if not isinstance(opened, Graph):
@@ -108,12 +111,24 @@ def profile_for(request: CompileRequest, target: Target) -> DeviceProfile | None
     return here and dataclasses.replace(here, target=target)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """Options of a request that are about its graph; see `CompileRequest`."""
+
+    calibration: Samples | None = None
+    rewrites: str | os.PathLike[str] | None = None
+
+    @staticmethod
+    def of(request: CompileRequest) -> Preparation:
+        return Preparation(calibration=request.calibration, rewrites=request.rewrites)
+
+
 def compile_graph(
     graph: Graph,
     target: Target,
     log: LogStore | None = None,
+    preparation: Preparation | None = None,
     processes: int | None = None,
-    calibration: Samples | None = None,
     *,
     profile: DeviceProfile | None = None,
     reuse: KernelReuse | None = None,
@@ -124,7 +139,11 @@ def compile_graph(
     `reuse`: what there is of compiles for other sizes; `small`: see `compile_request`."""
     if runs_here(target):
         room.check_model(graph, physical_bytes())
-    prepared = prepare(graph, target.precision, calibration, short=target.short_tensors)
+    preparation = preparation or Preparation()
+    prepared = prepare(
+        graph, target.precision, preparation.calibration,
+        short=target.short_tensors, rewrite=rewriting(target, preparation.rewrites),
+    )  # fmt: skip
     for array in (*graph.constants.values(), *prepared.graph.constants.values()):
         drop_pages(array)
     image, notes = compile_prepared(

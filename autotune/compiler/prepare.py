@@ -5,6 +5,7 @@ the model itself says how.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.errors import ConfigError
@@ -14,8 +15,9 @@ from autotune.graph.int8.quantize import Quantized, quantize
 from autotune.graph.ir import Graph
 from autotune.graph.passes.drop_round_trips import DropRoundTrips
 from autotune.graph.passes.row_strips import RowStrips
-from autotune.graph.pipeline import PIPELINE, optimize
+from autotune.graph.pipeline import ARRANGE, CLEAN, optimize
 from autotune.placement.short_tensors import ShortTensors
+from autotune.rewrite.search import Derived, Found
 
 RANDOM_SAMPLES = 4
 MOST_SAMPLES = 64
@@ -23,29 +25,40 @@ MOST_SAMPLES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """`quantized`: where int8 was asked for."""
+    """`quantized`: where int8 was asked for; `derivation`: the rewrites that were applied."""
 
     graph: Graph
     quantized: Quantized | None = None
+    derivation: tuple[Derived, ...] = ()
 
 
 def prepare(
-    graph: Graph, precision: str, calibration: Samples | None = None, *, short: str = ""
+    graph: Graph,
+    precision: str,
+    calibration: Samples | None = None,
+    *,
+    short: str = "",
+    rewrite: Callable[[Graph], Found] | None = None,
 ) -> Prepared:
     """`calibration`: samples for int8, as `sample_feeds` takes them; None: random ones. `short`:
-    what tensors between kernels are rounded to. Raises ConfigError, and FeedError of samples."""
+    what tensors between kernels are rounded to; `rewrite`: finds a graph of floats that takes
+    less time. Raises ConfigError, and FeedError of samples."""
     if calibration is not None and precision != "int8":
         raise ConfigError(
             f"samples for calibration are for precision int8, the precision is {precision}; leave "
             "them out, or ask for int8"
         )
     # Strips keep results in the cache; as bytes these are small.
-    whole = tuple(p for p in PIPELINE if not isinstance(p, RowStrips))
+    whole = tuple(p for p in ARRANGE if not isinstance(p, RowStrips))
     on_bytes = precision == "int8" or has_own_steps(graph)
-    ready = by_own_steps(optimize(graph, whole if on_bytes else PIPELINE))
+    found = Found(graph=optimize(graph, CLEAN))
+    if rewrite is not None and not on_bytes:
+        found = rewrite(found.graph)
+    ready = by_own_steps(optimize(found.graph, whole if on_bytes else ARRANGE))
     ready = DropRoundTrips().run(ready) if on_bytes else ready
     if precision != "int8":
-        return Prepared(graph=ShortTensors(dtype=short).run(ready) if short else ready)
+        ready = ShortTensors(dtype=short).run(ready) if short else ready
+        return Prepared(graph=ready, derivation=found.steps)
     count = RANDOM_SAMPLES if calibration is None else MOST_SAMPLES
     samples = sample_feeds(dict(graph.inputs), calibration, count)
     quantized = quantize(ready, samples)

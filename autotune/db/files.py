@@ -46,6 +46,13 @@ def exists(path: Path) -> bool:
         ) from None
 
 
+def absent(path_or_url: str) -> str:
+    """What to say of a log that is not there; nothing of one that is, or that a URL names."""
+    if is_url(path_or_url) or exists(Path(path_or_url)):
+        return ""
+    return f"there is no tuning log {path_or_url}"
+
+
 def check_header(path: Path) -> None:
     """Raise LogError unless an existing, non-empty file is an SQLite database that can be read."""
     try:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.codegen.llvm.team import END, OPEN, PUBLISH, STATE
+from autotune.codegen.elf.symbols import TEAM_END
+from autotune.codegen.llvm.team import OPEN, PUBLISH, STATE
 from autotune.export.errors import Code, message
 from autotune.export.exported import Exported, weights_symbol
 from autotune.export.instance_text import OFFSET_ZERO, instance_lines
@@ -62,7 +63,7 @@ def _declarations(model: Exported) -> list[str]:
         out += [
             "declare i32 @pthread_mutex_lock(ptr)",
             "declare i32 @pthread_mutex_unlock(ptr)",
-            f"declare void @{END}()",
+            f"declare void @{TEAM_END}()",
             f"declare void @{OPEN}()",
             f"declare i64 @{PUBLISH}(ptr)",
             f"{STATE} = external global i8",

@@ -6,8 +6,8 @@ made, so that its first run is as fast as any.
 
 from __future__ import annotations
 
+from autotune.codegen.elf.symbols import TEAM_END
 from autotune.codegen.llvm.team import (
-    END,
     FEWER_OFFSET,
     OPEN,
     PUBLISH,
@@ -57,7 +57,7 @@ def counted(model: Exported, change: int) -> list[str]:
             "  %none = icmp eq i64 %are, 0",
             "  br i1 %none, label %end, label %ended",
             "end:",
-            f"  call void @{END}()",
+            f"  call void @{TEAM_END}()",
             f"  %quit = getelementptr i8, ptr {STATE}, i64 {QUIT_OFFSET}",
             "  store atomic i64 0, ptr %quit seq_cst, align 8",
             "  br label %ended",

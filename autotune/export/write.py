@@ -2,7 +2,7 @@
 
 In: a ModelImage, a format, a folder. Out: a library or object, its header, a program that runs it,
 files for build systems, a report of sizes. Linking is our own (`autotune.codegen.elf`): it needs
-no toolchain, for this machine and others.
+no toolchain, for this machine and others. For Python: the model's file, and a wheel that runs it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from autotune.export.exported import Exported, public_names, weights_symbol
 from autotune.export.header import header_text
 from autotune.export.interface import interface_of
 from autotune.export.main_text import main_text
+from autotune.export.runtime_wheel import runtime_wheel
 from autotune.export.seal import Description, seal, sealed
 from autotune.export.size_report import sizes_of
 from autotune.runtime.image import ModelImage
+from autotune.runtime.image_file import image_bytes
 from autotune.target import SOURCE, Target
 
-FORMATS = (*LIBRARIES, "c")
+FORMATS = (*LIBRARIES, "c", "python")
 WEIGHTS = ("inside", "file")
 Files = dict[str, bytes | memoryview]
 _SYSTEM = {"libm.so.6": "m", "libpthread.so.0": "pthread"}
@@ -67,6 +69,8 @@ def export_image(
 def exported_files(image: ModelImage, options: ExportOptions) -> Files:
     """The files by name. Raises ConfigError and BuildError."""
     _check(image, options)
+    if options.format == "python":
+        return dict((("model.model", image_bytes(image)), runtime_wheel()))
     said = about(image, options)
     inside = options.weights == "inside"
     model = Exported(
@@ -156,6 +160,9 @@ def _check(image: ModelImage, options: ExportOptions) -> None:
         raise ConfigError(
             f"--prefix must be a name in C, like model or face_detector, got {options.prefix!r}"
         )
+    if options.format == "python" and options.weights != "inside":
+        raise ConfigError("for Python the weights are in the model's file, which is mapped; leave "
+                          "--weights out")  # fmt: skip
     if options.format == "c":
         _check_source(target, options)
     elif target.kind != "cpu":

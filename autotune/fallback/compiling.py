@@ -5,7 +5,13 @@ from __future__ import annotations
 
 import onnx
 
-from autotune.compiler.driver import compile_graph, compile_request, open_log, profile_for
+from autotune.compiler.driver import (
+    Preparation,
+    compile_graph,
+    compile_request,
+    open_log,
+    profile_for,
+)
 from autotune.compiler.this_machine import runs_here
 from autotune.errors import EmptyInputError, ModelError, UnsupportedOpError
 from autotune.fallback.model import StagedModel
@@ -57,7 +63,7 @@ def _staged(request: CompileRequest, refused: ModelError) -> StagedModel:
 
     def compiled(graph: Graph) -> CompiledModel:
         with open_log(request.log) as store:
-            return compile_graph(graph, target, store, profile=profile)
+            return compile_graph(graph, target, store, Preparation.of(request), profile=profile)
 
     foreign = _without_importers(model.graph) if request.fallback else []
     standard = [n for n in foreign if n.domain in ("", "ai.onnx")]

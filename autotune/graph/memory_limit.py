@@ -8,10 +8,13 @@ model, operands and results of a kernel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from autotune.errors import ModelError
-from autotune.graph.ir import Graph
 from autotune.types import ITEM_BYTES, Task, TensorType
+
+if TYPE_CHECKING:
+    from autotune.graph.ir import Graph
 
 
 def check_model(graph: Graph, room_bytes: int) -> None:

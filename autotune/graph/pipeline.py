@@ -38,7 +38,7 @@ class Pass(Protocol):
     def run(self, graph: Graph) -> Graph: ...
 
 
-PIPELINE: tuple[Pass, ...] = (
+CLEAN: tuple[Pass, ...] = (
     DropDeadNodes(),
     FoldConstants(),
     RemoveIdentities(),
@@ -64,6 +64,9 @@ PIPELINE: tuple[Pass, ...] = (
     CanonicalOperands(),
     SumProducts(),
     ShareCommonSubexpressions(),
+)
+"""One form of what a frontend made; it can be run again on its own results."""
+ARRANGE: tuple[Pass, ...] = (
     RecognizeNorms(),
     RecognizeCausal(),
     NestConcats(),
@@ -75,7 +78,8 @@ PIPELINE: tuple[Pass, ...] = (
     RowStrips(),
     DropDeadNodes(),
 )
-
+"""How kernels have it best: larger operators, strips, joined values."""
+PIPELINE = (*CLEAN, *ARRANGE)
 
 WEIGH_EXTENTS = (DilatedStrips, RowStrips)
 

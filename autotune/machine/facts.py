@@ -19,6 +19,9 @@ know."""
 TILE_BYTES = 1024
 """Bytes of a register of a matrix unit (AMX): 16 rows of 64 bytes."""
 
+MOST_OTHERS = 0.1
+"""Share of the cores' time beside which a machine counts as quiet."""
+
 Pairs = tuple[tuple[int, float], ...]
 """(count, value): vector bytes or threads, and what was measured there."""
 
@@ -141,6 +144,14 @@ class MachineFacts:
     """(threads, seconds) to open and close a parallel region."""
     denormal_s: float | None = None
     """What a vector multiply-add takes longer if an operand or the result is denormal."""
+    others: float | None = None
+    """Share of the cores' time that others had while this was measured, 0 to 1."""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether so much went on beside that rates of memory are too low by more than they
+        scatter on a quiet machine."""
+        return self.others is not None and self.others > MOST_OTHERS
 
     def to_json(self) -> dict[str, Any]:
         return {"version": FORMAT, **dataclasses.asdict(self)}
@@ -179,6 +190,6 @@ RUNS = ("scattered", "in_order")
 NUMBERS = (
     "clock_hz", "add_latency_s", "broadcasts_per_s", "additions_beside", "lone_line",
     "gathers_per_s", "transfer_s", "transfer_bytes_per_s", "transfer_dirty_bytes_per_s",
-    "denormal_s",
+    "denormal_s", "others",
 )  # fmt: skip
 """Fields of one number, or None."""

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from autotune.codegen.base import Library
-from autotune.codegen.loader import load, load_text
+from autotune.codegen.llvm.backend import load_text
+from autotune.codegen.loader import load
 from autotune.measure.cache_footprint import Piece, moved
 from autotune.measure.kernels import flush_text
 from autotune.measure.storage import aligned_bytes

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from statistics import median
 
 from autotune.codegen import BACKENDS
-from autotune.codegen.loader import load, load_text
+from autotune.codegen.llvm.backend import load_text
+from autotune.codegen.loader import load
 from autotune.machine.profile import CacheLevel, DeviceProfile
 from autotune.measure.kernels import (
     SWEEP_VECTORS,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.memory import ALIGNMENT, HUGE_PAGE_BYTES, zeroed_block
-from autotune.program.packing import stored, stored_as, widen_bfloat16
+from autotune.stored import stored, stored_as, widen_bfloat16
 from autotune.types import ITEM_BYTES, Array, TaskValue
 
 GUARD_BYTES = 1024

@@ -153,7 +153,7 @@ class _Placing:
         source = self.nodes[value].inputs[0] if self.is_view(value) else None
         if source is not None and self.nodes[value].op == "slice":
             return False
-        inside = self._placed_inside(value) if self.nodes[value].op == "concat" else ()
+        inside = self._placed_inside(value)
         self.hosts[value] = (host, position)
         placement = self.locate(value)
         kept = all(self.locate(v) is not None for v in inside)
@@ -168,9 +168,16 @@ class _Placing:
         return False
 
     def _placed_inside(self, value: str) -> list[str]:
-        """What lies in a concat by decisions made already: they must stand where it moves."""
-        placed = self.hosts.keys() | self.settled
-        return [v for v in placed if v != value and self.root(v) == value]
+        """What lies in a value by decisions made already: they must stand where it moves."""
+        found: list[str] = []
+        seen = [value]
+        for outer in seen:
+            views = [r for r in self.readers.get(outer, ()) if self.forward(r) == outer]
+            operands = self.nodes[outer].inputs
+            hosted = [i for i in operands if i in self.hosts and self.hosts[i][0] == outer]
+            found += [*(v for v in views if v in self.settled), *hosted]
+            seen += [v for v in (*views, *hosted) if v not in seen]
+        return found
 
     def _contiguous(self, value: str, placement: Placement) -> bool:
         """True where the innermost dimension is written with stride 1: scattering costs more than

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.program.packing import bfloat16_bits, widen_bfloat16
+from autotune.stored import bfloat16_bits, widen_bfloat16
 from autotune.types import Array
 
 _ERF = np.frompyfunc(math.erf, 1, 1)

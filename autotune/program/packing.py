@@ -8,6 +8,7 @@ from autotune.memory import drop_pages
 from autotune.program.ir import Pack
 from autotune.program.strassen import PRODUCTS, combined_weights
 from autotune.program.winograd import points_of, transforms
+from autotune.stored import bfloat16_bits
 from autotune.types import Array
 
 SLAB_BYTES = 16 << 20
@@ -70,32 +71,6 @@ def _bits(array: Array, dtype: str) -> Array:
         return bfloat16_bits(array)
     with np.errstate(over="ignore"):
         return array.astype(np.float16, order="C").view(np.uint16)
-
-
-def bfloat16_bits(array: Array) -> Array:
-    """float32 values rounded to the nearest bfloat16, ties to even, as its 16 bits."""
-    bits = np.asarray(array, np.float32, order="C").view(np.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    quiet = (bits >> 16) | 0x40
-    return np.where(np.isnan(array), quiet, rounded).astype(np.uint16)
-
-
-def stored_as(dtype: str) -> str:
-    """numpy's type for elements of that type as they lie in memory: bfloat16 is its bits."""
-    return "uint16" if dtype == "bfloat16" else dtype
-
-
-def stored(array: Array, dtype: str) -> Array:
-    """What lies in memory for a tensor of that type with these values."""
-    if dtype == "bfloat16" and array.dtype.kind == "f":
-        return bfloat16_bits(array)
-    with np.errstate(over="ignore"):
-        return array.astype(stored_as(dtype), copy=False)
-
-
-def widen_bfloat16(bits: Array) -> Array:
-    """The float32 values of bfloat16 bits."""
-    return np.asarray((bits.astype(np.uint32) << 16).view(np.float32))
 
 
 def _transformed(pack: Pack, array: Array) -> Array:

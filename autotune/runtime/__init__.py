@@ -1,4 +1,4 @@
-"""Running compiled models: executor, artifacts, limits. Needs numpy and llvmlite only."""
+"""Running compiled models: executor, artifacts, limits. Needs numpy only."""
 
 from autotune.graph.feeds import random_feeds
 from autotune.runtime.artifact import load

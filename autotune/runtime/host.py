@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 from collections.abc import Iterable
 
-from autotune import arguments
+from autotune import arguments, cpu_features
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import ArtifactError, ConfigError
-from autotune.target import Target
+from autotune.target import Target, machine_of
 
 PR_SVE_GET_VL = 51
 """Linux's number of the question for the length of scalable vectors."""
@@ -24,14 +25,11 @@ def check_host(target: Target, what: str) -> None:
         raise ArtifactError(f"{what} is C to be compiled elsewhere; compile it for target c")
     if target.kind in DEVICE_KINDS or target.triple.startswith("unknown"):
         return
-    import llvmlite.binding as llvm  # only needed where code is loaded
-
-    here, there = llvm.get_process_triple().split("-")[0], target.triple.split("-")[0]
+    here, there = machine_of(platform.machine()), machine_of(target.triple)
     if here != there:
         raise ArtifactError(f"{what} is built for {there}, this CPU is {here}; compile it here")
-    features = llvm.get_host_cpu_features()
     needed = [f[1:] for f in target.features.split(",") if f.startswith("+")]
-    missing = [f for f in needed if not features.get(f, False)]
+    missing = cpu_features.missing(here, needed)
     if missing:
         names = ", ".join(missing[:4]) + (", ..." if len(missing) > 4 else "")
         raise ArtifactError(

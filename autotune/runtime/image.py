@@ -16,7 +16,7 @@ import numpy as np
 
 from autotune.arguments import listed, shortened
 from autotune.memory import Bytes
-from autotune.program.packing import stored_as
+from autotune.stored import stored_as
 from autotune.target import Target
 from autotune.types import Array, TensorType, dense_strides
 

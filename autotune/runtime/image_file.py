@@ -4,7 +4,7 @@ or the image it holds.
 The file is an uncompressed zip: manifest.json, objects/NNNN.o (the entry last), constants.bin,
 which begins at a page: it is mapped, so that processes share one copy of the weights. It is
 written beside its final name and renamed: a reader never sees half a file, and who has mapped the
-one before keeps that. Reading needs numpy and llvmlite only.
+one before keeps that. Reading needs numpy only.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from autotune.codegen.base import Library
 from autotune.errors import FeedError
 from autotune.graph.feeds import as_array, random_feeds
 from autotune.memory import zeroed_block
-from autotune.program.packing import stored, stored_as
 from autotune.runtime.closing import Closing
 from autotune.runtime.image import LinkedKernel, ModelImage, Port
 from autotune.runtime.image_file import image_bytes, read_image, save
@@ -28,6 +27,7 @@ from autotune.runtime.native_session import SessionMaker
 from autotune.runtime.pool import Pool, runs_at_once
 from autotune.runtime.results import Writable, check_names, declared, places, wanted, whole_arrays
 from autotune.runtime.session import NOWHERE, Session
+from autotune.stored import stored, stored_as
 from autotune.types import SHORT_FLOATS, Array, TensorType
 
 if TYPE_CHECKING:

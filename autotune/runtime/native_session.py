@@ -14,7 +14,6 @@ import numpy as np
 
 from autotune.codegen.base import DEVICE_KINDS, Library
 from autotune.memory import Bytes, address, fresh_array, zeroed_block
-from autotune.program.packing import stored_as
 from autotune.runtime.host import check_host
 from autotune.runtime.image import (
     ARENA,
@@ -25,6 +24,7 @@ from autotune.runtime.image import (
     Port,
 )
 from autotune.runtime.session import NOWHERE, Session
+from autotune.stored import stored_as
 from autotune.types import Array
 
 _Pointers = ctypes.Array[ctypes.c_void_p]

@@ -14,8 +14,8 @@ import numpy as np
 
 from autotune import arguments
 from autotune.errors import ArtifactError, FeedError
-from autotune.program.packing import stored_as
 from autotune.runtime.image import Port
+from autotune.stored import stored_as
 from autotune.types import Array
 
 Writable = Any

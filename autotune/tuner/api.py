@@ -51,7 +51,7 @@ def tune_request(request: TuneRequest) -> TuneReport:
     """See `tune`."""
     wanted, here = request.wanted_target(), request.device == "local"
     described = _described(request)
-    graph = load_prepared(request, wanted, fits=here)
+    graph = load_prepared(request, wanted, fits=here).graph
     # A board's packages are not needed to tune here, nor xgboost before there is data to learn.
     from rpc_server.runners import runner_for
 

@@ -172,3 +172,24 @@ def test_a_request_is_frozen_and_slotted(kind: type[CompileRequest]) -> None:
         request.threads = 2  # type: ignore[misc]
     with pytest.raises(InputError, match="threads must be at least 1"):
         dataclasses.replace(request, threads=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "words"),
+    [
+        (("zoo:tiny",), {"thread": 2}, "has no option 'thread'; did you mean 'threads'?"),
+        (("zoo:tiny",), {"zzz": 2}, "has no option 'zzz'; it has model, target, "),
+        (("zoo:tiny", "cpu"), {}, "too many positional arguments; options are given by name"),
+        ((), {}, "missing a required argument: 'model'"),
+        (("zoo:tiny",), {"model": "zoo:tiny"}, "multiple values for argument 'model'"),
+    ],
+)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_call_that_does_not_fit_is_one_line_about_the_function(
+    name: str, given: tuple[str, ...], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        getattr(autotune, name)(*given, **options)
+    assert str(refused.value).startswith(name)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from autotune.codegen.elf.symbols import TILE_SHAPES
 from autotune.codegen.llvm import backend
-from autotune.codegen.llvm.tile import TILE_SHAPES
 from autotune.target import Target
 from autotune.types import Array
 

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from autotune.program.ir import Buffer, Pack, Program
-from autotune.program.packing import apply_pack, widen_bfloat16
+from autotune.program.packing import apply_pack
+from autotune.stored import widen_bfloat16
 from autotune.types import Array
 from tests.interpreter.memory import Memory, given, interior_of, new_memory
 from tests.interpreter.translate import translated

@@ -15,7 +15,7 @@ import pytest
 
 import autotune
 from autotune.db.store import TuningLog
-from autotune.errors import InputError
+from autotune.errors import InputError, MissingLogWarning
 from autotune.runtime import is_artifact, random_feeds
 from autotune.runtime.model import CompiledModel
 from autotune.types import TensorType
@@ -247,7 +247,8 @@ class Folder:
 
 
 def test_what_stands_for_a_number_or_a_path_is_taken(folder: Path) -> None:
-    model = autotune.compile("zoo:tiny", threads=np.int64(1), log=Folder(folder / "none.db"))  # type: ignore[arg-type]
+    with pytest.warns(MissingLogWarning):
+        model = autotune.compile("zoo:tiny", threads=np.int64(1), log=Folder(folder / "none.db"))  # type: ignore[arg-type]
     model.save(Folder(folder / "tiny.model"))
     loaded = autotune.load(Folder(folder / "tiny.model"))
     assert dict(loaded.inputs) == dict(model.inputs)

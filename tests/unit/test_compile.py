@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import cost_model
 from autotune.compiler.driver import compile_graph
 from autotune.db.store import TuningLog
 from autotune.db.types import Record
-from autotune.errors import ArtifactError, ModelError, TargetError
+from autotune.errors import ArtifactError, MissingLogWarning, ModelError, TargetError
 from autotune.graph.feeds import random_feeds
 from autotune.graph.pipeline import optimize
 from autotune.machine import Machine
@@ -107,7 +108,8 @@ def test_an_open_dimension_is_a_symbol_of_the_model(onnx_file: Path) -> None:
 
 def test_a_missing_log_is_empty_and_stays_missing(onnx_file: Path, tmp_path: Path) -> None:
     log = tmp_path / "none.db"
-    model = autotune.compile(onnx_file, log=log, shapes={"x": (3, 8)})
+    with pytest.warns(MissingLogWarning, match=re.escape(f"there is no tuning log {log}; every")):
+        model = autotune.compile(onnx_file, log=log, shapes={"x": (3, 8)})
     assert {k.source for k in model.image.kernels} == {"default"}
     assert not log.exists()
 

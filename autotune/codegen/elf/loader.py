@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import platform
 import re
+import weakref
 from collections.abc import Callable, Sequence
 
 from autotune.codegen.elf.image import ElfImage
-from autotune.codegen.llvm.team import END, end_with
+from autotune.codegen.elf.symbols import TEAM_END
 from autotune.errors import BuildError
 from autotune.target import machine_of
 
@@ -56,12 +58,23 @@ class ElfLibrary:
             if size.value and libc.mprotect(start, size, rights):
                 raise BuildError("the system lets no memory be made executable here")
         flush_instructions(self._image.base, self._image.base + code.room)
-        if END in self._image:
-            end_with(self, self._image, self._image.address(END))
+        if TEAM_END in self._image:
+            _end_with(self, self._image, self._image.address(TEAM_END))
 
     def address(self, symbol: str) -> int:
         """The address of a function in the objects. Raises BuildError."""
         return self._image.address(symbol)
+
+
+def _end_with(library: object, code: object, end: int) -> None:
+    """Call TEAM_END, at that address, when the library is not used any more; hold its code until
+    the threads have left it."""
+    weakref.finalize(library, _end_threads, os.getpid(), code, end)
+
+
+def _end_threads(process: int, _code: object, end: int) -> None:
+    if os.getpid() == process:  # a fork has no threads but its own, and would wait for ever
+        ctypes.CFUNCTYPE(None)(end)()
 
 
 def _allocate(size: int) -> tuple[mmap.mmap, int]:

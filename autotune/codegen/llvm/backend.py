@@ -10,7 +10,8 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from autotune.codegen.base import BACKENDS, EntryCall, ObjectCode
+from autotune.codegen import loader
+from autotune.codegen.base import BACKENDS, EntryCall, Library, ObjectCode
 from autotune.codegen.llvm.binding import binding, emitted
 from autotune.codegen.llvm.entry import entry_text, run_text, support_text
 from autotune.codegen.llvm.kernel import KernelText, write_kernel
@@ -83,6 +84,11 @@ class LlvmBackend:
 
     def build_entry(self, calls: Sequence[EntryCall], target: Target, symbol: str) -> bytes:
         return compile_text(entry_text(calls, target, symbol), target)
+
+
+def load_text(text: str, target: Target) -> Library:
+    """Compile LLVM IR text and load it: calibration and peak kernels."""
+    return loader.load([compile_text(text, target)], target)
 
 
 BACKENDS.add("llvm", LlvmBackend())

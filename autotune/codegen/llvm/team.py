@@ -17,15 +17,11 @@ as a small model takes.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import weakref
-
+from autotune.codegen.elf.symbols import TEAM_END
 from autotune.codegen.llvm.futex import long_type, pause_lines, wait_line, wake_line
 from autotune.target import Target
 
 OPEN, PUBLISH, CURRENT = "autotune_team_open", "autotune_team_publish", "autotune_team_current"
-END = "autotune_team_end"
 SPINS = 3000
 """Looks for a job before a member sleeps: some fifty microseconds."""
 STATE = "@autotune_team"
@@ -57,17 +53,6 @@ def team_text(target: Target) -> str:
             *_end_lines(state, members, target),
         ]
     )
-
-
-def end_with(library: object, code: object, end: int) -> None:
-    """Call END, at that address, when the library is not used any more; hold its code until the
-    threads have left it."""
-    weakref.finalize(library, _end_threads, os.getpid(), code, end)
-
-
-def _end_threads(process: int, _code: object, end: int) -> None:
-    if os.getpid() == process:  # a fork has no threads but its own, and would wait for ever
-        ctypes.CFUNCTYPE(None)(end)()
 
 
 def _field(name: str, state: str, offset: int) -> str:
@@ -269,7 +254,7 @@ def _member_lines(state: str, target: Target) -> list[str]:
 
 def _end_lines(state: str, members: int, target: Target) -> list[str]:
     return [
-        f"define weak void @{END}() nounwind {{",
+        f"define weak void @{TEAM_END}() nounwind {{",
         "entry:",
         _field("%quit", state, QUIT_OFFSET),
         "  store atomic i64 1, ptr %quit release, align 8",

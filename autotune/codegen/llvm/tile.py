@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autotune.codegen.elf.symbols import TILE_SHAPES
 from autotune.codegen.llvm.index import Lane
 from autotune.codegen.llvm.matrix import MatrixWriter
 from autotune.codegen.llvm.text import FunctionText, Lines
@@ -26,9 +27,6 @@ from autotune.errors import BuildError
 from autotune.program.ir import For, Stmt
 from autotune.program.rewrite import stores_of
 
-TILE_SHAPES = "autotune_tile_shapes"
-"""Beginning of the names of tile configurations: an object that has one needs the system's
-permission to use tiles."""
 _PRODUCTS = {
     ("bfloat16", "bfloat16", "float32"): ("tdpbf16ps", "+amx-bf16"),
     ("uint8", "int8", "int32"): ("tdpbusd", "+amx-int8"),

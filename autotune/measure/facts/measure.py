@@ -21,6 +21,7 @@ from autotune.measure.facts.beside import Beside
 from autotune.measure.facts.cores import Together, regions
 from autotune.measure.facts.memory import MemoryProbe
 from autotune.measure.facts.processor import processor_of
+from autotune.measure.others import Others
 from autotune.measure.profile import parallel_region_s
 from autotune.target import Target
 
@@ -34,12 +35,15 @@ def measure_facts(
     seed: int = 0,
 ) -> MachineFacts:
     """Raises BuildError where the target's code cannot be built or loaded here."""
-    alone = target.with_threads(1)
+    alone, others = target.with_threads(1), Others(cores)
     registers = Registers(alone, clock)
     memory = MemoryProbe(alone, clock, np.random.default_rng(seed))
     beside = Beside(alone, clock)
     together = Together(alone, clock, cores)
-    rounds = [_round(memory, together) for _ in range(ROUNDS)]
+    rounds = []
+    for _ in range(ROUNDS):
+        rounds.append(_round(memory, together))
+        registers.again()
     return MachineFacts(
         processor=processor_of(target),
         cores=len(cores),
@@ -56,7 +60,12 @@ def measure_facts(
         gathers_per_s=registers.gathers_per_s(),
         regions=regions(lambda n: parallel_region_s(target.with_threads(n), clock), len(cores)),
         **best_of(rounds),
+        others=_rounded(others.share()),
     )
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 3)
 
 
 def _round(memory: MemoryProbe, together: Together) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from autotune.codegen.loader import load_text
+from autotune.codegen.llvm.backend import load_text
 from autotune.target import Target
 
 SAMPLE_S = 1e-4

@@ -27,6 +27,7 @@ from autotune.measure.builds import ExecutorBuilds
 from autotune.measure.devices import DEVICES, DeviceFacts
 from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.executor import DEFAULT_EXECUTOR
+from autotune.measure.others import glance
 from autotune.measure.sandbox import Report, Sandbox
 from autotune.measure.throttle import available_cores
 from autotune.measure.types import Built, MeasureRequest, MeasureResult, OnResult
@@ -34,7 +35,7 @@ from autotune.target import Target, machine_of
 
 PROFILE_FORMAT = 4
 """Version of cached profiles: raised when something more, or otherwise, is measured."""
-FACTS_MADE = 3
+FACTS_MADE = 4
 """Version of cached facts: raised when micro-benchmarks find something more, or otherwise."""
 _LOGGER = logging.getLogger("autotune.measure")
 _LOGGER.addHandler(logging.NullHandler())
@@ -115,7 +116,17 @@ class LocalRunner:
             if kept is None:
                 self._store(self._profile_path(), profile.to_json())
             self._profile = dataclasses.replace(profile, facts=self._kept_facts())
+            if kept is not None and self._quieter_now():
+                return self.remeasure()
         return self._profile
+
+    def _quieter_now(self) -> bool:
+        """Whether facts that were measured beside others' work are worth measuring again."""
+        facts = self._facts
+        if facts is None or facts.others is None or not facts.disturbed:
+            return False
+        now = glance(self.cores)
+        return now is not None and now < facts.others / 2
 
     def facts(self) -> MachineFacts | None:
         """What micro-benchmarks find on this machine, now or whenever it was that they were kept;

@@ -107,7 +107,7 @@ def test_stats_show_counts_by_property(log: str, capsys: Captured) -> None:
 def test_prune_needs_to_be_told_what(log: str, capsys: Captured) -> None:
     assert "say what to delete" in out_of(capsys, "prune", "--log", log, status=2)
     assert out_of(capsys, "prune", "--keep", "1", "--dry-run", "--log", log) == (
-        "1 records would go\n"
+        "1 record would go\n"
     )
     out = out_of(capsys, "prune", "--keep", "1", "--failures", "--log", log)
     assert out == "2 records deleted\n"

@@ -23,7 +23,8 @@ from autotune.measure.storage import (
     take_output,
 )
 from autotune.program.ir import Program
-from autotune.program.packing import apply_pack, stored
+from autotune.program.packing import apply_pack
+from autotune.stored import stored
 from autotune.target import Target, load_target
 from autotune.types import Array, Attr, Layout, Task, TaskNode, TaskValue, TensorType, freeze_attrs
 from tests.needs import require_for

@@ -13,9 +13,9 @@ from autotune.errors import ScheduleError, TargetError
 from autotune.machine import Machine
 from autotune.measure.execute import NativeExecutor
 from autotune.measure.types import MeasureRequest, Status, Timing
-from autotune.program.packing import bfloat16_bits, widen_bfloat16
 from autotune.program.text import parse_program, print_program
 from autotune.schedule import STEPS, Schedule, apply_schedule
+from autotune.stored import bfloat16_bits, widen_bfloat16
 from autotune.target import Target, host_target
 from autotune.tasks.build import build_program
 from autotune.tasks.evaluate import evaluate_task

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from autotune.codegen.llvm.backend import load_text
 from autotune.codegen.llvm.math import MathWriter, unary
 from autotune.codegen.llvm.tables import WIDTH, erf_tables, math_of
 from autotune.codegen.llvm.text import FunctionText, type_text
-from autotune.codegen.loader import load_text
 from autotune.target import Target, host_target
 from autotune.types import Array
 

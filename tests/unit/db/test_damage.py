@@ -248,14 +248,14 @@ def test_the_command_lists_and_mends(tmp_path: Path, capsys: Captured) -> None:
     assert execute(["log", "check", "--log", str(path)]) == 2
     out, err = capsys.readouterr()
     assert out.splitlines() == [
-        f"{path}: 1 records are whole",
+        f"{path}: 1 record whole",
         "damaged: records 1: its checksum does not fit",
     ]
-    assert "autotune log repair" in err
+    assert f"tuning log {path}: 1 damaged part; `autotune log repair" in err
     assert execute(["query", "--log", str(path)]) == 0
     assert "warning: " in capsys.readouterr().err
     assert execute(["log", "repair", "--log", str(path)]) == 0
-    assert f"1 records kept; as it was: {path}.damaged\n" in capsys.readouterr().out
+    assert f"1 record kept; as it was: {path}.damaged\n" in capsys.readouterr().out
     assert execute(["log", "check", "--log", str(path)]) == 0
     assert execute(["log", "repair", "--log", str(path)]) == 0
     assert "nothing is damaged" in capsys.readouterr().out

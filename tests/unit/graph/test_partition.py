@@ -8,6 +8,7 @@ import pytest
 
 from autotune.graph.pipeline import optimize
 from autotune.placement.partition import partition
+from autotune.placement.storage import place
 from autotune.placement.views import canonical_layout
 from autotune.tasks.describe import describe
 from autotune.tasks.flops import anchor_flops, task_flops
@@ -124,3 +125,13 @@ def test_what_an_anchor_has_to_compute_counts_products_ahead_of_it_but_nothing_h
     plain, causal = attention((2,), 8, 8, 4, 6), attention((2,), 8, 8, 4, 6, causal=0)
     assert anchor_flops(plain) == 2 * 2 * 8 * 8 * (4 + 6)
     assert anchor_flops(causal) == 2 * 2 * 36 * (4 + 6)
+
+
+def test_a_value_does_not_move_away_from_views_of_it_that_are_settled() -> None:
+    n = Net()
+    whole = n.op("relu", n.feed("x", 4, 8, 16))
+    rows = n.op("exp", n.op("reshape", whole, shape=(4, 8 * 16)))
+    turned = n.op("transpose", n.op("reshape", whole, shape=(4, 8, 4, 4)), perm=(1, 0, 2, 3))
+    other = n.op("exp", n.op("reshape", turned, shape=(32, 4, 4)))
+    part = place(n.finish([("rows", rows), ("other", other)], None))
+    assert part.placements.keys() == part.graph.types.keys()

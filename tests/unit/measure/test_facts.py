@@ -13,7 +13,12 @@ from autotune.codegen.llvm.backend import compile_text
 from autotune.machine.facts import TILE_BYTES, MachineFacts, Scattered
 from autotune.machine.files import check_facts
 from autotune.measure.facts import texts
-from autotune.measure.facts.arithmetic import configuration, instructions_of, tile_text
+from autotune.measure.facts.arithmetic import (
+    Registers,
+    configuration,
+    instructions_of,
+    tile_text,
+)
 from autotune.measure.facts.measure import best_of, measure_facts
 from autotune.measure.facts.memory import PIECE_BYTES, largest_bytes, sizes
 from autotune.measure.facts.processor import processor_of
@@ -190,3 +195,15 @@ def test_this_machine_is_measured_within_bounds_of_sense() -> None:
     assert facts.latency_curve[0][1] < facts.latency_curve[-1][1] < 1e-4
     assert (facts.transfer_s is None) == (len(cores) == 1)
     assert len(facts.regions) == (len(cores) > 1) + (len(cores) > 2)
+
+
+def test_registers_are_as_fast_as_in_their_best_moment() -> None:
+    registers = Registers(host_target(1), time.perf_counter)
+    first_s = dict(registers.round_s)
+    registers.again()
+    assert first_s.keys() == registers.round_s.keys()
+    assert all(registers.round_s[name] <= first_s[name] for name in first_s)
+    disturbed_s = {name: 2 * s for name, s in first_s.items()}
+    registers.round_s = disturbed_s
+    registers.again()
+    assert sum(registers.round_s[name] < s for name, s in disturbed_s.items()) > len(first_s) / 2

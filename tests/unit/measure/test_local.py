@@ -11,6 +11,7 @@ import pytest
 
 from autotune.errors import DeviceError
 from autotune.machine.profile import DeviceProfile
+from autotune.measure.runners import local
 from autotune.measure.runners.local import LocalRunner, check_target
 from autotune.measure.throttle import available_cores
 from autotune.target import host_target, load_target
@@ -124,3 +125,29 @@ def test_without_facts_a_profile_is_as_good_as_ever(
         assert "micro-benchmarks failed: no loops for cpu" in caplog.text
         with pytest.raises(DeviceError, match="micro-benchmarks failed: no loops for cpu"):
             runner.facts()
+
+
+@pytest.mark.parametrize(("now", "asked"), [(0.0, 1.0), (0.3, 1.0), (0.5, 5.0), (None, 5.0)])
+def test_facts_of_a_busy_machine_are_found_again_on_a_quieter_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: float | None, asked: float
+) -> None:
+    with told(tmp_path) as runner:
+        runner.profile()
+    (path,) = tmp_path.glob("facts-*.json")
+    busy = path.read_text().replace('"transfer_s": 1.0', '"transfer_s": 5.0')
+    path.write_text(busy.replace('"others": null', '"others": 0.8'))
+    monkeypatch.setattr(local, "glance", lambda _: now)
+    with told(tmp_path) as runner:
+        facts = runner.profile().facts
+    assert facts is not None
+    assert facts.transfer_s == asked
+
+
+def test_facts_of_a_quiet_machine_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with told(tmp_path) as runner:
+        runner.profile()
+    (path,) = tmp_path.glob("facts-*.json")
+    path.write_text(path.read_text().replace('"others": null', '"others": 0.05'))
+    monkeypatch.setattr(local, "glance", None)
+    with told(tmp_path) as runner:
+        assert runner.profile().facts is not None

@@ -21,8 +21,8 @@ from autotune.machine import Machine
 from autotune.measure.build_task import build_task
 from autotune.placement.partition import partition
 from autotune.placement.unaligned import unaligned_params
-from autotune.program.packing import stored
 from autotune.runtime.model import random_feeds
+from autotune.stored import stored
 from autotune.target import Target, load_target
 from autotune.types import Task
 from search_spaces.base import Rule

@@ -1,4 +1,4 @@
-"""Keeping threads on cores."""
+"""What a processor has, and keeping threads on its cores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import os
 import threading
 from collections.abc import Callable
 
+import llvmlite.binding as llvm
 import pytest
 
+from autotune import cpu_features
 from autotune.errors import ConfigError
 from autotune.runtime.host import crowded, pin
+from autotune.target import machine_of
 
 
 def apart(action: Callable[[], object]) -> list[object]:
@@ -55,3 +58,29 @@ def test_more_threads_than_cores_are_mentioned() -> None:
     cores = len(os.sched_getaffinity(0))
     assert crowded(cores) == ""
     assert crowded(cores + 1).startswith(f"{cores + 1} threads share {cores} core")
+
+
+def test_the_system_names_every_feature_that_llvm_finds_here() -> None:
+    found = llvm.get_host_cpu_features()
+    machine = machine_of(llvm.get_process_triple())
+    assert cpu_features.missing(machine, [name for name in found if found[name]]) == []
+    lacks = [name for name in found if not found[name] and name not in cpu_features.UNLISTED]
+    if machine == "x86_64":
+        assert set(lacks) == set(cpu_features.missing(machine, lacks))
+
+
+@pytest.mark.parametrize(
+    ("machine", "words", "lacks"),
+    [
+        ("aarch64", (1 << 1 | 1 << 20, 0), ["i8mm"]),
+        ("aarch64", (0, 0), []),
+        ("arm", (1 << 12, 0), []),
+        ("riscv64", (1 << 0 | 1 << 12, 0), ["v"]),
+    ],
+)
+def test_words_of_the_kernel_say_what_is_missing(
+    machine: str, words: tuple[int, int], lacks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_features, "_hardware_words", lambda: words)
+    asked = ["neon", "dotprod", "i8mm"] if machine != "riscv64" else ["m", "a", "v", "zvl128b"]
+    assert cpu_features.missing(machine, asked) == lacks

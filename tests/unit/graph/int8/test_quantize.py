@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.compiler.driver import compile_graph
+from autotune.compiler.driver import Preparation, compile_graph
 from autotune.graph.feeds import Feeds
 from autotune.graph.int8.calibrate import Range
 from autotune.graph.int8.errors import decibels
@@ -79,7 +79,9 @@ def test_the_compiled_model_computes_the_graph() -> None:
     graph, found = on_bytes(residual_net())
     feeds = random_feeds(graph)
     target = host_target().with_precision("int8")
-    model = compile_graph(residual_net(), target, processes=1, calibration=feeds)
+    model = compile_graph(
+        residual_net(), target, processes=1, preparation=Preparation(calibration=feeds)
+    )
     wanted = run_graph(found.graph, feeds, "float32")
     for name, array in model.run(feeds).items():
         # A step that rounding in another order moves is seen in the sums behind it.

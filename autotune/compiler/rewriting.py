@@ -1,0 +1,31 @@
+"""The rewrites of a request, ready to search a graph with. In: a target, the name of rewrites.
+Out: a function from a graph to the one found.
+
+Times are the prior's for the target, whatever the log and the machine say: tasks that are tuned
+must be those that are compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+
+from autotune.graph.ir import Graph
+from autotune.rewrite.cost import Costs
+from autotune.rewrite.files import wanted
+from autotune.rewrite.search import Found, search
+from autotune.target import Target
+
+
+def rewriting(
+    target: Target, rewrites: str | os.PathLike[str] | None = None
+) -> Callable[[Graph], Found] | None:
+    """The search for a target; None where nothing is to be rewritten. Raises ConfigError where a
+    file has what is not proven."""
+    if target.kind != "cpu":
+        return None
+    found = wanted(rewrites)
+    if target.accuracy == "strict":
+        found = tuple(r for r in found if r.exact)
+    return functools.partial(search, rewrites=found, costs=Costs(target)) if found else None

@@ -1,0 +1,111 @@
+"""A graph with the right sides of matches in place of their left sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autotune.errors import ModelError
+from autotune.graph.ir import Graph, Node
+from autotune.graph.rewriter import Rewriter
+from autotune.rewrite import expressions
+from autotune.rewrite.match import Match
+from autotune.rewrite.parse import leaves
+from autotune.rewrite.rule import Application, Rewrite
+from autotune.types import Attr
+
+Emit = Callable[[str, Sequence[str], dict[str, Attr]], str]
+
+
+def build(
+    rewrite: Rewrite,
+    sides: Sequence[Application | str],
+    symbols: Mapping[str, Any],
+    values: Mapping[str, str],
+    emit: Emit,
+) -> list[str]:
+    """The values of some sides of a rewrite, over the values of a match, each term once. Raises
+    ModelError where an operator refuses, or an attribute is nothing."""
+    made: dict[Application, str] = {}
+    known = dict(values)
+
+    def value(term: Application | str) -> str:
+        if isinstance(term, str):
+            return known[term]
+        if term not in made:
+            inputs = [value(a) for a in term.args]
+            try:
+                attrs = {n: expressions.value(text, symbols) for n, text in term.attrs}
+            except expressions.NOTHING as error:
+                raise ModelError(f"{rewrite.name}: {term.op} has no attributes: {error}") from None
+            made[term] = emit(term.op, inputs, attrs)
+        return made[term]
+
+    for name, term in rewrite.lets:
+        if any(name in leaves(s) for s in (*sides, *(t for _, t in rewrite.lets))):
+            known[name] = value(term)
+    return [value(side) for side in sides]
+
+
+def apply(graph: Graph, matches: Sequence[Match]) -> Graph | None:
+    """The graph with every match rewritten; None where one reads what it makes, or changes a
+    value's type. No two matches may end in the same nodes."""
+    ordered = _ordered(graph, matches)
+    if ordered is None:
+        return None
+    new = Rewriter(graph)
+    heads = {node.output: m for m in matches for node in m.roots}
+    done: set[str] = set()
+    for node in ordered:
+        match = heads.get(node.output)
+        if match is None:
+            new.keep(node)
+        elif node.output not in done and not _replaced(new, match, done):
+            return None
+    return new.finish()
+
+
+def _replaced(new: Rewriter, match: Match, done: set[str]) -> bool:
+    like = match.roots[0]
+
+    def emit(op: str, inputs: Sequence[str], attrs: dict[str, Attr]) -> str:
+        return new.emit(op, inputs, like, **attrs)
+
+    used = {v for term in match.rewrite.left for v in leaves(term)}
+    values = {n: new.new(v) for n, v in match.values.items() if n in used}
+    try:
+        results = build(match.rewrite, match.rewrite.right, match.symbols, values, emit)
+    except ModelError:
+        return False
+    for root, result in zip(match.roots, results, strict=True):
+        if new.types[result] != new.graph.types[root.output]:
+            return False
+        new.replace(root.output, result)
+        done.add(root.output)
+    return True
+
+
+def _ordered(graph: Graph, matches: Sequence[Match]) -> list[Node] | None:
+    """The nodes, each after what it will need: of a match, all of its values."""
+    needs: dict[str, set[str]] = {}
+    for match in matches:
+        wanted = {match.values[v] for t in match.rewrite.left for v in leaves(t)}
+        for root in match.roots:
+            needs[root.output] = wanted
+    if all(len(m.roots) == 1 for m in matches):
+        return list(graph.nodes)
+    there = {name for name, _ in graph.inputs} | set(graph.constants)
+    order: list[Node] = []
+    waiting = list(graph.nodes)
+    while waiting:
+        left: list[Node] = []
+        for node in waiting:
+            if needs.get(node.output, set()).union(node.inputs) <= there:
+                there.add(node.output)
+                order.append(node)
+            else:
+                left.append(node)
+        if len(left) == len(waiting):
+            return None
+        waiting = left
+    return order

@@ -1,0 +1,58 @@
+"""What a graph is predicted to take: the seconds of the tasks that it would be cut into.
+
+A task that fuses costs what the fused kernel does. Times are those of default schedules by the
+prior, on a machine of the target's kind: whoever tunes and whoever compiles gets the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import cost_model
+from autotune.graph.ir import Graph
+from autotune.graph.pipeline import ARRANGE, optimize
+from autotune.machine import Machine
+from autotune.placement.partition import partition
+from autotune.target import Target
+from autotune.types import Task
+from search_spaces.sound import asked
+
+Measured = Callable[[Task], float | None]
+
+
+class Costs:
+    """Seconds of tasks, each asked for once. `measured`: what a log has of a task."""
+
+    def __init__(self, target: Target, measured: Measured | None = None) -> None:
+        self.machine = Machine.of(target)
+        self._measured = measured
+        self._predicted: dict[Task, float] = {}
+
+    def tasks(self, graph: Graph) -> Counter[Task]:
+        """The tasks of a graph as it would be compiled, and how often each is called."""
+        return Counter(partition(optimize(graph, ARRANGE)).weights())
+
+    def both(self, before: Counter[Task], after: Counter[Task]) -> tuple[float, float, bool]:
+        """(seconds before, seconds after) of the tasks that differ, and whether all of these were
+        measured; a measured time is not compared with a predicted one."""
+        gone, new = before - after, after - before
+        times = {t: self._measured(t) if self._measured else None for t in (*gone, *new)}
+        known = all(s is not None for s in times.values())
+        if not known:
+            times = {t: self.predicted(t) for t in times}
+        sums = (math.fsum(n * (times[t] or 0.0) for t, n in side.items()) for side in (gone, new))
+        return *sums, known  # type: ignore[return-value]
+
+    def predicted(self, task: Task) -> float:
+        """Seconds of the default schedule of the first rule that has one."""
+        if task not in self._predicted:
+
+            def ask(rule: object) -> float:
+                config = cost_model.default(task, self.machine, rule)  # type: ignore[arg-type]
+                found = cost_model.predict(task, self.machine, [config], rule)  # type: ignore[arg-type]
+                return float(found.seconds[0])
+
+            self._predicted[task] = asked(ask, task, self.machine.target)
+        return self._predicted[task]

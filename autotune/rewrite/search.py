@@ -1,0 +1,186 @@
+"""Which rewrites a graph gains by. In: a graph after the passes, rewrites. Out: the graph that is
+predicted to be fastest among those found, and how it was derived.
+
+A beam search over graphs: a step rewrites all the places in a graph that are alike, together, and
+the passes tidy up. It ends when nothing is left to try or time is up, with the best so far.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from autotune.graph.ir import Graph
+from autotune.graph.pipeline import CLEAN, optimize
+from autotune.rewrite.apply import apply
+from autotune.rewrite.cost import Costs
+from autotune.rewrite.match import Finder, Match, inside
+from autotune.rewrite.rule import Rewrite
+from autotune.sizes import any_size
+from autotune.types import Task
+
+TIME_S = 2.0
+"""Seconds of a search, unless more are asked for."""
+_WIDTH = 3
+"""Graphs that are gone on from, of those of as many steps."""
+_DEPTH = 8
+"""Steps of a derivation."""
+_ROUNDS = 4
+"""Runs of the passes over a graph that was rewritten, at most."""
+_SURE = 0.85
+"""Share of a predicted time that a graph may take to be preferred; predictions are coarse."""
+_SURE_MEASURED = 0.98
+"""The same where every task that differs was measured."""
+_WORTH_S = 2e-6
+"""Seconds below which a gain is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """A step of a derivation: the rewrite, the model's nodes that it replaced, and the seconds
+    that the kernels which differ take before and after."""
+
+    rewrite: str
+    places: tuple[str, ...]
+    before_s: float
+    after_s: float
+    measured: bool
+
+    def __str__(self) -> str:
+        how = "measured" if self.measured else "predicted"
+        shown = ", ".join(self.places[:4]) + (", ..." if len(self.places) > 4 else "")
+        return (
+            f"{self.rewrite} at {len(self.places)} place{'s' * (len(self.places) > 1)} ({shown}): "
+            f"{self.before_s * 1e6:.1f} us become {self.after_s * 1e6:.1f}, {how}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """`complete`: whether the search ended before its time did."""
+
+    graph: Graph
+    steps: tuple[Derived, ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    graph: Graph
+    tasks: Counter[Task]
+    steps: tuple[Derived, ...]
+    gain_s: float
+
+
+def search(
+    graph: Graph,
+    rewrites: Sequence[Rewrite],
+    costs: Costs,
+    time_s: float = TIME_S,
+    clock: Callable[[], float] = time.monotonic,
+) -> Found:
+    """The best graph found in so many seconds; the same one where nothing gains."""
+    if not rewrites or any(any_size(t.shape) for t in graph.types.values()):
+        return Found(graph=graph)
+    ends_s = clock() + time_s
+    if next(_steps(graph, rewrites), None) is None:
+        return Found(graph=graph)
+    first = _State(graph=graph, tasks=costs.tasks(graph), steps=(), gain_s=0.0)
+    best, beam, seen = first, [first], {_digest(graph)}
+    complete = True
+    for _ in range(_DEPTH):
+        reached: list[_State] = []
+        for state in beam:
+            for matches in _steps(state.graph, rewrites):
+                if clock() > ends_s:
+                    complete = False
+                    break
+                after = _after(state, matches, costs, seen)
+                if after is not None:
+                    reached.append(after)
+        reached.sort(key=lambda s: -s.gain_s)
+        beam = reached[:_WIDTH]
+        if beam and beam[0].gain_s > best.gain_s:
+            best = beam[0]
+        if not beam or not complete:
+            break
+    return Found(graph=best.graph, steps=best.steps, complete=complete)
+
+
+def _steps(graph: Graph, rewrites: Sequence[Rewrite]) -> Iterator[list[Match]]:
+    """What a step may be: all matches of a rewrite that are alike and do not overlap."""
+    finder = Finder(graph)
+    for rewrite in rewrites:
+        alike: dict[str, list[Match]] = {}
+        for match in finder.matches(rewrite):
+            kinds = {n: str(graph.types[v]) for n, v in match.values.items()}
+            alike.setdefault(repr((sorted(match.symbols.items()), kinds)), []).append(match)
+        for matches in alike.values():
+            yield _apart(matches, finder)
+
+
+def _apart(matches: list[Match], finder: Finder) -> list[Match]:
+    """The first of those that overlap; several roots at a time only where all are apart."""
+    taken: set[str] = set()
+    out: list[Match] = []
+    for match in matches:
+        covered = inside(match, finder)
+        if taken.isdisjoint(covered):
+            taken |= covered
+            out.append(match)
+    return out
+
+
+def _after(state: _State, matches: list[Match], costs: Costs, seen: set[str]) -> _State | None:
+    """The state behind a step; None where it was seen, or does not gain by itself."""
+    graph = apply(state.graph, matches)
+    if graph is None:
+        return None
+    graph = _tidy(graph)
+    digest = _digest(graph)
+    if digest in seen:
+        return None
+    seen.add(digest)
+    tasks = costs.tasks(graph)
+    before_s, after_s, measured = costs.both(state.tasks, tasks)
+    sure = _SURE_MEASURED if measured else _SURE
+    if after_s > sure * before_s or before_s - after_s < _WORTH_S:
+        return None
+    step = Derived(
+        rewrite=matches[0].rewrite.name,
+        places=tuple(m.roots[0].name for m in matches),
+        before_s=before_s,
+        after_s=after_s,
+        measured=measured,
+    )
+    gain_s = state.gain_s + before_s - after_s
+    return _State(graph=graph, tasks=tasks, steps=(*state.steps, step), gain_s=gain_s)
+
+
+def _tidy(graph: Graph) -> Graph:
+    """The graph cleaned until nothing changes: what one pass moves, an earlier one may merge."""
+    before = ""
+    for _ in range(_ROUNDS):
+        graph = optimize(graph, CLEAN)
+        after = _digest(graph)
+        if after == before:
+            break
+        before = after
+    return graph
+
+
+def _digest(graph: Graph) -> str:
+    """Equal for graphs of equal nodes over equal constants, whatever their values are called."""
+    names: dict[str, str] = {n: f"c{a.shape}{_sum(a)}" for n, a in graph.constants.items()}
+    names |= {name: f"i{name}" for name, _ in graph.inputs}
+    for node in graph.nodes:
+        text = f"{node.op}({','.join(names[i] for i in node.inputs)}){node.attrs!r}"
+        names[node.output] = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    return ",".join(names[value] for _, value in graph.outputs)
+
+
+def _sum(array: object) -> float:
+    return float(array.reshape(-1)[:4096].sum())  # type: ignore[attr-defined]

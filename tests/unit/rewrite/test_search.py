@@ -1,0 +1,103 @@
+"""Graphs that are rewritten where that gains, and stay what they compute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.cli import execute
+from autotune.compiler.rewriting import rewriting
+from autotune.graph.interp import run_graph
+from autotune.graph.ir import Graph
+from autotune.graph.pipeline import CLEAN, optimize
+from autotune.rewrite.cost import Costs
+from autotune.rewrite.files import shipped
+from autotune.rewrite.search import search
+from autotune.target import load_target
+from tests.graph_verify import verify_graph
+from tests.unit.graph.nets import Net, random_feeds
+
+TARGET = load_target("x86-64-v4")
+
+
+def dilated(side: tuple[int, int] = (48, 48), count: int = 2) -> Graph:
+    n = Net()
+    x = n.feed("x", 1, *side, 64)
+    for _ in range(count):
+        x = n.op("conv2d", x, n.weights(3, 3, 64, 64), pads=(2,) * 4, dilations=(2, 2))
+        x = n.op("relu", n.op("add", x, n.weights(64)))
+    return n.graph(x)
+
+
+def head() -> Graph:
+    n = Net()
+    wide = n.op(
+        "resize", n.feed("x", 1, 14, 14, 128), out_shape=(1, 56, 56, 128), mode="linear"
+    )  # fmt: skip
+    y = n.op("conv2d", wide, n.weights(1, 1, 128, 16))
+    return n.graph(n.op("relu", n.op("add", y, n.weights(16))))
+
+
+@pytest.mark.parametrize(
+    ("graph", "rewrite"),
+    [
+        (dilated(), "dilated-convolution-by-phases"),
+        (dilated((33, 47), 1), "dilated-convolution-by-phases"),
+        (head(), "pointwise-convolution-before-resize-linear"),
+    ],
+)
+def test_what_gains_is_rewritten(graph: Graph, rewrite: str) -> None:
+    found = search(optimize(graph, CLEAN), shipped(), Costs(TARGET))
+    assert found.complete
+    assert rewrite in [step.rewrite for step in found.steps]
+    verify_graph(found.graph)
+    feeds = random_feeds(graph)
+    got = run_graph(found.graph, feeds)
+    for name, expected in run_graph(graph, feeds).items():
+        np.testing.assert_allclose(got[name], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_phases_of_one_dilation_are_joined_once() -> None:
+    costs = Costs(TARGET)
+    found = search(optimize(dilated(count=3), CLEAN), shipped(), costs)
+    ops = Counter(task.op for task in costs.tasks(found.graph).elements())
+    assert ops == {"conv2d": 3, "transpose": 1, "reshape": 1}
+
+
+def test_out_of_time_leaves_the_graph() -> None:
+    graph = optimize(head(), CLEAN)
+    found = search(graph, shipped(), Costs(TARGET), time_s=0.0, clock=iter(range(99)).__next__)
+    assert (found.graph, found.complete) == (graph, False)
+
+
+def test_strict_takes_exact_ones_alone() -> None:
+    strict = TARGET.with_accuracy("strict")
+    way = rewriting(strict)
+    assert way is not None
+    assert way(optimize(head(), CLEAN)).steps == ()
+    assert rewriting(TARGET, "none") is None
+
+
+def test_compiled_with_and_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = head()
+    feeds = random_feeds(graph)
+    one = autotune.compile(graph)
+    other = autotune.compile(graph, rewrites="none")
+    assert len(one.image.kernels) != len(other.image.kernels)
+    (got,), (expected,) = one.run(feeds).values(), other.run(feeds).values()
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+    wrong = tmp_path / "wrong.rewrites"
+    wrong.write_text("rewrite w\n    value x [*s]\n    from relu(x)\n    to x\n")
+    assert execute(["rewrite", "prove", str(wrong)]) == 2
+    assert (
+        execute(["compile", "zoo:tiny", "--rewrites", str(wrong), "-o", str(tmp_path / "m")]) == 2
+    )
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("error: w: the sides differ") for line in lines)
+    assert execute(["rewrite", "list"]) == 0
+    assert "dilated-convolution-by-phases" in capsys.readouterr().out
