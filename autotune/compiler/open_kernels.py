@@ -29,8 +29,7 @@ from autotune.tasks.merged import merged
 from autotune.tasks.samples import open_extents, sample_task, sample_values, task_of_values
 from autotune.tasks.strips import in_strips
 from autotune.types import Task
-from search_spaces.base import OpenBlocks
-from search_spaces.rules import Rule, rules_for
+from search_spaces.rules import rules_for
 
 Sizes = Mapping[str, int]
 STRIPS = 12
@@ -108,36 +107,25 @@ def block_kernels(
         return
     for settled in blocks.tried:
         try:
-            yield _in_blocks(task, machine, rule, blocks, settled, sizes)
+            extents = [blocks.extents[param] for param in settled]
+            values = sample_values(extents, [*settled.values()], sizes)
+            small = task_of_values(task, values, sizes)
+            config = cost_model.default(small, machine, rule, settled)
+            made = rule.write(task, machine.target, config)
+            seconds = cost_model.predict(small, machine, [config], rule).seconds[0]
         except NO_DEFECT:
             raise
         except Exception as error:
             said.append(str(error))
-
-
-def _in_blocks(
-    task: Task,
-    machine: Machine,
-    rule: Rule,
-    blocks: OpenBlocks,
-    settled: Mapping[str, int],
-    sizes: Sizes,
-) -> OpenKernel:
-    """The config is that of a task with as much of each extent as is settled for its blocks."""
-    extents = [blocks.extents[param] for param in settled]
-    values = sample_values(extents, [*settled.values()], sizes)
-    small = task_of_values(task, values, sizes)
-    config = cost_model.default(small, machine, rule, settled)
-    made = rule.write(task, machine.target, config)
-    lengths = [config.number(param) for param in blocks.extents]
-    pieces = blocks.times * _pieces(blocks.extents.values(), lengths)
-    seconds = cost_model.predict(small, machine, [config], rule).seconds[0]
-    return OpenKernel(
-        program=with_symbols(made.program, task),
-        schedule=made.schedule,
-        pieces=pieces,
-        seconds=float(seconds) / float(value_at(pieces, cast(Mapping[str, int], values))),
-    )
+            continue
+        lengths = [config.number(param) for param in blocks.extents]
+        pieces = blocks.times * _pieces(blocks.extents.values(), lengths)
+        yield OpenKernel(
+            program=with_symbols(made.program, task),
+            schedule=made.schedule,
+            pieces=pieces,
+            seconds=float(seconds) / value_at(pieces, cast(Mapping[str, int], values)),
+        )
 
 
 def with_symbols(program: Program, task: Task) -> Program:
