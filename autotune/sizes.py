@@ -233,9 +233,7 @@ def _is_amount(value: object) -> TypeGuard[int]:
 
 
 def _terms(amount: object) -> tuple[tuple[Product, int], ...]:
-    if isinstance(amount, Size):
-        return amount.terms
-    return (((), cast(int, amount)),)
+    return amount.terms if isinstance(amount, Size) else (((), cast(int, amount)),)
 
 
 def _sum(terms: Iterable[tuple[Product, int]]) -> int:
@@ -387,9 +385,9 @@ def _factor_at(factor: Factor, values: Mapping[str, int]) -> int:
 
 
 def _factor_text(factor: Factor) -> str:
-    return (
-        factor.name if isinstance(factor, SizeSymbol) else f"(({factor.size})//{factor.divisor})"
-    )
+    if isinstance(factor, SizeSymbol):
+        return factor.name
+    return f"(({factor.size})//{factor.divisor})"
 
 
 def _product_key(product: Product) -> tuple[int, tuple[str, ...]]:
