@@ -43,6 +43,10 @@ class UnsupportedOpError(ModelError):
     inputs: frozenset[str] = frozenset()
 
 
+class ControlFlowError(UnsupportedOpError):
+    """A branch or a loop that is no part of a single graph; a run may decide, and loop, itself."""
+
+
 class EmptyInputError(ModelError):
     """An input of the model is declared to have no elements, or is written as if it had none."""
 

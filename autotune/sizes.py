@@ -299,7 +299,7 @@ def _without(product: Product, lead: Product) -> Product:
 def _least(amount: int, depth: int) -> int:
     if not is_size(amount):
         return amount
-    best: int = _least_of_terms(amount)
+    best = _least_of_terms(amount)
     if best < 0 and depth:
         for quotient, scale in _quotients(amount).items():
             bound = _least(_replaced(cast(Size, amount * scale), quotient), depth - 1)

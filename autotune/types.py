@@ -251,13 +251,14 @@ def _plain(value: Attr) -> Any:
     return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(v) for v in value) if isinstance(value, list | tuple) else value
+def tuples(value: Any) -> Any:
+    """A value of JSON with its lists as tuples."""
+    return tuple(tuples(v) for v in value) if isinstance(value, list | tuple) else value
 
 
 def freeze_attrs(attrs: Mapping[str, Any]) -> tuple[tuple[str, Attr], ...]:
     """Attributes as a sorted tuple, lists turned into tuples."""
-    return tuple((k, _tuples(attrs[k])) for k in sorted(attrs))
+    return tuple((k, tuples(attrs[k])) for k in sorted(attrs))
 
 
 @functools.lru_cache(maxsize=65536)

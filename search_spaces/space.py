@@ -28,9 +28,9 @@ Cost = Callable[[Configs], npt.NDArray[np.float64]]
 ENUMERABLE = 200_000
 """Spaces of at most this raw size are walked whole."""
 _ROUNDS = 16
+"""Rounds of rejection sampling before a space counts as exhausted."""
 _MARKED = 64
 """Raw configs per draw of a round up to which those that were drawn are remembered."""
-"""Rounds of rejection sampling before a space counts as exhausted."""
 
 
 @dataclass(frozen=True, slots=True)

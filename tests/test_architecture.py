@@ -11,10 +11,13 @@ from pathlib import Path
 from types import FrameType
 
 import numpy as np
+import pytest
 
 import autotune
 from autotune.request import NOMINAL
 from autotune.schedule import STEPS
+from autotune.types import Task
+from search_spaces.builder import ScheduleBuilder
 from tests.unit.frontend.onnx_models import node_model
 
 ROOT = Path(__file__).parent.parent
@@ -92,3 +95,20 @@ def test_the_steps_of_the_glossary_exist() -> None:
     named = re.findall(r"\bsteps?\s`(\w+)`(?:(?:,| and) `(\w+)`)?", page)
     assert len(named) >= 8
     assert [step for pair in named for step in pair if step and step not in STEPS] == []
+
+
+def test_each_schedule_is_applied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    init = ScheduleBuilder.__init__
+
+    def note(self: ScheduleBuilder, task: Task) -> None:
+        written.append(task.key)
+        init(self, task)
+
+    def again(*_: object) -> None:
+        raise AssertionError("the program of a default is that which its rule wrote")
+
+    monkeypatch.setattr(ScheduleBuilder, "__init__", note)
+    monkeypatch.setattr("autotune.measure.build_task.apply_schedule", again)
+    image = autotune.compile("zoo:tiny", machine=NOMINAL).image
+    assert len(written) == len(set(written)) == len({kernel.symbol for kernel in image.kernels})

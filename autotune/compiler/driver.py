@@ -75,10 +75,13 @@ def load_prepared(request: CompileRequest, target: Target, *, fits: bool = False
     )  # fmt: skip
 
 
-def compile_request(request: CompileRequest, *, small: bool = False) -> CompiledModel | SizedModel:
-    """See `autotune.compile`. `small`: weights in no more room than they have in the model."""
+def compile_request(
+    request: CompileRequest, *, small: bool = False, whole: bool = True
+) -> CompiledModel | SizedModel:
+    """See `autotune.compile`. `small`: weights in no more room than they have in the model;
+    `whole`: control flow too has to become a part of the one native call."""
     target = request.wanted_target()
-    opened = open_model(request.model, request.shapes)
+    opened = open_model(request.model, request.shapes, whole=whole)
     profile = profile_for(request, target)
 
     def compiled(graph: Graph, reuse: KernelReuse | None = None) -> CompiledModel:

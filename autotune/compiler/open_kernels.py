@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import cost_model
-from autotune.compiler.strip_lengths import strip_lengths
+from autotune.compiler.strip_lengths import NEAR_BYTES, strip_lengths, weight_bytes
 from autotune.defects import NO_DEFECT
 from autotune.errors import AutotuneError
 from autotune.machine import Machine
@@ -75,7 +75,10 @@ def _in_strips(
             small = sample_task(task, lengths, sizes)
             rule, config, schedule = cost_model.default_of(small, machine)
             made = apply_schedule(build_program(small), schedule)
-            program = in_strips(made, task, small, parallel=machine.target.threads > 1)
+            program = in_strips(
+                made, task, small,
+                parallel=machine.target.threads > 1, apart=weight_bytes(task) > NEAR_BYTES,
+            )  # fmt: skip
         except NO_DEFECT:
             raise
         except Exception as error:

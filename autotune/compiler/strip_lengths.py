@@ -29,22 +29,24 @@ DENSE = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 MOST_ELEMENTS = 1024
 """Elements of the open dimensions in a strip: more make nothing faster."""
+PLACES = 2
+"""Dimensions, the innermost ones, that a strip may be longer than 1 along: an image's batch is
+gone through one by one."""
 DRAWN = 96
 """Sizes that lengths are chosen for."""
 LONGEST_DRAWN = 4096
 """Symbols without a bound are drawn up to here."""
 NEAR_BYTES = 1 << 20
 """Weights up to here stay in a core's own cache from strip to strip."""
-FLOPS_PER_NEAR_BYTE, FLOPS_PER_FAR_BYTE = 2.0, 24.0
-"""Operations in the time that a byte of weights takes to come from a core's own cache, or from
-further away."""
+FLOPS_PER_BYTE = 2.0
+"""Operations in the time that a byte of weights takes to come from a core's own cache."""
 STRIP_FLOPS = 20_000.0
 """Operations in the time that it takes to begin a strip."""
 TILE = 4
 """Outputs of the common tiles: a strip takes as long as the next multiple of it, nearly."""
 UNTILED = 0.5
 """Share of an output that is missing to a whole tile and costs nothing."""
-LEAST_GAIN = 1e-3
+LEAST_GAIN = 1e-4
 """Least gain in the mean squared ratio to what all lengths would give, for one more kernel."""
 SEED = 0
 
@@ -67,7 +69,8 @@ def strip_lengths(task: Task, count: int) -> list[tuple[int, ...]]:
         if not taken:
             loss = np.where(fits_all, loss, np.inf)
         number = int(loss.argmin())
-        if taken and (number in taken or loss[number] >= ((best / ideal) ** 2).mean() - 1e-4):
+        enough = ((best / ideal) ** 2).mean() - LEAST_GAIN
+        if taken and (number in taken or loss[number] >= enough):
             break
         taken.append(number)
         best = np.minimum(best, cost[number])
@@ -82,6 +85,8 @@ def _candidates(extents: Sequence[int]) -> list[tuple[int, ...]]:
     """All combinations of lengths that are worth a kernel."""
     known = DENSE if len(extents) == 1 else LENGTHS
     each = [_lengths(extent, known) for extent in extents]
+    if len(extents) > PLACES:
+        each[:-PLACES] = [[1]] * (len(extents) - PLACES)
     every = itertools.product(*each)
     return [lengths for lengths in every if math.prod(lengths) <= MOST_ELEMENTS]
 
@@ -117,8 +122,7 @@ def _costs(task: Task, candidates: Amounts, drawn: Amounts) -> Column:
     rounded = candidates.copy()
     rounded[:, -2:] = -(-candidates[:, -2:] // TILE) * TILE
     worked = candidates + (rounded - candidates) * (1 - UNTILED)
-    per_byte = FLOPS_PER_NEAR_BYTE if weights <= NEAR_BYTES else FLOPS_PER_FAR_BYTE
-    strip = worked.prod(axis=1) * per_element + weights * per_byte + STRIP_FLOPS
+    strip = worked.prod(axis=1) * per_element + weights * FLOPS_PER_BYTE + STRIP_FLOPS
     strips = -(-drawn[None] // candidates[:, None])
     fits = (drawn[None] >= candidates[:, None]).all(axis=2)
     return np.where(fits, strips.prod(axis=2) * strip[:, None], np.inf)

@@ -13,47 +13,53 @@ from autotune.compiler.driver import (
     profile_for,
 )
 from autotune.compiler.this_machine import runs_here
-from autotune.errors import EmptyInputError, ModelError, UnsupportedOpError
+from autotune.errors import ControlFlowError, EmptyInputError, ModelError, UnsupportedOpError
 from autotune.fallback.model import StagedModel
-from autotune.fallback.stages import node_id
+from autotune.fallback.staged_graph import without_importers
 from autotune.frontend import is_onnx, open_model, read_model
-from autotune.frontend.onnx.context import IMPORTERS
-from autotune.frontend.onnx.control import CONTROLS
 from autotune.frontend.onnx.functions import without_functions
-from autotune.frontend.onnx.importer import operator_name
 from autotune.graph.ir import Graph
 from autotune.request import CompileRequest
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.sized import SizedModel
 
+LARGER = 64
+"""Steps from the least sizes at which a model with loops is tried."""
+
 
 def compile_any(request: CompileRequest) -> CompiledModel | SizedModel | StagedModel:
     """See `autotune.compile`."""
+    target = request.wanted_target()
+    staged = is_onnx(request.model) and target.precision != "int8" and runs_here(target)
     try:
-        made = compile_request(request)
+        made = compile_request(request, whole=not staged)
         if isinstance(made, SizedModel):
-            _try_sizes(request, made)
+            _try_sizes(request, made, whole=not staged)
     except (UnsupportedOpError, EmptyInputError) as error:
-        target = request.wanted_target()
-        staged = is_onnx(request.model) and target.precision != "int8"
-        deciding = isinstance(error, EmptyInputError) or bool(error.inputs)
-        if not staged or not runs_here(target) or not (request.fallback or deciding):
+        ours = isinstance(error, EmptyInputError | ControlFlowError) or bool(error.inputs)
+        if not staged or not (request.fallback or ours):
             raise
         return _staged(request, error)
     return made
 
 
-def _try_sizes(request: CompileRequest, model: SizedModel) -> None:
-    """Import the model at sizes that it may have. Raises UnsupportedOpError."""
-    opened = open_model(request.model, request.shapes)
+def _try_sizes(request: CompileRequest, model: SizedModel, *, whole: bool) -> None:
+    """Import the model at sizes that it may have; where it loops, at larger ones too, since sizes
+    may say how often. Raises UnsupportedOpError."""
+    opened = open_model(request.model, request.shapes, whole=whole)
     if isinstance(opened, Graph):
         return
-    try:
-        opened.graph({symbol: found.least for symbol, found in model.ranges.items()})
-    except UnsupportedOpError:
-        raise
-    except ModelError:  # other sizes may fit
-        return
+    ranges = model.ranges.items()
+    sizes = [{symbol: found.least for symbol, found in ranges}]
+    if any(node.op_type in ("Loop", "Scan") for node in read_model(request.model).graph.node):
+        sizes.append({s: min(r.most, r.least + LARGER * r.step) for s, r in ranges})
+    for each in sizes:
+        try:
+            opened.graph(each)
+        except UnsupportedOpError:
+            raise
+        except ModelError:  # other sizes may fit
+            continue
 
 
 def _staged(request: CompileRequest, refused: ModelError) -> StagedModel:
@@ -65,15 +71,8 @@ def _staged(request: CompileRequest, refused: ModelError) -> StagedModel:
         with open_log(request.log) as store:
             return compile_graph(graph, target, store, Preparation.of(request), profile=profile)
 
-    foreign = _without_importers(model.graph) if request.fallback else []
+    foreign = without_importers(model.graph) if request.fallback else []
     standard = [n for n in foreign if n.domain in ("", "ai.onnx")]
     if not all(onnx.defs.has(node.op_type) for node in standard):
         raise refused
-    nodes = [node_id(node) for node in foreign]
-    return StagedModel(model, compiled, foreign_nodes=nodes, fallback=request.fallback)
-
-
-def _without_importers(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Nodes of operators that nothing here imports."""
-    operators = ((node, operator_name(node)) for node in graph.node)
-    return [node for node, name in operators if name not in IMPORTERS and name not in CONTROLS]
+    return StagedModel(model, compiled, fallback=request.fallback)

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import ControlFlowError, ModelError, UnsupportedOpError
 from autotune.fallback import foreign
 from autotune.fallback.stages import Stage, node_id
 from autotune.frontend.onnx.importer import import_part
@@ -35,12 +35,20 @@ Tell = Callable[[str], None]
 
 
 class RecutError(Exception):
-    """A stage cannot be run as it was cut; `output` is the node that is foreign, or that needs
-    `value` before."""
+    """A stage cannot be run as it was cut: the nodes that make `outputs` are `control` flow of the
+    run, or need `value` before, or are foreign."""
 
-    def __init__(self, cause: UnsupportedOpError, outputs: Sequence[str], value: str = "") -> None:
+    def __init__(
+        self,
+        cause: UnsupportedOpError,
+        outputs: Sequence[str],
+        value: str = "",
+        *,
+        control: bool = False,
+    ) -> None:
         super().__init__(str(cause))
         self.cause, self.outputs, self.value = cause, tuple(outputs), value
+        self.control = control
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +65,8 @@ class _Made:
 class OwnPart:
     """A stage of nodes that all have kernels."""
 
+    own = True
+
     def __init__(self, stage: Stage, part: onnx.ModelProto, compiled: CompileGraph) -> None:
         self._stage, self._part, self._compile = stage, part, compiled
         self._constants = {t.name for t in part.graph.initializer}
@@ -68,6 +78,19 @@ class OwnPart:
     def deciding(self) -> frozenset[str]:
         """Inputs whose values the part is compiled for."""
         return self._deciding
+
+    @property
+    def compiled(self) -> int:
+        """How many models it has."""
+        return len(self._kept)
+
+    def single(self, values: Values) -> CompiledModel | None:
+        """The one native call that the part is where values have these shapes, whatever they are;
+        None where it is not that. It is compiled already."""
+        given = {n: values[n] for n in self._stage.inputs if n not in self._constants}
+        made = self._kept.get(self._shapes_of(given))
+        simple = made is not None and not made.lengths and not made.baked
+        return made.model if made is not None and simple else None
 
     def run(self, values: Values) -> dict[str, Any]:
         """Raises RecutError, and ModelError where these shapes do not fit."""
@@ -90,7 +113,7 @@ class OwnPart:
 
     def _made(self, given: Values) -> _Made:
         while True:
-            key = tuple(_key(v, name in self._deciding) for name, v in given.items())
+            key = self._shapes_of(given)
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
@@ -104,9 +127,16 @@ class OwnPart:
                 self._kept.popitem(last=False)
             return made
 
+    def _shapes_of(self, given: Values) -> object:
+        """What a model of it is for."""
+        return tuple(_key(v, name in self._deciding) for name, v in given.items())
+
     def _decide(self, error: UnsupportedOpError, given: Values) -> None:
         """Make the values that shapes depend on part of what is compiled for; or raise
         RecutError."""
+        branch = any(node_id(n) == error.output and n.op_type == "If" for n in self._stage.nodes)
+        if isinstance(error, ControlFlowError) or branch:
+            raise RecutError(error, [error.output], control=True) from error
         asked = {_base(name) for name in error.inputs}
         small = asked and all(
             isinstance(given[n], np.ndarray | np.generic) and given[n].size <= MOST_VALUES
@@ -151,6 +181,10 @@ class OwnPart:
 
 class ForeignPart:
     """A stage of nodes without kernels."""
+
+    own = False
+    compiled = 0
+    deciding: frozenset[str] = frozenset()
 
     def __init__(self, stage: Stage, part: onnx.ModelProto, tell: Tell) -> None:
         self._stage, self._part, self._tell = stage, part, tell

@@ -1,5 +1,6 @@
 """A model cut into stages. In: a model in memory, which of its nodes are foreign, and which values
-must be there before a node is looked at. Out: few stages, each all ours or all foreign.
+must be there before a node is looked at. Out: few stages, each all ours, or all foreign, or one
+node of control flow.
 
 A stage takes every node whose operands are there, so that foreign nodes between many of ours cut
 the model once for all that can wait for one another.
@@ -9,8 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import onnx
+
+Kind = Literal["own", "foreign", "control"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +26,13 @@ class Cut:
     """Nodes that have no kernel of ours."""
     known_first: frozenset[tuple[str, str]] = frozenset()
     """(node, value): the value must have been computed before the node's stage begins."""
+    control: frozenset[str] = frozenset()
+    """Branches and loops that a run decides on."""
+
+    def kind(self, node: onnx.NodeProto) -> Kind:
+        """Whose stage a node belongs to."""
+        name = node_id(node)
+        return "foreign" if name in self.foreign else "control" if name in self.control else "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +40,7 @@ class Stage:
     """Some nodes of a model, in order, with the values that they take and give."""
 
     nodes: tuple[onnx.NodeProto, ...]
-    foreign: bool
+    kind: Kind
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
@@ -45,16 +57,18 @@ def cut(graph: onnx.GraphProto, how: Cut) -> tuple[Stage, ...]:
     """The stages, in the order in which they run."""
     there = {""} | {i.name for i in graph.input} | {t.name for t in graph.initializer}
     there |= {t.values.name for t in graph.sparse_initializer}
-    left, groups, foreign = list(graph.node), list[tuple[bool, list[onnx.NodeProto]]](), False
-    idle = 0
-    while left and idle < 2:
-        taken = _ready(left, there, how, foreign)
+    left, groups = list(graph.node), list[tuple[Kind, list[onnx.NodeProto]]]()
+    while left:
+        for kind in KINDS:  # control flow when all else has to wait for it
+            taken = _ready(left, there, how, kind)[: 1 if kind == "control" else None]
+            if taken:
+                break
+        else:
+            break
         there |= {name for node in taken for name in node.output}
         ids = set(map(id, taken))
         left = [node for node in left if id(node) not in ids]
-        groups += [(foreign, taken)] if taken else []
-        idle = 0 if taken else idle + 1
-        foreign = not foreign
+        groups.append((kind, taken))
     wanted = {info.name for info in graph.output}
     return tuple(_stage(groups, number, wanted) for number in range(len(groups)))
 
@@ -70,13 +84,13 @@ def reads(node: onnx.NodeProto) -> set[str]:
 
 
 def _ready(
-    nodes: Sequence[onnx.NodeProto], there: set[str], how: Cut, foreign: bool
+    nodes: Sequence[onnx.NodeProto], there: set[str], how: Cut, kind: Kind
 ) -> list[onnx.NodeProto]:
     """The nodes of one kind that can run now, one after the other."""
     here, taken = set[str](), list[onnx.NodeProto]()
     for node in nodes:
         name = node_id(node)
-        if (name in how.foreign) != foreign:
+        if how.kind(node) != kind:
             continue
         needed = reads(node)
         late = {value for other, value in how.known_first if other == name}
@@ -87,19 +101,28 @@ def _ready(
 
 
 def _stage(
-    groups: Sequence[tuple[bool, list[onnx.NodeProto]]], number: int, wanted: set[str]
+    groups: Sequence[tuple[Kind, list[onnx.NodeProto]]], number: int, wanted: set[str]
 ) -> Stage:
-    foreign, nodes = groups[number]
+    kind, nodes = groups[number]
     made = {name for node in nodes for name in node.output if name}
     taken = dict.fromkeys(name for node in nodes for name in sorted(reads(node)))
     later = {n for _, others in groups[number + 1 :] for node in others for n in reads(node)}
     given = dict.fromkeys(n for node in nodes for n in node.output if n in later | wanted)
     return Stage(
         nodes=tuple(nodes),
-        foreign=foreign,
+        kind=kind,
         inputs=tuple(name for name in taken if name not in made),
         outputs=tuple(given),
     )
+
+
+def read_within(graph: onnx.GraphProto) -> set[str]:
+    """The values that a graph within a node takes from around it."""
+    own = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    own |= {name for inner in graph.node for name in inner.output}
+    used = {name for inner in graph.node for name in _used(inner)}
+    used |= {info.name for info in graph.output}
+    return used - own - {""}
 
 
 def _used(node: onnx.NodeProto) -> Iterator[str]:
@@ -107,11 +130,7 @@ def _used(node: onnx.NodeProto) -> Iterator[str]:
     for attribute in node.attribute:
         graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
         for graph in graphs:
-            own = {i.name for i in graph.input} | {t.name for t in graph.initializer}
-            own |= {name for inner in graph.node for name in inner.output}
-            used = {name for inner in graph.node for name in _used(inner)}
-            used |= {info.name for info in graph.output}
-            yield from used - own
+            yield from read_within(graph)
 
 
 def part_of(

@@ -56,9 +56,12 @@ def load_model(model: Model, shapes: Shapes | None = None) -> Graph:
     return import_model(read_model(model), fixed)
 
 
-def open_model(model: Model, shapes: Shapes | None = None) -> Graph | OpenModel:
+def open_model(
+    model: Model, shapes: Shapes | None = None, *, whole: bool = True
+) -> Graph | OpenModel:
     """The model's graph, or, where dimensions of its inputs stay symbolic, what gives one for each
-    set of sizes. The graph's weights may lie in the model's files, as long as it is there.
+    set of sizes. The graph's weights may lie in the model's files, as long as it is there. What is
+    not `whole` raises ControlFlowError for control flow that a run had better do by itself.
     Otherwise as `load_model`."""
     check_model(model)
     fixed = arguments.shapes(shapes)
@@ -71,9 +74,9 @@ def open_model(model: Model, shapes: Shapes | None = None) -> Graph | OpenModel:
 
     read = read_model(model, mapped=True)
     if symbolic_model(read, fixed) is None:
-        return import_model(read, fixed)
-    whole = read_model(model)  # it may be kept for long, its files may not
-    return symbolic_model(whole, fixed) or import_model(whole, fixed)
+        return import_model(read, fixed, whole=whole)
+    kept = read_model(model)  # it may be there for long, its files may not
+    return symbolic_model(kept, fixed, whole=whole) or import_model(kept, fixed, whole=whole)
 
 
 def _open_exported(model: Any, fixed: Shapes) -> Graph | OpenModel:

@@ -22,8 +22,11 @@ class SymbolicModel:
     A dimension without a name gets one: `INPUT.AXIS`, of inputs; of outputs `?`, and `...` stands
     for all dimensions of an output that declares none."""
 
-    def __init__(self, model: onnx.ModelProto, inputs: Mapping[str, SizedType]) -> None:
-        self._model = model
+    def __init__(
+        self, model: onnx.ModelProto, inputs: Mapping[str, SizedType], *, whole: bool = True
+    ) -> None:
+        """`whole`: see `import_model`."""
+        self._model, self._whole = model, whole
         self.name = model.graph.name or "model"
         self.inputs = inputs
         self.outputs = {info.name: _output_type(info) for info in model.graph.output}
@@ -33,7 +36,7 @@ class SymbolicModel:
     def graph(self, sizes: Mapping[str, int]) -> Graph:
         """The model where its symbols have these sizes. Raises what importing does."""
         shapes = {name: kind.at(sizes).shape for name, kind in self.inputs.items()}
-        return import_model(self._model, shapes)
+        return import_model(self._model, shapes, whole=self._whole)
 
     def open_graph(self, sizes: Mapping[str, int]) -> Graph:
         """The model with sizes of `autotune.sizes` for its symbols. Raises what importing does,
@@ -41,7 +44,9 @@ class SymbolicModel:
         return self.graph(sizes)
 
 
-def symbolic_model(model: onnx.ModelProto, shapes: Shapes) -> SymbolicModel | None:
+def symbolic_model(
+    model: onnx.ModelProto, shapes: Shapes, *, whole: bool = True
+) -> SymbolicModel | None:
     """The model if any dimension of its inputs stays a symbol. Raises ModelError where a shape
     does not fit, or an input declares none; UnsupportedOpError."""
     infos = model_inputs(model.graph)
@@ -50,7 +55,8 @@ def symbolic_model(model: onnx.ModelProto, shapes: Shapes) -> SymbolicModel | No
         return None
     check_operators(model)
     pairs = list(zip(infos, resolved, strict=True))
-    return SymbolicModel(model, {info.name: _input_type(info, dims) for info, dims in pairs})
+    inputs = {info.name: _input_type(info, dims) for info, dims in pairs}
+    return SymbolicModel(model, inputs, whole=whole)
 
 
 def _input_type(info: onnx.ValueInfoProto, dims: Dims) -> SizedType:

@@ -7,6 +7,7 @@ depth; a pool is one over height and width and then one over depth.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -118,6 +119,15 @@ def _conv2d(n: Assembler, x: str, w: str, window: VolumeWindow, groups: int) -> 
         "conv2d", x, w, strides=window.strides, pads=window.pads, dilations=window.dilations,
         groups=groups,
     )  # fmt: skip
+
+
+def ceil_end(size: int, extent: int, stride: int, before: int, after: int) -> int:
+    """The pad behind that makes the size rounded down what ceil_mode gives. A window that would
+    begin in the pad behind is left out."""
+    count = math.ceil((size + before + after - extent) / stride) + 1
+    if (count - 1) * stride >= size + before:
+        count -= 1
+    return max((count - 1) * stride + extent - size - before, 0)
 
 
 def max_pool(n: Assembler, x: str, window: VolumeWindow) -> str:

@@ -8,7 +8,7 @@ needs, so a pass never deletes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -36,6 +36,19 @@ def use_counts(graph: Graph) -> Counter[str]:
     uses = Counter(i for node in graph.nodes for i in node.inputs)
     uses.update(value for _, value in graph.outputs)
     return uses
+
+
+def rewritten(graph: Graph, instead: Callable[[Rewriter, Node], str | None], *ops: str) -> Graph:
+    """The graph with another value for the output of each node, of these operators if any are
+    named, for which `instead` gives one."""
+    new = Rewriter(graph)
+    for node in graph.nodes:
+        value = instead(new, node) if not ops or node.op in ops else None
+        if value is None:
+            new.keep(node)
+        else:
+            new.replace(node.output, value)
+    return new.finish()
 
 
 class Rewriter:

@@ -64,11 +64,6 @@ class Arithmetic:
     latency_s: float
     """From one to the next that adds to its result."""
 
-    @property
-    def in_flight(self) -> float:
-        """Scalar multiply-adds that must be under way to reach the peak."""
-        return self.multiply_adds_per_s * self.latency_s
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scattered:

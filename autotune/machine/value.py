@@ -150,22 +150,11 @@ class Machine:
         speed = min(gain * memory, most)
         return replace(self, cpu=replace(self.cpu, memory_stream_bytes_per_cycle=speed, **hidden))
 
-    def store_s(self, nbytes: Column | float, footprint: Column | float) -> Column:
-        """Seconds of one core to store so many bytes in order, over and over in a footprint; as
-        long as loading where storing was not measured."""
-        facts = self.facts
-        return np.asarray(nbytes / values_at(facts.store_curve or facts.load_curve, footprint))
-
     def latency_s(self, footprint: Column | float) -> Column | None:
         """Seconds of a load that waits for the one before, anywhere in a footprint on huge pages.
         None where it was not measured."""
         curve = self.facts.latency_curve
         return values_at(curve, footprint) if curve else None
-
-    def page_s(self, pages: Column | float) -> Column | None:
-        """What a load takes longer where so many small pages are used in turn."""
-        curve = self.facts.page_curve
-        return values_at(curve, pages) if curve else None
 
     def arithmetic(self, kind: str, vector_bytes: int = 0) -> Arithmetic | None:
         """The fastest multiply-add of a kind of operand (at a width); None where there is no
@@ -176,21 +165,6 @@ class Machine:
         ]  # fmt: skip
         return max(rows, key=lambda r: r.multiply_adds_per_s, default=None)
 
-    def region_s(self, threads: int) -> float:
-        """Seconds to open and close a parallel region; that of the nearest number of threads that
-        was measured."""
-        regions = self.facts.regions
-        if threads == 1 or not regions:
-            return 0.0 if threads == 1 else self.cpu.kernel_start_cycles / self.cpu.clock_hz
-        return min(regions, key=lambda row: abs(row[0] - threads))[1]
-
-    def handed_s(self, nbytes: Column | float, *, dirty: bool) -> Column | None:
-        """Seconds until a core has so many bytes that another one has in its caches, just written
-        (dirty) or not. None where there is one core."""
-        facts = self.facts
-        rate = facts.transfer_dirty_bytes_per_s if dirty else facts.transfer_bytes_per_s
-        return None if rate is None else np.asarray(nbytes / rate)
-
     def foresees(self, footprint: float) -> bool:
         """Whether lines in order come out of a footprint sooner than prefetch instructions get
         them: was measured, and is so."""
@@ -200,13 +174,6 @@ class Machine:
         row = min(rows, key=lambda r: abs(np.log(r.footprint / footprint)))
         alone_s = float(self.stream_s(self.cpu.line_bytes, row.footprint))
         return alone_s < row.prefetched_s and row.near_s < row.prefetched_s
-
-    def prefetch_gain(self, footprint: int) -> float | None:
-        """Share of the waiting for scattered data that prefetch instructions take away, 0 to 1, in
-        the measured footprint that is nearest."""
-        rows = self.facts.scattered
-        near = min(rows, key=lambda r: abs(np.log(r.footprint / footprint)), default=None)
-        return None if near is None else near.hidden
 
 
 @functools.lru_cache(maxsize=64)

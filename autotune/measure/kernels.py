@@ -110,62 +110,6 @@ def sweep_text(target: Target) -> str:
     return "\n".join([*lines, "  ret void", "}", ""])
 
 
-def fill_text(target: Target) -> str:
-    """`fill`: stores to every vector of a memory range, again and again."""
-    return _stream_text(target, "fill", "%data", load=False)
-
-
-def copy_text(target: Target) -> str:
-    """`copy`: the first half of a memory range to the second, again and again; `blocks` counts
-    both."""
-    return _stream_text(target, "copy", "%half", load=True)
-
-
-def _stream_text(target: Target, name: str, to: str, *, load: bool) -> str:
-    kind = f"<{target.lanes()} x float>"
-    lines = [
-        f"define void @{name}(ptr %data, i64 %blocks, i64 %passes) {{",
-        "entry:",
-        f"  %count = udiv i64 %blocks, {2 if load else 1}",
-        f"  %middle = mul i64 %count, {SWEEP_VECTORS}",
-        f"  %half = getelementptr {kind}, ptr %data, i64 %middle",
-        f"  %one = load {kind}, ptr %data, align 64",
-        "  br label %pass",
-        "pass:",
-        "  %p = phi i64 [ 0, %entry ], [ %q, %after ]",
-        "  br label %loop",
-        "loop:",
-        "  %i = phi i64 [ 0, %pass ], [ %j, %loop ]",
-        f"  %first = mul i64 %i, {SWEEP_VECTORS}",
-    ]
-    for v in range(SWEEP_VECTORS):
-        lines.append(f"  %n{v} = add i64 %first, {v}")
-        if load:
-            lines += [
-                f"  %g{v} = getelementptr {kind}, ptr %data, i64 %n{v}",
-                f"  %v{v} = load volatile {kind}, ptr %g{v}, align 64",
-            ]
-        stored = f"%v{v}" if load else "%one"
-        lines += [
-            f"  %s{v} = getelementptr {kind}, ptr {to}, i64 %n{v}",
-            f"  store volatile {kind} {stored}, ptr %s{v}, align 64",
-        ]
-    lines += [
-        "  %j = add i64 %i, 1",
-        "  %more = icmp ult i64 %j, %count",
-        "  br i1 %more, label %loop, label %after",
-        "after:",
-        "  %q = add i64 %p, 1",
-        "  %again = icmp ult i64 %q, %passes",
-        "  br i1 %again, label %pass, label %done",
-        "done:",
-        "  ret void",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
-
-
 def read_all_text(target: Target) -> str:
     """Loads of every vector of a memory range by all threads, each its part: it goes nowhere but
     through the caches. A function that does nothing but to start the threads, and a job that only

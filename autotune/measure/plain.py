@@ -115,7 +115,7 @@ def _peak_flops(clock: Callable[[], float]) -> float:
 
 def _levels(target: Target, clock: Callable[[], float]) -> Iterator[CacheLevel]:
     tiny_s = min(_seconds(lambda: _EMPTY.max(initial=0), clock) for _ in range(_EMPTY_CALLS))
-    for name, size, wanted in _sizes(target):
+    for name, size, wanted in swept_sizes(target, 16 << 20, _LARGEST_BYTES):
         data, other = aligned_bytes(wanted, 1), aligned_bytes(wanted, 1)
 
         def rate(work: Callable[[], object], moved: int) -> float:
@@ -134,14 +134,15 @@ def _levels(target: Target, clock: Callable[[], float]) -> Iterator[CacheLevel]:
         )
 
 
-def _sizes(target: Target) -> Iterator[tuple[str, int, int]]:
-    """(level, its size, bytes to move): half of each cache, and more than the last for memory."""
+def swept_sizes(target: Target, least: int, most: int) -> Iterator[tuple[str, int, int]]:
+    """(level, its size, bytes to move): half of each cache, and more than the last for memory, in
+    these bounds."""
     last = max(target.l2_bytes, target.l3_bytes)
     yield "L1", target.l1_bytes, target.l1_bytes // 2
     yield "L2", target.l2_bytes, target.l2_bytes // 2
     if target.l3_bytes > target.l2_bytes:
         yield "L3", target.l3_bytes, min(target.l3_bytes // 2, _LARGEST_BYTES)
-    yield "memory", 0, min(max(4 * last, 16 << 20), _LARGEST_BYTES)
+    yield "memory", 0, min(max(4 * last, least), most)
 
 
 _EMPTY = np.zeros(64, np.uint8)

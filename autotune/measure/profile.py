@@ -9,22 +9,22 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from statistics import median
 
 from autotune.codegen import BACKENDS
 from autotune.codegen.llvm.backend import load_text
 from autotune.codegen.loader import load
 from autotune.machine.profile import CacheLevel, DeviceProfile
+from autotune.measure.facts.texts import passes_text
 from autotune.measure.kernels import (
     SWEEP_VECTORS,
-    copy_text,
-    fill_text,
     peak_data_bytes,
     peak_flops_per_round,
     peak_text,
     sweep_text,
 )
+from autotune.measure.plain import swept_sizes
 from autotune.measure.storage import aligned_bytes
 from autotune.program.ir import Buffer, Const, For, Program, Store, index
 from autotune.target import Target
@@ -117,17 +117,6 @@ def profile_lines(profile: DeviceProfile) -> tuple[str, ...]:
     return (*lines, f"region  {region}")
 
 
-def _sizes(target: Target) -> Iterator[tuple[str, int, int]]:
-    """(level, its size, bytes to sweep): half of each cache, and much more than the last for
-    memory."""
-    last = max(target.l2_bytes, target.l3_bytes)
-    yield "L1", target.l1_bytes, target.l1_bytes // 2
-    yield "L2", target.l2_bytes, target.l2_bytes // 2
-    if target.l3_bytes > target.l2_bytes:
-        yield "L3", target.l3_bytes, min(target.l3_bytes // 2, LARGEST_SWEEP_BYTES // 4)
-    yield "memory", 0, min(max(4 * last, 64 << 20), LARGEST_SWEEP_BYTES)
-
-
 def _width_peaks(
     target: Target, widest: float, clock: Callable[[], float]
 ) -> tuple[tuple[int, float], ...]:
@@ -139,11 +128,12 @@ def _width_peaks(
 
 
 def _levels(target: Target, clock: Callable[[], float]) -> tuple[CacheLevel, ...]:
-    texts = {"sweep": sweep_text(target), "fill": fill_text(target), "copy": copy_text(target)}
+    moved = {name: passes_text(name, target.vector_bytes, name) for name in ("store", "copy")}
+    texts = {"sweep": sweep_text(target), **moved}
     library = load_text("\n".join(texts.values()), target)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     calls = {name: kind(library.address(name)) for name in texts}
-    sizes = list(_sizes(target))
+    sizes = list(swept_sizes(target, 64 << 20, LARGEST_SWEEP_BYTES))
     data = aligned_bytes(max(count for _, _, count in sizes), 0)
     block = SWEEP_VECTORS * target.vector_bytes
 
@@ -155,19 +145,18 @@ def _levels(target: Target, clock: Callable[[], float]) -> tuple[CacheLevel, ...
             calls[name](data.ctypes.data, blocks, passes)
             return clock() - start
 
-        blocks = max(2, count // block)
+        blocks = max(1, count // block // (2 if name == "copy" else 1))
         passes = max(1, int(SAMPLE_S / max(min(once(1), once(1)), 1e-7)))
         samples = SAMPLES if count < LARGE_BYTES else SWEEPS
         best_s = min(once(passes) for _ in range(samples))
-        moved = blocks // 2 if name == "copy" else blocks
-        return moved * block * passes / best_s
+        return blocks * block * passes / best_s
 
     return tuple(
         CacheLevel(
             name=name,
             size_bytes=size,
             load_bytes_per_s=bytes_per_s("sweep", count),
-            store_bytes_per_s=bytes_per_s("fill", count),
+            store_bytes_per_s=bytes_per_s("store", count),
             copy_bytes_per_s=bytes_per_s("copy", count),
         )
         for name, size, count in sizes

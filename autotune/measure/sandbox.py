@@ -203,7 +203,7 @@ def _drop(libc: ctypes.CDLL, sandbox: Sandbox, folder: str, user: int) -> None:
     if os.getuid() == 0:
         kept = _become(user, sandbox, folder)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+    view.check(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
     for number in range(64):
         libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)  # the set ends somewhere below 64
     if kept:
@@ -248,13 +248,7 @@ def hidden(paths: Sequence[str], folder: str, readable: Callable[[str], bool]) -
 
 
 def _prctl(libc: ctypes.CDLL, option: int, value: int) -> None:
-    _check(libc.prctl(option, value, 0, 0, 0), "prctl")
-
-
-def _check(status: int, what: str) -> None:
-    if status != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+    view.check(libc.prctl(option, value, 0, 0, 0), "prctl")
 
 
 def end_children() -> int:

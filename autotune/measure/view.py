@@ -62,7 +62,7 @@ def unshare(libc: ctypes.CDLL, spaces: int) -> None:
     user, group = os.geteuid(), os.getegid()
     with open("/proc/self/uid_map", "wb"):
         pass  # raises here, not where this process would be nobody already
-    _check(libc.unshare(_NEWUSER | spaces), "unshare")
+    check(libc.unshare(_NEWUSER | spaces), "unshare")
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
@@ -117,16 +117,17 @@ def _show(libc: ctypes.CDLL, source: str, target: str, writable: bool) -> None:
 
 def _mount(libc: ctypes.CDLL, source: str | None, target: str, flags: int) -> None:
     words = [None if w is None else os.fsencode(w) for w in (source, target)]
-    _check(libc.mount(*words, None, ctypes.c_ulong(flags), None), f"mount {target}")
+    check(libc.mount(*words, None, ctypes.c_ulong(flags), None), f"mount {target}")
 
 
 def _mount_memory(libc: ctypes.CDLL, target: str) -> None:
     """An empty file system that is gone with its last process."""
     status = libc.mount(b"tmpfs", os.fsencode(target), b"tmpfs", ctypes.c_ulong(0), _MEMORY)
-    _check(status, f"mount {target}")
+    check(status, f"mount {target}")
 
 
-def _check(status: int, what: str) -> None:
+def check(status: int, what: str) -> None:
+    """Raises OSError where a call of the system failed."""
     if status != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")

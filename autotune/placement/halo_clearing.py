@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from autotune.placement.types import Storage
 from autotune.program.ir import Buffer, Const, For, Index, Program, Stmt, Store, clamp, index
+from autotune.program.rewrite import in_loops
 from autotune.sizes import ceil_div, is_size, surely_at_most, symbols_of
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Layout
@@ -41,18 +42,11 @@ def halo_program(storage: Storage, target: Target) -> Program:
             for (loop, _), (_, stride, _) in zip(loops, around, strict=True):
                 start = start + index(loop) * stride
             zeros = _zeros(name, storage.dtype, start, count * step, lanes)
-            body += _nested(loops, zeros) if zeros else ()
+            body += in_loops(loops, zeros) if zeros else ()
     block = Buffer.dense(_BLOCK, storage.dtype, (storage.elements,), "param")
     block = dataclasses.replace(block, written=True)
     symbols = tuple(sorted(s.name for s in symbols_of(storage.elements)))
     return Program(halo_symbol(storage), (block,), tuple(body), symbols=symbols)
-
-
-def _nested(loops: list[tuple[str, int]], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The body inside these loops, outermost first."""
-    for name, extent in reversed(loops):
-        body = (For(name, extent, "serial", body),)
-    return body
 
 
 def _zeros(name: str, dtype: str, start: Index, count: int, lanes: int) -> tuple[Stmt, ...]:

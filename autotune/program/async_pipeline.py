@@ -56,7 +56,6 @@ BARRIER_BYTES = 16
 class PipelineLoop:
     """A stream loop and what is known of it."""
 
-    loop: For
     fetches: tuple[Fetch, ...]
     rest: tuple[Stmt, ...]
     copies: int
@@ -99,7 +98,7 @@ def pipeline_of(body: tuple[Stmt, ...]) -> PipelineLoop | None:
     if len(copies) != 1 or min(copies) < 2 or slots != {index(streams[0].var) % min(copies)}:
         raise VerifyError(f"stream {streams[0].var} does not go round its shared memory's copies")
     return PipelineLoop(
-        loop=streams[0], fetches=fetches, rest=rest, copies=min(copies), warps=min(warps),
+        fetches=fetches, rest=rest, copies=min(copies), warps=min(warps),
         fetch_bytes=sum(FETCH_BYTES * math.prod(f.box[:-1]) for f in fetches),
     )  # fmt: skip
 

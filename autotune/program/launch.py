@@ -38,6 +38,7 @@ from autotune.program.ir import (
     WarpgroupMma,
     walk,
 )
+from autotune.program.rewrite import unwrapped
 from autotune.types import ITEM_BYTES
 
 Extents = tuple[int, int, int]
@@ -78,29 +79,14 @@ def storage_size(buffer: Buffer) -> int:
     return -(-(last + 1) // block) * block
 
 
-def is_gpu(program: Program) -> bool:
-    """Whether anything in the program is bound to blocks or threads."""
-    kinds = (*BLOCK_KINDS, *THREAD_KINDS)
-    return any(isinstance(s, For) and s.kind in kinds for s in walk(program.body))
-
-
 def scratch_of(program: Program) -> tuple[Buffer, ...]:
     """The buffers in global memory that live during a whole call, outermost first."""
-    return tuple(_unwrap(program.body)[0])
+    return tuple(unwrapped(program.body)[0])
 
 
 def launches(program: Program) -> tuple[KernelLaunch, ...]:
     """One launch per top-level statement, in order. VerifyError where a statement is no kernel."""
-    return tuple(_launch(stmt) for stmt in _unwrap(program.body)[1])
-
-
-def _unwrap(body: tuple[Stmt, ...]) -> tuple[list[Buffer], tuple[Stmt, ...]]:
-    """Buffers allocated around everything, and the statements inside."""
-    buffers: list[Buffer] = []
-    while len(body) == 1 and isinstance(body[0], Alloc):
-        buffers.append(body[0].buffer)
-        body = body[0].body
-    return buffers, body
+    return tuple(_launch(stmt) for stmt in unwrapped(program.body)[1])
 
 
 def _launch(stmt: Stmt) -> KernelLaunch:

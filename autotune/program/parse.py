@@ -155,7 +155,7 @@ def _parse_buffer(tokens: Tokens, scope: str) -> Buffer:
         if word == "strides":
             strides = tokens.integers()
         elif word == "halo":
-            halo = tokens.pairs()
+            halo = tokens.listed(tokens.pair)
         elif word == "swizzle":
             swizzle = tokens.integers()
         elif word in ("constant", "written", "odd"):
@@ -175,7 +175,7 @@ def _parse_pack(tokens: Tokens) -> Pack:
     tokens.expect(":")
     shape = tokens.integers()
     tokens.expect("splits")
-    splits = tokens.pairs()
+    splits = tokens.listed(tokens.pair)
     tokens.expect("order")
     order = tokens.integers()
     transforms: list[tuple[int, int, int, int]] = []

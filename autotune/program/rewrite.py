@@ -51,6 +51,24 @@ def with_body(stmt: Stmt, body: Body) -> Stmt:
     return stmt
 
 
+def unwrapped(body: Body, scope: str | None = None) -> tuple[list[Buffer], Body]:
+    """Buffers (of a scope) allocated around everything, outermost first, and what is inside."""
+    buffers: list[Buffer] = []
+    while len(body) == 1 and isinstance(stmt := body[0], Alloc):
+        if scope not in (None, stmt.buffer.scope):
+            break
+        buffers.append(stmt.buffer)
+        body = stmt.body
+    return buffers, body
+
+
+def in_loops(loops: Sequence[tuple[str, int]], body: Body) -> Body:
+    """The body inside serial loops (variable, extent), outermost first."""
+    for var, extent in reversed(loops):
+        body = (For(var, extent, "serial", body),)
+    return body
+
+
 def map_value(value: Value, f: Callable[[Value], Value | None]) -> Value:
     """Rebuild a value top-down; where `f` gives a value, that replaces the sub-value."""
     new = f(value)

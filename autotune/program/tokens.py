@@ -6,7 +6,8 @@ The grammar is shown in `autotune.program.text`. A VerifyError says what was exp
 from __future__ import annotations
 
 import re
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
 from autotune.errors import VerifyError
 from autotune.program.ir import (
@@ -28,6 +29,8 @@ from autotune.program.ir import (
     Value,
 )
 from autotune.types import DTYPES
+
+T = TypeVar("T")
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<name>[A-Za-z_][\w.']*)
@@ -117,34 +120,26 @@ class Tokens:
             self.expect(",")
         return not done
 
-    def integers(self) -> tuple[int, ...]:
+    def listed(self, item: Callable[[], T]) -> tuple[T, ...]:
+        """Items in brackets, each read by `item`."""
         self.expect("[")
-        out: list[int] = []
+        out: list[T] = []
         more = not self.accept("]")
         while more:
-            out.append(self.integer())
+            out.append(item())
             more = self._comma("]")
         return tuple(out)
 
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        self.expect("[")
-        out: list[tuple[int, int]] = []
-        more = not self.accept("]")
-        while more:
-            first = self.integer()
-            self.expect(":")
-            out.append((first, self.integer()))
-            more = self._comma("]")
-        return tuple(out)
+    def integers(self) -> tuple[int, ...]:
+        return self.listed(self.integer)
+
+    def pair(self) -> tuple[int, int]:
+        first = self.integer()
+        self.expect(":")
+        return first, self.integer()
 
     def indices(self) -> tuple[Index, ...]:
-        self.expect("[")
-        out: list[Index] = []
-        more = not self.accept("]")
-        while more:
-            out.append(self.index())
-            more = self._comma("]")
-        return tuple(out)
+        return self.listed(self.index)
 
     def index(self) -> Index:
         terms: list[tuple[Atom, int]] = []

@@ -199,6 +199,11 @@ class CompiledModel(Closing):
         self._image = None
         self._pool.close()
 
+    def own_session(self) -> Session:
+        """A session beside the pool, in which the caller runs the model by itself. Raises what the
+        first run does."""
+        return self._pool.another()
+
     def __repr__(self) -> str:
         return f"<CompiledModel {self._shown}{', closed' if self._image is None else ''}>"
 

@@ -120,6 +120,20 @@ class NativeSession:
                 out.append(port.view(block.reshape(-1).view(np.uint8)).copy())
         return out
 
+    @property
+    def entry_address(self) -> int:
+        """Address of the entry, for those who call it without Python."""
+        return self._library.address(ENTRY_SYMBOL)
+
+    def pointers(self) -> list[int]:
+        """What the entry takes, without inputs and outputs: these are the caller's to place."""
+        return [pointer or 0 for pointer in self._bases]
+
+    def is_whole(self, port: Port) -> bool:
+        """Whether an output is all of a buffer of its own."""
+        number = port.base - self._first
+        return number >= 0 and self._outputs[number][2] is port
+
     def bench(
         self, inputs: Sequence[Array], repeats: int, clock: Callable[[], float]
     ) -> tuple[tuple[float, ...], list[list[float]]]:

@@ -90,6 +90,13 @@ class Pool:
                 turn.wait(LOST_SLOT_CHECK_S)
             self._free.clear()
 
+    def another(self) -> Session:
+        """A session that is never lent. Raises ClosedError, and what making a session does."""
+        make = self._make
+        if make is None:
+            raise self.refusal()
+        return make()
+
     def refusal(self) -> ClosedError:
         return ClosedError(f"the model {self._model} is closed; load or compile it again")
 

@@ -16,6 +16,7 @@ from autotune.errors import ScheduleError
 from autotune.program.ir import Program
 from autotune.registry import Registry
 from autotune.schedule.aliases import FORMER, RENAMED
+from autotune.types import tuples
 
 
 class Step(Protocol):
@@ -88,7 +89,7 @@ def schedule_from_json(data: Sequence[Mapping[str, Any]]) -> Schedule:
     ScheduleError."""
     out: list[Step] = []
     for item in data:
-        fields = {k: _tuples(v) for k, v in item.items() if k != "step"}
+        fields = {k: tuples(v) for k, v in item.items() if k != "step"}
         name = RENAMED.get(item.get("step", ""), item.get("step", ""))
         if name not in STEPS:
             raise ScheduleError(f"unknown step {name!r}; known: {', '.join(STEPS)}")
@@ -97,7 +98,3 @@ def schedule_from_json(data: Sequence[Mapping[str, Any]]) -> Schedule:
         except TypeError as error:
             raise ScheduleError(f"step {name}: {error}") from None
     return tuple(out)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(v) for v in value) if isinstance(value, list | tuple) else value

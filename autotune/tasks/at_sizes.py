@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autotune.sizes import SizeSymbol, is_size, symbols_of, value_at
-from autotune.types import Attr, Layout, Task, TaskValue, TensorType
+from autotune.types import Attr, Layout, Task, TaskValue
 
 
 def task_symbols(task: Task) -> frozenset[SizeSymbol]:
@@ -46,7 +46,3 @@ def task_with(
 def layout_at(layout: Layout, values: Mapping[str, int]) -> Layout:
     strides = tuple(value_at(s, values) for s in layout.strides)
     return dataclasses.replace(layout, strides=strides)
-
-
-def type_at(kind: TensorType, values: Mapping[str, int]) -> TensorType:
-    return dataclasses.replace(kind, shape=tuple(value_at(e, values) for e in kind.shape))

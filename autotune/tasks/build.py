@@ -20,7 +20,6 @@ from autotune.program.ir import (
     Compute,
     Const,
     FloorDiv,
-    For,
     Index,
     IndexValue,
     Load,
@@ -35,6 +34,7 @@ from autotune.program.ir import (
     fn,
     index,
 )
+from autotune.program.rewrite import in_loops
 from autotune.types import SHORT_FLOATS, Layout, Task, TaskNode, TaskValue, is_real
 
 Pads = tuple[tuple[int, int], ...]
@@ -138,7 +138,7 @@ def _pad_nest(source: Buffer, target: Buffer) -> Body:
     value: Value = Load(source.name, tuple(point))
     copied: Value = Select(tuple(bounds), fn("to_float32", value) if short else value, zero)
     copied = fn(f"to_{source.dtype}", copied) if short else copied
-    return _loops(loops, (Store(target.name, tuple(point), copied),))
+    return in_loops(loops, (Store(target.name, tuple(point), copied),))
 
 
 def compute_nest(
@@ -157,9 +157,9 @@ def compute_nest(
         inner = [(loop_var(compute.output, a.name), a.extent) for a in compute.reduce]
         start = compute.init if compute.dtype.startswith("float") else int(compute.init)
         init = Store(compute.output, point, Const(start, compute.dtype))
-        body = (init, *_loops(inner, body))
+        body = (init, *in_loops(inner, body))
     loops = [(loop_var(compute.output, a.name), a.extent) for a in compute.axes]
-    return _loops(loops, body) + _updates_nest(compute, scalars)
+    return in_loops(loops, body) + _updates_nest(compute, scalars)
 
 
 def _updates_nest(compute: Compute, scalars: Mapping[str, Const]) -> Body:
@@ -171,13 +171,7 @@ def _updates_nest(compute: Compute, scalars: Mapping[str, Const]) -> Body:
     place = tuple(_bind_index(i, env, scalars) for i in updates.place)
     value = _bind(updates.value, env, {}, scalars)
     loops = [(loop_var(compute.output, a.name), a.extent) for a in updates.axes]
-    return _loops(loops, (Store(compute.output, place, value, updates.combine),))
-
-
-def _loops(loops: list[tuple[str, int]], body: Body) -> Body:
-    for var, extent in reversed(loops):
-        body = (For(var, extent, "serial", body),)
-    return body
+    return in_loops(loops, (Store(compute.output, place, value, updates.combine),))
 
 
 def _bind(

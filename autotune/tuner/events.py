@@ -24,8 +24,6 @@ class TaskInfo:
     weight: int
     flops: int
     rule: str
-    raw_size: int
-    """Configs of the space before constraints."""
     peak_flops: float
     """FLOP/s of all threads at their peak."""
     achievable_s: float

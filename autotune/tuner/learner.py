@@ -64,7 +64,7 @@ class Learner:
             self._train(model, self._seed, data)
             validity.fit(data, candidates)
             self._stale.discard(names)
-        return model.predict(self._improved(candidates)) / validity.chance(candidates)
+        return model.predict(self._improved(candidates)) / self.chance(candidates)
 
     def chance(self, candidates: Features) -> Column:
         """How likely candidates build and run, as far as is known: 1 where nothing failed yet."""

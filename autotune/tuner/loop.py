@@ -311,7 +311,6 @@ class _Session:
             weight=run.weight,
             flops=run.flops,
             rule=run.subject.rule.name,
-            raw_size=run.subject.space.raw_size,
             peak_flops=run.peak_flops,
             achievable_s=achievable_s(run.state()),
             trials=run.trials,

@@ -13,7 +13,7 @@ import pytest
 import cost_model
 from autotune.machine import Machine
 from autotune.program.ir import Program
-from autotune.program.launch import is_gpu, launches
+from autotune.program.launch import launches
 from autotune.program.text import parse_program, print_program
 from autotune.schedule import apply_schedule, schedule_from_json, schedule_to_json
 from autotune.target import Target, load_target
@@ -34,7 +34,7 @@ from tests.contracts.test_rules import (
     sampled,
 )
 from tests.interpreter.interp import run
-from tests.interpreter.verify import verify
+from tests.interpreter.verify import is_gpu, verify
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, unary, value
 from tests.unit.codegen.test_int8 import PLAIN as BYTES
 from tests.unit.codegen.test_int8 import exact

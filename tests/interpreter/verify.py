@@ -16,10 +16,12 @@ from typing import get_args
 from autotune.errors import VerifyError
 from autotune.program.async_pipeline import check_fetch
 from autotune.program.ir import (
+    BLOCK_KINDS,
     COMBINERS,
     MATRIX,
     MATRIX_BYTES,
     MATRIX_SUMS,
+    THREAD_KINDS,
     Alloc,
     Apply,
     AsyncCopy,
@@ -46,8 +48,9 @@ from autotune.program.ir import (
     Value,
     WarpgroupMma,
     matching,
+    walk,
 )
-from autotune.program.launch import is_gpu, launches
+from autotune.program.launch import launches
 from autotune.program.packing import packed_shape
 from autotune.program.text import print_stmt
 from autotune.types import ITEM_BYTES, SHORT_FLOATS
@@ -91,6 +94,12 @@ def verify(program: Program) -> None:
     _body(program.body, scope, seen)
     if is_gpu(program):
         launches(program)
+
+
+def is_gpu(program: Program) -> bool:
+    """Whether anything in the program is bound to blocks or threads."""
+    kinds = (*BLOCK_KINDS, *THREAD_KINDS)
+    return any(isinstance(s, For) and s.kind in kinds for s in walk(program.body))
 
 
 def _packed(buffer: Buffer, pack: Pack | None, scope: _Scope) -> Buffer:

@@ -1,6 +1,9 @@
 """If, Loop and Scan of an ONNX model. In: a node, and the import it is part of. Out: the values of
 its outputs. Loops are unrolled; where only a run knows the condition of an If, both branches are
 computed and one is chosen.
+
+What costs more that way than a run that loops and branches, or cannot be written so, raises a
+ControlFlowError: `autotune.fallback` runs it. `Importing.whole` asks for one graph at any cost.
 """
 
 from __future__ import annotations
@@ -11,11 +14,17 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import ControlFlowError, ModelError, UnsupportedOpError
 from autotune.graph.build import GraphBuilder
 
 UNROLLED_NODES = 5_000
 """Loops are unrolled up to this many nodes."""
+SHORT_TRIPS, SHORT_NODES = 16, 250
+"""Loops of more trips and more nodes in all than these are left to the run: what is
+unrolled takes as long to compile as all its nodes do, while a trip costs some 20 ns."""
+LIGHT_NODES = 16
+"""Branches of up to this many nodes together are both computed: a run that takes one of them has
+to look at the condition between two native calls, which costs some microseconds."""
 
 
 class Importing(Protocol):
@@ -23,6 +32,8 @@ class Importing(Protocol):
 
     builder: GraphBuilder
     values: dict[str, str]
+    whole: bool
+    """Whether everything has to become one graph."""
 
     def initializers(self, graph: onnx.GraphProto) -> dict[str, str]:
         """A graph's constants, by their names in the file."""
@@ -38,6 +49,10 @@ def if_(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     if known is not None:
         names = names[:1] if known.item() else names[1:]
     graphs = [_graph(node, name, where) for name in names]
+    if known is None and not run.whole and sum(map(_computing, graphs)) > LIGHT_NODES:
+        error = ControlFlowError(f"{where}: only a run knows its condition")
+        error.value, error.inputs = node.input[0], run.builder.inputs_of(condition)
+        raise error
     taken, *other = [run.inner(graph, run.initializers(graph), where) for graph in graphs]
     if not other:
         return taken
@@ -49,7 +64,7 @@ def _chosen(builder: GraphBuilder, condition: str, results: tuple[str, str], whe
     types = [builder.types.get(r) for r in results]
     if types[0] is None or types[0] != types[1]:
         given = " and ".join("a sequence" if t is None else str(t) for t in types)
-        raise UnsupportedOpError(
+        raise ControlFlowError(
             f"{where}: only a run knows its condition, and its branches give {given}; types are "
             "static here: export the model for one case"
         )
@@ -67,7 +82,7 @@ def loop(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     names = [i.name for i in body.input]
     trip = 0
     while going and (most is None or trip < most):
-        _check_unrolled(trip, body, where)
+        _check_unrolled(run, trip, body, where)
         counted = [run.builder.constant(np.asarray(v)) for v in (trip, True)]
         given = zip(names, (*counted, *states), strict=True)
         condition, *results = run.inner(body, {**initializers, **dict(given)}, where)
@@ -77,7 +92,7 @@ def loop(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
             scan.append(value)
         trip += 1
     if scans and not trip:
-        raise UnsupportedOpError(f"{where}: its scan outputs are empty; leave the loop out")
+        raise ControlFlowError(f"{where}: its scan outputs are empty; leave the loop out")
     return [*states, *(_joined(run.builder, scan, 0) for scan in scans)]
 
 
@@ -100,7 +115,7 @@ def scan(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     kept = len(body.output) - first
     scans: list[list[str]] = [[] for _ in range(kept)]
     for trip in range(extent):
-        _check_unrolled(trip, body, where)
+        _check_unrolled(run, trip, body, where)
         elements = [
             _element(run.builder, v, axis, extent - 1 - trip if back else trip)
             for v, axis, back in zip(inputs, axes, backward, strict=True)
@@ -122,9 +137,15 @@ CONTROLS: dict[str, Callable[[Importing, onnx.NodeProto, str], list[str]]] = {
 }  # fmt: skip
 
 
-def _check_unrolled(trip: int, body: onnx.GraphProto, where: str) -> None:
-    if trip * max(1, len(body.node)) > UNROLLED_NODES:
-        raise UnsupportedOpError(
+def _computing(graph: onnx.GraphProto) -> int:
+    """Nodes of a graph that are no constants."""
+    return sum(node.op_type != "Constant" for node in graph.node)
+
+
+def _check_unrolled(run: Importing, trip: int, body: onnx.GraphProto, where: str) -> None:
+    nodes = trip * max(1, len(body.node))
+    if nodes > UNROLLED_NODES or (not run.whole and trip > SHORT_TRIPS and nodes > SHORT_NODES):
+        raise ControlFlowError(
             f"{where}: more than {trip} trips of {len(body.node)} nodes are too many to unroll; "
             "export the model without the loop"
         )
@@ -157,7 +178,7 @@ def _item(run: Importing, name: str, where: str) -> bool | int:
 def _number(run: Importing, value: str, name: str, where: str) -> bool | int:
     array = run.builder.evaluated(value)
     if array is None:
-        error = UnsupportedOpError(
+        error = ControlFlowError(
             f"{where}: {name!r} must be a constant, but it is computed from the model's inputs; "
             "export the model for one case"
         )

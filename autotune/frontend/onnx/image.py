@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.views import from_nhwc, to_nhwc
-from autotune.frontend.volume import VolumeWindow, avg_pool, convolution
+from autotune.frontend.volume import VolumeWindow, avg_pool, ceil_end, convolution
 
 LARGEST_WINDOW = 1 << 24
 """Elements of a window; also those along an axis from its first to its last, or that pad an
@@ -143,7 +143,7 @@ def read_window(
     pads = valid
     if ceil:
         ends = [
-            _ceil_end(size, extent, stride, valid[i], valid[i + rank])
+            ceil_end(size, extent, stride, valid[i], valid[i + rank])
             for i, (size, extent, stride) in enumerate(zip(spatial, extents, strides, strict=True))
         ]
         pads = (*valid[:rank], *ends)
@@ -200,12 +200,3 @@ def _same(size: int, extent: int, stride: int, auto: str) -> tuple[int, int]:
     total = max((math.ceil(size / stride) - 1) * stride + extent - size, 0)
     small, large = total // 2, total - total // 2
     return (small, large) if auto == "SAME_UPPER" else (large, small)
-
-
-def _ceil_end(size: int, extent: int, stride: int, before: int, after: int) -> int:
-    """The pad behind that makes the size rounded down what ceil_mode gives. A window that would
-    begin in the pad behind is left out."""
-    count = math.ceil((size + before + after - extent) / stride) + 1
-    if (count - 1) * stride >= size + before:
-        count -= 1
-    return max((count - 1) * stride + extent - size - before, 0)

@@ -103,15 +103,19 @@ def model_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     return [i for i in graph.input if i.name not in initialized]
 
 
-def import_model(model: onnx.ModelProto, shapes: Shapes) -> Graph:
-    """As `import_onnx`, from a model in memory that has all its tensors."""
-    return _ModelImport(without_functions(model), shapes).run()
+def import_model(model: onnx.ModelProto, shapes: Shapes, *, whole: bool = True) -> Graph:
+    """As `import_onnx`, from a model in memory that has all its tensors. What is not `whole`
+    refuses control flow that a run had better do by itself: raises ControlFlowError."""
+    made = _ModelImport(without_functions(model), shapes)
+    made.whole = whole
+    return made.run()
 
 
 def import_part(model: onnx.ModelProto) -> tuple[Graph, dict[str, int]]:
     """A part of a model, without functions, whose outputs may be sequences: (the graph, lengths of
     these by their names). Their elements are outputs `NAME[0]`, `NAME[1]` and so on."""
     part = _ModelImport(model, {}, sequences=True)
+    part.whole = False
     graph = part.run()
     return graph, part.lengths
 
@@ -176,6 +180,7 @@ class _ModelImport:
         self.sequences = sequences
         """Whether outputs may be sequences."""
         self.lengths: dict[str, int] = {}
+        self.whole = True
 
     def run(self) -> Graph:
         check_values(self.graph, self.opset)

@@ -183,10 +183,6 @@ class AtenCall(Assembler):
             return self.constant(given, dtype)
         return self.cast(self.value(name), dtype)
 
-    def real(self, value: str) -> str:
-        """Integers and bools as float32, as functions of real numbers have them."""
-        return value if self.dtype(value).startswith("float") else self.cast(value, "float32")
-
     def expanded(self, value: str, shape: Sequence[int]) -> str:
         """Broadcast to a shape."""
         if self.shape(value) == tuple(shape):

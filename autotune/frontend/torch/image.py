@@ -4,7 +4,6 @@ in graphs: each importer transposes in and out, and a graph pass cancels the tra
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +13,7 @@ from autotune.frontend.deconvolution import Geometry, phases, spread_out
 from autotune.frontend.interpolation import Method, Scaling, resized
 from autotune.frontend.torch.context import AtenCall, AtenImporter, aten
 from autotune.frontend.views import from_nhwc, to_nhwc
-from autotune.frontend.volume import VolumeWindow, avg_pool, convolution, max_pool
+from autotune.frontend.volume import VolumeWindow, avg_pool, ceil_end, convolution, max_pool
 
 
 @aten("convolution", "conv1d", "conv2d", "conv3d")
@@ -81,21 +80,12 @@ def _pool_window(n: AtenCall, x: str, rank: int) -> VolumeWindow:
     pads = spread(n.integers("padding"), rank, 0)
     ends = pads
     if n.arg("ceil_mode", False):
-        ends = tuple(map(_ceil_end, n.shape(x)[1:-1], kernel, strides, dilations, pads))
+        extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+        ends = tuple(map(ceil_end, n.shape(x)[1:-1], extents, strides, pads, pads))
     return VolumeWindow(
         kernel=kernel, strides=strides, dilations=dilations, pads=(*pads, *ends),
         valid_pads=(*pads, *map(min, pads, ends)),
     )  # fmt: skip
-
-
-def _ceil_end(size: int, kernel: int, stride: int, dilation: int, pad: int) -> int:
-    """The pad behind that makes the size rounded down what ceil_mode gives. A window that would
-    begin in the pad behind is left out."""
-    extent = (kernel - 1) * dilation + 1
-    count = math.ceil((size + 2 * pad - extent) / stride) + 1
-    if (count - 1) * stride >= size + pad:
-        count -= 1
-    return max((count - 1) * stride + extent - size - pad, 0)
 
 
 def _batched(n: AtenCall, x: str, dims: int) -> str:

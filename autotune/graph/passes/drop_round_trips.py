@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import Rewriter
+from autotune.graph.rewriter import Rewriter, rewritten
 from autotune.types import Array
 
 _TO_BYTES = ("to_uint8", "to_int8")
@@ -23,14 +23,7 @@ class DropRoundTrips:
     that cancel."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            same = _source(new, node) if node.op in _TO_BYTES else None
-            if same is None:
-                new.keep(node)
-            else:
-                new.replace(node.output, same)
-        return new.finish()
+        return rewritten(graph, _source, *_TO_BYTES)
 
 
 def _source(new: Rewriter, node: Node) -> str | None:

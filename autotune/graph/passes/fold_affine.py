@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import Rewriter
+from autotune.graph.rewriter import Rewriter, rewritten
 from autotune.types import Array
 
 
@@ -20,14 +20,7 @@ class FoldAffine:
     is done in double precision. Elsewhere x * s * t -> x * (s * t)."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            folded = _folded(new, node)
-            if folded is None:
-                new.keep(node)
-            else:
-                new.replace(node.output, folded)
-        return new.finish()
+        return rewritten(graph, _folded)
 
 
 def _folded(new: Rewriter, node: Node) -> str | None:

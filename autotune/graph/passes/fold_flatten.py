@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.push_transposes import factor_groups, inverse
-from autotune.graph.rewriter import Rewriter
+from autotune.graph.rewriter import Rewriter, rewritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,14 +16,7 @@ class FoldFlatten:
     transpose moves only dimensions that the reshape merges into the last one."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            folded = _folded(new, node) if node.op == "matmul" else None
-            if folded is None:
-                new.keep(node)
-            else:
-                new.replace(node.output, folded)
-        return new.finish()
+        return rewritten(graph, _folded, "matmul")
 
 
 def _folded(new: Rewriter, node: Node) -> str | None:

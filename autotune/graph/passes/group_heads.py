@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import Rewriter, ints
+from autotune.graph.rewriter import Rewriter, ints, rewritten
 
 Shape = tuple[int, ...]
 
@@ -20,14 +20,7 @@ class GroupHeads:
     row of n heads."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            grouped = _grouped(new, node) if node.op == "matmul" else None
-            if grouped is None:
-                new.keep(node)
-            else:
-                new.replace(node.output, grouped)
-        return new.finish()
+        return rewritten(graph, _grouped, "matmul")
 
 
 def _grouped(new: Rewriter, node: Node) -> str | None:

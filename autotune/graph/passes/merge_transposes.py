@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.push_transposes import factor_groups
-from autotune.graph.rewriter import Rewriter, ints
+from autotune.graph.rewriter import Rewriter, ints, rewritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,14 +20,7 @@ class MergeTransposes:
     two is a product of dimensions before."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            merged = _merged(new, node) if node.op == "transpose" else None
-            if merged is None:
-                new.keep(node)
-            else:
-                new.replace(node.output, merged)
-        return new.finish()
+        return rewritten(graph, _merged, "transpose")
 
 
 def _merged(new: Rewriter, node: Node) -> str | None:

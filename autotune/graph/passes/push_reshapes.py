@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import Rewriter, kind_of
+from autotune.graph.rewriter import Rewriter, kind_of, rewritten
 
 Shape = tuple[int, ...]
 
@@ -20,14 +20,7 @@ class PushReshapes:
     shape, numbers, and constants that are whole or vary along the last dimension alone."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            pushed = _pushed(new, node)
-            if pushed is None:
-                new.keep(node)
-            else:
-                new.replace(node.output, pushed)
-        return new.finish()
+        return rewritten(graph, _pushed)
 
 
 def _pushed(new: Rewriter, node: Node) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import Rewriter
+from autotune.graph.rewriter import Rewriter, rewritten
 from autotune.shapes import broadcast_shapes
 
 
@@ -21,14 +21,11 @@ class RecognizeNorms:
     x / sqrt(mean(x ** 2) + e) * s -> rms_norm(x, s), over the last dimensions of x."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            value = _normalized(new, node) or _with_scale_or_bias(new, node)
-            if value is None:
-                new.keep(node)
-            else:
-                new.replace(node.output, value)
-        return new.finish()
+        return rewritten(graph, _recognized)
+
+
+def _recognized(new: Rewriter, node: Node) -> str | None:
+    return _normalized(new, node) or _with_scale_or_bias(new, node)
 
 
 def _normalized(new: Rewriter, node: Node) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import COMMUTATIVE, Rewriter, ints, kind_of
+from autotune.graph.rewriter import COMMUTATIVE, Rewriter, ints, kind_of, rewritten
 from autotune.shapes import broadcast_shapes
 
 
@@ -20,15 +20,23 @@ class RemoveIdentities:
     tensors without elements -> nothing."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            same = _same_as(new, node)
-            value = same if same is not None else _rewritten(new, node)
-            if value is None:
-                new.keep(node)
-            else:
-                new.replace(node.output, value)
-        return new.finish()
+        return rewritten(graph, _simpler)
+
+
+def _simpler(new: Rewriter, node: Node) -> str | None:
+    """A cheaper value equal to the node's output, if there is one."""
+    same = _same_as(new, node)
+    if same is not None:
+        return same
+    if node.op == "transpose":
+        return _merged_transpose(new, node)
+    if node.op == "reshape":
+        return _merged_reshape(new, node)
+    if node.op in ("div", "pow"):
+        return _strength_reduced(new, node)
+    if node.op == "concat":
+        return _without_nothing(new, node)
+    return _without_expands(new, node) if kind_of(node.op) == "elementwise" else None
 
 
 def _same_as(new: Rewriter, node: Node) -> str | None:
@@ -63,19 +71,6 @@ def _same_as(new: Rewriter, node: Node) -> str | None:
         ):
             return inputs[kept]
     return None
-
-
-def _rewritten(new: Rewriter, node: Node) -> str | None:
-    """A cheaper value equal to the node's output, if there is one."""
-    if node.op == "transpose":
-        return _merged_transpose(new, node)
-    if node.op == "reshape":
-        return _merged_reshape(new, node)
-    if node.op in ("div", "pow"):
-        return _strength_reduced(new, node)
-    if node.op == "concat":
-        return _without_nothing(new, node)
-    return _without_expands(new, node) if kind_of(node.op) == "elementwise" else None
 
 
 def _merged_transpose(new: Rewriter, node: Node) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
-from autotune.graph.rewriter import Rewriter
+from autotune.graph.rewriter import Rewriter, rewritten
 from autotune.sizes import surely_at_most
 
 MOST_ROWS = 8
@@ -23,24 +23,23 @@ class SumProducts:
     """matmul(a, b, transpose_b) of computed values -> reduce_sum(a * b), for few rows of a."""
 
     def run(self, graph: Graph) -> Graph:
-        new = Rewriter(graph)
-        for node in graph.nodes:
-            if not _suits(new, node):
-                new.keep(node)
-                continue
-            a, b = new.inputs(node)
-            (*batch, rows, depth), (*others, columns, _) = new.shape(a), new.shape(b)
-            a = new.emit("reshape", [a], node, shape=(*batch, rows, 1, depth))
-            b = new.emit("reshape", [b], node, shape=(*others, 1, columns, depth))
-            products = new.emit("mul", [a, b], node)
-            last = len(new.shape(products)) - 1
-            total = new.emit("reduce_sum", [products], node, axes=(last,), keepdims=False)
-            new.replace(node.output, total)
-        return new.finish()
+        return rewritten(graph, _sum, "matmul")
+
+
+def _sum(new: Rewriter, node: Node) -> str | None:
+    if not _suits(new, node):
+        return None
+    a, b = new.inputs(node)
+    (*batch, rows, depth), (*others, columns, _) = new.shape(a), new.shape(b)
+    a = new.emit("reshape", [a], node, shape=(*batch, rows, 1, depth))
+    b = new.emit("reshape", [b], node, shape=(*others, 1, columns, depth))
+    products = new.emit("mul", [a, b], node)
+    last = len(new.shape(products)) - 1
+    return new.emit("reduce_sum", [products], node, axes=(last,), keepdims=False)
 
 
 def _suits(new: Rewriter, node: Node) -> bool:
-    if node.op != "matmul" or not node.attributes.get("transpose_b"):
+    if not node.attributes.get("transpose_b"):
         return False
     computed = not any(i in new.constants for i in new.inputs(node))
     rows, depth = new.shape(new.inputs(node)[0])[-2:]

@@ -35,9 +35,17 @@ from autotune.program.ir import (
     walk,
 )
 from autotune.program.packing import packed_shape
-from autotune.program.rewrite import Body, find_buffer, find_loop, loop_path, map_loads, replace
+from autotune.program.rewrite import (
+    Body,
+    find_buffer,
+    find_loop,
+    loop_path,
+    map_loads,
+    replace,
+    unwrapped,
+)
 from autotune.schedule.base import register
-from autotune.schedule.gpu.pipeline import chosen_of, in_slot, shared_of
+from autotune.schedule.gpu.pipeline import chosen_of, in_slot
 from autotune.schedule.loops.nest import perfect_chain, require_new
 from autotune.schedule.memory.cast import in_sums, with_first
 from autotune.types import ITEM_BYTES, SHORT_FLOATS, Layout, dense_strides
@@ -235,7 +243,7 @@ class AsyncPipeline:
         loop = find_loop(program, self.loop)
         if not 2 <= self.stages <= loop.extent:
             raise ScheduleError(f"{self.stages} stages in {loop.extent} iterations")
-        buffers, body = shared_of(loop.body)
+        buffers, body = unwrapped(loop.body, "shared")
         if not buffers or body[-1] != Barrier() or body.index(Barrier()) == len(body) - 1:
             raise ScheduleError(f"loop {self.loop} does not copy, wait, compute and wait again")
         first = body.index(Barrier())

@@ -42,6 +42,7 @@ from autotune.program.rewrite import (
     renamed,
     replace,
     substitute,
+    unwrapped,
     with_body,
 )
 from autotune.schedule.base import register
@@ -166,7 +167,7 @@ class Pipeline:
         ahead = self.stages - 1
         if not 1 <= ahead < loop.extent:
             raise ScheduleError(f"{self.stages} stages in {loop.extent} iterations")
-        buffers, body = shared_of(loop.body)
+        buffers, body = unwrapped(loop.body, "shared")
         if not buffers or body[-1] != Barrier() or body.index(Barrier()) == len(body) - 1:
             raise ScheduleError(f"loop {self.loop} does not copy, wait, compute and wait again")
         first = body.index(Barrier())
@@ -198,15 +199,6 @@ class Pipeline:
         for buffer in reversed(buffers):
             nest = (Alloc(_staged(buffer, self.stages), nest),)
         return replace(program, loop, nest)
-
-
-def shared_of(body: Body) -> tuple[list[Buffer], Body]:
-    """Shared buffers around everything, and what is inside."""
-    buffers: list[Buffer] = []
-    while len(body) == 1 and isinstance(body[0], Alloc) and body[0].buffer.scope == "shared":
-        buffers.append(body[0].buffer)
-        body = body[0].body
-    return buffers, body
 
 
 def _staged(buffer: Buffer, stages: int) -> Buffer:

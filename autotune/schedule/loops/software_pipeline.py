@@ -31,6 +31,7 @@ from autotune.program.rewrite import (
     replace,
     stores_of,
     substitute,
+    unwrapped,
 )
 from autotune.schedule.base import register
 from autotune.schedule.loops.jam import check_serial
@@ -61,7 +62,7 @@ class SoftwarePipeline:
         whole, rest = _whole(loop)
         if whole.extent < 2:
             raise ScheduleError(f"loop {self.loop} has no iteration to run ahead")
-        local, stmts = _unwrapped(whole.body)
+        local, stmts = unwrapped(whole.body)
         at = next((n for n, s in enumerate(stmts) if stores_of((s,), self.buffer)), 0)
         first, last = stmts[:at], stmts[at:]
         if not first:
@@ -91,15 +92,6 @@ class SoftwarePipeline:
         for buffer in reversed((*local, *now)):
             new = (Alloc(buffer, new),)
         return replace(program, loop, (*new, *rest))
-
-
-def _unwrapped(body: Body) -> tuple[list[Buffer], Body]:
-    """Local buffers around everything, and what is inside."""
-    buffers: list[Buffer] = []
-    while len(body) == 1 and isinstance(body[0], Alloc):
-        buffers.append(body[0].buffer)
-        body = body[0].body
-    return buffers, body
 
 
 def _whole(loop: For) -> tuple[For, Body]:

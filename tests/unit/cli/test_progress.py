@@ -39,7 +39,6 @@ def info(m: int, weight: int) -> TaskInfo:
         weight=weight,
         flops=8192,
         rule="matmul",
-        raw_size=100,
         peak_flops=1e11,
         achievable_s=1e-4,
         trials=0,

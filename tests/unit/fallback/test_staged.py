@@ -104,7 +104,7 @@ def test_foreign_nodes_that_can_wait_share_a_stage() -> None:
     ]  # fmt: skip
     model = onnx.load_from_string(built(nodes, {"x": (TensorProto.FLOAT, ("n",))}, ["y"]))
     stages = cut(model.graph, Cut(foreign=frozenset({"a", "c"})))
-    assert [(s.foreign, len(s.nodes)) for s in stages] == [(False, 1), (True, 2), (False, 1)]
+    assert [(s.kind, len(s.nodes)) for s in stages] == [("own", 1), ("foreign", 2), ("own", 1)]
     assert [s.outputs for s in stages] == [("b",), ("a", "c"), ("y",)]
 
 

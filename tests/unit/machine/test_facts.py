@@ -37,7 +37,6 @@ def test_the_fastest_instruction_of_a_kind_is_found_and_what_is_not_there_is_non
     narrow = MEASURED.arithmetic("float32", 32)
     assert narrow is not None
     assert narrow.multiply_adds_per_s == 6.4e10
-    assert narrow.in_flight == pytest.approx(64.0)
     assert MEASURED.arithmetic("int8") is None
     assert MEASURED.arithmetic("float32", 16) is None
 
@@ -47,28 +46,9 @@ def test_effective_sizes_take_the_place_of_believed_ones() -> None:
     assert NOMINAL.cache_bytes(2) == int(TARGET.l2_bytes * NOMINAL.cpu.own_share_of_l2)
 
 
-def test_regions_are_those_of_the_nearest_number_of_threads() -> None:
-    assert [MEASURED.region_s(n) for n in (1, 2, 3, 8, 64)] == [0.0, 5e-7, 5e-7, 2e-6, 2e-6]
-    assert NOMINAL.region_s(4) == NOMINAL.cpu.kernel_start_cycles / NOMINAL.cpu.clock_hz
-
-
-def test_what_cores_hand_over_takes_longer_if_it_was_just_written() -> None:
-    clean, dirty = (MEASURED.handed_s(8e10, dirty=d) for d in (False, True))
-    assert clean == pytest.approx(1.0)
-    assert dirty == pytest.approx(2.0)
-    lone = dataclasses.replace(FACTS, transfer_bytes_per_s=None)
-    machine = Machine.of(TARGET, dataclasses.replace(PROFILE, facts=lone))
-    assert machine.handed_s(1.0, dirty=False) is None
-
-
 def test_waits_are_interpolated_and_unknown_ones_are_none() -> None:
     assert MEASURED.latency_s(8 * KIB) == pytest.approx(1.2e-9)
-    assert MEASURED.page_s(4096) == pytest.approx(1e-8)
-    assert MEASURED.prefetch_gain(64 * MIB) == pytest.approx(0.5)
-    assert MEASURED.store_s(1e10, 256 * MIB) == pytest.approx(1.0)
     assert NOMINAL.latency_s(8 * KIB) is None
-    assert NOMINAL.page_s(64) is None
-    assert NOMINAL.prefetch_gain(64 * MIB) is None
 
 
 def test_prefetches_hide_nothing_of_no_waiting() -> None:
