@@ -168,14 +168,12 @@ def is_size(amount: object) -> TypeGuard[Any]:
 
 
 def any_size(amounts: Iterable[object]) -> bool:
-    return any(isinstance(a, Size) for a in amounts)
+    return any(map(is_size, amounts))
 
 
 def symbols_of(amount: object) -> frozenset[SizeSymbol]:
     """Every symbol that an amount depends on."""
-    if not isinstance(amount, Size):
-        return frozenset()
-    return frozenset(_symbols(amount))
+    return frozenset(_symbols(amount) if isinstance(amount, Size) else ())
 
 
 def value_at(amount: int, values: Mapping[str, int]) -> int:

@@ -65,7 +65,7 @@ def default(
     task: Task,
     machine: Machine,
     rule: Rule | None = None,
-    settled: Mapping[str, int] | None = None,
+    settled: Mapping[str, int | str] | None = None,
 ) -> Config:
     """The config that the prior puts first: valid with zero trials, and good. The least of many
     sampled ones; where the rule says so, of what is downhill from some of these. `settled`: values
@@ -78,6 +78,8 @@ def default(
         others = [np.asarray(configs[param]) != value for param, value in (settled or {}).items()]
         return np.where(np.any(others, axis=0), np.inf, cycles) if others else cycles
 
+    if missing := [param for param in settled or {} if param not in space.names]:
+        raise ScheduleError(f"configs of {rule.name} have no {missing[0]}")
     rows = space.rows(rule.sampled_rows, np.random.default_rng(SEED))
     costs = cost(space.configs(rows))
     best = rows[int(np.argmin(costs))]

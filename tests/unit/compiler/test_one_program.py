@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 import autotune
-from autotune.errors import ClosedError, FeedError
+from autotune.errors import ClosedError, FeedError, ModelError
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
 from tests.unit.compiler.open_models import attention, convolutions, detector
@@ -101,6 +101,14 @@ def test_a_caller_s_arrays_and_a_choice_of_outputs() -> None:
 def test_a_size_outside_of_its_range_is_refused() -> None:
     with pytest.raises(FeedError, match=r"'x' dimension 2 \(H\) is 97, the range is 8 to 96"):
         images().run({"x": image(1, 97, 8)})
+
+
+def test_sizes_that_need_more_memory_than_there_is_are_refused() -> None:
+    """Before anything is allocated: the input takes no memory, either."""
+    model = autotune.compile(NETWORK, ranges={"N": (1, 1 << 20), "H": (8, 1 << 15), "W": (8, 96)})
+    x = np.broadcast_to(np.float32(0), (1 << 20, 3, 1 << 15, 96))
+    with pytest.raises(ModelError, match=r"a run at N=1048576, H=32768, W=96 takes .* GiB, this"):
+        model.run({"x": x})
 
 
 def test_a_closed_model_says_so() -> None:
