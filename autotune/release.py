@@ -1,4 +1,4 @@
-"""Which release this is. In: nothing. Out: a version."""
+"""Version of this release. In: nothing. Out: a version."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def measure(options: argparse.Namespace) -> None:
     every = {**tasks(), **new}
     _check(options.tasks, sorted(every))
     stop = search_surveys.deadline(options.seconds)
-    with LocalRunner(load_target("cpu"), cache_dir=work) as runner:
+    with LocalRunner(load_target(options.target), cache_dir=work) as runner:
         for name in options.tasks or every:
             start = time.perf_counter()
             surveyor = Surveyor(name, every[name], runner.profile(), work)
@@ -289,6 +289,7 @@ def main() -> None:
     measuring.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
     measuring.add_argument("--build", action="store_true", help="make the objects, time nothing")
     measuring.add_argument("--work", type=Path, default=WORK, help="folder of what is unfinished")
+    measuring.add_argument("--target", default="cpu", help="one that this machine runs")
     replaying = commands.add_parser("replay", help="search what was measured")
     replaying.add_argument("tasks", nargs="*", metavar="TASK", help="only these")
     replaying.add_argument("--seeds", type=int, default=100)

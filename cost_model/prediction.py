@@ -15,7 +15,7 @@ import numpy as np
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.schedule.base import Schedule
+from autotune.schedule.base import Scheduled
 from autotune.types import Task
 from cost_model.analytic import Estimate, estimate
 from search_spaces.base import Column, Prior, Rule, TileStructure
@@ -92,11 +92,11 @@ def default(
     return space.config(best)
 
 
-def default_of(task: Task, machine: Machine) -> tuple[Rule, Config, Schedule]:
-    """The default of the first rule that has one, and its schedule."""
+def default_of(task: Task, machine: Machine) -> tuple[Rule, Config, Scheduled]:
+    """The default of the first rule that has one, and what its schedule makes of the task."""
 
-    def ask(rule: Rule) -> tuple[Rule, Config, Schedule]:
+    def ask(rule: Rule) -> tuple[Rule, Config, Scheduled]:
         config = default(task, machine, rule)
-        return rule, config, rule.schedule(task, machine.target, config)
+        return rule, config, rule.write(task, machine.target, config)
 
     return asked(ask, task, machine.target)

@@ -29,6 +29,7 @@ Mask = npt.NDArray[np.bool_]
 GENERAL = "xgb-general"
 """The model for tasks that it has not seen."""
 FOLDS = 5
+"""Groups of tasks, each left out once."""
 LEAST = 16
 """Samples below which a layout is not worth a model."""
 _DOUBTED = 8

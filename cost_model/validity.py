@@ -1,4 +1,5 @@
-"""Which candidates will build and run. In: measured candidates. Out: chances of success.
+"""Validity model: chances that candidates build and run. In: measured candidates. Out: chances of
+success.
 
 Most rules let nothing through that fails. Where failures come all the same (a device's limits that
 are not documented, a compiler's), they are learnt apart from the ranking: how likely a candidate
@@ -18,10 +19,12 @@ from search_spaces.base import Column
 _LEAST = 3
 """Failures below which nothing is learnt."""
 _OTHERS = 200
+"""Candidates that were not measured, drawn to be told from failures."""
 _DOUBT = 0.25
 """Weight, over that of the failures, of candidates that were not measured, counted as if they
 worked: what failed is told from the rest even before anything worked. Later it counts less."""
 _ROUNDS = 20
+"""Trees of the classifier."""
 UNLIKELY = 0.05
 """Least chance: nothing is ruled out for good."""
 _PARAMETERS = {

@@ -5,10 +5,11 @@ In: a task. Out: the steps, known to apply. Helpers that several rules share liv
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from autotune.ops import OPS
-from autotune.program.analysis import recombine
+from autotune.program.analysis import carried_vars, own_vars, recombine
 from autotune.program.ir import (
     Alloc,
     Apply,
@@ -258,3 +259,20 @@ def share(builder: ScheduleBuilder, target: Target, outer: list[str], name: str)
 
 
 __all__ = ["ScheduleBuilder", "loop_var"]
+
+
+def own_loops(nest: For) -> list[str]:
+    """The outer loops of a nest whose iterations write elements of their own: no reductions."""
+    chain = nest_loops(nest)
+    local = {s.buffer.name for s in walk((nest,)) if isinstance(s, Alloc)}
+    written = [
+        own_vars(store.indices) - carried_vars(store)
+        for store in stores_of((nest,))
+        if store.buffer not in local
+    ]
+    return [
+        loop.var
+        for loop in itertools.takewhile(
+            lambda loop: loop.extent == 1 or all(loop.var in used for used in written), chain
+        )
+    ]

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: Parser) -> None:
-    from autotune.export.write import FORMATS, WEIGHTS
+    from autotune.export.write import FORMATS, WEIGHTS, ExportOptions
+
+    usual = ExportOptions()
 
     flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        default="shared",
+        default=usual.format,
         help="shared: libmodel.so; static: libmodel.a; object: model.o; c: model.c; "
         "python: model.model and a wheel that runs it with numpy alone "
         "(default %(default)s)",
@@ -30,7 +32,7 @@ def arguments(parser: Parser) -> None:
     parser.add_argument(
         "--weights",
         choices=WEIGHTS,
-        default="inside",
+        default=usual.weights,
         help="in the library, or in model.weights, which is mapped (default %(default)s)",
     )
     parser.add_argument(
@@ -41,7 +43,7 @@ def arguments(parser: Parser) -> None:
     parser.add_argument(
         "--prefix",
         metavar="NAME",
-        default="model",
+        default=usual.prefix,
         help="what names in C begin with, for programs of several models (default %(default)s)",
     )
     flags.add(parser, "log", *flags.TARGET, *flags.MACHINE, *flags.NUMERICS)

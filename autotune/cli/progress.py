@@ -1,4 +1,4 @@
-"""What a tuning run looks like. In: the tuner's events. Out: a live table, or plain lines.
+"""Display of a tuning run. In: the tuner's events. Out: a live table, or plain lines.
 
 `RunView` is the state both draw from; it only remembers what the events say.
 """

@@ -1,4 +1,5 @@
-"""Which method of a writer writes a statement. In: statements. Out: whatever the writer makes.
+"""Dispatch of statements to the methods of a writer. In: statements. Out: whatever the writer
+makes.
 
 Writers of every language take statements by it; what a statement becomes, their methods say.
 """

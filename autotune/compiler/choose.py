@@ -1,5 +1,5 @@
-"""Which schedules to try for a task. In: a task, a target and a tuning log. Out: candidates, best
-first: the best record of exactly this task, records of similar tasks, the rule's default, the
+"""Candidates: schedules to try for a task. In: a task, a target and a tuning log. Out: candidates,
+best first: the best record of exactly this task, records of similar tasks, the rule's default, the
 plain default, which asks nothing of where a graph's values begin, and what the rules behind this
 one say; the last of these takes the loops as they are.
 

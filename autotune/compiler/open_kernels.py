@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import cost_model
-from autotune.compiler.strip_lengths import NEAR_BYTES, strip_lengths, weight_bytes
+from autotune.compiler.strip_lengths import strip_lengths, weight_bytes
 from autotune.defects import NO_DEFECT
 from autotune.errors import AutotuneError
 from autotune.machine import Machine
@@ -70,14 +70,15 @@ def _in_strips(
     task: Task, machine: Machine, sizes: Sizes, said: list[str]
 ) -> Iterator[OpenKernel]:
     extents = open_extents(task)
-    for lengths in strip_lengths(task, STRIPS_OF_ONE if len(extents) == 1 else STRIPS):
+    count = STRIPS_OF_ONE if len(extents) == 1 else STRIPS
+    for lengths in strip_lengths(task, count, machine):
         try:
             small = sample_task(task, lengths, sizes)
-            rule, config, schedule = cost_model.default_of(small, machine)
-            made = apply_schedule(build_program(small), schedule)
+            rule, config, made = cost_model.default_of(small, machine)
             program = in_strips(
-                made, task, small,
-                parallel=machine.target.threads > 1, apart=weight_bytes(task) > NEAR_BYTES,
+                made.program, task, small,
+                parallel=machine.target.threads > 1,
+                apart=weight_bytes(task) > machine.cache_bytes(2),
             )  # fmt: skip
         except NO_DEFECT:
             raise
@@ -87,7 +88,7 @@ def _in_strips(
         seconds = cost_model.predict(small, machine, [config], rule).seconds
         yield OpenKernel(
             program=program,
-            schedule=schedule,
+            schedule=made.schedule,
             extents=extents,
             lengths=tuple(lengths),
             pieces=_pieces(extents, lengths),

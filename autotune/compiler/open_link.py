@@ -58,7 +58,8 @@ class BuiltKernel:
 def built(
     task: Task, number: int, kernel: OpenKernel, target: Target, units: Sequence[Unit]
 ) -> BuiltKernel:
-    """Raises BuildError, and whatever a defect does."""
+    """A kernel's code, under a symbol of the task and its number. Raises BuildError, and whatever
+    a defect does."""
     symbol = f"{kernel_symbol(task)}_{number}"
     program = of_units(kernel.program, tuple(unit.name for unit in units))
     made = LlvmBackend().build(program, target, symbol)
@@ -162,7 +163,7 @@ class OpenLinker:
         return (*args, *sizes, (WORKSPACE, Row(0)))
 
     def halos(self, call: int) -> list[tuple[Storage, _TableLine]]:
-        """What zeroes halos before a call: of the storages whose first call it is."""
+        """Storages whose first call this is, each with the line that zeroes its halo."""
         return [
             (storage, self._halo_line(storage, number))
             for number, block in enumerate(self._blocks)

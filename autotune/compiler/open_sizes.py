@@ -21,7 +21,7 @@ from autotune.compiler.open_kernels import (
 )
 from autotune.compiler.open_link import BuiltKernel, built, open_link
 from autotune.compiler.prepare import prepare
-from autotune.compiler.strip_lengths import NEAR_BYTES, weight_bytes
+from autotune.compiler.strip_lengths import weight_bytes
 from autotune.defects import NO_DEFECT
 from autotune.frontend.symbolic import SymbolicModel
 from autotune.machine import Machine
@@ -62,7 +62,7 @@ def open_image(
     versions: tuple[tuple[str, str], ...],
     profile: DeviceProfile | None = None,
 ) -> OpenImage:
-    """See `compile_open`; as data."""
+    """The program of `compile_open` as data, not loaded."""
     start = time.perf_counter()
     units, sizes = units_of(ranges)
     graph = model.open_graph(sizes)
@@ -72,7 +72,7 @@ def open_image(
     far = machine.among(float(sum(array.nbytes for array in parts.graph.constants.values())))
     kernels: dict[Task, list[BuiltKernel]] = {}
     for task in parts.weights():
-        at = far if weight_bytes(task) > NEAR_BYTES else machine
+        at = far if weight_bytes(task) > machine.cache_bytes(2) else machine
         kernels[task] = _built(task, at, there, units)
     image = open_link(
         parts, stacked(parts, there), kernels, units, target=target, versions=versions
@@ -107,7 +107,7 @@ def _middle(allowed: SizeRange) -> int:
 def _built(
     task: Task, machine: Machine, sizes: Mapping[str, int], units: tuple[Unit, ...]
 ) -> list[BuiltKernel]:
-    """Raises NoOpenKernelError where none can be built."""
+    """A task's kernels with their code. Raises NoOpenKernelError where none can be built."""
     said: list[str] = []
 
     def made(kernels: Iterable[OpenKernel]) -> Iterator[BuiltKernel]:

@@ -7,10 +7,10 @@ must be those that are compiled.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 
+from autotune.defects import NO_DEFECT, raised
 from autotune.graph.ir import Graph
 from autotune.rewrite.cost import Costs
 from autotune.rewrite.files import wanted
@@ -28,4 +28,15 @@ def rewriting(
     found = wanted(rewrites)
     if target.accuracy == "strict":
         found = tuple(r for r in found if r.exact)
-    return functools.partial(search, rewrites=found, costs=Costs(target)) if found else None
+    costs = Costs(target)
+
+    def rewrite(graph: Graph) -> Found:
+        try:
+            return search(graph, found, costs)
+        except NO_DEFECT:
+            raise
+        except Exception as error:  # a defect costs a gain, never a result
+            raised("rewriting", error, "the graph stays as it is")
+            return Found(graph=graph)
+
+    return rewrite if found else None

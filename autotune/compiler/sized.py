@@ -14,8 +14,9 @@ from typing import Protocol
 
 from autotune.compiler.build import Kernels
 from autotune.compiler.constants import NoRoomError, SharedConstants
+from autotune.compiler.growing import GrowingModels
 from autotune.defects import NO_DEFECT, described
-from autotune.errors import ConfigError
+from autotune.errors import ConfigError, FeedError
 from autotune.frontend.open_sizes import OpenModel
 from autotune.frontend.symbolic import SymbolicModel
 from autotune.graph.ir import Graph
@@ -79,6 +80,8 @@ class Specializer:
         self._model, self._compile = model, compile_graph
         self._reserved = RESERVED_WEIGHTS * model.weight_bytes + RESERVED_BYTES
         self._constants = SharedConstants(self._reserved)
+        self._filled: list[Mapping[Kernel, Built]] = []
+        """Kernels for states of other capacities."""
 
     def __call__(self, sizes: Mapping[str, int], kept: Iterable[Specialized]) -> Specialized:
         """`kept`: other sizes, whose kernels may do for these."""
@@ -96,6 +99,17 @@ class Specializer:
             time.perf_counter() - start, new, len(done.parts),
         )  # fmt: skip
         return done
+
+    def filled(self, graph: Graph) -> CompiledModel:
+        """A graph of the model for states of a capacity; its weights are shared with others."""
+        there = tuple(self._filled)
+        try:
+            done = self._compiled(graph, there)
+        except NoRoomError:
+            self._constants = SharedConstants(max(self._reserved, 2 * self._constants.used_bytes))
+            done = self._compiled(graph, there)
+        self._filled.append(done.parts)
+        return done.model
 
     def _compiled(self, graph: Graph, there: tuple[Mapping[Kernel, Built], ...]) -> Specialized:
         reuse = KernelReuse(constants=self._constants, there=there)
@@ -123,15 +137,23 @@ def sized_model(
     program, why = None, "not all of them have a range"
     if all(allowed.most < LARGEST for allowed in ranges.values()):
         program, why = _one_program(model, ranges, open_program)
+    specializer = Specializer(model, compile_graph)
+
+    def grows(state: Mapping[str, str]) -> GrowingModels:
+        if not isinstance(model, SymbolicModel):
+            raise FeedError("state: it grows, which ONNX models can; give it a fixed size")
+        return GrowingModels(model, state, specializer.filled)
+
     made = SizedModel(
         model.name,
         inputs=model.inputs,
         outputs=model.outputs,
         ranges=ranges,
-        specialize=Specializer(model, compile_graph),
+        specialize=specializer,
         program=program,
         why=why,
     )
+    made.grows = grows
     for note in made.notes:
         _LOGGER.info(note)
     return made

@@ -1,5 +1,5 @@
-"""Which small outputs a task of open sizes gets kernels for. In: a task. Out: lengths along its
-open dimensions, few enough to build, with which sizes of its range are covered with little waste.
+"""Lengths of the strips that a task of open sizes gets kernels for. In: a task. Out: lengths along
+its open dimensions, few enough to build, that cover the sizes of its range with little waste.
 
 A strip that is run for the last elements of a dimension makes some of them again, and every strip
 reads all weights. Sizes are drawn from the range; then, one after the other, those lengths are
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from autotune.machine import Machine
 from autotune.sizes import greatest, least, symbols_of, value_at
 from autotune.tasks.flops import task_flops
 from autotune.tasks.samples import open_extents
@@ -36,12 +37,8 @@ DRAWN = 96
 """Sizes that lengths are chosen for."""
 LONGEST_DRAWN = 4096
 """Symbols without a bound are drawn up to here."""
-NEAR_BYTES = 1 << 20
-"""Weights up to here stay in a core's own cache from strip to strip."""
-FLOPS_PER_BYTE = 2.0
-"""Operations in the time that a byte of weights takes to come from a core's own cache."""
-STRIP_FLOPS = 20_000.0
-"""Operations in the time that it takes to begin a strip."""
+STRIP_START_S = 2e-7
+"""Seconds until a strip has begun: its kernel is called, its first data come (assumed)."""
 TILE = 4
 """Outputs of the common tiles: a strip takes as long as the next multiple of it, nearly."""
 UNTILED = 0.5
@@ -51,7 +48,7 @@ LEAST_GAIN = 1e-4
 SEED = 0
 
 
-def strip_lengths(task: Task, count: int) -> list[tuple[int, ...]]:
+def strip_lengths(task: Task, count: int, machine: Machine) -> list[tuple[int, ...]]:
     """Lengths along the open dimensions, outermost first, of up to `count` strips; the first fits
     into outputs of all sizes."""
     extents = open_extents(task)
@@ -59,7 +56,7 @@ def strip_lengths(task: Task, count: int) -> list[tuple[int, ...]]:
         return []
     candidates = np.array(_candidates(extents), np.int64)
     drawn = _drawn(extents)
-    cost = _costs(task, candidates, drawn)
+    cost = _costs(task, candidates, drawn, machine)
     fits_all = (candidates <= [least(e) for e in extents]).all(axis=1)
     ideal = cost.min(axis=0)
     best = np.full(len(drawn), np.inf)
@@ -114,15 +111,19 @@ def _drawn(extents: Sequence[int]) -> Amounts:
     return np.array(out, np.int64)
 
 
-def _costs(task: Task, candidates: Amounts, drawn: Amounts) -> Column:
-    """Estimated operations of every candidate (rows) at every drawn size; inf where it does not
-    fit."""
+def _costs(task: Task, candidates: Amounts, drawn: Amounts, machine: Machine) -> Column:
+    """Estimated seconds of every candidate (rows) at every drawn size; inf where it does not
+    fit. Weights come from where they stay from strip to strip: where that is no core's own cache,
+    loops over them have the strips inside."""
     per_element = _flops_per_element(task)
     weights = weight_bytes(task)
     rounded = candidates.copy()
     rounded[:, -2:] = -(-candidates[:, -2:] // TILE) * TILE
     worked = candidates + (rounded - candidates) * (1 - UNTILED)
-    strip = worked.prod(axis=1) * per_element + weights * FLOPS_PER_BYTE + STRIP_FLOPS
+    near = min(weights, machine.cache_bytes(2))
+    weights_s = float(machine.stream_s(weights, near))
+    element_s = per_element / machine.peak_flops("direct")
+    strip = worked.prod(axis=1) * element_s + weights_s + STRIP_START_S
     strips = -(-drawn[None] // candidates[:, None])
     fits = (drawn[None] >= candidates[:, None]).all(axis=2)
     return np.where(fits, strips.prod(axis=2) * strip[:, None], np.inf)

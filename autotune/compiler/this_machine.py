@@ -1,4 +1,4 @@
-"""What this machine measured about itself, for the schedules that nobody tuned.
+"""The profile that this machine measured of itself, for the schedules that nobody tuned.
 
 In: a target and a folder. Out: the machine's profile, measured the first time that it is asked for
 and kept in the folder; None for a device that is not this one.

@@ -1,4 +1,4 @@
-"""Which records are meant. In: a Selection. Out: SQL conditions and their parameters.
+"""Selection of records. In: a Selection. Out: SQL conditions and their parameters.
 
 The text is what SQLite and PostgreSQL both take; standard library only.
 """

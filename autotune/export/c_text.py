@@ -85,7 +85,7 @@ def _kernel(kernel: CSource) -> str:
 
 
 def _weights(constants: Bytes) -> str:
-    """As words, read back on little-endian processors."""
+    """An array of words in C, which little-endian processors read as these bytes."""
     words = np.zeros(-(-max(constants.nbytes, 4) // 4), "<u4")
     words.view(np.uint8)[: constants.nbytes] = constants
     rows = [

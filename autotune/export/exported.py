@@ -43,5 +43,5 @@ def weights_symbol(prefix: str) -> str:
 
 
 def public_names(prefix: str) -> tuple[str, ...]:
-    """What can be called from outside."""
+    """The functions that can be called from outside."""
     return tuple(f"{prefix}_{word}" for word in WORDS)

@@ -72,7 +72,7 @@ const char *{p}_error(int32_t code);
 
 
 def _own_memory(model: Exported) -> str:
-    """How an instance is made in memory of its own; source code has no such memory."""
+    """The function that makes an instance in memory of its own; source code has no such memory."""
     p = model.face.prefix
     if model.target.is_source:
         return f"#define {p.upper()}_NEEDS_MEMORY 1 /* there is no {p}_create */\n\n"
@@ -89,7 +89,7 @@ int32_t {p}_create(const char *weights, {p} **made);
 
 
 def _opening(model: Exported, name: str) -> str:
-    """What the model is, and its numbers."""
+    """The top of the header: the model, and its numbers as macros."""
     p, face = model.face.prefix, model.face
     upper = p.upper()
     ports = [*_ports("input", face.inputs), *_ports("output", face.outputs)]

@@ -52,7 +52,7 @@ class Interface:
 
     @property
     def fields_offset(self) -> int:
-        """Where the words behind the pointers begin."""
+        """Bytes before the words behind the pointers."""
         return self.pointers * WORD_BYTES
 
     @property
@@ -61,7 +61,7 @@ class Interface:
 
     @property
     def memory_bytes(self) -> int:
-        """What an instance takes; it begins at a multiple of 64."""
+        """Bytes of an instance, which begins at a multiple of 64."""
         return self.head_bytes + self.arena_bytes
 
 

@@ -35,7 +35,8 @@ def sealed(data: bytes, about: Description) -> bytes:
 
 
 def read_seal(data: bytes, path: str) -> dict[str, Any]:
-    """What a sealed file says. Raises ArtifactError where it is none, or was changed."""
+    """The description in a sealed file. Raises ArtifactError where there is none, or the file was
+    changed."""
     digest_at = data.rfind(_DIGEST)
     about_at = data.rfind(_ABOUT, max(0, digest_at - _MAX_ABOUT_BYTES), max(0, digest_at))
     if digest_at < 0 or about_at < 0:

@@ -42,7 +42,7 @@ _SYSTEM = {"libm.so.6": "m", "libpthread.so.0": "pthread"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """How a model is written. `prefix`: of every name in C, so that a program may hold several
+    """Options of an export. `prefix`: of every name in C, so that a program may hold several
     models."""
 
     format: str = "shared"
@@ -122,7 +122,7 @@ def _objects(
 
 
 def about(image: ModelImage, options: ExportOptions) -> dict[str, str | int]:
-    """What an exported model says of itself."""
+    """An exported model's description of itself: its format, sizes, releases."""
     return {
         "format": f"autotune-export-{options.format}",
         "model": image.name,

@@ -27,7 +27,7 @@ _SHORT_FLOATS = {
 
 
 def evaluator_name() -> str:
-    """Who runs nodes on this machine, if it knows them."""
+    """Name of the evaluator that runs foreign nodes on this machine, if it knows them."""
     return RUNTIME if importlib.util.find_spec("onnxruntime") else REFERENCE
 
 

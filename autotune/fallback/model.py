@@ -19,6 +19,7 @@ from autotune.fallback.parts import CompileGraph
 from autotune.fallback.staged_graph import How, StagedGraph
 from autotune.runtime.closing import Closing
 from autotune.runtime.results import check_names
+from autotune.runtime.state import StateSession
 
 
 class StagedModel(Closing):
@@ -75,8 +76,15 @@ class StagedModel(Closing):
             values = self._graph.run(given)
         return {name: values[name] for name in (self.outputs if outputs is None else outputs)}
 
+    def session(
+        self, state: Mapping[str, str], initial: Mapping[str, Any] | None = None
+    ) -> StateSession:
+        """See `autotune.runtime.model.CompiledModel.session`; what a state is at the beginning
+        must be given where its shape is open."""
+        return StateSession(self, state, initial, places=False)
+
     def save(self, path: str | os.PathLike[str] | IO[bytes]) -> NoReturn:  # noqa: ARG002
-        """Raises ArtifactError: a model of several stages cannot be saved."""
+        """Refused by an ArtifactError: a model of several stages cannot be saved."""
         raise ArtifactError(
             f"a model in stages ({'; '.join(self.notes) or 'values decide its shapes'}) cannot be "
             "saved; export it with fixed shapes, and without these nodes"

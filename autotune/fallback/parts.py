@@ -81,7 +81,7 @@ class OwnPart:
 
     @property
     def compiled(self) -> int:
-        """How many models it has."""
+        """Models that were compiled for it and are kept."""
         return len(self._kept)
 
     def single(self, values: Values) -> CompiledModel | None:
@@ -93,7 +93,8 @@ class OwnPart:
         return made.model if made is not None and simple else None
 
     def run(self, values: Values) -> dict[str, Any]:
-        """Raises RecutError, and ModelError where these shapes do not fit."""
+        """Outputs by name, of a model that is compiled for these shapes where there is none yet.
+        Raises RecutError, and ModelError where the shapes do not fit."""
         given = {n: values[n] for n in self._stage.inputs if n not in self._constants}
         made = self._made(given)
         if made.model is None:
@@ -128,7 +129,7 @@ class OwnPart:
             return made
 
     def _shapes_of(self, given: Values) -> object:
-        """What a model of it is for."""
+        """Key of the model for these inputs: their shapes, and what deciding ones are."""
         return tuple(_key(v, name in self._deciding) for name, v in given.items())
 
     def _decide(self, error: UnsupportedOpError, given: Values) -> None:
@@ -192,7 +193,8 @@ class ForeignPart:
         self._calls: dict[object, foreign.Call] = {}
 
     def run(self, values: Values) -> dict[str, Any]:
-        """Raises UnsupportedOpError where nobody runs it."""
+        """Outputs by name, of the evaluator that knows the nodes. Raises UnsupportedOpError where
+        none does."""
         given = {n: values[n] for n in self._stage.inputs if n not in self._constants}
         feeds = {name: value for name, value in given.items() if value is not None}
         kinds = tuple((name, _kind(value)) for name, value in feeds.items())
@@ -227,7 +229,7 @@ def told(stage: Stage, who: str) -> str:
 
 
 def _flat(given: Values, baked: frozenset[str]) -> dict[str, Any]:
-    """What a compiled part is given: sequences as their elements."""
+    """Feeds of a compiled part: sequences as their elements."""
     out: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, list):

@@ -35,7 +35,7 @@ _CONTROL_PARTS: dict[str, type[BranchPart] | type[LoopPart] | type[ScanPart]] = 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
-    """How all graphs of a model are run."""
+    """Ways to compile and to fall back that all graphs of a model share."""
 
     compiled: CompileGraph
     tell: Tell
@@ -67,11 +67,11 @@ class StagedGraph:
 
     @property
     def compiled(self) -> int:
-        """How many models were compiled for it."""
+        """Models that were compiled for it."""
         return sum(part.compiled for part in self.parts)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises what compiling does."""
+        """Outputs by name. Raises what compiling does."""
         for _ in range(MOST_CUTS):
             try:
                 return self._run_stages(feeds)

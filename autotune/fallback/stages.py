@@ -20,7 +20,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What divides a model's nodes, which are known by the name of their first output."""
+    """A division of a model's nodes, which are known by the name of their first output."""
 
     foreign: frozenset[str] = frozenset()
     """Nodes that have no kernel of ours."""
@@ -46,7 +46,7 @@ class Stage:
 
     @property
     def operators(self) -> dict[str, int]:
-        """How many nodes there are of each operator."""
+        """Operators with their numbers of nodes."""
         found: dict[str, int] = {}
         for node in self.nodes:
             found[node.op_type] = found.get(node.op_type, 0) + 1
@@ -74,7 +74,7 @@ def cut(graph: onnx.GraphProto, how: Cut) -> tuple[Stage, ...]:
 
 
 def node_id(node: onnx.NodeProto) -> str:
-    """What a node is known by: the first value that it makes."""
+    """A node's name here: the first value that it makes."""
     return next(filter(None, node.output), "")
 
 

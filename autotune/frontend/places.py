@@ -109,6 +109,23 @@ def join(n: Assembler, x: str, places: str, updates: str, axis: int, *, how: str
     return n.op("scatter", x, places, updates, axis=axis, reduction=how)
 
 
+def join_elements(n: Assembler, operands: tuple[str, str, str], axis: int, *, how: str) -> str:
+    """x, of operands (x, indices, updates), with updates at the places along an axis that indices
+    name, and their own otherwise."""
+    x, indices, updates = operands
+    shape = n.shape(x)
+    others = [d for d in range(len(shape)) if d != axis]
+    put = how == "none" and n.evaluated(indices) is not None
+    if not put and all(n.shape(indices)[d] == shape[d] for d in others):
+        return join(n, x, unspread(n, indices, axis), updates, axis, how=how)
+    places = flat_places(n, indices, shape, axis)
+    count, flat = math.prod(shape), (math.prod(n.shape(updates)), 1)
+    column, places, updates = (
+        n.reshape(v, s) for v, s in ((x, (count, 1)), (places, flat), (updates, flat))
+    )
+    return n.reshape(join(n, column, places, updates, 0, how=how), shape)
+
+
 def _put(n: Assembler, table: str, places: Array, updates: str) -> str:
     """Rows with those at constant places replaced: picked from the rows and the updates."""
     count = n.shape(table)[0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import onnx
 
 from autotune.frontend.onnx.context import dtype_name
@@ -34,9 +35,29 @@ class SymbolicModel:
         self.weight_bytes = sum(t.ByteSize() for t in model.graph.initializer)
 
     def graph(self, sizes: Mapping[str, int]) -> Graph:
-        """The model where its symbols have these sizes. Raises what importing does."""
+        """The model where its symbols have these sizes; an input that has no elements there is a
+        constant. Raises what importing does."""
+        empty = {n: k for n, k in self.inputs.items() if 0 in k.at(sizes).shape}
+        if empty:
+            return self._without(empty, sizes)
         shapes = {name: kind.at(sizes).shape for name, kind in self.inputs.items()}
         return import_model(self._model, shapes, whole=self._whole)
+
+    def _without(self, empty: Mapping[str, SizedType], sizes: Mapping[str, int]) -> Graph:
+        graph = self._model.graph
+        inputs = [info for info in graph.input if info.name not in empty]
+        arrays = {n: np.zeros(k.at(sizes).shape, k.dtype) for n, k in empty.items()}
+        model = onnx.ModelProto(ir_version=self._model.ir_version)
+        model.opset_import.extend(self._model.opset_import)
+        model.functions.extend(self._model.functions)
+        model.graph.CopyFrom(graph)
+        del model.graph.input[:]
+        model.graph.input.extend(inputs)
+        model.graph.initializer.extend(
+            onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()
+        )
+        left = {n: k.at(sizes).shape for n, k in self.inputs.items() if n not in empty}
+        return import_model(model, left, whole=self._whole)
 
     def open_graph(self, sizes: Mapping[str, int]) -> Graph:
         """The model with sizes of `autotune.sizes` for its symbols. Raises what importing does,

@@ -4,12 +4,16 @@ being built. Out: values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.assembly import Assembler
 from autotune.sizes import UndecidedError, surely_at_most
+from autotune.types import Array
 
 
 def positive_axis(axis: int, rank: int) -> int:
@@ -44,6 +48,44 @@ def select_ranges(n: Assembler, x: str, ranges: Mapping[int, Elements]) -> str:
         if backward.step < 0:
             x = n.op("gather", x, n.constant([*_known(backward)], "int64"), axis=axis)
     return x
+
+
+def as_range(positions: Array) -> range | None:
+    """Positions that ascend evenly, as a range; None where they do not, or there are none."""
+    flat = positions.ravel()
+    if flat.size == 0:
+        return None
+    step = int(flat[1] - flat[0]) if flat.size > 1 else 1
+    run = range(int(flat[0]), int(flat[-1]) + 1, step or 1)
+    return run if step > 0 and np.array_equal(flat, np.array(run)) else None
+
+
+def triangle(n: Assembler, x: str, offset: int, *, upper: bool) -> str:
+    """Matrices with zeros below, or above, a diagonal."""
+    n.made(*n.shape(x)[-2:])
+    mask = np.ones(n.shape(x)[-2:], bool)
+    kept = n.constant(np.triu(mask, offset) if upper else np.tril(mask, offset))
+    return n.op("and", kept, x) if n.dtype(x) == "bool" else n.op("where", kept, x, n.like(0, x))
+
+
+def repeat_heads(n: Assembler, x: str, count: int) -> str:
+    """Every head of [..., heads, rows, width] several times, so that there are `count`."""
+    *batch, heads, rows, width = n.shape(x)
+    if heads == count:
+        return x
+    apart = n.reshape(x, (*batch, heads, 1, rows, width))
+    many = n.op("expand", apart, shape=(*batch, heads, count // heads, rows, width))
+    return n.reshape(many, (*batch, count, rows, width))
+
+
+def log_sum_exp(n: Assembler, x: str, axes: tuple[int, ...]) -> str:
+    """max + log(sum(exp(x - max))), its axes kept: does not overflow. An infinite largest element
+    is not taken away: infinity less itself is no number."""
+    top = n.op("reduce_max", x, axes=axes, keepdims=True)
+    finite = n.op("lt", n.op("abs", top), n.like(math.inf, top))
+    top = n.op("where", finite, top, n.like(0, top))
+    total = n.op("reduce_sum", n.op("exp", n.op("sub", x, top)), axes=axes, keepdims=True)
+    return n.op("add", top, n.op("log", total))
 
 
 def _stop(elements: Elements) -> int:

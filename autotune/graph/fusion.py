@@ -1,4 +1,5 @@
-"""Which nodes become one kernel. In: a graph after the passes. Out: disjoint groups of nodes.
+"""Fusion: groups of nodes that become one kernel. In: a graph after the passes. Out: disjoint
+groups of nodes.
 
 A group computes one value; nothing else it computes is read outside, and nothing is computed
 twice (but for `scalar` nodes, which each group copies). Views belong to no group: placement

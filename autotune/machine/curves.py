@@ -7,8 +7,9 @@ only the curve knows how much of it is there.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,23 +28,19 @@ DISTINCT = 1.4
 def falling(points: Curve) -> Curve:
     """The least curve above the points that never rises: more data are never read faster, so a
     point below one of a larger footprint was disturbed."""
-    out: list[tuple[int, float]] = []
-    best = 0.0
-    for size, value in reversed(points):
-        best = max(best, value)
-        out.append((size, best))
-    return tuple(reversed(out))
+    return _from_the_end(points, max)
 
 
 def rising(points: Curve) -> Curve:
     """The greatest curve below the points that never falls: latencies of more data are no
     shorter."""
-    out: list[tuple[int, float]] = []
-    best = math.inf
-    for size, value in reversed(points):
-        best = min(best, value)
-        out.append((size, best))
-    return tuple(reversed(out))
+    return _from_the_end(points, min)
+
+
+def _from_the_end(points: Curve, best: Callable[[float, float], float]) -> Curve:
+    """Every point with the best value of it and those behind it."""
+    values = [*itertools.accumulate((value for _, value in reversed(points)), best)]
+    return tuple(zip((size for size, _ in points), reversed(values), strict=True))
 
 
 def values_at(points: Curve, footprint: Column | float) -> Column:

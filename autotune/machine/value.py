@@ -36,10 +36,11 @@ TILE_CORES = frozenset(("+amx-tile", "+avx512fp16"))
 WIDENED_BF16_PRODUCTS = 0.4
 """Products of bfloat16 per lane and multiply-add of float32 where operands are widened first: two
 multiply-adds, and four instructions that put their operands in place (assumed)."""
-MATRIX = "matrix_"
-"""Beginning of the names of algorithms by products of small matrices in vectors."""
+SMALL_MATRICES = {"matrix_bf16": "bf16", "matrix_int8": "int8"}
+"""Algorithms by products of small matrices in vectors -> those by dot products of the same
+type."""
 MATRIX_OF_DOT = 2.0
-"""Their products over those of dot products of one type (specified: Arm, bfmmla and smmla)."""
+"""Products of the former over those of the latter (specified: Arm, bfmmla and smmla)."""
 
 
 INSTRUCTIONS = {
@@ -81,8 +82,8 @@ class Machine:
         measured = self._measured_products(algorithm)
         if measured is not None:
             return measured
-        if algorithm.startswith(MATRIX):
-            return MATRIX_OF_DOT * self.products_per_lane(algorithm.removeprefix(MATRIX))
+        if algorithm in SMALL_MATRICES:
+            return MATRIX_OF_DOT * self.products_per_lane(SMALL_MATRICES[algorithm])
         name = f"{algorithm}_products_per_lane"
         known = name in {f.name for f in fields(TileCoreSpeeds)}
         return float(getattr(speeds, name, 0.0 if known else 1.0))

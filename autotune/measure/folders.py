@@ -112,7 +112,7 @@ def _entered(held: int) -> bool:
 
 
 def empty(path: Path) -> None:
-    """As WorkerFolder.empty, of any directory."""
+    """Empty any directory as WorkerFolder.empty does."""
     with contextlib.suppress(OSError), _opened(path) as held:
         _empty(held)
 

@@ -1,4 +1,5 @@
-"""When to stop timing. In: a function that runs a kernel n times, and a Timing. Out: seconds.
+"""Repeated timing, until its confidence interval is tight. In: a function that runs a kernel n
+times, and a Timing. Out: seconds.
 
 Samples are taken until the confidence interval of their median is tight, the budget is spent, or
 the candidate is clearly slower than the best one known, which then gets the minimum. Samples in

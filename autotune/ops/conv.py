@@ -14,7 +14,6 @@ from autotune.ops._common import (
     Output,
     arity,
     integer,
-    integers,
     is_float,
     multiplies_bytes,
     product,
@@ -22,7 +21,7 @@ from autotune.ops._common import (
     require,
 )
 from autotune.ops.base import OPS, OpKind
-from autotune.ops.window import Window
+from autotune.ops.window import Window, windows_of
 from autotune.program.ir import Axis, Compute, Index, Load, index
 from autotune.sizes import is_size
 from autotune.types import Array, Attrs, TensorType
@@ -109,24 +108,7 @@ class Conv2d:
 
 def windows(x: TensorType | Array, w: TensorType | Array, attrs: Attrs) -> tuple[Window, Window]:
     """The windows along rows and columns."""
-    strides = integers(attrs, "strides", (1, 1), 2)
-    pads = integers(attrs, "pads", (0, 0, 0, 0), 4)
-    dilations = integers(attrs, "dilations", (1, 1), 2)
-    require(min(strides) > 0, f"conv2d: strides must be positive, got {strides}")
-    require(min(dilations) > 0, f"conv2d: dilations must be positive, got {dilations}")
-    require(min(pads) >= 0, f"conv2d: pads must not be negative, got {pads}")
-    rows, columns = (
-        Window(
-            extent=x.shape[1 + d],
-            kernel=w.shape[d],
-            stride=strides[d],
-            before=pads[d],
-            after=pads[d + 2],
-            dilation=dilations[d],
-        )
-        for d in (0, 1)
-    )
-    return rows, columns
+    return windows_of(x, w.shape[:2], attrs, "conv2d")
 
 
 TILE = 4

@@ -23,7 +23,7 @@ from autotune.ops._common import (
     widened,
 )
 from autotune.ops.base import OPS, OpKind
-from autotune.ops.window import Window
+from autotune.ops.window import Window, windows_of
 from autotune.program.ir import (
     Axis,
     Bound,
@@ -43,23 +43,8 @@ from autotune.types import Array, Attrs, TensorType, lowest
 
 def windows(x: TensorType | Array, attrs: Attrs) -> tuple[Window, Window]:
     kernel = integers(attrs, "kernel", None, 2)
-    strides = integers(attrs, "strides", (1, 1), 2)
-    pads = integers(attrs, "pads", (0, 0, 0, 0), 4)
-    dilations = integers(attrs, "dilations", (1, 1), 2)
-    require(min(kernel + strides + dilations) > 0, f"pool: sizes must be positive: {dict(attrs)}")
-    require(min(pads) >= 0, f"pool: pads must not be negative, got {pads}")
-    rows, columns = (
-        Window(
-            extent=x.shape[1 + d],
-            kernel=kernel[d],
-            stride=strides[d],
-            before=pads[d],
-            after=pads[d + 2],
-            dilation=dilations[d],
-        )
-        for d in (0, 1)
-    )
-    return rows, columns
+    require(min(kernel) > 0, f"pool: the kernel must be positive, got {kernel}")
+    return windows_of(x, kernel, attrs, "pool")
 
 
 def _infer(name: str, types: Sequence[TensorType], attrs: Attrs) -> TensorType:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from autotune.ops._common import integers, require
 from autotune.program.ir import Index, clamp, index
 from autotune.sizes import UndecidedError, greatest, is_size
-from autotune.types import Array
+from autotune.types import Array, Attrs, TensorType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +76,27 @@ class Window:
         """Every window of a padded image: dimension `axis` becomes (window, element)."""
         starts = np.arange(self.positions)[:, None] * self.stride
         return np.take(padded, starts + np.arange(self.kernel) * self.dilation, axis=axis)
+
+
+def windows_of(
+    x: TensorType | Array, kernel: Sequence[int], attrs: Attrs, op: str
+) -> tuple[Window, Window]:
+    """The windows of [N,H,W,C] along rows and columns. Raises what `require` does."""
+    strides = integers(attrs, "strides", (1, 1), 2)
+    pads = integers(attrs, "pads", (0, 0, 0, 0), 4)
+    dilations = integers(attrs, "dilations", (1, 1), 2)
+    require(min(strides) > 0, f"{op}: strides must be positive, got {strides}")
+    require(min(dilations) > 0, f"{op}: dilations must be positive, got {dilations}")
+    require(min(pads) >= 0, f"{op}: pads must not be negative, got {pads}")
+    rows, columns = (
+        Window(
+            extent=x.shape[1 + d],
+            kernel=kernel[d],
+            stride=strides[d],
+            before=pads[d],
+            after=pads[d + 2],
+            dilation=dilations[d],
+        )
+        for d in (0, 1)
+    )
+    return rows, columns

@@ -1,4 +1,5 @@
-"""Where every intermediate lies in one arena. In: a Partition. Out: a byte offset per storage.
+"""Memory plan: every intermediate's place in one arena. In: a Partition. Out: a byte offset per
+storage.
 
 Pure arithmetic on lifetimes: a storage lives from the first kernel call that touches it to the
 last. Two storages whose lives overlap never share a byte, with one exception: a call may write

@@ -1,5 +1,5 @@
-"""Where every value lies. In: a graph. Out: its storages, a placement per value, and which views
-must be computed by a kernel after all.
+"""Storages and placements of values. In: a graph. Out: its storages, a placement per value, and
+which views must be computed by a kernel after all.
 
 A kernel's output has a storage of its own (a root) unless a later value hosts it: the operands of
 a concat lie in the concat's storage, and what is only reshaped or transposed on its way to the

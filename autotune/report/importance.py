@@ -1,4 +1,4 @@
-"""Which parameters matter. In: measured candidates. Out: the share of the spread of their times
+"""Importance of parameters. In: measured candidates. Out: the share of the spread of their times
 that each parameter explains by itself.
 
 The share is the effect size omega squared of a one-way analysis of variance of the logarithm of

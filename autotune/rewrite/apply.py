@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from autotune.errors import ModelError
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter
+from autotune.ops import OPS
 from autotune.rewrite import expressions
+from autotune.rewrite.attributes import DEFAULTS
 from autotune.rewrite.match import Match
 from autotune.rewrite.parse import leaves
 from autotune.rewrite.rule import Application, Rewrite
-from autotune.types import Attr
+from autotune.types import Array, Attr
 
 Emit = Callable[[str, Sequence[str], dict[str, Attr]], str]
 
@@ -66,23 +70,51 @@ def apply(graph: Graph, matches: Sequence[Match]) -> Graph | None:
 
 
 def _replaced(new: Rewriter, match: Match, done: set[str]) -> bool:
-    like = match.roots[0]
-
-    def emit(op: str, inputs: Sequence[str], attrs: dict[str, Attr]) -> str:
-        return new.emit(op, inputs, like, **attrs)
-
     used = {v for term in match.rewrite.left for v in leaves(term)}
     values = {n: new.new(v) for n, v in match.values.items() if n in used}
+    emitting = _Emitting(new, match.roots[0])
     try:
-        results = build(match.rewrite, match.rewrite.right, match.symbols, values, emit)
+        found = build(match.rewrite, match.rewrite.right, match.symbols, values, emitting.emit)
     except ModelError:
         return False
+    results = [emitting.value(name) for name in found]
     for root, result in zip(match.roots, results, strict=True):
         if new.types[result] != new.graph.types[root.output]:
             return False
         new.replace(root.output, result)
         done.add(root.output)
     return True
+
+
+class _Emitting:
+    """Emits nodes with all their attributes; what constants alone decide becomes a constant, in
+    double precision until something that is none reads it."""
+
+    def __init__(self, new: Rewriter, like: Node) -> None:
+        self.new, self.like = new, like
+        self.made: dict[str, Array] = {}
+
+    def emit(self, op: str, inputs: Sequence[str], attrs: dict[str, Attr]) -> str:
+        attrs = {**DEFAULTS.get(op, {}), **attrs}
+        known = [self._known(i) for i in inputs]
+        arrays = [a for a in known if a is not None]
+        if op != "expand" and arrays and len(arrays) == len(inputs):
+            name = f"%{len(self.made)}"
+            self.made[name] = np.asarray(OPS.get(op).reference(arrays, attrs))
+            return name
+        return self.new.emit(op, [self.value(i) for i in inputs], self.like, **attrs)
+
+    def value(self, name: str) -> str:
+        """A value's name in the new graph; a constant made for the match becomes one there."""
+        if name not in self.made:
+            return name
+        return self.new.constant(self.made[name].astype(np.float32), self.like.output)
+
+    def _known(self, name: str) -> Array | None:
+        if name in self.made:
+            return self.made[name]
+        known = self.new.known(name)
+        return known.astype(np.float64) if known is not None else None
 
 
 def _ordered(graph: Graph, matches: Sequence[Match]) -> list[Node] | None:

@@ -18,7 +18,6 @@ from autotune.rewrite.attributes import normal
 from autotune.rewrite.parse import leaves
 from autotune.rewrite.rule import Application, Declared, Rewrite
 from autotune.sizes import any_size
-from autotune.types import is_real
 
 Bindings = dict[str, Any]
 """Symbols -> numbers, words or tuples; values' names with a leading % -> values of the graph."""
@@ -47,6 +46,17 @@ class Finder:
             self.by_op.setdefault(node.op, []).append(node)
             for value in dict.fromkeys(node.inputs):
                 self.readers.setdefault(value, []).append(node)
+
+        self._places = {node.output: i for i, node in enumerate(graph.nodes)}
+
+    def place(self, value: str) -> int:
+        """Where among the nodes a value is computed."""
+        return self._places[value]
+
+    def known(self, value: str) -> bool:
+        """Whether a value is a constant, or a number."""
+        node = self.producers.get(value)
+        return value in self.graph.constants or (node is not None and node.op == "scalar")
 
     def matches(self, rewrite: Rewrite) -> Iterator[Match]:
         """Every place where the left side is and the conditions hold."""
@@ -77,7 +87,7 @@ class _Looking:
     def __init__(self, finder: Finder, rewrite: Rewrite) -> None:
         self.finder, self.rewrite = finder, rewrite
         self.declared = {v.name: v for v in rewrite.values}
-        self.domains = {p.name: p for p in rewrite.domains}
+        self.domains = {p.name.removeprefix("*"): p for p in rewrite.domains}
 
     def found(
         self, number: int, roots: tuple[Node, ...], bound: Bindings
@@ -104,7 +114,7 @@ class _Looking:
         types = self.finder.graph.types
         if node.op != term.op or len(node.inputs) != len(term.args):
             return
-        if not is_real(types[node.output].dtype) or any_size(types[node.output].shape):
+        if types[node.output].dtype != "float32" or any_size(types[node.output].shape):
             return
         turned = node.op in COMMUTATIVE and len(node.inputs) == 2
         orders = (node.inputs, node.inputs[::-1]) if turned else (node.inputs,)
@@ -140,15 +150,11 @@ class _Looking:
 
     def _shape(self, declared: Declared, value: str, bound: Bindings) -> Bindings | None:
         graph = self.finder.graph
-        if declared.constant and not self._known(value):
+        if declared.constant and not self.finder.known(value):
             return None
-        if not is_real(graph.types[value].dtype):
+        if graph.types[value].dtype != "float32":
             return None
         return bind_items(declared.shape, graph.types[value].shape, bound)
-
-    def _known(self, value: str) -> bool:
-        node = self.finder.producers.get(value)
-        return value in self.finder.graph.constants or (node is not None and node.op == "scalar")
 
     def _attributes(self, term: Application, node: Node, bound: Bindings) -> Bindings | None:
         graph = self.finder.graph
@@ -187,7 +193,8 @@ class _Looking:
             return True
         if domain.words:
             return str(found) in domain.words
-        return isinstance(found, int) and found >= domain.low
+        numbers = found if isinstance(found, tuple) else (found,)
+        return all(isinstance(n, int) and n >= domain.low for n in numbers)
 
 
 def bind_items(items: tuple[str, ...], found: tuple[Any, ...], bound: Bindings) -> Bindings | None:

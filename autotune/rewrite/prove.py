@@ -20,16 +20,16 @@ from autotune.rewrite import expressions
 from autotune.rewrite.apply import build
 from autotune.rewrite.arithmetic import PRIME, Residue, Rounding
 from autotune.rewrite.evaluate import ORDERED, Inference, drawn, sides
-from autotune.rewrite.rule import Application, Rewrite
+from autotune.rewrite.rule import Application, Domain, Rewrite
 from autotune.types import Array
 
 INSTANCES = 12
 """Shapes and attributes that a rewrite is proven on."""
-_TRIES = 4000
+_TRIES = 20000
 """Draws until as many are legal."""
 _DEGREE = 64
 """The largest degree of the polynomials that a few operators make."""
-_POINTS = 48
+_POINTS = 72
 """Points of an instance where numbers are compared."""
 _LEAST_SHARE = 1 / 16
 """Share of the points at which sides of up to four comparisons differ, if they do: every
@@ -76,7 +76,7 @@ class Instance:
 def prove(rewrite: Rewrite, seed: int = 0, instances: int = INSTANCES) -> Proof:
     """The proof. Raises UnprovenError where the sides differ, or too few instances are legal."""
     rng = np.random.default_rng(seed)
-    found = list(_legal(rewrite, rng, instances))
+    found = list(instances_of(rewrite, rng, instances))
     if len(found) < instances:
         raise UnprovenError(
             f"{rewrite.name}: of {_TRIES} random shapes only {len(found)} are legal, "
@@ -153,7 +153,7 @@ def _at(instance: Instance) -> str:
     return f"for {there}"
 
 
-def _legal(rewrite: Rewrite, rng: np.random.Generator, wanted: int) -> Iterator[Instance]:
+def instances_of(rewrite: Rewrite, rng: np.random.Generator, wanted: int) -> Iterator[Instance]:
     """Random instances whose left side is legal and whose conditions hold, no two the same."""
     seen: set[str] = set()
     for _ in range(_TRIES):
@@ -177,8 +177,7 @@ def _legal(rewrite: Rewrite, rng: np.random.Generator, wanted: int) -> Iterator[
 def _drawn(rewrite: Rewrite, rng: np.random.Generator) -> Instance | None:
     symbols: dict[str, Any] = {}
     for p in rewrite.domains:
-        drawn_number = rng.integers(p.low, p.high + 1) if not p.words else 0
-        symbols[p.name] = str(rng.choice(p.words)) if p.words else int(drawn_number)
+        symbols[p.name.removeprefix("*")] = _attribute(p, rng)
     dims = {d for v in rewrite.values for d in v.shape if not d.isdecimal()}
     given = dict(rewrite.drawn)
     for dim in sorted(dims - given.keys() - symbols.keys()):
@@ -200,6 +199,16 @@ def _drawn(rewrite: Rewrite, rng: np.random.Generator) -> Instance | None:
     except expressions.NOTHING:
         return None
     return Instance(symbols, shapes)
+
+
+def _attribute(domain: Domain, rng: np.random.Generator) -> Any:
+    """One of the domain's words or numbers, or a few of them."""
+    if domain.words:
+        return str(rng.choice(domain.words))
+    if domain.name.startswith("*"):
+        count = rng.integers(0, _MOST_FREE_DIMS + 1)
+        return tuple(int(n) for n in rng.integers(domain.low, domain.high + 1, count))
+    return int(rng.integers(domain.low, domain.high + 1))
 
 
 def _shape(dims: tuple[str, ...], symbols: dict[str, Any]) -> tuple[int, ...]:

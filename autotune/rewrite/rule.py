@@ -23,7 +23,7 @@ class Declared:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
     """A symbol of attributes. Words are those listed; of whole numbers, `low` is the least that is
-    matched, and `high` the largest that a proof draws."""
+    matched, and `high` the largest that a proof draws. A starred symbol stands for several."""
 
     name: str
     words: tuple[str, ...] = ()

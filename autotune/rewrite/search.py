@@ -17,6 +17,7 @@ from autotune.graph.ir import Graph
 from autotune.graph.pipeline import CLEAN, optimize
 from autotune.rewrite.apply import apply
 from autotune.rewrite.cost import Costs
+from autotune.rewrite.estimate import MatchEstimate
 from autotune.rewrite.match import Finder, Match, inside
 from autotune.rewrite.rule import Rewrite
 from autotune.sizes import any_size
@@ -30,6 +31,8 @@ _DEPTH = 8
 """Steps of a derivation."""
 _ROUNDS = 4
 """Runs of the passes over a graph that was rewritten, at most."""
+_LOSS = 1.02
+"""Share of a time that a graph may take which is only on the way to another."""
 _SURE = 0.85
 """Share of a predicted time that a graph may take to be preferred; predictions are coarse."""
 _SURE_MEASURED = 0.98
@@ -71,8 +74,11 @@ class Found:
 class _State:
     graph: Graph
     tasks: Counter[Task]
-    steps: tuple[Derived, ...]
-    gain_s: float
+    steps: tuple[Derived, ...] = ()
+    gain_s: float = 0.0
+    """Seconds less than the graph that the search began with."""
+    sure: bool = False
+    """Whether the gain is more than predictions may be off by."""
 
 
 def search(
@@ -86,31 +92,33 @@ def search(
     if not rewrites or any(any_size(t.shape) for t in graph.types.values()):
         return Found(graph=graph)
     ends_s = clock() + time_s
-    if next(_steps(graph, rewrites), None) is None:
+    estimate = MatchEstimate(costs.machine)
+    if next(_steps(graph, rewrites, estimate), None) is None:
         return Found(graph=graph)
-    first = _State(graph=graph, tasks=costs.tasks(graph), steps=(), gain_s=0.0)
+    first = _State(graph=graph, tasks=costs.tasks(graph))
     best, beam, seen = first, [first], {_digest(graph)}
     complete = True
     for _ in range(_DEPTH):
         reached: list[_State] = []
         for state in beam:
-            for matches in _steps(state.graph, rewrites):
+            for matches in _steps(state.graph, rewrites, estimate):
                 if clock() > ends_s:
                     complete = False
                     break
-                after = _after(state, matches, costs, seen)
+                after = _after(first, state, matches, costs, seen)
                 if after is not None:
                     reached.append(after)
         reached.sort(key=lambda s: -s.gain_s)
         beam = reached[:_WIDTH]
-        if beam and beam[0].gain_s > best.gain_s:
-            best = beam[0]
+        best = max([best, *(s for s in reached if s.sure)], key=lambda s: s.gain_s)
         if not beam or not complete:
             break
     return Found(graph=best.graph, steps=best.steps, complete=complete)
 
 
-def _steps(graph: Graph, rewrites: Sequence[Rewrite]) -> Iterator[list[Match]]:
+def _steps(
+    graph: Graph, rewrites: Sequence[Rewrite], estimate: MatchEstimate
+) -> Iterator[list[Match]]:
     """What a step may be: all matches of a rewrite that are alike and do not overlap."""
     finder = Finder(graph)
     for rewrite in rewrites:
@@ -119,7 +127,9 @@ def _steps(graph: Graph, rewrites: Sequence[Rewrite]) -> Iterator[list[Match]]:
             kinds = {n: str(graph.types[v]) for n, v in match.values.items()}
             alike.setdefault(repr((sorted(match.symbols.items()), kinds)), []).append(match)
         for matches in alike.values():
-            yield _apart(matches, finder)
+            promising = [m for m in matches if estimate.promises(m, finder)]
+            if promising:
+                yield _apart(promising, finder)
 
 
 def _apart(matches: list[Match], finder: Finder) -> list[Match]:
@@ -134,8 +144,11 @@ def _apart(matches: list[Match], finder: Finder) -> list[Match]:
     return out
 
 
-def _after(state: _State, matches: list[Match], costs: Costs, seen: set[str]) -> _State | None:
-    """The state behind a step; None where it was seen, or does not gain by itself."""
+def _after(
+    first: _State, state: _State, matches: list[Match], costs: Costs, seen: set[str]
+) -> _State | None:
+    """The state behind a step; None where it was seen, or loses: what gains nothing by itself may
+    be on the way to what does."""
     graph = apply(state.graph, matches)
     if graph is None:
         return None
@@ -146,8 +159,7 @@ def _after(state: _State, matches: list[Match], costs: Costs, seen: set[str]) ->
     seen.add(digest)
     tasks = costs.tasks(graph)
     before_s, after_s, measured = costs.both(state.tasks, tasks)
-    sure = _SURE_MEASURED if measured else _SURE
-    if after_s > sure * before_s or before_s - after_s < _WORTH_S:
+    if after_s > before_s * _LOSS + _WORTH_S:
         return None
     step = Derived(
         rewrite=matches[0].rewrite.name,
@@ -156,8 +168,12 @@ def _after(state: _State, matches: list[Match], costs: Costs, seen: set[str]) ->
         after_s=after_s,
         measured=measured,
     )
-    gain_s = state.gain_s + before_s - after_s
-    return _State(graph=graph, tasks=tasks, steps=(*state.steps, step), gain_s=gain_s)
+    was_s, is_s, measured = costs.both(first.tasks, tasks)
+    share = _SURE_MEASURED if measured else _SURE
+    return _State(
+        graph=graph, tasks=tasks, steps=(*state.steps, step), gain_s=was_s - is_s,
+        sure=is_s <= share * was_s and was_s - is_s > _WORTH_S,
+    )  # fmt: skip
 
 
 def _tidy(graph: Graph) -> Graph:

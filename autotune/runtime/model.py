@@ -27,6 +27,7 @@ from autotune.runtime.native_session import SessionMaker
 from autotune.runtime.pool import Pool, runs_at_once
 from autotune.runtime.results import Writable, check_names, declared, places, wanted, whole_arrays
 from autotune.runtime.session import NOWHERE, Session
+from autotune.runtime.state import StateSession
 from autotune.stored import stored, stored_as
 from autotune.types import SHORT_FLOATS, Array, TensorType
 
@@ -160,6 +161,16 @@ class CompiledModel(Closing):
             if results[number] is not array:
                 array[...], results[number] = results[number], array
         return dict(zip(self._names, results, strict=True))
+
+    def session(
+        self, state: Mapping[str, str], initial: Mapping[str, npt.ArrayLike] | None = None
+    ) -> StateSession:
+        """Calls in which the inputs of `state` are kept: each is, by the name of an output, what
+        the call before made of it, in memory of the session's; at the beginning `initial`, or
+        zeros. Raises FeedError, ClosedError."""
+        if self._image is None:
+            raise self._pool.refusal()
+        return StateSession(self, state, initial)
 
     def bench(
         self,

@@ -30,7 +30,7 @@ Words = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What the model counts of an open dimension: (size - least) // step."""
+    """A counting of an open dimension: (size - least) // step."""
 
     name: str
     least: int

@@ -75,7 +75,7 @@ class OpenSession(NativeSession):
         return block
 
     def _own_blocks(self) -> tuple[Bytes, Bytes]:
-        """None before a run."""
+        """Empty blocks: memory is taken for each run."""
         return zeroed_block(0), zeroed_block(0)
 
 

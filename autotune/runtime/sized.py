@@ -22,9 +22,11 @@ from autotune import arguments
 from autotune.errors import ArtifactError, ClosedError, ConfigError
 from autotune.graph.feeds import as_array
 from autotune.runtime.closing import Closing
+from autotune.runtime.growing import GrowingSession, Grows
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.open_model import AnySizeProgram
 from autotune.runtime.results import Writable, check_names
+from autotune.runtime.state import StateSession, checked_state
 from autotune.size_ranges import SizedType, SizeRange, checked_size, read_sizes, symbols_of
 from autotune.types import Array
 
@@ -73,6 +75,8 @@ class SizedModel(Closing):
         why: str = "",
     ) -> None:
         """`program`: one for all sizes; `why`: the reason where there is none."""
+        self.grows: Callable[[Mapping[str, str]], Grows] | None = None
+        """What makes models for states that grow; the compiler sets it."""
         self.inputs = MappingProxyType(dict(inputs))
         """Element type and shape of every input, by name; symbols stand for sizes."""
         self.outputs = MappingProxyType(dict(outputs))
@@ -106,6 +110,27 @@ class SizedModel(Closing):
         shapes = tuple([_shape(name, kind, feeds[name]) for name, kind in self._kinds])
         at = self._at if self._program is None else self._anywhere
         return at(shapes).run(feeds, outputs, out)
+
+    def session(
+        self,
+        state: Mapping[str, str],
+        initial: Mapping[str, npt.ArrayLike] | None = None,
+        *,
+        capacity: int | None = None,
+    ) -> StateSession | GrowingSession:
+        """Calls in which the inputs of `state` are kept: each is, by the name of an output, what
+        the call before made of it. At the beginning they are `initial`, or zeros. A state with a
+        dimension that no other input has grows along it, from nothing or from `initial`, in blocks
+        of at least `capacity` rows. Raises FeedError, and UnsupportedOpError where the model does
+        more with such a state than is understood."""
+        if self._closed:
+            raise self._refusal()
+        pairs = checked_state(self, state)
+        fed = {d for n, kind in self.inputs.items() if n not in pairs for d in kind.shape}
+        open_dims = (d for n in pairs for d in self.inputs[n].shape if isinstance(d, str))
+        if self.grows is None or all(dim in fed for dim in open_dims):
+            return StateSession(self, pairs, initial)
+        return GrowingSession(self.grows(pairs), pairs, initial, capacity)
 
     def specialize(self, sizes: Sizes) -> CompiledModel:
         """The model for these sizes, compiled if it is not kept: to have it ready before its first

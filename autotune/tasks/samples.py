@@ -77,7 +77,7 @@ def _solved(extent: int, name: str, known: Mapping[str, Fraction], length: int) 
 
 
 def _whole(amount: int, values: Mapping[str, Fraction]) -> int:
-    """Raises ScheduleError where an amount is no whole number of elements."""
+    """An amount at these values. Raises ScheduleError where it is no whole number of elements."""
     found = value_at(amount, cast(Mapping[str, int], values))
     if found != int(found) or found < 0:
         raise ScheduleError(f"there is no sample: {amount} would be {found}")

@@ -77,7 +77,7 @@ class Strip:
 
     @property
     def first(self) -> Index:
-        """Where a run begins."""
+        """Index at which a run begins."""
         begin = index(self.variable) * self.length
         return begin if self.length == 1 else clamp(begin, 0, self.extent - self.length)
 
@@ -103,7 +103,7 @@ def in_strips(
     weights = frozenset(value.name for value in task.by_role("constant"))
     spread = _Spread(strips, output.name, weights, parallel)
     body = spread.stages(body) if apart else spread.whole(body)
-    used = {s.name for v in task.values for e in _amounts(v.type.shape) for s in symbols_of(e)}
+    used = {s.name for v in task.values for e in v.type.shape for s in symbols_of(e)}
     return dataclasses.replace(
         program,
         params=tuple(_sized(param, task) for param in program.params),
@@ -123,8 +123,8 @@ def strips_of(task: Task, sample: Task) -> tuple[Strip, ...]:
 
 
 def shifts_of(task: Task, dimensions: Sequence[int]) -> Shifts:
-    """By how much every tensor's indices move with the output's. Raises ScheduleError where the
-    task is not the same at every place along these dimensions."""
+    """Shifts of every tensor's indices with the output's. Raises ScheduleError where the task is
+    not the same at every place along these dimensions."""
     computes, _ = task_computes(task)
     (output,) = task.by_role("output")
     rank = len(output.type.shape)
@@ -300,7 +300,8 @@ def _clamped(value: Index) -> Clamp | None:
 
 
 def _check_sizes(task: Task, sample: Task, shifts: Shifts, strips: Sequence[Strip]) -> None:
-    """What does not move is as long in both; so are sums."""
+    """Raise ScheduleError where a dimension that does not move, or a sum, is not as long in
+    both."""
     for value in task.values:
         small = sample.value(value.name).type.shape
         moves = shifts.get(value.name, ({},) * len(small))
@@ -316,7 +317,7 @@ def _check_sizes(task: Task, sample: Task, shifts: Shifts, strips: Sequence[Stri
 def _check_ends(
     value: TaskValue, small: tuple[int, ...], moves: Sequence[Moves], strips: Sequence[Strip]
 ) -> None:
-    """The last strip's elements of a tensor are its own."""
+    """Raise ScheduleError where the last strip may read or write behind a tensor."""
     for extent, length, move in zip(value.type.shape, small, moves, strict=True):
         far = sum(move.get(s.dimension, 0) * (s.extent - s.length) for s in strips)
         if not surely_at_most(far + length, extent):
@@ -386,7 +387,3 @@ def _sized(param: Buffer, task: Task) -> Buffer:
         strides=value.layout.strides,
         halo=value.layout.halo,
     )
-
-
-def _amounts(shape: Sequence[int]) -> Iterator[int]:
-    yield from shape

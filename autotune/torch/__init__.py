@@ -1,4 +1,4 @@
-"""PyTorch's door: `torch.compile(model, backend="autotune")`, and what of a model is ours."""
+"""Entry of PyTorch: `torch.compile(model, backend="autotune")`, and what of a model is ours."""
 
 from autotune.torch.backend import backend as backend
 from autotune.torch.explain import Explanation as Explanation

@@ -33,7 +33,7 @@ def backend(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,  # noqa: ARG001 (torch passes it on)
 ) -> Compiled:
-    """What `torch.compile` calls by the name `autotune`. Raises InputError for wrong options."""
+    """The backend of `torch.compile` named `autotune`. Raises InputError for wrong options."""
     wanted = CompileOptions.of(options)
     elsewhere = {str(t.device) for t in inputs if isinstance(t, torch.Tensor)} - {"cpu"}
     if elsewhere:

@@ -1,5 +1,5 @@
-"""What of a model is ours. In: a model and example inputs. Out: its graphs, and for each how many
-operators run as kernels of ours, and which ones PyTorch runs and why."""
+"""Shares of a model that are ours and PyTorch's. In: a model and example inputs. Out: its graphs,
+and for each how many operators run as kernels of ours, and which ones PyTorch runs and why."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Explanation:
 
 
 def explain(model: Callable[..., Any], *inputs: Any, **named: Any) -> Explanation:
-    """What of a model is ours, for these inputs. Nothing is compiled: PyTorch runs it once,
-    without gradients."""
+    """Explanation of what would be ours, for these inputs. Nothing is compiled: PyTorch runs the
+    model once, without gradients."""
     found: list[GraphExplanation] = []
 
     def watching(module: fx.GraphModule, given: Sequence[Any]) -> Callable[..., Any]:

@@ -75,7 +75,7 @@ class CompiledGraph:
         return made
 
     def _compiled(self, values: Mapping[fx.Node, Any]) -> PieceRunner | None:
-        """None where PyTorch runs everything."""
+        """A runner of the graph for these shapes; None where PyTorch runs everything."""
         held = known_weights(self._module, self._weights)
         try:
             found = plan(self._module, values, held)

@@ -17,7 +17,7 @@ from autotune.types import Array
 
 
 class Model(Protocol):
-    """What runs a graph: a compiled model, or what stands for one."""
+    """A runner of graphs: a compiled model, or what stands for one."""
 
     def run(self, feeds: Mapping[str, Array]) -> Mapping[str, Array]: ...
 

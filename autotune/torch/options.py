@@ -1,4 +1,4 @@
-"""What `torch.compile(..., options=...)` takes. In: a dict. Out: a CompileOptions, checked."""
+"""Options of `torch.compile(..., options=...)`. In: a dict. Out: a CompileOptions, checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class CompileOptions:
 
     @staticmethod
     def of(given: Mapping[str, Any] | None) -> CompileOptions:
-        """Raises InputError, of one line, for an option that there is not, or of a wrong value."""
+        """The options in a dict, checked. Raises InputError, of one line, for an option that there
+        is not, or of a wrong value."""
         passed: dict[str, Any] = {"threads": torch.get_num_threads()}
         for name, value in arguments.by_name("options", given or {}, "a dict of options").items():
             if name not in PASSED_ON:

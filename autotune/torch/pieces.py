@@ -26,7 +26,7 @@ Run = Callable[[Sequence[Any]], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPlan:
-    """How a graph is run, before anything is compiled."""
+    """A graph cut into pieces, before anything is compiled."""
 
     pieces: tuple[GraphPiece, ...]
     refused: Mapping[fx.Node, str]

@@ -1,4 +1,5 @@
-"""Which task gets the next trials. In: what is known of every task. Out: shares, or why to end.
+"""Budget: trials go to the tasks that gain most. In: what is known of every task. Out: shares, or
+why to end.
 
 Pure: no clock, no randomness, no state. Every task gets one valid record first. Then trials go
 where weight * time is expected to fall fastest per trial: what the models expect of the next

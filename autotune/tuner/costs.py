@@ -20,6 +20,7 @@ from autotune.target import Target
 from autotune.tuner.task_run import TaskRun
 
 _BUILD_S = 0.045
+"""Building a candidate (measured: 9 to 55 ms)."""
 _CHECK_S = 0.013
 """Checking a candidate's results, and what timing takes however fast the kernel is."""
 _TIMING = 1.67

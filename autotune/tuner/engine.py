@@ -1,4 +1,4 @@
-"""Who builds, describes and learns for a run: this process, or an executor's workers.
+"""Engine that builds, describes and learns for a run: this process, or an executor's workers.
 
 In: a `concurrent.futures.Executor`, or the name 'dask://HOST:PORT'. Out: an Engine. Measuring
 stays where the devices are. A worker that dies costs nothing: the executor gives its jobs to

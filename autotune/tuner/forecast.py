@@ -1,4 +1,4 @@
-"""How a run would go. In: what is known of every task, the limits. Out: trials, time and gain.
+"""Forecast of a run. In: what is known of every task, the limits. Out: trials, time and gain.
 
 Plays the budget with tasks that gain as it expects, a round at a time. Nothing is measured.
 """

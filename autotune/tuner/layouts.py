@@ -19,6 +19,7 @@ from cost_model import default_of
 _SHARE = 4
 """One part in so many of a run's trials or time may go to layouts."""
 _TRIAL_S = 0.5
+"""Seconds of a trial, as far as the limits of a run count it."""
 
 
 def measure_layouts(
@@ -36,12 +37,12 @@ def measure_layouts(
     requests = tuple(
         MeasureRequest(
             task=task,
-            schedule=schedule,
+            schedule=made.schedule,
             target=target,
             timing=options.timing,
             seed=options.seed,
         )
-        for task, (_, _, schedule) in zip(fresh, defaults, strict=True)
+        for task, (_, _, made) in zip(fresh, defaults, strict=True)
     )
 
     def on_result(place: int, result: MeasureResult) -> None:

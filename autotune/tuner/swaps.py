@@ -109,7 +109,7 @@ def _candidates(whole: EndToEnd, partition: Partition) -> dict[str, Sequence[Rec
 
 @dataclass(slots=True, kw_only=True)
 class _Swaps:
-    """What the model runs with until now."""
+    """The swaps until now: records taken instead of the best, and what was judged on the way."""
 
     whole: EndToEnd
     partition: Partition

@@ -28,6 +28,7 @@ from cost_model.models.base import COST_MODELS, Dataset
 from search_spaces.base import Column
 
 _ROUNDS = 60
+"""Trees of the model."""
 _MINIMUM = 4
 """Samples below which nothing is learnt."""
 _TRUSTED = 8.0

@@ -101,7 +101,7 @@ def release(ledger: Ledger, now_s: float, event: Released) -> None:
 
 
 def end_request(ledger: Ledger, request: Request | None, reason: str) -> None:
-    """It is over without a board."""
+    """End a request that got no board."""
     if request is None:
         return
     ledger.drop_request(request)

@@ -1,4 +1,4 @@
-"""Which compiler this is, as peers are told."""
+"""Version of this compiler, as peers are told."""
 
 from __future__ import annotations
 

@@ -37,7 +37,9 @@ from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Constraint
 
 _ROWS = (4, 8, 12, 16, 24, 28, 32, 48, 56, 64, 84, 96, 128)
+"""Rows of queries in a block."""
 _TILES = (1, 2, 4, 6, 7, 8, 12, 14)
+"""Rows of a register tile."""
 _KEYS = (64, 2048)
 """Keys of a block, the fewest and the most where there are several blocks."""
 _SIZES = 6
@@ -315,6 +317,6 @@ def _product(machine: Machine, configs: Configs, which: str, channels: int, dept
     total = row_cycles(machine, given, points, vectors, total=count, depth=depth, rate=tile_rate)
     ragged = np.where(count % vectors != 0, RAGGED_COST, 1.0)
     ragged = ragged * np.where(configs["rows"] % points != 0, RAGGED_COST, 1.0)
-    live = live_registers(configs, points, vectors, lanes=machine.target.takes_lanes)
+    live = live_registers(configs, points, vectors, target=machine.target)
     spilled = np.where(live > machine.target.vector_registers, SPILL_COST, 1.0)
     return np.asarray(total * ragged * spilled)

@@ -244,7 +244,7 @@ def _code_bytes(configs: Configs) -> Column:
 def _panel_waits(machine: Machine, configs: Configs) -> Column:
     """Times what multiplying takes if panels of quarters, mostly two, come from the L2 cache for
     every tile: few points use what comes."""
-    nbytes = QUARTERS * machine.cpu.line_bytes
+    nbytes = QUARTERS * machine.target.vector_bytes
     cycles = nbytes / machine.cpu.l2_stream_bytes_per_cycle / configs["tile_w"]
     return np.maximum(1.0, cycles) + QUARTER_WAIT * cycles
 

@@ -7,6 +7,7 @@ together, so that no addition waits for the one before it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from autotune.machine.cpu import busiest_share
 from autotune.program.ir import For
 from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import root_body
+from autotune.schedule.loops.jam import Jam
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
+from autotune.schedule.loops.peel_ends import PeelEnds
 from autotune.schedule.loops.specialize import Specialize
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
@@ -31,6 +34,9 @@ from search_spaces.builder import (
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Space
 
+ROWS_SHARE_OF_L1 = 0.2
+"""Share of the innermost cache that a block of a row may take: its sums, those before and data are
+there at a time."""
 CHAIN_CYCLES = 8.0
 """Cycles from a sum in memory to the next one (assumed, as all constants here)."""
 SUM_CYCLES = 1.0
@@ -57,11 +63,16 @@ class ScanRule(Rule):
 
     def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
-        copy, *updates = (s for s in root_body(builder.program) if isinstance(s, For))
-        schedule_elementwise(builder, target, [loop.var for loop in nest_loops(copy)], 4)
-        for nest in updates:
-            loops = [loop.var for loop in nest_loops(nest)]
-            _schedule_sums(builder, target, loops, config.number("together"))
+        copy, *sums = (s for s in root_body(builder.program) if isinstance(s, For))
+        loops = [[loop.var for loop in nest_loops(nest)] for nest in (copy, *sums)]
+        width = task.by_role("output")[0].type.shape[2]
+        together, lanes = config.number("together"), lanes_of(task, target)
+        if sums and width >= lanes:
+            _schedule_columns(builder, target, loops, lanes * min(together, width // lanes))
+            return builder.scheduled
+        schedule_elementwise(builder, target, loops[0], 4)
+        for nest in loops[1:]:
+            _schedule_rows(builder, target, nest, together)
         return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
@@ -97,31 +108,47 @@ class ScanRule(Rule):
         return Prior(cycles=_cycles(task, target, together) * share, peak_cycles=peak)
 
 
-def _schedule_sums(
-    builder: ScheduleBuilder, target: Target, loops: list[str], together: int
+def _schedule_columns(
+    builder: ScheduleBuilder, target: Target, nests: Sequence[Sequence[str]], vectors: int
 ) -> None:
-    """Vectors of columns, or elements of several rows, side by side."""
+    """Blocks of columns two rows of which the innermost cache has, vectors side by side: each row
+    copied, and added to the one before."""
+    width = builder.task.by_role("output")[0].type.shape[2]
+    held = max(1, int(ROWS_SHARE_OF_L1 * target.l1_bytes) // (4 * vectors))
+    block = min(held, -(-width // vectors)) * vectors
+    for row, along, column in nests:
+        builder.split(column, block, f"{column}_o", f"{column}_b")
+        builder.split(f"{column}_b", vectors, f"{column}_m", f"{column}_n")
+        builder.split(f"{column}_n", lanes_of(builder.task, target), f"{column}_u", f"{column}_v")
+        inner = tuple(f"{column}_{part}" for part in "muv")
+        builder.apply(Reorder(loops=(row, f"{column}_o", along, *inner)))
+        builder.apply(Unroll(loops=(f"{column}_u",)))
+        builder.apply(Vectorize(loops=(f"{column}_v",)))
+    (row, along, column), (other, summing, summed) = nests
+    builder.apply(Jam(loop=row, other=other))
+    builder.apply(Jam(loop=f"{column}_o", other=f"{summed}_o"))
+    if not dict(builder.task.nodes[0].attrs).get("reverse"):
+        builder.apply(PeelEnds(loop=along, first=1))
+        builder.apply(Jam(loop=along, other=summing))
+        for part in "muv":
+            builder.apply(Jam(loop=f"{column}_{part}", other=f"{summed}_{part}"))
+    if width % vectors:
+        builder.apply(Specialize(loop=f"{column}_m"))
+    share(builder, target, [row, f"{column}_o"], f"{row}_p")
+
+
+def _schedule_rows(
+    builder: ScheduleBuilder, target: Target, loops: Sequence[str], together: int
+) -> None:
+    """Elements of several rows side by side, of few columns."""
     row, along, column = loops
-    lanes, width = lanes_of(builder.task, target), builder.extent(column)
-    if width < lanes:
-        size = min(together, builder.extent(row))
-        builder.split(row, size, f"{row}_o", f"{row}_i")
-        builder.apply(Reorder(loops=(f"{row}_o", along, f"{row}_i", column)))
-        builder.apply(Unroll(loops=(f"{row}_i", column)))
-        if builder.extent(f"{row}_o") * size > builder.task.by_role("output")[0].type.shape[0]:
-            builder.apply(Specialize(loop=f"{row}_o"))
-        share(builder, target, [f"{row}_o"], f"{row}_p")
-        return
-    block = lanes * max(1, min(together, width // lanes))
-    builder.split(column, block, f"{column}_o", f"{column}_b")
-    builder.split(f"{column}_b", lanes, f"{column}_u", f"{column}_v")
-    outer = [row, f"{column}_o"]
-    builder.apply(Reorder(loops=(*outer, along, f"{column}_u", f"{column}_v")))
-    builder.apply(Unroll(loops=(f"{column}_u",)))
-    builder.apply(Vectorize(loops=(f"{column}_v",)))
-    if width % block:
-        builder.apply(Specialize(loop=f"{column}_o"))
-    share(builder, target, outer, f"{row}_p")
+    size = min(together, builder.extent(row))
+    builder.split(row, size, f"{row}_o", f"{row}_i")
+    builder.apply(Reorder(loops=(f"{row}_o", along, f"{row}_i", column)))
+    builder.apply(Unroll(loops=(f"{row}_i", column)))
+    if builder.extent(f"{row}_o") * size > builder.task.by_role("output")[0].type.shape[0]:
+        builder.apply(Specialize(loop=f"{row}_o"))
+    share(builder, target, [f"{row}_o"], f"{row}_p")
 
 
 def _cycles(task: Task, target: Target, together: Column) -> Column:

@@ -5,11 +5,8 @@ Every limit comes from the target: threads of a block, shared memory, registers.
 
 from __future__ import annotations
 
-import itertools
-
 from autotune.errors import ScheduleError
-from autotune.program.analysis import carried_vars, own_vars
-from autotune.program.ir import Alloc, For, walk
+from autotune.program.ir import For
 from autotune.program.rewrite import stores_of
 from autotune.schedule import Step
 from autotune.schedule.gpu.bind import Bind
@@ -17,7 +14,7 @@ from autotune.schedule.loops.compute import ComputeAt, root_body
 from autotune.schedule.loops.nest import Unroll
 from autotune.schedule.memory.cache_write import CacheWrite
 from autotune.target import Target
-from search_spaces.builder import ScheduleBuilder, nest_loops
+from search_spaces.builder import ScheduleBuilder, own_loops
 
 
 def thread_choices(target: Target, most: int = 1024) -> tuple[int, ...]:
@@ -27,27 +24,15 @@ def thread_choices(target: Target, most: int = 1024) -> tuple[int, ...]:
     return tuple(n for n in choices if n <= target.max_threads) or (target.max_threads,)
 
 
+AMPERE = 80
+"""Generation of GPUs since when there are tensor cores of bfloat16 and tf32, and copies to shared
+memory that run beside arithmetic."""
+
+
 def generation(target: Target) -> int:
     """80 for sm_80 and its like; 0 where there is no such number."""
     number = "".join(c for c in target.arch if c.isdigit())
     return int(number) if number and target.kind == "cuda" else 0
-
-
-def own_loops(nest: For) -> list[str]:
-    """The outer loops of a nest whose iterations write elements of their own: no reductions."""
-    chain = nest_loops(nest)
-    local = {s.buffer.name for s in walk((nest,)) if isinstance(s, Alloc)}
-    written = [
-        own_vars(store.indices) - carried_vars(store)
-        for store in stores_of((nest,))
-        if store.buffer not in local
-    ]
-    return [
-        loop.var
-        for loop in itertools.takewhile(
-            lambda loop: loop.extent == 1 or all(loop.var in used for used in written), chain
-        )
-    ]
 
 
 def bind_flat(

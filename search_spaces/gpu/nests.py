@@ -31,13 +31,18 @@ from autotune.tasks.build import build_program
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
-from search_spaces.builder import ScheduleBuilder, inline_locals, nest_loops, output_name
+from search_spaces.builder import (
+    ScheduleBuilder,
+    inline_locals,
+    nest_loops,
+    output_name,
+    own_loops,
+)
 from search_spaces.gpu.blocks import (
     attempt,
     bind_flat,
     keep_sums,
     merge_nests,
-    own_loops,
     thread_choices,
 )
 from search_spaces.params import Config, Param

@@ -21,9 +21,15 @@ from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
-from search_spaces.builder import ScheduleBuilder, inline_locals, nest_loops, output_name
+from search_spaces.builder import (
+    ScheduleBuilder,
+    inline_locals,
+    nest_loops,
+    output_name,
+    own_loops,
+)
 from search_spaces.cpu.scatter.shape import Sizes
-from search_spaces.gpu.blocks import bind_flat, own_loops, thread_choices
+from search_spaces.gpu.blocks import bind_flat, thread_choices
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Space
 

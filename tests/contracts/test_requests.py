@@ -51,6 +51,7 @@ TEXTS = {
     "accuracy": "strict",
     "precision": "bf16",
     "calibration": "x.npz",
+    "rewrites": "none",
     "fallback": "",
     "seed": "3",
     "strategy": "random",

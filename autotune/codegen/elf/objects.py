@@ -27,7 +27,7 @@ _TLS_SYMBOL, _INDIRECT = 6, 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How structures look in a class of files: 64 bits or 32."""
+    """Layouts of the structures in a class of files: 64 bits or 32."""
 
     address: int
     """Bytes of one."""
@@ -128,7 +128,7 @@ class _Header:
 
 
 def read_elf(code: bytes) -> ElfObject:
-    """Raises BuildError for what is not a sound relocatable object."""
+    """A relocatable object, read and checked. Raises BuildError where it is not a sound one."""
     machine, form, headers, names = _read_headers(code)
     sections = {
         number: _section(code, number, header, _text(names, header.name))

@@ -187,7 +187,7 @@ class _Symbols:
 
 
 def _section(section: Section) -> OutSection:
-    """As it was; merging equal constants of several objects is left to a linker."""
+    """A section as it was in its object; a linker may merge equal constants of several."""
     empty = section.size > 0 and not section.data
     return OutSection(
         name=section.name,

@@ -16,8 +16,8 @@ from autotune.errors import BuildError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelocationSite:
-    """What a relocation needs: the bytes from the place on, its address, that of the symbol, the
-    addend (None where it is in the bytes), and how to get at what is further away."""
+    """A place to be patched: the bytes from there on, its address, that of the symbol, the addend
+    (None where it is in the bytes), and ways to what is further away."""
 
     data: memoryview
     address: int

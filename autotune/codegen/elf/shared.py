@@ -59,7 +59,7 @@ _RELA_TAGS, _REL_TAGS = (7, 8, 9), (17, 18, 19)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Machine:
-    """What its dynamic linker is asked for."""
+    """A machine's relocation types, for its dynamic linker."""
 
     relative: int
     """Add where the library lies."""
@@ -205,7 +205,8 @@ class _Library(ElfImage):
         return self.base + at
 
     def _relocations(self, tables: _DynamicTables) -> bytes:
-        """What the loader does. Arm's have no addends: they are in their places."""
+        """The relocations that the loader makes. Arm's have no addends: these are in their
+        places."""
         names = {address: name for name, address in self._outside.items()}
         out = []
         _, constants, _ = self.regions

@@ -7,7 +7,7 @@ NAME(ptr sizes, ptr out): `sizes` points to the symbols' values, i64 each, in or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -89,20 +89,30 @@ class _Amounts:
         return found
 
     def amount(self, value: int) -> str:
-        if not is_size(value):
-            return str(value)
-        total = ""
-        for product, c in value.terms:
-            part = str(c)
-            for factor in product:
-                part = self.emit(f"mul i64 {part}, {self._factor(factor)}")
-            total = self.emit(f"add i64 {total}, {part}") if total else part
-        return total
+        return amount_text(value, self.emit, self._symbols)
 
-    def _factor(self, factor: SizeSymbol | Quotient) -> str:
-        if isinstance(factor, Quotient):
-            size = self.amount(cast(int, factor.size))
-            return self.emit(f"udiv i64 {size}, {factor.divisor}")
-        place = self._symbols.index(factor.name)
-        pointer = self.emit(f"getelementptr i64, ptr %sizes, i64 {place}")
-        return self.emit(f"load i64, ptr {pointer}, align 8")
+
+def amount_text(value: int, emit: Callable[[str], str], symbols: Sequence[str]) -> str:
+    """A number, or the name of what an expression of `symbols` is, whose values `%sizes` points
+    to. `emit`: gives the name of an instruction's result."""
+    if not is_size(value):
+        return str(value)
+    total = ""
+    for product, c in value.terms:
+        part = str(c)
+        for place, factor in enumerate(product):
+            name = _factor(factor, emit, symbols)
+            part = name if not place and c == 1 else emit(f"mul i64 {part}, {name}")
+        total = emit(f"add i64 {total}, {part}") if total else part
+    return total
+
+
+def _factor(
+    factor: SizeSymbol | Quotient, emit: Callable[[str], str], symbols: Sequence[str]
+) -> str:
+    if isinstance(factor, Quotient):
+        size = amount_text(cast(int, factor.size), emit, symbols)
+        return emit(f"udiv i64 {size}, {factor.divisor}")
+    place = symbols.index(factor.name)
+    pointer = emit(f"getelementptr i64, ptr %sizes, i64 {place}")
+    return emit(f"load i64, ptr {pointer}, align 8")

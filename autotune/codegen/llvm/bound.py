@@ -73,7 +73,7 @@ class BoundWriter(LoadWriter):
         return [self.text.emit(f"icmp ult {kind} {value}, {limit}")]
 
     def _limit(self, width: int, item: str, dtype: str, depth: int) -> str:
-        """As many lanes of a number, of i32 or i64."""
+        """A number in that many lanes, of i32 or i64."""
         if not is_size(width):
             return f"splat ({item} {width})"
         name = self.amount(width)

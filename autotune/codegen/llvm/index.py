@@ -11,14 +11,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
+from autotune.codegen.llvm.amounts import amount_text
 from autotune.codegen.llvm.element import ElementWriter
 from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.errors import BuildError
 from autotune.program.analysis import interval, recombine
 from autotune.program.ir import Buffer, Clamp, FloorDiv, Index, LoadIndex, Mod
-from autotune.sizes import Quotient, SizeSymbol, is_size
+from autotune.sizes import is_size
 
 
 class Var(NamedTuple):
@@ -140,24 +141,7 @@ class IndexWriter(ElementWriter, ABC):
 
     def amount(self, value: int) -> str:
         """A number, or what the kernel's sizes make of an expression at the start of a call."""
-        if not is_size(value):
-            return str(value)
-        total = ""
-        for product, c in value.terms:
-            part = str(c)
-            for place, factor in enumerate(product):
-                name = self._factor(factor)
-                part = name if not place and c == 1 else self.pure(0, f"mul i64 {part}, {name}")
-            total = self.pure(0, f"add i64 {total}, {part}") if total else part
-        return total
-
-    def _factor(self, factor: SizeSymbol | Quotient) -> str:
-        if isinstance(factor, Quotient):
-            size = self.amount(cast(int, factor.size))
-            return self.pure(0, f"udiv i64 {size}, {factor.divisor}")
-        place = self.symbols.index(factor.name)
-        pointer = self.pure(0, f"getelementptr i64, ptr %sizes, i64 {place}")
-        return self.pure(0, f"load i64, ptr {pointer}, align 8")
+        return amount_text(value, lambda text: self.pure(0, text), self.symbols)
 
     def _times(self, depth: int, name: str, factor: int) -> str:
         if factor == 1:

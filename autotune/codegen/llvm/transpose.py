@@ -30,7 +30,7 @@ def transposed(rows: Sequence[str], item_bytes: int, shuffle: Shuffle) -> list[s
 
 
 def _interleaved(rows: list[str], size: int, shuffle: Shuffle) -> list[str]:
-    """As many rows as a block has elements, transposed within each block."""
+    """Rows, as many as a block has elements, transposed within each block."""
     block = len(rows)
     half = block // 2
     begins = [start + i for start in range(0, size, block) for i in range(half)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from autotune.errors import ModelError
 from autotune.frontend.onnx.context import NodeContext, importer
+from autotune.frontend.views import repeat_heads
 
 
 @importer("Attention")
@@ -61,14 +62,10 @@ def heads_joined(n: NodeContext, x: str) -> str:
 
 def repeated(n: NodeContext, x: str, count: int) -> str:
     """Every head several times, so that there are `count`."""
-    batch, heads, rows, width = n.shape(x)
-    if heads == count:
-        return x
+    heads = n.shape(x)[1]
     if count % heads:
         raise ModelError(f"{heads} heads of keys and values do not divide {count} of queries")
-    apart = n.reshape(x, (batch, heads, 1, rows, width))
-    many = n.op("expand", apart, shape=(batch, heads, count // heads, rows, width))
-    return n.reshape(many, (batch, count, rows, width))
+    return repeat_heads(n, x, count)
 
 
 def scores_of(n: NodeContext, query: str, key: str, scale: float) -> list[str]:

@@ -12,7 +12,13 @@ from autotune.frontend.onnx.context import (
     importer,
     tensor_array,
 )
-from autotune.frontend.views import OpenRange, positive_axis, select_ranges
+from autotune.frontend.views import (
+    OpenRange,
+    as_range,
+    positive_axis,
+    select_ranges,
+    triangle,
+)
 from autotune.sizes import UndecidedError, any_size, ceil_div, greatest
 from autotune.types import Array
 
@@ -81,23 +87,13 @@ def gather(n: NodeContext) -> str:
     if array.size and not (-extent <= array.min() and array.max() < extent):
         raise ModelError(f"indices reach outside axis {axis} of {n.shape(x)}")
     positions = np.where(array < 0, array + extent, array)
-    run = _run(positions)
+    run = as_range(positions)
     if run is None or n.known(x) is not None:
         return n.op("gather", x, n.constant(positions, "int64"), axis=axis)
     shape = n.shape(x)
     return n.reshape(
         select_ranges(n, x, {axis: run}), (*shape[:axis], *array.shape, *shape[axis + 1 :])
     )
-
-
-def _run(positions: Array) -> range | None:
-    """Positions that ascend evenly, as a range."""
-    flat = positions.ravel()
-    if flat.size == 0:
-        return None
-    step = int(flat[1] - flat[0]) if flat.size > 1 else 1
-    run = range(int(flat[0]), int(flat[-1]) + 1, step or 1)
-    return run if step > 0 and np.array_equal(flat, np.array(run)) else None
 
 
 @importer("Pad")
@@ -177,10 +173,7 @@ def trilu(n: NodeContext) -> str:
     x = n.input(0)
     k = n.int_parameter(1)
     offset = k[0] if k else 0
-    n.made(*n.shape(x)[-2:])
-    mask = np.ones(n.shape(x)[-2:], bool)
-    kept = np.triu(mask, offset) if n.integer("upper", 1) else np.tril(mask, offset)
-    return n.op("where", n.constant(kept), x, n.like(0, x))
+    return triangle(n, x, offset, upper=bool(n.integer("upper", 1)))
 
 
 @importer("Hardmax")

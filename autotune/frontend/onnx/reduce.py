@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from autotune.frontend.onnx.context import Importer, NodeContext, importer
-from autotune.frontend.views import positive_axis
+from autotune.frontend.views import log_sum_exp, positive_axis
 
 # Operators whose axes came as an input earlier than for the others (opset 18).
 AXES_INPUT_SINCE = {"ReduceSum": 13}
@@ -77,18 +76,12 @@ for _operator, _steps in REDUCTIONS.items():
 
 @importer("ReduceLogSumExp")
 def reduce_log_sum_exp(n: NodeContext) -> str:
-    """max + log(sum(exp(x - max))): does not overflow. An infinite largest element is not taken
-    away: infinity less itself is no number."""
     x = _real(n, n.input(0))
     keepdims = bool(n.integer("keepdims", 1))
     axes = _axes(n, n.rank(x))
     if not axes:
         return n.input(0)
-    top = n.op("reduce_max", x, axes=axes, keepdims=True)
-    finite = n.op("lt", n.op("abs", top), n.like(math.inf, top))
-    top = n.op("where", finite, top, n.like(0, top))
-    total = n.op("reduce_sum", n.op("exp", n.op("sub", x, top)), axes=axes, keepdims=True)
-    y = n.op("add", top, n.op("log", total))
+    y = log_sum_exp(n, x, axes)
     kept = [e for i, e in enumerate(n.shape(y)) if keepdims or i not in axes]
     return n.cast(n.reshape(y, kept), n.dtype(n.input(0)))
 

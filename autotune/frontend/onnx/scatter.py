@@ -6,13 +6,11 @@ the updates. Else the updates join the data one after the other.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.places import flat_places, join, row_places, rows, unspread
+from autotune.frontend.places import join, join_elements, row_places, rows
 from autotune.frontend.views import positive_axis
 
 
@@ -57,16 +55,7 @@ def scatter_elements(n: NodeContext) -> str:
             f"indices of shape {n.shape(indices)} and updates of shape {n.shape(updates)} do not "
             f"name places in {shape}"
         )
-    others = [d for d in range(len(shape)) if d != axis]
-    put = n.text("reduction", "none") == "none" and n.evaluated(indices) is not None
-    if not put and all(n.shape(indices)[d] == shape[d] for d in others):
-        return join(n, x, unspread(n, indices, axis), updates, axis, how=_how(n))
-    places = flat_places(n, indices, shape, axis)
-    count, flat = math.prod(shape), (math.prod(n.shape(updates)), 1)
-    column, places, updates = (
-        n.reshape(v, s) for v, s in ((x, (count, 1)), (places, flat), (updates, flat))
-    )
-    return n.reshape(join(n, column, places, updates, 0, how=_how(n)), shape)
+    return join_elements(n, (x, indices, updates), axis, how=_how(n))
 
 
 def _how(n: NodeContext) -> str:

@@ -89,7 +89,7 @@ def _pool_window(n: AtenCall, x: str, rank: int) -> VolumeWindow:
 
 
 def _batched(n: AtenCall, x: str, dims: int) -> str:
-    """With a batch of one, where there is none."""
+    """x with a batch of one, where it has none."""
     return x if n.rank(x) == dims + 2 else n.reshape(x, (1, *n.shape(x)))
 
 
@@ -172,7 +172,7 @@ def _resized(mode: str) -> AtenImporter:
 
 
 def _factor(n: AtenCall, axis: int, before: int, after: int, align: bool) -> float:
-    """By how much an axis grows: as the caller says, else by its sizes."""
+    """Growth of an axis: as the caller says, else by its sizes."""
     if not align:
         given = n.arg("scale_factors") if n.has("scale_factors") else None
         if given:

@@ -90,7 +90,8 @@ def refusals(
 def _with_their_sources(
     nodes: Sequence[fx.Node], refused: Mapping[fx.Node, str]
 ) -> dict[fx.Node, str]:
-    """Who gives several values gives all of them, or none."""
+    """The refused nodes, with all parts and the source of what is refused in part: a node that
+    gives several values gives all of them, or none."""
     parts = {n: n.args[0] for n in nodes if n.target is operator.getitem}
     split = {source: refused[n] for n, source in parts.items() if n in refused}
     return {
@@ -121,7 +122,7 @@ class AtenImport:
         self._outputs: list[tuple[str, str]] = []
 
     def _know(self, node: fx.Node) -> None:
-        """What a node gives is the same in every run: a weight or a number."""
+        """Enter a value that is the same in every run: a weight or a number."""
         given = self._values[node]
         if node in self._weights:
             graph_dtype(self._weights[node].dtype)
@@ -132,7 +133,7 @@ class AtenImport:
             raise UnsupportedOpError(f"{node.name} is known to a run only")
 
     def take(self, node: fx.Node, name: str) -> TensorPort:
-        """What a node gives comes from outside."""
+        """Make an input of what a node gives."""
         given = self._values[node]
         kind = static_type(node, given)
         order = self._order(given)
@@ -181,7 +182,7 @@ class AtenImport:
         self.made[node] = made
 
     def give(self, node: fx.Node, name: str) -> TensorPort:
-        """What a node gives is an output. It lies in memory as PyTorch has it."""
+        """Make an output of what a node gives, which lies in memory as PyTorch has it."""
         given, value = self._values[node], self.made[node]
         static_type(node, given)
         order = self._order(given)

@@ -8,6 +8,7 @@ import numpy as np
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.torch.context import AtenCall, aten
+from autotune.frontend.views import repeat_heads
 
 
 @aten("mm", "bmm")
@@ -93,7 +94,7 @@ def attention(n: AtenCall) -> str | tuple[str | None, ...]:
     if n.has("dropout_p") and n.number("dropout_p"):
         raise UnsupportedOpError("it draws numbers")
     query, key, value = (n.value(name) for name in ("query", "key", "value"))
-    key, value = (_repeated(n, x, n.shape(query)[-3]) for x in (key, value))
+    key, value = (repeat_heads(n, x, n.shape(query)[-3]) for x in (key, value))
     scale = n.arg("scale") if n.has("scale") else None
     scale = 1 / math.sqrt(n.shape(query)[-1]) if scale is None else float(scale)
     scores = n.op("matmul", query, key, transpose_b=True)
@@ -101,15 +102,6 @@ def attention(n: AtenCall) -> str | tuple[str | None, ...]:
     scores = _masked(n, scores)
     y = n.op("matmul", n.op("softmax", scores, axis=n.rank(scores) - 1), value, transpose_b=False)
     return (y, *[None] * (len(n.result) - 1)) if isinstance(n.result, tuple | list) else y
-
-
-def _repeated(n: AtenCall, x: str, count: int) -> str:
-    *batch, heads, rows, width = n.shape(x)
-    if heads == count:
-        return x
-    apart = n.reshape(x, (*batch, heads, 1, rows, width))
-    many = n.expanded(apart, (*batch, heads, count // heads, rows, width))
-    return n.reshape(many, (*batch, count, rows, width))
 
 
 def _masked(n: AtenCall, scores: str) -> str:

@@ -8,10 +8,9 @@ import numpy as np
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.ordering import first
-from autotune.frontend.places import elements, flat_places, join, positive, unspread
+from autotune.frontend.places import elements, join, join_elements, positive
 from autotune.frontend.torch.context import AtenCall, aten
-from autotune.frontend.views import select_ranges
-from autotune.types import Array
+from autotune.frontend.views import as_range, select_ranges
 
 
 @aten("embedding")
@@ -33,20 +32,12 @@ def picked(n: AtenCall, x: str, indices: str, axis: int) -> str:
     known, shape = n.known(indices), n.shape(x)
     if known is not None and known.size and n.known(x) is None:
         places = np.where(known < 0, known + shape[axis], known)
-        if (run := _run(places)) is not None:
+        if (run := as_range(places)) is not None:
             whole = (*shape[:axis], *known.shape, *shape[axis + 1 :])
             return n.reshape(select_ranges(n, x, {axis: run}), whole)
     if n.dtype(indices) not in ("int32", "int64"):
         indices = n.cast(indices, "int64")
     return n.op("gather", x, indices, axis=axis)
-
-
-def _run(positions: Array) -> range | None:
-    """Positions that ascend evenly, as a range."""
-    flat = positions.ravel()
-    step = int(flat[1] - flat[0]) if flat.size > 1 else 1
-    run = range(int(flat[0]), int(flat[-1]) + 1, step or 1)
-    return run if step > 0 and np.array_equal(flat, np.array(run)) else None
 
 
 @aten("index", "_unsafe_index")
@@ -112,7 +103,7 @@ def scatter(n: AtenCall) -> str:
         updates = select_ranges(n, n.as_made("src"), ranges)
     else:
         updates = n.expanded(n.as_made("value"), n.shape(indices))
-    return _joined(n, (x, indices, updates), axis, _how(n))
+    return join_elements(n, (x, indices, updates), axis, how=_how(n))
 
 
 def _how(n: AtenCall) -> str:
@@ -124,22 +115,6 @@ def _how(n: AtenCall) -> str:
     if given not in known:
         raise UnsupportedOpError(f"reduce={given!r} is not supported")
     return known[given]
-
-
-def _joined(n: AtenCall, operands: tuple[str, str, str], axis: int, how: str) -> str:
-    """x with updates at the places along an axis, and their own otherwise."""
-    x, indices, updates = operands
-    shape = n.shape(x)
-    others = [d for d in range(len(shape)) if d != axis]
-    put = how == "none" and n.evaluated(indices) is not None
-    if not put and all(n.shape(indices)[d] == shape[d] for d in others):
-        return join(n, x, unspread(n, indices, axis), updates, axis, how=how)
-    places = flat_places(n, indices, shape, axis)
-    count, flat = math.prod(shape), (math.prod(n.shape(updates)), 1)
-    column, places, updates = (
-        n.reshape(v, s) for v, s in ((x, (count, 1)), (places, flat), (updates, flat))
-    )
-    return n.reshape(join(n, column, places, updates, 0, how=how), shape)
 
 
 @aten("index_put", "_unsafe_index_put")

@@ -6,7 +6,7 @@ import math
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.torch.context import AtenCall, AtenImporter, aten
-from autotune.frontend.views import select_ranges
+from autotune.frontend.views import log_sum_exp, select_ranges
 
 
 def reduced(n: AtenCall, op: str, x: str, axes: tuple[int, ...], keepdims: bool) -> str:
@@ -100,7 +100,7 @@ def argmin(n: AtenCall) -> str:
 
 
 def place(n: AtenCall, x: str, *, largest: bool) -> str:
-    """Where the first extreme element is, along a dimension or of all."""
+    """Place of the first extreme element, along a dimension or of all."""
     keepdims = bool(n.arg("keepdim", False)) if n.has("keepdim") else False
     if n.dtype(x) == "bool":
         x = n.cast(x, "uint8")
@@ -174,16 +174,10 @@ def _moments(n: AtenCall) -> tuple[str, str]:
 
 
 @aten("logsumexp")
-def log_sum_exp(n: AtenCall) -> str:
-    """max + log(sum(exp(x - max))): does not overflow. An infinite largest element is not taken
-    away: infinity less itself is no number."""
+def logsumexp(n: AtenCall) -> str:
     x = n.as_made("self")
     axes, _ = _axes(n, x)
-    top = n.op("reduce_max", x, axes=axes, keepdims=True)
-    finite = n.op("lt", n.op("abs", top), n.like(math.inf, top))
-    top = n.op("where", finite, top, n.like(0, top))
-    total = n.op("reduce_sum", n.op("exp", n.op("sub", x, top)), axes=axes, keepdims=True)
-    return n.reshape(n.op("add", top, n.op("log", total)), n.made_shape)
+    return n.reshape(log_sum_exp(n, x, axes), n.made_shape)
 
 
 @aten("linalg_vector_norm", "norm.ScalarOpt_dim", "norm.Scalar")

@@ -25,14 +25,14 @@ def _symbolic(value: Any) -> bool:
 
 
 def call_sizes(inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """What distinguishes calls that need programs of their own."""
+    """Key of the program for a call: shapes and strides of tensors, other values."""
     return tuple(
         (tuple(i.shape), i.stride()) if isinstance(i, torch.Tensor) else i for i in inputs
     )
 
 
 def sized_values(module: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
-    """What every node gives for inputs of these sizes: tensors without data, and numbers."""
+    """Values of every node for inputs of these sizes: tensors without data, and numbers."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     found: dict[fx.Node, Any] = {}
 

@@ -9,7 +9,7 @@ import numpy as np
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.torch.context import AtenCall, aten
 from autotune.frontend.torch.order import memory_order
-from autotune.frontend.views import select_ranges
+from autotune.frontend.views import select_ranges, triangle
 
 
 @aten(
@@ -264,14 +264,9 @@ def put_range(n: AtenCall) -> str:
 
 
 @aten("tril", "triu")
-def triangle(n: AtenCall) -> str:
-    x, offset = n.value("self"), n.integer("diagonal")
-    n.made(*n.shape(x)[-2:])
-    mask = np.ones(n.shape(x)[-2:], bool)
-    kept = np.tril(mask, offset) if "tril" in str(n.target) else np.triu(mask, offset)
-    if n.dtype(x) == "bool":
-        return n.op("and", n.constant(kept), x)
-    return n.op("where", n.constant(kept), x, n.like(0, x))
+def tril(n: AtenCall) -> str:
+    upper = "triu" in str(n.target)
+    return triangle(n, n.value("self"), n.integer("diagonal"), upper=upper)
 
 
 @aten("pixel_shuffle")

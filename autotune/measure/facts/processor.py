@@ -1,4 +1,4 @@
-"""Which processor this is. In: what the system says of it, and a target. Out: a Processor."""
+"""Identity of the processor. In: what the system says of it, and a target. Out: a Processor."""
 
 from __future__ import annotations
 

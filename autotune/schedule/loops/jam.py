@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.analysis import reads_memory
+from autotune.program.analysis import Ranges, interval, reads_memory
 from autotune.program.ir import Alloc, For, If, Index, Program, Stmt, Store, index, walk
 from autotune.program.rewrite import (
     Body,
@@ -21,15 +21,16 @@ from autotune.program.rewrite import (
     with_body,
 )
 from autotune.schedule.base import register
+from autotune.sizes import is_size
 
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jam:
     """Loop fusion: the body of a later loop goes behind that of an earlier one of as many
-    iterations. What is between them goes before or after both; local buffers around them live on
-    to the end of the statements that they are among; guards that are the same, one after the
-    other, become one.
+    iterations, of which none touches what a later one of the earlier loop does. What is between
+    them goes before or after both; local buffers around them live on to the end of the
+    statements that they are among; guards that are the same, one after the other, become one.
 
     for i: s += x[i] ; m = s*2 ; q = 0 ; for j: q += x[j]*x[j]   ->
     q = 0 ; for i: { s += x[i] ; q += x[i]*x[i] } ; m = s*2
@@ -107,7 +108,7 @@ def _sorted(loop: For, other: For, between: Sequence[Stmt]) -> tuple[list[Stmt],
         free = all(_independent(stmt, s) for s in (loop, *after))
         (before if free else after).append(stmt)
     for stmt in (loop, *after):
-        if not _independent(stmt, other):
+        if not _independent(stmt, other) and not (stmt is loop and _keeps_order(loop, other)):
             raise ScheduleError(f"loop {other.var} needs what is computed from loop {loop.var} on")
     return before, after
 
@@ -124,6 +125,54 @@ def _independent(one: Stmt, two: Stmt) -> bool:
         written.append(stores)
         touched.append(stores | {v.buffer for v in loads_of((stmt,))})
     return written[0].isdisjoint(touched[1]) and written[1].isdisjoint(touched[0])
+
+
+def _keeps_order(loop: For, other: For) -> bool:
+    """Whether no iteration of the later loop touches what a later one of the earlier loop does: of
+    every buffer that one of them writes and the other touches, some index goes on by the same step
+    in both, and the later loop's places end before those begin where the next iteration is."""
+    ranges = {s.var: s.extent for s in walk((loop, other)) if isinstance(s, For)}
+    if any(is_size(extent) for extent in ranges.values()):
+        return False
+    written = {s.buffer for s in stores_of((loop, other))}
+    first, second = (_places(v) for v in (loop, other))
+    return all(
+        any(
+            _behind((loop.var, places), (other.var, second[buffer]), ranges, dim)
+            for dim in range(len(places[0]))
+        )
+        for buffer, places in first.items()
+        if buffer in written and buffer in second
+    )
+
+
+def _places(loop: For) -> dict[str, list[tuple[Index, ...]]]:
+    """Buffer -> indices that a loop's body stores to, or loads from."""
+    out: dict[str, list[tuple[Index, ...]]] = {}
+    for store in stores_of((loop,)):
+        out.setdefault(store.buffer, []).append(store.indices)
+    for load in loads_of((loop,)):
+        out.setdefault(load.buffer, []).append(load.indices)
+    return out
+
+
+def _behind(
+    first: tuple[str, list[tuple[Index, ...]]],
+    second: tuple[str, list[tuple[Index, ...]]],
+    ranges: Ranges,
+    dim: int,
+) -> bool:
+    steps = {dict(p[dim].terms).get(var, 0) for var, places in (first, second) for p in places}
+    if len(steps) != 1 or not (step := steps.pop()) > 0:
+        return False
+    begins, ends = (
+        [p[dim] - index(var) * step for p in places] for var, places in (first, second)
+    )
+    for ahead in (end - begin for begin in begins for end in ends):
+        # Loops around both are at the same iteration in both, and so no longer there.
+        if not ahead.vars() <= ranges.keys() or interval(ahead, ranges)[1] >= step:
+            return False
+    return True
 
 
 def check_plain(stmt: Stmt) -> None:

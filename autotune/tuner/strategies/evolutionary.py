@@ -11,8 +11,11 @@ from search_spaces.params import Config
 from search_spaces.space import Rows
 
 _PARENTS = 12
+"""The fastest configs, of which others are bred."""
 _RANDOM_SHARE = 0.15
+"""Share of proposals that are drawn from the whole space."""
 _TRIES = 200
+"""Children bred for one that was not proposed before, at most."""
 
 
 class EvolutionaryStrategy:

@@ -24,7 +24,9 @@ from search_spaces.params import Config
 from search_spaces.space import Rows
 
 _EXPLORE = 0.15
+"""Share of the proposals that are unlike what was tried before."""
 _LOCAL = 0.4
+"""Share of the proposals that are neighbours of the best."""
 _SPREAD = 0.5
 """Predicted log-time given up for a config that has nothing in common with those tried before."""
 _RIVAL = 1.5

@@ -36,7 +36,7 @@ from search_spaces.algorithms.gpu.base import (
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.shape import Contraction
-from search_spaces.gpu.blocks import bind_rest, generation
+from search_spaces.gpu.blocks import AMPERE, bind_rest, generation
 from search_spaces.gpu.contraction.prior import BlockStep, tiled_cycles
 from search_spaces.gpu.contraction.tiles import (
     Product,
@@ -62,8 +62,6 @@ ALLOWED = {"bfloat16": ("bf16", "tf32"), "float16": ("f16", "tf32"), "tf32": ("t
 """What products of float32 may round to, by the precision asked for. Bytes are exact."""
 ERRORS = {"bf16": 2.0**-6, "f16": 2.0**-9, "tf32": 2.0**-9, "int8": 0.0}
 """Largest error of a result over the largest value of the output: of two rounded operands."""
-AMPERE = 80
-"""Generation of GPUs since when there are these instructions."""
 PAD_BYTES = 16
 """Gap behind each row of an operand in shared memory."""
 SHORT_BYTES = 2

@@ -23,7 +23,7 @@ TILE_CYCLES = 12.0
 """Cycles of the loops around a register tile."""
 ACCUMULATOR_CYCLES = 1.5
 """Cycles per accumulator to begin and to store it."""
-STEP_CYCLES = 2.0
+STEP_CYCLES = 1.0
 """Cycles of a reduction's counter and branch."""
 NARROW_VECTOR_COST = 0.05
 """Share of the time that vectors of less than full width add."""
@@ -35,11 +35,18 @@ SPILL_COST = 0.2
 """The same of more accumulators and operands than registers."""
 SPILL_RISK = 0.03
 """The same where operands of two steps side by side would be."""
+SETTLED_SUMS, WANDERING_SUM_COST = 7, 0.03
+"""Share that each sum of a single vector beyond these adds in unrolled steps, where an element is
+in all lanes of a register that nothing else uses: LLVM puts the sum into that one, and so all of
+them wander from register to register, some through memory (fitted: Emerald Rapids held to
+AVX2)."""
 RUN_SPILL_RISK = 0.1
 """The same where they are loaded for several steps at once (fitted on llvm-mca's cycles)."""
 CONFLICT_FACTOR = 1.5
 """Times that products of Winograd's and Strassen's algorithms take whose points evict each other
 from the L1 cache."""
+PANEL_SHARE_OF_L1 = 0.5
+"""Share of the L1 cache that a panel of weights may take and stay there."""
 DATA_COST = 0.096
 """Share that data add which a single vector of weights uses: they are read at as many places as a
 tile has points, a line of each in turns, while weights are one stream."""
@@ -65,15 +72,31 @@ def tile_efficiency(
     cycles = row_cycles(
         machine, configs, points, vectors, total=total, depth=depth, rate=rate or tile_rate
     )
+    cycles = np.maximum(cycles, total * panel_cycles(machine, configs, points, vectors, depth))
     lanes = machine.target.takes_lanes
     # Where no operand comes from memory, none is late.
     registers = machine.target.vector_registers + (0 if lanes else over)
     one = points * vectors + vectors + 1 > registers
     taste = np.where(one, SPILL_COST, 0.0)
-    several = live_registers(configs, points, vectors, lanes=lanes) > registers
+    if broadcasts_apart(machine.target):
+        wander = (vectors == 1) & (configs["unroll"] > 1)
+        sums = np.maximum(points - SETTLED_SUMS, 0)
+        taste = taste + np.where(wander, WANDERING_SUM_COST * sums, 0.0)
+    several = live_registers(configs, points, vectors, target=machine.target) > registers
     taste = taste + np.where(several, RUN_SPILL_RISK if lanes else SPILL_RISK, 0.0)
     taste = taste + np.where((vectors == 1) & (total > 1), LONE_VECTOR_COST, 0.0)
     return cycles / total, taste + np.where(configs["unroll"] > 4, LONG_BODY_COST, 0.0)
+
+
+def panel_cycles(
+    machine: Machine, configs: Configs, points: Column, vectors: Column, depth: int
+) -> Column:
+    """Cycles per multiply-add of full width until a panel of weights that the L1 cache does not
+    keep beside data has come from the L2 cache, for each tile of points again."""
+    nbytes = vectors * configs["lanes"] * (4.0 * depth)
+    away = nbytes > PANEL_SHARE_OF_L1 * machine.target.l1_bytes
+    each = machine.target.vector_bytes / machine.cpu.l2_stream_bytes_per_cycle / points
+    return np.where(away, each, 0.0)
 
 
 def row_cycles(
@@ -87,12 +110,20 @@ def row_cycles(
     return whole + last * rate(machine, configs, points, last, depth)
 
 
-def live_registers(
-    configs: Configs, points: Column, vectors: Column, *, lanes: bool = False
-) -> Column:
+def broadcasts_apart(target: Target) -> bool:
+    """Whether an element of memory is put into all lanes of a register before vectors are
+    multiplied by it: x86-64 without AVX-512."""
+    wide = not {"+avx512f", "+avx512vl"}.isdisjoint(target.features.split(","))
+    return target.kind == "cpu" and target.triple.startswith("x86_64") and not wide
+
+
+def live_registers(configs: Configs, points: Column, vectors: Column, *, target: Target) -> Column:
     """Registers of a tile. Steps of an unrolled reduction overlap: the weights of two are in
-    registers at once, or what the points of several are multiplied by (`lanes`)."""
-    if lanes:
+    registers at once, or what the points of several are multiplied by where that is lanes of
+    registers; not where every product waits for a register with an element in all lanes."""
+    if broadcasts_apart(target):
+        return np.asarray(points * vectors + vectors + 1)
+    if target.takes_lanes:
         runs = np.ceil(configs["unroll"] / max(RUNS))
         ahead = np.where(configs["unroll"] > 1, points * runs, 1)
         return np.asarray(points * vectors + vectors + ahead + 1)

@@ -23,6 +23,7 @@ STRIPS_FIRST = "bands_first"
 there are no rows, then channel blocks first: each needs all weights, but reads mostly data that it
 has made itself."""
 _FEW_POINTS = 16
+"""Points up to which all of a contraction's time goes into reading its weights (assumed)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,7 @@ from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.machine.cpu import busiest_share
 from autotune.ops import OPS
-from autotune.program.analysis import own_vars
 from autotune.program.ir import (
-    Alloc,
     For,
     Store,
     walk,
@@ -49,6 +47,7 @@ from search_spaces.builder import (
     local_buffers,
     nest_loops,
     output_name,
+    own_loops,
     schedule_elementwise,
     share,
     vectorize_loop,
@@ -280,21 +279,7 @@ def _schedule_nest(
         builder.apply(Specialize(loop=loop))
     if chain[-1].var.endswith(BLOCK) and is_guarded(find_loop(builder.program, chain[-1].var)):
         builder.apply(Specialize(loop=chain[-1].var))
-    share(builder, target, _independent(chain), f"{loops[0]}_p")
-
-
-def _independent(chain: list[For]) -> list[str]:
-    """The outer loops of a nest whose iterations write elements of their own: no reductions."""
-    local = {s.buffer.name for s in walk((chain[0],)) if isinstance(s, Alloc)}
-    written = [
-        own_vars(store.indices) for store in stores_of((chain[0],)) if store.buffer not in local
-    ]
-    return [
-        loop.var
-        for loop in itertools.takewhile(
-            lambda loop: loop.extent == 1 or all(loop.var in used for used in written), chain
-        )
-    ]
+    share(builder, target, own_loops(chain[0]), f"{loops[0]}_p")
 
 
 def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> str:

@@ -25,12 +25,12 @@ from search_spaces.builder import (
     lanes_of,
     nest_loops,
     output_name,
+    own_loops,
     schedule_elementwise,
     share,
     vectorize_loop,
 )
 from search_spaces.cpu.scatter.shape import Sizes
-from search_spaces.gpu.blocks import own_loops
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Space
 

@@ -172,17 +172,20 @@ def _all_fetched(
 def _lone_lines(
     task: Task, w: WindowShape, machine: Machine, configs: Configs, t: _Tiles
 ) -> Column:
-    """Times that lines come, of those that are needed. Where the other one of a pair is needed by
-    another block of channels, after this one has left the innermost cache, it comes in vain."""
+    """Times that data come, of what is needed. Where the rest of a line, or the other one of a
+    pair, is needed by another block of channels, after this one has left the innermost cache, it
+    comes in vain."""
     window = {f"k{i}": float(e) for i, (_, e) in enumerate(w.reduce)}
     times, cpu = np.ones(len(t.down)), machine.cpu
     for data in filter(_moves_by_row, _reads(task, w)):
         (_, wide, _), (_, high, _) = both_ways(data, (t.whole, t.extents, window))
         lines = t.width * data.item_bytes * t.tile["channel"] / cpu.line_bytes
         away = high * wide * lines * cpu.line_bytes > PAIR_L1_SHARE * machine.target.l1_bytes
-        alone = np.where(lines % 2 == 1, 1 / np.maximum(lines, 1), 0.0)
+        whole = np.ceil(lines)
+        alone = np.where(whole % 2 == 1, 1 / whole, 0.0)
         away = away | (configs["order"] == "channels_first")
-        times = np.maximum(times, 1 + np.where(away, cpu.paired_line_waste * alone, 0.0))
+        vain = whole / lines * (1 + cpu.paired_line_waste * alone)
+        times = np.maximum(times, np.where(away, vain, 1.0))
     return times
 
 

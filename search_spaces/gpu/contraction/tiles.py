@@ -22,12 +22,13 @@ from autotune.target import Target
 from autotune.types import Task
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction
-from search_spaces.gpu.blocks import attempt, generation
+from search_spaces.gpu.blocks import AMPERE, attempt, generation
 from search_spaces.params import Config
 
 _UNROLLED_COPIES = 16
-_AMPERE = 80
+"""Copies of a thread per stage, up to which their loop is unrolled."""
 _ACCESS_BYTES = 16
+"""Bytes of a thread's widest access to memory (specified: PTX ISA)."""
 PARTS = "k_p"
 """Loop over the parts of a split reduction."""
 
@@ -55,7 +56,7 @@ class Tile:
         return Tile(
             **{name: config.number(name) for name in sizes},
             warps=warps,
-            asynchronous=config.number("stages") > 1 and generation(target) >= _AMPERE,
+            asynchronous=config.number("stages") > 1 and generation(target) >= AMPERE,
         )
 
     @property

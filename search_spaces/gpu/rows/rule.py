@@ -47,6 +47,7 @@ from search_spaces.space import Configs, Constraint, Space
 _LEAST = 32
 """Elements of a row that are worth a block."""
 _PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+"""Blocks that share a row."""
 _ALIGNED = 128
 """Elements that a part of a row is a multiple of."""
 

@@ -12,8 +12,13 @@ from cost_model import default_of
 
 def record_of(task: Task, target: Target, seconds: float = 1e-3) -> Record:
     """Of the task's default."""
-    rule, config, schedule = default_of(task, Machine.of(target))
+    rule, config, made = default_of(task, Machine.of(target))
     result = MeasureResult(status=Status.OK, times_s=(seconds,))
     return Record(
-        task=task, target=target, rule=rule.name, config=config, schedule=schedule, result=result
+        task=task,
+        target=target,
+        rule=rule.name,
+        config=config,
+        schedule=made.schedule,
+        result=result,
     )

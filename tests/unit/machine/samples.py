@@ -50,6 +50,7 @@ FACTS = MachineFacts(
     transfer_dirty_bytes_per_s=4e10,
     regions=((2, 5e-7), (8, 2e-6)),
     denormal_s=4e-8,
+    others=0.05,
 )  # fmt: skip
 TARGET = load_target("x86-64-v4")
 PROFILE = DeviceProfile(

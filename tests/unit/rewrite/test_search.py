@@ -11,6 +11,7 @@ import pytest
 import autotune
 from autotune.cli import execute
 from autotune.compiler.rewriting import rewriting
+from autotune.defects import DefectWarning
 from autotune.graph.interp import run_graph
 from autotune.graph.ir import Graph
 from autotune.graph.pipeline import CLEAN, optimize
@@ -80,6 +81,14 @@ def test_strict_takes_exact_ones_alone() -> None:
     assert way is not None
     assert way(optimize(head(), CLEAN)).steps == ()
     assert rewriting(TARGET, "none") is None
+
+
+def test_a_defect_leaves_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Costs, "tasks", lambda *_: 1 // 0)
+    way, graph = rewriting(TARGET), optimize(head(), CLEAN)
+    assert way is not None
+    with pytest.warns(DefectWarning, match="the graph stays as it is"):
+        assert way(graph).graph is graph
 
 
 def test_compiled_with_and_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

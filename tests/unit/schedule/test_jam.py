@@ -104,3 +104,46 @@ def test_what_is_not_shifted(old: str, new: str, message: str) -> None:
 def test_what_does_not_run_side_by_side(one: str, two: str, message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
         changed({"step": "jam", "loop": one, "other": two})
+
+
+SUMS = """program p
+param x: float32[12, 8]
+param y: float32[12, 8] written
+for o in 2 serial:
+  for i in 5 serial:
+    for k in 4 serial:
+      y[{written}, 4*o + k] = x[i, 4*o + k]
+  for j in 5 serial:
+    for l in 4 serial:
+      y[{other}, 4*o + l] sum= y[{read}, 4*o + l]
+"""
+PLACES = ("2*i", "2*i + 1", "2*i + 2", "-2*i + 8", "i", "0", "i + 6")
+
+
+@pytest.mark.parametrize("written", PLACES)
+@pytest.mark.parametrize("other", PLACES)
+@pytest.mark.parametrize("read", PLACES)
+def test_loops_over_the_same_elements_run_together_if_none_comes_early(
+    written: str, other: str, read: str
+) -> None:
+    moved = {"other": other.replace("i", "j"), "read": read.replace("i", "j")}
+    text = SUMS.format(written=written, **moved)
+    x = np.arange(96, dtype=np.float32).reshape(12, 8)
+    y = np.full((12, 8), 1000.0, np.float32)
+    try:
+        together = changed(ROWS, text=text)
+    except ScheduleError:
+        return  # which are taken, the next test says
+    want = run(parse_program(text), {"x": x, "y": y.copy()})
+    np.testing.assert_array_equal(run(together, {"x": x, "y": y.copy()}), want)
+
+
+@pytest.mark.parametrize(
+    ("written", "other", "read"),
+    [("2*i", "2*j", "2*j"), ("2*i + 2", "2*j + 2", "2*j"), ("2*i + 1", "2*j + 1", "2*j + 1")],
+)
+def test_a_sum_goes_into_the_loop_that_makes_its_terms(
+    written: str, other: str, read: str
+) -> None:
+    text = SUMS.format(written=written, other=other, read=read)
+    assert "for j" not in print_program(changed(ROWS, text=text))

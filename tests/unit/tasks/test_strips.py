@@ -10,7 +10,6 @@ import pytest
 import cost_model
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.schedule.base import apply_schedule
 from autotune.sizes import symbol, value_at
 from autotune.target import host_target
 from autotune.tasks.at_sizes import task_at
@@ -95,9 +94,8 @@ def test_a_kernel_for_a_strip_is_right_at_any_size(
     """Strip after strip, or stage by stage."""
     sized = made()
     small = task_at(sized, sample)
-    _, _, schedule = cost_model.default_of(small, Machine.of(TARGET))
-    scheduled = apply_schedule(build_program(small), schedule)
-    program = in_strips(scheduled, sized, small, apart=apart)
+    _, _, scheduled = cost_model.default_of(small, Machine.of(TARGET))
+    program = in_strips(scheduled.program, sized, small, apart=apart)
     for sizes in PLACES:
         there = task_at(sized, sizes)
         arrays = random_inputs(there, 3)

@@ -1,0 +1,97 @@
+"""What a match may gain, before anything is built: the time of the operators that go against that
+of those that come, each by the machine's roofline and none fused.
+
+It is coarse and quick: what does less work or moves less passes, the rest is not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autotune.errors import ModelError
+from autotune.graph.ir import Node
+from autotune.machine import Machine
+from autotune.machine.cpu import core_seconds
+from autotune.ops import OPS
+from autotune.rewrite.apply import build
+from autotune.rewrite.attributes import normal
+from autotune.rewrite.match import Finder, Match, inside
+from autotune.types import Attr, Attrs, TensorType
+
+_TILED_SHARE = 0.5
+"""Share of direct code's time that dense windows without strides may take (Winograd)."""
+_WORTH = 0.98
+"""Share of the time before from which a match is worth a look."""
+
+
+class MatchEstimate:
+    """Seconds of operators by their types."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def promises(self, match: Match, finder: Finder) -> bool:
+        """Whether the right side should take less than what would go of the left one."""
+        return self._after(match, finder) < _WORTH * self._before(match, finder)
+
+    def _before(self, match: Match, finder: Finder) -> float:
+        """Seconds of the covered nodes that nothing else reads."""
+        covered = inside(match, finder)
+        roots = {node.output for node in match.roots}
+        total, gone = 0.0, set(roots)
+        types = finder.graph.types
+        kept = {value for _, value in finder.graph.outputs}
+        # A node goes where all of its readers do; they come after it.
+        for value in sorted(covered, key=finder.place, reverse=True):
+            readers = {n.output for n in finder.readers.get(value, [])}
+            if value not in roots and (value in kept or not readers <= gone):
+                continue
+            gone.add(value)
+            node: Node = finder.producers[value]
+            inputs = [types[i] for i in node.inputs]
+            total += self._seconds(node.op, inputs, types[value], node.attributes)
+        return total
+
+    def _after(self, match: Match, finder: Finder) -> float:
+        """Seconds of the right side, but for what constants alone decide."""
+        types = {n: finder.graph.types[v] for n, v in match.values.items()}
+        known = {n for n, v in match.values.items() if finder.known(v)}
+        total = 0.0
+
+        def emit(op: str, inputs: Sequence[str], attrs: dict[str, Attr]) -> str:
+            nonlocal total
+            name = f"%{len(types)}"
+            operands = [types[i] for i in inputs]
+            types[name] = OPS.get(op).infer(operands, attrs)
+            if known.issuperset(inputs):
+                known.add(name)
+            else:
+                total += self._seconds(op, operands, types[name], attrs)
+            return name
+
+        try:
+            build(match.rewrite, match.rewrite.right, match.symbols, {n: n for n in types}, emit)
+        except ModelError:
+            return math.inf
+        return total
+
+    def _seconds(
+        self, op: str, inputs: Sequence[TensorType], output: TensorType, attrs: Attrs
+    ) -> float:
+        moves = op == "transpose"  # other views are free
+        if (OPS.get(op).kind == "view" and not moves) or not inputs:
+            return 0.0
+        flops = 0.0 if moves else float(output.size)
+        if op == "matmul":
+            flops *= 2 * inputs[0].shape[-1]
+        if op == "conv2d":
+            flops *= 2 * math.prod(inputs[1].shape[:3])
+            full = normal(op, attrs, [t.shape for t in inputs])
+            dense = full["dilations"] == full["strides"] == (1, 1) and full["groups"] == 1
+            if dense and max(inputs[1].shape[:2]) > 1:
+                flops *= _TILED_SHARE
+        if op == "resize" and attrs.get("mode") == "linear":
+            flops *= 8
+        moved = float(sum(t.nbytes for t in inputs) + output.nbytes)
+        return core_seconds(self.machine, flops, moved)

@@ -1,0 +1,265 @@
+"""Models that equations between graphs pay on, with and without them, and the peers beside.
+
+    python benchmarks/rewrite_models.py [NAME ...] [--threads 1] [--folder build/rewrites]
+
+Needs the extras [torch] (to write models; those that are there are kept) and [bench]. Weights are
+random under a seed, definitions public: named beside each. Every round runs each way once after
+another (A B A B), nothing is tuned. Prints a table in Markdown: median milliseconds, the ratio of
+ours without rewrites to ours with them, the largest difference over the largest value, the seconds
+of the search, and the rewrites.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import peers
+
+ROUNDS = 15
+
+
+def conv(i: int, o: int, k: int = 3, d: int = 1, stride: int = 1) -> list[Any]:
+    from torch import nn
+
+    return [nn.Conv2d(i, o, k, stride, d * (k // 2), d), nn.ReLU()]
+
+
+def csrnet() -> Any:
+    """Crowd counting: the first ten layers of VGG-16, six dilated ones (Li et al. 2018)."""
+    from torch import nn
+
+    layers: list[Any] = []
+    for i, o in ((3, 64), (64, 64), (0, 0), (64, 128), (128, 128), (0, 0), (128, 256), (256, 256),
+                 (256, 256), (0, 0), (256, 512), (512, 512), (512, 512)):  # fmt: skip
+        layers += conv(i, o) if i else [nn.MaxPool2d(2)]
+    for i, o in ((512, 512), (512, 512), (512, 512), (512, 256), (256, 128), (128, 64)):
+        layers += conv(i, o, d=2)
+    return nn.Sequential(*layers, nn.Conv2d(64, 1, 1))
+
+
+def context() -> Any:
+    """Four dilated 3x3 convolutions of 128 channels (Yu and Koltun 2016)."""
+    from torch import nn
+
+    return nn.Sequential(*(layer for _ in range(4) for layer in conv(128, 128, d=2)))
+
+
+def fcn_head() -> Any:
+    """512 channels resized by 8, then 1x1 to 32."""
+    from torch import nn
+
+    up = nn.Upsample(scale_factor=8, mode="bilinear")
+    return nn.Sequential(up, nn.Conv2d(512, 32, 1))
+
+
+class _Written:
+    """Modules whose `forward` is given: torch is not imported before one is written."""
+
+    @staticmethod
+    def of(layers: dict[str, Any], forward: Callable[..., Any]) -> Any:
+        from torch import nn
+
+        class Module(nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.parts = nn.ModuleDict(layers)
+
+            def forward(self, *given: Any) -> Any:
+                return forward(self.parts, *given)
+
+        return Module()
+
+
+def segformer_head() -> Any:
+    """Levels of a pyramid to 256 channels, resized, joined and mixed (Xie et al. 2021)."""
+    import torch
+    from torch import nn
+
+    widths = (32, 64, 160, 256)
+    layers: dict[str, Any] = {f"p{i}": nn.Conv2d(w, 256, 1) for i, w in enumerate(widths)}
+    layers["mix"] = nn.Sequential(nn.Conv2d(1024, 256, 1, bias=False), nn.BatchNorm2d(256),
+                                  nn.ReLU(), nn.Conv2d(256, 150, 1))  # fmt: skip
+
+    def forward(parts: Any, *levels: Any) -> Any:
+        size = levels[0].shape[2:]
+        made = [parts[f"p{i}"](x) for i, x in enumerate(levels)]
+        wide = [nn.functional.interpolate(x, size=size, mode="bilinear") for x in made[:0:-1]]
+        return parts["mix"](torch.cat([*wide, made[0]], 1))
+
+    return _Written.of(layers, forward)
+
+
+def gcn() -> Any:
+    """Two layers over a graph's normalized adjacency (Kipf and Welling 2017)."""
+    from torch import nn
+
+    layers = {"one": nn.Linear(256, 16, bias=False), "two": nn.Linear(16, 7, bias=False)}
+
+    def forward(parts: Any, a: Any, x: Any) -> Any:
+        return parts["two"](a @ parts["one"](a @ x).relu())
+
+    return _Written.of(layers, forward)
+
+
+def linear_attention() -> Any:
+    """Attention without a softmax (Katharopoulos et al. 2020), as it is often written."""
+
+    def forward(_: Any, q: Any, k: Any, v: Any) -> Any:
+        return (q @ k.transpose(-1, -2)) @ v
+
+    return _Written.of({}, forward)
+
+
+def last_token() -> Any:
+    """A layer's perceptron and a vocabulary, of which the last token's words are asked."""
+    from torch import nn
+
+    layers: dict[str, Any] = {
+        "up": nn.Linear(512, 2048), "down": nn.Linear(2048, 512), "words": nn.Linear(512, 8192),
+    }  # fmt: skip
+
+    def forward(parts: Any, x: Any) -> Any:
+        return parts["words"](parts["down"](parts["up"](x).relu()))[:, -1, :]
+
+    return _Written.of(layers, forward)
+
+
+def activation_maps() -> Any:
+    """Class activation maps and their mean (Zhou et al. 2016)."""
+    from torch import nn
+
+    return nn.Sequential(*conv(512, 512), nn.Conv2d(512, 1000, 1), nn.AdaptiveAvgPool2d(1))
+
+
+def aspp() -> Any:
+    """DeepLab's pyramid of dilated convolutions (Chen et al. 2017)."""
+    import torch
+    from torch import nn
+
+    layers = {f"d{d}": nn.Sequential(*conv(512, 256, d=d)) for d in (6, 12, 18)}
+    layers |= {
+        "one": nn.Sequential(*conv(512, 256, 1)),
+        "mix": nn.Sequential(*conv(1024, 256, 1)),
+    }
+
+    def forward(parts: Any, x: Any) -> Any:
+        return parts["mix"](torch.cat([parts[n](x) for n in ("one", "d6", "d12", "d18")], 1))
+
+    return _Written.of(layers, forward)
+
+
+def generator() -> Any:
+    """DCGAN's (Radford et al. 2016), 64x64."""
+    from torch import nn
+
+    layers: list[Any] = [nn.ConvTranspose2d(100, 512, 4), nn.ReLU()]
+    for i, o in ((512, 256), (256, 128), (128, 64)):
+        layers += [nn.ConvTranspose2d(i, o, 4, 2, 1), nn.ReLU()]
+    return nn.Sequential(*layers, nn.ConvTranspose2d(64, 3, 4, 2, 1), nn.Tanh())
+
+
+def fsrcnn() -> Any:
+    """Super-resolution by 3 (Dong et al. 2016)."""
+    from torch import nn
+
+    layers: list[Any] = [nn.Conv2d(1, 56, 5, padding=2), nn.PReLU(56)]
+    layers += [nn.Conv2d(56, 12, 1), nn.PReLU(12)]
+    for _ in range(4):
+        layers += [nn.Conv2d(12, 12, 3, padding=1), nn.PReLU(12)]
+    layers += [nn.Conv2d(12, 56, 1), nn.PReLU(56)]
+    return nn.Sequential(*layers, nn.ConvTranspose2d(56, 1, 9, 3, 4, output_padding=2))
+
+
+MODELS: dict[str, tuple[Callable[[], Any], tuple[tuple[int, ...], ...]]] = {
+    "csrnet": (csrnet, ((1, 3, 192, 256),)),
+    "context": (context, ((1, 128, 48, 64),)),
+    "fcn_head": (fcn_head, ((1, 512, 28, 28),)),
+    "segformer_head": (
+        segformer_head, ((1, 32, 64, 64), (1, 64, 32, 32), (1, 160, 16, 16), (1, 256, 8, 8)),
+    ),
+    "gcn": (gcn, ((1024, 1024), (1024, 256))),
+    "linear_attention": (linear_attention, ((1, 8, 512, 64),) * 3),
+    "last_token": (last_token, ((1, 64, 512),)),
+    "activation_maps": (activation_maps, ((1, 512, 14, 14),)),
+    "aspp": (aspp, ((1, 512, 33, 33),)),
+    "dcgan": (generator, ((1, 100, 1, 1),)),
+    "fsrcnn": (fsrcnn, ((1, 1, 160, 160),)),
+}  # fmt: skip
+
+
+def write(name: str, path: Path) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    make, shapes = MODELS[name]
+    given = tuple(torch.randn(shape) for shape in shapes)
+    with torch.no_grad():
+        torch.onnx.export(make().eval(), given, path, dynamo=False, opset_version=17)
+
+
+def compare(name: str, path: Path, options: argparse.Namespace) -> float:
+    """Print a model's row; the ratio without and with rewrites."""
+    import autotune
+    from autotune.compiler.driver import load_prepared
+    from autotune.request import CompileRequest
+
+    request = CompileRequest(path, threads=options.threads)
+    begin = time.perf_counter()
+    load_prepared(CompileRequest(path, threads=options.threads, rewrites="none"),
+                  request.wanted_target())  # fmt: skip
+    middle = time.perf_counter()
+    steps = load_prepared(request, request.wanted_target()).derivation
+    search_s = (time.perf_counter() - middle) - (middle - begin)
+    feed = peers.feeds(path)
+    models = [autotune.compile(path, threads=options.threads, rewrites=r) for r in ("none", None)]
+    runs: list[Callable[[], Any]] = [lambda m=m: list(m.run(feed).values()) for m in models]
+    runs += [peers.onnxruntime(path, feed, options), peers.openvino(path, feed, options)]
+    before, after = (run()[0].copy() for run in runs[:2])
+    error = float(np.abs(before - after).max() / np.abs(before).max())
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(ROUNDS):
+        for run, seen in zip(runs, times, strict=True):
+            begin = time.perf_counter()
+            run()
+            seen.append(time.perf_counter() - begin)
+    medians = [statistics.median(t) * 1e3 for t in times]
+    ratio = medians[0] / medians[1]
+    cells = [name, *(f"{m:.3f}" for m in medians), f"{ratio:.2f}x", f"{error:.0e}"]
+    used = ", ".join(dict.fromkeys(step.rewrite for step in steps)) or "none"
+    print(f"| {' | '.join([*cells, f'{max(search_s, 0):.1f}', used])} |", flush=True)
+    return ratio
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=Path("build/rewrites"))
+    options = parser.parse_args()
+    options.precision = "float32"
+    options.folder.mkdir(parents=True, exist_ok=True)
+    print("| model | without, ms | with | ONNX Runtime | OpenVINO | gain | differs | search, s |"
+          " rewrites |\n|" + " --- |" * 9)  # fmt: skip
+    ratios = []
+    for name in options.names or MODELS:
+        path = options.folder / f"{name}.onnx"
+        if not path.exists():
+            write(name, path)
+        ratios.append(compare(name, path, options))
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    print(f"\n{len(ratios)} models, {mean:.2f}x in the geometric mean")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Each rewrite that pays, on a small graph where it does: it is found, and keeps the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autotune.graph.interp import run_graph
+from autotune.graph.pipeline import CLEAN, optimize
+from autotune.rewrite.cost import Costs
+from autotune.rewrite.files import shipped
+from autotune.rewrite.search import search
+from autotune.target import load_target
+from tests.graph_verify import verify_graph
+from tests.unit.graph.nets import Net, random_feeds
+
+TARGET = load_target("x86-64-v4")
+
+
+def pyramid(n: Net) -> str:
+    """Two levels of 32 channels: the smaller one resized, both mixed by a 1x1 convolution."""
+    wide = n.op("resize", n.feed("x", 1, 8, 8, 64), out_shape=(1, 32, 32, 64), mode="linear")
+    both = n.op("concat", wide, n.feed("y", 1, 32, 32, 32), axis=3)
+    return n.op("conv2d", both, n.weights(1, 1, 96, 32))
+
+
+def linear_attention(n: Net) -> str:
+    q, k, v = (n.feed(name, 2, 256, 32) for name in "qkv")
+    return n.op("matmul", n.op("matmul", q, k, transpose_b=True), v)
+
+
+def graph_layer(n: Net) -> str:
+    seen = n.op("matmul", n.feed("a", 256, 256), n.feed("x", 256, 128))
+    return n.op("matmul", seen, n.weights(128, 8))
+
+
+def last_token(n: Net) -> str:
+    hidden = n.op("relu", n.linear(n.feed("x", 32, 128), 256))
+    words = n.linear(n.linear(hidden, 128), 1024)
+    return n.op("slice", words, starts=(31, 0), stops=(32, 1024), steps=(1, 1))
+
+
+def activation_map(n: Net) -> str:
+    y = n.op("conv2d", n.feed("x", 1, 14, 14, 64), n.weights(1, 1, 64, 128))
+    y = n.op("add", y, n.weights(128))
+    return n.op("reduce_mean", y, axes=(1, 2), keepdims=False)
+
+
+def linear_chain(n: Net) -> str:
+    return n.linear(n.linear(n.feed("x", 128, 64), 256), 64)
+
+
+@pytest.mark.parametrize(
+    ("net", "rewrites"),
+    [
+        (pyramid, {"pointwise-convolution-over-resized-concat-linear"}),
+        (linear_attention, {"reassociate-attention"}),
+        (graph_layer, {"reassociate-right"}),
+        (last_token, {"slice-rows-before-product", "slice-before-pointwise-relu"}),
+        (activation_map, {"mean-before-pointwise-convolution-and-bias-False"}),
+        (linear_chain, {"fold-linear-layers-with-bias"}),
+    ],
+)
+def test_a_rewrite_that_pays_is_found(net: Callable[[Net], str], rewrites: set[str]) -> None:
+    n = Net()
+    graph = n.graph(net(n))
+    found = search(optimize(graph, CLEAN), shipped(), Costs(TARGET), time_s=60.0)
+    assert rewrites <= {step.rewrite for step in found.steps}
+    verify_graph(found.graph)
+    feeds = random_feeds(graph)
+    got = run_graph(found.graph, feeds)
+    for name, expected in run_graph(graph, feeds).items():
+        np.testing.assert_allclose(got[name], expected, rtol=1e-5, atol=1e-4)
+
+
+def test_ordinary_layers_are_left_alone() -> None:
+    n = Net()
+    x = n.feed("x", 1, 16, 28, 28)
+    y = n.op("relu", n.batch_norm(n.conv(n.op("relu", n.conv(x, 16)), 16)))
+    graph = optimize(n.graph(n.op("add", x, y)), CLEAN)
+    assert search(graph, shipped(), Costs(TARGET)).graph is graph

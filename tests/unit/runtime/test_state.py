@@ -1,0 +1,195 @@
+"""Sessions: a call goes on where the last one ended, as if the caller fed the states by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import autotune
+from autotune.errors import ClosedError, FeedError, UnsupportedOpError
+from autotune.runtime.growing import GrowingSession
+
+FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+node, info = helper.make_node, helper.make_tensor_value_info
+
+
+def model(nodes: list[onnx.NodeProto], inputs: dict[str, Any], outputs: dict[str, Any]) -> bytes:
+    sides = ([info(n, *kind) for n, kind in side.items()] for side in (inputs, outputs))
+    made = helper.make_model(
+        helper.make_graph(nodes, "state", *sides),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
+    )  # fmt: skip
+    return bytes(made.SerializeToString())
+
+
+def recurrent(batch: int | str) -> bytes:
+    """h = tanh(h + x), c = c + h, y = h c."""
+    nodes = [
+        node("Add", ["h", "x"], ["s"]), node("Tanh", ["s"], ["hn"]),
+        node("Add", ["c", "hn"], ["cn"]), node("Mul", ["hn", "cn"], ["y"]),
+    ]  # fmt: skip
+    kind = (FLOAT, (batch, 8))
+    return model(nodes, dict.fromkeys("hcx", kind), {"y": kind, "hn": kind, "cn": kind})
+
+
+def cache() -> bytes:
+    """Rows of a cache of fixed size are written where an input says; y is their sum."""
+    nodes = [
+        node("ScatterND", ["k", "at", "x"], ["kn"]),
+        node("ReduceSum", ["kn"], ["y"], keepdims=0),
+    ]
+    return model(
+        nodes, {"k": (FLOAT, (16, 4)), "at": (INT, (1, 1)), "x": (FLOAT, (1, 4))},
+        {"y": (FLOAT, ()), "kn": (FLOAT, (16, 4))},
+    )  # fmt: skip
+
+
+def branching() -> bytes:
+    """A state in a branch that a run decides, with another one beside it."""
+    twice = helper.make_graph([node("Add", ["h", "h"], ["t"])], "t", [], [info("t", FLOAT, None)])
+    less = helper.make_graph(
+        [node("ReduceMean", ["h"], ["l"], keepdims=1)], "l", [], [info("l", FLOAT, None)]
+    )
+    nodes = [
+        node("If", ["go"], ["b"], then_branch=twice, else_branch=less),
+        node("Add", ["b", "x"], ["hn"]), node("Sin", ["hn"], ["y"]),
+    ]  # fmt: skip
+    kind = (FLOAT, (8,))
+    return model(nodes, {"h": kind, "x": kind, "go": (BOOL, ())}, {"y": kind, "hn": kind})
+
+
+def feeds(kind: str, i: int) -> dict[str, Any]:
+    r = np.random.default_rng(i)
+    if kind == "cache":
+        return {"at": np.array([[i * 5 % 16]]), "x": r.random((1, 4), np.float32)}
+    if kind == "branching":
+        return {"x": r.random(8, np.float32), "go": np.array(i % 3 > 0)}
+    return {"x": r.random((3, 8), np.float32)}
+
+
+CASES = {
+    "fixed": (recurrent(3), {"h": "hn", "c": "cn"}),
+    "open": (recurrent("B"), {"h": "hn", "c": "cn"}),
+    "part": (recurrent(3), {"c": "cn"}),
+    "cache": (cache(), {"k": "kn"}),
+    "branching": (branching(), {"h": "hn"}),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_session_is_what_feeding_by_hand_is(kind: str) -> None:
+    data, state = CASES[kind]
+    shape = {"cache": (16, 4), "branching": (8,)}.get(kind, (3, 8))
+    first = {name: np.full(shape, 0.5, np.float32) for name in state}
+    rest = {"h": np.ones((3, 8), np.float32)} if kind == "part" else {}
+    with autotune.compile(data, machine="nominal") as made:
+        begin = first if kind in ("open", "branching") else None
+        session, beside = (made.session(state, begin) for _ in range(2))
+        for _ in range(2):
+            now = first if begin else {name: np.zeros(shape, np.float32) for name in state}
+            for i in range(5):
+                wanted = made.run({**feeds(kind, i), **rest, **now})
+                now = {name: wanted[then] for name, then in state.items()}
+                found = session.run({**feeds(kind, i), **rest})
+                assert list(found) == [n for n in made.outputs if n not in state.values()]
+                np.testing.assert_array_equal(found["y"], wanted["y"])
+                for name, array in now.items():
+                    np.testing.assert_array_equal(session.state[name], array)
+                beside.run({**feeds(kind, i + 7), **rest})
+            session.reset()
+        session.reset(first)
+        assert all(np.array_equal(session.state[name], array) for name, array in first.items())
+        session.close()
+        with pytest.raises(ClosedError, match="session is closed"):
+            session.run(feeds(kind, 0))
+
+
+def test_a_failed_call_leaves_the_state() -> None:
+    with autotune.compile(recurrent(3), machine="nominal") as made:
+        session = made.session({"h": "hn", "c": "cn"})
+        session.run(feeds("fixed", 0))
+        before = {name: array.copy() for name, array in session.state.items()}
+        with pytest.raises(FeedError, match="expected shape"):
+            session.run({"x": np.ones((4, 8), np.float32)})
+        assert all(np.array_equal(session.state[n], array) for n, array in before.items())
+        kept = session.run(feeds("fixed", 1), ["hn"])["hn"]
+        session.run(feeds("fixed", 2))
+        assert not np.array_equal(kept, session.state["h"])  # results are the caller's
+
+
+@pytest.mark.parametrize(
+    ("state", "initial", "message"),
+    [
+        ({}, None, "at least one"),
+        ({"g": "hn"}, None, "the model has no input 'g'"),
+        ({"h": "out"}, None, "the model has no output 'out'"),
+        ({"h": "hn", "c": "hn"}, None, "named for two inputs"),
+        ({"h": "hn"}, {"c": np.ones(3)}, "'c' is no state"),
+        ("h", None, "state must be a dict"),
+    ],
+)
+def test_wrong_states_are_one_line(state: Any, initial: Any, message: str) -> None:
+    with autotune.compile(recurrent(3), machine="nominal") as made:
+        with pytest.raises(FeedError, match=message):
+            made.session(state, initial)
+        with pytest.raises(FeedError, match="kept by the session"):
+            made.session({"h": "hn"}).run({"h": np.ones((3, 8)), **feeds("fixed", 0)})
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_decoder_grows(turned: bool) -> None:
+    """Prompts of several lengths, then a token at a time, past two capacities."""
+    pytest.importorskip("torch")
+    from tests.decoders import written
+
+    data = written(turned=turned)
+    theirs = onnxruntime.InferenceSession(data)
+    names = [o.name for o in theirs.get_outputs()]
+    made = autotune.compile(data, machine="nominal", threads=1)
+    state = {f"past_{i}": f"present_{i}" for i in range(4)}
+    r = np.random.default_rng(1)
+
+    def given(ids: np.ndarray[Any, Any], length: int) -> dict[str, Any]:
+        mask = np.ones((1, length + ids.shape[1]), np.float32)
+        mask[0, 3:5] = 0
+        return {"ids": ids, "mask": mask} if turned else {"ids": ids}
+
+    with made, made.session(state, capacity=16) as session:  # type: ignore[call-arg]
+        assert isinstance(session, GrowingSession)
+        for steps in ([11, 1, 1, 9, *[1] * 14], [1, 1, 17, 1]):
+            past = {n: np.zeros((1, 2 if turned else 4, 0, 16), np.float32) for n in state}
+            for step in steps:
+                feed = given(r.integers(0, 50, (1, step)), session.length)
+                wanted = dict(zip(names, theirs.run(None, feed | past), strict=True))
+                past = {n: wanted[then] for n, then in state.items()}
+                found = session.run(feed)
+                np.testing.assert_allclose(found["logits"], wanted["logits"], rtol=2e-4, atol=2e-4)
+            for name, array in session.state.items():
+                np.testing.assert_allclose(array, past[name], rtol=1e-4, atol=1e-4)
+            session.reset()
+        session.reset(past)
+        assert (session.length, session.capacity) == (20, 64)
+        if turned:
+            with pytest.raises(FeedError, match="20 rows are filled, and 1 come to them"):
+                session.run(given(np.zeros((1, 1), np.int64), 3))
+
+
+def test_growth_that_is_not_understood_is_refused() -> None:
+    """A mean over the rows: those that mean nothing would count."""
+    nodes = [
+        node("Concat", ["k", "x"], ["kn"], axis=0),
+        node("ReduceMean", ["kn"], ["y"], axes=[0]),
+    ]
+    data = model(
+        nodes, {"k": (FLOAT, ("P", 4)), "x": (FLOAT, (1, 4))},
+        {"y": (FLOAT, (1, 4)), "kn": (FLOAT, ("Q", 4))},
+    )  # fmt: skip
+    with autotune.compile(data, machine="nominal") as made:
+        session = made.session({"k": "kn"})
+        with pytest.raises(UnsupportedOpError, match=r"growth is not understood: .*mean nothing"):
+            session.run({"x": np.ones((1, 4), np.float32)})
