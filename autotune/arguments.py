@@ -152,10 +152,20 @@ def place(name: str, value: object, what: str = "a path", failure: Failure = Con
     found = os.fspath(value)
     if not isinstance(found, str):
         raise failure(f"{name} must be {what} as text, got {described(found)}")
-    if not found or "\0" in found:
-        flaw = "holds a zero character" if found else "is empty"
+    if flaw := _flaw(found):
         raise failure(f"{name} must be {what}, and the path given {flaw}")
     return found
+
+
+def _flaw(path: str) -> str:
+    """Why a text can be no path here; nothing where it can be one."""
+    if not path or "\0" in path:
+        return "holds a zero character" if path else "is empty"
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return "holds characters that no file's name has"
+    return ""
 
 
 def function(name: str, value: object) -> None:

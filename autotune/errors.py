@@ -19,13 +19,21 @@
 A message says what was expected, what was got, and what to do next.
 """
 
+from autotune.printable import printable
+
+_MOST_SHOWN = 4000
+"""Characters of a message; the middle of a longer one is left out."""
+
 
 class AutotuneError(Exception):
     """Base of every error raised on purpose."""
 
 
 class InputError(AutotuneError):
-    """The user's input cannot be used."""
+    """The user's input cannot be used. Its text is one line, whatever names it quotes."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), _MOST_SHOWN)
 
 
 class ModelError(InputError):

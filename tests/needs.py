@@ -83,6 +83,7 @@ NEEDS = {
         present=_cross_compiler,
         use="link kernels of aarch64 boards",
     ),
+    "node": Need(packages=("nodejs",), present=_programs("node"), use="run models as WebAssembly"),
     "qemu": Need(
         packages=("qemu-user",),
         present=_programs("qemu-aarch64", "qemu-arm", "qemu-riscv64"),

@@ -30,7 +30,7 @@ WORKERS = """
 import sys, distributed
 distributed.Client(sys.argv[1]).wait_for_workers(1)
 """
-PORTS = ("9190", "9191", "8786")
+PORTS = ("9190", "9191", "9192", "8786")
 
 
 def text_of(page: str) -> str:

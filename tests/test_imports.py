@@ -16,8 +16,8 @@ PACKAGES = ("autotune", "cost_model", "rpc_server", "search_spaces")
 # Lowest first, one folder (or module beside the folders) each, and why it is above those before.
 # A module may import its own folder and those before it in this list.
 LAYERS = (
-    ("autotune.errors", "every folder raises them"),
     ("autotune.printable", "texts: any message shows some"),
+    ("autotune.errors", "every folder raises them"),
     ("autotune.parse_int", "texts: digits of numbers that users gave"),
     ("autotune.arguments", "checks of what a caller gives, ends in errors"),
     ("autotune.command_line", "arguments of commands, whose errors are one line"),

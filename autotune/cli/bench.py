@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from autotune.cli import flags, models, peers, tables
+from autotune.cli import flags, models, on_board, peers, tables
 from autotune.cli import options as opt
 from autotune.command_line import Parser
-from autotune.errors import DeviceError
+from autotune.errors import ConfigError, DeviceError
 
 if TYPE_CHECKING:
     from autotune.machine.profile import DeviceProfile
@@ -48,11 +48,15 @@ def arguments(parser: Parser) -> None:
         help=f"time the model beside other engines, of {', '.join(peers.ENGINES)}",
     )
     flags.add(parser, "log", *flags.TARGET)
+    on_board.arguments(parser)
     opt.pin(parser)
     flags.add(parser, *flags.NUMERICS)
 
 
 def run(options: argparse.Namespace) -> None:
+    if on_board.is_away(options):
+        _run_there(options)
+        return
     if options.compare:
         peers.check_model(options.model)
     model = models.compiled(options)
@@ -74,6 +78,26 @@ def run(options: argparse.Namespace) -> None:
     elif not options.brief:
         print(kernel_table(times, peak_flops(target)))
     print(summary(options.model, times, target.threads))
+
+
+def _run_there(options: argparse.Namespace) -> None:
+    """Time the model on a board."""
+    if options.compare or options.profile or options.json:
+        raise ConfigError(
+            "--compare, --profile and --json are for this machine; leave them out with --device"
+        )
+    from autotune.graph.feeds import random_feeds
+
+    with on_board.board_of(options) as board:
+        model = on_board.compiled_for(options, board)
+        found = on_board.run_there(board, model, random_feeds(model.inputs, 0), options.repeats)
+        times, profile = on_board.times_of(model, found), board.profile()
+    target = model.image.target
+    if not options.brief:
+        print(kernel_table(times, profile.peak_flops * target.threads))
+    print(summary(options.model, times, target.threads))
+    if not options.brief:
+        print(on_board.conditions(found))
 
 
 def machine(target: Target) -> DeviceProfile:

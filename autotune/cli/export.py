@@ -25,6 +25,7 @@ def arguments(parser: Parser) -> None:
         choices=FORMATS,
         default=usual.format,
         help="shared: libmodel.so; static: libmodel.a; object: model.o; c: model.c; "
+        "wasm: model.wasm with an ES module; "
         "python: model.model and a wheel that runs it with numpy alone "
         "(default %(default)s)",
     )
@@ -50,7 +51,7 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from autotune.export.write import ExportOptions, export_image
+    from autotune.export.write import WASM, ExportOptions, check_alone, export_image
     from autotune.runtime.image_file import is_artifact
 
     ready = is_artifact(options.model)
@@ -58,6 +59,9 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"{options.model} is compiled already, which settled --size")
     if options.format == "c" and not ready:
         options.target = _source_target(options)
+    if options.format == "wasm" and not ready:
+        check_alone(options.threads, options.weights)
+        options.target = WASM if options.target == "cpu" else options.target
     model = models.compiled(options)
     written = export_image(
         model.image,

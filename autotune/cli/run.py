@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autotune.atomic_file import atomic_file
-from autotune.cli import flags, models, tables
+from autotune.cli import flags, models, on_board, tables
 from autotune.cli import options as opt
 from autotune.command_line import Parser
 from autotune.errors import ConfigError, FeedError
@@ -28,13 +28,16 @@ def arguments(parser: Parser) -> None:
         "--seed", type=opt.at_least(0), default=0, help="of the random inputs (default 0)"
     )
     flags.add(parser, "log", *flags.TARGET)
+    on_board.arguments(parser)
     opt.pin(parser)
     flags.add(parser, *flags.NUMERICS, "fallback")
 
 
 def run(options: argparse.Namespace) -> None:
     given = None if options.random else _read_inputs(options.input)
-    if given is None:
+    if on_board.is_away(options):
+        outputs = _outputs_there(options, given)
+    elif given is None:
         fixed = models.compiled(options)
         models.pinned(options, fixed)
         outputs = fixed.run(_random(fixed.inputs, options.seed))
@@ -49,6 +52,18 @@ def run(options: argparse.Namespace) -> None:
         for name, array in outputs.items()
     ]
     print(tables.table(("output", "type", "shape", "min", "mean", "max"), rows, right=(3, 4, 5)))
+
+
+def _outputs_there(
+    options: argparse.Namespace, given: dict[str, Array] | None
+) -> dict[str, Array]:
+    """The outputs of a run on a board."""
+    with on_board.board_of(options) as board:
+        model = on_board.compiled_for(options, board)
+        feeds = _random(model.inputs, options.seed) if given is None else given
+        found = on_board.run_there(board, model, feeds, 0)
+    print(on_board.conditions(found))
+    return on_board.outputs_of(model, found)
 
 
 def _random(inputs: Mapping[str, TensorType], seed: int) -> dict[str, Array]:

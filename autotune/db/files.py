@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from autotune.db.place import descriptor
 from autotune.errors import LogError
+from autotune.printable import printable
 
 SCHEMA_VERSION = 6
 _MAGIC = b"SQLite format 3\0"
@@ -50,7 +51,7 @@ def absent(path_or_url: str) -> str:
     """What to say of a log that is not there; nothing of one that is, or that a URL names."""
     if is_url(path_or_url) or exists(Path(path_or_url)):
         return ""
-    return f"there is no tuning log {path_or_url}"
+    return f"there is no tuning log {printable(path_or_url)}"
 
 
 def check_header(path: Path) -> None:

@@ -14,6 +14,7 @@ class Code(enum.IntEnum):
     BAD_ARGUMENT = 3
     NO_WEIGHTS = 4
     BAD_WEIGHTS = 5
+    WRONG_CPU = 6
 
 
 _MESSAGES = {
@@ -24,6 +25,8 @@ _MESSAGES = {
     Code.BAD_ARGUMENT: "a pointer is null or a number out of range; see model.h",
     Code.NO_WEIGHTS: "the file of weights cannot be opened or mapped; give its path",
     Code.BAD_WEIGHTS: "the file of weights is not this model's; export both again",
+    Code.WRONG_CPU: "this processor lacks instructions that the model was compiled for; export it "
+    "for a --target that it has",
 }
 
 

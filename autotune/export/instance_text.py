@@ -14,6 +14,7 @@ from autotune.codegen.llvm.team import (
     QUIT_OFFSET,
     STATE,
 )
+from autotune.export.cpu_check_text import cpu_check_lines
 from autotune.export.errors import Code
 from autotune.export.exported import Exported, weights_symbol
 from autotune.export.interface import WEIGHTS_POINTER, WORD_BYTES
@@ -31,6 +32,7 @@ at an even place."""
 def instance_lines(model: Exported) -> list[str]:
     """limit_threads, create, create_in and destroy, with what they call."""
     return [
+        *cpu_check_lines(model.target),
         *_threads(model),
         *_begin(model),
         *_create_in(model),
@@ -126,6 +128,11 @@ def _create_in(model: Exported) -> list[str]:
         f"  ret i32 {Code.BAD_ARGUMENT.value}",
         "look:",
         "  store ptr null, ptr %made",
+        "  %fits = call i1 @fits_cpu()",
+        "  br i1 %fits, label %fitting, label %foreign",
+        "foreign:",
+        f"  ret i32 {Code.WRONG_CPU.value}",
+        "fitting:",
         "  %absent = icmp eq ptr %weights, null",
         f"  br i1 {lacking}, label %nothing, label %measure",
         "nothing:",
@@ -166,6 +173,11 @@ def _create_mapped(model: Exported) -> list[str]:
         f"  ret i32 {Code.BAD_ARGUMENT.value}",
         "look:",
         "  store ptr null, ptr %made",
+        "  %fits = call i1 @fits_cpu()",
+        "  br i1 %fits, label %fitting, label %foreign",
+        "foreign:",
+        f"  ret i32 {Code.WRONG_CPU.value}",
+        "fitting:",
         *_find_weights(model),
         "allocate:",
         f"  %status = call i32 @posix_memalign(ptr %place, {size} {step}, "

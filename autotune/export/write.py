@@ -30,13 +30,17 @@ from autotune.export.main_text import main_text
 from autotune.export.runtime_wheel import runtime_wheel
 from autotune.export.seal import Description, seal, sealed
 from autotune.export.size_report import sizes_of
+from autotune.export.wasm_module import wasm_module
+from autotune.export.wasm_text import MAIN, module_text, types_text
 from autotune.runtime.image import ModelImage
 from autotune.runtime.image_file import image_bytes
 from autotune.target import SOURCE, Target
 
-FORMATS = (*LIBRARIES, "c", "python")
+FORMATS = (*LIBRARIES, "c", "wasm", "python")
 WEIGHTS = ("inside", "file")
 Files = dict[str, bytes | memoryview]
+WASM = "wasm32"
+"""The target of WebAssembly, and how its triples begin."""
 _SYSTEM = {"libm.so.6": "m", "libpthread.so.0": "pthread"}
 
 
@@ -72,6 +76,13 @@ def exported_files(image: ModelImage, options: ExportOptions) -> Files:
     if options.format == "python":
         return dict((("model.model", image_bytes(image)), runtime_wheel()))
     said = about(image, options)
+    if options.format == "wasm":
+        return {
+            "model.wasm": wasm_module(image, said),
+            "model.mjs": module_text().encode(),
+            "model.d.mts": types_text(image).encode(),
+            "main.mjs": MAIN.encode(),
+        }
     inside = options.weights == "inside"
     model = Exported(
         face=interface_of(image, options.prefix),
@@ -163,6 +174,10 @@ def _check(image: ModelImage, options: ExportOptions) -> None:
     if options.format == "python" and options.weights != "inside":
         raise ConfigError("for Python the weights are in the model's file, which is mapped; leave "
                           "--weights out")  # fmt: skip
+    if options.format == "wasm":
+        _check_wasm(target, options)
+    elif target.triple.startswith(WASM):
+        raise ConfigError(f"{target.name} is for --format wasm; name it, or another --target")
     if options.format == "c":
         _check_source(target, options)
     elif target.kind != "cpu":
@@ -181,6 +196,24 @@ def _check_source(target: Target, options: ExportOptions) -> None:
         raise ConfigError(
             "C is exported for one thread with its weights inside; leave --threads and --weights "
             "out, or take another --format"
+        )
+
+
+def _check_wasm(target: Target, options: ExportOptions) -> None:
+    if not target.triple.startswith(WASM):
+        raise ConfigError(
+            f"--format wasm takes a model for {WASM}, and this one is for {target.name}; leave "
+            "--target out, or export the model it came from"
+        )
+    check_alone(target.threads, options.weights)
+
+
+def check_alone(threads: int, weights: str) -> None:
+    """Raise ConfigError for what WebAssembly is not exported with."""
+    if threads > 1 or weights != "inside":
+        raise ConfigError(
+            "WebAssembly is exported for one thread with its weights inside; leave --threads and "
+            "--weights out"
         )
 
 

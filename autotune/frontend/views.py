@@ -5,7 +5,7 @@ being built. Out: values.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,14 @@ def positive_axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise ModelError(f"axis {axis} is outside a tensor of rank {rank}")
     return axis % rank
+
+
+def different_axes(axes: Iterable[int], rank: int) -> set[int]:
+    """Axes counted from the front. Raises ModelError where one is given twice."""
+    given = [positive_axis(axis, rank) for axis in axes]
+    if len(set(given)) < len(given):
+        raise ModelError(f"axes {sorted(given)} have one of them twice")
+    return set(given)
 
 
 class OpenRange(NamedTuple):

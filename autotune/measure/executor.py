@@ -7,16 +7,25 @@ process can build ahead while another one, alone on its cores, checks and times.
 from __future__ import annotations
 
 import importlib
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from autotune.errors import ConfigError
 from autotune.machine.facts import MachineFacts
 from autotune.machine.profile import DeviceProfile
+from autotune.measure.frames import Frame
 from autotune.measure.types import Built, MeasureRequest, MeasureResult
 from autotune.target import Target
 from autotune.types import Task
 
-__all__ = ["DEFAULT_EXECUTOR", "Built", "Executor", "kernel_symbol", "load_executor"]
+__all__ = [
+    "DEFAULT_EXECUTOR",
+    "Built",
+    "Executor",
+    "ModelRunner",
+    "kernel_symbol",
+    "load_executor",
+]
 
 
 class Executor(Protocol):
@@ -39,6 +48,13 @@ class Executor(Protocol):
         """What micro-benchmarks find on all cores of this process; None where there are none for
         such a device."""
         ...
+
+
+@runtime_checkable
+class ModelRunner(Protocol):
+    """An executor that runs whole models as well."""
+
+    def run_model(self, header: Mapping[str, Any], blob: bytes) -> Frame: ...
 
 
 def kernel_symbol(task: Task) -> str:

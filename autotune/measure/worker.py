@@ -1,9 +1,8 @@
 """The worker process: builds, checks and times candidates for its parent, and may crash doing so.
 
-In: frames on stdin, {"command": ping|build|prepare|run|profile|facts,
-...}. Out: one frame per command
-on the original stdout; whatever a candidate prints goes to stderr. Ends when its stdin closes or
-its parent is gone, in the middle of a hanging kernel too.
+In: frames on stdin, {"command": ping|build|prepare|run|profile|facts|model, ...}. Out: one frame
+per command on the original stdout; whatever a candidate prints goes to stderr. Ends when its stdin
+closes or its parent is gone, in the middle of a hanging kernel too.
 
 Started by autotune.measure.confined, with [--executor package.module:Class].
 """
@@ -20,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autotune.errors import AutotuneError, BuildError, ScheduleError
-from autotune.measure.executor import DEFAULT_EXECUTOR, Built, Executor, load_executor
+from autotune.measure.executor import DEFAULT_EXECUTOR, Built, Executor, ModelRunner, load_executor
 from autotune.measure.frames import Frame, encode_frame, read_frame
 from autotune.measure.sandbox import Report, allow_cpu, end_children
 from autotune.measure.types import MeasureRequest, MeasureResult, Status
@@ -75,6 +74,8 @@ def handle(
         return _profile(executor, Target.from_json(header["target"]))
     if command == "facts":
         return _facts(executor, Target.from_json(header["target"]))
+    if command == "model" and isinstance(executor, ModelRunner):
+        return _model(executor, header, blob)
     return {"error": f"unknown command {command!r}"}, b""
 
 
@@ -126,6 +127,13 @@ def _facts(executor: Executor, target: Target) -> Frame:
         found = executor.facts(target)
         return {"facts": None if found is None else found.to_json()}, b""
     except Exception as error:  # the process boundary: the parent raises DeviceError
+        return {"error": one_line(error)}, b""
+
+
+def _model(executor: ModelRunner, header: dict[str, Any], blob: bytes) -> Frame:
+    try:
+        return executor.run_model(header, blob)
+    except Exception as error:  # the process boundary: any failure is the model's
         return {"error": one_line(error)}, b""
 
 

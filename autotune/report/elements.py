@@ -43,6 +43,7 @@ figure { margin: 0; } figcaption { font-size: .8rem; }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-right: .3em; }
 .key.s0 { background: var(--c0); } .key.s1 { background: var(--c1); }
 svg { max-width: 100%; height: auto; } .tall svg { max-width: none; }
+.wide svg { min-width: 40rem; } .tall .wide { overflow: visible; }
 .grid { stroke: var(--line); stroke-width: .6; }
 .axis { stroke: var(--soft); fill: none; } text { fill: var(--text); font-size: 11px; }
 .name { fill: var(--soft); } .line { fill: none; stroke-width: 2; }

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 Points = Sequence[tuple[float, float]]
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 12.0, 40.0
+_NARROW = 600
+"""Pixels that a picture may be drawn at on any screen."""
 FEWEST_TICKS, MOST_TICKS = 4, 9
 _FACTORS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
 """Ticks of a decade, from few to many: the first set that gives enough of them is taken. Where
@@ -173,10 +175,10 @@ def bars(rows: Sequence[tuple[str, float, str]], *, kind: str = "s0", width: int
 
 
 def picture(width: int, height: int, parts: Sequence[str]) -> str:
-    return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
-        f"{''.join(parts)}</svg>"
-    )
+    """Wide ones scroll on a narrow screen, where they would be too small to read."""
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    drawn = f'<svg {size} role="img">{"".join(parts)}</svg>'
+    return f'<div class="wide">{drawn}</div>' if width > _NARROW else drawn
 
 
 def shortened(text: str, most: int) -> str:

@@ -21,7 +21,7 @@ from autotune.rewrite.estimate import MatchEstimate
 from autotune.rewrite.match import Finder, Match, inside
 from autotune.rewrite.rule import Rewrite
 from autotune.sizes import any_size
-from autotune.types import Task
+from autotune.types import Array, Task
 
 TIME_S = 2.0
 """Seconds of a search, unless more are asked for."""
@@ -31,6 +31,8 @@ _DEPTH = 8
 """Steps of a derivation."""
 _ROUNDS = 4
 """Runs of the passes over a graph that was rewritten, at most."""
+_SUMMED = 4096
+"""Elements of a constant that tell it from others."""
 _LOSS = 1.02
 """Share of a time that a graph may take which is only on the way to another."""
 _SURE = 0.85
@@ -101,13 +103,11 @@ def search(
     for _ in range(_DEPTH):
         reached: list[_State] = []
         for state in beam:
-            for matches in _steps(state.graph, rewrites, estimate):
+            for ways in _steps(state.graph, rewrites, estimate):
                 if clock() > ends_s:
                     complete = False
                     break
-                after = _after(first, state, matches, costs, seen)
-                if after is not None:
-                    reached.append(after)
+                reached += _tried(first, state, ways, costs, seen)
         reached.sort(key=lambda s: -s.gain_s)
         beam = reached[:_WIDTH]
         best = max([best, *(s for s in reached if s.sure)], key=lambda s: s.gain_s)
@@ -118,18 +118,18 @@ def search(
 
 def _steps(
     graph: Graph, rewrites: Sequence[Rewrite], estimate: MatchEstimate
-) -> Iterator[list[Match]]:
-    """What a step may be: all matches of a rewrite that are alike and do not overlap."""
+) -> Iterator[list[list[Match]]]:
+    """What a step may be, rewrite by rewrite: all of its matches, then those that are alike."""
     finder = Finder(graph)
     for rewrite in rewrites:
+        promising = [m for m in finder.matches(rewrite) if estimate.promises(m, finder)]
         alike: dict[str, list[Match]] = {}
-        for match in finder.matches(rewrite):
+        for match in promising:
             kinds = {n: str(graph.types[v]) for n, v in match.values.items()}
             alike.setdefault(repr((sorted(match.symbols.items()), kinds)), []).append(match)
-        for matches in alike.values():
-            promising = [m for m in matches if estimate.promises(m, finder)]
-            if promising:
-                yield _apart(promising, finder)
+        ways = [*([promising] if len(alike) > 1 else []), *alike.values()]
+        if ways:
+            yield [_apart(matches, finder) for matches in ways]
 
 
 def _apart(matches: list[Match], finder: Finder) -> list[Match]:
@@ -142,6 +142,18 @@ def _apart(matches: list[Match], finder: Finder) -> list[Match]:
             taken |= covered
             out.append(match)
     return out
+
+
+def _tried(
+    first: _State, state: _State, ways: list[list[Match]], costs: Costs, seen: set[str]
+) -> Iterator[_State]:
+    """The states behind the ways to take a step, of which the first that gains is enough."""
+    for matches in ways:
+        after = _after(first, state, matches, costs, seen)
+        if after is not None:
+            yield after
+            if after.gain_s > state.gain_s:
+                return
 
 
 def _after(
@@ -198,5 +210,6 @@ def _digest(graph: Graph) -> str:
     return ",".join(names[value] for _, value in graph.outputs)
 
 
-def _sum(array: object) -> float:
-    return float(array.reshape(-1)[:4096].sum())  # type: ignore[attr-defined]
+def _sum(array: Array) -> float:
+    """A sum of some elements, in the order of memory."""
+    return float(array.ravel(order="K")[:_SUMMED].sum())

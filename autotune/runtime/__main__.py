@@ -21,9 +21,7 @@ from autotune.command_line import Parser
 from autotune.errors import ConfigError, FeedError, InputError
 from autotune.parse_int import whole
 from autotune.runtime.artifact import load
-from autotune.runtime.model import CompiledModel
-from autotune.stored import stored_as
-from autotune.types import Array
+from autotune.runtime.dense import feeds_of
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -48,7 +46,7 @@ def _run(words: Sequence[str] | None) -> None:
     if not repeats:
         raise ConfigError(f"--repeat must be a whole number from 1 on, got {options.repeat!r}")
     with load(options.model) as model:
-        feeds = _feeds(model, options.inputs)
+        feeds = feeds_of(model, [_read(path) for path in options.inputs])
         if options.outputs and len(options.outputs) != len(model.outputs):
             raise FeedError(
                 f"expected {len(model.outputs)} files after -o, got {len(options.outputs)}"
@@ -64,21 +62,11 @@ def _run(words: Sequence[str] | None) -> None:
     print(f"{times[0]:.3f} ms first, {statistics.median(times):.3f} ms median of {repeats}")
 
 
-def _feeds(model: CompiledModel, paths: Sequence[str]) -> dict[str, Array]:
-    if len(paths) != len(model.inputs):
-        raise FeedError(f"expected {len(model.inputs)} files of inputs, got {len(paths)}")
-    feeds: dict[str, Array] = {}
-    for (name, kind), path in zip(model.inputs.items(), paths, strict=True):
-        try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            raise FeedError(f"cannot read {path}: {error.strerror or error}") from None
-        item = np.dtype(stored_as(kind.dtype))
-        expected = kind.size * item.itemsize
-        if len(data) != expected:
-            raise FeedError(f"{path}: {name} is {kind}, {expected} bytes, got {len(data)}")
-        feeds[name] = np.frombuffer(data, item).reshape(kind.shape)
-    return feeds
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise FeedError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 if __name__ == "__main__":

@@ -65,13 +65,14 @@ def image_bytes(image: ModelImage) -> bytes:
 
 
 def write_image(image: ModelImage, file: IO[bytes]) -> None:
-    """The artifact, into a file that can be sought in."""
+    """The artifact, into a file that can be sought in. It has no date: equal models are equal
+    bytes."""
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "digest": image.digest()}
     manifest = {**head, **image.manifest()}
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
+        archive.writestr(zipfile.ZipInfo(_MANIFEST), json.dumps(manifest, indent=1))
         for number, code in enumerate(image.objects):
-            archive.writestr(_object_name(number), code)
+            archive.writestr(zipfile.ZipInfo(_object_name(number)), code)
         entry = _at_a_page(_CONSTANTS, archive.start_dir)
         with archive.open(entry, "w", force_zip64=True) as block:
             block.write(image.constants.data)

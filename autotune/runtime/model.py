@@ -149,7 +149,7 @@ class CompiledModel(Closing):
         """
         if self._image is None:
             raise self._pool.refusal()
-        arrays = self._check(feeds)
+        arrays = self.checked(feeds)
         into = NOWHERE if out is None else whole_arrays(self._places, out, arrays)
         if outputs is not None or into is None:
             asked = wanted(self._ports, outputs, out)
@@ -161,6 +161,27 @@ class CompiledModel(Closing):
             if results[number] is not array:
                 array[...], results[number] = results[number], array
         return dict(zip(self._names, results, strict=True))
+
+    def checked(self, feeds: Mapping[str, npt.ArrayLike]) -> list[Array]:
+        """The inputs in order, as `run` takes them. Raises FeedError. After a large model the
+        caches hold nothing of Python's, and every function that is called comes from memory: what
+        is as it should be takes the short way."""
+        if type(feeds) is not dict or feeds.keys() != self._wanted.keys():
+            check_names(feeds, self._wanted)
+        out = []
+        for name, (port, shape, kind) in self._wanted.items():
+            array = feeds[name]
+            if (
+                type(array) is np.ndarray
+                and array.shape == shape
+                and array.dtype is kind
+                and (flags := array.flags).c_contiguous
+                and flags.aligned
+            ):
+                out.append(array)
+            else:
+                out.append(_check_array(port, array))
+        return out
 
     def session(
         self, state: Mapping[str, str], initial: Mapping[str, npt.ArrayLike] | None = None
@@ -187,7 +208,7 @@ class CompiledModel(Closing):
         arguments.whole("seed", seed)
         arguments.function("clock", clock)
         image = self.image
-        arrays = self._check(random_feeds(self.inputs, seed) if feeds is None else feeds)
+        arrays = self.checked(random_feeds(self.inputs, seed) if feeds is None else feeds)
         slot = self._pool.take()
         try:
             latencies, per_kernel = slot.session.bench(arrays, repeats, clock)
@@ -247,26 +268,6 @@ class CompiledModel(Closing):
             return slot.session.run(arrays, numbers, into)
         finally:
             pool.give(slot)
-
-    def _check(self, feeds: Mapping[str, npt.ArrayLike]) -> list[Array]:
-        """The inputs in order. After a large model the caches hold nothing of Python's, and every
-        function that is called comes from memory: what is as it should be takes the short way."""
-        if type(feeds) is not dict or feeds.keys() != self._wanted.keys():
-            check_names(feeds, self._wanted)
-        out = []
-        for name, (port, shape, kind) in self._wanted.items():
-            array = feeds[name]
-            if (
-                type(array) is np.ndarray
-                and array.shape == shape
-                and array.dtype is kind
-                and (flags := array.flags).c_contiguous
-                and flags.aligned
-            ):
-                out.append(array)
-            else:
-                out.append(_check_array(port, array))
-        return out
 
 
 def restored(

@@ -26,6 +26,7 @@ from autotune.machine.profile import DeviceProfile
 from autotune.measure.devices.cuda import locked_clocks
 from autotune.measure.devices.sandbox import sandbox_for
 from autotune.measure.executor import DEFAULT_EXECUTOR
+from autotune.measure.process import WorkerProcess
 from autotune.measure.profile import profile_lines
 from autotune.measure.runners.local import LocalRunner
 from autotune.measure.sandbox import Report, Sandbox, hide_memory
@@ -34,8 +35,11 @@ from autotune.parse_int import whole
 from autotune.release import release
 from autotune.target import Target, load_target
 from rpc_server.board.agent import Agent, Membership, Post, check_place, check_reset
-from rpc_server.board.device import Abilities, BoardDevice
+from rpc_server.board.device import BoardDevice
+from rpc_server.board.job import Abilities
 from rpc_server.board.lease_guard import Gate
+from rpc_server.board.model_desk import EXECUTOR as MODELS
+from rpc_server.board.model_desk import ModelDesk
 from rpc_server.board.server import BoardServer, parse_address
 from rpc_server.board.walls import check_certs, file_walls
 from rpc_server.security.audit import AuditLog
@@ -121,7 +125,8 @@ def serve(options: argparse.Namespace) -> None:
                 can_build=bool(built_by),
                 accept_objects=settings.accept_objects,
             )
-            board = BoardDevice(device, abilities, audit=audit, gate=gate)
+            desk = ModelDesk(functools.partial(_model_worker, target, cores, bounds))
+            board = BoardDevice(device, abilities, audit=audit, gate=gate, desk=desk)
             server = BoardServer(
                 board, host, port, credentials=credentials, audit=audit, bound=bound
             )
@@ -167,6 +172,11 @@ def _device(target: Target, cores: tuple[int, ...], executor: str, bounds: Sandb
         region_threads=len(cores),
         sandbox=bounds,
     )
+
+
+def _model_worker(target: Target, cores: tuple[int, ...], bounds: Sandbox) -> WorkerProcess:
+    """What whole models run in, with the bounds of candidates."""
+    return WorkerProcess(executor=MODELS, cores=cores, sandbox=sandbox_for(target, bounds))
 
 
 @contextlib.contextmanager

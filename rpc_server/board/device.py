@@ -12,17 +12,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from autotune.errors import AutotuneError, DeviceError
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.runners.local import check_target
-from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
+from autotune.measure.types import MeasureRequest, MeasureResult, Status
+from rpc_server.board.job import Abilities, Job, Measurer
 from rpc_server.board.lease_guard import Gate
+from rpc_server.board.model_desk import ModelDesk
 from rpc_server.security.audit import AuditLog
 from rpc_server.security.auth import Peer, Role, local_peer
 from rpc_server.wire import messages as wire
+from rpc_server.wire import models as model_wire
 from rpc_server.wire.link import Admission
 
 MAX_QUEUED = 16
@@ -34,58 +35,9 @@ ABANDONED_S = 45.0
 NOBODY = local_peer("")
 
 
-class Measurer(Protocol):
-    """What a board measures with (a LocalRunner)."""
-
-    def profile(self) -> DeviceProfile: ...
-
-    def measure(
-        self,
-        requests: tuple[MeasureRequest, ...],
-        on_result: OnResult | None = None,
-        stop: Callable[[], bool] = ...,
-    ) -> tuple[MeasureResult, ...]: ...
-
-    def remeasure(self) -> DeviceProfile: ...
-
-    def interrupt(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(slots=True, kw_only=True)
-class Job:
-    """A batch in the queue, in progress or finished. Guarded by the board's condition."""
-
-    name: str
-    owner: int
-    peer: Peer
-    requests: tuple[MeasureRequest | MeasureResult, ...]
-    seen_s: float
-    fence: int = 0
-    """The fence of the lease it came under, on a board of a farm."""
-    results: list[MeasureResult] = field(default_factory=list)
-    done: bool = False
-    failed: str = ""
-    cancelled: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Abilities:
-    """What a board tells clients that it is and does."""
-
-    version: str
-    cores: int
-    compiler: str = ""
-    """What it builds with."""
-    can_build: bool = True
-    accept_objects: bool = False
-    """Whether it runs object code that clients built."""
-
-
 class BoardDevice:
     """Owns the device; `run` measures on the calling thread until `stop`. `gate`: on a board of a
-    farm, who holds its lease."""
+    farm, who holds its lease. `desk`: what runs whole models, where the board does."""
 
     def __init__(
         self,
@@ -94,8 +46,10 @@ class BoardDevice:
         *,
         audit: AuditLog | None = None,
         gate: Gate | None = None,
+        desk: ModelDesk | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._desk = desk
         self._device = device
         self._profile = device.profile()
         self._abilities = abilities
@@ -147,6 +101,8 @@ class BoardDevice:
             self._stopped = True
             self._changed.notify_all()
         self._device.interrupt()
+        if self._desk is not None:
+            self._desk.interrupt()
 
     def remeasure(self) -> None:
         """Have the device measure its peaks again (it was reset). Returns when it has."""
@@ -194,7 +150,10 @@ class BoardDevice:
             return None
 
     def _measure(self, job: Job) -> None:
-        """Measure what is a request; what is a result already keeps its place."""
+        """Measure what is a request; what is a result already keeps its place. Or run a model."""
+        if job.model is not None and self._desk is not None:
+            job.outcome = None if self._gone(job) else self._desk.run(job.model)
+            return
         places = [n for n, r in enumerate(job.requests) if isinstance(r, MeasureRequest)]
         requests = tuple(r for r in job.requests if isinstance(r, MeasureRequest))
 
@@ -248,7 +207,20 @@ class BoardDevice:
         def hello(owner: int, payload: bytes) -> bytes:
             return self._hello(owner, payload, peer)
 
+        def run(owner: int, payload: bytes) -> bytes:
+            return self._run_model(owner, payload, peer)
+
+        def upload(owner: int, payload: bytes) -> bytes:
+            return self._models(owner, peer).upload(peer.name, payload)
+
+        def fetch(owner: int, payload: bytes) -> bytes:
+            return self._models(owner, peer).fetch(payload)
+
         return {
+            "run": guarded(run),
+            "upload": guarded(upload),
+            "fetch": guarded(fetch),
+            "watch": guarded(self._watch),
             "hello": guarded(hello),
             "submit": guarded(submit),
             "collect": guarded(self._collect),
@@ -268,6 +240,8 @@ class BoardDevice:
         self._jobs.pop(job.name, None)
         if job in self._queue:
             self._queue.remove(job)
+        elif job.model is not None and self._desk is not None and not job.done:
+            self._desk.interrupt()
 
     def _hello(self, owner: int, payload: bytes, peer: Peer) -> bytes:
         ticket = wire.decode_greeting(payload)
@@ -282,7 +256,8 @@ class BoardDevice:
         return answer if self._gate is not None and not ticket else Admission(answer)
 
     def _submit(self, owner: int, payload: bytes, peer: Peer) -> bytes:
-        fence = 0 if self._gate is None else self._gate.fence(owner)
+        if self._gate is not None:
+            self._gate.fence(owner)
         with self._decoding:
             submit = wire.decode_submit(payload)
         requests = [r for r in submit.requests if isinstance(r, MeasureRequest)]
@@ -292,30 +267,64 @@ class BoardDevice:
             self._check_objects(peer)
         if objects < len(requests) and not self._abilities.can_build:
             raise wire.WireError("this board has no compiler; tune with --build host")
+        job = self._job(owner, peer, submit.requests)
+        return self._queued(job, "submit", requests=len(requests), objects=objects)
+
+    def _job(
+        self, owner: int, peer: Peer, requests: tuple[MeasureRequest | MeasureResult, ...]
+    ) -> Job:
+        return Job(
+            name=secrets.token_hex(16),
+            owner=owner,
+            peer=peer,
+            requests=requests,
+            seen_s=self._clock(),
+            fence=0 if self._gate is None else self._gate.fence(owner),
+        )
+
+    def _queued(self, job: Job, event: str, **said: int) -> bytes:
+        """The answer to whoever brought it. Raises WireError where there is no room."""
         with self._changed:
-            for job in [j for j in self._jobs.values() if self._abandoned(j)]:
-                self._drop(job)
-            self._check_room(owner, peer)
-            job = Job(
-                name=secrets.token_hex(16),
-                owner=owner,
-                peer=peer,
-                requests=submit.requests,
-                seen_s=self._clock(),
-                fence=fence,
-            )
+            for one in [j for j in self._jobs.values() if self._abandoned(j)]:
+                self._drop(one)
+            self._check_room(job.owner, job.peer)
             self._jobs[job.name] = job
             self._queue.append(job)
-            self._audit.write(  # before it can end
-                peer,
-                "submit",
-                "queued",
-                batch=job.name[:8],
-                requests=len(requests),
-                objects=objects,
-            )
+            # before it can end
+            self._audit.write(job.peer, event, "queued", batch=job.name[:8], **said)
             self._changed.notify_all()
         return wire.encode_job(job.name)
+
+    # ------------------------------------------------------------------------------ whole models
+
+    def _models(self, owner: int, peer: Peer) -> ModelDesk:
+        """For whoever may bring models: they are object code. Raises FarmError and WireError."""
+        if self._gate is not None:
+            self._gate.fence(owner)
+        self._check_objects(peer)
+        if self._desk is None:
+            raise wire.WireError("this board runs no whole models")
+        return self._desk
+
+    def _run_model(self, owner: int, payload: bytes, peer: Peer) -> bytes:
+        job = self._job(owner, peer, ())
+        job.model = self._models(owner, peer).checked(payload)
+        return self._queued(job, "run", inputs=len(job.model.inputs))
+
+    def _watch(self, owner: int, payload: bytes) -> bytes:
+        """As `collect`, of a model's run."""
+        collect = wire.decode_collect(payload)
+        until = self._clock() + min(collect.wait_s, MAX_WAIT_S)
+        with self._changed:
+            job = self._own(owner, collect.job)
+            while not job.done and not self._stopped:
+                job.seen_s = self._clock()
+                if not self._changed.wait(max(0.0, until - self._clock())):
+                    break
+            job.seen_s = self._clock()
+            if job.done:
+                self._jobs.pop(job.name, None)
+        return model_wire.encode_outcome(job.outcome, done=job.done, failed=job.failed)
 
     def _check_objects(self, peer: Peer) -> None:
         if not self._abilities.accept_objects:

@@ -181,6 +181,14 @@ class RpcRunner:
         except wire.WireError as error:
             raise BoardFaultError(str(error)) from None
 
+    def ask(self, name: str, payload: bytes) -> bytes:
+        """The board's answer to another message. Raises LinkLostError."""
+        return self._call(name, payload)
+
+    def came_back(self) -> bool:
+        """Whether the board answers again, after it was lost, within the time it has for that."""
+        return self._reconnect()
+
     def _doubt(self, error: UnsoundError) -> None:
         """Raises BoardFaultError where there were enough of these; a tracker counts itself."""
         self._unsound += 1

@@ -8,6 +8,7 @@ revocation list is read again whenever the file changes.
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import threading
@@ -37,7 +38,7 @@ class Credentials:
         self._lock = threading.Lock()
         self._loaded: dict[bool, tuple[tuple[int, ...], ssl.SSLContext]] = {}
         for name in (CA, CRL, CERT, KEY):
-            if not (folder / name).is_file():
+            if not os.path.isfile(folder / name):
                 raise ConfigError(
                     f"{folder} has no {name}; make it with `rpc_server certs issue NAME --role "
                     "ROLE` and copy the whole folder NAME here"

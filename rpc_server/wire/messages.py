@@ -53,9 +53,11 @@ LARGEST = {
     "view": 1 << 20,
     "boards": 1 << 20,
     "farm": MAX_MESSAGE_BYTES,
+    "part": 2 << 20,
+    "outcome": 1 << 20,
 }
-"""Bytes of a message of each kind, where it is not small. A board and a tracker take only `submit`
-of these from others; a farm's state is for who asks its own tracker."""
+"""Bytes of a message of each kind, where it is not small. A board takes only `submit` and `part`
+of these from others, and a tracker none; a farm's state is for who asks its own tracker."""
 VALUES = {"submit": 1 << 20, "farm": 1 << 20}
 BYTES_A_VALUE = 16
 """Values (numbers, texts, lists and tables) of a message: as said, or one in this many of the

@@ -194,3 +194,16 @@ def test_a_call_that_does_not_fit_is_one_line_about_the_function(
     assert str(refused.value).startswith(name)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_the_text_of_an_error_is_one_line_whatever_it_quotes(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        autotune.load(tmp_path / "a\nb\x1b[2J.model")
+    assert str(refused.value).isprintable()
+    assert r"a\nb\x1b[2J.model" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["log", "machine", "cache_dir", "calibration", "certs"])
+def test_what_no_file_can_be_called_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=rf"^{name} must be .* that no file's name has"):
+        TuneRequest("zoo:tiny", **{name: "\ud800"})

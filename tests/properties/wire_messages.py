@@ -24,6 +24,7 @@ from rpc_server.client.leases import boards_of
 from rpc_server.tracker.types import Asked, Beat, Registered, Released
 from rpc_server.wire import farm as farm_wire
 from rpc_server.wire import messages as wire
+from rpc_server.wire import models
 from tests.unit.machine.samples import FACTS
 
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[-+.0-9a-zA-Z]+|[\[\]{},:]')
@@ -133,6 +134,14 @@ def _kind(data: bytes, decode: Callable[[bytes], object]) -> Kind:
     return Kind(tokens, decode)
 
 
+OUTCOME = models.ModelOutcome(
+    times_s=(1e-3, 2e-3),
+    kernels_s=(1e-4,),
+    outputs=(("ab" * 32, 40),),
+    peak_bytes=1 << 20,
+    temperature_c=40.0,
+    clock_hz=2e9,
+)
 KINDS: Mapping[str, Kind] = {
     "hello": _kind(wire.encode_greeting("7:ab"), wire.decode_greeting),
     "welcome": _kind(
@@ -140,6 +149,15 @@ KINDS: Mapping[str, Kind] = {
         wire.decode_hello,
     ),
     "submit": _kind(wire.encode_submit(_requests()), wire.decode_submit),
+    "part": _kind(
+        models.encode_part(models.FilePart(digest="ab" * 32, size=9, at=3, data=b"abc")),
+        models.decode_part,
+    ),
+    "run": _kind(
+        models.encode_run(models.ModelRequest(model="ab" * 32, inputs=("cd" * 32,), repeats=3)),
+        models.decode_run,
+    ),
+    "outcome": _kind(models.encode_outcome(OUTCOME, done=True), models.decode_outcome),
     "job": _kind(wire.encode_job("ab"), wire.decode_job),
     "collect": _kind(
         wire.encode_collect(wire.Collect(job="ab", first=2, wait_s=1.5)), wire.decode_collect

@@ -20,7 +20,7 @@ def cast_like(n: NodeContext) -> str:
 def _cast_to(n: NodeContext, wanted: int, what: str) -> str:
     n.ignore("round_mode")
     x, saturate = n.input(0), n.integer("saturate", 1)
-    if wanted == n.kind(0):
+    if wanted and wanted == n.kind(0):
         return x
     if holder := INT_KINDS.get(wanted):
         return _low_bits(n, x, holder)

@@ -179,6 +179,8 @@ def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
     elif tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise ModelError(f"{what}: the data lie in another file; import the model by its path")
     try:
+        if any(dim < 0 for dim in tensor.dims):
+            raise ValueError("a dimension is negative")
         array = np.asarray(numpy_helper.to_array(tensor))
         if narrow is not None:
             return array.astype(narrow)
@@ -220,8 +222,10 @@ def dtype_name(element_type: int, what: str) -> str:
     known = {onnx_type(d): d for d in DTYPES}
     if element_type not in known:
         names = {v: k for k, v in onnx.TensorProto.DataType.items()}
+        if element_type not in names:
+            raise ModelError(f"{what}: element type {element_type} is none that ONNX has")
         raise UnsupportedOpError(
-            f"{what}: element type {names.get(element_type, element_type)} is not supported; "
+            f"{what}: element type {names[element_type]} is not supported; "
             f"supported are {', '.join(DTYPES)}, float16, bfloat16: convert the model to float32"
         )
     return known[element_type]

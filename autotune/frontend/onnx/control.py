@@ -32,6 +32,8 @@ class Importing(Protocol):
 
     builder: GraphBuilder
     values: dict[str, str]
+    imported: int
+    """Nodes so far, each as often as it was met."""
     whole: bool
     """Whether everything has to become one graph."""
 
@@ -80,9 +82,9 @@ def loop(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     scans: list[list[str]] = [[] for _ in body.output[1 + len(states) :]]
     initializers = run.initializers(body)
     names = [i.name for i in body.input]
-    trip = 0
+    trip, before = 0, run.imported
     while going and (most is None or trip < most):
-        _check_unrolled(run, trip, body, where)
+        _check_unrolled(run, before, trip, body, where)
         counted = [run.builder.constant(np.asarray(v)) for v in (trip, True)]
         given = zip(names, (*counted, *states), strict=True)
         condition, *results = run.inner(body, {**initializers, **dict(given)}, where)
@@ -114,8 +116,9 @@ def scan(run: Importing, node: onnx.NodeProto, where: str) -> list[str]:
     initializers, names = run.initializers(body), [i.name for i in body.input]
     kept = len(body.output) - first
     scans: list[list[str]] = [[] for _ in range(kept)]
+    before = run.imported
     for trip in range(extent):
-        _check_unrolled(run, trip, body, where)
+        _check_unrolled(run, before, trip, body, where)
         elements = [
             _element(run.builder, v, axis, extent - 1 - trip if back else trip)
             for v, axis, back in zip(inputs, axes, backward, strict=True)
@@ -142,12 +145,16 @@ def _computing(graph: onnx.GraphProto) -> int:
     return sum(node.op_type != "Constant" for node in graph.node)
 
 
-def _check_unrolled(run: Importing, trip: int, body: onnx.GraphProto, where: str) -> None:
-    nodes = trip * max(1, len(body.node))
+def _check_unrolled(
+    run: Importing, before: int, trip: int, body: onnx.GraphProto, where: str
+) -> None:
+    """`before`: what was imported when the loop began; nodes of loops within it count too."""
+    run.imported += not body.node
+    nodes = run.imported - before
     if nodes > UNROLLED_NODES or (not run.whole and trip > SHORT_TRIPS and nodes > SHORT_NODES):
         raise ControlFlowError(
-            f"{where}: more than {trip} trips of {len(body.node)} nodes are too many to unroll; "
-            "export the model without the loop"
+            f"{where}: more than {trip} trips ({nodes} nodes) are too many to unroll; export the "
+            "model without the loop"
         )
 
 

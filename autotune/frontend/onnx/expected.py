@@ -1,5 +1,6 @@
-"""What an operator expects, in words. In: a node whose importer made no sense of it. Out: one line
-that says what it was given and what the standard asks for.
+"""What an operator expects, in words. In: a node, checked before it is imported, or one whose
+importer made no sense of it. Out: one line that says what it was given and what the standard asks
+for.
 
 Importers say themselves what they check. What they take for granted (as many dimensions as they
 name, an entry for each) is the standard's, whose schemas say it too.
@@ -7,16 +8,19 @@ name, an entry for each) is the standard's, whose schemas say it too.
 
 from __future__ import annotations
 
+import functools
 import re
 
 import onnx
 
+from autotune.errors import ModelError
 from autotune.frontend.onnx.context import NodeContext
 from autotune.printable import one_line
 from autotune.sizes import is_size
 
 MISFITS = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+    StopIteration,
 )  # fmt: skip
 """What an importer raises of itself on a node that breaks what it takes for granted."""
 _PYTHON = re.compile(
@@ -29,6 +33,26 @@ _DIMENSIONS = re.compile(r"[\[(]([^\[\]()]*,[^\[\]()]*)[\])]")
 """Dimensions in the description of an input, such as `[seq_length, batch_size, input_size]`."""
 _MOST = 300
 """Characters of what the standard's shape inference says."""
+
+
+def check_node(node: onnx.NodeProto, context: NodeContext) -> None:
+    """Raises ModelError where a node lacks an attribute that the standard requires, has more
+    inputs than it has, or truth values where it has numbers."""
+    schema = _schema(node.op_type, node.domain, context.opset)
+    if schema is None:
+        return
+    if len(node.input) > schema.max_input:
+        most = _counted(str(schema.max_input))
+        raise ModelError(f"expected at most {most}, got {len(node.input)}; export the model again")
+    given = {a.name for a in node.attribute}
+    lacking = [n for n, a in schema.attributes.items() if a.required and n not in given]
+    if lacking:
+        raise ModelError(f"attribute {lacking[0]} is missing; export the model again")
+    for position in range(len(node.input)):
+        kind = context.builder.types.get(context.optional(position) or "")
+        formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+        if kind is not None and kind.dtype == "bool" and "tensor(bool)" not in formal.types:
+            raise ModelError(f"inputs must be numbers, got {kind} for {formal.name}")
 
 
 def misfit(node: onnx.NodeProto, context: NodeContext, error: Exception) -> str:
@@ -61,7 +85,7 @@ def _given(node: onnx.NodeProto, context: NodeContext) -> str:
 
 def _wanted(node: onnx.NodeProto, opset: int) -> str:
     """The inputs that the standard has for an operator, with the dimensions it names."""
-    schema = _schema(node, opset)
+    schema = _schema(node.op_type, node.domain, opset)
     if schema is None:
         return ""
     inputs = []
@@ -77,18 +101,19 @@ def _counted(count: str) -> str:
     return f"{count} input{'' if count == '1' else 's'}"
 
 
-def _schema(node: onnx.NodeProto, opset: int) -> onnx.defs.OpSchema | None:
-    if node.domain not in ("", "ai.onnx"):
+@functools.lru_cache(maxsize=1024)
+def _schema(operator: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
+    if domain not in ("", "ai.onnx"):
         return None
     try:
-        return onnx.defs.get_schema(node.op_type, min(opset, onnx.defs.onnx_opset_version()))
+        return onnx.defs.get_schema(operator, min(opset, onnx.defs.onnx_opset_version()))
     except onnx.defs.SchemaError:
         return None
 
 
 def _inferred(node: onnx.NodeProto, context: NodeContext) -> str:
     """What the standard's own shape inference has against the node; empty where it has nothing."""
-    schema = _schema(node, context.opset)
+    schema = _schema(node.op_type, node.domain, context.opset)
     if schema is None:
         return ""
     types = {}

@@ -4,6 +4,8 @@ of every call: of the model's own, and of the standard's that have no importer.
 
 from __future__ import annotations
 
+import graphlib
+from collections import Counter
 from collections.abc import Iterator
 
 import onnx
@@ -13,6 +15,7 @@ from autotune.errors import ModelError
 from autotune.frontend.onnx.context import IMPORTERS
 from autotune.frontend.onnx.control import CONTROLS
 
+MOST_NODES = 1_000_000
 MOST_ROUNDS = 8
 """Functions that consist of functions are spelled out one after the other."""
 
@@ -24,6 +27,11 @@ _REFUSALS = (RuntimeError, ValueError, onnx.shape_inference.InferenceError)
 def without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     """Raises ModelError where the model's own functions are damaged."""
     if model.functions:
+        if (written := _nodes_written(model)) > MOST_NODES:
+            raise ModelError(
+                f"the model's functions, written out, are {written:.3g} nodes; at most "
+                f"{MOST_NODES} are taken: export the model without functions of functions"
+            )
         try:
             model = onnx.inliner.inline_local_functions(model)
         except (onnx.checker.ValidationError, *_REFUSALS) as error:
@@ -42,6 +50,26 @@ def without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+def _nodes_written(model: onnx.ModelProto) -> int:
+    """How many nodes a model has without functions of its own; 0 where one consists of itself,
+    which the inliner says. Functions of functions may be exponentially many."""
+    bodies = {
+        (f.domain, f.name, f.overload): Counter(map(_called, _nodes(f))) for f in model.functions
+    }
+    sizes: dict[tuple[str, str, str], int] = {}
+    try:
+        for name in graphlib.TopologicalSorter(bodies).static_order():
+            calls = bodies.get(name)
+            sizes[name] = sum(n * sizes[c] for c, n in calls.items()) if calls is not None else 1
+    except graphlib.CycleError:
+        return 0
+    return sum(sizes.get(_called(node), 1) for node in _nodes(model.graph))
+
+
+def _called(node: onnx.NodeProto) -> tuple[str, str, str]:
+    return node.domain, node.op_type, node.overload
+
+
 def _standard_functions(model: onnx.ModelProto) -> Iterator[str]:
     """Operators of the standard without an importer, which it says how to spell out."""
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
@@ -57,7 +85,7 @@ def _standard_functions(model: onnx.ModelProto) -> Iterator[str]:
             yield node.op_type
 
 
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def _nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
     """The nodes of a graph and of those within it."""
     for node in graph.node:
         yield node

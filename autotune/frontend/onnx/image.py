@@ -14,6 +14,7 @@ from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.views import from_nhwc, to_nhwc
 from autotune.frontend.volume import VolumeWindow, avg_pool, ceil_end, convolution
 
+AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 LARGEST_WINDOW = 1 << 24
 """Elements of a window; also those along an axis from its first to its last, or that pad an
 image."""
@@ -177,10 +178,18 @@ def spread(values: Sequence[int] | None, rank: int, default: int = 1) -> tuple[i
     return (default,) * (rank - len(values)) + values
 
 
+def auto_pad(n: NodeContext) -> str:
+    """One of the standard's ways to pad. Raises ModelError."""
+    auto = n.text("auto_pad", "") or AUTO_PADS[0]
+    if auto not in AUTO_PADS:
+        raise ModelError(f"auto_pad is {auto!r}; expected one of {', '.join(AUTO_PADS)}")
+    return auto
+
+
 def _declared_pads(
     n: NodeContext, spatial: Sequence[int], extents: Sequence[int], strides: Sequence[int]
 ) -> tuple[int, ...]:
-    auto = n.text("auto_pad", "NOTSET")
+    auto = auto_pad(n)
     given = n.integers("pads")
     rank = len(spatial)
     if auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -188,8 +197,6 @@ def _declared_pads(
         return (*(b for b, _ in both), *(e for _, e in both))
     if auto == "VALID" or given is None:
         return (0,) * (2 * rank)
-    if auto != "NOTSET":
-        raise UnsupportedOpError(f"auto_pad={auto!r} is not known")
     if len(given) % 2 or min(given) < 0:
         raise UnsupportedOpError(f"pads must be one non-negative pair per dimension, got {given}")
     half = len(given) // 2

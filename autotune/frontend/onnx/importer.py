@@ -24,7 +24,7 @@ from autotune.frontend.onnx.context import (
     tensor_type,
 )
 from autotune.frontend.onnx.control import CONTROLS
-from autotune.frontend.onnx.expected import MISFITS, misfit
+from autotune.frontend.onnx.expected import MISFITS, check_node, misfit
 from autotune.frontend.onnx.external import check_whole
 from autotune.frontend.onnx.functions import without_functions
 from autotune.frontend.onnx.inputs import Shapes, resolve_shapes
@@ -170,6 +170,7 @@ class _ModelImport:
         self.shapes = shapes
         self.builder = GraphBuilder(model.graph.name or "model")
         self.inputs: set[str] = set()
+        self.imported = 0
         self.values: dict[str, str] = {}
         self.kinds: dict[str, int] = {}
         """ONNX values whose type graphs do not have -> the type."""
@@ -200,7 +201,8 @@ class _ModelImport:
                     continue
                 self._check_tensor(info.name, f"output {info.name!r} of the model")
                 outputs.append((info.name, self._own(self.values[info.name])))
-                if declared := declared_type(info, self.kinds):
+                made = self.builder.dtype(self.values[info.name])
+                if declared := declared_type(info, self.kinds, made):
                     self.declared[info.name] = declared
         return self.builder.finish(outputs, self.declared)
 
@@ -229,6 +231,7 @@ class _ModelImport:
         return made
 
     def _add_node(self, node: onnx.NodeProto) -> None:
+        self.imported += 1
         where = describe(node, self.opset)
         for value in filter(None, node.input):
             self._check_made(value, where)
@@ -242,6 +245,7 @@ class _ModelImport:
         self.builder.label = node.name or next((o for o in node.output if o), "")
         context = NodeContext(node, self.opset, self.builder, self.values, self.kinds)
         try:
+            check_node(node, context)
             made = IMPORTERS.get(operator)(context)
             context.check_attributes()
         except ModelError as error:

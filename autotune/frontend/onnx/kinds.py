@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import onnx
 from onnx import TensorProto
 
-from autotune.errors import UnsupportedOpError
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.onnx.context import dtype_name
 
 FLOAT_KINDS: dict[int, str] = {
     TensorProto.FLOAT16: "float16", TensorProto.BFLOAT16: "bfloat16",
@@ -47,13 +48,19 @@ def result_kinds(node: onnx.NodeProto, opset: int, kinds: Mapping[str, int]) -> 
     return found
 
 
-def declared_type(info: onnx.ValueInfoProto, kinds: Mapping[str, int]) -> str:
-    """numpy's name of the short float that an output is declared to be; empty for other types."""
+def declared_type(info: onnx.ValueInfoProto, kinds: Mapping[str, int], made: str) -> str:
+    """numpy's name of the short float that an output is declared to be; empty for other types.
+    Raises ModelError where it is declared to be another type than what is `made`."""
     kind = info.type.tensor_type.elem_type or kinds.get(info.name, 0)
     if kind in NARROW_KINDS and kind not in DECLARED:
         raise UnsupportedOpError(
             f"output {info.name!r} of the model is {kind_name(kind)}, which runs do not return; "
             "end the model with a Cast to float32 or int8"
+        )
+    if kind and dtype_name(kind, f"output {info.name!r} of the model") != made:
+        raise ModelError(
+            f"output {info.name!r} of the model is declared {kind_name(kind)}, what makes it "
+            f"gives {made}; export the model again"
         )
     return DECLARED.get(kind, "")
 

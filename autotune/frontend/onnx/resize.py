@@ -91,8 +91,12 @@ def _scalings(n: NodeContext, shape: tuple[int, ...]) -> dict[int, Scaling]:
     factors, sizes = n.parameter(2), n.int_parameter(3)
     extents = [shape[a] for a in axes]
     if factors is not None and factors.size:
+        if not (np.isfinite(factors) & (factors > 0)).all():
+            raise ModelError(f"scales {factors.ravel().tolist()} must be more than 0")
         scalings = _by_factors(extents, [float(f) for f in factors.ravel()])
     elif sizes:
+        if min(sizes) < 0:
+            raise ModelError(f"sizes {sizes} must not be negative")
         scalings = _by_sizes(extents, sizes, policy)
     else:
         raise ModelError("neither scales nor sizes are given; the model is malformed")

@@ -11,6 +11,7 @@ from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.views import (
     Elements,
     OpenRange,
+    different_axes,
     expand_to,
     positive_axis,
     select_ranges,
@@ -54,6 +55,8 @@ def reshape(n: NodeContext) -> str:
 def flatten(n: NodeContext) -> str:
     x = n.input(0)
     extents, axis = n.shape(x), n.integer("axis", 1)
+    if not -len(extents) <= axis <= max(len(extents), 1):
+        raise ModelError(f"axis {axis} is outside a tensor of rank {len(extents)}")
     axis = axis + len(extents) if axis < 0 else axis
     return n.reshape(x, (math.prod(extents[:axis]), math.prod(extents[axis:])))
 
@@ -77,7 +80,7 @@ def unsqueeze(n: NodeContext) -> str:
     x = n.input(0)
     given = n.required_ints(1) if n.opset >= 13 else n.integers("axes") or ()
     rank = n.rank(x) + len(given)
-    axes = {positive_axis(a, rank) for a in given}
+    axes = different_axes(given, rank)
     extents = iter(n.shape(x))
     return n.reshape(x, [1 if i in axes else next(extents) for i in range(rank)])
 
@@ -85,7 +88,11 @@ def unsqueeze(n: NodeContext) -> str:
 @importer("Transpose")
 def transpose(n: NodeContext) -> str:
     x = n.input(0)
-    return n.transpose(x, n.integers("perm") or tuple(reversed(range(n.rank(x)))))
+    rank = n.rank(x)
+    order = n.integers("perm") or tuple(reversed(range(rank)))
+    if sorted(order) != list(range(rank)):
+        raise ModelError(f"perm {order} is no order of {rank} dimensions")
+    return n.transpose(x, order)
 
 
 @importer("Concat")
@@ -106,6 +113,7 @@ def slice_(n: NodeContext) -> str:
         axes, steps = n.int_parameter(3), n.int_parameter(4)
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
+    different_axes(axes, n.rank(x))
     ranges: dict[int, Elements] = {}
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         at = positive_axis(axis, n.rank(x))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.deconvolution import Geometry, phases, spread_out
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.image import check_window, spread
+from autotune.frontend.onnx.image import auto_pad, check_window, spread
 from autotune.frontend.views import from_nhwc, to_nhwc
 
 
@@ -39,7 +39,7 @@ def _read(n: NodeContext, spatial: Sequence[int], kernel: Sequence[int]) -> Geom
         (i - 1) * s + (k - 1) * d + 1 + m
         for i, s, k, d, m in zip(spatial, strides, kernel, dilations, more, strict=True)
     ]
-    auto, shape = n.text("auto_pad", "NOTSET"), n.integers("output_shape")
+    auto, shape = auto_pad(n), n.integers("output_shape")
     given = n.integers("pads")
     if shape is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
         same = [i * s for i, s in zip(spatial, strides, strict=True)]

@@ -13,7 +13,12 @@ from tests.pages import BIN, ROOT, blocks, sections
 
 PAGE = "docs/DEPLOY.md"
 PARTS = [part for part, text in sections(PAGE).items() if blocks(text, "sh")]
-NEEDED = {"cc": "cc", "aarch64-linux-gnu-gcc": "aarch64-cc", "qemu-aarch64": "qemu"}
+NEEDED = {
+    "cc": "cc",
+    "aarch64-linux-gnu-gcc": "aarch64-cc",
+    "qemu-aarch64": "qemu",
+    "node": "node",
+}
 OPTIONAL = ("cmake", "c++", "rustc")
 """What a machine may lack: the part's lines with them are left out, and what they would make."""
 

@@ -6,6 +6,8 @@ import contextlib
 import io
 import json
 import random
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -118,6 +120,43 @@ def test_malformed_seals_do_too() -> None:
         mutant[at] = (mutant[at] + draw.randrange(1, 256)) % 256
         with pytest.raises(ArtifactError):
             read_seal(bytes(mutant), "file")
+
+
+CHILD = """
+import pathlib, random, sys
+from autotune.errors import ArtifactError, BuildError
+from autotune.runtime.artifact import load
+from autotune.runtime.native_session import SessionMaker
+path, count = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+data, draw, refused = path.read_bytes(), random.Random(3), 0
+for _ in range(count):
+    mutant = bytearray(data[: draw.randrange(len(data))] if draw.random() < 0.3 else data)
+    for _ in range(draw.randrange(1, 8)):
+        if mutant:
+            mutant[draw.randrange(len(mutant))] = draw.randrange(256)
+    path.write_bytes(mutant)
+    try:
+        model = load(path)
+        SessionMaker(model.image, None)()
+    except (ArtifactError, BuildError):
+        refused += 1
+print(refused)
+"""
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_malformed_files_do_not_end_the_process(
+    count: int, tiny: CompiledModel, tmp_path: Path
+) -> None:
+    """They are mapped: reading beyond their end would be a signal."""
+    path = tmp_path / "tiny.model"
+    tiny.save(path)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(path), str(count)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert 0 < int(done.stdout) <= count
 
 
 def refused_or_read(data: bytes) -> None:

@@ -103,7 +103,7 @@ def test_pip_takes_the_wheel(tmp_path: Path) -> None:
     ("words", "line"),
     [
         (["none.model", "in0.bin"], "cannot read none.model"),
-        (["tiny.model"], "expected 1 files of inputs, got 0"),
+        (["tiny.model"], "expected 1 inputs, got 0"),
         (["tiny.model", "short.bin"], "12288 bytes, got 4"),
         (["tiny.model", "in0.bin", "--repeat", "x"], "--repeat must be a whole number"),
         (["tiny.model", "in0.bin", "-o", "a", "b"], "expected 1 files after -o, got 2"),

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend import load_model
 from autotune.frontend.onnx.importer import import_model, import_onnx
+from autotune.types import Array
 from tests.unit.frontend.onnx_models import floats, ints, node_model, nodes_model
 
 
@@ -86,9 +87,11 @@ def test_attribute_of_a_wrong_type() -> None:
     malformed(node_model("Softmax", {"x": floats(2, 4)}, axis=[1]), "attribute axis has the value")
 
 
-@pytest.mark.parametrize("operator", ["Constant", "ConstantOfShape"])
-def test_a_tensor_attribute_that_is_none(operator: str) -> None:
-    malformed(node_model(operator, {"x": ints(2)}, value=3), "attribute value has the value 3")
+@pytest.mark.parametrize(
+    ("operator", "inputs"), [("Constant", {}), ("ConstantOfShape", {"x": ints(2)})]
+)
+def test_a_tensor_attribute_that_is_none(operator: str, inputs: dict[str, Array]) -> None:
+    malformed(node_model(operator, inputs, value=3), "attribute value has the value 3")
 
 
 def test_a_stride_of_nothing() -> None:
@@ -227,3 +230,77 @@ def test_a_dimension_that_is_not_said_is_symbolic() -> None:
         if value is not None:
             dim.dim_value = value
         malformed(model, r"'x' has symbolic dimensions 2x\?; pass --shape x=2x1")
+
+
+def test_what_no_standard_has_is_refused() -> None:
+    model = node_model("Relu", {"x": floats(2, 4)})
+    model.graph.input[0].type.tensor_type.elem_type = 77
+    malformed(model, "input 'x': element type 77 is none that ONNX has")
+    model = node_model("Add", {"x": floats(2, 4)}, (floats(4),))
+    model.graph.initializer[0].dims[0] = -4
+    malformed(model, "initializer 'c0'.*a dimension is negative")
+    for operator, padded in (("Conv", {}), ("ConvTranspose", {"pads": [0, 0, 0, 0]})):
+        weights = (floats(2, 2, 3, 3),)
+        model = node_model(operator, {"x": floats(1, 2, 8, 8)}, weights, auto_pad="SOME", **padded)
+        malformed(model, "auto_pad is 'SOME'; expected one of NOTSET, SAME_UPPER")
+
+
+def test_an_output_declared_another_type_than_it_has() -> None:
+    model = node_model("Relu", {"x": floats(2, 4)})
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+    malformed(model, "is declared INT64, what makes it gives float32")
+
+
+def test_an_operator_s_name_is_shown_without_what_a_terminal_obeys() -> None:
+    model = node_model("Un\x1b[2J\nheard", {"x": floats(2, 4)})
+    refused(model, r"operator Un\\x1b\[2J\\nheard ")
+
+
+@pytest.mark.parametrize(
+    ("operator", "constants", "attributes", "message"),
+    [
+        ("Unsqueeze", (ints(0, 0),), {}, r"axes \[0, 0\] have one of them twice"),
+        ("Slice", (ints(0, 0), ints(1, 1), ints(0, -2)), {}, r"axes \[0, 0\] have one of them"),
+        ("Transpose", (), {"perm": [0, 1, 2]}, r"perm \(0, 1, 2\) is no order of 2 dimensions"),
+        ("Transpose", (), {"perm": [0, 0]}, r"perm \(0, 0\) is no order of 2 dimensions"),
+        ("Flatten", (), {"axis": 3}, "axis 3 is outside a tensor of rank 2"),
+        ("Cast", (), {}, "attribute to is missing"),
+        ("Concat", (), {}, "attribute axis is missing"),
+        ("Relu", (floats(1),), {}, "expected at most 1 input, got 2"),
+        (
+            "Resize",
+            (floats(0), np.float32([0, 1])),
+            {},
+            r"scales \[0.0, 1.0\] must be more than 0",
+        ),
+        ("Resize", (floats(0), floats(0), ints(-4, 2)), {}, r"sizes \(-4, 2\) must not be neg"),
+    ],
+)
+def test_nodes_that_the_standard_does_not_have(
+    operator: str, constants: tuple[Array, ...], attributes: dict[str, object], message: str
+) -> None:
+    malformed(node_model(operator, {"x": floats(2, 4)}, constants, **attributes), message)
+
+
+@pytest.mark.parametrize("operator", ["Relu", "ReduceSum", "Add", "Sum"])
+def test_truth_values_are_no_numbers(operator: str) -> None:
+    model = node_model(operator, {"x": np.zeros((2, 4), bool)})
+    if operator == "Add":
+        model.graph.node[0].input.append("x")
+    malformed(model, r"inputs must be numbers, got bool\[2,4\]")
+
+
+def test_functions_that_double_again_and_again() -> None:
+    """Thirty functions, each of which calls the one before twice, would be 2**31 nodes."""
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    functions = []
+    for i in range(31):
+        called, domain = (f"F{i - 1}", "own") if i else ("Neg", "")
+        nodes = [
+            helper.make_node(called, [a], [b], domain=domain) for a, b in (("a", "t"), ("t", "b"))
+        ]
+        functions.append(helper.make_function("own", f"F{i}", ["a"], ["b"], nodes, opsets))
+    model = node_model("F30", {"x": floats(2, 4)}, opset=21, domain="own")
+    model.opset_import.append(opsets[1])
+    model.functions.extend(functions)
+    malformed(model, r"written out, are 2.15e\+09 nodes; at most 1000000 are taken")

@@ -68,7 +68,32 @@ def test_no_trip_gives_what_it_was_given() -> None:
 
 def test_too_many_trips(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_control, "UNROLLED_NODES", 20)
-    refused(model(1_000_000), "loop.*more than 5 trips of 5 nodes are too many to unroll")
+    refused(model(1_000_000), "loop.*more than 5 trips \\(25 nodes\\) are too many to unroll")
+
+
+def test_loops_within_loops_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has few trips, but those of four are 10**4."""
+    monkeypatch.setattr(onnx_control, "UNROLLED_NODES", 200)
+    counters = [
+        helper.make_tensor_value_info("trip", TensorProto.INT64, []),
+        helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+    ]
+    node = helper.make_node("Neg", ["s"], ["t"])
+    for level in range(4):
+        s, t = (
+            helper.make_tensor_value_info(f"{v}{'_' * level}", TensorProto.FLOAT, [3])
+            for v in "st"
+        )
+        on = helper.make_tensor_value_info(f"on{level}", TensorProto.BOOL, [])
+        first = helper.make_node("Identity", ["going"], [on.name])
+        for value in counters:
+            value.name += "_"
+        first.input[0] = counters[1].name
+        body = helper.make_graph([first, node], "body", [*counters, s], [on, t])
+        names = [f"{v.name}_" for v in (s, t)]
+        node = helper.make_node("Loop", ["ten", "", names[0]], names[1:], body=body)
+    tensors = [numpy_helper.from_array(ints(10), "ten")]
+    refused(nodes_model([node], {names[0]: floats(3)}, tensors, names[1:]), "too many to unroll")
 
 
 def test_computed_count_of_trips() -> None:

@@ -220,6 +220,18 @@ def test_nothing_is_cut_off_in_a_browser(width: int, tmp_path: Path) -> None:
     assert title_of(watched(_OUTSIDE), tmp_path, size) == "#false"
 
 
+_SMALLEST = """<script>
+document.title = "#" + Math.min(...[...document.querySelectorAll("svg text")].map(
+  e => e.getBoundingClientRect().height));
+</script>"""
+
+
+@pytest.mark.slow
+def test_charts_are_readable_on_a_telephone(tmp_path: Path) -> None:
+    """Lines of text are some 13 pixels high where nothing is scaled."""
+    assert float(title_of(watched(_SMALLEST), tmp_path, "--window-size=500,2400")[1:]) >= 9
+
+
 _CONTRAST = """<script>
 const light = (c) => { const [r, g, b] = c.match(/[0-9.]+/g).map(v => {
   v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });

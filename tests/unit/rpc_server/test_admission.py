@@ -18,7 +18,8 @@ from rpyc.core.channel import Channel
 from rpyc.core.stream import SocketStream
 
 from autotune.errors import DeviceError
-from rpc_server.board.device import Abilities, BoardDevice
+from rpc_server.board.device import BoardDevice
+from rpc_server.board.job import Abilities
 from rpc_server.board.lease_guard import Gate, make_ticket
 from rpc_server.board.server import BoardServer
 from rpc_server.security.freshness import SealedConnection

@@ -14,7 +14,8 @@ from autotune.errors import ConfigError, DeviceError
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.execute import build
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
-from rpc_server.board.device import MAX_QUEUED_OWN, Abilities, BoardDevice
+from rpc_server.board.device import MAX_QUEUED_OWN, BoardDevice
+from rpc_server.board.job import Abilities
 from rpc_server.security.audit import MAX_TEXT, AuditLog
 from rpc_server.security.auth import Peer, Role
 from rpc_server.wire import messages as wire

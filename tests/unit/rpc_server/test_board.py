@@ -15,7 +15,8 @@ from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Status
 from autotune.target import host_target
 from rpc_server.board import device as board_module
-from rpc_server.board.device import Abilities, BoardDevice
+from rpc_server.board.device import BoardDevice
+from rpc_server.board.job import Abilities
 from rpc_server.wire import messages as wire
 from tests.unit.measure import fakes
 

@@ -276,3 +276,8 @@ def test_without_certificates_only_loopback_is_listened_on() -> None:
 def test_a_certificate_without_name_and_role_is_nobody(subject: object) -> None:
     with pytest.raises(AuthError, match="expected a certificate"):
         peer_of({"subject": subject, "notAfter": "Nov 21 04:27:24 2027 GMT"})
+
+
+def test_a_folder_whose_name_no_file_may_have_is_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"has no ca\.pem"):
+        Credentials(Path("x" * 5000))

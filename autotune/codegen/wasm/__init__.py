@@ -1,0 +1,1 @@
+"""WebAssembly: objects that LLVM makes, linked as a module without a linker."""

@@ -1,0 +1,218 @@
+"""What runs `model.wasm`: `model.mjs` with its types, and `main.mjs` for node. In: a ModelImage.
+Out: texts."""
+
+from __future__ import annotations
+
+import json
+
+from autotune.runtime.image import ModelImage, Port
+from autotune.stored import stored_as
+
+ARRAYS = {
+    "float32": "Float32Array", "float64": "Float64Array", "int8": "Int8Array",
+    "uint8": "Uint8Array", "bool": "Uint8Array", "int16": "Int16Array", "uint16": "Uint16Array",
+    "float16": "Uint16Array", "int32": "Int32Array", "uint32": "Uint32Array",
+    "int64": "BigInt64Array", "uint64": "BigUint64Array",
+}  # fmt: skip
+"""JavaScript's arrays of numpy's types; of float16 and bfloat16 the bits."""
+
+MODULE = r"""// Runs model.wasm in browsers, node, and what else has WebAssembly with SIMD.
+//
+//     import { load } from "./model.mjs";
+//     const model = await load();
+//     const outputs = model.run({ x: new Float32Array(3072) });
+//
+// Arrays are dense, in the order of their dimensions (model.inputs[i].shape).
+
+const ARRAYS = { @ARRAYS@ };
+
+const FUNCTIONS = {
+  exp2: (x) => 2 ** x,
+  fmod: (x, y) => x % y,
+};
+
+function environment() {
+  return new Proxy({}, {
+    get(_, name) {
+      const plain = name.replace(/f$/, "");
+      return FUNCTIONS[name] ?? Math[name] ?? FUNCTIONS[plain] ?? Math[plain];
+    },
+  });
+}
+
+async function compiled(source) {
+  if (source instanceof WebAssembly.Module) return source;
+  const bytes = source instanceof ArrayBuffer || ArrayBuffer.isView(source);
+  if (bytes) return WebAssembly.compile(source);
+  const url = new URL(source, import.meta.url);
+  if (url.protocol === "file:") {
+    const { readFile } = await import("node:fs/promises");
+    return WebAssembly.compile(await readFile(url));
+  }
+  const answer = await fetch(url);
+  if (!answer.ok) throw new Error(`cannot load ${url}: ${answer.status} ${answer.statusText}`);
+  return WebAssembly.compile(await answer.arrayBuffer());
+}
+
+/** A model in a memory of its own. Runs of one model go one after the other. */
+export class Model {
+  constructor(module, instance, description) {
+    this.module = module;
+    this.inputs = description.inputs;
+    this.outputs = description.outputs;
+    this.memory = instance.exports.memory;
+    this._entry = instance.exports.model_entry;
+    this._pointers = description.entry;
+  }
+
+  /** The memory of an input: what is written there is what the next run reads. */
+  view(port) {
+    const count = port.shape.reduce((a, b) => a * b, 1);
+    return new ARRAYS[port.type](this.memory.buffer, port.address, count);
+  }
+
+  /** Outputs by name, of inputs by name. Throws a TypeError for arrays that do not fit. */
+  run(inputs) {
+    for (const port of this.inputs) {
+      const place = this.view(port), given = inputs[port.name];
+      if (!(given instanceof place.constructor) || given.length !== place.length) {
+        const got = given == null ? "nothing" : `${given.constructor.name} of ${given.length}`;
+        throw new TypeError(
+          `input ${port.name}: expected ${place.constructor.name} of ${place.length}, got ${got}`);
+      }
+      place.set(given);
+    }
+    this._entry(this._pointers);
+    return Object.fromEntries(this.outputs.map((port) => [port.name, this._read(port)]));
+  }
+
+  _read(port) {
+    const { shape, strides } = port, kind = ARRAYS[port.type];
+    const count = shape.reduce((a, b) => a * b, 1), out = new kind(count);
+    if (!count) return out;
+    const reach = shape.reduce((sum, side, d) => sum + (side - 1) * strides[d], 1);
+    const from = new kind(this.memory.buffer, port.address, reach);
+    const at = shape.map(() => 0);
+    for (let i = 0, place = 0; i < count; i++) {
+      out[i] = from[place];
+      for (let d = shape.length - 1; d >= 0; d--) {
+        place += strides[d];
+        if (++at[d] < shape[d]) break;
+        place -= strides[d] * shape[d];
+        at[d] = 0;
+      }
+    }
+    return out;
+  }
+}
+
+/** The model of a URL, of bytes or of a compiled module; by default of model.wasm beside this. */
+export async function load(source = "./model.wasm") {
+  const module = await compiled(source);
+  const [section] = WebAssembly.Module.customSections(module, "autotune");
+  if (!section) throw new TypeError("this is no exported model");
+  const instance = await WebAssembly.instantiate(module, { env: environment() });
+  return new Model(module, instance, JSON.parse(new TextDecoder().decode(section)));
+}
+"""
+
+MAIN = r"""// Runs a model on files of raw numbers, and prints milliseconds.
+//
+//     node main.mjs in0.bin ... -o out0.bin ... [--repeat N]
+//
+// A file holds one input, dense, little-endian, in the order of the model's inputs.
+import { readFileSync, writeFileSync } from "node:fs";
+import { load } from "./model.mjs";
+
+const files = { inputs: [], outputs: [] };
+let side = files.inputs, repeat = 1;
+const words = process.argv.slice(2);
+for (let i = 0; i < words.length; i++) {
+  if (words[i] === "-o") side = files.outputs;
+  else if (words[i] === "--repeat") repeat = Math.max(1, Number.parseInt(words[++i], 10) || 1);
+  else side.push(words[i]);
+}
+
+function fail(line) {
+  console.error(`error: ${line}`);
+  process.exit(2);
+}
+
+const model = await load();
+if (files.inputs.length !== model.inputs.length) {
+  fail(`expected ${model.inputs.length} files of inputs, got ${files.inputs.length}`);
+}
+if (files.outputs.length && files.outputs.length !== model.outputs.length) {
+  fail(`expected ${model.outputs.length} files after -o, got ${files.outputs.length}`);
+}
+const inputs = {};
+model.inputs.forEach((port, i) => {
+  const place = model.view(port);
+  let data;
+  try {
+    data = readFileSync(files.inputs[i]);
+  } catch (error) {
+    fail(`${files.inputs[i]}: ${error.code}`);
+  }
+  if (data.length !== place.byteLength) {
+    fail(`${files.inputs[i]}: expected ${place.byteLength} bytes, got ${data.length}`);
+  }
+  const bytes = new Uint8Array(data).buffer;
+  inputs[port.name] = new place.constructor(bytes);
+});
+const times = [];
+let outputs;
+for (let i = 0; i < repeat; i++) {
+  const start = performance.now();
+  outputs = model.run(inputs);
+  times.push(performance.now() - start);
+}
+files.outputs.forEach((path, i) => {
+  const array = outputs[model.outputs[i].name];
+  writeFileSync(path, new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+});
+const middle = [...times].sort((a, b) => a - b)[times.length >> 1];
+console.log(`${times[0].toFixed(3)} ms first, ${middle.toFixed(3)} ms median of ${repeat}`);
+"""
+
+
+def module_text() -> str:
+    """`model.mjs`."""
+    return MODULE.replace("@ARRAYS@", ", ".join(f"{k}: {v}" for k, v in ARRAYS.items()))
+
+
+def types_text(image: ModelImage) -> str:
+    """`model.d.mts`: the module's types, with the model's own names."""
+
+    def fields(ports: tuple[Port, ...]) -> str:
+        return "\n".join(
+            f"  {json.dumps(port.name)}: {ARRAYS[stored_as(port.type.dtype)]};" for port in ports
+        )
+
+    return f"""\
+export interface Port {{
+  name: string;
+  type: string;
+  shape: number[];
+  strides: number[];
+  address: number;
+}}
+export interface Inputs {{
+{fields(image.inputs)}
+}}
+export interface Outputs {{
+{fields(image.outputs)}
+}}
+export type Numbers = Inputs[keyof Inputs];
+export class Model {{
+  readonly module: WebAssembly.Module;
+  readonly memory: WebAssembly.Memory;
+  readonly inputs: Port[];
+  readonly outputs: Port[];
+  view(port: Port): Numbers;
+  run(inputs: Inputs): Outputs;
+}}
+export function load(
+  source?: string | URL | ArrayBuffer | ArrayBufferView | WebAssembly.Module,
+): Promise<Model>;
+"""
