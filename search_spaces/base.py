@@ -139,7 +139,7 @@ class Rule(Protocol):
         ...
 
     def open_blocks(self, task: Task, target: Target) -> OpenBlocks | None:  # noqa: ARG002
-        """Of a task whose sizes are open: how one kernel does for all of them; None: it does not,
+        """Blocks in which one kernel does for all sizes of a task; None where it does not,
         or none of this rule's choosing."""
         return None
 

@@ -26,7 +26,7 @@ Amounts = npt.NDArray[np.int64]
 Column = npt.NDArray[np.float64]
 
 DENSE = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
-"""Of a single open dimension."""
+"""Lengths along a single open dimension."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 MOST_ELEMENTS = 1024
 """Elements of the open dimensions in a strip: more make nothing faster."""

@@ -24,7 +24,7 @@ COORDINATES = (
     "tf_crop_and_resize",
 )  # fmt: skip
 MOST_DIVISOR = 16
-"""Of factors whose products with open extents are exact in float32, too."""
+"""Largest divisor of factors whose products with open extents are exact in float32, too."""
 
 
 @importer("Upsample")
