@@ -104,11 +104,33 @@ def seconds(name: str, value: object) -> float:
     return found
 
 
+def duration(name: str, value: object) -> float:
+    """Seconds, as a number or as a text: '90', '90s', '10m', '1h30m'."""
+    if not isinstance(value, str):
+        return seconds(name, value)
+    found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", value.strip())
+    parts = found.groups() if found else (None,) * 3
+    total = sum(float(p or 0) * unit for p, unit in zip(parts, (3600, 60, 1), strict=True))
+    if not 0 < total <= LONGEST_S:
+        raise ConfigError(
+            f"{name}: expected a time like 90s, 10m or 1h30m, got {described(value)}"
+        )
+    return total
+
+
 def share(name: str, value: object) -> float:
     """A part of the whole: between 0 and 1, neither of them."""
     found = _real(name, value)
     if not 0 < found < 1:
         raise ConfigError(f"{name} is a share between 0 and 1, got {found:g}")
+    return found
+
+
+def factor(name: str, value: object) -> float:
+    """A number that is 0 or more, no infinity."""
+    found = _real(name, value)
+    if not 0 <= found < math.inf:
+        raise ConfigError(f"{name} must be a number from 0 on, got {found:g}")
     return found
 
 

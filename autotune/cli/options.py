@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.arguments import LONGEST_S
+from autotune import arguments
 from autotune.command_line import Parser
 from autotune.db import files
 from autotune.db.selection import moment
@@ -135,12 +135,10 @@ def between(least: int, most: int) -> Callable[[str], int]:
 
 def duration_s(text: str) -> float:
     """An argument type: '90', '90s', '10m', '1h30m' in seconds."""
-    found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip())
-    parts = found.groups() if found else (None,) * 3
-    seconds = sum(float(p or 0) * unit for p, unit in zip(parts, (3600, 60, 1), strict=True))
-    if not 0 < seconds <= LONGEST_S:
-        raise argparse.ArgumentTypeError(f"expected a time like 90s, 10m or 1h30m, got {text!r}")
-    return seconds
+    try:
+        return arguments.duration("the time", text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def cores(text: str) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from autotune.compiler.open_link import BuiltKernel, built, open_link
 from autotune.compiler.prepare import prepare
 from autotune.compiler.strip_lengths import weight_bytes
 from autotune.defects import NO_DEFECT
-from autotune.frontend.symbolic import SymbolicModel
+from autotune.frontend.open_sizes import OpenModel
 from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
 from autotune.placement.partition import partition
@@ -39,7 +39,7 @@ _LOGGER = logging.getLogger("autotune.compile")
 
 
 def compile_open(
-    model: SymbolicModel,
+    model: OpenModel,
     ranges: Mapping[str, SizeRange],
     *,
     target: Target,
@@ -55,7 +55,7 @@ def compile_open(
 
 
 def open_image(
-    model: SymbolicModel,
+    model: OpenModel,
     ranges: Mapping[str, SizeRange],
     *,
     target: Target,

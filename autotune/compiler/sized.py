@@ -68,9 +68,7 @@ class CompileGraph(Protocol):
 class OpenProgram(Protocol):
     """Compiles a model for all sizes in ranges at once. Raises anything where it cannot."""
 
-    def __call__(
-        self, model: SymbolicModel, ranges: Mapping[str, SizeRange]
-    ) -> AnySizeProgram: ...
+    def __call__(self, model: OpenModel, ranges: Mapping[str, SizeRange]) -> AnySizeProgram: ...
 
 
 class Specializer:
@@ -125,10 +123,10 @@ def sized_model(
     compile_graph: CompileGraph,
     open_program: OpenProgram,
 ) -> SizedModel:
-    """The model for any sizes in the request's ranges: one program, if every symbol has a range
-    and every task a kernel for all of it. Raises ConfigError for ranges of symbols that it does
-    not have, and for int8, whose samples have fixed sizes."""
-    ranges = size_ranges(request.ranges, model.symbols)
+    """The model for any sizes in the request's ranges, or else its own: one program, if every
+    symbol has a range and every task a kernel for all of it. Raises ConfigError for ranges of
+    symbols that it does not have, and for int8, whose samples have fixed sizes."""
+    ranges = size_ranges({**model.limits(), **(request.ranges or {})}, model.symbols)
     if request.wanted_target().precision == "int8":
         raise ConfigError(
             f"int8 takes samples of fixed sizes, and {', '.join(model.symbols)} are open; fix "
@@ -163,8 +161,6 @@ def _one_program(
     model: OpenModel, ranges: Mapping[str, SizeRange], open_program: OpenProgram
 ) -> tuple[AnySizeProgram | None, str]:
     """The program, or why there is none: something must know a size."""
-    if not isinstance(model, SymbolicModel):
-        return None, "sizes of its format are known where it is imported"
     try:
         return open_program(model, ranges), ""
     except NO_DEFECT:

@@ -51,7 +51,8 @@ def _try_sizes(request: CompileRequest, model: SizedModel, *, whole: bool) -> No
         return
     ranges = model.ranges.items()
     sizes = [{symbol: found.least for symbol, found in ranges}]
-    if any(node.op_type in ("Loop", "Scan") for node in read_model(request.model).graph.node):
+    nodes = read_model(request.model).graph.node if is_onnx(request.model) else ()
+    if any(node.op_type in ("Loop", "Scan") for node in nodes):
         sizes.append({s: min(r.most, r.least + LARGER * r.step) for s, r in ranges})
     for each in sizes:
         try:

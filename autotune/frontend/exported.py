@@ -11,7 +11,7 @@ import contextlib
 import os
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ from autotune.errors import ModelError
 from autotune.frontend.torch.decompositions import decompositions
 from autotune.frontend.torch.dtypes import HALVES, graph_dtype
 from autotune.frontend.torch.importer import AtenImport, Values
-from autotune.frontend.torch.sizes import is_open, sized_values
+from autotune.frontend.torch.sizes import OpenSizes, is_open, sized_values
 from autotune.graph.ir import Graph
 from autotune.size_ranges import SizedType, symbols_of
+from autotune.sizes import UNBOUNDED
 
 _WRITTEN = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
@@ -73,6 +74,7 @@ class ExportedModel:
         self.inputs = {n.name: _sized(n.name, self._values[n]) for n in self._given()}
         self.outputs = {name: _told(self._values[n]) for name, n in self._results()}
         self.symbols = symbols_of(self.inputs.values())
+        self._limits = _limits(lowered, self.symbols)
         self.weight_bytes = sum(t.nbytes for t in self._weights.values())
 
     def graph(self, sizes: Mapping[str, int]) -> Graph:
@@ -81,7 +83,24 @@ class ExportedModel:
         values: Values = self._values
         if is_open(values):
             values = sized_values(self._module, self._examples(sizes))
-        importing = AtenImport(self.name, values, self._weights, as_stored=False)
+        return self._imported(
+            AtenImport(self.name, values, self._weights, as_stored=False), values
+        )
+
+    def open_graph(self, sizes: Mapping[str, int]) -> Graph:
+        """The program with sizes of `autotune.sizes` for its symbols. Raises what importing does,
+        and whatever an importer does that must know a size."""
+        open_sizes = OpenSizes(sizes)
+        importing = AtenImport(
+            self.name, self._values, self._weights, as_stored=False, sizes=open_sizes
+        )
+        return self._imported(importing, self._values)
+
+    def limits(self) -> Mapping[str, tuple[int, int]]:
+        """Least and most of symbols as `torch.export.Dim` says them."""
+        return self._limits
+
+    def _imported(self, importing: AtenImport, values: Values) -> Graph:
         declared = dict[str, str]()
         for node in self._given():
             declared |= _declared(importing.take(node, node.name).dtype, node.name)
@@ -152,6 +171,16 @@ def open_exported(program: ExportedProgram, fixed: Mapping[str, Any]) -> Graph |
         raise ModelError("shapes of an exported program are its own; fix them in torch.export")
     model = ExportedModel(program)
     return model if model.symbols else model.graph({})
+
+
+def _limits(program: ExportedProgram, symbols: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Ranges of symbols that end, by what `torch.export.Dim` says."""
+    found = {str(symbol): limits for symbol, limits in program.range_constraints.items()}
+    return {
+        name: (max(int(found[name].lower), 1), int(found[name].upper))
+        for name in symbols
+        if name in found and found[name].upper.is_Integer and found[name].upper < UNBOUNDED
+    }
 
 
 def _sized(name: str, value: Any) -> SizedType:

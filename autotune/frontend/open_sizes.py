@@ -1,4 +1,5 @@
-"""What the compiler takes where sizes of inputs are open. Out: a graph for each set of sizes."""
+"""What the compiler takes where sizes of inputs are open. Out: a graph for each set of sizes, and
+one for all."""
 
 from __future__ import annotations
 
@@ -29,4 +30,14 @@ class OpenModel(Protocol):
 
     def graph(self, sizes: Mapping[str, int]) -> Graph:
         """The model where its symbols have these sizes. Raises what importing does."""
+        ...
+
+    def open_graph(self, sizes: Mapping[str, int]) -> Graph:
+        """The model with sizes of `autotune.sizes` for its symbols. Raises what importing does,
+        and whatever an importer does that must know a size."""
+        ...
+
+    def limits(self) -> Mapping[str, tuple[int, int]]:
+        """Least and most of symbols, as the model itself says; those that it says nothing of are
+        left out."""
         ...

@@ -64,6 +64,10 @@ class SymbolicModel:
         and whatever an importer does that must know a size."""
         return self.graph(sizes)
 
+    def limits(self) -> Mapping[str, tuple[int, int]]:
+        """None: ONNX has no ranges."""
+        return {}
+
 
 def symbolic_model(
     model: onnx.ModelProto, shapes: Shapes, *, whole: bool = True

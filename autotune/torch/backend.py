@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from autotune.frontend.torch.decompositions import decompositions
 from autotune.torch.gradients import Differentiable
 from autotune.torch.graph import CompiledGraph
 from autotune.torch.options import CompileOptions
+from autotune.torch.pieces import CompileGraph
 
 _LOGGER = logging.getLogger("autotune.torch")
 Compiled = Callable[..., Sequence[Any]]
@@ -35,6 +37,14 @@ def backend(
 ) -> Compiled:
     """The backend of `torch.compile` named `autotune`. Raises InputError for wrong options."""
     wanted = CompileOptions.of(options)
+    return compiled_by(wanted.compiled, module, inputs, wanted.min_gain)
+
+
+def compiled_by(
+    compile_: CompileGraph, module: fx.GraphModule, inputs: Sequence[Any], min_gain: float = 0.0
+) -> Compiled:
+    """The module as a function; `compile_` makes what runs the graphs of its pieces, those that
+    `min_gain` leaves."""
     elsewhere = {str(t.device) for t in inputs if isinstance(t, torch.Tensor)} - {"cpu"}
     if elsewhere:
         _LOGGER.warning("a graph runs in PyTorch: it has tensors on %s", ", ".join(elsewhere))
@@ -43,7 +53,7 @@ def backend(
         isinstance(t, torch.Tensor) and t.requires_grad for t in inputs
     )
     with torch.no_grad():
-        compiled, pure = compiled_graph(module, inputs, wanted)
+        compiled, pure = compiled_graph(module, inputs, compile_, min_gain)
     if not recording:
         return compiled
     if not pure:
@@ -53,14 +63,17 @@ def backend(
 
 
 def compiled_graph(
-    module: fx.GraphModule, inputs: Sequence[Any], options: CompileOptions
+    module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileGraph, min_gain: float
 ) -> tuple[Compiled, bool]:
     """(the module as a function, whether it neither writes to its inputs nor gives views of
     them)."""
     from torch._guards import TracingContext
 
-    def compile_(graph: fx.GraphModule, _: Sequence[Any], weights: Weights) -> Compiled:
-        run = CompiledGraph(graph, weights, options)
+    runs: list[CompiledGraph] = []
+
+    def compile_traced(graph: fx.GraphModule, _: Sequence[Any], weights: Weights) -> Compiled:
+        run = CompiledGraph(graph, weights, compile_, min_gain)
+        runs.append(run)
 
         def boxed(args: list[Any]) -> Sequence[Any]:
             made = run(args)
@@ -70,9 +83,15 @@ def compiled_graph(
         boxed._boxed_call = True  # type: ignore[attr-defined]
         return boxed
 
-    compiled = traced(module, inputs, compile_)
+    compiled = traced(module, inputs, compile_traced)
     context = TracingContext.try_get()
-    return compiled, context is not None and _is_pure(context.fw_metadata)
+    facts = None if context is None else context.fw_metadata
+    pure = _is_pure(facts)
+    if pure and len(runs) == 1 and _is_plain(facts, inputs):
+        # What AOTAutograd wraps around it would do nothing, for some microseconds a call.
+        (direct,) = runs
+        return (lambda *given: direct(given)), True
+    return compiled, pure
 
 
 def traced(module: fx.GraphModule, inputs: Sequence[Any], compile_: CompileTraced) -> Compiled:
@@ -98,6 +117,18 @@ def _is_pure(facts: Any) -> bool:
     written = any(i.mutates_data or i.mutates_metadata for i in facts.input_info)
     plain = all(o.output_type.name == "non_alias" for o in facts.output_info)
     return plain and not written
+
+
+def _is_plain(facts: Any, inputs: Sequence[Any]) -> bool:
+    """Whether a pure graph takes the module's inputs as they are, and gives its results so."""
+    return (
+        len(facts.input_info) == len(inputs)
+        and facts.num_intermediate_bases == 0
+        and not facts.tokens
+        and not facts.is_rng_op_functionalized
+        and not torch.is_autocast_enabled("cpu")
+        and not any(is_traceable_wrapper_subclass(i) for i in inputs)
+    )
 
 
 def is_weight(tensor: torch.Tensor) -> bool:

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from autotune.torch.backend import Weights, traced
 from autotune.torch.graph import known_weights
+from autotune.torch.options import MIN_GAIN
 from autotune.torch.pieces import GraphPlan, plan
 
 
@@ -24,14 +25,18 @@ class GraphExplanation:
     ours: int
     """Operators in pieces of ours."""
     others: int
-    """Operators that PyTorch runs."""
+    """Operators that there is none for here, which PyTorch runs."""
+    quicker: int
+    """Operators that PyTorch runs since it is predicted to be quicker."""
     pieces: int
     """Pieces that are run one after the other, ours and PyTorch's."""
     reasons: tuple[tuple[str, int], ...]
     """Why PyTorch runs operators, and how many; the most frequent reason first."""
 
     def __str__(self) -> str:
-        whole = f"{self.ours} of {self.ours + self.others} operators are ours"
+        total = self.ours + self.others + self.quicker
+        whole = f"{self.ours} of {total} operators are ours"
+        whole += f", {self.quicker} are quicker in PyTorch" if self.quicker else ""
         lines = [f"{whole}, in {self.pieces} piece{'s' * (self.pieces != 1)}"]
         return "\n".join([*lines, *(f"    {count} x {why}" for why, count in self.reasons)])
 
@@ -44,7 +49,7 @@ class Explanation:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left to PyTorch."""
+        """Whether there is nothing that only PyTorch can run."""
         return not any(graph.others for graph in self.graphs)
 
     def __str__(self) -> str:
@@ -60,7 +65,9 @@ def explain(model: Callable[..., Any], *inputs: Any, **named: Any) -> Explanatio
         def look(graph: fx.GraphModule, _: Sequence[Any], weights: Weights) -> Any:
             values = {n: n.meta.get("val") for n in graph.graph.nodes}
             with _disable_current_modes():
-                found.append(_explained(plan(graph, values, known_weights(graph, weights))))
+                found.append(
+                    _explained(plan(graph, values, known_weights(graph, weights), MIN_GAIN))
+                )
             return graph.forward
 
         traced(module, given, look)
@@ -76,6 +83,7 @@ def _explained(found: GraphPlan) -> GraphExplanation:
     return GraphExplanation(
         ours=found.native_nodes,
         others=len(found.refused),
+        quicker=found.quicker,
         pieces=len(found.pieces),
         reasons=tuple(reasons.most_common()),
     )

@@ -15,8 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from autotune.defects import raised
 from autotune.errors import InputError
 from autotune.frontend.torch.sizes import call_sizes, is_open, sized_values
-from autotune.torch.options import CompileOptions
-from autotune.torch.pieces import GraphPlan, PieceRunner, plan
+from autotune.torch.pieces import CompileGraph, GraphPlan, PieceRunner, plan
 from autotune.torch.watch import WeightWatch
 
 _LOGGER = logging.getLogger("autotune.torch")
@@ -31,10 +30,12 @@ class CompiledGraph:
         self,
         module: fx.GraphModule,
         weights: Mapping[int, torch.Tensor],
-        options: CompileOptions,
+        compile_: CompileGraph,
+        min_gain: float = 0.0,
     ) -> None:
-        """`weights`: parameters and buffers among the graph's inputs, by number."""
-        self._module, self._options = module, options
+        """`weights`: parameters and buffers among the graph's inputs, by number; `min_gain`: see
+        `plan`."""
+        self._module, self._compile, self._min_gain = module, compile_, min_gain
         self._values = {n: n.meta.get("val") for n in module.graph.nodes}
         self._open = is_open(self._values)
         self._programs: OrderedDict[Any, PieceRunner | None] = OrderedDict()
@@ -78,11 +79,11 @@ class CompiledGraph:
         """A runner of the graph for these shapes; None where PyTorch runs everything."""
         held = known_weights(self._module, self._weights)
         try:
-            found = plan(self._module, values, held)
+            found = plan(self._module, values, held, self._min_gain)
             tell(found)
             if not found.native_nodes:
                 return None
-            return PieceRunner(self._module, found, self._options.compiled)
+            return PieceRunner(self._module, found, self._compile)
         except InputError as error:
             _LOGGER.warning("a graph runs in PyTorch: %s", error)
         except MemoryError:

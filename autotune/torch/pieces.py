@@ -6,6 +6,7 @@ of the graph's inputs.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from torch import fx
 
 from autotune.frontend.torch.importer import Values, import_nodes, refusals
 from autotune.graph.ir import Graph
+from autotune.torch.gain import predicted_gain
 from autotune.torch.native import Model, NativePiece
 from autotune.torch.split import GraphPiece, split
 
@@ -30,7 +32,9 @@ class GraphPlan:
 
     pieces: tuple[GraphPiece, ...]
     refused: Mapping[fx.Node, str]
-    """The nodes that PyTorch runs, and why."""
+    """The nodes that there is no operator for here, and why."""
+    quicker: int
+    """Further nodes, which are predicted to take less time in PyTorch."""
     values: Values
     weights: Weights
     results: tuple[Any, ...]
@@ -41,8 +45,11 @@ class GraphPlan:
         return sum(len(piece.nodes) for piece in self.pieces if piece.native)
 
 
-def plan(module: fx.GraphModule, values: Values, weights: Weights) -> GraphPlan:
-    """`values`: what every node gives, with static sizes."""
+def plan(
+    module: fx.GraphModule, values: Values, weights: Weights, min_gain: float = 0.0
+) -> GraphPlan:
+    """`values`: what every node gives, with static sizes. `min_gain`: how many times as fast as in
+    PyTorch a piece of ours must be predicted to be."""
     graph = module.graph
     graph.eliminate_dead_code()
     held = dict(weights)
@@ -56,8 +63,10 @@ def plan(module: fx.GraphModule, values: Values, weights: Weights) -> GraphPlan:
     refused = refusals(nodes, values, held)
     known = held.keys() | {n for n, v in values.items() if isinstance(v, bool | int | float)}
     pieces = split(nodes, refused, asked, known)
+    quick = [p for p in pieces if p.native and predicted_gain(p, values) < min_gain]
     return GraphPlan(
-        pieces=tuple(pieces), refused=refused, values=values, weights=held,
+        pieces=tuple(dataclasses.replace(p, native=False) if p in quick else p for p in pieces),
+        refused=refused, quicker=sum(len(p.nodes) for p in quick), values=values, weights=held,
         results=tuple(results),
     )  # fmt: skip
 
@@ -87,8 +96,22 @@ class PieceRunner:
         self._given = [
             (self._slots[r], None) if isinstance(r, fx.Node) else (-1, r) for r in found.results
         ]
+        self._whole = self._one_step()
 
-    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+    def _one_step(self) -> tuple[Run, list[int]] | None:
+        """What is the whole graph, and which inputs it takes; None where there is more to do."""
+        if len(self._steps) != 1:
+            return None
+        ((run, takes, gives),) = self._steps
+        places = {slot: i for i, slot in enumerate(self._inputs)}
+        if [slot for slot, _ in self._given] != gives or not places.keys() >= set(takes):
+            return None
+        return run, [places[slot] for slot in takes]
+
+    def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        if self._whole is not None:
+            run, places = self._whole
+            return run([inputs[i] for i in places])
         held: list[Any] = [None] * len(self._slots)
         for slot, given in zip(self._inputs, inputs, strict=True):
             held[slot] = given

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from autotune.types import Array
+
 PLACES = 4
 """Places of a tensor that are compared."""
 
@@ -49,17 +51,24 @@ class Probes:
     """Words of memory, and what was in them."""
 
     def __init__(self, addresses: Sequence[int]) -> None:
-        self._words = [ctypes.c_uint32.from_address(a) for a in addresses]
+        """Addresses of whole words, in memory that is kept."""
+        first, end = min(addresses, default=0), max(addresses, default=0) + _WORD
+        # One array over all the memory between them, of which those words alone are read.
+        span = (ctypes.c_uint8 * (end - first)).from_address(first) if addresses else bytes(_WORD)
+        places = np.array(addresses, np.int64) - first
+        self._bytes: Array = np.frombuffer(memoryview(span), np.uint8)
+        self._places = (places[:, None] + np.arange(_WORD)).ravel()
         self._values = self._read()
 
     def changed(self) -> bool:
         return self._read() != self._values
 
-    def _read(self) -> list[int]:
-        return list(map(_VALUE, self._words))
+    def _read(self) -> bytes:
+        return bytes(self._bytes[self._places])
 
 
-_VALUE = operator.attrgetter("value")
+_WORD = 4
+"""Bytes."""
 _counted = operator.attrgetter("_version")
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.grid import Edge, Tap, linear_taps, sampled
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.grid import Edge, Tap, linear_taps, sampled
 from autotune.frontend.onnx.image import read_window
 from autotune.frontend.volume import VolumeWindow
 

@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from autotune.errors import UnsupportedOpError
+from autotune.frontend.grid import Edge, Tap, linear_taps, sampled, weighted_row
 from autotune.frontend.onnx.context import NodeContext, importer
-from autotune.frontend.onnx.grid import Edge, Tap, linear_taps, sampled, weighted_row
 
 COORDINATES = {"half_pixel": 0.5, "output_half_pixel": 0.0}
 """What is taken from corners of regions: where the first element's middle lies."""

@@ -14,7 +14,7 @@ PyTorch has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import fx
@@ -22,6 +22,7 @@ from torch import fx
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.assembly import Assembler
 from autotune.frontend.torch.dtypes import graph_dtype
+from autotune.frontend.torch.sizes import KNOWN, OpenSizes
 from autotune.graph.build import GraphBuilder
 from autotune.registry import Registry
 
@@ -65,14 +66,15 @@ class AtenCall(Assembler):
         node: fx.Node,
         values: Mapping[fx.Node, Any],
         tensors: Mapping[fx.Node, Any],
+        sizes: OpenSizes = KNOWN,
     ) -> None:
         """`values`: by node, the name of a value of the graph, a number, or a tuple of values.
-        `tensors`: what each gives in PyTorch, without data."""
+        `tensors`: what each gives in PyTorch, without data. `sizes`: what sizes of these are."""
         super().__init__(builder)
         self.target = node.target
         self.result = tensors[node]
         """A tensor (or several), without data, as the call gives it."""
-        self._node, self._tensors = node, tensors
+        self._node, self._tensors, self._sizes = node, tensors, sizes
         self._arguments = _bound(node, values)
 
     # ------------------------------------------------------------------------------ arguments
@@ -126,16 +128,21 @@ class AtenCall(Assembler):
         """Whether the operator's overload has an argument of that name."""
         return name in self._arguments
 
+    def refuse(self, what: str) -> NoReturn:
+        """Leave the call to PyTorch."""
+        raise UnsupportedOpError(f"{what}: not supported")
+
     def number(self, name: str, default: Number = 0) -> float:
         return float(self.arg(name, default))
 
     def integer(self, name: str, default: int = 0) -> int:
-        return int(self.arg(name, default))
+        return self._sizes.of(self.arg(name, default))
 
     def integers(self, name: str) -> tuple[int, ...]:
         """A list of whole numbers; one alone counts as a list."""
         given = self.arg(name, ())
-        return (int(given),) if isinstance(given, int) else tuple(int(v) for v in given)
+        listed = given if isinstance(given, list | tuple) else (given,)
+        return tuple(map(self._sizes.of, listed))
 
     def axis(self, name: str, rank: int, default: int = 0) -> int:
         """A dimension, counted from the front; of a tensor of rank 0 there is one, too."""
@@ -155,10 +162,14 @@ class AtenCall(Assembler):
 
     # ---------------------------------------------------------------------------------- result
 
+    def asked(self, place: int) -> bool:
+        """Whether somebody reads that one of several results."""
+        return any(user.args[1:] == (place,) for user in self._node.users)
+
     @property
     def made_shape(self) -> tuple[int, ...]:
         """The shape of what the call gives (of its first tensor)."""
-        return tuple(int(e) for e in self._first().shape)
+        return tuple(map(self._sizes.of, self._first().shape))
 
     @property
     def made_dtype(self) -> str:

@@ -21,6 +21,8 @@ KEPT = (
     "replication_pad2d", "replication_pad3d", "unfold", "im2col", "baddbmm", "glu", "isinf",
     "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
     "index_select", "logsumexp", "stack", "tril", "triu", "select_scatter", "slice_scatter",
+    "col2im", "grid_sampler_2d", "erfc", "special_erfc", "logaddexp", "hypot", "bucketize",
+    "masked_scatter",
 )  # fmt: skip
 
 

@@ -10,14 +10,12 @@ import torch
 from autotune.errors import UnsupportedOpError
 
 HALVES = (torch.float16, torch.bfloat16)
-_NAMES = {
-    torch.float32: "float32", torch.float64: "float64", torch.int64: "int64",
-    torch.int32: "int32", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
-} | dict.fromkeys(HALVES, "float32")  # fmt: skip
 _BACK = {
-    "float32": torch.float32, "float64": torch.float64, "int64": torch.int64,
-    "int32": torch.int32, "int8": torch.int8, "uint8": torch.uint8, "bool": torch.bool,
+    "float32": torch.float32, "float64": torch.float64, "bool": torch.bool,
+    "int64": torch.int64, "int32": torch.int32, "int16": torch.int16, "int8": torch.int8,
+    "uint64": torch.uint64, "uint32": torch.uint32, "uint16": torch.uint16, "uint8": torch.uint8,
 }  # fmt: skip
+_NAMES = {dtype: name for name, dtype in _BACK.items()} | dict.fromkeys(HALVES, "float32")
 
 
 def graph_dtype(dtype: torch.dtype) -> str:

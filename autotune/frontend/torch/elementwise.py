@@ -24,7 +24,11 @@ WHOLE = {"floor": "floor", "ceil": "ceil"}
 ARITHMETIC = {"add": "add", "sub": "sub", "mul": "mul", "maximum": "max", "minimum": "min"}
 COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "ne"}
-BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "ne"}
+BITS = {
+    "bitwise_and": ("and", "bit_and"), "bitwise_or": ("or", "bit_or"),
+    "bitwise_xor": ("ne", "bit_xor"),
+}  # fmt: skip
+"""Ops for bools, and for integers."""
 _MOST_FACTORS = 8
 """Powers of integers are so many products at most."""
 
@@ -45,11 +49,10 @@ def _logic(op: str) -> AtenImporter:
     return lambda n: n.op(op, n.in_type("self", "bool"), n.in_type("other", "bool"))
 
 
-def _bits(op: str) -> AtenImporter:
+def _bits(logic: str, bits: str) -> AtenImporter:
     def run(n: AtenCall) -> str:
-        if n.made_dtype != "bool":
-            raise UnsupportedOpError("bits of integers are not supported")
-        return n.op(op, n.in_type("self", "bool"), n.in_type("other", "bool"))
+        op = logic if n.made_dtype == "bool" else bits
+        return n.op(op, n.as_made("self"), n.as_made("other"))
 
     return run
 
@@ -107,8 +110,8 @@ for _operator, _op in COMPARISONS.items():
     aten(_operator)(_comparison(_op))
 for _operator, _op in LOGIC.items():
     aten(_operator)(_logic(_op))
-for _operator, _op in BITS.items():
-    aten(_operator)(_bits(_op))
+for _operator, _ops in BITS.items():
+    aten(_operator)(_bits(*_ops))
 
 
 @aten("rsub")
@@ -217,11 +220,7 @@ def logical_not(n: AtenCall) -> str:
 @aten("bitwise_not")
 def bitwise_not(n: AtenCall) -> str:
     x = n.value("self")
-    if n.dtype(x) == "bool":
-        return n.op("not", x)
-    if n.dtype(x) == "uint8":
-        return n.op("sub", n.like(255, x), x)
-    return n.op("sub", n.like(-1, x), x)
+    return n.op("not" if n.dtype(x) == "bool" else "bit_not", x)
 
 
 @aten("isnan")

@@ -10,10 +10,12 @@ import numpy as np
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.deconvolution import Geometry, phases, spread_out
+from autotune.frontend.grid import PADDINGS, Sampling, grid_sampled
 from autotune.frontend.interpolation import Method, Scaling, resized
 from autotune.frontend.torch.context import AtenCall, AtenImporter, aten
 from autotune.frontend.views import from_nhwc, to_nhwc
 from autotune.frontend.volume import VolumeWindow, avg_pool, ceil_end, convolution, max_pool
+from autotune.frontend.windows import added_up, pool_places
 
 
 @aten("convolution", "conv1d", "conv2d", "conv3d")
@@ -100,12 +102,54 @@ def _dims(n: AtenCall) -> int:
 @aten("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool2d", "max_pool1d",
       "max_pool3d", "_low_memory_max_pool2d_with_offsets")  # fmt: skip
 def max_pooling(n: AtenCall) -> str | tuple[str | None, ...]:
-    """The indices stay with PyTorch: who needs them has both from there."""
+    """(the largest element of every window, its place in its plane where somebody asks)."""
     x = _batched(n, n.value("self"), _dims(n))
     image = to_nhwc(n, x)
-    y = from_nhwc(n, max_pool(n, image, _pool_window(n, image, n.rank(x))), n.rank(x))
-    y = n.reshape(y, n.made_shape)
-    return (y, None) if isinstance(n.result, tuple | list) else y
+    return _largest(n, image, _pool_window(n, image, n.rank(x)), n.rank(x))
+
+
+def _largest(
+    n: AtenCall, image: str, window: VolumeWindow, rank: int
+) -> str | tuple[str | None, ...]:
+    seen = max_pool(n, image, window)
+    y = n.reshape(from_nhwc(n, seen, rank), n.made_shape)
+    if not isinstance(n.result, tuple | list):
+        return y
+    if not n.asked(1) or "offsets" in str(n.target):
+        return y, None
+    places = pool_places(n, image, seen, window, whole=False)
+    return y, n.reshape(from_nhwc(n, places, rank), n.made_shape)
+
+
+@aten("adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_largest(n: AtenCall) -> tuple[str | None, ...]:
+    """Windows of one size where sizes divide; else the largest of what each window sees, along
+    one axis after the other."""
+    dims = _dims(n)
+    x = _batched(n, n.value("self"), dims)
+    extents, made = n.shape(x)[2:], n.made_shape[-dims:]
+    if 0 in n.shape(x):
+        raise UnsupportedOpError("pools of nothing are not supported")
+    if all(e % m == 0 for e, m in zip(extents, made, strict=True)):
+        steps, none = tuple(e // m for e, m in zip(extents, made, strict=True)), (0,) * (2 * dims)
+        window = VolumeWindow(
+            kernel=steps, strides=steps, dilations=(1,) * dims, pads=none, valid_pads=none
+        )
+        found = _largest(n, to_nhwc(n, x), window, n.rank(x))
+        assert isinstance(found, tuple)
+        return found
+    for axis, (extent, count) in enumerate(zip(extents, made, strict=True), start=2):
+        bounds = [adaptive_window(extent, count, place) for place in range(count)]
+        length = max(end - start for start, end in bounds)
+        places = [[min(start + i, end - 1) for i in range(length)] for start, end in bounds]
+        seen = n.op("gather", x, n.constant(places, "int64"), axis=axis)
+        x = n.op("reduce_max", seen, axes=(axis + 1,), keepdims=False)
+    return n.reshape(x, n.made_shape), None
+
+
+def adaptive_window(extent: int, count: int, place: int) -> tuple[int, int]:
+    """First and last + 1 of the elements that an adaptive pool sees at a place."""
+    return place * extent // count, -(-(place + 1) * extent // count)
 
 
 @aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -143,7 +187,7 @@ def _adaptive_axis(n: AtenCall, x: str, axis: int, count: int) -> str:
         return n.op("reduce_mean", n.reshape(x, apart), axes=(axis + 1,), keepdims=False)
     shares = np.zeros((extent, count))
     for place in range(count):
-        start, end = place * extent // count, -(-(place + 1) * extent // count)
+        start, end = adaptive_window(extent, count, place)
         shares[start:end, place] = 1 / (end - start)
     order = [d for d in range(n.rank(x)) if d != axis] + [axis]
     y = n.op("matmul", n.transpose(x, order), n.constant(shares, n.dtype(x)), transpose_b=False)
@@ -219,3 +263,27 @@ def im2col(n: AtenCall) -> str:
     rows = n.op("gather", x, n.constant(places[0], "int64"), axis=2)
     both = n.op("gather", rows, n.constant(places[1], "int64"), axis=4)
     return n.reshape(n.transpose(both, (0, 1, 2, 4, 3, 5)), n.made_shape)
+
+
+@aten("col2im")
+def col2im(n: AtenCall) -> str:
+    """[N, C * kernel, places] added up at the elements that they are of: [N, C, H, W]."""
+    x = n.value("self")
+    x = n.reshape(x, (1, *n.shape(x))) if n.rank(x) == 2 else x
+    pads = n.integers("padding") * 2
+    window = VolumeWindow(
+        kernel=n.integers("kernel_size"), strides=n.integers("stride"),
+        dilations=n.integers("dilation"), pads=pads, valid_pads=pads,
+    )  # fmt: skip
+    return n.reshape(added_up(n, x, n.integers("output_size"), window), n.made_shape)
+
+
+@aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
+def grid_sampler(n: AtenCall) -> str:
+    mode = ("linear", "nearest", "cubic")[n.integer("interpolation_mode")]
+    padding = PADDINGS[n.integer("padding_mode")]
+    how = Sampling(mode=mode, padding=padding, aligned=bool(n.arg("align_corners", False)))
+    x, grid = n.value("input"), n.value("grid")
+    if 0 in n.shape(x) or 0 in n.shape(grid):
+        raise UnsupportedOpError("grids of nothing are not supported")
+    return grid_sampled(n, x, grid, how)

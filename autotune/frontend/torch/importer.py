@@ -20,6 +20,7 @@ from autotune.errors import AutotuneError, ModelError, UnsupportedOpError
 from autotune.frontend.torch.context import AtenCall, Number, importer_of
 from autotune.frontend.torch.dtypes import HALVES, graph_dtype
 from autotune.frontend.torch.order import memory_order
+from autotune.frontend.torch.sizes import KNOWN, OpenSizes
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.registry import load_folder
@@ -111,10 +112,11 @@ class AtenImport:
         weights: Mapping[fx.Node, torch.Tensor],
         *,
         as_stored: bool = True,
+        sizes: OpenSizes = KNOWN,
     ) -> None:
         """`as_stored`: inputs and outputs have their dimensions in the order in which these lie in
-        memory."""
-        self._as_stored = as_stored
+        memory. `sizes`: what sizes of PyTorch's are."""
+        self._as_stored, self._sizes = as_stored, sizes
         self.builder = GraphBuilder(name)
         self.made: dict[fx.Node, Any] = {}
         """By node, the name of a value of the graph, a number, or a tuple of them."""
@@ -129,13 +131,15 @@ class AtenImport:
             self.made[node] = self.builder.constant(host_array(self._weights[node]))
         elif isinstance(given, Number):
             self.made[node] = given
+        elif isinstance(given, torch.SymInt) and self._sizes is not KNOWN:
+            self.made[node] = self._sizes.of(given)
         else:
             raise UnsupportedOpError(f"{node.name} is known to a run only")
 
     def take(self, node: fx.Node, name: str) -> TensorPort:
         """Make an input of what a node gives."""
         given = self._values[node]
-        kind = static_type(node, given)
+        kind = sized_type(node, given, self._sizes)
         order = self._order(given)
         shape = tuple(kind.shape[d] for d in order)
         value = self.builder.input(name, TensorType(dtype=kind.dtype, shape=shape))
@@ -170,9 +174,9 @@ class AtenImport:
             for given in node.all_input_nodes:
                 if given not in self.made:
                     self._know(given)
-            call = AtenCall(self.builder, node, self.made, self._values)
+            call = AtenCall(self.builder, node, self.made, self._values, self._sizes)
             several = isinstance(result, tuple | list)
-            kinds = [static_type(node, t) for t in (result if several else (result,))]
+            kinds = [sized_type(node, t, self._sizes) for t in (result if several else (result,))]
             made = importer(call)
             self._check(made if isinstance(made, tuple) else (made,), kinds)
         except ModelError as error:
@@ -184,7 +188,7 @@ class AtenImport:
     def give(self, node: fx.Node, name: str) -> TensorPort:
         """Make an output of what a node gives, which lies in memory as PyTorch has it."""
         given, value = self._values[node], self.made[node]
-        static_type(node, given)
+        sized_type(node, given, self._sizes)
         order = self._order(given)
         if order != tuple(range(len(order))):
             value = self.builder.op("transpose", value, perm=order)
@@ -207,16 +211,16 @@ class AtenImport:
                 raise ModelError(f"it gives {kind}, and {self.builder.types[value]} was made")
 
 
-def static_type(node: fx.Node, given: Any) -> TensorType:
-    """The graph's type of what a node gives. Raises UnsupportedOpError for what is no tensor with
-    sizes that are known."""
+def sized_type(node: fx.Node, given: Any, sizes: OpenSizes) -> TensorType:
+    """The graph's type of what a node gives. Raises UnsupportedOpError for what is no tensor, or
+    has sizes that are not known."""
     if not isinstance(given, torch.Tensor):
         raise UnsupportedOpError(f"{node.name} is no tensor but {type(given).__name__}")
     if given.layout is not torch.strided:
         raise UnsupportedOpError(f"tensors of layout {given.layout} are not supported")
-    if any(isinstance(e, torch.SymInt) for e in given.shape):
+    if sizes is KNOWN and any(isinstance(e, torch.SymInt) for e in given.shape):
         raise UnsupportedOpError(f"how much {node.target} gives is known to a run only")
-    return TensorType(dtype=graph_dtype(given.dtype), shape=tuple(int(e) for e in given.shape))
+    return TensorType(dtype=graph_dtype(given.dtype), shape=tuple(map(sizes.of, given.shape)))
 
 
 def host_array(tensor: torch.Tensor) -> Array:

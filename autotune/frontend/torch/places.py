@@ -103,7 +103,13 @@ def scatter(n: AtenCall) -> str:
         updates = select_ranges(n, n.as_made("src"), ranges)
     else:
         updates = n.expanded(n.as_made("value"), n.shape(indices))
-    return join_elements(n, (x, indices, updates), axis, how=_how(n))
+    how = _how(n)
+    if n.made_dtype != "bool" or how == "none":
+        return join_elements(n, (x, indices, updates), axis, how=how)
+    # A sum of bools is whether one of them is true.
+    narrow = (n.cast(x, "uint8"), indices, n.cast(updates, "uint8"))
+    joined = join_elements(n, narrow, axis, how={"add": "max", "mul": "min"}.get(how, how))
+    return n.cast(joined, "bool")
 
 
 def _how(n: AtenCall) -> str:
@@ -119,25 +125,33 @@ def _how(n: AtenCall) -> str:
 
 @aten("index_put", "_unsafe_index_put")
 def index_put(n: AtenCall) -> str:
-    """The first dimensions are put at; a mask puts one number."""
+    """Indices broadcast, as `index` has them; a mask puts one number."""
     x, given = n.value("self"), n.optionals("indices")
     how = "add" if n.arg("accumulate", False) else "none"
     values = n.as_made("values")
+    if how == "add" and n.made_dtype == "bool":
+        raise UnsupportedOpError("bools are not added up")
     places = [n.value_at(i) for i in given if i is not None]
     if len(places) == 1 and n.dtype(places[0]) == "bool" and how == "none":
         return _masked(n, x, places[0], values)
-    if any(n.dtype(p) == "bool" for p in places) or None in given[: len(places)]:
-        raise UnsupportedOpError("these indices are not supported")
-    extents = list(n.shape(x)[: len(places)])
-    rest = n.shape(x)[len(places) :]
+    if any(n.dtype(p) in ("bool", "uint8") for p in places):
+        raise UnsupportedOpError("how much it takes depends on the values it is given")
+    axes = [a for a, i in enumerate(given) if i is not None]
+    rest = [a for a in range(n.rank(x)) if a not in axes]
+    extents, kept = ([n.shape(x)[a] for a in chosen] for chosen in (axes, rest))
     flat = _flat(n, places, extents)
-    count, width = math.prod(n.shape(flat)), math.prod(rest)
-    updates = n.reshape(n.expanded(values, (*n.shape(flat), *rest)), (count, width))
-    table = n.reshape(x, (math.prod(extents), width))
-    column = n.reshape(flat, (count, 1))
+    count, width = math.prod(n.shape(flat)), math.prod(kept)
     if count == 0 or width == 0:
         return x
-    return n.reshape(join(n, table, column, updates, 0, how=how), n.shape(x))
+    # Where indices stand side by side, values have their dimensions in their place, else first.
+    before = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    values = n.expanded(values, (*kept[:before], *n.shape(flat), *kept[before:]))
+    inner = range(before, before + n.rank(flat))
+    values = n.transpose(values, [*inner, *(d for d in range(n.rank(values)) if d not in inner)])
+    table = n.reshape(n.transpose(x, [*axes, *rest]), (math.prod(extents), width))
+    column, updates = n.reshape(flat, (count, 1)), n.reshape(values, (count, width))
+    joined = n.reshape(join(n, table, column, updates, 0, how=how), (*extents, *kept))
+    return n.transpose(joined, [[*axes, *rest].index(d) for d in range(n.rank(x))])
 
 
 def _masked(n: AtenCall, x: str, mask: str, values: str) -> str:
@@ -163,3 +177,46 @@ def sort(n: AtenCall) -> tuple[str, str]:
         raise UnsupportedOpError(f"elements of {n.shape(x)} are not sorted")
     axis = n.axis("dim", n.rank(x), -1)
     return first(n, x, n.shape(x)[axis], axis, largest=bool(n.arg("descending", False)))
+
+
+MOST_COMPARED = 1 << 24
+"""Elements times boundaries, beyond which a search is quicker."""
+
+
+@aten("bucketize.Tensor", "searchsorted.Tensor")
+def bucket(n: AtenCall) -> str:
+    """How many boundaries lie below each element (or not above it, on the right side); nothing
+    lies above a NaN."""
+    bounds, x = (
+        n.value("boundaries" if n.has("boundaries") else "sorted_sequence"),
+        n.value("self"),
+    )
+    if n.has("sorter") and n.given("sorter") is not None:
+        n.refuse("boundaries in another order")
+    right = bool(n.arg("right", False)) or (n.has("side") and n.arg("side", "left") == "right")
+    if math.prod(n.shape(x)) * n.shape(bounds)[-1] > MOST_COMPARED or 0 in n.shape(bounds):
+        n.refuse(f"a search among {n.shape(bounds)[-1]} boundaries for {n.shape(x)}")
+    if n.dtype(bounds) != n.dtype(x):
+        n.refuse("boundaries of another type")
+    many = n.rank(bounds) > 1
+    apart = n.reshape(bounds, (*n.shape(bounds)[:-1], 1, n.shape(bounds)[-1])) if many else bounds
+    beyond = n.op("gt" if right else "ge", apart, n.reshape(x, (*n.shape(x), 1)))
+    below = n.cast(n.op("not", beyond), n.made_dtype)
+    return n.op("reduce_sum", below, axes=(n.rank(x),), keepdims=False) if n.rank(x) else (
+        n.reshape(n.op("reduce_sum", below, axes=(0,), keepdims=True), ())
+    )  # fmt: skip
+
+
+@aten("masked_scatter")
+def masked_scatter(n: AtenCall) -> str:
+    """Where the mask is, elements of another tensor, in order."""
+    shape = n.made_shape
+    x, mask = n.expanded(n.value("self"), shape), n.expanded(n.in_type("mask", "bool"), shape)
+    source, count = n.as_made("source"), math.prod(shape)
+    if count == 0 or 0 in n.shape(source):
+        return x
+    row = n.reshape(n.cast(mask, "int64"), (1, count, 1))
+    place = n.op("scan", row, combine="sum", exclusive=1, reverse=0)
+    flat = n.reshape(source, (math.prod(n.shape(source)),))
+    picked = n.op("gather", flat, n.reshape(place, (count,)), axis=0)
+    return n.op("where", mask, n.reshape(picked, shape), x)

@@ -1,14 +1,22 @@
 """Sizes that only a call knows. In: a graph with symbolic sizes, and a call's inputs. Out: what
-every node gives, with sizes as numbers."""
+every node gives, with sizes as numbers; or sizes of PyTorch as those of graphs."""
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._sympy.functions import FloorDiv, Mod
+
+from autotune.errors import UnsupportedOpError
+from autotune.sizes import is_size
 
 
 def is_open(values: Mapping[fx.Node, Any]) -> bool:
@@ -50,3 +58,39 @@ def sized_values(module: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node,
     with mode:
         Recorder(module).run(*given)
     return found
+
+
+class OpenSizes:
+    """Sizes of PyTorch, expressions of symbols, as those of `autotune.sizes`."""
+
+    def __init__(self, symbols: Mapping[str, int]) -> None:
+        """`symbols`: what each symbol of PyTorch's stands for."""
+        self._symbols = symbols
+
+    def of(self, amount: Any) -> int:
+        """A number, or PyTorch's expression, as a number or a size. Raises UnsupportedOpError."""
+        if not isinstance(amount, torch.SymInt):
+            return amount if is_size(amount) else int(amount)
+        return self._of(amount.node.expr)
+
+    def _of(self, expression: Any) -> int:
+        if expression.is_Integer:
+            return int(expression)
+        if isinstance(expression, sympy.Symbol):
+            return self._symbols[str(expression)]
+        parts = [self._of(part) for part in expression.args]
+        if isinstance(expression, sympy.Add):
+            return sum(parts)
+        if isinstance(expression, sympy.Mul):
+            return math.prod(parts)
+        if isinstance(expression, sympy.Pow) and not is_size(parts[1]) and parts[1] >= 0:
+            return functools.reduce(operator.mul, [parts[0]] * parts[1], 1)
+        if isinstance(expression, FloorDiv):
+            return parts[0] // parts[1]
+        if isinstance(expression, Mod):
+            return parts[0] % parts[1]
+        raise UnsupportedOpError(f"a size {expression} is not supported")
+
+
+KNOWN = OpenSizes({})
+"""Where every size is a number."""

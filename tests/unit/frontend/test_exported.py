@@ -12,7 +12,7 @@ from torch import nn
 
 import autotune
 from autotune.cli import execute
-from autotune.errors import ModelError
+from autotune.errors import FeedError, ModelError
 from autotune.frontend import load_model
 from autotune.graph.interp import run_graph
 
@@ -62,6 +62,9 @@ def test_open_sizes_are_symbols() -> None:
     program = exported(model, torch.randn(3, 6), dynamic_shapes=({0: rows},))
     sized = autotune.compile(program, machine="nominal")
     assert len(sized.inputs["input"].shape) == 2
+    assert "one program" in sized.notes[0]  # for the range of the export
+    with pytest.raises(FeedError, match="the range is 2 to 64"):
+        sized.run({"input": np.zeros((65, 6), np.float32)})
     for count in (2, 5):
         x = torch.randn(count, 6)
         (found,) = sized.run({"input": x.numpy()}).values()

@@ -124,15 +124,42 @@ CASES: list[Case] = [
      (X, places(4, 3, 2))),
     ("scattered", lambda x, i, y: (x.scatter(1, i, y), x.scatter(1, i, 2.0),
      x.scatter_add(0, i % 3, y)), (X, places(4, 3, 2), Y)),
+    ("bools put", lambda b, i: (b.scatter_add(1, i, b), b.scatter(1, i, True)),
+     (BOOLS, places(4, 3, 2))),
     ("put", lambda x, i, y: (x.index_put((i,), y[:2]), x.index_put((i,), y[:2], accumulate=True),
      x.index_add(0, i, y[:2])), (X, torch.tensor([2, 0]), Y)),
+    ("put between", lambda x, i, y: (_put_between(x, i, y), x.index_copy(1, i, y[:, :2])),
+     (X, torch.tensor([2, 0]), Y)),
     ("put by a mask", lambda x: x.index_put((x > 0.5,), torch.tensor(-1.0)), (X,)),
     ("in order", lambda x: (*x.topk(2), *x.sort(1, descending=True), *x.topk(1, 0, largest=False)),
      (X,)),
+    ("bits", lambda i: (i & 3, i | 8, i ^ -1, ~i, (i + 9).to(torch.uint8) & 6), (WHOLE,)),
+    ("short integers", lambda i: (i.to(torch.int16) * 2, i.to(torch.int16).sum(1)), (WHOLE,)),
+    ("angles", torch.atan2, (torch.tensor([[0.0], [-0.0], [2.0], [-3.0], [math.inf]]),
+     torch.tensor([0.0, -0.0, 1.5, -2.5, -math.inf, math.inf]))),
+    ("small shares", lambda x: (torch.special.erfc(x * 4), torch.logaddexp(x, x * 9),
+     torch.hypot(x, x + 1)), (X,)),
+    ("distances", lambda x, y: (torch.cdist(x, y), torch.cdist(x, y, p=1)), (X, Y[:2])),
+    ("buckets", lambda x, b: (torch.bucketize(x, b), torch.bucketize(x[0, 0], b, right=True),
+     torch.searchsorted(b, x, side="right")), (X, torch.tensor([-1.0, 0.0, 0.5]))),
+    ("put in order by a mask", lambda x, m, s: x.masked_scatter(m, s), (X, BOOLS, Y)),
+    ("largest of windows", lambda x: (F.adaptive_max_pool2d(x, (3, 4)),
+     F.adaptive_max_pool2d(x, (4, 3)), *F.max_pool2d(x, 3, 2, 1, return_indices=True)), (IMAGE,)),
+    ("folded", lambda x: F.fold(x, (6, 5), (2, 3), padding=1, stride=2),
+     (floats(2, 3 * 6, 12),)),
+    ("sampled", lambda x, g: (F.grid_sample(x, g, align_corners=True), F.grid_sample(x, g,
+     mode="nearest", padding_mode="border", align_corners=False)), (IMAGE, floats(2, 3, 5, 2))),
     ("one number", lambda x: (x.sum() * 2, x.sum().softmax(0), x.sum().argmax(), x.sum().max()),
      (X,)),
     ("none", lambda x: (x + 1, x.sum(), torch.cat([x, x]), x.sum(1)), (floats(3, 0),)),
 ]  # fmt: skip
+
+
+def _put_between(x: torch.Tensor, i: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[:, i] = y[:, :2]
+    x[None, i, i] += 3
+    return x
 
 
 def _put_range(x: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
