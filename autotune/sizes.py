@@ -20,6 +20,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeGuard, cast
 
 from autotune.errors import AutotuneError
@@ -167,14 +168,12 @@ def is_size(amount: object) -> TypeGuard[Any]:
 
 
 def any_size(amounts: Iterable[object]) -> bool:
-    return any(isinstance(a, Size) for a in amounts)
+    return any(map(is_size, amounts))
 
 
 def symbols_of(amount: object) -> frozenset[SizeSymbol]:
     """Every symbol that an amount depends on."""
-    if not isinstance(amount, Size):
-        return frozenset()
-    return frozenset(_symbols(amount))
+    return frozenset(_symbols(amount) if isinstance(amount, Size) else ())
 
 
 def value_at(amount: int, values: Mapping[str, int]) -> int:
@@ -211,6 +210,14 @@ def surely_at_most(first: object, second: object) -> bool:
     return least(cast(int, second) - cast(int, first)) >= 0
 
 
+def ratio(amount: int, other: int) -> Fraction:
+    """amount / other where that is the same for all values; UndecidedError where it is not."""
+    found = Fraction(_terms(amount)[-1][1], _terms(other)[-1][1])
+    if amount * found.denominator != other * found.numerator:
+        raise UndecidedError(f"({amount}) / ({other})")
+    return found
+
+
 def ceil_div(amount: int, divisor: int) -> int:
     """amount / divisor, rounding up."""
     return (amount + divisor - 1) // divisor
@@ -224,9 +231,7 @@ def _is_amount(value: object) -> TypeGuard[int]:
 
 
 def _terms(amount: object) -> tuple[tuple[Product, int], ...]:
-    if isinstance(amount, Size):
-        return amount.terms
-    return (((), cast(int, amount)),)
+    return amount.terms if isinstance(amount, Size) else (((), cast(int, amount)),)
 
 
 def _sum(terms: Iterable[tuple[Product, int]]) -> int:
@@ -292,7 +297,7 @@ def _without(product: Product, lead: Product) -> Product:
 def _least(amount: int, depth: int) -> int:
     if not is_size(amount):
         return amount
-    best: int = _least_of_terms(amount)
+    best = _least_of_terms(amount)
     if best < 0 and depth:
         for quotient, scale in _quotients(amount).items():
             bound = _least(_replaced(cast(Size, amount * scale), quotient), depth - 1)
@@ -378,9 +383,9 @@ def _factor_at(factor: Factor, values: Mapping[str, int]) -> int:
 
 
 def _factor_text(factor: Factor) -> str:
-    return (
-        factor.name if isinstance(factor, SizeSymbol) else f"(({factor.size})//{factor.divisor})"
-    )
+    if isinstance(factor, SizeSymbol):
+        return factor.name
+    return f"(({factor.size})//{factor.divisor})"
 
 
 def _product_key(product: Product) -> tuple[int, tuple[str, ...]]:

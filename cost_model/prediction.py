@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.schedule.base import Scheduled
 from autotune.types import Task
@@ -60,18 +61,30 @@ def predict(
     return Prediction(rule=rule.name, structure=structure, prior=prior, estimate=found)
 
 
-def default(task: Task, machine: Machine, rule: Rule | None = None) -> Config:
+def default(
+    task: Task,
+    machine: Machine,
+    rule: Rule | None = None,
+    settled: Mapping[str, int | str] | None = None,
+) -> Config:
     """The config that the prior puts first: valid with zero trials, and good. The least of many
-    sampled ones; where the rule says so, of what is downhill from some of these."""
+    sampled ones; where the rule says so, of what is downhill from some of these. `settled`: values
+    of params; ScheduleError where no config has them."""
     rule = rule or rule_for(task, machine.target)
     space = rule.space(task, machine.target)
 
     def cost(configs: Mapping[str, Any]) -> Column:
-        return rule.prior(task, machine, configs).cycles
+        cycles = rule.prior(task, machine, configs).cycles
+        others = [np.asarray(configs[param]) != value for param, value in (settled or {}).items()]
+        return np.where(np.any(others, axis=0), np.inf, cycles) if others else cycles
 
+    if missing := [param for param in settled or {} if param not in space.names]:
+        raise ScheduleError(f"configs of {rule.name} have no {missing[0]}")
     rows = space.rows(rule.sampled_rows, np.random.default_rng(SEED))
     costs = cost(space.configs(rows))
     best = rows[int(np.argmin(costs))]
+    if not np.isfinite(costs.min()):
+        raise ScheduleError(f"no config of {rule.name} has {dict(settled or {})}")
     starts = rule.descents(task, space.config(best))
     if starts:
         ends = [space.descend(rows[n], cost) for n in np.argsort(costs, kind="stable")[:starts]]

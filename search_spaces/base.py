@@ -92,6 +92,19 @@ class Prior:
         return np.asarray(self.cycles / self.peak_cycles)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBlocks:
+    """How a kernel goes through extents that only a run knows: in blocks whose lengths are params
+    of its config, whatever the extents are."""
+
+    extents: Mapping[str, int]
+    """By param, what its blocks cut."""
+    times: int
+    """How often all of them are gone through."""
+    tried: tuple[Mapping[str, int], ...]
+    """Lengths worth a kernel each."""
+
+
 class Rule(Protocol):
     """How tasks of one kind are scheduled. Add one: a file in cpu/ or gpu/ and `RULES.add`."""
 
@@ -124,6 +137,11 @@ class Rule(Protocol):
     def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         """Cycles that these configs should take, without measuring."""
         ...
+
+    def open_blocks(self, task: Task, target: Target) -> OpenBlocks | None:  # noqa: ARG002
+        """Blocks in which one kernel does for all sizes of a task; None where it does not,
+        or none of this rule's choosing."""
+        return None
 
     @property
     def sampled_rows(self) -> int:

@@ -28,6 +28,7 @@ from autotune.schedule import Scheduled, Step
 from autotune.schedule.loops.compute import ComputeAt, Inline, root_body
 from autotune.schedule.loops.nest import Fuse, Parallel, Reorder, Split, Unroll, Vectorize
 from autotune.schedule.loops.specialize import Specialize
+from autotune.sizes import is_size, least
 from autotune.target import Target
 from autotune.tasks.build import build_program, loop_var
 from autotune.types import ITEM_BYTES, Task, TaskNode
@@ -242,14 +243,18 @@ def value_bounds(value: Value) -> list[Bound]:
 
 
 def share(builder: ScheduleBuilder, target: Target, outer: list[str], name: str) -> None:
-    """Fuse outer loops, the fewest that give every thread several pieces, and share them out."""
+    """Fuse outer loops, the fewest that give every thread several pieces, and share them out.
+    Loops of an extent that only a run knows are fused with nothing around them."""
     if target.threads == 1 or not outer:
         return
     count, chunks = 0, 1
-    while count < len(outer) and (chunks < 8 * target.threads or count == 0):
-        chunks *= builder.extent(outer[count])
+    while count < len(outer) and (least(chunks) < 8 * target.threads or count == 0):
+        extent = builder.extent(outer[count])
+        if count and is_size(extent):
+            break
+        chunks *= extent
         count += 1
-    if chunks > 1:
+    if is_size(chunks) or chunks > 1:
         builder.apply(Parallel(loop=builder.fuse(outer[:count], name)))
 
 

@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import cost_model
-from autotune.compiler.strip_lengths import strip_lengths
+from autotune.compiler.strip_lengths import strip_lengths, weight_bytes
 from autotune.defects import NO_DEFECT
 from autotune.errors import AutotuneError
 from autotune.machine import Machine
 from autotune.program.ir import Program
 from autotune.schedule.base import Schedule, apply_schedule
-from autotune.sizes import ceil_div, surely_at_most
+from autotune.sizes import ceil_div, surely_at_most, value_at
 from autotune.tasks.at_sizes import task_at, task_symbols
 from autotune.tasks.build import build_program
-from autotune.tasks.samples import open_extents, sample_task
+from autotune.tasks.merged import merged
+from autotune.tasks.samples import open_extents, sample_task, sample_values, task_of_values
 from autotune.tasks.strips import in_strips
 from autotune.types import Task
 from search_spaces.rules import rules_for
@@ -32,6 +34,8 @@ from search_spaces.rules import rules_for
 Sizes = Mapping[str, int]
 STRIPS = 12
 """Kernels of a task, for strips of different lengths."""
+STRIPS_OF_ONE = 20
+"""The same where a single dimension is open."""
 
 
 class NoOpenKernelError(AutotuneError):
@@ -46,14 +50,10 @@ class OpenKernel:
     schedule: Schedule
     extents: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
+    pieces: int = 1
+    """Strips, or blocks, that a call goes through."""
     seconds: float = 0.0
-    """Predicted, of one strip."""
-
-    @property
-    def strips(self) -> int:
-        """Strips that a call runs: an expression of sizes."""
-        pairs = zip(self.extents, self.lengths, strict=True)
-        return math.prod(ceil_div(extent, length) for extent, length in pairs)
+    """Predicted, of one piece."""
 
 
 def strip_kernels(
@@ -61,7 +61,7 @@ def strip_kernels(
 ) -> tuple[OpenKernel, ...]:
     """Kernels of a task, one of which does for any sizes; none where the task is not the same at
     every place. `sizes`: representative ones; `said`: gets what was in the way."""
-    found = tuple(_in_strips(task, machine, sizes, said))
+    found = tuple(_in_strips(merged(task), machine, sizes, said))
     covered = any(all(map(surely_at_most, k.lengths, k.extents)) for k in found)
     return found if covered else ()
 
@@ -70,11 +70,16 @@ def _in_strips(
     task: Task, machine: Machine, sizes: Sizes, said: list[str]
 ) -> Iterator[OpenKernel]:
     extents = open_extents(task)
-    for lengths in strip_lengths(task, STRIPS, machine):
+    count = STRIPS_OF_ONE if len(extents) == 1 else STRIPS
+    for lengths in strip_lengths(task, count, machine):
         try:
             small = sample_task(task, lengths, sizes)
             rule, config, made = cost_model.default_of(small, machine)
-            program = in_strips(made.program, task, small, parallel=machine.target.threads > 1)
+            program = in_strips(
+                made.program, task, small,
+                parallel=machine.target.threads > 1,
+                apart=weight_bytes(task) > machine.cache_bytes(2),
+            )  # fmt: skip
         except NO_DEFECT:
             raise
         except Exception as error:
@@ -86,8 +91,51 @@ def _in_strips(
             schedule=made.schedule,
             extents=extents,
             lengths=tuple(lengths),
+            pieces=_pieces(extents, lengths),
             seconds=float(seconds[0]),
         )
+
+
+def _pieces(extents: Iterable[int], lengths: Iterable[int]) -> int:
+    pairs = zip(extents, lengths, strict=True)
+    return math.prod(ceil_div(extent, length) for extent, length in pairs)
+
+
+def block_kernels(
+    task: Task, machine: Machine, sizes: Sizes, said: list[str]
+) -> Iterator[OpenKernel]:
+    """Kernels each of which does for any sizes, in blocks of different lengths."""
+    rule = next(rules_for(task_at(task, sizes), machine.target))
+    blocks = rule.open_blocks(task, machine.target)
+    if blocks is None:
+        return
+    for settled in blocks.tried:
+        try:
+            extents = [blocks.extents[param] for param in settled]
+            values = sample_values(extents, [*settled.values()], sizes)
+            small = task_of_values(task, values, sizes)
+            config = cost_model.default(small, machine, rule, settled)
+            made = rule.write(task, machine.target, config)
+            seconds = cost_model.predict(small, machine, [config], rule).seconds[0]
+        except NO_DEFECT:
+            raise
+        except Exception as error:
+            said.append(str(error))
+            continue
+        lengths = [config.number(param) for param in blocks.extents]
+        pieces = blocks.times * _pieces(blocks.extents.values(), lengths)
+        yield OpenKernel(
+            program=with_symbols(made.program, task),
+            schedule=made.schedule,
+            pieces=pieces,
+            seconds=float(seconds) / value_at(pieces, cast(Mapping[str, int], values)),
+        )
+
+
+def with_symbols(program: Program, task: Task) -> Program:
+    """The program with the sizes that the task depends on."""
+    symbols = tuple(sorted(s.name for s in task_symbols(task)))
+    return dataclasses.replace(program, symbols=symbols)
 
 
 def whole_kernels(
@@ -96,7 +144,6 @@ def whole_kernels(
     """Kernels each of which does for any sizes, the better ones first: schedules of representative
     sizes, on loops of any length."""
     there = task_at(task, sizes)
-    symbols = tuple(sorted(s.name for s in task_symbols(task)))
     for rule in rules_for(there, machine.target):
         try:
             config = cost_model.default(there, machine, rule)
@@ -107,4 +154,4 @@ def whole_kernels(
         except Exception as error:
             said.append(str(error))
             continue
-        yield OpenKernel(program=dataclasses.replace(program, symbols=symbols), schedule=schedule)
+        yield OpenKernel(program=with_symbols(program, task), schedule=schedule)

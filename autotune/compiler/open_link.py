@@ -78,6 +78,7 @@ class _TableLine:
     seconds: float = 0.0
     extents: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
+    workspace_bytes: int = 0
 
 
 class OpenLinker:
@@ -135,10 +136,11 @@ class OpenLinker:
                 _TableLine(
                     driver=f"{made.symbol}_run",
                     args=self._with_sizes(args, bool(kernel.program.symbols)),
-                    strips=kernel.strips,
+                    strips=kernel.pieces,
                     seconds=kernel.seconds,
                     extents=kernel.extents,
                     lengths=kernel.lengths,
+                    workspace_bytes=made.workspace_bytes,
                 )
             )
         return out
@@ -196,6 +198,7 @@ class OpenLinker:
             choices=_choices([len(alternatives) for alternatives in calls]),
             strips=np.array(self.amounts([line.strips for line in lines]), np.int64),
             seconds=np.array([line.seconds for line in lines]),
+            workspace=np.array(self.amounts([line.workspace_bytes for line in lines]), np.int64),
             extents=np.array(extents, np.int64).reshape(len(lines), most),
             lengths=np.array(
                 [(*line.lengths, *[0] * (most - len(line.lengths))) for line in lines], np.int64
@@ -264,7 +267,6 @@ def open_link(
     table = linker.table(calls)
     made = [kernel for several in kernels.values() for kernel in several]
     inputs, outputs, output_bytes = linker.inputs(), linker.outputs(), linker.output_bytes()
-    workspace = linker.amounts([kernel.workspace_bytes for kernel in made])
     rows = linker.rows()
     stacks = [StackedBlock(nbytes=block.nbytes, below=block.below) for block in blocks]
     native = amounts_text(AMOUNTS, names, stacks, rows) + table_text(TABLE)
@@ -276,7 +278,6 @@ def open_link(
         inputs=inputs,
         outputs=outputs,
         output_bytes=output_bytes,
-        workspace_bytes=tuple(dict.fromkeys(workspace)),
         table=table,
         versions=versions,
         objects=(*(k.code for k in made), *halos.values(), compile_text(native, target)),

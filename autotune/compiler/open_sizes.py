@@ -15,6 +15,7 @@ from autotune.codegen.loader import load
 from autotune.compiler.open_kernels import (
     NoOpenKernelError,
     OpenKernel,
+    block_kernels,
     strip_kernels,
     whole_kernels,
 )
@@ -119,6 +120,7 @@ def _built(
                 said.append(str(error))
 
     kernels = list(made(strip_kernels(task, machine, sizes, said)))
+    kernels = kernels or list(made(block_kernels(task, machine, sizes, said)))
     kernels = kernels or list(itertools.islice(made(whole_kernels(task, machine, sizes, said)), 1))
     if not kernels:
         raise NoOpenKernelError(f"{task.op}: {said[0]}")

@@ -25,9 +25,14 @@ from autotune.types import Task
 Amounts = npt.NDArray[np.int64]
 Column = npt.NDArray[np.float64]
 
+DENSE = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
+"""Lengths along a single open dimension."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 MOST_ELEMENTS = 1024
 """Elements of the open dimensions in a strip: more make nothing faster."""
+PLACES = 2
+"""Dimensions, the innermost ones, that a strip may be longer than 1 along: an image's batch is
+gone through one by one."""
 DRAWN = 96
 """Sizes that lengths are chosen for."""
 LONGEST_DRAWN = 4096
@@ -75,14 +80,17 @@ def weight_bytes(task: Task) -> int:
 
 def _candidates(extents: Sequence[int]) -> list[tuple[int, ...]]:
     """All combinations of lengths that are worth a kernel."""
-    each = [_lengths(extent) for extent in extents]
+    known = DENSE if len(extents) == 1 else LENGTHS
+    each = [_lengths(extent, known) for extent in extents]
+    if len(extents) > PLACES:
+        each[:-PLACES] = [[1]] * (len(extents) - PLACES)
     every = itertools.product(*each)
     return [lengths for lengths in every if math.prod(lengths) <= MOST_ELEMENTS]
 
 
-def _lengths(extent: int) -> list[int]:
+def _lengths(extent: int, known: Sequence[int]) -> list[int]:
     """From 1 up to the longest extent, shorter ones more densely."""
-    return [n for n in LENGTHS if n <= max(1, greatest(extent))]
+    return [n for n in known if n <= max(1, greatest(extent))]
 
 
 def _drawn(extents: Sequence[int]) -> Amounts:
@@ -105,13 +113,15 @@ def _drawn(extents: Sequence[int]) -> Amounts:
 
 def _costs(task: Task, candidates: Amounts, drawn: Amounts, machine: Machine) -> Column:
     """Estimated seconds of every candidate (rows) at every drawn size; inf where it does not
-    fit. Weights come from where they stay from strip to strip."""
+    fit. Weights come from where they stay from strip to strip: where that is no core's own cache,
+    loops over them have the strips inside."""
     per_element = _flops_per_element(task)
     weights = weight_bytes(task)
     rounded = candidates.copy()
     rounded[:, -2:] = -(-candidates[:, -2:] // TILE) * TILE
     worked = candidates + (rounded - candidates) * (1 - UNTILED)
-    weights_s = float(machine.stream_s(weights, weights))
+    near = min(weights, machine.cache_bytes(2))
+    weights_s = float(machine.stream_s(weights, near))
     element_s = per_element / machine.peak_flops("direct")
     strip = worked.prod(axis=1) * element_s + weights_s + STRIP_START_S
     strips = -(-drawn[None] // candidates[:, None])

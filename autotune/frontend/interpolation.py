@@ -12,6 +12,7 @@ import numpy as np
 
 from autotune.frontend.assembly import Assembler
 from autotune.frontend.views import from_nhwc, to_nhwc
+from autotune.sizes import is_size, ratio
 from autotune.types import Array
 
 RESIZE_OP_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -49,6 +50,8 @@ class Scaling:
 
     @property
     def exact(self) -> bool:
+        if is_size(self.after):
+            return self.factor == float(ratio(self.after, self.before))
         return bool(np.float32(self.factor) == np.float32(self.after / self.before))
 
 

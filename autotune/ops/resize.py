@@ -28,6 +28,7 @@ from autotune.ops._common import (
 )
 from autotune.ops.base import OPS, OpKind
 from autotune.program.ir import Compute, Const, Index, IndexValue, Load, Value, clamp, fn, index
+from autotune.sizes import UndecidedError, any_size, ratio, surely_less
 from autotune.types import Array, Attrs, TensorType
 
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
@@ -43,10 +44,14 @@ class _Line(NamedTuple):
 
 
 def _line(extent: int, size: int, coordinate: str) -> _Line:
+    if any_size((extent, size)) and coordinate != "align_corners":
+        if coordinate == "pytorch_half_pixel" and not surely_less(1, size):
+            raise UndecidedError(f"whether {size} is 1")
+        size, extent = ratio(size, extent).as_integer_ratio()
+    elif size == 1 and coordinate not in ("half_pixel", "asymmetric"):
+        return _Line(0, 0, 1)
     if coordinate == "asymmetric":
         return _Line(extent, 0, size)
-    if size == 1 and coordinate != "half_pixel":
-        return _Line(0, 0, 1)
     if coordinate == "align_corners":
         return _Line(extent - 1, 0, size - 1)
     return _Line(2 * extent, extent - size, 2 * size)

@@ -85,8 +85,12 @@ class CallTable:
     lengths: Words
     """By line, lengths of strips, none of which may be longer than its extent."""
 
-    def calls(self, words: Words, values: Words) -> Words:
-        """The lines to call where rows have these values. `words`: with addresses."""
+    workspace: Words
+    """By line, the row of the bytes that its kernel needs to work in."""
+
+    def calls(self, words: Words, values: Words) -> tuple[Words, int]:
+        """The lines to call where rows have these values, and the most bytes that one of them
+        works in. `words`: with addresses."""
         table = words.copy()
         table.reshape(-1)[self.filled[0]] = values[self.filled[1]]
         cost = np.where(
@@ -95,8 +99,8 @@ class CallTable:
             np.inf,
         )
         chosen = cost[self.choices].argmin(axis=1)
-        lines: Words = table[self.choices[np.arange(len(chosen)), chosen]]
-        return lines
+        lines = self.choices[np.arange(len(chosen)), chosen]
+        return table[lines], int(values[self.workspace[lines]].max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +115,6 @@ class OpenImage:
     outputs: tuple[OpenPort, ...]
     output_bytes: tuple[int, ...]
     """Rows."""
-    workspace_bytes: tuple[int, ...]
-    """Rows, the largest of which counts."""
     table: CallTable = field(repr=False)
     versions: tuple[tuple[str, str], ...]
     objects: tuple[bytes, ...] = field(repr=False)
@@ -140,6 +142,7 @@ class OpenCode:
         values = np.empty(len(image.rows) + 1, np.int64)
         self._amounts(counts.ctypes.data, values.ctypes.data)
         known = values.tolist()
+        table, workspace_bytes = image.table.calls(self._words, values)
         return OpenCalls(
             image=ModelImage(
                 name=image.name,
@@ -149,13 +152,13 @@ class OpenCode:
                 output_bytes=tuple([known[row] for row in image.output_bytes]),
                 kernels=(),
                 arena_bytes=known[-1],
-                workspace_bytes=max([known[row] for row in image.workspace_bytes], default=0),
+                workspace_bytes=workspace_bytes,
                 versions=image.versions,
                 objects=(),
                 constants=image.constants,
             ),
             counts=counts,
-            table=image.table.calls(self._words, values),
+            table=table,
         )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from autotune.codegen.base import Library
-from autotune.memory import Bytes, zeroed_block
+from autotune.graph.memory_limit import check_bytes
+from autotune.memory import Bytes, physical_bytes, zeroed_block
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.native_session import NativeSession
 from autotune.runtime.open_image import OpenCalls, OpenCode, OpenImage
@@ -85,8 +86,13 @@ class AnySizeProgram:
         self._code, self._arenas = OpenCode(image, library), Arenas()
 
     def at(self, sizes: Mapping[str, int]) -> CompiledModel:
-        """The model at these sizes, which are in its ranges."""
+        """The model at these sizes, which are in its ranges. Raises ModelError where a run takes
+        more memory than there is."""
         calls = self._code.at(sizes)
+        image = calls.image
+        needed = image.arena_bytes + image.workspace_bytes + sum(image.output_bytes)
+        said = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
+        check_bytes(f"a run at {said}", needed, physical_bytes())
 
         def session() -> OpenSession:
             return OpenSession(self._code, calls, self._arenas)

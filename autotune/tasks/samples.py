@@ -29,7 +29,11 @@ def open_extents(task: Task) -> tuple[int, ...]:
 def sample_task(task: Task, lengths: Sequence[int], sizes: Mapping[str, int]) -> Task:
     """The task whose output has these lengths along its open dimensions, where memory lies as it
     does at `sizes`. Raises ScheduleError where there is none."""
-    values = _values(open_extents(task), lengths, sizes)
+    return task_of_values(task, sample_values(open_extents(task), lengths, sizes), sizes)
+
+
+def task_of_values(task: Task, values: Mapping[str, Fraction], sizes: Mapping[str, int]) -> Task:
+    """See `sample_task`."""
 
     def layout(value: TaskValue) -> Layout:
         if value.role in ("input", "output"):
@@ -39,7 +43,7 @@ def sample_task(task: Task, lengths: Sequence[int], sizes: Mapping[str, int]) ->
     return task_with(task, lambda e: _whole(e, values), layout)
 
 
-def _values(
+def sample_values(
     extents: Sequence[int], lengths: Sequence[int], sizes: Mapping[str, int]
 ) -> dict[str, Fraction]:
     """Values of symbols that give these extents; where several symbols make one extent, all but

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from autotune.errors import ScheduleError
 from autotune.program.ir import (
     NESTED,
+    Alloc,
     Apply,
     Buffer,
     Clamp,
@@ -36,8 +37,17 @@ from autotune.program.ir import (
     Value,
     clamp,
     index,
+    walk,
 )
-from autotune.program.rewrite import Body, loads_of, map_buffers, stores_of, value_loads, with_body
+from autotune.program.rewrite import (
+    Body,
+    loads_of,
+    map_buffers,
+    map_stmt_indices,
+    stores_of,
+    value_loads,
+    with_body,
+)
 from autotune.sizes import ceil_div, greatest, is_size, surely_at_most, symbols_of
 from autotune.tasks.build import task_computes
 from autotune.types import Task, TaskValue
@@ -62,15 +72,23 @@ class Strip:
         return f"strip{self.dimension}"
 
     @property
+    def count(self) -> int:
+        return ceil_div(self.extent, self.length)
+
+    @property
     def first(self) -> Index:
         """Index at which a run begins."""
         begin = index(self.variable) * self.length
         return begin if self.length == 1 else clamp(begin, 0, self.extent - self.length)
 
 
-def in_strips(program: Program, task: Task, sample: Task, *, parallel: bool = False) -> Program:
+def in_strips(
+    program: Program, task: Task, sample: Task, *, parallel: bool = False, apart: bool = False
+) -> Program:
     """`program`, made of `sample`, for the sizes of `task`. Raises ScheduleError where the task
-    does not do the same at every place. Runs where no strip is longer than the output."""
+    does not do the same at every place. Runs where no strip is longer than the output. `apart`:
+    each stage goes through all strips before the next one begins, so that its weights, which are
+    too many to stay in a core's own cache, are read once."""
     strips = strips_of(task, sample)
     shifts = shifts_of(sample, tuple(s.dimension for s in strips))
     _check_sizes(task, sample, shifts, strips)
@@ -83,7 +101,8 @@ def in_strips(program: Program, task: Task, sample: Task, *, parallel: bool = Fa
             body = _Mover(param, task.value(param.name).type.shape, by, limited).run(body)
     (output,) = task.by_role("output")
     weights = frozenset(value.name for value in task.by_role("constant"))
-    body = _stripped(body, strips, output.name, weights, parallel)
+    spread = _Spread(strips, output.name, weights, parallel)
+    body = spread.stages(body) if apart else spread.whole(body)
     used = {s.name for v in task.values for e in v.type.shape for s in symbols_of(e)}
     return dataclasses.replace(
         program,
@@ -143,32 +162,96 @@ def limited_dimensions(task: Task, name: str) -> frozenset[int]:
 # ------------------------------------------------------------------------------------------- parts
 
 
-def _stripped(
-    body: Body, strips: Sequence[Strip], output: str, weights: frozenset[str], parallel: bool
-) -> Body:
-    """The body for every strip. Loops outside of everything else that go through the weights, a
-    part of the output each, stay outside: then a part of the weights is read once for all strips.
-    """
-    if len(body) == 1 and isinstance(loop := body[0], For) and loop.kind == "serial":
-        stores, loads = list(stores_of(loop.body)), list(loads_of(loop.body))
-        apart = all(
-            any(at.reads({loop.var}) for at in store.indices)
-            for store in stores
-            if store.buffer == output
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """Puts loops over strips around what makes one strip."""
+
+    strips: Sequence[Strip]
+    output: str
+    weights: frozenset[str]
+    parallel: bool
+
+    def whole(self, body: Body) -> Body:
+        """The body for every strip. Loops outside of everything else that go through the weights,
+        a part of the output each, stay outside: then a part of the weights is read once for all
+        strips."""
+        if len(body) == 1 and isinstance(loop := body[0], For) and loop.kind == "serial":
+            stores, loads = list(stores_of(loop.body)), list(loads_of(loop.body))
+            written = {self.output, *(s.buffer for s in stores if not _within(loop, s.buffer))}
+            apart = all(
+                any(at.reads({loop.var}) for at in store.indices)
+                for store in stores
+                if store.buffer in written
+            )
+            reads = any(
+                load.buffer in self.weights and any(at.reads({loop.var}) for at in load.indices)
+                for load in loads
+            )
+            if apart and (reads or loop.extent == 1) and not self.parallel:
+                return (with_body(loop, self.whole(loop.body)),)
+        strips = self.strips
+        if self.parallel:  # the dimension with most strips outside, which threads share
+            strips = sorted(strips, key=lambda s: -(greatest(s.extent) // s.length))
+        for number, strip in reversed(list(enumerate(strips))):
+            kind: LoopKind = "parallel" if self.parallel and not number else "serial"
+            body = (For(strip.variable, strip.count, kind, body),)
+        return body
+
+    def stages(self, body: Body) -> Body:
+        """The same stage by stage; what one leaves to another is there of every strip."""
+        alloc = body[0]
+        if len(body) == 1 and isinstance(alloc, Alloc) and alloc.buffer.scope == "scratch":
+            inside = map_buffers(alloc.body, {alloc.buffer.name}, self._of_strip)
+            return (Alloc(self._of_strips(alloc.buffer), self.stages(inside)),)
+        if len(body) == 1:
+            return self.whole(body)
+        return tuple(
+            stmt
+            for number, stage in enumerate(body)
+            for stmt in self._renamed(self.whole((stage,)), number)
         )
-        reads = any(
-            load.buffer in weights and any(at.reads({loop.var}) for at in load.indices)
-            for load in loads
+
+    def _of_strip(self, indices: tuple[Index, ...]) -> tuple[Index, ...]:
+        return (*(index(strip.variable) for strip in self.strips), *indices)
+
+    def _of_strips(self, buffer: Buffer) -> Buffer:
+        """One of every strip, one after the other."""
+        pairs = zip(buffer.shape, buffer.strides, strict=True)
+        stride, strides = max((e * s for e, s in pairs), default=1), list[int]()
+        for strip in reversed(self.strips):
+            strides.insert(0, stride)
+            stride *= strip.count
+        counts = tuple(strip.count for strip in self.strips)
+        return dataclasses.replace(
+            buffer,
+            shape=(*counts, *buffer.shape),
+            strides=(*strides, *buffer.strides),
+            halo=(*((0, 0) for _ in counts), *buffer.halo),
         )
-        if apart and (reads or loop.extent == 1) and not parallel:
-            inside = _stripped(loop.body, strips, output, weights, parallel)
-            return (with_body(loop, inside),)
-    if parallel:  # the dimension with most strips outside, which is the one that threads share
-        strips = sorted(strips, key=lambda s: -(greatest(s.extent) // s.length))
-    for number, strip in reversed(list(enumerate(strips))):
-        kind: LoopKind = "parallel" if parallel and not number else "serial"
-        body = (For(strip.variable, ceil_div(strip.extent, strip.length), kind, body),)
-    return body
+
+    def _renamed(self, body: Body, number: int) -> Body:
+        """With loops over strips of its own."""
+        if not number:
+            return body
+        names = {s.variable: f"{s.variable}_{number}" for s in self.strips}
+        env = {old: index(new) for old, new in names.items()}
+
+        def named(stmts: Body) -> Body:
+            return tuple(
+                For(names.get(s.var, s.var), s.extent, s.kind, named(s.body))
+                if isinstance(s, For)
+                else with_body(s, named(s.body))
+                if isinstance(s, NESTED)
+                else s
+                for s in stmts
+            )
+
+        return map_stmt_indices(named(body), lambda i: i.substitute(env))
+
+
+def _within(loop: For, buffer: str) -> bool:
+    """Whether a buffer lives inside of a loop."""
+    return any(isinstance(s, Alloc) and s.buffer.name == buffer for s in walk(loop.body))
 
 
 def _check_pads(task: Task, compute: Compute) -> None:

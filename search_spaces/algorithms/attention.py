@@ -22,7 +22,8 @@ from autotune.schedule.base import Schedule
 from autotune.schedule.loops.nest import Reorder, Unroll, Vectorize
 from autotune.schedule.loops.specialize import Specialize
 from autotune.schedule.memory.cache_write import CacheWrite
-from autotune.schedule.memory.copies import CacheRead
+from autotune.schedule.memory.copies import CacheRead, CacheReadRounded
+from autotune.sizes import is_size
 from autotune.target import Target
 from autotune.tasks.build import loop_var
 from autotune.tasks.flops import causal_offset, causal_share, task_flops
@@ -145,7 +146,8 @@ class OnlineSoftmax(Algorithm):
         whole = split_rows(a, target)
         for part in (a.score, a.mix):
             size = lanes * config.number(f"{part.name}_vectors")
-            _pack(builder, part, size, "" if whole else batch[-1])
+            block = config.number("keys") if is_size(a.keys) else 1
+            _pack(builder, part, size, "" if whole else batch[-1], block)
             last = f"{part.packed}_p{2 if not whole else part.rank}"
             builder.split(last, lanes, f"{last}_o", f"{last}_v")
             builder.apply(Vectorize(loops=(f"{last}_v",)))
@@ -222,18 +224,26 @@ def _tile_product(builder: ScheduleBuilder, part: ProductPart, config: Config, l
             builder.apply(Specialize(loop=f"{short}_{loop}", at=f"{buffer}.reg"))
 
 
-def _pack(builder: ScheduleBuilder, part: ProductPart, size: int, loop: str) -> None:
+def _pack(builder: ScheduleBuilder, part: ProductPart, size: int, loop: str, block: int) -> None:
     """Pack keys or values at the start of a loop, where they are one matrix; or all of them at
-    the start of everything."""
+    the start of everything. In whole blocks of so many keys."""
     first = 0 if not loop else part.rank - 2
     outer = part.rank - 2 - first
     # The split dimension becomes two: blocks come first, a block's columns last.
     split = outer + part.channel_dim
     other = outer + (0 if part.channel_dim else 2)
-    builder.apply(
-        CacheRead(buffer=part.packed, loop=loop, dims=tuple(range(first, part.rank)),
-        splits=((split, size),), order=(*range(outer), split, other, split + 1),
-    ))  # fmt: skip
+    keys = part.channel_dim if part.name == "score" else 1 - part.channel_dim
+    dims, splits = tuple(range(first, part.rank)), ((split, size),)
+    order = (*range(outer), split, other, split + 1)
+    if block == 1:
+        builder.apply(
+            CacheRead(buffer=part.packed, loop=loop, dims=dims, splits=splits, order=order)
+        )
+    else:
+        builder.apply(
+            CacheReadRounded(buffer=part.packed, loop=loop, dims=dims, splits=splits, order=order,
+            rounded=((part.rank - 2 + keys, block),),
+        ))  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------ prior

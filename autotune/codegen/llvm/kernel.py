@@ -17,7 +17,7 @@ from autotune.codegen.float_control import architecture
 from autotune.codegen.llvm.binding import assembles
 from autotune.codegen.llvm.index import Linear, Var
 from autotune.codegen.llvm.lane_run import run_width
-from autotune.codegen.llvm.phase import CLAIM, FINISH, phase_text
+from autotune.codegen.llvm.phase import CLAIM, FINISH, ITERATIONS, phase_text
 from autotune.codegen.llvm.tables import math_of
 from autotune.codegen.llvm.text import FunctionText
 from autotune.codegen.llvm.tile import TileWriter
@@ -36,7 +36,7 @@ from autotune.program.ir import (
 )
 from autotune.program.rewrite import stores_of
 from autotune.program.signs import never_negative
-from autotune.sizes import surely_at_most, surely_less
+from autotune.sizes import is_size, surely_at_most, surely_less
 from autotune.target import Target
 from autotune.types import ITEM_BYTES
 
@@ -148,7 +148,8 @@ class _KernelWriter(TileWriter):
         text.branch(f"label %{claims}")
         text.start(claims)
         where = f"ptr @{name}, i64 %epoch"
-        given = f"{where}, i64 %thread, i64 %threads, i64 {extent}"
+        end = self.amount(extent)
+        given = f"{where}, i64 %thread, i64 %threads, i64 {end}"
         run = text.emit(f"call {{i64, i64}} @{CLAIM}({given})")
         first = text.emit(f"extractvalue {{i64, i64}} {run}, 0")
         limit = text.emit(f"extractvalue {{i64, i64}} {run}, 1")
@@ -159,11 +160,17 @@ class _KernelWriter(TileWriter):
             yield first, limit
         before = text.emit(f"load i64, ptr {count}")
         more = text.emit(f"sub i64 {limit}, {first}")
+        if is_size(extent):  # whoever ran the last iteration makes calls of all extents alike
+            rest = text.emit(f"sub i64 {ITERATIONS}, {end}")
+            last = text.emit(f"icmp eq i64 {limit}, {end}")
+            rest = text.emit(f"select i1 {last}, i64 {rest}, i64 0")
+            more = text.emit(f"add i64 {more}, {rest}")
         text.line(f"store i64 {text.emit(f'add i64 {before}, {more}')}, ptr {count}")
         text.branch(f"label %{claims}")
         text.start(done)
         total = text.emit(f"load i64, ptr {count}")
-        text.line(f"call void @{FINISH}({where}, i64 {extent}, i64 {total})")
+        counted = ITERATIONS if is_size(extent) else extent
+        text.line(f"call void @{FINISH}({where}, i64 {counted}, i64 {total})")
 
     def other(self, stmt: Stmt) -> None:
         raise BuildError(f"{type(stmt).__name__} needs a GPU")

@@ -19,6 +19,8 @@ CLAIM, FINISH = "autotune_claim", "autotune_finish"
 PIECES = 8
 """Pieces of a thread's run: a claim costs some ten nanoseconds, while a piece too large leaves the
 others idle at the end."""
+ITERATIONS = 1 << 31
+"""Counted of a phase whose extent differs from call to call, whatever it is: more than any has."""
 SPINS = 6000
 """Looks at a phase's state before the thread sleeps: some hundred microseconds."""
 _LINE_BYTES = 64

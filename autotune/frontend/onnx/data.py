@@ -12,7 +12,14 @@ from autotune.frontend.onnx.context import (
     importer,
     tensor_array,
 )
-from autotune.frontend.views import as_range, positive_axis, select_ranges, triangle
+from autotune.frontend.views import (
+    OpenRange,
+    as_range,
+    positive_axis,
+    select_ranges,
+    triangle,
+)
+from autotune.sizes import UndecidedError, any_size, ceil_div, greatest
 from autotune.types import Array
 
 CONSTANT_TYPES = {
@@ -42,10 +49,23 @@ def constant_of_shape(n: NodeContext) -> str:
 
 @importer("Range")
 def range_(n: NodeContext) -> str:
+    """One whose length is open is the beginning of the longest."""
     start, limit, delta = (_required(n, i) for i in range(3))
+    if any_size((start.item(), limit.item(), delta.item())):
+        return _open_range(n, start.item(), limit.item(), delta.item())
     n.made(math.ceil((limit.item() - start.item()) / delta.item()))
     array = np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
     return n.builder.constant(array)
+
+
+def _open_range(n: NodeContext, start: int, limit: int, delta: int) -> str:
+    """Raises UndecidedError where more than the limit is open."""
+    if any_size((start, delta)) or delta < 1:
+        raise UndecidedError(f"a range from {start} to {limit} in steps of {delta}")
+    length, most = ceil_div(limit - start, delta), ceil_div(greatest(limit) - start, delta)
+    n.made(most)
+    longest = n.constant(np.arange(most, dtype=np.int64) * delta + start)
+    return select_ranges(n, longest, {0: OpenRange(0, length, 1)})
 
 
 def _required(n: NodeContext, position: int) -> Array:

@@ -16,6 +16,7 @@ import onnx
 from autotune.errors import ModelError
 from autotune.frontend.onnx.context import NodeContext
 from autotune.printable import one_line
+from autotune.sizes import is_size
 
 MISFITS = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
@@ -121,7 +122,8 @@ def _inferred(node: onnx.NodeProto, context: NodeContext) -> str:
         if kind is None or not hasattr(onnx.TensorProto, _names(kind.dtype)):
             continue
         element = getattr(onnx.TensorProto, _names(kind.dtype))
-        types[name] = onnx.helper.make_tensor_type_proto(element, kind.shape)
+        dims = [None if is_size(extent) else extent for extent in kind.shape]
+        types[name] = onnx.helper.make_tensor_type_proto(element, dims)
     try:
         onnx.shape_inference.infer_node_outputs(schema, node, types)
     except onnx.shape_inference.InferenceError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 
 import numpy as np
 
@@ -16,11 +17,14 @@ from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend.interpolation import NEAREST, Method, Scaling, resized
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.views import positive_axis
+from autotune.sizes import UndecidedError, any_size, is_size, ratio
 
 COORDINATES = (
     "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric",
     "tf_crop_and_resize",
 )  # fmt: skip
+MOST_DIVISOR = 16
+"""Largest divisor of factors whose products with open extents are exact in float32, too."""
 
 
 @importer("Upsample")
@@ -118,13 +122,25 @@ def _cut(n: NodeContext, scalings: dict[int, Scaling], extents: list[int]) -> di
 def _by_factors(extents: list[int] | tuple[int, ...], factors: list[float]) -> dict[int, Scaling]:
     # The product in float32, as factors are: 3 * 1.6666666 is 5.
     return {
-        i: Scaling(before=e, after=math.floor(np.float32(e) * np.float32(f)), factor=f)
+        i: Scaling(before=e, after=_scaled(e, f), factor=f)
         for i, (e, f) in enumerate(zip(extents, factors, strict=True))
         if f != 1.0
     }
 
 
+def _scaled(extent: int, factor: float) -> int:
+    if not is_size(extent):
+        return math.floor(np.float32(extent) * np.float32(factor))
+    exact = Fraction(factor)
+    if exact.denominator > MOST_DIVISOR:
+        raise UndecidedError(f"{extent} times {factor}")
+    scaled: int = extent * exact.numerator // exact.denominator
+    return scaled
+
+
 def _by_sizes(extents: list[int], sizes: tuple[int, ...], policy: str) -> dict[int, Scaling]:
+    if any_size(sizes) or any_size(extents):
+        return _by_open_sizes(extents, sizes, policy)
     ratios = [s / e for s, e in zip(sizes, extents, strict=True)]
     if policy != "stretch":
         ratio = min(ratios) if policy == "not_larger" else max(ratios)
@@ -134,4 +150,16 @@ def _by_sizes(extents: list[int], sizes: tuple[int, ...], policy: str) -> dict[i
         i: Scaling(before=e, after=s, factor=r)
         for i, (e, s, r) in enumerate(zip(extents, sizes, ratios, strict=True))
         if s != e or r != 1.0
+    }
+
+
+def _by_open_sizes(extents: list[int], sizes: tuple[int, ...], policy: str) -> dict[int, Scaling]:
+    """Raises UndecidedError where a factor is not the same for all sizes."""
+    if policy != "stretch":
+        raise UndecidedError(f"which axis of {extents} grows least")
+    factors = [float(ratio(s, e)) for s, e in zip(sizes, extents, strict=True)]
+    return {
+        i: Scaling(before=e, after=s, factor=f)
+        for i, (e, s, f) in enumerate(zip(extents, sizes, factors, strict=True))
+        if f != 1.0
     }

@@ -18,6 +18,7 @@ from autotune.program.ir import (
     Index,
     Load,
     Program,
+    Select,
     Stmt,
     Store,
     Value,
@@ -33,6 +34,7 @@ from autotune.program.rewrite import (
 )
 from autotune.schedule.algorithms.attention_loops import Attention, find_attention, moved
 from autotune.schedule.base import register
+from autotune.sizes import ceil_div, is_size
 
 _UNROLL = 4
 """Vectors of a row of scores that are looked at in one iteration."""
@@ -55,7 +57,9 @@ class FlashAttention:
 
     Loops of the products are left for further steps: att_sr, att_sn, att_sk and att_mr, att_md,
     att_mn; the sums are `scores` and `mix`.block. The others are annotated already, `lanes`
-    elements side by side. `keys` divides their number; all of them at once need no scaling.
+    elements side by side. `keys` divides their number; all of them at once need no scaling. Of a
+    number that only a run knows, the last block's scores of keys that do not exist are -inf: the
+    keys and values behind the last must be there to be read, and finite.
     Blocks that f hides from all rows by their places are left out. The last block of rows computes
     rows that do not exist as the last one, and stores those that do.
     """
@@ -71,7 +75,8 @@ class FlashAttention:
     def apply(self, program: Program) -> Program:
         found = find_attention(program, self.scores, self.weights, self.mix)
         keys = found.scores.columns.extent
-        if keys % self.keys or min(self.rows, self.keys, self.lanes) < 1:
+        fits = is_size(keys) or keys % self.keys == 0
+        if not fits or min(self.rows, self.keys, self.lanes) < 1:
             raise ScheduleError(f"blocks of {self.keys} keys do not divide {keys}")
         plan = _AttentionPlan(step=self, found=found)
         for nest in found.nests[1:]:
@@ -106,7 +111,17 @@ class _AttentionPlan:
     @property
     def blocks(self) -> int:
         """Blocks of keys in a row of scores."""
-        return self.found.scores.columns.extent // self.step.keys
+        return ceil_div(self.found.scores.columns.extent, self.step.keys)
+
+    @property
+    def several(self) -> bool:
+        """Whether there may be more than one."""
+        return is_size(self.blocks) or self.blocks > 1
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the last block of rows may have fewer."""
+        return self.row_count % self.step.rows != 0
 
     def _name(self, what: str) -> str:
         return f"{self.step.weights}.{what}"
@@ -122,7 +137,7 @@ class _AttentionPlan:
             f"{self.step.mix}.block": (rows, self.width),
             self._name("mix"): (rows, self.width),
         }
-        if self.blocks > 1:
+        if self.several:
             shapes[self._name("keep")] = (rows,)
         out = [Buffer.dense(name, kind, shape, "scratch") for name, shape in shapes.items()]
         return [*out, self._exponentials()]
@@ -155,11 +170,10 @@ class _AttentionPlan:
     def _known_row(self, var: str) -> Index:
         """The row, or the last one where it does not exist."""
         row = self._row(var)
-        ragged = self.row_count % self.step.rows
-        return clamp(row, 0, self.row_count - 1) if ragged else row
+        return clamp(row, 0, self.row_count - 1) if self.ragged else row
 
     def _key(self, var: str) -> Index:
-        return (index("att_k") * self.step.keys if self.blocks > 1 else Index()) + var
+        return (index("att_k") * self.step.keys if self.several else Index()) + var
 
     def _batch(self) -> dict[str, Index]:
         """The second product's loops over the batch, as the first one's."""
@@ -171,7 +185,7 @@ class _AttentionPlan:
     def whole(self) -> Stmt:
         """The loops over the batch and blocks of rows."""
         inner: Body = (self.scores(), self.softmax(), self.mix())
-        if self.blocks > 1:
+        if self.several:
             inner = (self.start(), For("att_k", self.blocks, "serial", self._seen(inner)))
         body: Body = (self.copy(), *inner, self.finish())
         for buffer in self.scratch():
@@ -220,6 +234,10 @@ class _AttentionPlan:
             scores.columns.var: self._key("att_sn"),
         }
         score = _over(self.found.score, env, name, Load(name, cell))
+        keys = scores.columns.extent
+        if is_size(keys):
+            exists = Bound(self._key("att_sn"), 0, keys)
+            score = Select((exists,), score, Const(float("-inf")))
         body: Body = (
             Store(name, cell, Const(0.0)),
             update,
@@ -244,7 +262,7 @@ class _AttentionPlan:
                 Store(total.name, cell, Load(exps, (row, at)), "sum"),
             )
 
-        several = self.blocks > 1
+        several = self.several
         before = (Store(keep, (row,), Load(top, (row,))),) if several else ()
         fresh = Store(top, (row,), _LEAST)
         moved = fn("exp", fn("sub", Load(keep, (row,)), Load(top, (row,))))
@@ -273,7 +291,7 @@ class _AttentionPlan:
         value = moved(mix.right, env)
         product = fn("mul", Load(self._name("exp"), (index("att_mr"), index("att_mn"))), value)
         start: Value = Const(0.0)
-        if self.blocks > 1:
+        if self.several:
             start = fn("mul", Load(kept, cell), Load(self._name("keep"), (index("att_mr"),)))
         update = For("att_mn", self.step.keys, "serial", (Store(name, cell, product, "sum"),))
         body: Body = (Store(name, cell, start), update, Store(kept, cell, Load(name, cell)))
@@ -302,7 +320,7 @@ class _AttentionPlan:
             Store(seen, (row,), inverse),
             self._vectors("att_o", self.width, one),
         )
-        if self.row_count % self.step.rows:
+        if self.ragged:
             body = (If((Bound(self._row("att_o"), 0, self.row_count),), body),)
         return For("att_o", self.step.rows, "serial", body)
 

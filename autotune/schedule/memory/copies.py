@@ -41,6 +41,7 @@ from autotune.program.rewrite import (
 from autotune.schedule.algorithms.weights import with_pack
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import require_new
+from autotune.sizes import ceil_div
 from autotune.types import SHORT_FLOATS
 
 
@@ -140,9 +141,7 @@ class CacheRead:
         _check_packing(len(self.dims), self.splits, self.order)
         self._check_filled(program, source, inside)
         outer = self._outer_indices(program, inside)
-        pack = Pack(
-            self.buffer, tuple(source.shape[d] for d in self.dims), self.splits, self.order
-        )
+        pack = Pack(self.buffer, self._copied(source), self.splits, self.order)
         dtype = self.dtype or source.dtype
         local = Buffer.dense(f"{self.buffer}.cache", dtype, packed_shape(pack), "scratch")
         copy = self._copy(program, source, outer, pack, local)
@@ -160,6 +159,10 @@ class CacheRead:
             return dataclasses.replace(program, body=body)
         loop = find_loop(program, self.loop)
         return replace(program, loop, (with_body(loop, body),))
+
+    def _copied(self, source: Buffer) -> tuple[int, ...]:
+        """Extents of the copy before it is packed."""
+        return tuple(source.shape[d] for d in self.dims)
 
     def _check_filled(self, program: Program, source: Buffer, inside: Body) -> None:
         """What is copied is there when the copy is made, and is all that is read."""
@@ -200,9 +203,10 @@ class CacheRead:
         names = [f"{self.buffer}_p{i}" for i in range(len(local.shape))]
         require_new(program, *names)
         logical = _unpacked_index(pack, names)
+        extents = [source.shape[d] for d in self.dims]
         bounds = tuple(
             Bound(i, 0, extent)
-            for i, extent, padded in zip(logical, pack.shape, _padded(pack), strict=True)
+            for i, extent, padded in zip(logical, extents, _padded(pack), strict=True)
             if padded != extent
         )
         indices = list(outer)
@@ -217,6 +221,24 @@ class CacheRead:
         for name, extent in reversed(list(zip(names, local.shape, strict=True))):
             stmt = For(name, extent, "serial", (stmt,))
         return stmt
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheReadRounded(CacheRead):
+    """As cache_read, with zeros behind the last elements of dimensions: as many as make them
+    multiples, for readers that go through whole blocks. `rounded`: (dimension, multiple)."""
+
+    step: ClassVar[str] = "cache_read_rounded"
+    rounded: tuple[tuple[int, int], ...]
+
+    def _copied(self, source: Buffer) -> tuple[int, ...]:
+        multiples = dict(self.rounded)
+        if min(multiples.values(), default=1) < 1:
+            raise ScheduleError(f"multiples must be at least 1, got {self.rounded}")
+        return tuple(
+            ceil_div(source.shape[d], multiples.get(d, 1)) * multiples.get(d, 1) for d in self.dims
+        )
 
 
 def _unpacked_index(pack: Pack, names: list[str]) -> tuple[Index, ...]:

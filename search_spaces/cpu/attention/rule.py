@@ -9,11 +9,12 @@ import numpy as np
 
 from autotune.machine import Machine
 from autotune.schedule import Scheduled
+from autotune.sizes import greatest, is_size
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.algorithms.attention import ONLINE_SOFTMAX, ideal_cycles, unrolled
-from search_spaces.base import RULES, Prior, Rule, TileStructure
+from search_spaces.base import RULES, OpenBlocks, Prior, Rule, TileStructure
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.attention.shape import (
     AttentionTask,
@@ -23,6 +24,9 @@ from search_spaces.cpu.attention.shape import (
 )
 from search_spaces.params import Config
 from search_spaces.space import Configs, Space
+
+_VECTORS = (1, 2, 3, 4, 6, 8, 16, 32)
+"""Vectors of keys in a block, where only a run knows how many there are."""
 
 
 class AttentionRule(Rule):
@@ -44,6 +48,18 @@ class AttentionRule(Rule):
         builder = ScheduleBuilder(task)
         ONLINE_SOFTMAX.write(builder, _described(task), config, target)
         return builder.scheduled
+
+    def open_blocks(self, task: Task, target: Target) -> OpenBlocks | None:
+        a = _described(task)
+        if not is_size(a.keys):
+            return None
+        lanes, most = target.lanes(), greatest(a.keys)
+        keys = [lanes * n for n in _VECTORS if n == 1 or lanes * n < 2 * most]
+        return OpenBlocks(
+            extents={"keys": a.keys, "rows": a.rows},
+            times=a.count,
+            tried=tuple({"keys": k} for k in keys),
+        )
 
     def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
         target = machine.target

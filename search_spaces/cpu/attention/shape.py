@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from autotune.sizes import is_size
 from autotune.target import Target
 from autotune.tasks.flops import causal_offset
 from autotune.types import Task, TaskNode
@@ -99,6 +100,8 @@ def split_rows(a: AttentionTask, target: Target) -> bool:
     not come out even."""
     if target.threads == 1 or not a.batch:
         return not a.batch
+    if is_size(a.count):
+        return True
     even = -(-a.count // target.threads) * target.threads
     return a.count < _FEW * target.threads or even > _UNEVEN * a.count
 

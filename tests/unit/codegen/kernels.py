@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -24,6 +25,7 @@ from autotune.measure.storage import (
 )
 from autotune.program.ir import Program
 from autotune.program.packing import apply_pack
+from autotune.sizes import value_at
 from autotune.stored import stored
 from autotune.target import Target, load_target
 from autotune.types import Array, Attr, Layout, Task, TaskNode, TaskValue, TensorType, freeze_attrs
@@ -131,6 +133,7 @@ def run_kernel(
     else:
         given = np.array([sizes[name] for name in program.symbols], np.int64)
         addresses = [b.address for b in blocks.values()]
+        built = dataclasses.replace(built, workspace_bytes=value_at(built.workspace_bytes, sizes))
         _call(built, target, [*addresses, given.ctypes.data] if len(given) else addresses)
     out, strays = take_output(output)
     assert strays == 0, f"{strays} bytes outside of the output were written"

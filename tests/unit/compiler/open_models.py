@@ -46,11 +46,39 @@ def convolutions() -> onnx.ModelProto:
     return model_of(nodes, {"x": (FLOAT, ["N", 3, "H", "W"])}, ["N", 10], weights)
 
 
-def attention() -> onnx.ModelProto:
-    """One head over a batch of sequences with a mask, as BERT has it."""
+def detector() -> onnx.ModelProto:
+    """Any height and width: SiLU, pools that keep the size, features of two scales joined."""
     node = helper.make_node
     nodes = [
-        node("Gather", ["table", "ids"], ["t"]),
+        node("Conv", ["x", "w1"], ["a"], pads=[1] * 4, strides=[2, 2]),
+        node("Sigmoid", ["a"], ["s"]),
+        node("Mul", ["a", "s"], ["b"]),
+        node("Conv", ["b", "w2"], ["c"], pads=[1] * 4, strides=[2, 2]),
+        node("MaxPool", ["c"], ["p"], kernel_shape=[5, 5], pads=[2] * 4),
+        node("Concat", ["c", "p"], ["q"], axis=1),
+        node("Conv", ["q", "w3"], ["d"]),
+        node("Resize", ["d", "", "scales"], ["u"], mode="nearest", nearest_mode="floor",
+             coordinate_transformation_mode="asymmetric"),
+        node("Concat", ["u", "b"], ["j"], axis=1),
+        node("Conv", ["j", "w4"], ["h"]),
+        node("Sigmoid", ["h"], ["y"]),
+    ]  # fmt: skip
+    weights = [weight("w1", 16, 3, 3, 3), weight("w2", 32, 16, 3, 3), weight("w3", 16, 64, 1, 1)]
+    weights.append(weight("w4", 20, 32, 1, 1))
+    weights.append(numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales"))
+    return model_of(nodes, {"x": (FLOAT, ["N", 3, "H", "W"])}, ["N", 20, "h", "w"], weights)
+
+
+def attention() -> onnx.ModelProto:
+    """One head over a batch of sequences with a mask and learned places, as BERT has it."""
+    node = helper.make_node
+    nodes = [
+        node("Shape", ["ids"], ["shape"]),
+        node("Gather", ["shape", "last"], ["length"]),
+        node("Range", ["zero", "length", "step"], ["range"]),
+        node("Gather", ["places", "range"], ["at"]),
+        node("Gather", ["table", "ids"], ["word"]),
+        node("Add", ["word", "at"], ["t"]),
         *(node("MatMul", ["t", w], [v]) for w, v in (("wq", "q"), ("wk", "k"), ("wv", "v"))),
         node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
         node("MatMul", ["q", "kt"], ["scores"]),
@@ -63,6 +91,8 @@ def attention() -> onnx.ModelProto:
     ]
     weights = [weight("table", 50, 32), *(weight(n, 32, 32) for n in ("wq", "wk", "wv"))]
     weights += [weight("gain", 32), weight("bias", 32)]
-    weights.append(numpy_helper.from_array(np.array([1]), "one"))
+    weights.append(weight("places", 256, 32))
+    numbers = {"one": [1], "zero": 0, "step": 1, "last": 1}
+    weights += [numpy_helper.from_array(np.array(n), name) for name, n in numbers.items()]
     inputs = {"ids": (INT64, ["B", "S"]), "mask": (FLOAT, ["B", "S"])}
     return model_of(nodes, inputs, ["B", "S", 32], weights)

@@ -10,10 +10,10 @@ import onnxruntime
 import pytest
 
 import autotune
-from autotune.errors import ClosedError, FeedError
+from autotune.errors import ClosedError, FeedError, ModelError
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
-from tests.unit.compiler.open_models import attention, convolutions
+from tests.unit.compiler.open_models import attention, convolutions, detector
 
 RANGES = {"N": (1, 3), "H": (8, 96), "W": (8, 96)}
 SIZES = ((1, 8, 8), (1, 64, 64), (2, 19, 33), (3, 96, 9), (1, 9, 96), (1, 64, 64))
@@ -50,19 +50,45 @@ def test_any_sizes_equal_onnx_runtime(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_sums_along_open_dimensions_too(threads: int) -> None:
-    """Attention: its rows are as long as the sequence."""
+def test_attention_over_any_sequence(threads: int) -> None:
+    """Blocks of keys: none whole, some, and a last one that is not. Threads share extents that
+    differ from call to call."""
     proto, rng = attention(), np.random.default_rng(3)
-    model = autotune.compile(proto, ranges={"B": (1, 4), "S": (1, 64)}, threads=threads)
+    model = autotune.compile(proto, ranges={"B": (1, 4), "S": (1, 200)}, threads=threads)
     assert "one program serves all of them" in model.notes[0]
     peer = onnxruntime.InferenceSession(
         proto.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    for shape in ((1, 1), (2, 33), (4, 64), (3, 7)):
+    for shape in ((1, 1), (2, 33), (4, 64), (3, 7), (1, 200), (2, 129), (4, 17)):
         mask = np.where(rng.random(shape) < 0.2, -10, 0).astype(np.float32)
         feeds = {"ids": rng.integers(0, 50, shape), "mask": mask}
         want = peer.run(None, feeds)[0]
         np.testing.assert_allclose(model.run(feeds)["y"], want, rtol=1e-3, atol=1e-4)
+
+
+def test_features_of_several_scales() -> None:
+    proto = detector()
+    model = autotune.compile(proto, ranges={"N": (1, 2), "H": (32, 160, 32), "W": (32, 160, 32)})
+    assert "one program serves all of them" in model.notes[0]
+    peer = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    for sizes in ((1, 32, 32), (1, 96, 160), (2, 128, 64)):
+        x = image(*sizes)
+        want = peer.run(None, {"x": x})[0]
+        np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-3, atol=1e-4)
+
+
+def test_memory_is_that_of_the_kernels_that_are_called() -> None:
+    """Kernels for long rows need room to work in that short ones do not take."""
+    model = autotune.compile(attention(), ranges={"B": (1, 1), "S": (1, 200)})
+    assert isinstance(model, SizedModel)
+    feeds = {"ids": np.ones((1, 4), np.int64), "mask": np.zeros((1, 4), np.float32)}
+    model.run(feeds)
+    (there,) = model._ready.values()
+    alone = model.specialize({"B": 1, "S": 4})
+    needs, wanted = (m.image.arena_bytes + m.image.workspace_bytes for m in (there, alone))
+    assert needs <= 4 * wanted + 65536
 
 
 def test_a_caller_s_arrays_and_a_choice_of_outputs() -> None:
@@ -75,6 +101,14 @@ def test_a_caller_s_arrays_and_a_choice_of_outputs() -> None:
 def test_a_size_outside_of_its_range_is_refused() -> None:
     with pytest.raises(FeedError, match=r"'x' dimension 2 \(H\) is 97, the range is 8 to 96"):
         images().run({"x": image(1, 97, 8)})
+
+
+def test_sizes_that_need_more_memory_than_there_is_are_refused() -> None:
+    """Before anything is allocated: the input takes no memory, either."""
+    model = autotune.compile(NETWORK, ranges={"N": (1, 1 << 20), "H": (8, 1 << 15), "W": (8, 96)})
+    x = np.broadcast_to(np.float32(0), (1 << 20, 3, 1 << 15, 96))
+    with pytest.raises(ModelError, match=r"a run at N=1048576, H=32768, W=96 takes .* GiB, this"):
+        model.run({"x": x})
 
 
 def test_a_closed_model_says_so() -> None:

@@ -25,7 +25,7 @@ TARGET = host_target()
 PLACES = ({"H": 8, "W": 9, "N": 1}, {"H": 13, "W": 31, "N": 2}, {"H": 24, "W": 16, "N": 1})
 
 
-def convolution(stride: int = 1, kernel: int = 3) -> Task:
+def convolution(stride: int = 1, kernel: int = 3, channels: int = 5) -> Task:
     pad = kernel // 2
     halo = ((0, 0), (pad, pad), (pad, pad), (0, 0))
     rows, columns = (H + stride - 1) // stride, (W + stride - 1) // stride
@@ -37,9 +37,9 @@ def convolution(stride: int = 1, kernel: int = 3) -> Task:
             node("add", "t1 i1", "t2"),
             node("relu", "t2", "o0"),
         ],
-        value("i0", (N, H, W, 5), pads=halo),
+        value("i0", (N, H, W, channels), pads=halo),
         value("i1", made),
-        value("c0", (kernel, kernel, 5, 19)),
+        value("c0", (kernel, kernel, channels, 19)),
         value("c1", (19,)),
         value("t0", made),
         value("t1", made),
@@ -75,9 +75,11 @@ def broadcast_sum() -> Task:
     )
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize(
     ("made", "sample"),
     [
+        (lambda: convolution(channels=48), {"H": 4, "W": 8, "N": 1}),  # in three stages
         (convolution, {"H": 4, "W": 8, "N": 1}),
         (lambda: convolution(2), {"H": 7, "W": 3, "N": 1}),
         (lambda: convolution(1, 1), {"H": 1, "W": 6, "N": 1}),
@@ -87,12 +89,13 @@ def broadcast_sum() -> Task:
     ],
 )
 def test_a_kernel_for_a_strip_is_right_at_any_size(
-    made: Callable[[], Task], sample: dict[str, int]
+    made: Callable[[], Task], sample: dict[str, int], apart: bool
 ) -> None:
+    """Strip after strip, or stage by stage."""
     sized = made()
     small = task_at(sized, sample)
     _, _, scheduled = cost_model.default_of(small, Machine.of(TARGET))
-    program = in_strips(scheduled.program, sized, small)
+    program = in_strips(scheduled.program, sized, small, apart=apart)
     for sizes in PLACES:
         there = task_at(sized, sizes)
         arrays = random_inputs(there, 3)
