@@ -129,6 +129,12 @@ def test_no_threads_and_absurdly_many_are_errors(
         autotune.compile(onnx_file, threads=threads)
 
 
+def test_where_there_are_no_threads_only_one_is_taken(onnx_file: Path) -> None:
+    message = "kernels for wasm32-unknown-unknown run on one thread; threads must be 1 there"
+    with pytest.raises(TargetError, match=message):
+        autotune.compile(onnx_file, target="wasm32", threads=2)
+
+
 def test_threads_and_targets_are_taken_over(onnx_file: Path) -> None:
     shapes = {"x": (3, 8)}
     named = autotune.compile(onnx_file, target="cpu", threads=2, shapes=shapes)
