@@ -18,7 +18,9 @@ from autotune.request import CompileRequest
 from autotune.runtime.model import CompiledModel
 
 _LOGGER = logging.getLogger("autotune.torch")
-PASSED_ON = ("target", "machine", "cache_dir", "log", "threads", "accuracy", "precision")
+PASSED_ON = (
+    "target", "machine", "cache_dir", "log", "threads", "accuracy", "precision", "rewrites",
+)  # fmt: skip
 """Options of `autotune.compile` that mean the same here."""
 OWN = ("tune", "min_gain")
 LOG = "torch.db"
