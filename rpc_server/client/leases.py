@@ -131,11 +131,13 @@ class LeaseSession:
             self._asked.clear()
         with contextlib.suppress(LinkLostError, DeviceError):
             while gone or self._leaving:
-                sync = self._message(0.0, withdrawn=gone[:ASKS])
+                with self._lock:
+                    sync = self._message(0.0, withdrawn=gone[:ASKS])
                 self._quick.call("sync", farm_wire.encode_sync(sync), WATCH_S)
                 gone = gone[ASKS:]
-                for release in sync.releases:
-                    del self._leaving[release.fence]
+                with self._lock:  # a board's thread may have told the same meanwhile
+                    for release in sync.releases:
+                        self._leaving.pop(release.fence, None)
         self._quick.close()
 
     # ------------------------------------------------------------------------------- messages

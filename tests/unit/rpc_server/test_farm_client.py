@@ -178,3 +178,40 @@ def test_a_request_is_under_way_on_one_link_at_a_time(tmp_path: Path) -> None:
     session.close()
     assert len(sent) == len(set(sent))
     trackers.stop()
+
+
+def test_what_a_thread_gives_back_while_the_session_ends_is_given_back_twice(
+    tmp_path: Path,
+) -> None:
+    """The board's thread and the end tell the tracker the same; whoever hears last finds it told."""
+    trackers = Trackers(tmp_path / "farm.db")
+    trackers.start(behind_s=0.0)
+    granted: queue.SimpleQueue[farm_wire.Grant] = queue.SimpleQueue()
+    ending = threading.Event()
+
+    class Quick(Link):
+        def call(self, name: str, payload: bytes, timeout_s: float) -> bytes:
+            reply = super().call(name, payload, timeout_s)
+            if farm_wire.decode_sync(payload, "alice").releases:
+                if threading.current_thread() is giving:
+                    assert ending.wait(timeout=10)
+                else:
+                    ending.set()
+                    giving.join(timeout=10)
+            return reply
+
+    session = LeaseSession(
+        Link(trackers),
+        Quick(trackers),
+        News(granted=granted.put, recalled=lambda _: None, lost=lambda *_: None),
+        LeaseTerms("k", 0, 60.0),
+        backoff=Backoff(0.01, 0.01, random.Random(0)),
+        clock=time.monotonic,
+    )
+    session.want(1)
+    fence = granted.get(timeout=10).fence
+    giving = threading.Thread(target=session.release, args=(fence, 1, ""))
+    giving.start()
+    session.close()
+    assert not giving.is_alive()
+    trackers.stop()
