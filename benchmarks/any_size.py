@@ -1,5 +1,4 @@
-"""One program for all sizes: random sizes of a network, against a compile for each size alone and
-engines that take any shape.
+"""One program for all sizes of a network, against a compile for each and engines of any shape.
 
     python benchmarks/any_size.py resnet18.onnx mobilenetv2.onnx detector bert [--count 200]
         [--static-every 20] [--threads 1] [--seed 0] [--alone]
