@@ -105,16 +105,16 @@ def seconds(name: str, value: object) -> float:
 
 
 def duration(name: str, value: object) -> float:
-    """Seconds, as a number or as a text: '90', '90s', '10m', '1h30m'."""
+    """Seconds, as a number or as a text: '90', '90s', '10m', '1h30m'. An error begins with the
+    name, if there is one."""
     if not isinstance(value, str):
         return seconds(name, value)
     found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", value.strip())
     parts = found.groups() if found else (None,) * 3
     total = sum(float(p or 0) * unit for p, unit in zip(parts, (3600, 60, 1), strict=True))
     if not 0 < total <= LONGEST_S:
-        raise ConfigError(
-            f"{name}: expected a time like 90s, 10m or 1h30m, got {described(value)}"
-        )
+        whose = f"{name}: " if name else ""
+        raise ConfigError(f"{whose}expected a time like 90s, 10m or 1h30m, got {value!r:.80}")
     return total
 
 

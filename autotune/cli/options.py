@@ -136,7 +136,7 @@ def between(least: int, most: int) -> Callable[[str], int]:
 def duration_s(text: str) -> float:
     """An argument type: '90', '90s', '10m', '1h30m' in seconds."""
     try:
-        return arguments.duration("the time", text)
+        return arguments.duration("", text)
     except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -104,6 +104,17 @@ class Index:
                 out |= atom.index.vars()
         return frozenset(out)
 
+    def tables(self) -> frozenset[str]:
+        """Buffers that the index, or an atom in it, is read from."""
+        out: set[str] = set()
+        for atom, _ in self.terms:
+            if isinstance(atom, LoadIndex):
+                out.add(atom.buffer)
+                out.update(*(i.tables() for i in atom.indices))
+            elif not isinstance(atom, str):
+                out |= atom.index.tables()
+        return frozenset(out)
+
     def reads(self, names: Set[str]) -> bool:
         """Whether the index depends on one of these loop variables."""
         for atom, _ in self.terms:

@@ -10,13 +10,17 @@ import numpy as np
 from autotune.errors import ModelError
 from autotune.graph.ir import Graph, Node
 from autotune.graph.rewriter import Rewriter
-from autotune.ops import OPS
+from autotune.ops import OPS, compute_flops
 from autotune.rewrite import expressions
 from autotune.rewrite.attributes import DEFAULTS
 from autotune.rewrite.match import Match
 from autotune.rewrite.parse import leaves
 from autotune.rewrite.rule import Application, Rewrite
-from autotune.types import Array, Attr
+from autotune.types import Array, Attr, TensorType
+
+MOST_FOLDED_FLOPS = 4e9
+"""Operations of a product of constants that is done while a model is compiled, at most: some
+tenths of a second, and operands that memory has room for in double precision."""
 
 Emit = Callable[[str, Sequence[str], dict[str, Attr]], str]
 
@@ -86,6 +90,18 @@ def _replaced(new: Rewriter, match: Match, done: set[str]) -> bool:
     return True
 
 
+def _check_folded(op: str, arrays: Sequence[Array], attrs: dict[str, Attr]) -> None:
+    """Raises ModelError for products of constants that take too long."""
+    operator = OPS.get(op)
+    if operator.kind != "contraction":
+        return
+    inputs = [(f"i{n}", TensorType(dtype="float32", shape=a.shape)) for n, a in enumerate(arrays)]
+    result = operator.infer([kind for _, kind in inputs], attrs)
+    flops = sum(compute_flops(c) for c in operator.expression(inputs, ("o", result), attrs))
+    if flops > MOST_FOLDED_FLOPS:
+        raise ModelError(f"{op} of constants takes {flops:.0e} operations; it is left to the run")
+
+
 class _Emitting:
     """Emits nodes with all their attributes; what constants alone decide becomes a constant, in
     double precision until something that is none reads it."""
@@ -99,8 +115,9 @@ class _Emitting:
         known = [self._known(i) for i in inputs]
         arrays = [a for a in known if a is not None]
         if op != "expand" and arrays and len(arrays) == len(inputs):
-            name = f"%{len(self.made)}"
-            self.made[name] = np.asarray(OPS.get(op).reference(arrays, attrs))
+            _check_folded(op, arrays, attrs)
+            name, wide = f"%{len(self.made)}", [a.astype(np.float64, copy=False) for a in arrays]
+            self.made[name] = np.asarray(OPS.get(op).reference(wide, attrs))
             return name
         return self.new.emit(op, [self.value(i) for i in inputs], self.like, **attrs)
 
@@ -111,10 +128,7 @@ class _Emitting:
         return self.new.constant(self.made[name].astype(np.float32), self.like.output)
 
     def _known(self, name: str) -> Array | None:
-        if name in self.made:
-            return self.made[name]
-        known = self.new.known(name)
-        return known.astype(np.float64) if known is not None else None
+        return self.made[name] if name in self.made else self.new.known(name)
 
 
 def _ordered(graph: Graph, matches: Sequence[Match]) -> list[Node] | None:

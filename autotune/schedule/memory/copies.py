@@ -32,6 +32,7 @@ from autotune.program.rewrite import (
     find_loop,
     loads_of,
     map_loads,
+    map_stmt_indices,
     ranges_at,
     replace,
     stores_of,
@@ -75,6 +76,7 @@ class PackConstant:
         if before:
             pack = dataclasses.replace(before, splits=self.splits, order=self.order)
         ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        map_stmt_indices(program.body, self._check_no_place)
 
         def load(value: Load) -> Value | None:
             if value.buffer != self.buffer:
@@ -84,6 +86,11 @@ class PackConstant:
             return fn("to_float32", packed) if self.dtype else packed
 
         return with_pack(dataclasses.replace(program, body=map_loads(program.body, load)), pack)
+
+    def _check_no_place(self, place: Index) -> Index:
+        if self.buffer in place.tables():
+            raise ScheduleError(f"{self.buffer} says where others are read; it stays as it is")
+        return place
 
 
 def packed_index(

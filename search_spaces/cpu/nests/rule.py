@@ -279,7 +279,7 @@ def _schedule_nest(
         builder.apply(Specialize(loop=loop))
     if chain[-1].var.endswith(BLOCK) and is_guarded(find_loop(builder.program, chain[-1].var)):
         builder.apply(Specialize(loop=chain[-1].var))
-    share(builder, target, own_loops(chain[0]), f"{loops[0]}_p")
+    share(builder, target, own_loops(chain[0])[: len(chain)], f"{loops[0]}_p")
 
 
 def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> str:

@@ -110,3 +110,14 @@ def test_compiled_with_and_without(tmp_path: Path, capsys: pytest.CaptureFixture
     assert all(line.startswith("error: w: the sides differ") for line in lines)
     assert execute(["rewrite", "list"]) == 0
     assert "dilated-convolution-by-phases" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("size", "folded"), [(512, True), (2048, False)])
+def test_products_of_large_constants_are_left_to_the_run(size: int, folded: bool) -> None:
+    """(xA)B = x(AB), but AB takes longer than compiling may, and memory with it."""
+    n = Net()
+    x = n.feed("x", 4, size)
+    for _ in range(2):
+        x = n.op("matmul", x, n.weights(size, size))
+    found = search(optimize(n.graph(x), CLEAN), shipped(), Costs(TARGET))
+    assert (len(found.graph.nodes) == 1) == folded

@@ -183,7 +183,7 @@ def test_a_request_is_under_way_on_one_link_at_a_time(tmp_path: Path) -> None:
 def test_what_a_thread_gives_back_while_the_session_ends_is_given_back_twice(
     tmp_path: Path,
 ) -> None:
-    """The board's thread and the end tell the tracker the same; whoever hears last finds it told."""
+    """The board's thread and the end tell the tracker the same: who hears last finds it told."""
     trackers = Trackers(tmp_path / "farm.db")
     trackers.start(behind_s=0.0)
     granted: queue.SimpleQueue[farm_wire.Grant] = queue.SimpleQueue()
