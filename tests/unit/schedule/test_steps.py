@@ -11,6 +11,13 @@ from autotune.schedule import STEPS, Step, apply_schedule, schedule_from_json
 from tests.interpreter.verify import verify
 
 HEAD = "program p\nparam x: float32[4, 6]\nparam w: float32[6] constant\n"
+TABLE = """program p
+param c: int64[4] constant
+param x: float32[9]
+param y: float32[4] written
+for i in 4 serial:
+  y[i] = x[int(c[(i % 4)], 9)]
+"""
 COPY = (
     HEAD
     + """param y: float32[4, 6] written
@@ -341,6 +348,8 @@ def test_store_at_drops_the_dimensions_that_are_fixed() -> None:
         (SUMS, "specialize", {"loop": "i", "at": "y.reg"}, "no buffer y.reg inside loop i"),
         (COPY, "pack", {"buffer": "x", "splits": (), "order": (1, 0)},
          "x is not a constant param"),
+        (TABLE, "pack", {"buffer": "c", "splits": ((0, 2),), "order": (1, 0)},
+         "c says where others are read"),
         (STAGES, "cache_read", {"buffer": "t", "loop": "", "dims": (0, 1), "splits": (),
                                 "order": (0, 1)}, "t is not computed yet"),
         (COPY, "cache_read", {"buffer": "x", "loop": "i", "dims": (0,), "splits": (),
