@@ -19,7 +19,7 @@
 A message says what was expected, what was got, and what to do next.
 """
 
-from autotune.printable import one_line
+from autotune.printable import printable
 
 _MOST_SHOWN = 4000
 """Characters of a message; the middle of a longer one is left out."""
@@ -33,7 +33,7 @@ class InputError(AutotuneError):
     """The user's input cannot be used. Its text is one line, whatever names it quotes."""
 
     def __str__(self) -> str:
-        return one_line(super().__str__(), _MOST_SHOWN)
+        return printable(super().__str__(), _MOST_SHOWN)
 
 
 class ModelError(InputError):

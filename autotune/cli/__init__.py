@@ -106,7 +106,7 @@ def _guarded(command: str, arguments: Sequence[str]) -> int:
         module.run(options)
         sys.stdout.flush()
     except InputError as error:
-        return _fail(str(error))
+        return _fail(Exception.__str__(error))  # its lines, if there are several, become one
     except AutotuneError as error:
         return _fail(f"{type(error).__name__}: {error}; please report this", status=1)
     except KeyboardInterrupt:
