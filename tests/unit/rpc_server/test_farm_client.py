@@ -6,6 +6,7 @@ import queue
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rpc_server.client.leases import ASKS, LeaseSession, LeaseTerms, News
@@ -56,18 +57,25 @@ class Link(TrackerLink):
         return self._trackers.now.enter(ALICE)[0][name](payload)
 
 
-def test_a_tracker_whose_clock_was_set_back_is_heard(tmp_path: Path) -> None:
-    trackers = Trackers(tmp_path / "farm.db")
-    trackers.start(behind_s=0.0)
-    granted: queue.SimpleQueue[farm_wire.Grant] = queue.SimpleQueue()
-    session = LeaseSession(
-        Link(trackers),
-        Link(trackers),
-        News(granted=granted.put, recalled=lambda _: None, lost=lambda *_: None),
+def leased(
+    watch: TrackerLink, quick: TrackerLink, granted: Callable[[farm_wire.Grant], None]
+) -> LeaseSession:
+    """A session for boards of key k, over two links."""
+    return LeaseSession(
+        watch,
+        quick,
+        News(granted=granted, recalled=lambda _: None, lost=lambda *_: None),
         LeaseTerms("k", 0, 60.0),
         backoff=Backoff(0.01, 0.01, random.Random(0)),
         clock=time.monotonic,
     )
+
+
+def test_a_tracker_whose_clock_was_set_back_is_heard(tmp_path: Path) -> None:
+    trackers = Trackers(tmp_path / "farm.db")
+    trackers.start(behind_s=0.0)
+    granted: queue.SimpleQueue[farm_wire.Grant] = queue.SimpleQueue()
+    session = leased(Link(trackers), Link(trackers), granted.put)
     session.want(1)
     first = granted.get(timeout=10)
     trackers.start(behind_s=3600.0)
@@ -88,14 +96,7 @@ def test_many_requests_go_out_in_small_messages(tmp_path: Path) -> None:
             return super().call(name, payload, timeout_s)
 
     granted: queue.SimpleQueue[farm_wire.Grant] = queue.SimpleQueue()
-    session = LeaseSession(
-        Measured(trackers),
-        Measured(trackers),
-        News(granted=granted.put, recalled=lambda _: None, lost=lambda *_: None),
-        LeaseTerms("k", 0, 60.0),
-        backoff=Backoff(0.01, 0.01, random.Random(0)),
-        clock=time.monotonic,
-    )
+    session = leased(Measured(trackers), Measured(trackers), granted.put)
     session.want(100)
     for _ in range(ASKS + 6):  # one board, which all of them get in turn
         session.release(granted.get(timeout=30).fence, 1, "")
@@ -125,14 +126,7 @@ def test_a_grant_that_overtakes_the_answer_to_its_request_is_kept(tmp_path: Path
             released.extend(r.fence for r in farm_wire.decode_sync(payload, "alice").releases)
             return reply
 
-    session = LeaseSession(
-        Watch(trackers),
-        Quick(trackers),
-        News(granted=lambda _: used.set(), recalled=lambda _: None, lost=lambda *_: None),
-        LeaseTerms("k", 0, 60.0),
-        backoff=Backoff(0.01, 0.01, random.Random(0)),
-        clock=time.monotonic,
-    )
+    session = leased(Watch(trackers), Quick(trackers), lambda _: used.set())
     assert watching.acquire(timeout=10)
     assert watching.acquire(timeout=10)  # the first is answered at once, the second waits
     session.want(1)
@@ -165,14 +159,7 @@ def test_a_request_is_under_way_on_one_link_at_a_time(tmp_path: Path) -> None:
                 assert again.acquire(timeout=10)
             return super().call(name, payload, timeout_s)
 
-    session = LeaseSession(
-        Watch(trackers),
-        Quick(trackers),
-        News(granted=granted.put, recalled=lambda _: None, lost=lambda *_: None),
-        LeaseTerms("k", 0, 60.0),
-        backoff=Backoff(0.01, 0.01, random.Random(0)),
-        clock=time.monotonic,
-    )
+    session = leased(Watch(trackers), Quick(trackers), granted.put)
     session.want(1)
     granted.get(timeout=10)
     session.close()
@@ -200,14 +187,7 @@ def test_what_a_thread_gives_back_while_the_session_ends_is_given_back_twice(
                     giving.join(timeout=10)
             return reply
 
-    session = LeaseSession(
-        Link(trackers),
-        Quick(trackers),
-        News(granted=granted.put, recalled=lambda _: None, lost=lambda *_: None),
-        LeaseTerms("k", 0, 60.0),
-        backoff=Backoff(0.01, 0.01, random.Random(0)),
-        clock=time.monotonic,
-    )
+    session = leased(Link(trackers), Quick(trackers), granted.put)
     session.want(1)
     fence = granted.get(timeout=10).fence
     giving = threading.Thread(target=session.release, args=(fence, 1, ""))
