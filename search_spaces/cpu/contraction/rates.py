@@ -24,8 +24,8 @@ TILE_CYCLES = 12.0
 ACCUMULATOR_CYCLES = 1.5
 """Cycles per accumulator to begin and to store it."""
 STEP_CYCLES = 2.0
-"""Cycles of a reduction's counter and branch. Surveys of three machines rank as well with half of it;
-networks do not (shufflenet's groups of 60 channels take 40 % longer on Emerald Rapids)."""
+"""Cycles of a reduction's counter and branch. With half of it surveys of three machines are ranked
+as well, networks are not: shufflenet's groups of 60 channels take 40 % longer (Emerald Rapids)."""
 NARROW_VECTOR_COST = 0.05
 """Share of the time that vectors of less than full width add."""
 LONE_VECTOR_COST = 0.02
