@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.measure.runners import local
 from tests.needs import require
 from tests.postgres import new_database  # noqa: F401 (a fixture)
 from tests.tiny import tuned  # noqa: F401 (a fixture)
@@ -47,6 +48,15 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def measured(cache_home: Path) -> Path:
     """The same for `cache_dir`."""
     return cache_home / "autotune"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_machine() -> Iterator[None]:
+    """What was measured beside other tests stays for all of them: a machine that is measured again
+    as soon as it is quieter would be another one in the second half of a test."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(local, "glance", lambda _: None)
+        yield
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
