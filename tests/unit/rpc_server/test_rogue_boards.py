@@ -151,7 +151,7 @@ def test_a_board_that_is_granted_while_the_runner_closes_is_given_back(
     runner.close()
     closing.set()
     thread.join(timeout=LATE_S)
-    farm.in_service()
+    assert not any(b["client"] for b in farm.status()["boards"])
 
 
 def test_a_board_that_lies_three_times_is_quarantined_with_the_reason(
