@@ -275,7 +275,7 @@ _COMBINED = {
 
 
 class Workspace:
-    """Where scratch buffers lie in a call's workspace."""
+    """The layout of scratch buffers in a call's workspace."""
 
     def __init__(self) -> None:
         self.size = 0

@@ -1,4 +1,4 @@
-"""Which tile registers a nest of matrix products takes (Intel AMX: eight, 16 rows of 64 bytes).
+"""Allocation of tile registers in a nest of products (Intel AMX: eight, 16 rows of 64 bytes).
 
 In: memory for sums, with the loops around its tile products. Out: for each tile of sums and each
 operand, the register, with its shape. Every tile has a register of its own: loops around the

@@ -90,7 +90,7 @@ _REGISTERS = 5
 
 
 class NestsRule(Rule):
-    """See the module."""
+    """Elementwise chains, moved data, softmax, norms and any other reduction, by merged nests."""
 
     name = "nests"
     priority = 0
