@@ -1,4 +1,4 @@
-"""Programs as text, and back. In: a Program, or its text. Out: the other; nothing is lost.
+"""Programs as text. In: a Program. Out: text that loses nothing; `tests/interpreter` parses it.
 
 The grammar is that of `autotune.program.ir`, one statement a line, bodies indented by two spaces:
 
@@ -16,10 +16,7 @@ The grammar is that of `autotune.program.ir`, one statement a line, bodies inden
 from __future__ import annotations
 
 from autotune.program import ir
-from autotune.program.parse import parse_program
 from autotune.types import dense_strides
-
-__all__ = ["parse_program", "print_index", "print_program", "print_stmt", "print_value"]
 
 
 def print_program(program: ir.Program) -> str:

@@ -6,8 +6,8 @@ from typing import cast
 
 from autotune.errors import VerifyError
 from autotune.program import ir
-from autotune.program.tokens import Tokens
 from autotune.types import dense_strides
+from tests.interpreter.tokens import Tokens
 
 
 def parse_program(text: str) -> ir.Program:
