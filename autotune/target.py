@@ -19,7 +19,7 @@ from autotune.parse_int import whole
 from autotune.registry import Registry
 
 Kind = Literal["cpu", "cuda", "opencl", "c"]
-Accuracy = Literal["normal", "strict"]
+Accuracy = Literal["normal", "strict", "reproducible"]
 Precision = Literal["float32", "bfloat16", "float16", "tf32", "int8"]
 KINDS = get_args(Kind)
 GPU_KINDS = ("cuda", "opencl")
@@ -31,6 +31,8 @@ BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16", "+bf16"))
 """LLVM's names for instructions that multiply bfloat16."""
 SVE_GRANULE_BYTES = 16
 """Scalable vectors of Arm (SVE) are multiples of so many bytes."""
+_REPRODUCIBLE_LANES = 16
+"""Partial sums along a vector where all machines' are to be the same: those of the widest."""
 MAX_DEVICES = 1024
 MAX_THREADS = 1024
 """More would be a slip: they would only wait for each other."""
@@ -64,7 +66,8 @@ class Target:
     they add what they take away again, so that a NaN or an infinity may spoil all outputs of its
     tile. strict: the sums as the model has them, in another order at most; what is no number
     reaches the outputs that read it and no others; denormal numbers, which CPUs take for zeros
-    otherwise, are computed with. Part of the key."""
+    otherwise, are computed with. reproducible: as strict, and every config, number of threads and
+    width of vectors gives the same bits: each sum has one order. Part of the key."""
 
     precision: Precision = "float32"
     """float32; bfloat16, float16, tf32: contractions may round their operands to it (tf32: leave
@@ -121,7 +124,18 @@ class Target:
     @property
     def joins_attention(self) -> bool:
         """Whether there is a kernel for products with a softmax between them, as fast as these."""
-        return not self.is_gpu and not (self.precision == "bfloat16" and self.multiplies_bfloat16)
+        short = self.precision == "bfloat16" and self.multiplies_bfloat16
+        return not (self.is_gpu or short or self.is_reproducible)  # its blocks rescale its sums
+
+    @property
+    def is_reproducible(self) -> bool:
+        """Whether a result's bits are the same whatever is tuned, and on how many threads."""
+        return self.accuracy == "reproducible"
+
+    @property
+    def sum_lanes(self) -> int:
+        """Partial sums that a reduction along a vector has in one of its vectors."""
+        return _REPRODUCIBLE_LANES if self.is_reproducible else self.lanes()
 
     @property
     def multiplies_bfloat16(self) -> bool:
@@ -183,9 +197,9 @@ class Target:
         return max(1, self.vector_bytes // item_bytes)
 
     def with_accuracy(self, accuracy: str) -> Target:
-        """Raises TargetError for anything but normal and strict."""
+        """Raises TargetError for anything but normal, strict and, where possible, reproducible."""
         arguments.one_of("accuracy", accuracy, ACCURACIES, TargetError)
-        return dataclasses.replace(self, accuracy=cast(Accuracy, accuracy))
+        return _possible(dataclasses.replace(self, accuracy=cast(Accuracy, accuracy)))
 
     def with_precision(self, precision: str) -> Target:
         """Raises TargetError for anything but float32, bfloat16 (also written bf16), int8 and, of
@@ -195,7 +209,7 @@ class Target:
             raise TargetError(
                 f"{precision} is a precision of tensor cores, which {self.name} has not; take bf16"
             )
-        return dataclasses.replace(self, precision=named)
+        return _possible(dataclasses.replace(self, precision=named))
 
     def with_threads(self, threads: int) -> Target:
         return dataclasses.replace(self, threads=threads)
@@ -206,6 +220,23 @@ class Target:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Target:
         return Target(**data)
+
+
+def _possible(target: Target) -> Target:
+    """The target. Raises TargetError where results are asked to be reproducible that are not."""
+    if not target.is_reproducible:
+        return target
+    x86 = target.kind == "cpu" and machine_of(target.triple) == "x86_64"
+    if not x86 or target.vector_bytes not in (32, 64) or "+fma" not in target.features.split(","):
+        raise TargetError(
+            f"accuracy reproducible is for x86-64 with AVX2 and FMA, or AVX-512, not for "
+            f"{target.name}; take strict"
+        )
+    if target.precision != "float32":
+        raise TargetError(
+            f"accuracy reproducible is for precision float32, not {target.precision}; take strict"
+        )
+    return target
 
 
 # --------------------------------------------------------------------------- where they come from

@@ -192,7 +192,8 @@ def vectorize_loop(
 
 def widen_last(builder: ScheduleBuilder, target: Target, loops: list[str]) -> list[str]:
     """Fuse the last loops while they are too short for vectors and the data stay side by side."""
-    while len(loops) > 1 and builder.extent(loops[-1]) % lanes_of(builder.task, target):
+    lanes = target.sum_lanes if target.is_reproducible else lanes_of(builder.task, target)
+    while len(loops) > 1 and builder.extent(loops[-1]) % lanes:
         fused = f"{loops[-2]}_f"
         step = Fuse(outer=loops[-2], inner=loops[-1], fused=fused)
         if not is_regular(step.apply(builder.program), fused):

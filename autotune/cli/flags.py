@@ -128,8 +128,9 @@ FLAGS = {
     "accuracy": Flag(
         "--accuracy",
         choices=ACCURACIES,
-        help="strict: only direct algorithms, with denormal numbers; normal: errors up to 1e-3 of "
-        "the largest value",
+        help="strict: only direct algorithms, with denormal numbers; reproducible: the same bits "
+        "whatever is tuned, on any number of threads, with AVX2 or AVX-512; normal: errors up to "
+        "1e-3 of the largest value",
     ),
     "precision": Flag(
         "--precision",

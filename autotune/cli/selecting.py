@@ -11,7 +11,7 @@ from autotune.cli import flags
 from autotune.cli import options as opt
 from autotune.db.selection import Selection, parse_shape
 from autotune.errors import ConfigError
-from autotune.target import precision_named
+from autotune.target import ACCURACIES, precision_named
 
 if TYPE_CHECKING:
     from autotune.db.types import LogStore
@@ -27,9 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="only tasks with a tensor of this shape; NAME=1x3x224x224 fixes a MODEL's input",
     )
     parser.add_argument("--target", help="only this target: its name, key or family")
-    parser.add_argument(
-        "--accuracy", choices=("normal", "strict"), help="only for targets of this accuracy"
-    )
+    parser.add_argument("--accuracy", choices=ACCURACIES, help="only for targets of this accuracy")
     parser.add_argument(
         "--precision",
         choices=opt.PRECISIONS,

@@ -26,7 +26,7 @@ def rewriting(
     if target.kind != "cpu":
         return None
     found = wanted(rewrites)
-    if target.accuracy == "strict":
+    if target.accuracy != "normal":
         found = tuple(r for r in found if r.exact)
     costs = Costs(target)
 

@@ -22,7 +22,7 @@ from autotune.db.schema import METADATA
 from autotune.db.types import Mark
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import Status
-from autotune.target import Target, load_target
+from autotune.target import ACCURACIES, Target, load_target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
 
@@ -217,7 +217,7 @@ def _known_targets(connection: sqlite3.Connection) -> Iterator[Target]:
         with contextlib.suppress(*codec.UNREADABLE):
             known.append(DeviceProfile.from_json(json.loads(text)).target)
     for target in known:
-        for accuracy in ("normal", "strict"):
+        for accuracy in ACCURACIES:
             for precision in ("float32", "bfloat16", "int8"):
                 with contextlib.suppress(*codec.UNREADABLE):
                     yield dataclasses.replace(target, accuracy=accuracy, precision=precision)

@@ -37,6 +37,11 @@ def compile_any(request: CompileRequest) -> CompiledModel | SizedModel | StagedM
             _try_sizes(request, made, whole=not staged)
     except (UnsupportedOpError, EmptyInputError) as error:
         ours = isinstance(error, EmptyInputError | ControlFlowError) or bool(error.inputs)
+        if target.is_reproducible:
+            raise UnsupportedOpError(
+                f"{error}; others may run it with other bits, so not with accuracy reproducible: "
+                "take strict"
+            ) from None
         if not staged or not (request.fallback or ours):
             raise
         return _staged(request, error)

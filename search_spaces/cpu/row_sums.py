@@ -50,7 +50,7 @@ class RowSumsRule(Rule):
 
     def matches(self, task: Task, target: Target) -> bool:
         compute = reduction_of(task)
-        if target.is_gpu or compute is None or task.anchor != 0:
+        if target.is_gpu or target.is_reproducible or compute is None or task.anchor != 0:
             return False
         if not isinstance(compute.body, Load) or compute.combine not in COMBINED:
             return False

@@ -202,7 +202,10 @@ def test_the_table_has_every_parameter(
         ({"shapes": {3: (1,)}}, "shapes must be a dict by input name, got the key 3 (int)"),
         ({"target": 3}, "target must be a name, a .toml file or a Target, got 3 (int)"),
         ({"log": 5}, "log must be a path, an SQLAlchemy URL or an open log, got 5 (int)"),
-        ({"accuracy": "high"}, "accuracy is 'normal' or 'strict', got 'high' (str)"),
+        (
+            {"accuracy": "high"},
+            "accuracy is 'normal' or 'strict' or 'reproducible', got 'high' (str)",
+        ),
         (
             {"model": None},
             "model must be a path of an .onnx or .pt2 file, 'zoo:NAME',",

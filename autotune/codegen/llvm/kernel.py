@@ -72,7 +72,7 @@ class _KernelWriter(TileWriter):
         # It takes denormal numbers for zeros, whatever the control word says.
         self.rounds_bfloat16 = self.bfloat16 and target.flushes_denormals
         self.rounds_to_integers = target.triple.startswith(("x86_64", "aarch64"))
-        self.math = math_of(self.features)
+        self.math = math_of(self.features, reproducible=target.is_reproducible)
         self.valignd = "+avx512f" in self.features and assembles(target.triple)
         self.ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         self.symbols = program.symbols

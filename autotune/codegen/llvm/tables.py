@@ -82,8 +82,18 @@ class TableMath(MathWriter):
         return self.text.emit(f"shufflevector {given}")
 
 
-def math_of(features: Set[str]) -> type[MathWriter]:
-    """Element functions for a target's features."""
+class ExactRootMath(MathWriter):
+    """Element functions that round alike in vectors of any width: none is by an estimate or a
+    table that only some processors have."""
+
+    def rsqrt_of_normal(self, x: str) -> str:
+        return self.rsqrt(x)
+
+
+def math_of(features: Set[str], *, reproducible: bool = False) -> type[MathWriter]:
+    """Element functions for a target's features. `reproducible`: of which all have the same."""
+    if reproducible:
+        return ExactRootMath
     return TableMath if "+avx512f" in features else MathWriter
 
 

@@ -96,7 +96,7 @@ class NestsRule(Rule):
 
     def space(self, task: Task, target: Target) -> Space:
         together = tuple(r for r in (1, 2, 4, 8) if r <= last_rows(task))
-        ahead = self._ahead(task, target)
+        ahead, ordered = self._ahead(task, target), _keeps_order(task, target)
         asking = Param(name="prefetch", choices=(NO_PREFETCH, PREFETCH_ROWS))
         early = (asking,) if may_prefetch(task, target) else ()
 
@@ -114,8 +114,8 @@ class NestsRule(Rule):
 
         return Space(
             (
-                Param(name="unroll", choices=(1, 2, 4, 8)),
-                Param(name="merge", choices=(1, 0, AHEAD) if ahead else (1, 0)),
+                Param(name="unroll", choices=(4,) if ordered else (1, 2, 4, 8)),
+                Param(name="merge", choices=(1, 0, AHEAD) if ahead else (1, 0)[: 2 - ordered]),
                 Param(name="rows", choices=together),
                 Param(name="shift", choices=(0, 1) if moments_of(task, target) else (0,)),
                 *early,
@@ -130,6 +130,8 @@ class NestsRule(Rule):
     def _ahead(self, task: Task, target: Target) -> frozenset[tuple[int, int]]:
         """Rows of a block, and vectors at a time, with which the last pass of a block can go
         beside the sums of the next."""
+        if target.is_reproducible:
+            return frozenset()
         width, shape = row_width(task), task.by_role("output")[0].type.shape
         found = frozenset(
             (rows, unroll)
@@ -225,6 +227,12 @@ class NestsRule(Rule):
         )
 
 
+def _keeps_order(task: Task, target: Target) -> bool:
+    """Whether there are sums, and one order that they are to have."""
+    computes = (c for node in task.nodes for c in node_computes(task, node))
+    return target.is_reproducible and any(c.combine for c in computes)
+
+
 def _has_reduction(builder: ScheduleBuilder) -> bool:
     return any(s.combine for s in stores_of(builder.program.body))
 
@@ -294,7 +302,7 @@ def _schedule_inner(builder: ScheduleBuilder, target: Target, top: ir.For, unrol
         pair = _pair(builder, top, stores[0]) if len(chain) == 1 else ""
         vectorize_loop(builder, last.var, target.lanes(), unroll, pair)
         return ""
-    lanes = min(target.lanes(), last.extent)
+    lanes = min(target.sum_lanes, last.extent)
     partial = max(1, min(unroll, last.extent // lanes))
     builder.split(last.var, lanes * partial, f"{last.var}_o", f"{last.var}_b")
     builder.split(f"{last.var}_b", lanes, f"{last.var}_u", f"{last.var}_v")

@@ -107,13 +107,14 @@ class WindowRule(Rule):
         heights = _columns(w.rows[1] // target.threads, w.rows[1]) if rolling else ()
         # The terms of pools are combined first instead.
         along = apart and rolls(task, w, "point") and not joins(task, w)
+        joined = ("none",) if target.is_reproducible else JOINS
         sizes = (1, 2, 3, 4, 6, 8, 12, 16) if sliding else (1, 2, 3, 4, 6, 8)
         params = (
             Param(name="vectors", choices=tuple(v for v in sizes if v <= blocks)),
             Param(name="tile_w", choices=_sizes(w.points[1], 14)),
             Param(name="tile_h", choices=_sizes(w.rows[1], 7 if rolling else 4)),
             Param(name="order", choices=ORDERS if blocks > 1 and w.rows[0] else ORDERS[:1]),
-            *((Param(name="join", choices=JOINS),) if joins(task, w) else ()),
+            *((Param(name="join", choices=joined),) if joins(task, w) else ()),
             *((Param(name="slide", choices=(0, 1)),) if sliding else ()),
             *((Param(name="lanes", choices=widths),) if len(widths) > 1 else ()),
             *((Param(name="down", choices=heights),) if len(heights) > 1 else ()),
