@@ -28,7 +28,7 @@ from autotune.frontend.onnx.expected import MISFITS, check_node, misfit
 from autotune.frontend.onnx.external import check_whole
 from autotune.frontend.onnx.functions import without_functions
 from autotune.frontend.onnx.inputs import Shapes, resolve_shapes
-from autotune.frontend.onnx.kinds import DECLARED, NARROW_KINDS, declared_type, result_kinds
+from autotune.frontend.onnx.kinds import DECLARED, declared_type, result_kinds
 from autotune.frontend.onnx.mapped import read_mapped
 from autotune.frontend.onnx.places import UNSHAPED
 from autotune.frontend.onnx.sequence import READERS
@@ -175,7 +175,7 @@ class _ModelImport:
         self.kinds: dict[str, int] = {}
         """ONNX values whose type graphs do not have -> the type."""
         self.declared: dict[str, str] = {}
-        """Inputs and outputs that are short floats outside -> numpy's name of those."""
+        """Inputs and outputs that are of a narrow type outside -> numpy's name of that."""
         self.absent: dict[str, str] = {}
         """ONNX values that an importer does not make -> why."""
         self.sequences = sequences
@@ -226,7 +226,7 @@ class _ModelImport:
         for tensor in graph.initializer:
             what = f"initializer {tensor.name!r}"
             made[tensor.name] = self.builder.constant(tensor_array(tensor, what), tensor.name)
-            if tensor.data_type in NARROW_KINDS:
+            if tensor.data_type in DECLARED:
                 self.kinds[tensor.name] = tensor.data_type
         return made
 
@@ -297,7 +297,7 @@ class _ModelImport:
         return results
 
     def _declare(self, types: Iterable[tuple[str, int]]) -> None:
-        self.kinds |= {name: kind for name, kind in types if kind in NARROW_KINDS}
+        self.kinds |= {name: kind for name, kind in types if kind in DECLARED}
 
     def _check_made(self, value: str, where: str) -> None:
         if value in self.absent and value not in self.values:
