@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import onnx
+import onnx.version_converter
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from autotune.errors import ModelError, UnsupportedOpError
@@ -77,7 +78,7 @@ def read_onnx(
             f"{what} is not an ONNX file, or it is truncated: it has no graph with outputs and "
             "no opset; write it again"
         )
-    return model
+    return _of_known_opset(model)
 
 
 def check_operators(model: onnx.ModelProto) -> None:
@@ -345,6 +346,16 @@ def _refusal(node: onnx.NodeProto, where: str) -> str:
         f"{where}{domain} is not supported; replace it before the export, or add an importer in "
         "autotune/frontend"
     )
+
+
+def _of_known_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model of an opset before ours as the standard's converter writes it."""
+    versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    if not versions or versions[0] >= OPSETS[0]:
+        return model
+    with contextlib.suppress(RuntimeError, ValueError):  # where it cannot: refused as what it is
+        return onnx.version_converter.convert_version(model, OPSETS[0])
+    return model
 
 
 def _opset(model: onnx.ModelProto) -> int:

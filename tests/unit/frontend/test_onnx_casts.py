@@ -41,7 +41,7 @@ def there_and_back(kind: str, saturate: int | None, like: bool, count: int) -> o
     back = helper.make_node("Cast", ["q"], ["y"], to=TensorProto.FLOAT)
     info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [count]) for n in "xy"]
     graph = helper.make_graph([first, back], "casts", info[:1], info[1:], inits)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=11)
 
 
 def compiled(model: onnx.ModelProto) -> CompiledModel:
@@ -115,7 +115,7 @@ def one(operator: str, kinds: tuple[int, int], **attrs: Any) -> onnx.ModelProto:
     node = helper.make_node(operator, ["x"], ["y"], **attrs)
     x, y = (helper.make_tensor_value_info(n, k, [3]) for n, k in zip("xy", kinds, strict=True))
     graph = helper.make_graph([node], "one", [x], [y])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=11)
 
 
 @pytest.mark.parametrize("dtype", [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)])
@@ -213,7 +213,7 @@ def test_types_pass_through_operators() -> None:
     ]
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, [1])
     graph = helper.make_graph(nodes, "like", infos, [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=11)
     got = compiled(model).run({"x": np.full(1, 0.1, "f4"), "h": np.ones(1, "f2")})["y"]
     assert got.dtype == np.float16
     assert got[0] == np.float16(0.1)
