@@ -38,6 +38,7 @@ from autotune.runtime.open_image import (
     Unit,
     Words,
 )
+from autotune.size_ranges import OpenTypes
 from autotune.sizes import is_size
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task, TensorType, dense_strides
@@ -245,6 +246,7 @@ def open_link(
     partition: Partition,
     blocks: Sequence[ArenaBlock],
     kernels: Mapping[Task, Sequence[BuiltKernel]],
+    types: OpenTypes,
     units: Sequence[Unit],
     *,
     target: Target,
@@ -273,8 +275,9 @@ def open_link(
     return OpenImage(
         name=partition.graph.name,
         target=target,
+        types=types,
         units=tuple(units),
-        rows=rows,
+        rows=len(rows),
         inputs=inputs,
         outputs=outputs,
         output_bytes=output_bytes,
