@@ -1,4 +1,4 @@
-"""What users ask of a log. In: a Selection. Out: the best records of every task, as plain dicts.
+"""Queries of a log. In: a Selection. Out: the best records of every task, as plain dicts.
 
 The statements are text that SQLite and PostgreSQL take, and nothing here imports more than the
 standard library: `autotune query` on a file answers in milliseconds.

@@ -1,5 +1,5 @@
-"""How many records a log's file has, as its last checkpoint left it. In: a way to run statements.
-Out: that kept in `schema`, or what is missing since.
+"""The number of records that a log's file had at its last checkpoint. In: a way to run statements.
+Out: the number, kept in `schema`, or how many records are missing since.
 
 Records only ever get more, but for `prune`, which counts them anew. A server's log has no file of
 its own to lose: nothing is kept of it.
