@@ -78,7 +78,6 @@ class SizedModel(Closing):
         limit_bytes: int = KEPT_BYTES,
         program: AnySizeProgram | None = None,
         why: str = "",
-        notes: tuple[str, ...] = (),
     ) -> None:
         """`specialize`: None where only the program is there, as in a file. `program`: one for all
         sizes; `why`: the reason where there is none."""
@@ -93,7 +92,7 @@ class SizedModel(Closing):
         self.ranges = MappingProxyType(dict(ranges))
         """The sizes that every symbol may have."""
         self.limit_bytes = limit_bytes
-        self.notes = (_note(name, self.symbols, program is not None, why), *notes)
+        self.notes: tuple[str, ...] = (_note(name, self.symbols, program is not None, why),)
         """How sizes are served, and what else the compiler has to say."""
         self._name, self._specialize, self._why = name, specialize, why
         self._kinds, self._program = tuple(inputs.items()), program
@@ -168,7 +167,7 @@ class SizedModel(Closing):
         return tuple(kind.at(given).shape for kind in self.inputs.values())
 
     @staticmethod
-    def of(image: OpenImage, notes: tuple[str, ...] = ()) -> SizedModel:
+    def of(image: OpenImage) -> SizedModel:
         """The model of a program's image, which runs at any sizes and cannot be specialized."""
         types = image.types
         return SizedModel(
@@ -177,7 +176,6 @@ class SizedModel(Closing):
             outputs=dict(types.outputs),
             ranges=dict(types.ranges),
             program=AnySizeProgram(image),
-            notes=notes,
         )
 
     @property
@@ -250,13 +248,12 @@ class SizedModel(Closing):
             limit_bytes=self.limit_bytes,
             program=program,
             why=self._why,
-            notes=self.notes[1:],
         )
-        other.grows = self.grows
+        other.grows, other.notes = self.grows, self.notes
         return other
 
     def __reduce__(self) -> tuple[Callable[..., SizedModel], tuple[Any, ...]]:
-        return restored_sized, (image_bytes(self.image), self.notes[1:])
+        return restored_sized, (image_bytes(self.image), self.notes)
 
     def _anywhere(self, shapes: _Shapes) -> CompiledModel:
         """The one program for inputs of these shapes."""
@@ -319,7 +316,9 @@ def restored_sized(data: bytes, notes: tuple[str, ...]) -> SizedModel:
     image = read_any_image(data)
     if not isinstance(image, OpenImage):
         raise ArtifactError(f"the model {image.name!r} has fixed sizes, expected open ones")
-    return SizedModel.of(image, notes)
+    model = SizedModel.of(image)
+    model.notes = notes
+    return model
 
 
 restored_sized.__module__ = "autotune.runtime.artifact"  # by this name pickles know it
