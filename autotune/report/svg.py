@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 Points = Sequence[tuple[float, float]]
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 12.0, 40.0
+"""Margins of a chart, in pixels."""
 _NARROW = 600
 """Pixels that a picture may be drawn at on any screen."""
 FEWEST_TICKS, MOST_TICKS = 4, 9

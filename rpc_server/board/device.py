@@ -27,11 +27,14 @@ from rpc_server.wire import models as model_wire
 from rpc_server.wire.link import Admission
 
 MAX_QUEUED = 16
+"""Jobs that wait, at most."""
 MAX_QUEUED_OWN = 4
 """Batches of one client that may wait at a time, for the device or to be collected; a tracker,
 which queues itself, has no limit."""
 MAX_WAIT_S = 10.0
+"""Seconds that an answer is held back until there are results."""
 ABANDONED_S = 45.0
+"""Seconds without a question from its client after which a job ends."""
 NOBODY = local_peer("")
 
 

@@ -31,9 +31,11 @@ from rpc_server.wire.farm import Grant
 MAX_LOSSES = 3
 """Boards that may be lost over one request before it is given up."""
 CHUNK = 8
+"""Requests sent to a board at a time, where others work beside it."""
 ALONE_CHUNK = 64
 """Requests that a board takes at a time, with and without others beside it."""
 GLANCE_S = 0.25
+"""Seconds between two looks at the boards while no result comes."""
 REFUSED_S = 1.0
 """For a board that takes the batch to be granted, while those that are there refuse it."""
 

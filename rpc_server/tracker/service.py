@@ -54,12 +54,15 @@ QUESTIONS = frozenset({"status", "key"})
 """Methods that change nothing."""
 LIMITS = LinkLimits(links=4096, links_per_peer=512, opening=512, frame_bytes=wire.SMALL_BYTES)
 TICK_S = 0.25
+"""Seconds between two looks at what has expired."""
 PAUSED_S = 2.0
 """A tick that comes this late means that the tracker itself stood still."""
 MAX_SESSIONS = 4096
+"""Sessions of clients that are remembered."""
 MAX_SESSIONS_OWN = MAX_BOARDS_OWN = 64
 """Sessions, and boards, of one certificate at most."""
 SESSION_S, MAX_NOTES = 60.0, 32
+"""Seconds that one is, after its last message; notes that wait for a client."""
 
 
 def steady_clock() -> Callable[[], float]:

@@ -15,12 +15,14 @@ from rpc_server.wire.checks import checked, flag, listed, natural, number, text
 from rpc_server.wire.messages import decode, encode
 
 PART_BYTES = 1 << 20
+"""Bytes of a file in a message."""
 MAX_FILE_BYTES = 240 << 20
 """A worker takes a model and its inputs as one message of 256 MiB at most."""
 MAX_FILES = 64
 """Inputs, and outputs, of a model."""
 MAX_REPEATS = 10_000
 MAX_KERNELS = 10_000
+"""Runs that are timed, and kernels of a model."""
 LEAST_S, MOST_S = 1e-7, 1e6
 """What a run of a model may take: less than the call alone, or more than a board waits, is no
 time."""

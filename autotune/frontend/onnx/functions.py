@@ -16,6 +16,7 @@ from autotune.frontend.onnx.context import IMPORTERS
 from autotune.frontend.onnx.control import CONTROLS
 
 MOST_NODES = 1_000_000
+"""Nodes of a model once its functions are written out."""
 MOST_ROUNDS = 8
 """Functions that consist of functions are spelled out one after the other."""
 

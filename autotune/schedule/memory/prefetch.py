@@ -32,6 +32,7 @@ from autotune.schedule.base import register
 from autotune.types import ITEM_BYTES
 
 LINE_BYTES = 64
+"""Bytes of a cache line, which a prefetch brings."""
 
 
 @register

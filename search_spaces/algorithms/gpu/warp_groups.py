@@ -79,6 +79,7 @@ _PIECES = 8
 _MIXED_PTX = 84
 """Version of PTX since when the operands' bytes may differ in their signs."""
 _FLOAT_BYTES, _SHORT_BYTES = 4, 2
+"""Bytes of elements before and after rounding."""
 _COPIED = 8
 """Elements that a thread rounds."""
 _OWN = ("m_i", "n_i", "m_f", "n_f")

@@ -38,6 +38,7 @@ from search_spaces.space import Configs, Constraint, Space
 _REGISTERS = 64
 """Sums of one thread, at most."""
 _UNROLLED = 512
+"""Multiply-adds of a thread's unrolled body, at most (assumed)."""
 
 
 def _divisors(extent: int, most: int) -> tuple[int, ...]:
