@@ -31,7 +31,7 @@ MOST_STREAM_VECTORS = 0.14
 """Vectors of operands from beyond the L2 cache per multiply-add, at most, however fast the cache
 is (fitted with the choice of algorithms for models whose weights share a cache)."""
 L2_PASS_RATIO = 1.9
-"""Bandwidth of rows read in order from the L2 cache, arithmetic hiding a part, over loads alone."""
+"""Bandwidth of rows in order from the L2 cache, arithmetic hiding a part, over loads alone."""
 L3_PASS_RATIO = 0.83
 """The same from the L3 cache."""
 L3_STRIP_RATIO = 0.33

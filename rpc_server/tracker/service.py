@@ -57,12 +57,10 @@ TICK_S = 0.25
 """Seconds between two looks at what has expired."""
 PAUSED_S = 2.0
 """A tick that comes this late means that the tracker itself stood still."""
-MAX_SESSIONS = 4096
-"""Sessions of clients that are remembered."""
-MAX_SESSIONS_OWN = MAX_BOARDS_OWN = 64
-"""Sessions, and boards, of one certificate at most."""
+MAX_SESSIONS, MAX_SESSIONS_OWN, MAX_BOARDS_OWN = 4096, 64, 64
+"""Sessions of all clients, and sessions and boards of one certificate, at most."""
 SESSION_S, MAX_NOTES = 60.0, 32
-"""Seconds that one is, after its last message; notes that wait for a client."""
+"""Seconds that a silent session is kept; notes that wait for its client."""
 
 
 def steady_clock() -> Callable[[], float]:
