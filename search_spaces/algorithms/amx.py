@@ -58,8 +58,7 @@ class Amx(Products):
     in_registers = False
 
     def label(self, schedule: Schedule) -> str:
-        """A schedule's label without its precision; empty for one of another algorithm."""
-        return self.name if any(isinstance(step, TileDot) for step in schedule) else ""
+        return self.name if self.is_written(schedule, TileDot) else ""
 
     def exists(self, task: Task, c: Contraction, target: Target) -> bool:
         """Whether the target has the instruction, and sums are deep enough for it."""

@@ -22,7 +22,7 @@ from autotune.machine.cpu import (
     overlapped,
     stream_cycles,
 )
-from autotune.schedule.base import Schedule
+from autotune.schedule.base import Schedule, Step
 from autotune.schedule.loops.nest import Reorder
 from autotune.schedule.loops.specialize import Specialize
 from autotune.schedule.memory.cache_write import CacheWrite
@@ -96,6 +96,11 @@ class Products(ContractionAlgorithm):
     """Whether panels of weights may be asked for early."""
     dtype = ""
     """Element type that operands are rounded to, if to another."""
+
+    def is_written(self, schedule: Schedule, product: type[Step]) -> bool:
+        """Whether a schedule multiplies by this step, its operands rounded where these are."""
+        kinds = {type(step) for step in schedule}
+        return product in kinds and (Cast in kinds) == bool(self.dtype)
 
     def may_prefetch(self, c: Contraction) -> bool:
         return c.constant and c.count * c.row_count * c.points[1] <= MOST_PREFETCH_POINTS

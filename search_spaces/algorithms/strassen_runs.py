@@ -42,12 +42,7 @@ from search_spaces.algorithms.strassen import (
 )
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
-from search_spaces.cpu.contraction.rates import (
-    BAND_COST,
-    DATA_COST,
-    NEAR_DATA,
-    RAGGED_COST,
-)
+from search_spaces.cpu.contraction.rates import BAND_COST, DATA_COST, NEAR_DATA, RAGGED_COST
 from search_spaces.cpu.contraction.schedule import annotate_tile, step_loop
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.tiles import ORDERS, sizes

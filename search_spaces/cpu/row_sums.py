@@ -23,12 +23,7 @@ from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import ITEM_BYTES, Task
 from search_spaces.base import RULES, Access, Prior, Rule, TileStructure
-from search_spaces.builder import (
-    ScheduleBuilder,
-    lanes_of,
-    output_with_sums,
-    schedule_copies,
-)
+from search_spaces.builder import ScheduleBuilder, lanes_of, output_with_sums, schedule_copies
 from search_spaces.cpu.window.shape import WindowShape, reduction_of, window_of
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Space

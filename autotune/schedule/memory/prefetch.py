@@ -8,18 +8,7 @@ from typing import ClassVar
 
 from autotune.errors import ScheduleError
 from autotune.program.analysis import reads_memory
-from autotune.program.ir import (
-    Bound,
-    Buffer,
-    For,
-    If,
-    Index,
-    Prefetch,
-    Program,
-    Stmt,
-    index,
-    walk,
-)
+from autotune.program.ir import Bound, Buffer, For, If, Index, Prefetch, Program, Stmt, index, walk
 from autotune.program.rewrite import (
     find_buffer,
     find_loop,

@@ -70,7 +70,7 @@ class GpuTiles(GpuAlgorithm):
 class GpuDirect(GpuTiles):
     """Products of float32 operands, or of what is widened to it."""
 
-    name, choice, rank, turn = "gpu_direct", DIRECT, 0, 1
+    name, rank, turn = "gpu_direct", 0, 1
     is_direct = True
 
     def label(self, schedule: Schedule) -> str:

@@ -141,7 +141,7 @@ def fetchable(value: TaskValue, *, rows: bool) -> bool:
 class WarpGroups(GpuAlgorithm):
     """Products by groups of four warps."""
 
-    name, choice, rank = "gpu_wgmma", "wgmma", 20
+    name, rank = "gpu_wgmma", 20
     reference = "NVIDIA, Parallel Thread Execution ISA: wgmma, cp.async.bulk.tensor"
     error = 2.0**-6
     fragment = (GROUP_ROWS, GROUP_WIDTH, WARP * WARPGROUP)

@@ -38,7 +38,7 @@ class GpuFiltering(GpuTiles):
     layout_share = 0.6
 
     def __init__(self, form: str, rank: int) -> None:
-        self.name, self.choice, self.rank = f"gpu_{form}", form, rank
+        self.name, self.rank = f"gpu_{form}", rank
         self.sides = FORMS[form]
         self.side = float(self.sides[0])
 

@@ -24,10 +24,7 @@ from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
-from search_spaces.builder import (
-    ScheduleBuilder,
-    output_with_sums,
-)
+from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.window.rule import is_window
 from search_spaces.cpu.window.shape import WindowShape, reduction_of, window_of
 from search_spaces.gpu.blocks import bind_rest, thread_choices
