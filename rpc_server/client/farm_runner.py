@@ -123,7 +123,7 @@ class FarmRunner:
                 number, result = batch.done.get(timeout=GLANCE_S)
             except queue.Empty:
                 now_s = self._clock()
-                working, refused = self._standing(batch)
+                working, refused = self._helpers_status(batch)
                 if working:
                     idle_since_s = now_s
                 if not refused:
@@ -147,7 +147,7 @@ class FarmRunner:
                 on_result(reported, results[reported])
                 reported += 1
 
-    def _standing(self, batch: Batch) -> tuple[bool, bool]:
+    def _helpers_status(self, batch: Batch) -> tuple[bool, bool]:
         """Whether a board is at work, and whether those that are there refuse the batch."""
         with self._changed:
             helpers = list(self._helpers.values())

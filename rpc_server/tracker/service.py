@@ -185,7 +185,7 @@ class Tracker:
                 self._apply(event)
                 boards.add((event.board, event.secret))
                 self._links[event.board] = link
-                return self._standing(event.board)
+                return self._board_status(event.board)
 
         def beat(payload: bytes) -> bytes:
             event = farm_wire.decode_beat(payload)
@@ -193,7 +193,7 @@ class Tracker:
             with self._lock:
                 self._apply(event)
                 self._paces.count(event.board, event.stats, self._clock())
-                return self._standing(event.board)
+                return self._board_status(event.board)
 
         def bye(payload: bytes) -> bytes:
             event = farm_wire.decode_beat(payload)
@@ -253,7 +253,7 @@ class Tracker:
                 f"{MAX_BOARDS_OWN} boards of the certificate {peer.name} are there; issue another"
             )
 
-    def _standing(self, board: str) -> bytes:
+    def _board_status(self, board: str) -> bytes:
         orders = self._state.orders(board, self._clock())
         return farm_wire.encode_board_status(
             farm_wire.BoardStatus(

@@ -36,8 +36,8 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.data_prior import data_cost, order_cost
 from search_spaces.cpu.contraction.rates import (
-    BAND_COST,
     EXPOSED_STREAM,
+    STRIP_COST,
     ideal_cycles,
     tile_efficiency,
     waste,
@@ -286,7 +286,7 @@ def strip_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs)
     busy = busy * count / threads
     shared, own = stream_cycles(machine, c.weight_bytes, np.asarray([1, count])) / threads
     exposed = EXPOSED_STREAM * (own - shared)
-    busy = BAND_COST * busy
+    busy = STRIP_COST * busy
     return np.asarray(_beside_stream(c, machine, configs, (busy, busy), shared) + exposed)
 
 

@@ -30,7 +30,7 @@ from search_spaces.space import Configs, Space
 
 COMBINED = ("sum", "prod", "max", "min")
 RESULTS_SHARE = 0.5
-"""Share of the L1 cache that the row of results may fill."""
+"""Share of the L1 cache that the row of results may fill (assumed)."""
 STREAMS = 8
 """Rows together that hardware fetches ahead of at ease (assumed)."""
 CYCLES_OFF = 0.1

@@ -1,4 +1,7 @@
-"""Direct code on GPUs: every product, by threads' register tiles over shared memory."""
+"""Direct code on GPUs: every product, by threads' register tiles over shared memory.
+
+Constants follow from shared memory's 32 banks of a word, or are assumed where they are times.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ SHORT_BYTES = 2
 LOAD_BYTES = 32
 """Bytes of a row that one load of a matrix brings."""
 LOADS_OF_TILES = 4
-"""Loads beside the first that tiles of a single matrix need for each product."""
+"""Loads beside the first that tiles of a single matrix need for each product (assumed)."""
 _KINDS = ("", "_init", "_out")
 
 

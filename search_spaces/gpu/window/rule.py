@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from autotune.machine import Machine
 from autotune.machine.gpu import peak_flops_per_cycle
-from autotune.program.ir import Clamp, Load
+from autotune.program.ir import Atom, Clamp, Load
 from autotune.program.rewrite import value_loads
 from autotune.schedule import Scheduled
 from autotune.schedule.gpu.bind import Bind
@@ -201,7 +201,7 @@ def _spans(task: Task, tile_w: Column, tile_h: Column) -> Column:
     return out
 
 
-def _terms(atom: object, factor: int) -> list[tuple[str, int]]:
+def _terms(atom: Atom, factor: int) -> list[tuple[str, int]]:
     if isinstance(atom, str):
         return [(atom, factor)]
     inner = atom.index.terms if isinstance(atom, Clamp) else ()
