@@ -53,10 +53,8 @@ ROLES = frozenset({Role.BOARD, Role.CLIENT, Role.TRACKER})
 QUESTIONS = frozenset({"status", "key"})
 """Methods that change nothing."""
 LIMITS = LinkLimits(links=4096, links_per_peer=512, opening=512, frame_bytes=wire.SMALL_BYTES)
-TICK_S = 0.25
-"""Seconds between two looks at what has expired."""
-PAUSED_S = 2.0
-"""A tick that comes this late means that the tracker itself stood still."""
+TICK_S, PAUSED_S = 0.25, 2.0
+"""Seconds between two looks at what has expired; from which on the tracker itself stood still."""
 MAX_SESSIONS, MAX_SESSIONS_OWN, MAX_BOARDS_OWN = 4096, 64, 64
 """Sessions of all clients, and sessions and boards of one certificate, at most."""
 SESSION_S, MAX_NOTES = 60.0, 32
