@@ -32,9 +32,10 @@ from autotune.target import Target
 
 FORMAT = "autotune-compiled-model"
 FORMAT_VERSION = 2
-"""1: sizes are fixed. 2: they may be open, too."""
+"""Version of the file's format. 1: sizes are fixed. 2: they may be open, too."""
 _MANIFEST, _CONSTANTS = "manifest.json", "constants.bin"
 _CHUNK_BYTES = 8 << 20
+"""Bytes that are read, or written, at a time."""
 _ZIP_HEADER_BYTES = 30
 """Bytes of a zip's entry up to its name."""
 _LENGTHS_AT, _LENGTHS = 26, struct.Struct("<HH")
