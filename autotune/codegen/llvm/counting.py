@@ -122,20 +122,7 @@ def _suppress() -> str:
         "  %j = phi i64 [ 0, %read ], [ %j.next, %compare ]",
         "  %j.more = icmp slt i64 %j, %count",
         "  br i1 %j.more, label %compare, label %stays",
-        "compare:",
-        "  %j.next = add i64 %j, " + str(LANES),
-        *(line for side in (*_SIDES, "area") for line in _kept(side)),
-        *_overlap(wide),
-        "  %left = sub i64 %count, %j",
-        f"  %left.one = insertelement <{LANES} x i64> poison, i64 %left, i32 0",
-        f"  %left.all = shufflevector <{LANES} x i64> %left.one, <{LANES} x i64> poison, "
-        f"<{LANES} x i32> zeroinitializer",
-        f"  %there = icmp slt <{LANES} x i64> <{', '.join(f'i64 {k}' for k in range(LANES))}>, "
-        "%left.all",
-        f"  %hit = and <{LANES} x i1> %over, %there",
-        f"  %word = bitcast <{LANES} x i1> %hit to i{LANES}",
-        f"  %gone = icmp ne i{LANES} %word, 0",
-        "  br i1 %gone, label %after, label %others",
+        *_compare(wide),
         "stays:",
         *(line for side in (*_SIDES, "area") for line in _append(side)),
         "  %to = getelementptr i64, ptr %out, i64 %stayed",
@@ -154,6 +141,26 @@ def _suppress() -> str:
         "}",
     ]
     return "\n".join(lines)
+
+
+def _compare(wide: str) -> list[str]:
+    """A candidate beside LANES boxes that stayed; it is gone where one of them is over it."""
+    return [
+        "compare:",
+        "  %j.next = add i64 %j, " + str(LANES),
+        *(line for side in (*_SIDES, "area") for line in _kept(side)),
+        *_overlap(wide),
+        "  %left = sub i64 %count, %j",
+        f"  %left.one = insertelement <{LANES} x i64> poison, i64 %left, i32 0",
+        f"  %left.all = shufflevector <{LANES} x i64> %left.one, <{LANES} x i64> poison, "
+        f"<{LANES} x i32> zeroinitializer",
+        f"  %there = icmp slt <{LANES} x i64> <{', '.join(f'i64 {k}' for k in range(LANES))}>, "
+        "%left.all",
+        f"  %hit = and <{LANES} x i1> %over, %there",
+        f"  %word = bitcast <{LANES} x i1> %hit to i{LANES}",
+        f"  %gone = icmp ne i{LANES} %word, 0",
+        "  br i1 %gone, label %after, label %others",
+    ]
 
 
 def _side(number: int, side: str) -> list[str]:
