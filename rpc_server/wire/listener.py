@@ -293,8 +293,7 @@ class Listener:
             if visit in self._visits:
                 self._visits.remove(visit)
         if visit.connection is not None:
-            with contextlib.suppress(*LINK_ERRORS, AttributeError):
-                visit.connection.drop()
+            visit.connection.drop()
         visit.sock.close()
 
     def _recheck(self) -> None:
