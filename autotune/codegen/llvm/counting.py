@@ -82,6 +82,7 @@ done:
 
 def _suppress() -> str:
     wide = f"<{LANES} x float>"
+    every = (*_SIDES, "area")
     lines = [
         "define i64 @suppress(ptr %corners, ptr %group, ptr %box, i64 %n, float %limit,",
         "    i64 %most, ptr %kept, i64 %room, ptr %out) nounwind {",
@@ -91,7 +92,7 @@ def _suppress() -> str:
             f"  %{side}.row = getelementptr float, ptr %kept, i64 %{side}.begin"
             if part
             else f"  %{side}.begin = mul i64 %room, {number}"
-            for number, side in enumerate((*_SIDES, "area"))
+            for number, side in enumerate(every)
             for part in (0, 1)
         ),
         "  br label %candidate",
@@ -130,15 +131,7 @@ def _suppress() -> str:
         "  %count.more = add i64 %count, 1",
         "  %stayed.more = add i64 %stayed, 1",
         "  br label %after",
-        "after:",
-        "  %count.next = phi i64 [ %count, %look ], [ %count, %compare ], [ %count.more, %stays ]",
-        "  %stayed.next = phi i64 [ %stayed, %look ], [ %stayed, %compare ], "
-        "[ %stayed.more, %stays ]",
-        "  %c.next = add i64 %c, 1",
-        "  br label %candidate",
-        "done:",
-        "  ret i64 %stayed",
-        "}",
+        *_AFTER,
     ]
     return "\n".join(lines)
 
@@ -221,6 +214,17 @@ def _overlap(wide: str) -> list[str]:
     ]
 
 
+_AFTER = (
+    "after:",
+    "  %count.next = phi i64 [ %count, %look ], [ %count, %compare ], [ %count.more, %stays ]",
+    "  %stayed.next = phi i64 [ %stayed, %look ], [ %stayed, %compare ], [ %stayed.more, %stays ]",
+    "  %c.next = add i64 %c, 1",
+    "  br label %candidate",
+    "done:",
+    "  ret i64 %stayed",
+    "}",
+)
+"""What is carried to the next candidate."""
 _DECLARED = f"""declare i{_BLOCK} @llvm.cttz.i{_BLOCK}(i{_BLOCK}, i1)
 declare <{LANES} x float> @llvm.maxnum.v{LANES}f32(<{LANES} x float>, <{LANES} x float>)
 declare <{LANES} x float> @llvm.minnum.v{LANES}f32(<{LANES} x float>, <{LANES} x float>)
