@@ -365,6 +365,16 @@ def causal(draw: Draw) -> Case:
     return Case(op="causal", types=(tensor(*shape),), attrs=attrs)
 
 
+@st.composite
+def requantize(draw: Draw) -> Case:
+    shape = draw(shapes)
+    factors = tensor(*draw(st.sampled_from([shape[-1:], (1,)])), dtype="int32")
+    rounding = draw(st.sampled_from(["once", "twice"]))
+    attrs = {"rounding": rounding, "least_shift": draw(st.sampled_from([1, 20, 31, 32, 33]))}
+    types = (tensor(*shape, dtype="int32"), factors, factors)
+    return Case(op="requantize", types=types, attrs=freeze_attrs(attrs), constants=(1, 2))
+
+
 _ACTIVATIONS = (
     "relu", "clip", "leaky_relu", "elu", "hard_sigmoid", "hard_swish", "gelu", "snap",
     "narrow_float", "low_bits",
@@ -383,6 +393,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     **{name: function(name) for name in FUNCTIONS},
     **{name: activation(name) for name in _ACTIVATIONS},
     "scalar": scalar(),
+    "requantize": requantize(),
     "expand": expand(), "causal": causal(), "gather": gather(),
     "gather_elements": gather_elements(),
     "scatter": scatter(),
