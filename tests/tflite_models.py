@@ -45,6 +45,32 @@ def constant(data: Any, dtype: str = "int32", **about: Any) -> Tensor:
     return Tensor(shape=array.shape, dtype=dtype, data=array, **about)
 
 
+RNG = np.random.default_rng(0)
+NONE, RELU, N1_TO_1, RELU6 = 0, 1, 2, 3
+SAME, VALID = 0, 1
+
+
+def q(*shape: int, scale: float = 0.05, zero: int = 3) -> Tensor:
+    return Tensor(shape=shape, scale=scale, zero=zero)
+
+
+def f(*shape: int) -> Tensor:
+    return Tensor(shape=shape, dtype="float32")
+
+
+def weights(*shape: int, axis: int = 0, channels: bool = True) -> Tensor:
+    scales: Any = RNG.uniform(0.001, 0.02, shape[axis]) if channels else 0.007
+    return constant(RNG.integers(-127, 128, shape), "int8", scale=scales, axis=axis)
+
+
+def bias(count: int) -> Tensor:
+    return constant(RNG.integers(-2000, 2000, count))
+
+
+def floats(*shape: int) -> Tensor:
+    return constant(RNG.standard_normal(shape), "float32")
+
+
 @dataclass(kw_only=True)
 class Operator:
     """An operator by its name; `options`: (its kind, fields)."""
@@ -53,6 +79,33 @@ class Operator:
     inputs: Sequence[Tensor | None]
     outputs: Sequence[Tensor]
     options: tuple[str, dict[str, Any]] | None = None
+
+
+def conv(
+    stride: int, padding: int, activation: int, dilation: int = 1
+) -> tuple[str, dict[str, Any]]:
+    return "Conv2DOptions", {
+        "strideH": stride, "strideW": stride, "padding": padding, "dilationHFactor": dilation,
+        "dilationWFactor": dilation, "fusedActivationFunction": activation,
+    }  # fmt: skip
+
+
+def depthwise(stride: int, padding: int, multiplier: int = 1) -> tuple[str, dict[str, Any]]:
+    name, fields = conv(stride, padding, RELU6)
+    return f"Depthwise{name}", fields | {"depthMultiplier": multiplier}
+
+
+def pool(
+    size: int, stride: int, padding: int, activation: int = NONE
+) -> tuple[str, dict[str, Any]]:
+    return "Pool2DOptions", {
+        "strideH": stride, "strideW": stride, "filterHeight": size, "filterWidth": size,
+        "padding": padding, "fusedActivationFunction": activation,
+    }  # fmt: skip
+
+
+def activation(kind: str, value: int = NONE) -> tuple[str, dict[str, Any]]:
+    return kind, {"fusedActivationFunction": value}
 
 
 def tflite_bytes(

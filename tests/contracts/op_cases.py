@@ -12,6 +12,7 @@ from autotune.ops import OPS
 from autotune.program.ir import FUNCTIONS
 from autotune.types import Attr, freeze_attrs
 from tests.contracts.case import Case, tensor
+from tests.contracts.fixed_point_cases import requantize
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -363,16 +364,6 @@ def causal(draw: Draw) -> Case:
     shape = draw(st.lists(st.integers(1, 6), min_size=2, max_size=4))
     attrs = freeze_attrs({"offset": draw(st.integers(0, 7))})
     return Case(op="causal", types=(tensor(*shape),), attrs=attrs)
-
-
-@st.composite
-def requantize(draw: Draw) -> Case:
-    shape = draw(shapes)
-    factors = tensor(*draw(st.sampled_from([shape[-1:], (1,)])), dtype="int32")
-    rounding = draw(st.sampled_from(["once", "twice"]))
-    attrs = {"rounding": rounding, "least_shift": draw(st.sampled_from([1, 20, 31, 32, 33]))}
-    types = (tensor(*shape, dtype="int32"), factors, factors)
-    return Case(op="requantize", types=types, attrs=freeze_attrs(attrs), constants=(1, 2))
 
 
 _ACTIVATIONS = (

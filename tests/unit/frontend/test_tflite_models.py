@@ -14,20 +14,24 @@ import pytest
 import autotune
 from autotune.errors import ModelError, UnsupportedOpError
 from autotune.frontend import load_model
-from tests.tflite_models import Operator, Tensor, constant, judged, tflite_bytes
-from tests.unit.frontend.test_tflite_operators import (
+from tests.tflite_models import (
     NONE,
     RELU,
     SAME,
     VALID,
+    Operator,
+    Tensor,
     activation,
     bias,
+    constant,
     conv,
     depthwise,
+    judged,
     pool,
     q,
+    tflite_bytes,
     weights,
-)  # fmt: skip
+)
 
 
 def network() -> bytes:

@@ -14,59 +14,29 @@ from autotune.frontend.tflite.context import TFLITE_IMPORTERS
 from autotune.graph.interp import run_graph
 from autotune.types import Array
 from tests.graph_verify import verify_graph
-from tests.tflite_models import Operator, Tensor, constant, judged, tflite_bytes
-
-RNG = np.random.default_rng(0)
-NONE, RELU, N1_TO_1, RELU6 = 0, 1, 2, 3
-SAME, VALID = 0, 1
-
-
-def q(*shape: int, scale: float = 0.05, zero: int = 3) -> Tensor:
-    return Tensor(shape=shape, scale=scale, zero=zero)
-
-
-def f(*shape: int) -> Tensor:
-    return Tensor(shape=shape, dtype="float32")
-
-
-def weights(*shape: int, axis: int = 0, channels: bool = True) -> Tensor:
-    scales: Any = RNG.uniform(0.001, 0.02, shape[axis]) if channels else 0.007
-    return constant(RNG.integers(-127, 128, shape), "int8", scale=scales, axis=axis)
-
-
-def bias(count: int) -> Tensor:
-    return constant(RNG.integers(-2000, 2000, count))
-
-
-def floats(*shape: int) -> Tensor:
-    return constant(RNG.standard_normal(shape), "float32")
-
-
-def conv(
-    stride: int, padding: int, activation: int, dilation: int = 1
-) -> tuple[str, dict[str, Any]]:
-    return "Conv2DOptions", {
-        "strideH": stride, "strideW": stride, "padding": padding, "dilationHFactor": dilation,
-        "dilationWFactor": dilation, "fusedActivationFunction": activation,
-    }  # fmt: skip
-
-
-def depthwise(stride: int, padding: int, multiplier: int = 1) -> tuple[str, dict[str, Any]]:
-    name, fields = conv(stride, padding, RELU6)
-    return f"Depthwise{name}", fields | {"depthMultiplier": multiplier}
-
-
-def pool(
-    size: int, stride: int, padding: int, activation: int = NONE
-) -> tuple[str, dict[str, Any]]:
-    return "Pool2DOptions", {
-        "strideH": stride, "strideW": stride, "filterHeight": size, "filterWidth": size,
-        "padding": padding, "fusedActivationFunction": activation,
-    }  # fmt: skip
-
-
-def activation(kind: str, value: int = NONE) -> tuple[str, dict[str, Any]]:
-    return kind, {"fusedActivationFunction": value}
+from tests.tflite_models import (
+    N1_TO_1,
+    NONE,
+    RELU,
+    RELU6,
+    RNG,
+    SAME,
+    VALID,
+    Operator,
+    Tensor,
+    activation,
+    bias,
+    constant,
+    conv,
+    depthwise,
+    f,
+    floats,
+    judged,
+    pool,
+    q,
+    tflite_bytes,
+    weights,
+)
 
 
 def every(scale: float, zero: int) -> Tensor:
