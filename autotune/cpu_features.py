@@ -1,4 +1,4 @@
-"""What this machine's processor has, as the operating system says, by LLVM's names of features.
+"""Features of this machine's processor, from the operating system, by LLVM's names.
 
 In: features that code was compiled with. Out: those that are missing here. Needs no LLVM: machines
 that only run models have none.

@@ -105,7 +105,7 @@ def is_turned(array: Array) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where a tensor's elements lie: strides in elements, and a halo of readable zeros around it.
+    """The layout of a tensor: strides in elements, and a halo of readable zeros around it.
 
     `halo[d] = (before, after)`: indices -before .. extent+after-1 of dimension d may be read, and
     are zero outside 0 .. extent-1. A producer writes the interior only; the storage's halo is

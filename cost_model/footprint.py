@@ -30,7 +30,7 @@ _CHUNK = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What one call moves, per config (arrays of n), for all threads together."""
+    """Bytes that one call moves, per config (arrays of n), for all threads together."""
 
     served_bytes: tuple[Column, ...]
     """Bytes each of SLOTS serves: l1 to the registers, l2 to l1, and so on."""

@@ -25,7 +25,7 @@ _VERSIONS = {
     "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1, "EXPAND_DIMS": 1,
     "HARD_SWISH": 1, "RELU_N1_TO_1": 1, "SQUEEZE": 1, "ARG_MAX": 2,
 }  # fmt: skip
-"""Of operators as kernels register them, where it is not the second."""
+"""Versions of operators as kernels register them, where it is not the second."""
 
 
 @dataclass(frozen=True, kw_only=True)

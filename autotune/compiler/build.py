@@ -50,7 +50,7 @@ class Kernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What takes the place of records where there are none."""
+    """Schedules that take the place of records where there are none."""
 
     profile: DeviceProfile | None = None
     """The machine that default schedules are for, if it is known."""
@@ -123,7 +123,7 @@ def _next(found: Iterator[Candidate], note: str) -> Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why there is no kernel. `defect`: something raised what no schedule should."""
+    """The reason that there is no kernel. `defect`: something raised what no schedule should."""
 
     reason: str
     defect: bool = False

@@ -30,7 +30,7 @@ class Damaged:
 
 
 class Damage:
-    """What one reader of a log found, each row once."""
+    """Damaged rows and pages that one reader of a log found, each once."""
 
     def __init__(self, log: str) -> None:
         self._log = log

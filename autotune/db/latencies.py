@@ -1,4 +1,4 @@
-"""How long whole models took before and after tuning, as kept in the log beside its records.
+"""Latencies of whole models before and after tuning, kept in the log beside its records.
 
 In: the times of a model's runs with default and with the best schedules. Out: those of a model,
 for a report. `model_key` tells models apart, whatever their files call them.

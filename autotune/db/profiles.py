@@ -1,4 +1,4 @@
-"""What devices measured about themselves, as kept in the log beside their records.
+"""Profiles of devices, kept in the log beside their records.
 
 In: the profile of a device that is about to measure. Out: the latest one of every device, so that
 records can be understood where another device learns from them.

@@ -1,4 +1,4 @@
-"""How well candidates were ranked before they were measured, as kept in the log.
+"""Quality of the ranking of candidates before they were measured, kept in the log.
 
 In: a ranking per task of a round of a run. Out: those of a model's tasks, for a report.
 """

@@ -1,5 +1,5 @@
-"""What can be read of a damaged log. In: a log. Out: its rows that are as they were written, in
-another file, and a list of the others.
+"""Recovery of a damaged log. In: a log. Out: its intact rows in another file, and a list of the
+others.
 
 Rows are read through the database, and where that ends in an error, from the file's own pages.
 """

@@ -30,8 +30,8 @@ OnVerified = Callable[[Record, Record], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What came of it. `failed`: did not build or run here, or gave a wrong result; `lost`: the
-    device went away, so they still wait."""
+    """The outcome of a verification. `failed`: did not build or run here, or gave a wrong result;
+    `lost`: the device went away, so they still wait."""
 
     ok: int = 0
     failed: int = 0

@@ -1,4 +1,4 @@
-"""What an exported file says of itself, at its end, with a digest of all of it.
+"""The seal of an exported file: a description at its end, with a digest of all of it.
 
 In: a file's bytes and a description. Out: lines that programs which read such files pass over
 (linkers and loaders look at no more of an object than its headers name), and the check of them.

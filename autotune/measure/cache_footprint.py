@@ -1,4 +1,4 @@
-"""What a kernel touches, by when it was touched last. In: its blocks, and a Timing. Out: pieces.
+"""The footprint of a kernel, cut by reuse distance. In: its blocks, and a Timing. Out: pieces.
 
 A value whose parts have different reuse distances is cut: its beginning was touched first.
 """

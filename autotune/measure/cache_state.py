@@ -1,4 +1,4 @@
-"""What a kernel finds in the caches when its model calls it, made before every timed call.
+"""The state of the caches when a model calls a kernel, made anew before every timed call.
 
 In: a target, the pieces of memory that the kernel touches, and when its model touched them last.
 Out: caches in that state. What is used goes through the caches in the model's order, with as much

@@ -1,5 +1,5 @@
-"""What all candidates of a task are run on. In: a task and a seed. Out: inputs, oracle values and
-storage, and the verdict on what a candidate wrote."""
+"""The test case of a task, on which all its candidates run. In: a task and a seed. Out: inputs,
+oracle values and storage, and the verdict on what a candidate wrote."""
 
 from __future__ import annotations
 

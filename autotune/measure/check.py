@@ -1,4 +1,4 @@
-"""Whether a candidate computed the right thing. In: outputs, oracle values. Out: a verdict.
+"""Check of a candidate's results. In: outputs, oracle values. Out: a verdict.
 
 Errors are relative to the largest value of the reference: what a fused sum of many terms can keep.
 """

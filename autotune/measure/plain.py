@@ -1,4 +1,4 @@
-"""What stands around a measurement, by numpy: for boards that have no compiler of their own.
+"""Profile, calibration and cache states by numpy, for boards that have no compiler of their own.
 
 In: a target. Out: a profile, a calibration, caches in a known state. The same as
 `autotune.measure.profile` and `autotune.measure.cache_state` make with generated code, less

@@ -1,4 +1,4 @@
-"""What a device is capable of, measured on the core this runs on. In: a target. Out: a profile.
+"""Measurement of a CPU's profile on the core that this runs on. In: a target. Out: a profile.
 
 Multiply-add peak of a core per vector width, load, store and copy bandwidth per cache level and of
 memory, cost of a parallel region. Takes about two seconds.

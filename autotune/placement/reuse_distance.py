@@ -65,7 +65,7 @@ def reuse_distances(
 
 
 class _Memory:
-    """When each part of every storage was touched last."""
+    """Times of the last touch of every storage's parts."""
 
     def __init__(self, partition: Partition, lend: bool, packed: PackedWeights) -> None:
         plan = plan_memory(partition, lend=lend)

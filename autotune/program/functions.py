@@ -1,4 +1,4 @@
-"""What the element functions and combiners of the program IR mean, by numpy.
+"""The meaning of the program IR's element functions and combiners, by numpy.
 
 In: a function's name and arrays (or numpy scalars). Out: the result in the arguments' precision.
 Integer `div` rounds toward zero; `mod` has the divisor's sign; `round` goes half to even. Every

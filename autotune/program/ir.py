@@ -270,7 +270,7 @@ Stmt = For | Alloc | If | Store | Prefetch | Group
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """How a constant param is laid out before the call: split dimensions, then permute.
+    """The packing of a constant param before the call: split dimensions, then permute.
 
     `splits`: (dimension, factor), one after the other, each counting the dimensions as they are
     then: the dimension becomes two, (ceil(extent/factor), factor), zero padded. `order`:

@@ -1,4 +1,4 @@
-"""How long whole models take, timed side by side in a process of their own.
+"""Latencies of whole models, timed side by side in a process of their own.
 
 In: images of models for this machine. Out: seconds of whole runs of each, or a DeviceError.
 

@@ -1,5 +1,5 @@
-"""What the machine allows a model. In: a compiled model's kernels and the machine's measured
-profile. Out: per kernel the least time it could take, and what sets that limit.
+"""The roofline of a compiled model. In: its kernels and the machine's measured profile. Out: per
+kernel the least time it could take, and what sets that limit.
 
 Least time of a kernel: its algorithm's operations at the multiply-add peak, or its bytes at the
 bandwidth of where they lie, whichever takes longer. Activations lie in the smallest cache that

@@ -38,7 +38,7 @@ THERMAL = Path("/sys/class/thermal")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """What an agent watches over. `stats`, `raise_floor` and `remeasure` are the board's."""
+    """The board that an agent watches over: its `stats`, `raise_floor` and `remeasure`."""
 
     name: str
     key: str

@@ -289,8 +289,7 @@ class RpcRunner:
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(*LINK_ERRORS):
-                connection.drop()
+            connection.drop()
 
 
 def _quiet_s(requests: tuple[MeasureRequest, ...]) -> float:

@@ -196,7 +196,7 @@ class FarmRunner:
             self._threads = [t for t in self._threads if t.is_alive()]
             thread = threading.Thread(target=self._work, args=(helper,), daemon=True)
             self._threads.append(thread)
-        thread.start()
+            thread.start()  # under the lock: `close` joins what runs
 
     def _recalled(self, fence: int) -> None:
         with self._changed:

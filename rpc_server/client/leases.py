@@ -30,7 +30,7 @@ ASKS, RELEASES = 64, 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What a session calls, on its own thread."""
+    """Callbacks of a session, called on its own thread."""
 
     granted: Callable[[Grant], None]
     recalled: Callable[[int], None]
@@ -39,7 +39,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """What is asked of the tracker for each board: one of this key, before clients of a lower
+    """The request to the tracker for each board: one of this key, before clients of a lower
     priority, within so many seconds."""
 
     key: str

@@ -6,7 +6,6 @@ never the same for two peers, so that a tracker that restarts is not run over.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 
@@ -104,8 +103,7 @@ class TrackerLink:
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(*LINK_ERRORS, AttributeError):
-                connection.drop()
+            connection.drop()
 
     def close(self) -> None:
         """From any thread: a call in progress fails."""

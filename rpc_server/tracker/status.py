@@ -1,4 +1,4 @@
-"""How a farm stands, for people. In: the tracker's answer to `status`. Out: text."""
+"""The status of a farm as text. In: the tracker's answer to `status`. Out: text."""
 
 from __future__ import annotations
 

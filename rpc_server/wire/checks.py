@@ -1,4 +1,4 @@
-"""What a message's fields may be. In: values as JSON gave them, and what was made of them.
+"""Checks of a message's fields. In: values as JSON gave them, and what was made of them.
 
 Out: the same, or ValueError and its like, of which `checked` makes one WireError.
 """

@@ -53,7 +53,7 @@ _GRANT = tuple(f.name for f in dataclasses.fields(Grant))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a client holds and waits for. `notes`: why something else is over, by request name or
+    """A client's leases and requests. `notes`: why something else is over, by request name or
     'lease N'; they are sent for as long as the client is known. `run`: of the tracker's process,
     within which versions grow."""
 

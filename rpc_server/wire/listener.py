@@ -39,7 +39,7 @@ LOCAL_SHARE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """How much of a server its peers can take."""
+    """Limits on what peers can take of a server."""
 
     links: int = 64
     """Connections at a time; one in 16 is left to those from this machine."""
@@ -287,8 +287,7 @@ class Listener:
             if visit in self._visits:
                 self._visits.remove(visit)
         if visit.connection is not None:
-            with contextlib.suppress(*LINK_ERRORS, AttributeError):
-                visit.connection.drop()
+            visit.connection.drop()
         visit.sock.close()
 
     def _recheck(self) -> None:

@@ -49,7 +49,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOutcome:
-    """What a model's run gave. Seconds and bytes."""
+    """The result of a model's run. Seconds and bytes."""
 
     times_s: tuple[float, ...]
     kernels_s: tuple[float, ...]

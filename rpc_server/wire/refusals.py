@@ -1,5 +1,5 @@
-"""Why a link that broke need not be tried again. In: a reason and an address. Out: the same reason
-in plain words with what to do, as LinkRefusedError, or LinkLostError where it may come back.
+"""Classification of broken links. In: a reason and an address. Out: the reason in plain words with
+what to do: LinkRefusedError where trying again is no use, LinkLostError where it may come back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What products of matrix tiles on CPUs (Intel AMX) share: tiles, schedule, prior.
+"""Products of matrix tiles on CPUs (Intel AMX), of any type: tiles, schedule, prior.
 
 A tile register has 16 rows of 64 bytes. One instruction adds the product of up to 16 points by a
 run of the reduction, and of that run by 16 channels, to 16 x 16 sums: 16 times what a vector

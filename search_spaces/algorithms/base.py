@@ -1,4 +1,4 @@
-"""What an algorithm is: a way to compute a kernel, with everything that depends on the way.
+"""Algorithms: ways to compute a kernel, each with everything that depends on the way.
 
 Add one: a file in this folder and `ALGORITHMS.add`. It says where it applies and which configs are
 valid, writes the schedule, predicts cycles, and knows its schedules again, those in logs too, with

@@ -87,7 +87,7 @@ takes where they lie beyond the L2 cache; wider tiles take whole runs of lines."
 
 
 class Products(ContractionAlgorithm):
-    """What computes every product: tiles of points by vectors of channels."""
+    """Algorithms that compute every product: tiles of points by vectors of channels."""
 
     is_direct = True
     reads_plain = False

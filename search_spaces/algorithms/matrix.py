@@ -1,4 +1,4 @@
-"""What products of small matrices in vectors share (Arm's bfmmla, smmla, usmmla): tiles, schedule.
+"""Products of small matrices in vectors (Arm's bfmmla, smmla, usmmla): tiles, schedule.
 
 One instruction adds the product of two points by a run of neighbours, and of that run by two
 channels, to 2 x 2 sums in one register: twice what a dot product of the same operands does. A

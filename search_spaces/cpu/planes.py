@@ -46,7 +46,7 @@ ITERATION_CYCLES = 3.0
 
 
 class PlanesRule(Rule):
-    """See the module."""
+    """Pools of one-channel images, with lanes along a row of results."""
 
     name = "planes"
     priority = 9

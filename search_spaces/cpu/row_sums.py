@@ -43,7 +43,7 @@ CYCLES_OFF = 0.1
 
 
 class RowSumsRule(Rule):
-    """See the module."""
+    """Column sums and maxima of tall matrices, by several rows at a time."""
 
     name = "row_sums"
     priority = 9

@@ -40,7 +40,7 @@ PASS_CYCLES = 40.0
 
 
 class SortRule(Rule):
-    """See the module."""
+    """Sorting networks over rows, a pass a nest, in vectors along what lies side by side."""
 
     name = "sort"
     priority = 5

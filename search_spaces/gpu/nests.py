@@ -50,7 +50,7 @@ from search_spaces.space import Configs, Space
 
 
 class GpuNestsRule(Rule):
-    """See the module."""
+    """Every other task on GPUs, one or a few neighbouring elements a thread."""
 
     name = "gpu_nests"
     priority = 0

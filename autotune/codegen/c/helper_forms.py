@@ -20,7 +20,7 @@ COMBINED = {
 INTEGER_EXTREMES = {
     "maximum": COMBINED["max"], "minimum": "({a} > {b} ? {b} : {a})",
 }  # fmt: skip
-"""Of what is never a NaN, which compilers warn of."""
+"""The same where nothing can be a NaN; compilers warn of the question."""
 
 
 def horner(x: str, coefficients: tuple[float, ...]) -> str:

@@ -1,4 +1,4 @@
-"""How the threads of a team share a kernel's work, as LLVM text. Needs `futex`.
+"""Work sharing among the threads of a team, as LLVM text. Needs `futex`.
 
 A phase is a top-level statement of a kernel. Its iterations are cut into one run per thread, and
 every run into a few pieces. A thread claims the pieces of its own run, then what is left of the

@@ -26,7 +26,7 @@ _ROUNDER = 1.5 * 2.0**23 * WIDTH
 
 
 class TableMath(MathWriter):
-    """See the module."""
+    """Writer of element functions by permutes of table registers and by scaling (AVX-512)."""
 
     def erf(self, x: str) -> str:
         """Error function, within 3 ulp, 1 from LIMIT on: a polynomial around the nearest multiple

@@ -1,4 +1,4 @@
-"""What an ONNX operator's importer works with, and the registry of importers.
+"""The registry of importers of ONNX operators, and the context that one works with.
 
 An importer is one function: it reads the node's inputs and attributes through a `NodeContext`,
 adds ops to the graph, and returns the value (or values) it made:

@@ -1,6 +1,5 @@
-"""What an operator expects, in words. In: a node, checked before it is imported, or one whose
-importer made no sense of it. Out: one line that says what it was given and what the standard asks
-for.
+"""Messages about a node that the standard does not allow. In: a node before its import, or one
+whose importer failed. Out: one line with what it was given and what the standard asks for.
 
 Importers say themselves what they check. What they take for granted (as many dimensions as they
 name, an entry for each) is the standard's, whose schemas say it too.

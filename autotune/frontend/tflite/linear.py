@@ -83,7 +83,7 @@ def mul(n: OperatorContext) -> str:
 
 @tflite_importer("MAXIMUM", "MINIMUM")
 def extreme(n: OperatorContext) -> str:
-    """Of bytes that count in the same steps."""
+    """Bytes count in the same steps, or it is refused."""
     if n.quantized(0, 1):
         same_steps(n, 0, 1)
     return n.op("max" if n.is_a("MAXIMUM") else "min", n.input(0), n.input(1))

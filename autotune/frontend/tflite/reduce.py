@@ -83,7 +83,7 @@ def softmax(n: OperatorContext) -> str:
 
 
 def _leading_zeros(n: OperatorContext, total: str) -> str:
-    """Of sums in Q12.19 that are at least 1: how many powers of two are larger."""
+    """How many powers of two are larger than sums in Q12.19, which are at least 1."""
     powers = n.constant(2 ** np.arange(20, 31), "int32")
     larger = n.cast(n.op("lt", total, powers), "int32")
     count = n.op("reduce_sum", larger, axes=(n.rank(total) - 1,), keepdims=True)

@@ -1,4 +1,4 @@
-"""What zoo models are written with: the registry, and an ONNX graph under construction."""
+"""The registry of zoo models, and the builder of ONNX graphs that they are written with."""
 
 from __future__ import annotations
 

@@ -365,7 +365,7 @@ def locked_clocks(target: Target) -> AbstractContextManager[str]:
 
 
 class CudaDriver:
-    """What the NVIDIA driver finds."""
+    """The devices that NVIDIA's driver finds."""
 
     def open(self, target: Target) -> CudaDevice:
         api, number = _chosen(target)

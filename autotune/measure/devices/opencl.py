@@ -223,7 +223,7 @@ def _chosen(target: Target) -> tuple[types.ModuleType, Any]:
 
 
 class OpenClDriver:
-    """What pyopencl finds."""
+    """The devices that pyopencl finds."""
 
     def open(self, target: Target) -> OpenClDevice:
         return OpenClDevice(*_chosen(target))

@@ -1,4 +1,4 @@
-"""What a device can do, measured. In: an open device and its target. Out: a profile.
+"""Measurement of a device's profile. In: an open device and its target. Out: a profile.
 
 Peak of multiply-adds, bandwidth of copies in its cache and in its memory, cost of a launch; and a
 small kernel whose result shows that the device computes at all. The kernels are programs like any

@@ -1,4 +1,4 @@
-"""What a core computes, loads and stores in its registers and innermost cache.
+"""Throughput and latency of a core's arithmetic, loads and stores in its innermost cache.
 
 In: a target, whose features say which instructions there are. Out: rows of MachineFacts.
 """

@@ -1,4 +1,4 @@
-"""What cores do together: memory for all of them, lines from one to another, parallel regions.
+"""Speeds of cores together: memory for all of them, lines from one to another, parallel regions.
 
 In: a target, and the cores that this process may use. Out: rows of MachineFacts; none where there
 is one core. Threads are pinned, one a core, and meet by a number in a line that each waits for.

@@ -1,4 +1,4 @@
-"""What an algorithm for convolutions and matrix products on GPUs is.
+"""Algorithms for convolutions and matrix products on GPUs: the base class and its parts.
 
 Add one: a file in this folder and `ALGORITHMS.add`, under its choice's name after `gpu_`. Params
 mean the same to all (`search_spaces.gpu.contraction.rule`); an algorithm says which of their

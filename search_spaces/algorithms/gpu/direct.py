@@ -50,7 +50,7 @@ CROWDED_COST = 1.5
 
 
 class GpuTiles(GpuAlgorithm):
-    """What multiplies by register tiles of float32."""
+    """Multiplication by register tiles of float32."""
 
     def shared_bytes(self, configs: Configs) -> Column:
         rows, width = self.tile(configs)

@@ -30,7 +30,7 @@ _VECTORS = (1, 2, 3, 4, 6, 8, 16, 32)
 
 
 class AttentionRule(Rule):
-    """See the module."""
+    """A softmax between two products, scheduled by the one algorithm for it."""
 
     name = "attention"
     priority = 20

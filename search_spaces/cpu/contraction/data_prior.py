@@ -1,4 +1,4 @@
-"""What reading adds to products of tiles, by the order of loops and the tile.
+"""The cost of reading operands beside products of tiles, by the order of loops and the tile.
 
 In: a contraction, the machine and configs. Out: shares of the multiply-adds' cycles, per config.
 """

@@ -64,7 +64,7 @@ _UNROLLED = 480
 
 
 class ContractionRule(Rule):
-    """See the module."""
+    """Convolutions and matrix products, by register tiles and any algorithm that applies."""
 
     name = "contraction"
     priority = 10

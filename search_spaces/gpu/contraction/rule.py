@@ -51,7 +51,7 @@ _UNROLLED = 2048
 
 
 class GpuContractionRule(Rule):
-    """See the module."""
+    """Convolutions and matrix products on GPUs, by block tiles and any algorithm that applies."""
 
     name = "gpu_contraction"
     priority = 10

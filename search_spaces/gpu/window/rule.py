@@ -52,7 +52,7 @@ def _window(task: Task) -> WindowShape:
 
 
 class GpuWindowRule(Rule):
-    """See the module."""
+    """Depthwise convolutions and pools on GPUs, a tile of points of a few channels a thread."""
 
     name = "gpu_window"
     priority = 8
