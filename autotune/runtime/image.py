@@ -38,7 +38,7 @@ class Port:
     offset_bytes: int
     strides: tuple[int, ...]
     declared: str = ""
-    """numpy's name of the short float that the model says it is, where that is another one."""
+    """numpy's name of the type that the model says it is, where that is another one."""
 
     @property
     def public(self) -> TensorType:

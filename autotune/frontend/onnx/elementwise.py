@@ -220,9 +220,11 @@ def identity(n: NodeContext) -> str:
 
 @importer("Dropout")
 def dropout(n: NodeContext) -> tuple[str, str]:
-    """Nothing at inference: the mask keeps everything."""
+    """Nothing at inference, or where none are dropped: the mask keeps everything."""
     n.ignore("ratio", "seed", "is_test")
     training = n.parameter(2)
     if training is not None and training.any():
-        raise UnsupportedOpError("training_mode is on; export the model for inference")
+        share = n.parameter(1)
+        if share is None or share.any():
+            raise UnsupportedOpError("training_mode is on; export the model for inference")
     return n.input(0), n.op("expand", n.constant(True), shape=n.shape(n.input(0)))
