@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_LOG = "tuning.db"
 COMPILED_TOO = "an .onnx or .tflite file, zoo:NAME or a compiled model"
 MAX_PRIORITY = 100
+"""Largest priority, up or down, that the farm's messages allow."""
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
 Shapes = dict[str, tuple[int | str, ...]]
 

@@ -31,8 +31,10 @@ from autotune.target import Target
 
 FORMAT = "autotune-compiled-model"
 FORMAT_VERSION = 1
+"""Version of the file's format."""
 _MANIFEST, _CONSTANTS = "manifest.json", "constants.bin"
 _CHUNK_BYTES = 8 << 20
+"""Bytes that are read, or written, at a time."""
 _ZIP_HEADER_BYTES = 30
 """Bytes of a zip's entry up to its name."""
 _LENGTHS_AT, _LENGTHS = 26, struct.Struct("<HH")

@@ -31,6 +31,7 @@ from autotune.runtime.image_file import write_image
 from autotune.runtime.model import CompiledModel
 
 TURNS = 5
+"""Runs of each model, in turns with the others."""
 MOST_RUNS = 10
 """Runs of a model in a turn, at most."""
 KERNEL_RUNS = 3
@@ -38,6 +39,7 @@ KERNEL_RUNS = 3
 TURN_S = 0.05
 """About what a model's turn takes, if it does more than one run."""
 TIMEOUT_S = 120.0
+"""Seconds of the process that runs them."""
 
 Latencies = tuple[tuple[float, ...], ...]
 """Seconds of whole runs, or of kernels, per model."""

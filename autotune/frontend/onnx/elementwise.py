@@ -28,6 +28,7 @@ _MOST_FACTORS = 8
 """Powers of integers are so many products at most."""
 SELU_ALPHA = 1.67326319217681884765625
 SELU_GAMMA = 1.05070102214813232421875
+"""Defaults of Selu's attributes (ONNX operator set)."""
 
 
 def _plain(op: str) -> Importer:

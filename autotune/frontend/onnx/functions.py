@@ -18,6 +18,7 @@ from autotune.frontend.onnx.control import CONTROLS
 STANDARD = ("", "ai.onnx.preview")
 """Domains of the standard's operators that are spelled out."""
 MOST_NODES = 1_000_000
+"""Nodes of a model once its functions are written out."""
 MOST_ROUNDS = 8
 """Functions that consist of functions are spelled out one after the other."""
 
