@@ -33,8 +33,8 @@ _PRODUCT = 31
 
 
 class Requantize:
-    """See the module. `least_shift` is what no shift is below: from 32 on (33 where it is rounded
-    once) all but the product is computed in 32 bits."""
+    """Rounded products by fixed point. `least_shift` is what no shift is below: from 32 on (33
+    where it is rounded once) all but the product is computed in 32 bits."""
 
     name = "requantize"
     kind: OpKind = "elementwise"

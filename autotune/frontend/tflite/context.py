@@ -1,4 +1,4 @@
-"""What a TensorFlow Lite operator's importer works with, and the registry of importers.
+"""The context of a TensorFlow Lite operator's importer, and the registry of importers.
 
 An importer is one function: it reads the operator's tensors and options through an
 `OperatorContext`, adds ops to the graph, and returns the value (or values) it made:

@@ -13,7 +13,7 @@ from autotune.frontend.tflite.linear import product_factors
 from autotune.types import Array
 
 _TOGETHER = 4
-"""Channels that an instruction multiplies at once; fewer are filled up, but a single one."""
+"""Channels that an instruction multiplies at once; fewer are filled up."""
 
 
 @tflite_importer("CONV_2D")
@@ -44,7 +44,7 @@ def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
         y = n.op("add", y, n.input(2)) if n.has(2) else y
         return n.float_activated(y, activation)
     zero = n.tensor(0).zero + MOVED
-    more = -weights.shape[2] % _TOGETHER if attrs["groups"] == 1 < weights.shape[2] else 0
+    more = -weights.shape[2] % _TOGETHER if attrs["groups"] == 1 else 0
     if more or (any(pads) and zero):
         widths = (0, pads[0], pads[1], 0, 0, pads[2], pads[3], more)
         x, pads = n.op("pad", x, pads=widths, value=float(zero)), (0, 0, 0, 0)
