@@ -197,6 +197,33 @@ def parse_ranges(texts: Sequence[str]) -> dict[str, tuple[int, int, int]]:
     return found
 
 
+def parse_at(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """['H=224,640'] as {'H': (224, 640)}. Raises ConfigError."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        symbol, _, listed = text.rpartition("=")
+        sizes = tuple(whole(n) or 0 for n in listed.split(","))
+        if not symbol or not all(sizes):
+            raise ConfigError(f"expected --at H=224 or H=224,640, got {text!r}")
+        if symbol in found:
+            raise ConfigError(
+                f"--at of {symbol} is given twice; give its sizes once: {symbol}=1,2"
+            )
+        found[symbol] = sizes
+    return found
+
+
+def at(parser: Parser) -> None:
+    """The option that names sizes of a model whose sizes are open."""
+    parser.add_argument(
+        "--at",
+        action="append",
+        default=[],
+        metavar="H=224",
+        help="size of a symbolic dimension, where these are open; repeat for each",
+    )
+
+
 def cache_dir() -> Path:
     """Where measured device profiles are kept between commands."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

@@ -25,6 +25,7 @@ from autotune.placement.types import KernelCall, Partition, Storage
 from autotune.program.ir import Pack, Program
 from autotune.runtime.image import ARENA, CONSTANTS, FIRST_INPUT, WORKSPACE
 from autotune.runtime.open_image import AMOUNTS, TABLE, CallTable, OpenImage, OpenPort, Unit, Words
+from autotune.size_ranges import OpenTypes
 from autotune.sizes import is_size
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task, TensorType, dense_strides
@@ -232,6 +233,7 @@ def open_link(
     partition: Partition,
     blocks: Sequence[ArenaBlock],
     kernels: Mapping[Task, Sequence[BuiltKernel]],
+    types: OpenTypes,
     units: Sequence[Unit],
     *,
     target: Target,
@@ -260,8 +262,9 @@ def open_link(
     return OpenImage(
         name=partition.graph.name,
         target=target,
+        types=types,
         units=tuple(units),
-        rows=rows,
+        rows=len(rows),
         inputs=inputs,
         outputs=outputs,
         output_bytes=output_bytes,
