@@ -21,7 +21,7 @@ import numpy as np
 from autotune.errors import ConfigError, ModelError
 from autotune.ops import OPS
 from autotune.rewrite.apply import build
-from autotune.rewrite.egraph import Facts, Variant, constructors, declarations
+from autotune.rewrite.egraph import Sides, Variant, constructors, declarations
 from autotune.rewrite.evaluate import Inference
 from autotune.rewrite.files import read
 from autotune.rewrite.properties import Translated, translated
@@ -110,7 +110,7 @@ class Deriver:
             raise UnprovenError(f"{rewrite.name}: no sizes are legal")
         return Derivation(rewrite=rewrite.name, properties=used, rounds=max(rounds))
 
-    def _saturated(self, facts: Facts, rules: Sequence[Translated]) -> int | None:
+    def _saturated(self, facts: Sides, rules: Sequence[Translated]) -> int | None:
         """Rounds until the goals hold; None where they do not."""
         key = tuple(r.text for r in rules)
         variants = [v for rule in rules for v in rule.variants]
@@ -155,7 +155,7 @@ class _EGraph:
         return True
 
 
-def _rounds(graph: _EGraph, facts: Facts, declared: frozenset[Variant]) -> int | None:
+def _rounds(graph: _EGraph, facts: Sides, declared: frozenset[Variant]) -> int | None:
     more = [v for v in facts.variants if v not in declared]
     graph.run("\n".join([*constructors(more), *facts.lines]))
     wanted = "\n".join(f"(check (= {one} {other}))" for one, other in facts.goals)
@@ -169,10 +169,10 @@ def _rounds(graph: _EGraph, facts: Facts, declared: frozenset[Variant]) -> int |
     return None
 
 
-def _facts(rewrite: Rewrite, instance: Instance) -> Facts:
+def _facts(rewrite: Rewrite, instance: Instance) -> Sides:
     """Both sides at an instance, as terms with shapes."""
     inference = Inference(instance.shapes)
-    facts = Facts()
+    facts = Sides()
     names = {n: facts.leaf(n, shape) for n, shape in instance.shapes.items()}
     terms = dict(names)
 
@@ -203,7 +203,7 @@ def _helpers(rewrite: Rewrite) -> tuple[frozenset[str], ...]:
 
 
 def _rules(
-    rewrite: Rewrite, given: Sequence[Rewrite], facts: Facts, helpers: frozenset[str]
+    rewrite: Rewrite, given: Sequence[Rewrite], facts: Sides, helpers: frozenset[str]
 ) -> list[Translated]:
     """The properties that could be used: those over operators that there are, and these."""
     there = operators(rewrite) | helpers

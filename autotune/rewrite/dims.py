@@ -80,7 +80,7 @@ class Dim:
     __repr__ = __str__
 
 
-class Word(Dim):
+class WordSymbol(Dim):
     """A symbol that stands for a word, and no dimension."""
 
     __slots__ = ()

@@ -12,14 +12,20 @@ from typing import Any
 from autotune.graph.rewriter import COMMUTATIVE
 from autotune.ops import OPS
 from autotune.rewrite.attributes import normal
-from autotune.rewrite.dims import Word
+from autotune.rewrite.dims import WordSymbol
 from autotune.rewrite.symbolic_shapes import Shape
 
 Variant = tuple[str, tuple[str, ...]]
 """A constructor: its name, and the sorts of what it takes."""
 Make = Callable[[str, Sequence[str], Mapping[str, Any], Shape], str]
 """(operator, terms, attributes, the result's shape) -> its term."""
-_SORTS: Mapping[type, str] = {int: "i64", bool: "i64", str: "String", Word: "String", float: "f64"}
+_SORTS: Mapping[type, str] = {
+    int: "i64",
+    bool: "i64",
+    str: "String",
+    WordSymbol: "String",
+    float: "f64",
+}
 _LARGEST_RANK = 8
 
 
@@ -68,7 +74,7 @@ def shape_fact(term: str, shape: Sequence[str]) -> str:
     return f"(has {term} (shape{len(shape)}{''.join(f' {d}' for d in shape)}))"
 
 
-class Facts:
+class Sides:
     """The terms of a rewrite's sides, as lines, and which should be equal."""
 
     def __init__(self) -> None:

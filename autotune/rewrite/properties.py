@@ -18,7 +18,7 @@ from typing import Any
 from autotune.errors import ModelError
 from autotune.rewrite import expressions
 from autotune.rewrite.apply import build
-from autotune.rewrite.dims import Dim, Word, is_symbol, prefix_form, symbol, symbols_of
+from autotune.rewrite.dims import Dim, WordSymbol, is_symbol, prefix_form, symbol, symbols_of
 from autotune.rewrite.egraph import Variant, literal, shape_fact, variant, with_broadcasts
 from autotune.rewrite.parse import leaves
 from autotune.rewrite.rule import Application, Rewrite
@@ -192,7 +192,7 @@ class _Rule:
                 out[plain] = symbol(plain) if known is None else known
         for domain in self.given.domains:
             if domain.words:
-                out[domain.name] = Word({(domain.name,): 1})
+                out[domain.name] = WordSymbol({(domain.name,): 1})
         for name, text in self.given.drawn:
             if text.startswith("put("):  # as another shape, but for one dimension
                 out[name] = expressions.value(text, out)
