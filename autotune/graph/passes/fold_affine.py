@@ -16,8 +16,8 @@ class FoldAffine:
     """(conv(x, W) + b) * s + t -> conv(x, W * s) + (b * s + t).
 
     s is a constant per output channel, or a scalar (which also passes through reshapes and
-    transposes); W is constant, of floats, and what is in between has no other reader. Arithmetic on constants
-    is done in double precision. Elsewhere x * s * t -> x * (s * t)."""
+    transposes); W is constant, of floats, and what is in between has no other reader. Arithmetic
+    on constants is done in double precision. Elsewhere x * s * t -> x * (s * t)."""
 
     def run(self, graph: Graph) -> Graph:
         return rewritten(graph, _folded)
