@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from autotune.machine.curves import effective_sizes, value_at, values_at
 from autotune.machine.facts import TILE_BYTES, Arithmetic, MachineFacts
-from autotune.machine.measured import OWN_SHARE_OF_L3, hidden_streams, measured_speeds
+from autotune.machine.measured import hidden_streams, measured_speeds
 from autotune.machine.nominal import nominal_facts, nominal_profile
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.speeds import (
@@ -144,7 +144,8 @@ class Machine:
         threads = self.target.threads
         curve = facts.load_curve_all if threads > 1 else ()
         curve = curve or facts.load_curve
-        gain = value_at(curve, footprint / OWN_SHARE_OF_L3) / curve[-1][1]
+        own = shipped_speeds()[0].own_share_of_l3  # of a cache that is really there
+        gain = value_at(curve, footprint / own) / curve[-1][1]
         memory = self.cpu.memory_stream_bytes_per_cycle
         most = max(memory, threads * self.cpu.l3_stream_bytes_per_cycle)
         hidden = hidden_streams(facts, footprint)

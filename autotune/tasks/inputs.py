@@ -19,6 +19,7 @@ _POSITIVE_INPUTS = {"sqrt": 0, "rsqrt": 0, "log": 0, "pow": 0, "reciprocal": 0, 
 _OF_SHARES = ("asin", "acos", "atanh")
 """Ops that are defined from -1 to 1."""
 _DRAWN = 1_000_003
+"""Values drawn for an operand, at most; larger ones repeat them, at a prime distance."""
 _KEEP_SIGN = ("add", "mul", "div", "max", "min", "sqrt", "reduce_sum", "reduce_mean", "expand")
 
 

@@ -34,11 +34,7 @@ from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS, ContractionAlgorithm, Mask
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
-from search_spaces.cpu.contraction.rates import (
-    CONFLICT_FACTOR,
-    EXPOSED_STREAM,
-    tile_efficiency,
-)
+from search_spaces.cpu.contraction.rates import CONFLICT_FACTOR, EXPOSED_STREAM, tile_efficiency
 from search_spaces.cpu.contraction.schedule import annotate_tile, split_channels
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.tiles import ORDERS, pack_plan, sizes

@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.codegen.c.dialect import (
-    SHORT,
-    float_constant,
-    mask_of,
-    type_name,
-)
+from autotune.codegen.c.dialect import SHORT, float_constant, mask_of, type_name
 from autotune.codegen.c.index import CIndexWriter, CLinear, NotVectorError
 from autotune.codegen.expression import Val
 from autotune.codegen.llvm.math import MOST_FACTORS, factors_of, is_product
