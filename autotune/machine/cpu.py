@@ -83,7 +83,7 @@ def stream_cycles(machine: Machine, nbytes: float, passes: Column) -> Column:
     threads = machine.target.threads
     contended = machine.cpu.contended_memory_factor
     shared = np.where((passes == 1) | (threads == 1), 1.0, contended)
-    first = nbytes / machine.cpu.memory_stream_bytes_per_cycle * shared
+    first = nbytes / machine.first_stream_bytes_per_cycle(nbytes) * shared
     again = np.ceil(passes / threads) - 1
     return np.asarray(threads * (first + again * nbytes / stream_speed(machine, nbytes)))
 
@@ -202,6 +202,14 @@ def tail_waste(extent: Column | int, size: Column) -> Column:
     tail = extent % size
     lost = np.where((tail > 0) & (tail < size / 2), size / 2 - tail, 0)
     return np.asarray(1 + lost / extent, np.float64)
+
+
+def tail_latency(machine: Machine, extent: Column, size: Column, vectors: Column) -> Column:
+    """The same of tiles of so many vectors, by the multiply-adds that hide the latency on this
+    machine."""
+    tail = extent % size
+    needed = machine.cpu.multiply_adds_in_flight / vectors
+    return np.asarray(1 + np.where(tail > 0, np.maximum(needed - tail, 0), 0) / extent)
 
 
 def padding_waste(extent: int, size: Column) -> Column:

@@ -22,9 +22,6 @@ from autotune.target import Target
 
 STREAM_OF_L2, STREAM_OF_L3, STREAM_OF_MEMORY = 0.75, 1.0, 1.05
 """Operands that come in beside multiply-adds, of what loads in order reach."""
-STREAM_VECTORS = 0.14
-"""Vectors of operands from beyond the L2 cache that come in beside each multiply-add at most,
-however fast the cache is."""
 PASS_OF_L2, PASS_OF_L3 = 1.9, 0.83
 """Rows that are read in order, of the same: arithmetic hides a part."""
 STRIP_OF_L3, STRIP_OF_MEMORY = 0.33, 0.35
@@ -62,7 +59,6 @@ def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, Any]:
     memory = facts.load_curve[-1][1] / rate
     l3 = max(l3, memory) if sizes[2] else memory
     stores = facts.store_curve or facts.load_curve
-    stream_of_l3 = min(STREAM_OF_L3 * l3, STREAM_VECTORS * target.vector_bytes)
     written = [_within(stores, sizes, n) / rate for n in range(3)]
     known: dict[str, Any] = {
         "l1_store_bytes_per_cycle": written[0],
@@ -70,7 +66,7 @@ def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, Any]:
         "l3_store_bytes_per_cycle": written[2] if sizes[2] else stores[-1][1] / rate,
         "l2_stream_bytes_per_cycle": STREAM_OF_L2 * l2,
         "memory_stream_bytes_per_cycle": STREAM_OF_MEMORY * memory,
-        "l3_stream_bytes_per_cycle": max(stream_of_l3, STREAM_OF_MEMORY * memory),
+        "l3_stream_bytes_per_cycle": max(STREAM_OF_L3 * l3, STREAM_OF_MEMORY * memory),
         "l2_pass_bytes_per_cycle": PASS_OF_L2 * l2,
         "l3_pass_bytes_per_cycle": max(PASS_OF_L3 * l3, memory),
         "l2_written_pass_bytes_per_cycle": PASS_OF_L2 * written[1],

@@ -15,7 +15,12 @@ import numpy.typing as npt
 
 from autotune.machine.curves import effective_sizes, value_at, values_at
 from autotune.machine.facts import TILE_BYTES, Arithmetic, MachineFacts
-from autotune.machine.measured import OWN_SHARE_OF_L3, hidden_streams, measured_speeds
+from autotune.machine.measured import (
+    OWN_SHARE_OF_L3,
+    STREAM_OF_MEMORY,
+    hidden_streams,
+    measured_speeds,
+)
 from autotune.machine.nominal import nominal_facts, nominal_profile
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.speeds import (
@@ -138,18 +143,32 @@ class Machine:
         operands that were used a run ago come as fast as data of that footprint that are gone
         through over and over, of which other data may take a share of the cache. The machine
         itself where no curve was measured."""
+        facts, speed = self.profile.facts, self._arriving(footprint)
+        if facts is None or speed is None:
+            return self
+        hidden = hidden_streams(facts, footprint)
+        return replace(self, cpu=replace(self.cpu, memory_stream_bytes_per_cycle=speed, **hidden))
+
+    def first_stream_bytes_per_cycle(self, nbytes: float) -> float:
+        """Bytes a cycle, of all cores, at which operands of so many bytes come that were used a
+        run ago: as all of the model's do, but more than these touch together fit no cache
+        sooner."""
+        own = self._arriving(nbytes)
+        speed = self.cpu.memory_stream_bytes_per_cycle
+        return speed if own is None else min(speed, own)
+
+    def _arriving(self, footprint: float) -> float | None:
+        """Bytes a cycle of a footprint that is gone through over and over, at most those of the
+        last cache; None where no curve was measured."""
         facts = self.profile.facts
         if facts is None or not facts.load_curve or self.target.kind != "cpu":
-            return self
-        threads = self.target.threads
+            return None
+        threads, rate = self.target.threads, self.profile.peak_flops / (2 * self.target.lanes())
         curve = facts.load_curve_all if threads > 1 else ()
         curve = curve or facts.load_curve
         gain = value_at(curve, footprint / OWN_SHARE_OF_L3) / curve[-1][1]
-        memory = self.cpu.memory_stream_bytes_per_cycle
-        most = max(memory, threads * self.cpu.l3_stream_bytes_per_cycle)
-        hidden = hidden_streams(facts, footprint)
-        speed = min(gain * memory, most)
-        return replace(self, cpu=replace(self.cpu, memory_stream_bytes_per_cycle=speed, **hidden))
+        memory = STREAM_OF_MEMORY * facts.load_curve[-1][1] / rate
+        return min(gain * memory, max(memory, threads * self.cpu.l3_stream_bytes_per_cycle))
 
     def latency_s(self, footprint: Column | float) -> Column | None:
         """Seconds of a load that waits for the one before, anywhere in a footprint on huge pages.

@@ -39,6 +39,7 @@ from search_spaces.cpu.contraction.rates import (
     BAND_COST,
     EXPOSED_STREAM,
     ideal_cycles,
+    long_bodies,
     tile_efficiency,
     waste,
 )
@@ -239,7 +240,7 @@ def direct_cycles(
     # Where points share four vectors of weights, one of these may be loaded late.
     over = np.where(configs["vectors"] >= 4, 1, 0)
     rate, taste = tile_efficiency(c, machine, configs, points, c.depth, over=over)
-    cost = waste(c, configs) * rate + taste
+    cost = waste(c, configs) * rate + taste + long_bodies(configs)
     cost = cost + _point_conflicts(task, c, machine, points)
     cost = cost + order_cost(task, machine, c, configs)
     cost = cost + data_cost(task, machine, c, configs, points)

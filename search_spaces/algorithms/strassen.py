@@ -37,6 +37,7 @@ from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies,
 from search_spaces.cpu.contraction.rates import (
     CONFLICT_FACTOR,
     EXPOSED_STREAM,
+    long_bodies,
     tile_efficiency,
 )
 from search_spaces.cpu.contraction.schedule import annotate_tile, split_channels
@@ -196,7 +197,7 @@ def products_cycles(
     depth, points = c.depth // 2, configs["tile_w"].astype(np.float64)
     rate, taste = tile_efficiency(half, machine, configs, points, depth)
     padded = padding_waste(half.channels[1], configs["lanes"].astype(np.float64))
-    rate = (rate + taste) * padded * tail_waste(run, configs["tile_w"])
+    rate = (rate + taste + long_bodies(configs)) * padded * tail_waste(run, configs["tile_w"])
     product = 7 * half_points(c) * depth * half.channels[1] / machine.target.lanes() * rate
     crowded = points > conflict_free_points(machine, depth)
     return np.asarray(product * np.where(crowded, CONFLICT_FACTOR, 1.0))

@@ -25,7 +25,7 @@ from autotune.machine.cpu import (
     padding_waste,
     store_cycles,
     stream_cycles,
-    tail_waste,
+    tail_latency,
 )
 from autotune.ops.conv import tiled_reach
 from autotune.program.winograd import Matrix, points_of, transforms
@@ -46,6 +46,7 @@ from search_spaces.cpu.contraction.rates import (
     CONFLICT_FACTOR,
     NARROW_VECTOR_COST,
     STEP_CYCLES,
+    long_bodies,
     tile_efficiency,
 )
 from search_spaces.cpu.contraction.schedule import annotate_tile, split_channels, step_loop
@@ -376,8 +377,11 @@ def _product_rate(
     """Cycles per multiply-add of full width of products of `block` points."""
     points = configs["tile_w"].astype(np.float64)
     rate, taste = tile_efficiency(c, machine, configs, points, depth, rate=_tile_rate)
+    taste = taste + np.where(configs["prefetch"] == "panel", long_bodies(configs), 0.0)
     padded = padding_waste(c.channels[1], configs["lanes"].astype(np.float64))
-    return np.asarray((rate + taste) * padded * tail_waste(block, points))
+    return np.asarray(
+        (rate + taste) * padded * tail_latency(machine, block, points, configs["vectors"])
+    )
 
 
 def _tile_rate(
