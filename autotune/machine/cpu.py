@@ -104,9 +104,9 @@ def asking_cycles(machine: Machine, nbytes: Column | float) -> Column:
 def stream_speed(machine: Machine, nbytes: float) -> float:
     """Bytes a cycle at which a core reads operands of this size, over and over."""
     target, cpu = machine.target, machine.cpu
-    if nbytes <= target.l2_bytes * cpu.own_share_of_l2:
+    if nbytes <= machine.l2_bytes * cpu.own_share_of_l2:
         return cpu.l2_stream_bytes_per_cycle
-    if nbytes <= target.l3_bytes * cpu.own_share_of_l3:
+    if nbytes <= machine.l3_bytes * cpu.own_share_of_l3:
         return cpu.l3_stream_bytes_per_cycle
     return cpu.memory_stream_bytes_per_cycle / target.threads
 
@@ -115,10 +115,10 @@ def store_cycles(machine: Machine, held: Column | float) -> Column:
     """Cycles to write a vector of results over and over to `held` bytes."""
     cpu, target = machine.cpu, machine.target
     speed = np.where(
-        held <= target.l1_bytes,
+        held <= machine.l1_bytes,
         cpu.l1_store_bytes_per_cycle,
         np.where(
-            held <= target.l2_bytes, cpu.l2_store_bytes_per_cycle, cpu.l3_store_bytes_per_cycle
+            held <= machine.l2_bytes, cpu.l2_store_bytes_per_cycle, cpu.l3_store_bytes_per_cycle
         ),
     )
     return np.asarray(target.vector_bytes / speed)
@@ -131,7 +131,7 @@ def clocks(machine: Machine, count: float) -> float:
 
 def beyond_l2(machine: Machine, nbytes: float) -> bool:
     """Whether data are larger than what the second cache keeps for them."""
-    return nbytes > machine.target.l2_bytes * machine.cpu.own_share_of_l2
+    return nbytes > machine.l2_bytes * machine.cpu.own_share_of_l2
 
 
 def from_others_cycles(machine: Machine, nbytes: Column | float) -> Column | float:

@@ -15,7 +15,7 @@ import math
 from typing import Any
 
 from autotune.machine.curves import Curve, effective_sizes, value_at, values_at
-from autotune.machine.facts import MachineFacts
+from autotune.machine.facts import MachineFacts, Pairs
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.speeds import CpuSpeeds
 from autotune.target import Target
@@ -40,11 +40,25 @@ SERVED_ADD = 1.16
 """Latency of an addition among others, of what a chain of additions shows."""
 
 
+def on_machine(target: Target, caches: Pairs) -> Target:
+    """The target with the caches of the machine, where its system told of them: code for any
+    processor with AVX2 finds those of the one that it runs on."""
+    told = {level: int(nbytes) for level, nbytes in caches}
+    if target.kind != "cpu" or not told.get(1):
+        return target
+    way = max(target.l1_bytes // target.l1_ways, target.line_bytes)
+    return dataclasses.replace(
+        target, l1_bytes=told[1], l1_ways=max(1, told[1] // way),
+        l2_bytes=told.get(2, told[1]), l3_bytes=told.get(3, 0),
+    )  # fmt: skip
+
+
 def measured_speeds(target: Target, profile: DeviceProfile, table: CpuSpeeds) -> CpuSpeeds:
     """The table's speeds with all that the profile's facts know better."""
     facts = profile.facts
     if facts is None or not facts.load_curve:
         return table
+    target = on_machine(target, facts.caches)
     rate = profile.peak_flops / (2 * target.lanes())
     known = _caches(target, facts, rate) | _core(facts, rate, table)
     known |= hidden_streams(facts, facts.load_curve[-1][0])

@@ -20,6 +20,7 @@ from autotune.machine.measured import (
     STREAM_OF_MEMORY,
     hidden_streams,
     measured_speeds,
+    on_machine,
 )
 from autotune.machine.nominal import nominal_facts, nominal_profile
 from autotune.machine.profile import DeviceProfile
@@ -66,6 +67,8 @@ class Machine:
     """What the device measured about itself; nominal speeds where nothing was measured."""
     cpu: CpuSpeeds
     gpu: GpuSpeeds
+    _caches: Target
+    """Of which only the sizes of caches are read."""
 
     @staticmethod
     def of(target: Target, profile: DeviceProfile | None = None) -> Machine:
@@ -112,11 +115,26 @@ class Machine:
         tables of configs/machines say."""
         return self.profile.facts or nominal_facts(self.target, self.profile, self.cpu)
 
+    @property
+    def l1_bytes(self) -> int:
+        """Bytes of the innermost cache, as the machine's system tells of it, or else the
+        target."""
+        return self._caches.l1_bytes
+
+    @property
+    def l2_bytes(self) -> int:
+        """The same of a core's second cache."""
+        return self._caches.l2_bytes
+
+    @property
+    def l3_bytes(self) -> int:
+        """The same of the last one, which cores share; 0 where there is none."""
+        return self._caches.l3_bytes
+
     def cache_bytes(self, level: int) -> int:
         """Bytes of cache 1 to 3 that are really there for one's own data, 0 where there is no such
         cache: by the measured curve, or else the share that the tables give."""
-        target, facts = self.target, self.profile.facts
-        believed = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
+        facts, believed = self.profile.facts, (self.l1_bytes, self.l2_bytes, self.l3_bytes)
         if facts is not None and facts.load_curve:
             return effective_sizes(facts.load_curve, believed, facts.latency_curve)[level - 1]
         shares = (1.0, self.cpu.own_share_of_l2, self.cpu.own_share_of_l3)
@@ -205,4 +223,6 @@ def _machine(target: Target, profile: DeviceProfile | None) -> Machine:
         cpu = dataclasses.replace(cpu, **of_width(own, max(1, target.sve_granules)))
     profile = profile or nominal_profile(target, cpu)
     cpu = measured_speeds(target, profile, cpu) if target.kind == "cpu" else cpu
-    return Machine(target=target, profile=profile, cpu=cpu, gpu=gpu)
+    told = profile.facts.caches if profile.facts is not None else ()
+    here = on_machine(target, told)
+    return Machine(target=target, profile=profile, cpu=cpu, gpu=gpu, _caches=here)

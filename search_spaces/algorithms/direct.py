@@ -226,7 +226,7 @@ def _prefetch_pays(c: Contraction, machine: Machine) -> bool:
     find their weights in the L2 cache. Single points of huge weights leave it short of memory,
     where nothing else was measured."""
     points = c.count * c.row_count * c.points[1]
-    huge = points == 1 and c.weight_bytes > machine.target.l3_bytes / 4
+    huge = points == 1 and c.weight_bytes > machine.l3_bytes / 4
     huge = huge and not machine.foresees(c.weight_bytes)
     return c.streams and (points >= PREFETCH_POINTS or huge)
 
@@ -306,7 +306,7 @@ def _passes(c: Contraction, machine: Machine, configs: Configs) -> Column:
     rows, tiles = _tiles(c, configs)
     by_row = rows if c.rows else tiles
     panel = configs["vectors"] * configs["lanes"] * (c.depth * c.item_bytes)
-    stays = panel <= machine.cpu.own_share_of_l2 * machine.target.l2_bytes
+    stays = panel <= machine.cpu.own_share_of_l2 * machine.l2_bytes
     order = configs["order"]
     passes = np.where(order == "points_first", tiles, np.where(order == "rows_first", by_row, 1.0))
     return np.where((order == "channels_first") & ~stays, tiles, passes)

@@ -315,7 +315,7 @@ def _weight_stream(
     """Cycles of all cores while weights come in. From memory, zeros that fill the last block of
     channels cost as much as weights."""
     stream = stream_cycles(machine, nbytes, blocks)
-    if nbytes > machine.cpu.own_share_of_l3 * machine.target.l3_bytes:
+    if nbytes > machine.cpu.own_share_of_l3 * machine.l3_bytes:
         return stream * padding_waste(c.channels[1], configs["lanes"] * configs["vectors"])
     return stream
 
@@ -327,8 +327,8 @@ def _reload_cycles(
     weights from memory: these hold the buffers that a line from any cache comes through."""
     width = configs["lanes"] * configs["vectors"]
     held = 4.0 * c.reduce[2][1] * (configs["block"] + width)
-    evicted = held >= RELOADED_L1_SHARE * machine.target.l1_bytes
-    far = nbytes > machine.cpu.own_share_of_l3 * machine.target.l3_bytes
+    evicted = held >= RELOADED_L1_SHARE * machine.l1_bytes
+    far = nbytes > machine.cpu.own_share_of_l3 * machine.l3_bytes
     loaded = far * tiles * nbytes / c.channels[1] * np.ceil(c.channels[1] / width)
     return np.asarray(evicted * loaded / machine.cpu.memory_stream_bytes_per_cycle)
 
@@ -366,7 +366,7 @@ def _spill_cycles(
     ic, oc = c.reduce[2][1], c.channels[1] * c.groups
     each = area * (ic * c.groups + oc) * 4.0
     held = each * block + min(area * ic * oc * 4.0, MOST_HELD_BYTES)
-    spilled = held > SPILL_L2_SHARE * machine.target.l2_bytes
+    spilled = held > SPILL_L2_SHARE * machine.l2_bytes
     moved = BACK_AND_FORTH * each * tiles
     return np.asarray(spilled * moved / machine.cpu.l3_stream_bytes_per_cycle)
 

@@ -101,7 +101,7 @@ def panel_cycles(
     """Cycles per multiply-add of full width until a panel of weights that the L1 cache does not
     keep beside data has come from the L2 cache, for each tile of points again."""
     nbytes = vectors * configs["lanes"] * (4.0 * depth)
-    away = nbytes > PANEL_SHARE_OF_L1 * machine.target.l1_bytes
+    away = nbytes > PANEL_SHARE_OF_L1 * machine.l1_bytes
     each = machine.target.vector_bytes / machine.cpu.l2_stream_bytes_per_cycle / points
     return np.where(away, each, 0.0)
 
