@@ -130,3 +130,18 @@ def test_what_arithmetic_hides_of_a_stream_follows_from_both_together() -> None:
     worse = found(2.5 * alone_s, 2.6 * alone_s)
     assert worse.hidden_stream == worse.hidden_asked_stream == pytest.approx(-0.5)
     assert speeds("zen4").hidden_stream == TABLE.hidden_stream
+
+
+def test_code_for_any_processor_finds_the_caches_of_the_machine() -> None:
+    known = profile("emerald_rapids_avx2")
+    assert known.facts is not None
+    machine = Machine.of(known.target, known)
+    assert machine.target.l2_bytes == 256 << 10  # what any processor with AVX2 has
+    assert (machine.l1_bytes, machine.l2_bytes, machine.l3_bytes) == (48 << 10, 2 << 20, 260 << 20)
+    assert (machine.cpu.l1_ways, machine.cpu.l1_way_bytes) == (12, 4096)
+    assert machine.cpu.own_share_of_l3 < 0.75
+    blind = dataclasses.replace(known, facts=dataclasses.replace(known.facts, caches=()))
+    assert Machine.of(known.target, blind).l2_bytes == 256 << 10
+    # By 256 KiB, half of what lies in the L2 cache would come from "the last one".
+    blind_l3 = Machine.of(known.target, blind).cpu.l3_stream_bytes_per_cycle
+    assert blind_l3 > 2 * machine.cpu.l3_stream_bytes_per_cycle
