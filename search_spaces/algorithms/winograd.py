@@ -44,9 +44,10 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.rates import (
     CONFLICT_FACTOR,
+    LONG_BODY_COST,
+    LONG_TILED_BODY_COST,
     NARROW_VECTOR_COST,
     STEP_CYCLES,
-    long_bodies,
     tile_efficiency,
 )
 from search_spaces.cpu.contraction.schedule import annotate_tile, split_channels, step_loop
@@ -377,7 +378,8 @@ def _product_rate(
     """Cycles per multiply-add of full width of products of `block` points."""
     points = configs["tile_w"].astype(np.float64)
     rate, taste = tile_efficiency(c, machine, configs, points, depth, rate=_tile_rate)
-    taste = taste + np.where(configs["prefetch"] == "panel", long_bodies(configs), 0.0)
+    asks, long = configs["prefetch"] == "panel", configs["unroll"] > 4
+    taste = taste + np.where(long, np.where(asks, LONG_BODY_COST, LONG_TILED_BODY_COST), 0.0)
     padded = padding_waste(c.channels[1], configs["lanes"].astype(np.float64))
     return np.asarray(
         (rate + taste) * padded * tail_latency(machine, block, points, configs["vectors"])

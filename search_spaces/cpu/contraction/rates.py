@@ -31,8 +31,10 @@ NARROW_VECTOR_COST = 0.05
 LONE_VECTOR_COST = 0.02
 """The same of tiles of one vector of channels where there are more."""
 LONG_BODY_COST = 0.05
-"""The same of reductions unrolled more than four times, but for products of transformed tiles:
-their surveys show none on any machine."""
+"""The same of reductions unrolled more than four times."""
+LONG_TILED_BODY_COST = 0.015
+"""The same of products of transformed tiles for which no panels are asked for: requests of a long
+body come in bursts (fitted: surveys of three machines)."""
 SPILL_COST = 0.2
 """The same of more accumulators and operands than registers."""
 SPILL_RISK = 0.03
