@@ -1,4 +1,4 @@
-"""What a model is compiled with, as one value. In: options. Out: a CompileRequest, checked.
+"""The options of a compile as one value. In: options. Out: a CompileRequest, checked.
 
 The fields of a request are the options of the functions that take it. A field has its default, its
 check and its documentation beside it: signatures, docstrings, and what type checkers and editors

@@ -32,6 +32,7 @@ BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16", "+bf16"))
 SVE_GRANULE_BYTES = 16
 """Scalable vectors of Arm (SVE) are multiples of so many bytes."""
 MAX_DEVICES = 1024
+"""Numbers of devices are below it."""
 MAX_THREADS = 1024
 """More would be a slip: they would only wait for each other."""
 

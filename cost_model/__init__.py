@@ -1,4 +1,4 @@
-"""What a config of a task takes: `predict` and `default` are the only ways to a predicted time."""
+"""Predicted times of a task's configs: `predict` and `default` are the only ways to one."""
 
 from cost_model.prediction import Prediction, default, default_of, predict
 

@@ -61,7 +61,7 @@ def alternatives(task: Task, machines: Sequence[Machine], rule: Rule) -> tuple[A
     )
 
 
-def _least(space: Space, starts: Rows, cycles: Cost, kind: object) -> Rows:
+def _least(space: Space, starts: Rows, cycles: Cost, kind: str) -> Rows:
     """The row of least cost that is reached downhill from some of one algorithm."""
 
     def cost(configs: Configs) -> Column:

@@ -22,15 +22,15 @@ from search_spaces.base import Access, Column, TileStructure
 SLOTS = ("l1", "l2", "l3", "memory")
 """What serves data. Devices with fewer cache levels leave the outer ones without traffic."""
 _USABLE = 0.8
-"""Share of the innermost cache that the tile may fill: the rest is lost to conflicts and other
-data. The outer ones have more ways, and what does not fit by a little hits all the same."""
+"""Share of the innermost cache that the tile may fill (assumed): the rest is lost to conflicts and
+other data. The outer ones have more ways, and what does not fit by a little hits all the same."""
 _CHUNK = 8192
 """Configs analysed together: temporaries stay in the caches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What one call moves, per config (arrays of n), for all threads together."""
+    """Bytes that one call moves, per config (arrays of n), for all threads together."""
 
     served_bytes: tuple[Column, ...]
     """Bytes each of SLOTS serves: l1 to the registers, l2 to l1, and so on."""

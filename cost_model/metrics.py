@@ -1,4 +1,4 @@
-"""How good a ranking is. In: predicted and measured seconds of the same candidates."""
+"""Metrics of a ranking. In: predicted and measured seconds of the same candidates."""
 
 from __future__ import annotations
 

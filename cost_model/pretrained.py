@@ -1,4 +1,4 @@
-"""What was learnt before a run: one cost model per feature layout, used as the prior of the next.
+"""Cost models learnt before a run, one per feature layout, used as the prior of the next.
 
 In: data sets of any tasks and devices, or a file. Out: better priors, a JSON file, and how well
 tasks and devices that were left out are ranked.
@@ -180,7 +180,7 @@ def _lost(predicted: Column, data: Dataset) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """How well candidates are ranked: means over tasks."""
+    """Quality of rankings: means over tasks."""
 
     tasks: int
     rank_correlation: float

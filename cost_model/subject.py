@@ -20,7 +20,7 @@ from search_spaces.space import Rows, Space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What candidates of one task on one device are made of and judged by."""
+    """One task on one device, with the space of its candidates and what judges them."""
 
     task: Task
     target: Target

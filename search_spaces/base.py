@@ -1,4 +1,4 @@
-"""What a rule is: it turns a task into a space of configs, and a config into a schedule.
+"""Rules: each turns a task into a space of configs, and a config into a schedule.
 
 It also describes the tile structure of every config at once, which is all that the features and
 the analytical cost model need: candidates are ranked without being built.
@@ -27,7 +27,7 @@ Column = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How one buffer is indexed by the nest: per buffer dimension, (axis, coefficient) pairs.
+    """The indices of one buffer in the nest: per buffer dimension, (axis, coefficient) pairs.
 
     A convolution reads rows (("oh", stride), ("kh", dilation)); the footprint of a tile along that
     dimension is 1 + sum of coefficient * (tile extent - 1), at most `shape` of the dimension."""
@@ -74,7 +74,7 @@ class TileStructure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """What a rule's algorithms should take, per config."""
+    """Predicted times of a rule's configs."""
 
     cycles: Column
     peak_cycles: float
@@ -106,7 +106,7 @@ class OpenBlocks:
 
 
 class Rule(Protocol):
-    """How tasks of one kind are scheduled. Add one: a file in cpu/ or gpu/ and `RULES.add`."""
+    """The scheduling of tasks of one kind. Add one: a file in cpu/ or gpu/ and `RULES.add`."""
 
     @property
     def name(self) -> str: ...

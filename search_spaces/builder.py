@@ -9,20 +9,8 @@ import itertools
 from collections.abc import Iterator
 
 from autotune.ops import OPS
+from autotune.program import ir
 from autotune.program.analysis import carried_vars, own_vars, recombine
-from autotune.program.ir import (
-    Alloc,
-    Apply,
-    Bound,
-    Compute,
-    For,
-    Index,
-    Program,
-    Select,
-    Stmt,
-    Value,
-    walk,
-)
 from autotune.program.rewrite import find_loop, loads_of, stores_of
 from autotune.schedule import Scheduled, Step
 from autotune.schedule.loops.compute import ComputeAt, Inline, root_body
@@ -39,7 +27,7 @@ class ScheduleBuilder:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.program: Program = build_program(task)
+        self.program: ir.Program = build_program(task)
         self._steps: list[Step] = []
 
     def apply(self, step: Step) -> None:
@@ -55,7 +43,7 @@ class ScheduleBuilder:
         return find_loop(self.program, loop).extent
 
     def loops(self) -> set[str]:
-        return {s.var for s in walk(self.program.body) if isinstance(s, For)}
+        return {s.var for s in ir.walk(self.program.body) if isinstance(s, ir.For)}
 
     def present(self, names: list[str]) -> tuple[str, ...]:
         """The names that are loops."""
@@ -94,7 +82,7 @@ CHEAP = frozenset((
 """Ops that are as quick to compute again as to load."""
 
 
-def is_written_again(task: Task, node: TaskNode, compute: Compute) -> bool:
+def is_written_again(task: Task, node: TaskNode, compute: ir.Compute) -> bool:
     """Whether what a node of several passes ends with is quick to compute in its only reader."""
     (name, *others), readers = node.outputs, [n for n in task.nodes if compute.output in n.inputs]
     return (
@@ -108,12 +96,12 @@ def is_written_again(task: Task, node: TaskNode, compute: Compute) -> bool:
     )
 
 
-def _functions(value: Value) -> Iterator[str]:
-    if isinstance(value, Apply):
+def _functions(value: ir.Value) -> Iterator[str]:
+    if isinstance(value, ir.Apply):
         yield value.fn
         for part in value.args:
             yield from _functions(part)
-    elif isinstance(value, Select):
+    elif isinstance(value, ir.Select):
         yield from (*_functions(value.then), *_functions(value.other))
 
 
@@ -143,15 +131,15 @@ def output_with_sums(builder: ScheduleBuilder, sums: str, loop: str) -> str:
     return output
 
 
-def local_buffers(program: Program) -> set[str]:
+def local_buffers(program: ir.Program) -> set[str]:
     """Names of the buffers that the program allocates."""
-    return {s.buffer.name for s in walk(program.body) if isinstance(s, Alloc)}
+    return {s.buffer.name for s in ir.walk(program.body) if isinstance(s, ir.Alloc)}
 
 
-def nest_loops(stmt: Stmt) -> list[For]:
+def nest_loops(stmt: ir.Stmt) -> list[ir.For]:
     """A perfect chain of loops from a statement inwards."""
-    chain: list[For] = []
-    while isinstance(stmt, For):
+    chain: list[ir.For] = []
+    while isinstance(stmt, ir.For):
         chain.append(stmt)
         if len(stmt.body) != 1:
             break
@@ -164,7 +152,7 @@ def schedule_copies(builder: ScheduleBuilder, target: Target, done: set[str]) ->
     copies and other plain elementwise stages."""
     for stmt in root_body(builder.program):
         stores = stores_of((stmt,))
-        plain = isinstance(stmt, For) and stmt.kind == "serial" and len(stores) == 1
+        plain = isinstance(stmt, ir.For) and stmt.kind == "serial" and len(stores) == 1
         if plain and stores[0].buffer not in done and not stores[0].buffer.endswith(".cache"):
             schedule_elementwise(builder, target, [c.var for c in nest_loops(stmt)], 1)
 
@@ -214,30 +202,30 @@ def widen_last(builder: ScheduleBuilder, target: Target, loops: list[str]) -> li
     return loops
 
 
-def is_regular(program: Program, loop: str) -> bool:
+def is_regular(program: ir.Program, loop: str) -> bool:
     """Whether every access inside a loop moves by whole elements along it."""
     buffers = {p.name: p for p in program.params}
-    buffers |= {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
+    buffers |= {s.buffer.name: s.buffer for s in ir.walk(program.body) if isinstance(s, ir.Alloc)}
     body = find_loop(program, loop).body
     accesses = [(v.buffer, v.indices) for v in loads_of(body)]
     accesses += [(s.buffer, s.indices) for s in stores_of(body)]
     for name, indices in accesses:
-        flat = Index()
+        flat = ir.Index()
         for i, stride in zip(indices, buffers[name].strides, strict=True):
             flat = flat + i * stride
         if any(
-            not isinstance(atom, str) and loop in Index(((atom, 1),)).vars()
+            not isinstance(atom, str) and loop in ir.Index(((atom, 1),)).vars()
             for atom, _ in recombine(flat).terms
         ):
             return False
     return not any(loop in b.index.vars() for s in stores_of(body) for b in value_bounds(s.value))
 
 
-def value_bounds(value: Value) -> list[Bound]:
+def value_bounds(value: ir.Value) -> list[ir.Bound]:
     """Bounds of the selections in a value."""
-    if isinstance(value, Select):
+    if isinstance(value, ir.Select):
         return [*value.bounds, *value_bounds(value.then), *value_bounds(value.other)]
-    if isinstance(value, Apply):
+    if isinstance(value, ir.Apply):
         return [b for a in value.args for b in value_bounds(a)]
     return []
 
@@ -261,10 +249,10 @@ def share(builder: ScheduleBuilder, target: Target, outer: list[str], name: str)
 __all__ = ["ScheduleBuilder", "loop_var"]
 
 
-def own_loops(nest: For) -> list[str]:
+def own_loops(nest: ir.For) -> list[str]:
     """The outer loops of a nest whose iterations write elements of their own: no reductions."""
     chain = nest_loops(nest)
-    local = {s.buffer.name for s in walk((nest,)) if isinstance(s, Alloc)}
+    local = {s.buffer.name for s in ir.walk((nest,)) if isinstance(s, ir.Alloc)}
     written = [
         own_vars(store.indices) - carried_vars(store)
         for store in stores_of((nest,))

@@ -11,31 +11,12 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from autotune.program.ir import (
-    Apply,
-    Clamp,
-    FloorDiv,
-    For,
-    If,
-    Index,
-    IndexValue,
-    LoadIndex,
-    Mod,
-    Program,
-    Select,
-    Value,
-    walk,
-)
+from autotune.program import ir
 from autotune.program.rewrite import accesses_of, find_loop, stores_of
 from autotune.schedule.loops.nest import Unroll, Vectorize
 from autotune.schedule.loops.peel_ends import PeelEnds
 from autotune.target import Target
-from search_spaces.builder import (
-    ScheduleBuilder,
-    lanes_of,
-    share,
-    value_bounds,
-)
+from search_spaces.builder import ScheduleBuilder, lanes_of, share, value_bounds
 
 WIDEST_PATTERN = 8
 """Vectors that a pattern of indices may repeat after."""
@@ -43,10 +24,10 @@ MOST_PEELED = 2
 """Iterations peeled at an end."""
 
 
-def is_patterned(program: Program, loop: str) -> bool:
+def is_patterned(program: ir.Program, loop: str) -> bool:
     """Whether indices divide or clamp a loop, which reads no places from memory along it."""
     atoms = [a for i in _indices(program, loop) for a in _atoms(i, loop)]
-    return bool(atoms) and not any(isinstance(a, LoadIndex) for a in atoms)
+    return bool(atoms) and not any(isinstance(a, ir.LoadIndex) for a in atoms)
 
 
 def schedule_patterned(
@@ -72,7 +53,7 @@ def schedule_patterned(
 
 def copies_of(builder: ScheduleBuilder, loop: str) -> tuple[str, ...]:
     """A loop and what peeling made of it."""
-    found = (s.var for s in walk(builder.program.body) if isinstance(s, For))
+    found = (s.var for s in ir.walk(builder.program.body) if isinstance(s, ir.For))
     return tuple(v for v in found if v == loop or v.startswith(f"{loop}."))
 
 
@@ -91,31 +72,31 @@ def peel_borders(builder: ScheduleBuilder, loop: str) -> None:
         builder.apply(PeelEnds(loop=loop, first=best[0], last=best[1]))
 
 
-def _borders(program: Program, loop: str) -> int:
+def _borders(program: ir.Program, loop: str) -> int:
     """Clamps and bounds inside a loop that depend on it, or on a loop in it."""
     top = find_loop(program, loop)
-    inside = {s.var for s in walk((top,)) if isinstance(s, For)}
+    inside = {s.var for s in ir.walk((top,)) if isinstance(s, ir.For)}
     clamps = sum(
-        isinstance(atom, Clamp) for i in _indices(program, loop) for v in inside
+        isinstance(atom, ir.Clamp) for i in _indices(program, loop) for v in inside
         for atom in _atoms(i, v)
     )  # fmt: skip
     bounds = [b for s in stores_of((top,)) for b in value_bounds(s.value)]
-    bounds += [b for s in walk((top,)) if isinstance(s, If) for b in s.bounds]
+    bounds += [b for s in ir.walk((top,)) if isinstance(s, ir.If) for b in s.bounds]
     return clamps + sum(bool(b.index.vars() & inside) for b in bounds)
 
 
-def _period(program: Program, loop: str) -> int:
+def _period(program: ir.Program, loop: str) -> int:
     """Iterations of a loop after which the indices that divide it repeat their pattern."""
     found = 1
     for i in _indices(program, loop):
         for atom in _atoms(i, loop):
-            if isinstance(atom, FloorDiv | Mod):
+            if isinstance(atom, ir.FloorDiv | ir.Mod):
                 step = atom.index.coefficient(loop)
                 found = math.lcm(found, atom.divisor // math.gcd(atom.divisor, step))
     return found
 
 
-def _indices(program: Program, loop: str) -> Iterator[Index]:
+def _indices(program: ir.Program, loop: str) -> Iterator[ir.Index]:
     """Every index inside a loop, of elements and as values."""
     body = find_loop(program, loop).body
     for _, indices in accesses_of(body):
@@ -124,21 +105,21 @@ def _indices(program: Program, loop: str) -> Iterator[Index]:
         yield from _value_indices(store.value)
 
 
-def _atoms(value: Index, loop: str) -> Iterator[Clamp | FloorDiv | Mod | LoadIndex]:
+def _atoms(value: ir.Index, loop: str) -> Iterator[ir.Clamp | ir.FloorDiv | ir.Mod | ir.LoadIndex]:
     """Everything in an index that is not affine and depends on a loop."""
     for atom, _ in value.terms:
-        if isinstance(atom, str) or loop not in Index(((atom, 1),)).vars():
+        if isinstance(atom, str) or loop not in ir.Index(((atom, 1),)).vars():
             continue
         yield atom
-        if not isinstance(atom, LoadIndex):
+        if not isinstance(atom, ir.LoadIndex):
             yield from _atoms(atom.index, loop)
 
 
-def _value_indices(value: Value) -> Iterator[Index]:
-    if isinstance(value, IndexValue):
+def _value_indices(value: ir.Value) -> Iterator[ir.Index]:
+    if isinstance(value, ir.IndexValue):
         yield value.index
-    elif isinstance(value, Apply):
+    elif isinstance(value, ir.Apply):
         for part in value.args:
             yield from _value_indices(part)
-    elif isinstance(value, Select):
+    elif isinstance(value, ir.Select):
         yield from (*_value_indices(value.then), *_value_indices(value.other))

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -85,11 +86,23 @@ def _nothing_is_left_changed() -> Iterator[None]:
     assert not [what for what in before if before[what] != after[what]]
 
 
+UNHEARD = (pytest.PytestUnhandledThreadExceptionWarning, pytest.PytestUnraisableExceptionWarning)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The report; where an exception ended a thread, that exception is its last section and in the
+    summary's line, which else name pytest's own warning alone."""
     report = yield
+    error = call.excinfo.value if call.excinfo else None
+    for unheard in error.exceptions if isinstance(error, BaseExceptionGroup) else (error,):
+        if isinstance(unheard, UNHEARD) and (cause := unheard.__cause__) is not None:
+            where, text = str(unheard).splitlines()[0], traceback.format_exception(cause)
+            report.sections.append((where, "".join(text)))
+            if (crash := getattr(report.longrepr, "reprcrash", None)) is not None:
+                crash.message = f"{cause!r}: {where}"
     if report.skipped and item.config.getoption("--require-all"):
         report.outcome, report.longrepr = "failed", f"--require-all: {_reason(report)}"
     return report

@@ -1,4 +1,4 @@
-"""What one would use instead, timed beside a compiled model: `bench --compare`.
+"""Other inference engines, timed beside a compiled model: `bench --compare`.
 
 In: a model, compiled, and the names of other engines. Out: a table of latencies, in which every
 round runs each engine once, so that a drift of the machine hits all alike. Every engine has as

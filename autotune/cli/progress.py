@@ -36,7 +36,7 @@ ROWS = 30
 
 @dataclass(slots=True, kw_only=True)
 class TaskLine:
-    """What is shown of one task."""
+    """One task's row of the display."""
 
     info: TaskInfo
     trials: int

@@ -1,4 +1,4 @@
-"""What element functions are written with. A language's arithmetic."""
+"""The arithmetic that formulas of element functions are written with, one class a language."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class FormulaWriter(Protocol):
-    """What a formula is written with: values are texts, conditions too."""
+    """Operations of a language as text; values are texts, conditions too."""
 
     def const(self, value: float) -> str:
         """A number in every lane."""

@@ -1,4 +1,4 @@
-"""What a backend gives: object code of kernels and of a whole model's entry, and a way to load it.
+"""Backends: object code of kernels and of a whole model's entry, and a way to load it.
 
 CPUs (targets of kind cpu and c). Symbols in an object built for a kernel NAME (pointers are to
 element 0,0,... of the tensor):

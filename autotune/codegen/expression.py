@@ -1,4 +1,4 @@
-"""What a backend writes for a value, whichever language it writes."""
+"""The writing of a value of the program IR, whatever language a backend writes."""
 
 from __future__ import annotations
 

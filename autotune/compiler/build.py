@@ -34,6 +34,7 @@ SERIAL_BELOW = 16
 """With fewer kernels, starting worker processes (0.4 to 0.6 s) takes longer than building here (30
 to 50 ms each): two processes pay from about 25 kernels on, sixteen from about 14."""
 BUILD_TIMEOUT_S = 120.0
+"""Seconds of building one kernel."""
 
 Known = Callable[[Task, Schedule], Built | None]
 """Kernels that are built already; None for the others."""
@@ -50,7 +51,7 @@ class Kernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What takes the place of records where there are none."""
+    """Schedules that take the place of records where there are none."""
 
     profile: DeviceProfile | None = None
     """The machine that default schedules are for, if it is known."""
@@ -123,7 +124,7 @@ def _next(found: Iterator[Candidate], note: str) -> Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why there is no kernel. `defect`: something raised what no schedule should."""
+    """The reason that there is no kernel. `defect`: something raised what no schedule should."""
 
     reason: str
     defect: bool = False

@@ -26,6 +26,7 @@ from autotune.compiler.this_machine import runs_here, this_machine
 from autotune.compiler.together import chosen_together
 from autotune.db.types import LogStore
 from autotune.frontend import load_model, open_model
+from autotune.frontend.open_sizes import OpenModel
 from autotune.graph import memory_limit as room
 from autotune.graph.feeds import Feeds, Samples
 from autotune.graph.interp import run_graph
@@ -80,8 +81,16 @@ def compile_request(
 ) -> CompiledModel | SizedModel:
     """See `autotune.compile`. `small`: weights in no more room than they have in the model;
     `whole`: control flow too has to become a part of the one native call."""
-    target = request.wanted_target()
+    request.wanted_target()  # a wrong one is told before the model is read
     opened = open_model(request.model, request.shapes, whole=whole)
+    return compile_opened(opened, request, small=small)
+
+
+def compile_opened(
+    opened: Graph | OpenModel, request: CompileRequest, *, small: bool = False
+) -> CompiledModel | SizedModel:
+    """A model that is imported, compiled as the request for it says."""
+    target = request.wanted_target()
     profile = profile_for(request, target)
 
     def compiled(graph: Graph, reuse: KernelReuse | None = None) -> CompiledModel:

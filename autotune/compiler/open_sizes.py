@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from autotune.codegen.loader import load
 from autotune.compiler.open_kernels import (
     NoOpenKernelError,
     OpenKernel,
@@ -30,7 +29,7 @@ from autotune.placement.partition import partition
 from autotune.placement.stacked_plan import stacked
 from autotune.runtime.open_image import OpenImage, Unit
 from autotune.runtime.open_model import AnySizeProgram
-from autotune.size_ranges import SizeRange
+from autotune.size_ranges import OpenTypes, SizeRange
 from autotune.sizes import symbol
 from autotune.target import Target
 from autotune.types import Task
@@ -51,7 +50,7 @@ def compile_open(
     if target.kind != "cpu":
         raise NoOpenKernelError(f"targets of kind {target.kind} have no kernels for all sizes")
     image = open_image(model, ranges, target=target, versions=versions, profile=profile)
-    return AnySizeProgram(image, load(image.objects, target))
+    return AnySizeProgram(image)
 
 
 def open_image(
@@ -69,14 +68,19 @@ def open_image(
     parts = partition(prepare(graph, target.precision, short=target.short_tensors).graph)
     there = {unit.name: unit.count(_middle(ranges[unit.name])) for unit in units}
     machine = Machine.of(target, profile)
-    far = machine.among(float(sum(array.nbytes for array in parts.graph.constants.values())))
+    weights = sum(array.nbytes for array in parts.graph.constants.values())
+    far = machine.among(float(max(1, weights)))
     kernels: dict[Task, list[BuiltKernel]] = {}
     for task in parts.weights():
         at = far if weight_bytes(task) > machine.cache_bytes(2) else machine
         kernels[task] = _built(task, at, there, units)
-    image = open_link(
-        parts, stacked(parts, there), kernels, units, target=target, versions=versions
+    types = OpenTypes(
+        inputs=tuple(model.inputs.items()),
+        outputs=tuple(model.outputs.items()),
+        ranges=tuple(ranges.items()),
     )
+    blocks = stacked(parts, there)
+    image = open_link(parts, blocks, kernels, types, units, target=target, versions=versions)
     _LOGGER.info(
         "%s compiled for all sizes in %.1f s: %d calls, %d kernels",
         model.name, time.perf_counter() - start, len(parts.calls), sum(map(len, kernels.values())),

@@ -1,4 +1,4 @@
-"""Which products a lower precision leaves as they are: it is asked for to be fast.
+"""Products that stay in float32 where a lower precision was asked for, as it would not be faster.
 
 In: what is chosen for every task. Out: a line for people, or none.
 """

@@ -1,4 +1,4 @@
-"""Which way of computing each task is fastest for a model whose weights share a cache.
+"""The choice of each task's algorithm in a model whose weights share a cache.
 
 In: for each task, options of different weights and speeds. Out: one option of each.
 

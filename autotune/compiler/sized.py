@@ -42,7 +42,7 @@ Kernel = tuple[Task, Schedule]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelReuse:
-    """What compiles of one model for several sizes share."""
+    """Kernels and packed weights that compiles of one model for several sizes share."""
 
     constants: SharedConstants
     there: tuple[Mapping[Kernel, Built], ...] = ()

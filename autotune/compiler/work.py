@@ -1,4 +1,4 @@
-"""What a kernel has to do at least. In: a task and its schedule. Out: operations and bytes.
+"""The least work of a kernel. In: a task and its schedule. Out: operations and bytes.
 
 The operations are those of the algorithm that the schedule takes; bytes are counted once, however
 often a kernel comes back to them.

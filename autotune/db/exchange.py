@@ -85,7 +85,7 @@ def _defined(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of the records. `unknown`: their schedules use steps this release lacks."""
+    """Counts of an import's records. `unknown`: their schedules use steps this release lacks."""
 
     added: int = 0
     present: int = 0

@@ -21,6 +21,7 @@ from autotune.db import files, rescue, state
 from autotune.db.lock import WriterLock
 from autotune.db.place import Place, never_closed, wal_of
 from autotune.db.types import Record
+from autotune.db.wal import AT_WORK, lengthen
 from autotune.errors import LogError
 
 REMEMBERED = 10_000
@@ -28,6 +29,7 @@ REMEMBERED = 10_000
 APPENDED = 300
 """Records between checkpoints: about the 4 MB of pages that SQLite would take."""
 WAL_BYTES = 4 << 20
+"""Bytes of the write-ahead log from which it is put into the database, as SQLite would do."""
 LOOKED_S = 0.001
 """Seconds for which a file seen in its place is taken to be there: looking costs a twelfth of what
 appending a record does, and one that is appended meanwhile is saved with the others."""
@@ -57,8 +59,8 @@ class Guard:
         self._pooled = engine.raw_connection()
         self._connection: sqlite3.Connection = self._pooled.driver_connection  # type: ignore
         self._place = Place(path)
-        self._bring_in(lambda: None)
-        lock.count(path)
+        self._wal_bytes = 0
+        self._bring_in(lambda: None, AT_WORK)
 
     def wrote(self, number: int, seal: int, records: Sequence[Record] = ()) -> None:
         """The record of this number is committed, and those before it. Raises LogError where the
@@ -68,6 +70,7 @@ class Guard:
         self._lock.wrote(number)
         if self._clock() - self._looked_s > LOOKED_S:
             self.check()
+            self._lengthen()
         self._appended += 1
         if self._appended >= APPENDED:
             self.checkpoint()
@@ -78,6 +81,7 @@ class Guard:
         with contextlib.suppress(OSError):
             if wal_of(self._path).stat().st_size > WAL_BYTES:
                 self.checkpoint()
+        self._lengthen()
 
     def check(self, unwritten: Sequence[Record] = ()) -> None:
         """Raise LogError where somebody took the file away; what was measured is saved, with what
@@ -104,26 +108,35 @@ class Guard:
         """Give the connection back; `close` follows once the engine is disposed of."""
         self._pooled.close()
 
-    def checkpoint(self) -> None:
-        """Bring everything into the main file, with the count of its records. Raises LogError."""
+    def checkpoint(self, *, last: bool = False) -> None:
+        """Bring everything into the main file, with the count of its records. `last`: what is
+        written from then on is not this writer's. Raises LogError."""
         self.check()
         if not self._is_lost:
-            self._bring_in(lambda: state.keep(self._connection.execute))
+            self._bring_in(lambda: state.keep(self._connection.execute), 0 if last else AT_WORK)
 
-    def _bring_in(self, first: Callable[[], None]) -> None:
+    def _lengthen(self) -> None:
+        """Where the -wal's frames reached its end, put that off."""
+        with contextlib.suppress(OSError):
+            if wal_of(self._path).stat().st_size != self._wal_bytes:
+                self._wal_bytes = lengthen(self._path)
+
+    def _bring_in(self, first: Callable[[], None], number: int) -> None:
         """Copy the -wal after something else. The file is told, as it is then, from every other
-        and from its own older copies by a random number in its first bytes."""
+        and from its own older copies by a random number in its first bytes, from `number` on."""
         execute = self._connection.execute
         try:
             execute("BEGIN IMMEDIATE")
             try:
                 first()
-                execute(f"PRAGMA application_id = {secrets.randbits(31)}")
+                execute(f"PRAGMA application_id = {number + secrets.randbits(31)}")
                 execute("COMMIT")
             except BaseException:
                 self._connection.rollback()
                 raise
+            self._lengthen()  # first: its number says from now on that it is longer
             self._copy_wal()
+            self._lock.count(self._path, self._written[0])
         except sqlite3.Error as error:
             raise files.explain(error, str(self._path)) from None
 

@@ -14,7 +14,7 @@ import os
 import socket
 from pathlib import Path
 
-from autotune.db.place import identity
+from autotune.db.place import application_id, identity
 from autotune.errors import LogError
 
 _DIGITS = 19
@@ -22,12 +22,14 @@ _DIGITS = 19
 
 
 def acknowledged(log: Path) -> int:
-    """The number of the last record that a writer of this file said it had written, which did not
-    live to close it; 0 where there is none. Read it before the log: a writer may be at work."""
+    """The number of the last record that a writer of this file, or of the one that it is a copy
+    of, said it had written, which did not live to close it; 0 where there is none. Read it before
+    the log: a writer may be at work."""
     try:
         left = json.loads(_lock_of(log).read_bytes())
         same = identity(log) == tuple(left["file"])
-        return int(left["last"]) if same else 0
+        copied = left["id"] and left["id"] == application_id(log)
+        return int(left["last"]) if same or copied else 0
     except (OSError, ValueError, KeyError, TypeError):
         return 0
 
@@ -58,9 +60,10 @@ class WriterLock:
         self._digits_at: int | None = None
         self._write(json.dumps(self._who))
 
-    def count(self, log: Path) -> None:
-        """From now on `wrote` is called for this file."""
-        text = json.dumps({**self._who, "file": identity(log), "last": "0" * _DIGITS})
+    def count(self, log: Path, last: int) -> None:
+        """After a checkpoint of this file, and the record of this number."""
+        file = {"file": identity(log), "id": application_id(log)}
+        text = json.dumps({**self._who, **file, "last": f"{last:0{_DIGITS}d}"})
         self._write(text)
         self._digits_at = len(text.encode()) - len('"}') - _DIGITS
 

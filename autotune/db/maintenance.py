@@ -88,7 +88,7 @@ def _size_bytes(connection: Connection) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruning:
-    """What goes. The fastest record of a task on a target never does."""
+    """Records to be deleted. The fastest one of a task on a target never is."""
 
     keep: int | None = None
     """OK records that stay of each task and target: the fastest. What was measured again goes."""

@@ -15,6 +15,7 @@ from typing import Any
 
 _HEADER_BYTES = 100
 """Bytes of an SQLite file's header, in which its change counter is."""
+_APPLICATION_ID_AT = 68
 Identity = tuple[int, ...]
 
 
@@ -30,6 +31,16 @@ def identity(path: str | Path) -> Identity | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def application_id(path: Path) -> int | None:
+    """The number that each checkpoint of a log gives its file anew; None where there is none."""
+    try:
+        with descriptor(path) as file:
+            found = os.pread(file, 4, _APPLICATION_ID_AT)
+    except OSError:
+        return None
+    return int.from_bytes(found, "big", signed=True) if len(found) == 4 else None
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What users ask of a log. In: a Selection. Out: the best records of every task, as plain dicts.
+"""Queries of a log. In: a Selection. Out: the best records of every task, as plain dicts.
 
 The statements are text that SQLite and PostgreSQL take, and nothing here imports more than the
 standard library: `autotune query` on a file answers in milliseconds.
@@ -14,8 +14,8 @@ from typing import Any
 
 from autotune.db import files, seals, selection, state
 from autotune.db.damage import Damage
-from autotune.db.lock import acknowledged
 from autotune.db.selection import ALL, Execute, Row, Selection
+from autotune.db.wal import LeftBehind
 from autotune.errors import LogError
 
 _RECORD_NAMES = ("id", *seals.COLUMNS["records"], "mark", "seal")
@@ -118,8 +118,7 @@ def as_record(row: Row, damage: Damage) -> dict[str, Any] | None:
     record = dict(zip(_RECORD_NAMES, row, strict=False))
     task = dict(zip(_TASK_NAMES, row[len(_RECORD_NAMES) :], strict=True))
     for table, key, part in (("records", record["id"], record), ("tasks", task["key"], task)):
-        if not seals.is_whole(table, part):
-            damage.add(table, key, "its checksum does not fit")
+        if not damage.is_whole(table, key, part):
             return None
     try:
         return as_dict(record, task)
@@ -150,18 +149,18 @@ def query_file(
     if not files.exists(path):
         return []
     files.check_header(path)
+    left = LeftBehind.of(path)
     wrong = files.trouble(path)
     if wrong:
         raise files.damaged(str(path), wrong[0])
     damage = Damage(str(path)) if damage is None else damage
-    known = acknowledged(path)
     try:
         connection = files.connect(path, write=False)
         try:
             if not _is_readable(connection, str(path)):
                 return []
             small = path.stat().st_size <= files.SMALL_BYTES
-            damage.note(state.missing(connection.execute, known, whole=small))
+            damage.note(state.missing(connection.execute, left, whole=small))
             if over_time:
                 return history(connection.execute, wanted, damage=damage)
             return best_records(connection.execute, wanted, top=top, damage=damage)

@@ -13,9 +13,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from autotune.db import engines, files, schema, state
 from autotune.db.damage import Damage
-from autotune.db.lock import acknowledged
 from autotune.db.salvage import salvage
 from autotune.db.statements import executor
+from autotune.db.wal import LeftBehind
 from autotune.errors import LogError
 
 
@@ -32,12 +32,12 @@ class Reader:
 def open_reader(path_or_url: str, damage: Damage, *, salvage_ok: bool) -> Reader:
     """Raises LogError; without `salvage_ok` for a file too that is damaged."""
     path, name = engines.file_of(path_or_url), files.shown(path_or_url)
-    known = 0
+    left = LeftBehind()
     if path is not None:
         if not files.exists(path):
             return Reader()
         files.check_header(path)
-        known = acknowledged(path)
+        left = LeftBehind.of(path)
         wrong = files.trouble(path)
         if wrong and not salvage_ok:
             raise files.damaged(name, wrong[0])
@@ -49,7 +49,7 @@ def open_reader(path_or_url: str, damage: Damage, *, salvage_ok: bool) -> Reader
             current = schema.is_current(connection, name)
             if current and path is not None:
                 small = path.stat().st_size <= files.SMALL_BYTES
-                damage.note(state.missing(executor(connection), known, whole=small))
+                damage.note(state.missing(executor(connection), left, whole=small))
             version = schema.version_of(connection)
     except (SQLAlchemyError, UnicodeDecodeError) as error:
         engine.dispose()

@@ -1,5 +1,5 @@
-"""How many records a log's file has, as its last checkpoint left it. In: a way to run statements.
-Out: that kept in `schema`, or what is missing since.
+"""The number of records that a log's file had at its last checkpoint. In: a way to run statements.
+Out: the number, kept in `schema`, or how many records are missing since.
 
 Records only ever get more, but for `prune`, which counts them anew. A server's log has no file of
 its own to lose: nothing is kept of it.
@@ -12,6 +12,7 @@ from typing import Any
 
 from autotune.db import files
 from autotune.db.selection import Execute, Row
+from autotune.db.wal import LeftBehind
 
 _NEW = "SELECT COUNT(*), MAX(id) FROM records WHERE id > :last"
 
@@ -30,18 +31,17 @@ def count_anew(execute: Execute) -> None:
     _write(execute, count, highest or 0)
 
 
-def settle(execute: Execute, acknowledged: int) -> str:
+def settle(execute: Execute, left: LeftBehind) -> str:
     """What `missing` says, once: what is there is counted anew."""
-    lost = missing(execute, acknowledged, whole=False)
+    lost = missing(execute, left, whole=False)
     if lost:
         count_anew(execute)
     return lost
 
 
-def missing(execute: Execute, acknowledged: int, *, whole: bool) -> str:
-    """What is said of records that were there and are not; empty where none is missing.
-    `acknowledged`: the number of the last record that a writer killed since said it had written.
-    `whole`: count all of them."""
+def missing(execute: Execute, left: LeftBehind, *, whole: bool) -> str:
+    """What is said of records that were there and are not; empty where none is missing. `left`: by
+    a writer killed since. `whole`: count all of them."""
     records, last = _kept(execute)
     highest = _one(execute, "SELECT MAX(id) FROM records")[0] or 0
     if highest < last:
@@ -49,10 +49,15 @@ def missing(execute: Execute, acknowledged: int, *, whole: bool) -> str:
             f"its last checkpoint had records up to number {last}, now they end at {highest}: "
             "part of the file, or its -wal, is an older copy"
         )
-    if highest < acknowledged:
+    if highest < left.last:
         return (
-            f"{acknowledged - highest} records of a killed run are missing (up to number "
-            f"{acknowledged}): its -wal was cut or removed"
+            f"{left.last - highest} records of a killed run are missing (up to number "
+            f"{left.last}): its -wal was cut or removed"
+        )
+    if left.cut:
+        return (
+            f"its -wal was cut, or copied in part: what a run wrote after record {highest} is "
+            "missing"
         )
     if whole:
         count = _one(execute, "SELECT COUNT(*) FROM records")[0]

@@ -23,12 +23,13 @@ from autotune.db.clock import utc_now
 from autotune.db.damage import Damage
 from autotune.db.direct import ADD, DirectWriter
 from autotune.db.guard import Guard, LostLogError
-from autotune.db.lock import WriterLock, acknowledged
+from autotune.db.lock import WriterLock
 from autotune.db.reader import open_reader
 from autotune.db.schema import RECORDS, TARGETS, TASKS
 from autotune.db.selection import ALL, Selection
 from autotune.db.statements import executor, fastest, insert_records, record_rows, remarked
 from autotune.db.types import Mark, Record
+from autotune.db.wal import LeftBehind
 from autotune.errors import LogError
 from autotune.op_names import logged_op
 from autotune.target import Target, load_target
@@ -97,10 +98,10 @@ class TuningLog:
             raise LogError(f"tuning log {self.name}: it was opened for reading only")
         if self._claimed:
             return
-        lock, known = None, 0
+        lock, left = None, LeftBehind()
         if self.path is not None:
             files.check_writable(self.path)
-            known = acknowledged(self.path)
+            left = LeftBehind.of(self.path)
             lock = WriterLock(self.path, self._now())
         engine = engines.engine(self._url, write=True)
         try:
@@ -109,7 +110,7 @@ class TuningLog:
             guard = None
             if self.path is not None and lock is not None:
                 with self._explained(), engine.begin() as connection:
-                    self.damage.note(state.settle(executor(connection), known))
+                    self.damage.note(state.settle(executor(connection), left))
                 guard = Guard(self.path, engine, lock)
         except BaseException:  # of a Ctrl-C too, after which others may want to write
             engine.dispose()
@@ -216,7 +217,7 @@ class TuningLog:
         trouble = None
         if self._guard is not None:
             try:
-                self._guard.checkpoint()
+                self._guard.checkpoint(last=True)
             except LogError as error:
                 trouble = error
             self._guard.release()

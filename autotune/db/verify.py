@@ -23,6 +23,7 @@ from autotune.schedule.base import Schedule
 from autotune.target import Target
 
 _BATCH = 16
+"""Records that are measured together."""
 
 OnVerified = Callable[[Record, Record], None]
 """Called with each imported record and its measurement here."""
@@ -30,8 +31,8 @@ OnVerified = Callable[[Record, Record], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What came of it. `failed`: did not build or run here, or gave a wrong result; `lost`: the
-    device went away, so they still wait."""
+    """The outcome of a verification. `failed`: did not build or run here, or gave a wrong result;
+    `lost`: the device went away, so they still wait."""
 
     ok: int = 0
     failed: int = 0

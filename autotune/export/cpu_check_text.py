@@ -1,5 +1,5 @@
-"""Whether a processor has what an exported model's code uses, as LLVM text: asked when an instance
-is made, so that the answer is an error and not the end of the process.
+"""Check of a processor for the features of an exported model's code, as LLVM text: made when an
+instance is, so that the answer is an error and not the end of the process.
 
 In: the target. Out: lines that define `fits_cpu`. x86-64 is asked by its own instructions, and for
 the registers that the system saves; Arm by what Linux tells a process. What is asked for is what

@@ -1,4 +1,4 @@
-"""What an exported model's functions return. In: nothing. Out: codes, and their messages."""
+"""Return codes of an exported model's functions, and their messages."""
 
 from __future__ import annotations
 

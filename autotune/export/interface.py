@@ -1,4 +1,4 @@
-"""What a caller of an exported model sees, and how an instance lies in memory.
+"""The C interface of an exported model, and the memory of an instance.
 
 In: a ModelImage. Out: its inputs and outputs as C knows them, and byte offsets inside an instance:
 first the array of pointers that the model's entry reads, then the arena, the workspace, and room
@@ -19,6 +19,7 @@ FIELDS = 2
 """Words of an instance behind its pointers: whether its memory is its own, and the mapped weights
 that are."""
 WORD_BYTES = 8
+"""Bytes of a pointer on 64-bit machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

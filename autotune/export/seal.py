@@ -1,4 +1,4 @@
-"""What an exported file says of itself, at its end, with a digest of all of it.
+"""The seal of an exported file: a description at its end, with a digest of all of it.
 
 In: a file's bytes and a description. Out: lines that programs which read such files pass over
 (linkers and loaders look at no more of an object than its headers name), and the check of them.
@@ -15,7 +15,9 @@ from autotune.errors import ArtifactError
 
 _ABOUT, _DIGEST = b"\nautotune-about:", b"\nautotune-sha256:"
 _DIGEST_BYTES = 64
+"""Characters of a SHA-256 in hexadecimal."""
 _MAX_ABOUT_BYTES = 1 << 16
+"""Bytes of a description."""
 _ELF, _ARCHIVE = b"\x7fELF", b"!<arch>\n"
 
 Description = Mapping[str, str | int]

@@ -1,4 +1,4 @@
-"""What an exported model takes. In: its image and interface. Out: a table as text.
+"""Sizes of an exported model's parts. In: its image and interface. Out: a table as text.
 
 The stack of a kernel is read from its code, where the function makes room: compilers tell it in a
 section that LLVM writes only when told through an option of the whole process.

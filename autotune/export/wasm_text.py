@@ -1,5 +1,5 @@
-"""What runs `model.wasm`: `model.mjs` with its types, and `main.mjs` for node. In: a ModelImage.
-Out: texts."""
+"""JavaScript around `model.wasm`: `model.mjs` with its types, and `main.mjs` for node. In: a
+ModelImage. Out: texts."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ NEAREST: dict[str, Callable[[Array], Array]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """How elements between two samples are found."""
+    """A way to compute elements between two samples."""
 
     mode: str
     coordinate: str

@@ -1,4 +1,4 @@
-"""What the compiler takes where sizes of inputs are open. Out: a graph for each set of sizes, and
+"""A model whose inputs have open sizes, for the compiler. Out: a graph for each set of sizes, and
 one for all."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Whether a model fits into a machine's memory. In: a graph or tasks, and bytes. Out: nothing, or
-a ModelError, before anything is drawn, computed or built.
+"""Check that a model fits into a machine's memory. In: a graph or tasks, and bytes. Out: nothing,
+or a ModelError, before anything is drawn, computed or built.
 
 What is counted has to be there at once whatever the schedules: inputs, outputs and weights of a
 model, operands and results of a kernel.

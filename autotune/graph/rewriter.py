@@ -1,4 +1,4 @@
-"""What passes are written with. In: a graph. Out: a new graph, built node by node.
+"""The rewriter that passes are written with. In: a graph. Out: a new graph, built node by node.
 
 A pass walks the old graph's nodes in order and says for each what stands for its output in the new
 one: itself (`keep`), something emitted instead, or another value. `finish` drops what no output

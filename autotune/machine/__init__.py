@@ -1,4 +1,4 @@
-"""What a device can do: one value, and what every predicted time is made of."""
+"""A machine as one value, and the parts that every predicted time is made of."""
 
 from autotune.machine.value import Machine
 

@@ -24,7 +24,7 @@ model of Neoverse V1: tiles of 7 x 3 reach 55 to 75 %)."""
 PREFETCH_LOADS = 1.0
 """Loads whose place a prefetch takes (specified: it goes through a load port)."""
 LOOP_INSTRUCTIONS = 3.0
-"""Instructions of a reduction's counter, branch and pointers."""
+"""Instructions of a reduction's counter, branch and pointers (assumed)."""
 
 # ------------------------------------------------------------------------------------------ ports
 

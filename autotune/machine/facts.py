@@ -1,4 +1,4 @@
-"""What micro-benchmarks found out about a machine. In: measurements. Out: values, JSON of them.
+"""Facts of a machine, from micro-benchmarks. In: measurements. Out: values, JSON of them.
 
 A rate is per second, not per cycle: cycles are the virtual machine's guess. What a processor has
 not is absent: no row, or None. Everything is of one core unless it says otherwise.

@@ -1,4 +1,4 @@
-"""What a device that measured less than another is taken to do. In: a target, its profile, and the
+"""Nominal speeds of a device that measured less than another. In: a target, its profile, and the
 tables of configs/machines. Out: a nominal profile, nominal facts: what nobody knows stays None."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a device measured about itself. In: its measurements. Out: values, and JSON of them."""
+"""A device's profile, measured by itself. In: its measurements. Out: values, and JSON of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CacheLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProfile:
-    """What a device measured about itself; other speeds are in `autotune.machine.value`."""
+    """A device's own measurements of its speeds; other speeds are in `autotune.machine.value`."""
 
     device: str
     """Stable name: host name, CPU model."""

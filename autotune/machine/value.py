@@ -16,8 +16,7 @@ import numpy.typing as npt
 from autotune.machine.curves import effective_sizes, value_at, values_at
 from autotune.machine.facts import TILE_BYTES, Arithmetic, MachineFacts
 from autotune.machine.measured import (
-    OWN_SHARE_OF_L3,
-    STREAM_OF_MEMORY,
+    MEMORY_STREAM_RATIO,
     hidden_streams,
     measured_speeds,
     on_machine,
@@ -184,8 +183,9 @@ class Machine:
         threads, rate = self.target.threads, self.profile.peak_flops / (2 * self.target.lanes())
         curve = facts.load_curve_all if threads > 1 else ()
         curve = curve or facts.load_curve
-        gain = value_at(curve, footprint / OWN_SHARE_OF_L3) / curve[-1][1]
-        memory = STREAM_OF_MEMORY * facts.load_curve[-1][1] / rate
+        own = shipped_speeds()[0].own_share_of_l3  # of a cache that is really there
+        gain = value_at(curve, footprint / own) / curve[-1][1]
+        memory = MEMORY_STREAM_RATIO * facts.load_curve[-1][1] / rate
         return min(gain * memory, max(memory, threads * self.cpu.l3_stream_bytes_per_cycle))
 
     def latency_s(self, footprint: Column | float) -> Column | None:

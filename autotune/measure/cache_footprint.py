@@ -1,4 +1,4 @@
-"""What a kernel touches, by when it was touched last. In: its blocks, and a Timing. Out: pieces.
+"""The footprint of a kernel, cut by reuse distance. In: its blocks, and a Timing. Out: pieces.
 
 A value whose parts have different reuse distances is cut: its beginning was touched first.
 """
@@ -19,6 +19,7 @@ ALWAYS = 1 << 50
 _BEFORE = 0.5
 """What the kernel before moved, of the second cache, where nothing tells."""
 _LINE_BYTES = 64
+"""Bytes of a cache line."""
 
 _Part = tuple[int, float, float]
 """Bytes, seconds, share, as in an `ReuseDistance`."""

@@ -1,4 +1,4 @@
-"""What a worker process does for its parent, and the built candidate that travels between them.
+"""The protocol of a worker process, and the built candidate that travels to and from its parent.
 
 In: MeasureRequest. Out: Built, then MeasureResult. Building and running are two calls, so that one
 process can build ahead while another one, alone on its cores, checks and times.

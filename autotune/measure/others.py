@@ -1,4 +1,4 @@
-"""What others have of the cores: other processes here, and other guests of the same host.
+"""Load of the cores by others: other processes here, and other guests of the same host.
 
 In: cores. Out: the share of their time since the last look that this process did not have itself.
 From the system's counts of its clock ticks; elsewhere than on Linux there is nothing to say.

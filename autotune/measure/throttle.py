@@ -1,4 +1,4 @@
-"""What the system says of its own speed, where it says anything: clocks, heat, throttling.
+"""Clocks, heat and throttling as the system reports them, where it reports any.
 
 In: the cores that a kernel runs on. Out: a count that grows while they are throttled, and one line
 for a record. Without the kernel's files (virtual machines, most of all) the count stays 0 and the

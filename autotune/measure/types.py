@@ -19,7 +19,7 @@ from autotune.types import Task
 
 
 class Status(enum.StrEnum):
-    """How a candidate ended."""
+    """The outcome of a candidate."""
 
     OK = "OK"
     BUILD_ERROR = "BUILD_ERROR"
@@ -32,7 +32,7 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long and how often a candidate is built and timed. Seconds unless said."""
+    """Limits and repeats of building and timing a candidate. Seconds unless said."""
 
     min_repeats: int = 3
     max_repeats: int = 20
@@ -85,18 +85,7 @@ class Built:
         return {
             "symbol": self.symbol,
             "workspace_bytes": self.workspace_bytes,
-            "packs": [
-                {
-                    "buffer": p.buffer,
-                    "shape": p.shape,
-                    "splits": p.splits,
-                    "order": p.order,
-                    "transforms": p.transforms,
-                    "dtype": p.dtype,
-                    "strassen": p.strassen,
-                }
-                for p in self.packs
-            ],
+            "packs": [dataclasses.asdict(p) for p in self.packs],
             "build_s": self.build_s,
         }
 
@@ -158,7 +147,7 @@ class MeasureRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureResult:
-    """What came of a request. `times_s`: seconds per kernel call, one per repeat, if OK."""
+    """The result of a request. `times_s`: seconds per kernel call, one per repeat, if OK."""
 
     status: Status
     times_s: tuple[float, ...] = ()
@@ -229,7 +218,7 @@ OnResult = Callable[[int, MeasureResult], None]
 
 
 class Runner(Protocol):
-    """Where candidates are measured: this machine, a board, or recorded results.
+    """A place where candidates are measured: this machine, a board, or recorded results.
 
     `measure` gives one result per request, in order, and never raises for a bad candidate; a lost
     device is the status DEVICE_LOST. It raises DeviceError only when the device cannot be used at

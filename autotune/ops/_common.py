@@ -1,4 +1,4 @@
-"""What the op families share: attributes, shape checks, axes, broadcasting, literals."""
+"""Helpers of all op families: attributes, shape checks, axes, broadcasting, literals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator is: shape inference, tensor expressions, a numpy reference and a FLOP count.
+"""Operators: shape inference, tensor expressions, a numpy reference and a FLOP count of each.
 
 In: the types of its inputs and its attributes. Out: everything else is derived from this.
 Activations of image operators are NHWC; convolution weights are [KH, KW, I/groups, O].

@@ -1,1 +1,1 @@
-"""Where tensors lie and when they are used: layouts, halos, padding, views, reuse, memory."""
+"""Placement of tensors in memory and time: layouts, halos, padding, views, reuse, arena."""

@@ -1,5 +1,5 @@
-"""Which layouts a graph could have, and what its kernels would be in each. In: a graph, a target.
-Out: a `LayoutProblem`.
+"""The layout problem of a graph: its possible layouts, and its kernels in each. In: a graph, a
+target. Out: a `LayoutProblem`.
 
 Only values with more than one sensible layout are choices: those under windows whose rows would
 evict each other from the inner cache, and images of few channels. Every kernel that touches one

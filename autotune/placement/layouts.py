@@ -1,4 +1,4 @@
-"""How values of a graph lie where they are not dense with their channels last.
+"""Layouts of a graph's values that are not dense with their channels last.
 
 In: a graph, and layouts of some of its values. Out: the graph with what these layouts need:
 copies, and channels of zeros with the weights that meet them. Stride padding is left to `storage`.

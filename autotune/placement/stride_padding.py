@@ -1,4 +1,4 @@
-"""How far apart the points of an image should lie, and what it costs where they do not.
+"""Stride padding: gaps between the points of an image, and what their lack costs.
 
 In: a node that slides a window, the layout of what it reads, and the target's inner cache. Out:
 how much it reads again. Points a large power of two apart share few sets of that cache, so what a

@@ -1,4 +1,4 @@
-"""What partitioning gives: fused kernel calls and where every tensor lies.
+"""A partition of a graph: fused kernel calls, and the place of every tensor.
 
 Views (reshape, transpose, slice, split, concat) move nothing: they are placements in the storage
 of another value. What compile and the tuner need, and nothing more.
@@ -36,7 +36,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where a value lies: element (0, 0, ...) is at `offset` elements into the storage."""
+    """The place of a value: element (0, 0, ...) is at `offset` elements into the storage."""
 
     storage: str
     offset: int

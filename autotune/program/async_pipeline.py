@@ -14,27 +14,8 @@ import math
 from dataclasses import dataclass
 
 from autotune.errors import VerifyError
+from autotune.program import ir
 from autotune.program.analysis import simplify
-from autotune.program.ir import (
-    MATRIX,
-    MATRIX_BYTES,
-    THREAD_KINDS,
-    WARPGROUP,
-    Alloc,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Barrier,
-    Buffer,
-    Fetch,
-    For,
-    Index,
-    Mma,
-    Stmt,
-    WarpgroupMma,
-    index,
-    walk,
-)
 from autotune.types import ITEM_BYTES, SHORT_FLOATS
 
 FETCH_BYTES = 128
@@ -56,8 +37,8 @@ BARRIER_BYTES = 16
 class PipelineLoop:
     """A stream loop and what is known of it."""
 
-    fetches: tuple[Fetch, ...]
-    rest: tuple[Stmt, ...]
+    fetches: tuple[ir.Fetch, ...]
+    rest: tuple[ir.Stmt, ...]
     copies: int
     """Stages of shared memory; fetches run so many iterations ahead, less one."""
     warps: int
@@ -66,16 +47,16 @@ class PipelineLoop:
     """Bytes that the fetches of one iteration bring."""
 
 
-def parts_of(loop: For) -> tuple[tuple[Fetch, ...], tuple[Stmt, ...]]:
+def parts_of(loop: ir.For) -> tuple[tuple[ir.Fetch, ...], tuple[ir.Stmt, ...]]:
     """The fetches at the head of a stream loop, and the rest."""
-    head = itertools.takewhile(lambda s: isinstance(s, Fetch), loop.body)
-    fetches = tuple(s for s in head if isinstance(s, Fetch))
+    head = itertools.takewhile(lambda s: isinstance(s, ir.Fetch), loop.body)
+    fetches = tuple(s for s in head if isinstance(s, ir.Fetch))
     return fetches, loop.body[len(fetches) :]
 
 
-def pipeline_of(body: tuple[Stmt, ...]) -> PipelineLoop | None:
+def pipeline_of(body: tuple[ir.Stmt, ...]) -> PipelineLoop | None:
     """The stream of a block, None where it has none. VerifyError where it cannot run."""
-    loops = [s for s in walk(body) if isinstance(s, For)]
+    loops = [s for s in ir.walk(body) if isinstance(s, ir.For)]
     streams = [loop for loop in loops if loop.kind == "stream"]
     if not streams:
         return None
@@ -83,19 +64,21 @@ def pipeline_of(body: tuple[Stmt, ...]) -> PipelineLoop | None:
         raise VerifyError(f"{streams[1].var} is a second stream of one block")
     fetches, rest = parts_of(streams[0])
     warps = {loop.extent for loop in loops if loop.kind == "warp"}
-    if len(warps) != 1 or min(warps) % WARPGROUP:
+    if len(warps) != 1 or min(warps) % ir.WARPGROUP:
         raise VerifyError(f"stream {streams[0].var} needs the same groups of warps all along")
-    for stmt in walk(body):
-        together = isinstance(stmt, Barrier | AsyncCopy | AsyncCommit | AsyncWait | Mma)
-        if together or (isinstance(stmt, For) and stmt.kind in THREAD_KINDS):
+    for stmt in ir.walk(body):
+        together = isinstance(
+            stmt, ir.Barrier | ir.AsyncCopy | ir.AsyncCommit | ir.AsyncWait | ir.Mma
+        )
+        if together or (isinstance(stmt, ir.For) and stmt.kind in ir.THREAD_KINDS):
             raise VerifyError(f"the block of stream {streams[0].var} works by warps alone")
-    allocs = [s.buffer for s in walk(body) if isinstance(s, Alloc)]
+    allocs = [s.buffer for s in ir.walk(body) if isinstance(s, ir.Alloc)]
     shared = {b.name: b for b in allocs if b.scope == "shared"}
     if not fetches or {f.to.buffer for f in fetches} != shared.keys():
         raise VerifyError(f"stream {streams[0].var} does not fetch all of the block's memory")
     copies = {b.shape[0] for b in shared.values()}
     slots = {f.to.indices[0] for f in fetches}
-    if len(copies) != 1 or min(copies) < 2 or slots != {index(streams[0].var) % min(copies)}:
+    if len(copies) != 1 or min(copies) < 2 or slots != {ir.index(streams[0].var) % min(copies)}:
         raise VerifyError(f"stream {streams[0].var} does not go round its shared memory's copies")
     return PipelineLoop(
         fetches=fetches, rest=rest, copies=min(copies), warps=min(warps),
@@ -103,7 +86,7 @@ def pipeline_of(body: tuple[Stmt, ...]) -> PipelineLoop | None:
     )  # fmt: skip
 
 
-def check_fetch(stmt: Fetch, to: Buffer, source: Buffer) -> str:
+def check_fetch(stmt: ir.Fetch, to: ir.Buffer, source: ir.Buffer) -> str:
     """What is wrong with a fetch; empty if nothing is."""
     item = ITEM_BYTES[source.dtype]
     if to.scope != "shared" or source.scope not in ("param", "scratch"):
@@ -121,17 +104,17 @@ def check_fetch(stmt: Fetch, to: Buffer, source: Buffer) -> str:
     rows = math.prod(stmt.box[:-1])
     if max(stmt.box) > FETCH_LIMIT or stmt.box[-1] != to.shape[2] or rows % 8:
         return f"no box of {list(stmt.box)} fills rows of {to.name}"
-    return "" if stmt.to.indices[2] == Index() else "a box begins at the start of a row"
+    return "" if stmt.to.indices[2] == ir.Index() else "a box begins at the start of a row"
 
 
-def check_group(stmt: WarpgroupMma, warp: For) -> str:
+def check_group(stmt: ir.WarpgroupMma, warp: ir.For) -> str:
     """What is wrong with a product of four warps; empty if nothing is."""
     if stmt.count not in COUNTS:
         return f"four warps add to {min(COUNTS)} to {max(COUNTS)} matrices, not to {stmt.count}"
     row = in_group(stmt.a.indices[-2], warp)
     others = (*stmt.a.indices[:-2], stmt.a.indices[-1], *stmt.b.indices, *stmt.total.indices)
-    if row.coefficient(LANE_WARP) != MATRIX[0] or LANE_WARP in _rest(row).vars():
-        return f"the rows of the four warps are not {MATRIX[0]} apart"
+    if row.coefficient(LANE_WARP) != ir.MATRIX[0] or LANE_WARP in _rest(row).vars():
+        return f"the rows of the four warps are not {ir.MATRIX[0]} apart"
     if any(LANE_WARP in in_group(i, warp).vars() for i in others):
         return "the four warps do not multiply with the same columns"
     return ""
@@ -141,18 +124,18 @@ GROUP_NUMBER, LANE_WARP = "warp.group", "warp.own"
 """Loop variables that a warp's number is made of: its group's and its own in the group."""
 
 
-def in_group(value: Index, warp: For) -> Index:
+def in_group(value: ir.Index, warp: ir.For) -> ir.Index:
     """An index by the numbers of the group and of the warp in it."""
-    ranges = {GROUP_NUMBER: warp.extent // WARPGROUP, LANE_WARP: WARPGROUP}
-    split = value.substitute({warp.var: index(GROUP_NUMBER) * WARPGROUP + LANE_WARP})
+    ranges = {GROUP_NUMBER: warp.extent // ir.WARPGROUP, LANE_WARP: ir.WARPGROUP}
+    split = value.substitute({warp.var: ir.index(GROUP_NUMBER) * ir.WARPGROUP + LANE_WARP})
     others = dict.fromkeys(split.vars() - ranges.keys(), FETCH_LIMIT**3)
     return simplify(split, {**others, **ranges})
 
 
-def _rest(row: Index) -> Index:
-    return row - index(LANE_WARP) * row.coefficient(LANE_WARP)
+def _rest(row: ir.Index) -> ir.Index:
+    return row - ir.index(LANE_WARP) * row.coefficient(LANE_WARP)
 
 
 def depth_of(dtype: str) -> int:
     """Terms that one product of a group adds."""
-    return MATRIX_BYTES // ITEM_BYTES[dtype]
+    return ir.MATRIX_BYTES // ITEM_BYTES[dtype]

@@ -125,6 +125,7 @@ class For:
 BLOCK_KINDS = ("block.x", "block.y", "block.z")
 THREAD_KINDS = ("thread.x", "thread.y", "thread.z")
 WARP = 32
+"""Threads of a warp (CUDA)."""
 MATRIX_KINDS: tuple[LoopKind, ...] = ("fragment.m", "fragment.n")
 MATRIX = (16, 8)
 """Rows and columns of the matrices that `mma` adds to."""
@@ -270,7 +271,7 @@ Stmt = For | Alloc | If | Store | Prefetch | Group
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """How a constant param is laid out before the call: split dimensions, then permute.
+    """The packing of a constant param before the call: split dimensions, then permute.
 
     `splits`: (dimension, factor), one after the other, each counting the dimensions as they are
     then: the dimension becomes two, (ceil(extent/factor), factor), zero padded. `order`:

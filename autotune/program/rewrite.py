@@ -7,54 +7,27 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from autotune.errors import ScheduleError
+from autotune.program import ir
 from autotune.program.analysis import Ranges, always, never, simplify
-from autotune.program.ir import (
-    NESTED,
-    Alloc,
-    Apply,
-    AsyncCopy,
-    Bound,
-    Buffer,
-    Const,
-    Fetch,
-    For,
-    Group,
-    If,
-    Index,
-    IndexValue,
-    Load,
-    Mma,
-    Prefetch,
-    Program,
-    Select,
-    Shuffle,
-    Stmt,
-    Store,
-    Table,
-    Value,
-    WarpgroupMma,
-    index,
-    walk,
-)
 
-Body = tuple[Stmt, ...]
+Body = tuple[ir.Stmt, ...]
 
 
-def with_body(stmt: Stmt, body: Body) -> Stmt:
+def with_body(stmt: ir.Stmt, body: Body) -> ir.Stmt:
     """The same loop, alloc or guard around another body."""
-    if isinstance(stmt, For):
-        return For(stmt.var, stmt.extent, stmt.kind, body)
-    if isinstance(stmt, Alloc):
-        return Alloc(stmt.buffer, body)
-    if isinstance(stmt, If):
-        return If(stmt.bounds, body)
+    if isinstance(stmt, ir.For):
+        return ir.For(stmt.var, stmt.extent, stmt.kind, body)
+    if isinstance(stmt, ir.Alloc):
+        return ir.Alloc(stmt.buffer, body)
+    if isinstance(stmt, ir.If):
+        return ir.If(stmt.bounds, body)
     return stmt
 
 
-def unwrapped(body: Body, scope: str | None = None) -> tuple[list[Buffer], Body]:
+def unwrapped(body: Body, scope: str | None = None) -> tuple[list[ir.Buffer], Body]:
     """Buffers (of a scope) allocated around everything, outermost first, and what is inside."""
-    buffers: list[Buffer] = []
-    while len(body) == 1 and isinstance(stmt := body[0], Alloc):
+    buffers: list[ir.Buffer] = []
+    while len(body) == 1 and isinstance(stmt := body[0], ir.Alloc):
         if scope not in (None, stmt.buffer.scope):
             break
         buffers.append(stmt.buffer)
@@ -65,37 +38,37 @@ def unwrapped(body: Body, scope: str | None = None) -> tuple[list[Buffer], Body]
 def in_loops(loops: Sequence[tuple[str, int]], body: Body) -> Body:
     """The body inside serial loops (variable, extent), outermost first."""
     for var, extent in reversed(loops):
-        body = (For(var, extent, "serial", body),)
+        body = (ir.For(var, extent, "serial", body),)
     return body
 
 
-def map_value(value: Value, f: Callable[[Value], Value | None]) -> Value:
+def map_value(value: ir.Value, f: Callable[[ir.Value], ir.Value | None]) -> ir.Value:
     """Rebuild a value top-down; where `f` gives a value, that replaces the sub-value."""
     new = f(value)
     if new is not None:
         return new
-    if isinstance(value, Apply):
-        return Apply(value.fn, tuple(map_value(a, f) for a in value.args))
-    if isinstance(value, Select):
-        return Select(value.bounds, map_value(value.then, f), map_value(value.other, f))
+    if isinstance(value, ir.Apply):
+        return ir.Apply(value.fn, tuple(map_value(a, f) for a in value.args))
+    if isinstance(value, ir.Select):
+        return ir.Select(value.bounds, map_value(value.then, f), map_value(value.other, f))
     return value
 
 
-def map_indices(value: Value, f: Callable[[Index], Index]) -> Value:
+def map_indices(value: ir.Value, f: Callable[[ir.Index], ir.Index]) -> ir.Value:
     """A value with every index mapped; itself where none changes."""
-    if isinstance(value, Load):
+    if isinstance(value, ir.Load):
         indices = tuple([f(i) for i in value.indices])
-        return value if _same(indices, value.indices) else Load(value.buffer, indices)
-    if isinstance(value, Apply):
+        return value if _same(indices, value.indices) else ir.Load(value.buffer, indices)
+    if isinstance(value, ir.Apply):
         args = tuple([map_indices(a, f) for a in value.args])
-        return value if _same(args, value.args) else Apply(value.fn, args)
-    if isinstance(value, IndexValue):
-        return IndexValue(f(value.index), value.dtype)
-    if isinstance(value, Select):
-        bounds = tuple(Bound(f(b.index), b.lo, b.hi) for b in value.bounds)
-        return Select(bounds, map_indices(value.then, f), map_indices(value.other, f))
-    if isinstance(value, Table):
-        return Table(value.values, f(value.row), f(value.column))
+        return value if _same(args, value.args) else ir.Apply(value.fn, args)
+    if isinstance(value, ir.IndexValue):
+        return ir.IndexValue(f(value.index), value.dtype)
+    if isinstance(value, ir.Select):
+        bounds = tuple(ir.Bound(f(b.index), b.lo, b.hi) for b in value.bounds)
+        return ir.Select(bounds, map_indices(value.then, f), map_indices(value.other, f))
+    if isinstance(value, ir.Table):
+        return ir.Table(value.values, f(value.row), f(value.column))
     return value
 
 
@@ -103,41 +76,41 @@ def _same(new: Sequence[object], old: Sequence[object]) -> bool:
     return all(map(operator.is_, new, old))
 
 
-def map_stmt_indices(body: Body, f: Callable[[Index], Index]) -> Body:
+def map_stmt_indices(body: Body, f: Callable[[ir.Index], ir.Index]) -> Body:
     """Rebuild statements with every index mapped."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, Store):
+        if isinstance(stmt, ir.Store):
             indices = tuple(f(i) for i in stmt.indices)
-            out.append(Store(stmt.buffer, indices, map_indices(stmt.value, f), stmt.combine))
-        elif isinstance(stmt, Prefetch):
-            out.append(Prefetch(stmt.buffer, tuple(f(i) for i in stmt.indices)))
-        elif isinstance(stmt, If):
-            bounds = tuple(Bound(f(b.index), b.lo, b.hi) for b in stmt.bounds)
-            out.append(If(bounds, map_stmt_indices(stmt.body, f)))
-        elif isinstance(stmt, Group):
-            out.append(map_places(stmt, lambda p: Load(p.buffer, tuple(map(f, p.indices)))))
+            out.append(ir.Store(stmt.buffer, indices, map_indices(stmt.value, f), stmt.combine))
+        elif isinstance(stmt, ir.Prefetch):
+            out.append(ir.Prefetch(stmt.buffer, tuple(f(i) for i in stmt.indices)))
+        elif isinstance(stmt, ir.If):
+            bounds = tuple(ir.Bound(f(b.index), b.lo, b.hi) for b in stmt.bounds)
+            out.append(ir.If(bounds, map_stmt_indices(stmt.body, f)))
+        elif isinstance(stmt, ir.Group):
+            out.append(map_places(stmt, lambda p: ir.Load(p.buffer, tuple(map(f, p.indices)))))
         else:
             out.append(with_body(stmt, map_stmt_indices(stmt.body, f)))
     return tuple(out)
 
 
-def map_loads(body: Body, f: Callable[[Load], Value | None]) -> Body:
+def map_loads(body: Body, f: Callable[[ir.Load], ir.Value | None]) -> Body:
     """Rebuild statements with every load mapped where `f` gives a value."""
 
-    def one(value: Value) -> Value | None:
-        return f(value) if isinstance(value, Load) else None
+    def one(value: ir.Value) -> ir.Value | None:
+        return f(value) if isinstance(value, ir.Load) else None
 
     return map_values(body, lambda value: map_value(value, one))
 
 
-def map_values(body: Body, f: Callable[[Value], Value]) -> Body:
+def map_values(body: Body, f: Callable[[ir.Value], ir.Value]) -> Body:
     """Rebuild statements with every stored value mapped."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, Store):
+        if isinstance(stmt, ir.Store):
             out.append(dataclasses.replace(stmt, value=f(stmt.value)))
-        elif isinstance(stmt, Prefetch | Group):
+        elif isinstance(stmt, ir.Prefetch | ir.Group):
             out.append(stmt)
         else:
             out.append(with_body(stmt, map_values(stmt.body, f)))
@@ -146,10 +119,10 @@ def map_values(body: Body, f: Callable[[Value], Value]) -> Body:
 
 def decided(body: Body, ranges: Ranges) -> Body:
     """Selections whose bounds always hold, or one of them never, as what they select."""
-    inner = {**ranges, **{s.var: s.extent for s in walk(body) if isinstance(s, For)}}
+    inner = {**ranges, **{s.var: s.extent for s in ir.walk(body) if isinstance(s, ir.For)}}
 
-    def choose(value: Value) -> Value | None:
-        if not isinstance(value, Select):
+    def choose(value: ir.Value) -> ir.Value | None:
+        if not isinstance(value, ir.Select):
             return None
         if all(always(b, inner) for b in value.bounds):
             return map_value(value.then, choose)
@@ -161,33 +134,33 @@ def decided(body: Body, ranges: Ranges) -> Body:
 
 
 def keep_dims(
-    body: Body, buffer: str, kept: tuple[int, ...], starts: Mapping[int, Index] | None = None
+    body: Body, buffer: str, kept: tuple[int, ...], starts: Mapping[int, ir.Index] | None = None
 ) -> Body:
     """Statements that reach a buffer by these of its dimensions only, which begin at `starts`."""
     begins = starts or {}
 
-    def places(indices: tuple[Index, ...]) -> tuple[Index, ...]:
-        return tuple(indices[d] - begins.get(d, Index()) for d in kept)
+    def places(indices: tuple[ir.Index, ...]) -> tuple[ir.Index, ...]:
+        return tuple(indices[d] - begins.get(d, ir.Index()) for d in kept)
 
     return map_buffers(body, {buffer}, places)
 
 
 def map_buffers(
-    body: Body, names: Set[str], f: Callable[[tuple[Index, ...]], tuple[Index, ...]]
+    body: Body, names: Set[str], f: Callable[[tuple[ir.Index, ...]], tuple[ir.Index, ...]]
 ) -> Body:
     """Rebuild statements with the indices of these buffers mapped, loaded or stored."""
 
-    def load(value: Load) -> Load | None:
-        return Load(value.buffer, f(value.indices)) if value.buffer in names else None
+    def load(value: ir.Load) -> ir.Load | None:
+        return ir.Load(value.buffer, f(value.indices)) if value.buffer in names else None
 
     def rebuilt(stmts: Body) -> Body:
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, Store) and stmt.buffer in names:
+            if isinstance(stmt, ir.Store) and stmt.buffer in names:
                 out.append(dataclasses.replace(stmt, indices=f(stmt.indices)))
-            elif isinstance(stmt, Group):
+            elif isinstance(stmt, ir.Group):
                 out.append(map_places(stmt, lambda place: load(place) or place))
-            elif isinstance(stmt, NESTED):
+            elif isinstance(stmt, ir.NESTED):
                 out.append(with_body(stmt, rebuilt(stmt.body)))
             else:
                 out.append(stmt)
@@ -196,27 +169,27 @@ def map_buffers(
     return rebuilt(map_loads(body, load))
 
 
-def map_places(stmt: Group, f: Callable[[Load], Load]) -> Group:
+def map_places(stmt: ir.Group, f: Callable[[ir.Load], ir.Load]) -> ir.Group:
     """Rebuild what threads do together with every place mapped."""
-    if isinstance(stmt, Mma):
-        return Mma(f(stmt.total), f(stmt.a), f(stmt.b), stmt.across)
-    if isinstance(stmt, AsyncCopy):
-        return AsyncCopy(f(stmt.to), f(stmt.source), stmt.count)
-    if isinstance(stmt, WarpgroupMma):
-        return WarpgroupMma(f(stmt.total), f(stmt.a), f(stmt.b), stmt.count)
-    if isinstance(stmt, Fetch):
-        return Fetch(f(stmt.to), f(stmt.source), stmt.box)
-    return dataclasses.replace(stmt, place=f(stmt.place)) if isinstance(stmt, Shuffle) else stmt
+    if isinstance(stmt, ir.Mma):
+        return ir.Mma(f(stmt.total), f(stmt.a), f(stmt.b), stmt.across)
+    if isinstance(stmt, ir.AsyncCopy):
+        return ir.AsyncCopy(f(stmt.to), f(stmt.source), stmt.count)
+    if isinstance(stmt, ir.WarpgroupMma):
+        return ir.WarpgroupMma(f(stmt.total), f(stmt.a), f(stmt.b), stmt.count)
+    if isinstance(stmt, ir.Fetch):
+        return ir.Fetch(f(stmt.to), f(stmt.source), stmt.box)
+    return dataclasses.replace(stmt, place=f(stmt.place)) if isinstance(stmt, ir.Shuffle) else stmt
 
 
-def substitute(body: Body, env: Mapping[str, Index], ranges: Ranges) -> Body:
+def substitute(body: Body, env: Mapping[str, ir.Index], ranges: Ranges) -> Body:
     """Replace loop variables by indices and simplify by the loops' ranges."""
-    inner = {**ranges, **{s.var: s.extent for s in walk(body) if isinstance(s, For)}}
+    inner = {**ranges, **{s.var: s.extent for s in ir.walk(body) if isinstance(s, ir.For)}}
 
-    done: dict[int, Index] = {}
+    done: dict[int, ir.Index] = {}
     """By identity: what several loads of a value have in common is rewritten once."""
 
-    def one(value: Index) -> Index:
+    def one(value: ir.Index) -> ir.Index:
         new = done.get(id(value))
         if new is None:
             new = value
@@ -230,28 +203,28 @@ def substitute(body: Body, env: Mapping[str, Index], ranges: Ranges) -> Body:
 
 def renamed(body: Body, suffix: str) -> Body:
     """A copy whose loop variables and local buffers carry a suffix."""
-    loops = {s.var: index(s.var + suffix) for s in walk(body) if isinstance(s, For)}
-    names = {s.buffer.name for s in walk(body) if isinstance(s, Alloc)}
+    loops = {s.var: ir.index(s.var + suffix) for s in ir.walk(body) if isinstance(s, ir.For)}
+    names = {s.buffer.name for s in ir.walk(body) if isinstance(s, ir.Alloc)}
 
-    def load(value: Load) -> Value | None:
-        return Load(value.buffer + suffix, value.indices) if value.buffer in names else None
+    def load(value: ir.Load) -> ir.Value | None:
+        return ir.Load(value.buffer + suffix, value.indices) if value.buffer in names else None
 
-    def place(old: Load) -> Load:
-        return Load(old.buffer + suffix, old.indices) if old.buffer in names else old
+    def place(old: ir.Load) -> ir.Load:
+        return ir.Load(old.buffer + suffix, old.indices) if old.buffer in names else old
 
     def declare(stmts: Body) -> Body:
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, For):
-                out.append(For(stmt.var + suffix, stmt.extent, stmt.kind, declare(stmt.body)))
-            elif isinstance(stmt, Alloc):
+            if isinstance(stmt, ir.For):
+                out.append(ir.For(stmt.var + suffix, stmt.extent, stmt.kind, declare(stmt.body)))
+            elif isinstance(stmt, ir.Alloc):
                 local = dataclasses.replace(stmt.buffer, name=stmt.buffer.name + suffix)
-                out.append(Alloc(local, declare(stmt.body)))
-            elif isinstance(stmt, If):
-                out.append(If(stmt.bounds, declare(stmt.body)))
-            elif isinstance(stmt, Group):
+                out.append(ir.Alloc(local, declare(stmt.body)))
+            elif isinstance(stmt, ir.If):
+                out.append(ir.If(stmt.bounds, declare(stmt.body)))
+            elif isinstance(stmt, ir.Group):
                 out.append(map_places(stmt, place))
-            elif isinstance(stmt, Store | Prefetch) and stmt.buffer in names:
+            elif isinstance(stmt, ir.Store | ir.Prefetch) and stmt.buffer in names:
                 out.append(dataclasses.replace(stmt, buffer=stmt.buffer + suffix))
             else:
                 out.append(stmt)
@@ -260,104 +233,104 @@ def renamed(body: Body, suffix: str) -> Body:
     return declare(map_loads(map_stmt_indices(body, lambda i: i.substitute(loops)), load))
 
 
-def loop_path(body: Body, var: str) -> tuple[Stmt, ...]:
+def loop_path(body: Body, var: str) -> tuple[ir.Stmt, ...]:
     """Statements from the outermost down to the loop `var`, it included. ScheduleError if none."""
-    path = _find(body, lambda s: isinstance(s, For) and s.var == var)
+    path = _find(body, lambda s: isinstance(s, ir.For) and s.var == var)
     if path is None:
-        known = ", ".join(s.var for s in walk(body) if isinstance(s, For))
+        known = ", ".join(s.var for s in ir.walk(body) if isinstance(s, ir.For))
         raise ScheduleError(f"no loop {var}; loops: {known}")
     return path
 
 
-def _find(body: Body, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...] | None:
+def _find(body: Body, wanted: Callable[[ir.Stmt], bool]) -> tuple[ir.Stmt, ...] | None:
     for stmt in body:
         if wanted(stmt):
             return (stmt,)
-        if isinstance(stmt, NESTED):
+        if isinstance(stmt, ir.NESTED):
             below = _find(stmt.body, wanted)
             if below is not None:
                 return (stmt, *below)
     return None
 
 
-def find_loop(program: Program, var: str) -> For:
+def find_loop(program: ir.Program, var: str) -> ir.For:
     """The loop of that name. ScheduleError if there is none."""
     loop = loop_path(program.body, var)[-1]
-    assert isinstance(loop, For)
+    assert isinstance(loop, ir.For)
     return loop
 
 
-def find_buffer(program: Program, name: str) -> Buffer:
+def find_buffer(program: ir.Program, name: str) -> ir.Buffer:
     """The param or local buffer of that name. ScheduleError if there is none."""
     for param in program.params:
         if param.name == name:
             return param
-    for stmt in walk(program.body):
-        if isinstance(stmt, Alloc) and stmt.buffer.name == name:
+    for stmt in ir.walk(program.body):
+        if isinstance(stmt, ir.Alloc) and stmt.buffer.name == name:
             return stmt.buffer
     raise ScheduleError(f"no buffer {name}")
 
 
-def ranges_at(program: Program, var: str) -> dict[str, int]:
+def ranges_at(program: ir.Program, var: str) -> dict[str, int]:
     """Extents of the loops around the loop `var`, it included."""
     path = loop_path(program.body, var)
-    return {s.var: s.extent for s in path if isinstance(s, For)}
+    return {s.var: s.extent for s in path if isinstance(s, ir.For)}
 
 
-def replace(program: Program, old: Stmt, new: Body) -> Program:
+def replace(program: ir.Program, old: ir.Stmt, new: Body) -> ir.Program:
     """The program with one statement (by identity) replaced by others."""
     return dataclasses.replace(program, body=_replace(program.body, old, new))
 
 
-def _replace(body: Body, old: Stmt, new: Body) -> Body:
+def _replace(body: Body, old: ir.Stmt, new: Body) -> Body:
     """The body itself where nothing in it changes."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in body:
-        inner = _replace(stmt.body, old, new) if isinstance(stmt, NESTED) else ()
+        inner = _replace(stmt.body, old, new) if isinstance(stmt, ir.NESTED) else ()
         if stmt is old:
             out += new
-        elif not isinstance(stmt, NESTED) or inner is stmt.body:
+        elif not isinstance(stmt, ir.NESTED) or inner is stmt.body:
             out.append(stmt)
         elif inner:
             out.append(with_body(stmt, inner))
     return body if len(out) == len(body) and _same(out, body) else tuple(out)
 
 
-def drop_alloc(program: Program, name: str) -> Program:
+def drop_alloc(program: ir.Program, name: str) -> ir.Program:
     """The program without the alloc of a buffer that nothing uses any more."""
-    found = _find(program.body, lambda s: isinstance(s, Alloc) and s.buffer.name == name)
+    found = _find(program.body, lambda s: isinstance(s, ir.Alloc) and s.buffer.name == name)
     if found is None:
         raise ScheduleError(f"no local buffer {name}")
     alloc = found[-1]
-    assert isinstance(alloc, Alloc)
+    assert isinstance(alloc, ir.Alloc)
     return replace(program, alloc, alloc.body)
 
 
-def loads_of(body: Body) -> Iterator[Load]:
+def loads_of(body: Body) -> Iterator[ir.Load]:
     """Every load in the values of statements."""
-    for stmt in walk(body):
-        if isinstance(stmt, Store):
+    for stmt in ir.walk(body):
+        if isinstance(stmt, ir.Store):
             yield from value_loads(stmt.value)
 
 
-def value_loads(value: Value) -> Iterator[Load]:
+def value_loads(value: ir.Value) -> Iterator[ir.Load]:
     """Every load in a value."""
-    if isinstance(value, Load):
+    if isinstance(value, ir.Load):
         yield value
-    elif isinstance(value, Apply):
+    elif isinstance(value, ir.Apply):
         for arg in value.args:
             yield from value_loads(arg)
-    elif isinstance(value, Select):
+    elif isinstance(value, ir.Select):
         yield from value_loads(value.then)
         yield from value_loads(value.other)
 
 
-def stores_of(body: Body, buffer: str | None = None) -> list[Store]:
+def stores_of(body: Body, buffer: str | None = None) -> list[ir.Store]:
     """Every store (to one buffer)."""
-    return [s for s in walk(body) if isinstance(s, Store) and buffer in (None, s.buffer)]
+    return [s for s in ir.walk(body) if isinstance(s, ir.Store) and buffer in (None, s.buffer)]
 
 
-def accesses_of(body: Body) -> Iterator[tuple[str, tuple[Index, ...]]]:
+def accesses_of(body: Body) -> Iterator[tuple[str, tuple[ir.Index, ...]]]:
     """Buffer and indices of every store and load."""
     yield from ((s.buffer, s.indices) for s in stores_of(body))
     yield from ((v.buffer, v.indices) for v in loads_of(body))
@@ -365,19 +338,19 @@ def accesses_of(body: Body) -> Iterator[tuple[str, tuple[Index, ...]]]:
 
 def prune(body: Body, ranges: Ranges) -> Body:
     """Drop guards that always hold and statements that can never run."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, If):
+        if isinstance(stmt, ir.If):
             inner = prune(stmt.body, ranges)
             left = tuple(b for b in stmt.bounds if not always(b, ranges))
             if any(never(b, ranges) for b in left) or not inner:
                 continue
-            out += [If(left, inner)] if left else inner
-        elif isinstance(stmt, For):
+            out += [ir.If(left, inner)] if left else inner
+        elif isinstance(stmt, ir.For):
             inner = prune(stmt.body, {**ranges, stmt.var: stmt.extent})
             if inner:
                 out.append(with_body(stmt, inner))
-        elif isinstance(stmt, Alloc):
+        elif isinstance(stmt, ir.Alloc):
             inner = prune(stmt.body, ranges)
             if inner:
                 out.append(with_body(stmt, inner))
@@ -386,6 +359,6 @@ def prune(body: Body, ranges: Ranges) -> Body:
     return tuple(out)
 
 
-def zero(dtype: str) -> Const:
+def zero(dtype: str) -> ir.Const:
     """The zero of a dtype."""
-    return Const(0.0 if dtype.startswith("float") else 0, dtype)
+    return ir.Const(0.0 if dtype.startswith("float") else 0, dtype)

@@ -1,4 +1,4 @@
-"""Programs as text, and back. In: a Program, or its text. Out: the other; nothing is lost.
+"""Programs as text. In: a Program. Out: text that loses nothing; `tests/interpreter` parses it.
 
 The grammar is that of `autotune.program.ir`, one statement a line, bodies indented by two spaces:
 
@@ -15,42 +15,11 @@ The grammar is that of `autotune.program.ir`, one statement a line, bodies inden
 
 from __future__ import annotations
 
-from autotune.program.ir import (
-    Alloc,
-    Apply,
-    AsyncCopy,
-    AsyncWait,
-    Atom,
-    Barrier,
-    Bound,
-    Buffer,
-    Clamp,
-    Const,
-    Fetch,
-    FloorDiv,
-    For,
-    Group,
-    Index,
-    IndexValue,
-    Load,
-    LoadIndex,
-    Mma,
-    Prefetch,
-    Program,
-    Select,
-    Shuffle,
-    Stmt,
-    Store,
-    Value,
-    WarpgroupMma,
-)
-from autotune.program.parse import parse_program
+from autotune.program import ir
 from autotune.types import dense_strides
 
-__all__ = ["parse_program", "print_index", "print_program", "print_stmt", "print_value"]
 
-
-def print_program(program: Program) -> str:
+def print_program(program: ir.Program) -> str:
     """The program as text, ending in a newline."""
     lines = [f"program {program.name}"]
     lines += [f"param {_buffer(b)}" for b in program.params]
@@ -71,60 +40,60 @@ def print_program(program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
-def print_stmt(stmt: Stmt, indent: str = "") -> str:
+def print_stmt(stmt: ir.Stmt, indent: str = "") -> str:
     """A statement and its body as text."""
-    if isinstance(stmt, Store):
+    if isinstance(stmt, ir.Store):
         combine = f"{stmt.combine}=" if stmt.combine else "="
         target = _element(stmt.buffer, stmt.indices)
         return f"{indent}{target} {combine} {print_value(stmt.value)}"
-    if isinstance(stmt, Prefetch):
+    if isinstance(stmt, ir.Prefetch):
         return f"{indent}prefetch {_element(stmt.buffer, stmt.indices)}"
-    if isinstance(stmt, Group):
+    if isinstance(stmt, ir.Group):
         return indent + _collective(stmt)
-    if isinstance(stmt, For):
+    if isinstance(stmt, ir.For):
         head = f"for {stmt.var} in {stmt.extent} {stmt.kind}:"
-    elif isinstance(stmt, Alloc):
+    elif isinstance(stmt, ir.Alloc):
         head = f"alloc {_buffer(stmt.buffer)}:"
     else:
         head = f"if {_bounds(stmt.bounds)}:"
     return "\n".join([indent + head, *(print_stmt(s, indent + "  ") for s in stmt.body)])
 
 
-def _collective(stmt: Group) -> str:
-    if isinstance(stmt, Mma | WarpgroupMma):
-        word = f"wgmma {stmt.count}" if isinstance(stmt, WarpgroupMma) else "mma"
-        word += " across" * (isinstance(stmt, Mma) and stmt.across)
+def _collective(stmt: ir.Group) -> str:
+    if isinstance(stmt, ir.Mma | ir.WarpgroupMma):
+        word = f"wgmma {stmt.count}" if isinstance(stmt, ir.WarpgroupMma) else "mma"
+        word += " across" * (isinstance(stmt, ir.Mma) and stmt.across)
         return f"{word} {', '.join(map(print_value, (stmt.total, stmt.a, stmt.b)))}"
-    if isinstance(stmt, Fetch):
+    if isinstance(stmt, ir.Fetch):
         places = f"{print_value(stmt.to)} from {print_value(stmt.source)}"
         return f"fetch {_list(stmt.box)} {places}"
-    if isinstance(stmt, AsyncCopy):
+    if isinstance(stmt, ir.AsyncCopy):
         return f"copy {stmt.count} {print_value(stmt.to)} from {print_value(stmt.source)}"
-    if isinstance(stmt, Shuffle):
+    if isinstance(stmt, ir.Shuffle):
         return f"shuffle {stmt.combine} {stmt.width} {print_value(stmt.place)}"
-    if isinstance(stmt, AsyncWait):
+    if isinstance(stmt, ir.AsyncWait):
         return f"wait {stmt.pending}"
-    return "barrier" if isinstance(stmt, Barrier) else "commit"
+    return "barrier" if isinstance(stmt, ir.Barrier) else "commit"
 
 
-def print_value(value: Value) -> str:
+def print_value(value: ir.Value) -> str:
     """A value as text."""
-    if isinstance(value, Const):
+    if isinstance(value, ir.Const):
         return f"{value.dtype}({_literal(value)})"
-    if isinstance(value, Load):
+    if isinstance(value, ir.Load):
         return _element(value.buffer, value.indices)
-    if isinstance(value, Apply):
+    if isinstance(value, ir.Apply):
         return f"{value.fn}({', '.join(map(print_value, value.args))})"
-    if isinstance(value, IndexValue):
+    if isinstance(value, ir.IndexValue):
         return f"value({print_index(value.index)}, {value.dtype})"
-    if isinstance(value, Select):
+    if isinstance(value, ir.Select):
         then, other = print_value(value.then), print_value(value.other)
         return f"select({_bounds(value.bounds)}, {then}, {other})"
     rows = ", ".join("[" + ", ".join(repr(float(v)) for v in row) + "]" for row in value.values)
     return f"table [{rows}][{print_index(value.row)}, {print_index(value.column)}]"
 
 
-def print_index(value: Index) -> str:
+def print_index(value: ir.Index) -> str:
     """An index as text."""
     parts: list[str] = []
     for atom, c in value.terms:
@@ -136,30 +105,30 @@ def print_index(value: Index) -> str:
     return sign + " ".join(parts[1:])
 
 
-def _atom(atom: Atom) -> str:
+def _atom(atom: ir.Atom) -> str:
     if isinstance(atom, str):
         return atom
-    if isinstance(atom, LoadIndex):
+    if isinstance(atom, ir.LoadIndex):
         return f"int({_element(atom.buffer, atom.indices)}, {atom.extent})"
-    if isinstance(atom, Clamp):
+    if isinstance(atom, ir.Clamp):
         return f"clamp({print_index(atom.index)}, {atom.lo}, {atom.hi})"
     inner = print_index(atom.index)
     if len(atom.index.terms) + bool(atom.index.const) > 1:
         inner = f"({inner})"
-    return f"({inner} {'//' if isinstance(atom, FloorDiv) else '%'} {atom.divisor})"
+    return f"({inner} {'//' if isinstance(atom, ir.FloorDiv) else '%'} {atom.divisor})"
 
 
-def _literal(value: Const) -> str:
+def _literal(value: ir.Const) -> str:
     if value.dtype == "bool":
         return "true" if value.value else "false"
     return repr(float(value.value)) if value.dtype.startswith("float") else str(int(value.value))
 
 
-def _element(buffer: str, indices: tuple[Index, ...]) -> str:
+def _element(buffer: str, indices: tuple[ir.Index, ...]) -> str:
     return f"{buffer}[{', '.join(map(print_index, indices))}]"
 
 
-def _bounds(bounds: tuple[Bound, ...]) -> str:
+def _bounds(bounds: tuple[ir.Bound, ...]) -> str:
     return " and ".join(f"{b.lo} <= {print_index(b.index)} < {b.hi}" for b in bounds) or "true"
 
 
@@ -167,7 +136,7 @@ def _list(items: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, items))}]"
 
 
-def _buffer(buffer: Buffer) -> str:
+def _buffer(buffer: ir.Buffer) -> str:
     words = [f"{buffer.name}: {buffer.dtype}{_list(buffer.shape)}"]
     words += [buffer.scope] if buffer.scope != "param" else []
     words += ["constant"] if buffer.constant else []

@@ -1,4 +1,4 @@
-"""What a report says. In: a model's tasks, the log, the device's profile. Out: plain values."""
+"""The facts of a report. In: a model's tasks, the log, the device's profile. Out: plain values."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TaskFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """How well candidates of a rule's tasks are ranked."""
+    """Quality of the ranking of candidates of a rule's tasks."""
 
     rule: str
     samples: int

@@ -16,6 +16,7 @@ import hashlib
 from fractions import Fraction
 
 PRIME = (1 << 61) - 1
+"""A Mersenne prime: reducing by it is a shift and an addition."""
 _LARGEST_DIVISOR = 1 << 20
 """The largest divisor of a float in a reference: shares of a resize are small fractions."""
 

@@ -1,4 +1,4 @@
-"""What a graph is predicted to take: the seconds of the tasks that it would be cut into.
+"""The predicted time of a graph: the seconds of the tasks that it would be cut into.
 
 A task that fuses costs what the fused kernel does. Times are those of default schedules by the
 prior, on a machine of the target's kind: whoever tunes and whoever compiles gets the same.

@@ -1,5 +1,5 @@
-"""What a match may gain, before anything is built: the time of the operators that go against that
-of those that come, each by the machine's roofline and none fused.
+"""An estimate of a match's gain, before anything is built: the time of the operators that go
+against that of those that come, each by the machine's roofline and none fused.
 
 It is coarse and quick: what does less work or moves less passes, the rest is not looked at.
 """

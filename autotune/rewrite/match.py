@@ -1,5 +1,5 @@
-"""Where a rewrite's left side is in a graph. In: a graph, a rewrite. Out: matches, in the order of
-the graph's nodes.
+"""Pattern matching: the places of a rewrite's left side in a graph. In: a graph, a rewrite. Out:
+matches, in the order of the graph's nodes.
 
 Several left terms are found one after the other: the second one among the nodes that read what the
 first has named, where they share a value.

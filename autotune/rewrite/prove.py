@@ -37,7 +37,9 @@ combination of their outcomes is a region."""
 _SPAN = 1 << 20
 """Whole numbers are drawn from below this, half of them negative."""
 _LARGEST_DIM = 4
+"""Elements along a dimension of an instance, at most."""
 _MOST_FREE_DIMS = 2
+"""Dimensions that a variable number of them stands for, at most."""
 _MOST_ELEMENTS = 500
 """Elements of a value of an instance, at most."""
 

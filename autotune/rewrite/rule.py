@@ -1,4 +1,4 @@
-"""What a rewrite is: terms over declared values, equal wherever its conditions hold, as data.
+"""Rewrites as data: terms over declared values, equal wherever the conditions hold.
 
 A term is a value's name, or an operator over terms with attributes that are expressions. The left
 terms are found in a graph and the right ones put in their place; of several, each stands for the

@@ -1,5 +1,5 @@
-"""Which rewrites a graph gains by. In: a graph after the passes, rewrites. Out: the graph that is
-predicted to be fastest among those found, and how it was derived.
+"""The search for rewrites that make a graph faster. In: a graph after the passes, rewrites. Out:
+the graph that is predicted to be fastest among those found, and its derivation.
 
 A beam search over graphs: a step rewrites all the places in a graph that are alike, together, and
 the passes tidy up. It ends when nothing is left to try or time is up, with the best so far.

@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with` block. In: a class that closes. Out: a context manager."""
+"""Closing at the end of a `with` block. In: a class that closes. Out: a context manager."""
 
 from __future__ import annotations
 

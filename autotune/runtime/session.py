@@ -1,4 +1,4 @@
-"""What a model in memory can do, whatever runs it."""
+"""The interface of a model in memory, whatever runs it."""
 
 from __future__ import annotations
 

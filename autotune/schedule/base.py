@@ -1,4 +1,4 @@
-"""What a schedule is: a tuple of small frozen steps, each a Program -> Program function.
+"""Schedules: tuples of small frozen steps, each a Program -> Program function.
 
 A step checks its own legality and raises ScheduleError. As JSON a step is
 {"step": NAME, field: value, ...}; a schedule is the list of its steps.

@@ -1,1 +1,1 @@
-"""What a task means: its naive loops, its values, inputs to try it with, the work it takes."""
+"""The meaning of a task: its naive loops, its values, inputs to try it with, its work."""

@@ -14,29 +14,15 @@ import numpy as np
 
 from autotune.errors import VerifyError
 from autotune.ops import OPS
+from autotune.program import ir
 from autotune.program.functions import apply_function, combine_over
-from autotune.program.ir import (
-    Apply,
-    Atom,
-    Bound,
-    Clamp,
-    Compute,
-    Const,
-    FloorDiv,
-    Index,
-    IndexValue,
-    Load,
-    LoadIndex,
-    Mod,
-    Select,
-    Value,
-)
 from autotune.tasks.build import node_computes
 from autotune.types import Array, Task
 
 CHUNK = 4_000_000
 """Most elements that one reduction is spread out to at a time."""
 _MEMO_BYTES = 1 << 20
+"""Bytes of intermediate values that an evaluation keeps."""
 
 Env = Mapping[str, Array]
 Pads = tuple[tuple[int, int], ...]
@@ -67,7 +53,7 @@ class _Evaluator:
         self._arrays = arrays
         self._nodes = {node.outputs[0]: node for node in task.nodes}
         found = [c for node in task.nodes for c in node_computes(task, node)]
-        self._computes: dict[str, Compute] = {c.output: c for c in found}
+        self._computes: dict[str, ir.Compute] = {c.output: c for c in found}
         self._known: dict[str, Array] = {}
         self._memo: dict[tuple[object, ...], Array] = {}
         self._memo_bytes = 0
@@ -146,7 +132,7 @@ class _Evaluator:
             self._memo[key] = found
         return self._memo[key]
 
-    def _compute_at(self, compute: Compute, where: tuple[Array, ...]) -> Array:
+    def _compute_at(self, compute: ir.Compute, where: tuple[Array, ...]) -> Array:
         """A Compute at index arrays, in pieces where its reduction would be too large."""
         shape = np.broadcast_shapes(*(i.shape for i in where))
         spread = math.prod(a.extent for a in compute.reduce)
@@ -163,7 +149,7 @@ class _Evaluator:
         out = [np.broadcast_to(p, (n,)) for p, n in zip(pieces, sizes, strict=True)]
         return np.concatenate(out).reshape(shape)
 
-    def _compute_piece(self, compute: Compute, where: tuple[Array, ...]) -> Array:
+    def _compute_piece(self, compute: ir.Compute, where: tuple[Array, ...]) -> Array:
         inner = len(compute.reduce)
         rank = max((i.ndim for i in where), default=0)
         env: dict[str, Array] = {}
@@ -180,17 +166,17 @@ class _Evaluator:
         axes = tuple(range(rank, rank + inner))
         return combine_over(compute.combine, np.broadcast_to(value, outer + spread), axes)
 
-    def _value(self, value: Value, env: Env, pads: Mapping[str, Pads], guarded: bool) -> Array:
-        if isinstance(value, Const):
+    def _value(self, value: ir.Value, env: Env, pads: Mapping[str, Pads], guarded: bool) -> Array:
+        if isinstance(value, ir.Const):
             return _widened(np.asarray(value.value, value.dtype), value.value)
-        if isinstance(value, Load):
+        if isinstance(value, ir.Load):
             where = tuple(self._index(i, env, guarded) for i in value.indices)
             return self.at(value.buffer, where, pads.get(value.buffer), guarded)
-        if isinstance(value, Apply):
+        if isinstance(value, ir.Apply):
             return _call(value.fn, [self._value(a, env, pads, guarded) for a in value.args])
-        if isinstance(value, IndexValue):
+        if isinstance(value, ir.IndexValue):
             return _widened(self._index(value.index, env, guarded).astype(value.dtype))
-        if isinstance(value, Select):
+        if isinstance(value, ir.Select):
             mask = np.asarray(True)
             for bound in value.bounds:
                 mask = mask & self._holds(bound, env)
@@ -199,29 +185,29 @@ class _Evaluator:
         row, column = (self._index(i, env, guarded) for i in (value.row, value.column))
         return np.asarray(value.values, np.float64)[row, column]
 
-    def _holds(self, bound: Bound, env: Env) -> Array:
+    def _holds(self, bound: ir.Bound, env: Env) -> Array:
         i = self._index(bound.index, env, True)
         return np.asarray((i >= bound.lo) & (i < bound.hi))
 
-    def _index(self, value: Index, env: Env, guarded: bool) -> Array:
+    def _index(self, value: ir.Index, env: Env, guarded: bool) -> Array:
         out = np.asarray(value.const, np.int64)
         for atom, c in value.terms:
             out = out + self._atom(atom, env, guarded) * c
         return out
 
-    def _atom(self, atom: Atom, env: Env, guarded: bool) -> Array:
+    def _atom(self, atom: ir.Atom, env: Env, guarded: bool) -> Array:
         if isinstance(atom, str):
             return env[atom]
-        if isinstance(atom, LoadIndex):
+        if isinstance(atom, ir.LoadIndex):
             where = tuple(self._index(i, env, guarded) for i in atom.indices)
             found = self.at(atom.buffer, where, None, guarded).astype(np.int64)
             return np.clip(np.where(found < 0, found + atom.extent, found), 0, atom.extent - 1)
         inner = self._index(atom.index, env, guarded)
-        if isinstance(atom, Clamp):
+        if isinstance(atom, ir.Clamp):
             return np.clip(inner, atom.lo, atom.hi)
-        if isinstance(atom, FloorDiv):
+        if isinstance(atom, ir.FloorDiv):
             return inner // atom.divisor
-        assert isinstance(atom, Mod)
+        assert isinstance(atom, ir.Mod)
         return inner % atom.divisor
 
 

@@ -9,17 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from autotune.ops import OPS
+from autotune.program import ir
 from autotune.program.functions import apply_function
-from autotune.program.ir import (
-    Apply,
-    Compute,
-    Index,
-    IndexValue,
-    Load,
-    LoadIndex,
-    Select,
-    Value,
-)
 from autotune.tasks.build import node_computes
 from autotune.types import SHORT_FLOATS, Array, Task, TaskValue, is_unsigned
 
@@ -28,6 +19,7 @@ _POSITIVE_INPUTS = {"sqrt": 0, "rsqrt": 0, "log": 0, "pow": 0, "reciprocal": 0, 
 _OF_SHARES = ("asin", "acos", "atanh")
 """Ops that are defined from -1 to 1."""
 _DRAWN = 1_000_003
+"""Values drawn for an operand, at most; larger ones repeat them, at a prime distance."""
 _KEEP_SIGN = ("add", "mul", "div", "max", "min", "sqrt", "reduce_sum", "reduce_mean", "expand")
 
 
@@ -109,7 +101,7 @@ def _positive(array: Array) -> Array:
     return array if array.dtype.kind == "b" else np.maximum(np.abs(array), 1)
 
 
-def _weight_scales(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict[str, float]:
+def _weight_scales(task: Task, computes: dict[str, tuple[ir.Compute, ...]]) -> dict[str, float]:
     """1/sqrt(fan-in) by name of a constant of floats that is an operand of a contraction."""
     constants = {v.name for v in task.by_role("constant") if v.type.dtype.startswith("float")}
     out: dict[str, float] = {}
@@ -132,7 +124,7 @@ def _contracted_bytes(task: Task) -> set[str]:
     }
 
 
-def _step_scales(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict[str, float]:
+def _step_scales(task: Task, computes: dict[str, tuple[ir.Compute, ...]]) -> dict[str, float]:
     """By name of a constant that multiplies bytes, or sums of their products, widened to floats:
     what brings them to unit spread, or to a part of the range of the bytes that are stored."""
     spread: dict[str, float] = {}
@@ -156,7 +148,7 @@ def _step_scales(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict[s
     return out
 
 
-def _index_limits(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict[str, int]:
+def _index_limits(task: Task, computes: dict[str, tuple[ir.Compute, ...]]) -> dict[str, int]:
     """Smallest extent that an integer value is used to index, by name.
 
     Indices that are computed inside the task limit every integer input."""
@@ -169,28 +161,28 @@ def _index_limits(task: Task, computes: dict[str, tuple[Compute, ...]]) -> dict[
     return out
 
 
-def _places(compute: Compute) -> Iterator[LoadIndex]:
+def _places(compute: ir.Compute) -> Iterator[ir.LoadIndex]:
     yield from _gathers(compute.body)
     if compute.updates is not None:
         yield from _gathers(compute.updates.value)
-        yield from _gathers(Load(compute.output, compute.updates.place))
+        yield from _gathers(ir.Load(compute.output, compute.updates.place))
 
 
-def _gathers(value: Value) -> Iterator[LoadIndex]:
-    indices: tuple[Index, ...] = ()
-    if isinstance(value, Load):
+def _gathers(value: ir.Value) -> Iterator[ir.LoadIndex]:
+    indices: tuple[ir.Index, ...] = ()
+    if isinstance(value, ir.Load):
         indices = value.indices
-    elif isinstance(value, IndexValue):
+    elif isinstance(value, ir.IndexValue):
         indices = (value.index,)
-    elif isinstance(value, Apply):
+    elif isinstance(value, ir.Apply):
         for arg in value.args:
             yield from _gathers(arg)
-    elif isinstance(value, Select):
+    elif isinstance(value, ir.Select):
         yield from _gathers(value.then)
         yield from _gathers(value.other)
         indices = tuple(b.index for b in value.bounds)
     for i in indices:
-        yield from (atom for atom, _ in i.terms if isinstance(atom, LoadIndex))
+        yield from (atom for atom, _ in i.terms if isinstance(atom, ir.LoadIndex))
 
 
 def _positive_values(task: Task) -> set[str]:

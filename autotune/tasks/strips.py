@@ -18,36 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import (
-    NESTED,
-    Alloc,
-    Apply,
-    Buffer,
-    Clamp,
-    Compute,
-    For,
-    Index,
-    IndexValue,
-    Load,
-    LoopKind,
-    Prefetch,
-    Program,
-    Select,
-    Stmt,
-    Value,
-    clamp,
-    index,
-    walk,
-)
-from autotune.program.rewrite import (
-    Body,
-    loads_of,
-    map_buffers,
-    map_stmt_indices,
-    stores_of,
-    value_loads,
-    with_body,
-)
+from autotune.program import ir, rewrite
 from autotune.sizes import ceil_div, greatest, is_size, surely_at_most, symbols_of
 from autotune.tasks.build import task_computes
 from autotune.types import Task, TaskValue
@@ -76,15 +47,15 @@ class Strip:
         return ceil_div(self.extent, self.length)
 
     @property
-    def first(self) -> Index:
+    def first(self) -> ir.Index:
         """Index at which a run begins."""
-        begin = index(self.variable) * self.length
-        return begin if self.length == 1 else clamp(begin, 0, self.extent - self.length)
+        begin = ir.index(self.variable) * self.length
+        return begin if self.length == 1 else ir.clamp(begin, 0, self.extent - self.length)
 
 
 def in_strips(
-    program: Program, task: Task, sample: Task, *, parallel: bool = False, apart: bool = False
-) -> Program:
+    program: ir.Program, task: Task, sample: Task, *, parallel: bool = False, apart: bool = False
+) -> ir.Program:
     """`program`, made of `sample`, for the sizes of `task`. Raises ScheduleError where the task
     does not do the same at every place. Runs where no strip is longer than the output. `apart`:
     each stage goes through all strips before the next one begins, so that its weights, which are
@@ -152,7 +123,7 @@ def limited_dimensions(task: Task, name: str) -> frozenset[int]:
     return frozenset(
         dimension
         for compute in computes
-        for load in value_loads(compute.body)
+        for load in rewrite.value_loads(compute.body)
         if load.buffer == name
         for dimension, at in enumerate(load.indices)
         if _clamped(at)
@@ -171,12 +142,12 @@ class _Spread:
     weights: frozenset[str]
     parallel: bool
 
-    def whole(self, body: Body) -> Body:
+    def whole(self, body: rewrite.Body) -> rewrite.Body:
         """The body for every strip. Loops outside of everything else that go through the weights,
         a part of the output each, stay outside: then a part of the weights is read once for all
         strips."""
-        if len(body) == 1 and isinstance(loop := body[0], For) and loop.kind == "serial":
-            stores, loads = list(stores_of(loop.body)), list(loads_of(loop.body))
+        if len(body) == 1 and isinstance(loop := body[0], ir.For) and loop.kind == "serial":
+            stores, loads = list(rewrite.stores_of(loop.body)), list(rewrite.loads_of(loop.body))
             written = {self.output, *(s.buffer for s in stores if not _within(loop, s.buffer))}
             apart = all(
                 any(at.reads({loop.var}) for at in store.indices)
@@ -188,21 +159,21 @@ class _Spread:
                 for load in loads
             )
             if apart and (reads or loop.extent == 1) and not self.parallel:
-                return (with_body(loop, self.whole(loop.body)),)
+                return (rewrite.with_body(loop, self.whole(loop.body)),)
         strips = self.strips
         if self.parallel:  # the dimension with most strips outside, which threads share
             strips = sorted(strips, key=lambda s: -(greatest(s.extent) // s.length))
         for number, strip in reversed(list(enumerate(strips))):
-            kind: LoopKind = "parallel" if self.parallel and not number else "serial"
-            body = (For(strip.variable, strip.count, kind, body),)
+            kind: ir.LoopKind = "parallel" if self.parallel and not number else "serial"
+            body = (ir.For(strip.variable, strip.count, kind, body),)
         return body
 
-    def stages(self, body: Body) -> Body:
+    def stages(self, body: rewrite.Body) -> rewrite.Body:
         """The same stage by stage; what one leaves to another is there of every strip."""
         alloc = body[0]
-        if len(body) == 1 and isinstance(alloc, Alloc) and alloc.buffer.scope == "scratch":
-            inside = map_buffers(alloc.body, {alloc.buffer.name}, self._of_strip)
-            return (Alloc(self._of_strips(alloc.buffer), self.stages(inside)),)
+        if len(body) == 1 and isinstance(alloc, ir.Alloc) and alloc.buffer.scope == "scratch":
+            inside = rewrite.map_buffers(alloc.body, {alloc.buffer.name}, self._of_strip)
+            return (ir.Alloc(self._of_strips(alloc.buffer), self.stages(inside)),)
         if len(body) == 1:
             return self.whole(body)
         return tuple(
@@ -211,10 +182,10 @@ class _Spread:
             for stmt in self._renamed(self.whole((stage,)), number)
         )
 
-    def _of_strip(self, indices: tuple[Index, ...]) -> tuple[Index, ...]:
-        return (*(index(strip.variable) for strip in self.strips), *indices)
+    def _of_strip(self, indices: tuple[ir.Index, ...]) -> tuple[ir.Index, ...]:
+        return (*(ir.index(strip.variable) for strip in self.strips), *indices)
 
-    def _of_strips(self, buffer: Buffer) -> Buffer:
+    def _of_strips(self, buffer: ir.Buffer) -> ir.Buffer:
         """One of every strip, one after the other."""
         pairs = zip(buffer.shape, buffer.strides, strict=True)
         stride, strides = max((e * s for e, s in pairs), default=1), list[int]()
@@ -229,32 +200,32 @@ class _Spread:
             halo=(*((0, 0) for _ in counts), *buffer.halo),
         )
 
-    def _renamed(self, body: Body, number: int) -> Body:
+    def _renamed(self, body: rewrite.Body, number: int) -> rewrite.Body:
         """With loops over strips of its own."""
         if not number:
             return body
         names = {s.variable: f"{s.variable}_{number}" for s in self.strips}
-        env = {old: index(new) for old, new in names.items()}
+        env = {old: ir.index(new) for old, new in names.items()}
 
-        def named(stmts: Body) -> Body:
+        def named(stmts: rewrite.Body) -> rewrite.Body:
             return tuple(
-                For(names.get(s.var, s.var), s.extent, s.kind, named(s.body))
-                if isinstance(s, For)
-                else with_body(s, named(s.body))
-                if isinstance(s, NESTED)
+                ir.For(names.get(s.var, s.var), s.extent, s.kind, named(s.body))
+                if isinstance(s, ir.For)
+                else rewrite.with_body(s, named(s.body))
+                if isinstance(s, ir.NESTED)
                 else s
                 for s in stmts
             )
 
-        return map_stmt_indices(named(body), lambda i: i.substitute(env))
+        return rewrite.map_stmt_indices(named(body), lambda i: i.substitute(env))
 
 
-def _within(loop: For, buffer: str) -> bool:
+def _within(loop: ir.For, buffer: str) -> bool:
     """Whether a buffer lives inside of a loop."""
-    return any(isinstance(s, Alloc) and s.buffer.name == buffer for s in walk(loop.body))
+    return any(isinstance(s, ir.Alloc) and s.buffer.name == buffer for s in ir.walk(loop.body))
 
 
-def _check_pads(task: Task, compute: Compute) -> None:
+def _check_pads(task: Task, compute: ir.Compute) -> None:
     """Zeros around a tensor must lie in memory: a strip's neighbours are no zeros."""
     for tensor, pads in compute.pads:
         value = task.value(tensor)
@@ -264,23 +235,23 @@ def _check_pads(task: Task, compute: Compute) -> None:
             raise ScheduleError(f"{tensor} is padded with zeros that do not lie in memory")
 
 
-def _loads(value: Value, moving: Mapping[str, Moves]) -> Iterator[Load]:
+def _loads(value: ir.Value, moving: Mapping[str, Moves]) -> Iterator[ir.Load]:
     """Loads of an expression; nothing else in it may depend on what moves."""
-    if isinstance(value, Load):
+    if isinstance(value, ir.Load):
         yield value
-    elif isinstance(value, Apply):
+    elif isinstance(value, ir.Apply):
         for arg in value.args:
             yield from _loads(arg, moving)
-    elif isinstance(value, Select):
+    elif isinstance(value, ir.Select):
         if any(bound.index.reads(moving.keys()) for bound in value.bounds):
             raise ScheduleError("what is selected depends on the place")
         yield from _loads(value.then, moving)
         yield from _loads(value.other, moving)
-    elif isinstance(value, IndexValue) and value.index.reads(moving.keys()):
+    elif isinstance(value, ir.IndexValue) and value.index.reads(moving.keys()):
         raise ScheduleError("a value depends on the place")
 
 
-def _shift(value: Index, moving: Mapping[str, Moves]) -> Moves:
+def _shift(value: ir.Index, moving: Mapping[str, Moves]) -> Moves:
     out: dict[int, int] = {}
     if clamped := _clamped(value):
         return _shift(clamped.index, moving)
@@ -288,15 +259,15 @@ def _shift(value: Index, moving: Mapping[str, Moves]) -> Moves:
         if isinstance(atom, str):
             for dimension, step in moving.get(atom, {}).items():
                 out[dimension] = out.get(dimension, 0) + c * step
-        elif Index(((atom, 1),)).reads(moving.keys()):
+        elif ir.Index(((atom, 1),)).reads(moving.keys()):
             raise ScheduleError("an index is divided, limited or read from memory")
     return {dimension: step for dimension, step in out.items() if step}
 
 
-def _clamped(value: Index) -> Clamp | None:
+def _clamped(value: ir.Index) -> ir.Clamp | None:
     """An index that is limited as a whole: to the elements of a dimension, by pools."""
     atom = value.terms[0][0] if value.terms else None
-    return atom if isinstance(atom, Clamp) and value == Index(((atom, 1),)) else None
+    return atom if isinstance(atom, ir.Clamp) and value == ir.Index(((atom, 1),)) else None
 
 
 def _check_sizes(task: Task, sample: Task, shifts: Shifts, strips: Sequence[Strip]) -> None:
@@ -324,8 +295,8 @@ def _check_ends(
             raise ScheduleError(f"the last {length} of {value.name} may end beyond {extent}")
 
 
-def _moved(moves: Moves, strips: Sequence[Strip]) -> Index:
-    out = Index()
+def _moved(moves: Moves, strips: Sequence[Strip]) -> ir.Index:
+    out = ir.Index()
     for strip in strips:
         out = out + strip.first * moves.get(strip.dimension, 0)
     return out
@@ -335,26 +306,26 @@ def _moved(moves: Moves, strips: Sequence[Strip]) -> Index:
 class _Mover:
     """Moves what reads or writes a param to a strip."""
 
-    param: Buffer
+    param: ir.Buffer
     shape: tuple[int, ...]
     """As the task has it."""
-    by: tuple[Index, ...]
+    by: tuple[ir.Index, ...]
     """Elements, per dimension."""
     limited: frozenset[int]
     """Dimensions in which the task limits indices."""
 
-    def run(self, body: Body) -> Body:
-        return self._prefetches(map_buffers(body, {self.param.name}, self._places))
+    def run(self, body: rewrite.Body) -> rewrite.Body:
+        return self._prefetches(rewrite.map_buffers(body, {self.param.name}, self._places))
 
-    def _places(self, indices: tuple[Index, ...]) -> tuple[Index, ...]:
+    def _places(self, indices: tuple[ir.Index, ...]) -> tuple[ir.Index, ...]:
         return tuple(self._place(d, i) for d, i in enumerate(indices))
 
-    def _place(self, dimension: int, at: Index) -> Index:
+    def _place(self, dimension: int, at: ir.Index) -> ir.Index:
         """A limit is that of the whole dimension. Where a schedule found that there is nothing to
         limit, the element is one of the sample's, and so one of the task's; but it may have found
         that an index is beyond the sample's first or last element, and taken that."""
         by, limited = self.by[dimension], _clamped(at)
-        if by == Index():
+        if by == ir.Index():
             return at
         if limited is None and dimension in self.limited and not at.vars():
             raise ScheduleError(f"{self.param.name} is read at the border of a small task")
@@ -362,21 +333,21 @@ class _Mover:
             return at + by
         if (limited.lo, limited.hi) != (0, self.param.shape[dimension] - 1):
             raise ScheduleError(f"{self.param.name} is read within limits of its own")
-        return clamp(limited.index + by, 0, self.shape[dimension] - 1)
+        return ir.clamp(limited.index + by, 0, self.shape[dimension] - 1)
 
-    def _prefetches(self, stmts: Body) -> Body:
-        out: list[Stmt] = []
+    def _prefetches(self, stmts: rewrite.Body) -> rewrite.Body:
+        out: list[ir.Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, Prefetch) and stmt.buffer == self.param.name:
-                out.append(Prefetch(stmt.buffer, self._places(stmt.indices)))
-            elif isinstance(stmt, NESTED):
-                out.append(with_body(stmt, self._prefetches(stmt.body)))
+            if isinstance(stmt, ir.Prefetch) and stmt.buffer == self.param.name:
+                out.append(ir.Prefetch(stmt.buffer, self._places(stmt.indices)))
+            elif isinstance(stmt, ir.NESTED):
+                out.append(rewrite.with_body(stmt, self._prefetches(stmt.body)))
             else:
                 out.append(stmt)
         return tuple(out)
 
 
-def _sized(param: Buffer, task: Task) -> Buffer:
+def _sized(param: ir.Buffer, task: Task) -> ir.Buffer:
     """The param as the task has it; packed weights stay as they are packed."""
     value = task.value(param.name)
     if value.role == "constant":

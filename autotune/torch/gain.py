@@ -1,5 +1,5 @@
-"""How many times as fast as eager a piece should be, from what calls of each cost. In: a piece and
-what its nodes give. Out: a factor, before anything is compiled.
+"""The predicted speed-up of a piece over eager, from what calls of each cost. In: a piece and what
+its nodes give. Out: a factor, before anything is compiled.
 
 The work of kernels is taken to be the same on both sides: what is known before compiling is that
 eager calls one for each operator, and ours is called once. So small pieces are eager's, and the

@@ -3,6 +3,7 @@ Out: a callable that compiles for the sizes that it meets, and again where weigh
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,9 @@ import torch
 from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
-from autotune.defects import raised
+from autotune.defects import described, raised
 from autotune.errors import InputError
-from autotune.frontend.torch.sizes import call_sizes, is_open, sized_values
+from autotune.frontend.torch.sizes import OpenGraphSizes, call_sizes, is_open, sized_values
 from autotune.torch.pieces import CompileGraph, GraphPlan, PieceRunner, plan
 from autotune.torch.watch import WeightWatch
 
@@ -37,14 +38,17 @@ class CompiledGraph:
         `plan`."""
         self._module, self._compile, self._min_gain = module, compile_, min_gain
         self._values = {n: n.meta.get("val") for n in module.graph.nodes}
-        self._open = is_open(self._values)
+        self._by_size = False
+        """Whether each set of sizes has a program of its own."""
         self._programs: OrderedDict[Any, PieceRunner | None] = OrderedDict()
         self._numbers = tuple(weights)
         self._watch: WeightWatch | None = None
         self._settled = True
         self._take(weights)
-        if not self._open:
-            with _disable_current_modes():  # weights are tensors with data
+        with _disable_current_modes():  # weights are tensors with data
+            self._opened = self._symbols()
+            self._by_size = is_open(self._values) and self._opened is None
+            if not self._by_size:
                 self._programs[None] = self._compiled(self._values)
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -53,16 +57,16 @@ class CompiledGraph:
             self._take({i: inputs[i] for i in self._numbers})
             self._settled = False  # who changes weights may go on doing so
             return self._eager(inputs)
-        key = call_sizes(inputs) if self._open else None
+        key = call_sizes(inputs) if self._by_size else None
         if key not in self._programs:
             if not self._settled:
                 self._settled = True
                 return self._eager(inputs)
-            values = sized_values(self._module, inputs) if self._open else self._values
+            values = sized_values(self._module, inputs) if self._by_size else self._values
             self._programs[key] = self._compiled(values)
             if len(self._programs) > KEPT_SIZES:
                 self._programs.popitem(last=False)
-        elif self._open:
+        elif self._by_size:
             self._programs.move_to_end(key)
         program = self._programs[key]
         return self._eager(inputs) if program is None else program(inputs)
@@ -75,11 +79,35 @@ class CompiledGraph:
         made: Sequence[Any] = self._module(*inputs)
         return made
 
+    def _symbols(self) -> OpenGraphSizes | None:
+        """The graph's symbols, where one program serves all of their sizes; None where sizes are
+        known, or some operator must know one."""
+        if not is_open(self._values):
+            return None
+        held = known_weights(self._module, self._weights)
+        try:
+            opened = OpenGraphSizes(self._module, self._values)
+            with opened.undecided():
+                found = plan(self._module, self._values, held, 0.0, opened)
+            usual = plan(self._module, opened.examples, held) if found.refused else found
+            extra = [why for node, why in found.refused.items() if node not in usual.refused]
+            if not extra:
+                return opened
+            why = extra[0]
+        except MemoryError:
+            raise
+        except Exception as error:  # each set of sizes can be compiled for itself
+            why = described(error)
+        _LOGGER.info("each set of sizes is compiled when it is first met: %s", why)
+        return None
+
     def _compiled(self, values: Mapping[fx.Node, Any]) -> PieceRunner | None:
         """A runner of the graph for these shapes; None where PyTorch runs everything."""
         held = known_weights(self._module, self._weights)
+        opened = None if self._by_size else self._opened
         try:
-            found = plan(self._module, values, held, self._min_gain)
+            with opened.undecided() if opened else contextlib.nullcontext():
+                found = plan(self._module, values, held, self._min_gain, opened)
             tell(found)
             if not found.native_nodes:
                 return None

@@ -16,6 +16,8 @@ from autotune.errors import ConfigError, InputError
 from autotune.graph.ir import Graph
 from autotune.request import CompileRequest
 from autotune.runtime.model import CompiledModel
+from autotune.runtime.sized import SizedModel
+from autotune.torch.open_piece import OpenPiece
 
 _LOGGER = logging.getLogger("autotune.torch")
 PASSED_ON = (
@@ -63,11 +65,13 @@ class CompileOptions:
         found.request(_NOTHING)
         return found
 
-    def compiled(self, graph: Graph) -> CompiledModel:
-        """A graph, compiled with these options; tuned first where that is asked for and the log
-        does not know it."""
-        from autotune.compiler.driver import compile_request
+    def compiled(self, graph: Graph | OpenPiece) -> CompiledModel | SizedModel:
+        """A graph, or a model of open sizes, compiled with these options; a graph is tuned first
+        where that is asked for and the log does not know it."""
+        from autotune.compiler.driver import compile_opened, compile_request
 
+        if not isinstance(graph, Graph):
+            return compile_opened(graph, self.request(_NOTHING))
         if self.tune_s is not None:
             from autotune.torch.first_tuning import tune_unknown
 
@@ -75,9 +79,7 @@ class CompileOptions:
                 tune_unknown(self.request(graph), self.tune_s)
             except InputError as error:
                 _LOGGER.warning("a graph is not tuned: %s", error)
-        made = compile_request(self.request(graph))
-        assert isinstance(made, CompiledModel)  # its sizes are fixed
-        return made
+        return compile_request(self.request(graph))
 
     def request(self, graph: Graph) -> CompileRequest:
         """The request to compile a graph. Raises InputError."""

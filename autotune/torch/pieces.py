@@ -16,14 +16,18 @@ import torch
 from torch import fx
 
 from autotune.frontend.torch.importer import Values, import_nodes, refusals
+from autotune.frontend.torch.sizes import KNOWN, SYMBOLIC, OpenGraphSizes
 from autotune.graph.ir import Graph
 from autotune.torch.gain import predicted_gain
 from autotune.torch.native import Model, NativePiece
+from autotune.torch.numbers import CallNumbers
+from autotune.torch.open_piece import OpenPiece
 from autotune.torch.split import GraphPiece, split
 
 Weights = Mapping[fx.Node, torch.Tensor]
-CompileGraph = Callable[[Graph], Model]
+CompileGraph = Callable[[Graph | OpenPiece], Model]
 Run = Callable[[Sequence[Any]], Sequence[Any]]
+_NUMBERS = (bool, int, float, *SYMBOLIC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,8 @@ class GraphPlan:
     weights: Weights
     results: tuple[Any, ...]
     """What the graph gives: nodes, or numbers and None as they are."""
+    opened: OpenGraphSizes | None = None
+    """The graph's symbols, where its sizes stay open."""
 
     @property
     def native_nodes(self) -> int:
@@ -46,10 +52,14 @@ class GraphPlan:
 
 
 def plan(
-    module: fx.GraphModule, values: Values, weights: Weights, min_gain: float = 0.0
+    module: fx.GraphModule,
+    values: Values,
+    weights: Weights,
+    min_gain: float = 0.0,
+    opened: OpenGraphSizes | None = None,
 ) -> GraphPlan:
-    """`values`: what every node gives, with static sizes. `min_gain`: how many times as fast as in
-    PyTorch a piece of ours must be predicted to be."""
+    """`values`: what every node gives, with static sizes, or those of `opened`. `min_gain`: how
+    many times as fast as in PyTorch a piece of ours must be predicted to be."""
     graph = module.graph
     graph.eliminate_dead_code()
     held = dict(weights)
@@ -60,20 +70,21 @@ def plan(
     nodes = [n for n in nodes if _is_work(n, values)]
     results: Sequence[Any] = graph.output_node().args[0]  # type: ignore[assignment]
     asked = {r for r in results if isinstance(r, fx.Node)}
-    refused = refusals(nodes, values, held)
-    known = held.keys() | {n for n, v in values.items() if isinstance(v, bool | int | float)}
+    sizes, usual = (opened.sizes, opened.examples) if opened else (KNOWN, values)
+    refused = refusals(nodes, values, held, sizes=sizes, examples=usual)
+    known = held.keys() | {n for n, v in values.items() if isinstance(v, _NUMBERS)}
     pieces = split(nodes, refused, asked, known)
-    quick = [p for p in pieces if p.native and predicted_gain(p, values) < min_gain]
+    quick = [p for p in pieces if p.native and predicted_gain(p, usual) < min_gain]
     return GraphPlan(
         pieces=tuple(dataclasses.replace(p, native=False) if p in quick else p for p in pieces),
         refused=refused, quicker=sum(len(p.nodes) for p in quick), values=values, weights=held,
-        results=tuple(results),
+        results=tuple(results), opened=opened,
     )  # fmt: skip
 
 
 def _is_work(node: fx.Node, values: Values) -> bool:
     """Numbers are computed beforehand."""
-    return not isinstance(values.get(node), bool | int | float)
+    return not isinstance(values.get(node), _NUMBERS)
 
 
 class PieceRunner:
@@ -96,6 +107,10 @@ class PieceRunner:
         self._given = [
             (self._slots[r], None) if isinstance(r, fx.Node) else (-1, r) for r in found.results
         ]
+        self._numbers = None
+        if found.opened is not None:
+            wanted = {n for n, v in found.values.items() if isinstance(v, SYMBOLIC)}
+            self._numbers = CallNumbers(found.opened, wanted, self._slots)
         self._whole = self._one_step()
 
     def _one_step(self) -> tuple[Run, list[int]] | None:
@@ -117,6 +132,8 @@ class PieceRunner:
             held[slot] = given
         for slot, fixed in self._fixed:
             held[slot] = fixed
+        if self._numbers is not None:
+            self._numbers.enter(held)
         for run, takes, gives in self._steps:
             made = run([held[slot] for slot in takes])
             for slot, value in zip(gives, made, strict=True):
@@ -140,12 +157,14 @@ def _read(nodes: Sequence[fx.Node], found: GraphPlan) -> list[fx.Node]:
     """The weights and numbers that nodes read."""
     inside = set(nodes)
     read = dict.fromkeys(r for n in nodes for r in n.all_input_nodes if r not in inside)
-    numbers = (bool, int, float)
-    return [r for r in read if r in found.weights or isinstance(found.values.get(r), numbers)]
+    return [r for r in read if r in found.weights or isinstance(found.values.get(r), _NUMBERS)]
 
 
 def native_piece(piece: GraphPiece, found: GraphPlan, compile_: CompileGraph) -> NativePiece:
     """A piece compiled by us."""
+    if found.opened is not None:
+        opened = OpenPiece(piece, found.opened, found.weights)
+        return NativePiece(compile_(opened), *opened.ports)
     imported = import_nodes(
         piece.nodes, found.values, piece.inputs, piece.outputs, weights=found.weights
     )

@@ -15,7 +15,9 @@ from autotune.errors import ConfigError
 from autotune.graph.ir import Graph
 from autotune.graph.join import joined
 from autotune.runtime.model import CompiledModel
+from autotune.runtime.sized import SizedModel
 from autotune.torch.backend import Compiled, compiled_by
+from autotune.torch.open_piece import OpenPiece
 from autotune.torch.options import CompileOptions
 from autotune.tuner.report import TuneReport
 
@@ -53,8 +55,8 @@ class Tuning:
         """What `torch.compile` takes: it compiles by the log as it is, and keeps the graph."""
         return compiled_by(self._compiled, module, inputs)
 
-    def _compiled(self, graph: Graph) -> CompiledModel:
-        self._graphs.append(graph)
+    def _compiled(self, graph: Graph | OpenPiece) -> CompiledModel | SizedModel:
+        self._graphs.append(graph if isinstance(graph, Graph) else graph.usual())
         return self._options.compiled(graph)
 
     def __enter__(self) -> Tuning:

@@ -1,5 +1,5 @@
-"""Whether weights are what they were when they were packed. In: tensors. Out: yes or no, at a
-call.
+"""A watch on weights that were packed: are they what they were then? In: tensors. Out: yes or no,
+at a call.
 
 A tensor that is written counts a version, and one that is replaced lies elsewhere. What changes
 without either (`p.data.add_`, a numpy view, another process) is seen by its numbers: those at a

@@ -1,4 +1,4 @@
-"""How a run begins. In: tasks, a log, options, the device's profile. Out: the state of every task.
+"""The start of a run. In: tasks, a log, options, the device's profile. Out: each task's state.
 
 A task whose rule raises gets the next rule that holds, and a warning: it ends no run.
 """

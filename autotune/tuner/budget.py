@@ -38,7 +38,7 @@ _REACH = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskState:
-    """What the budget knows of one task. Seconds per call."""
+    """One task as the budget sees it. Seconds per call."""
 
     weight: int
     """Calls per run of the model."""
@@ -59,8 +59,8 @@ class TaskState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When to end. `min_gain`: relative end-to-end gain that is worth the next trials; `near`: of
-    a single task."""
+    """Conditions that end a run. `min_gain`: relative end-to-end gain that is worth the next
+    trials; `near`: of a single task."""
 
     trials: int | None = None
     time_s: float | None = None

@@ -1,5 +1,5 @@
-"""What a trial takes, and how much of what tasks gain a model gains. In: the tasks of a run, what
-the log knows, where candidates are measured. Out: seconds a trial of each task; a share.
+"""The cost of a trial, and the share of tasks' gains that a whole model keeps. In: the tasks of a
+run, the log, where candidates are measured. Out: seconds a trial of each task; a share.
 
 The constants are of tuning resnet18, mobilenetv2, minilm and resnet50 with an empty log, one core
 that builds and one that times. What a log knows counts more.

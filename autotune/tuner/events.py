@@ -1,4 +1,4 @@
-"""What a tuning run tells its listener: frozen values, enough to draw any display from.
+"""Events of a tuning run for its listener: frozen values, enough to draw any display from.
 
 Order of events: Started, then per batch a Round and a TrialDone for each result, then Finished.
 Seconds unless said; `before_s` and `now_s` estimate one run of the model (kernels only).
@@ -35,7 +35,7 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How the whole run stands."""
+    """The whole run's figures."""
 
     trials: int
     """Trials of all tasks, those found in the log included."""
@@ -87,7 +87,7 @@ class TrialDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRanking:
-    """How well a task's candidates of this run were ranked before they were measured."""
+    """Quality of the ranking of a task's candidates before this run measured them."""
 
     task: int
     samples: int

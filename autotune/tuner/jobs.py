@@ -1,4 +1,4 @@
-"""What a run has other processors compute, and how it travels: JSON and arrays as bytes.
+"""Jobs that a run gives to other processors, and their wire format: JSON and arrays as bytes.
 
 In: a frame that names a task or holds a data set. Out: a frame with its features, or with what was
 learnt. A worker needs this package; the arithmetic is the same as here, so the results are.

@@ -1,4 +1,4 @@
-"""What all tasks of a run have learnt together: one cost model per feature layout.
+"""The cost models of a run, which its tasks train together: one per feature layout.
 
 In: features of measured candidates and their times. Out: predictions for any candidates. Tasks of
 a rule share a model: a shape's first batch profits from the shapes measured before it.

@@ -1,4 +1,4 @@
-"""How a tuning run goes, as one value."""
+"""The options of a tuning run as one value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from search_spaces.rules import rule_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneOptions:
-    """How a run goes. `limits` without trials and time: until the budget sees no more gain."""
+    """Options of a run. `limits` without trials and time: until the budget sees no more gain."""
 
     target: Target
     limits: Limits = field(default_factory=Limits)

@@ -1,4 +1,4 @@
-"""What came of a tuning run, as values."""
+"""The outcome of a tuning run, as values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autotune.types import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
-    """What came of one task."""
+    """The outcome of one task."""
 
     task: Task
     weight: int
@@ -25,7 +25,7 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneReport:
-    """What came of a run. Seconds of one run of the model, kernels only."""
+    """The outcome of a run. Seconds of one run of the model, kernels only."""
 
     before_s: float | None
     after_s: float | None

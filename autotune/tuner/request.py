@@ -1,4 +1,4 @@
-"""What a tuning run is asked to do, as one value. In: options. Out: a TuneRequest, checked."""
+"""The options of `tune` as one value. In: options. Out: a TuneRequest, checked."""
 
 # ruff: noqa: RUF009 (what `option` gives is a dataclass's field)
 

@@ -1,4 +1,4 @@
-"""What did well elsewhere, as an early candidate of a task. In: the fastest records of similar
+"""Seeds of a search: early candidates that did well elsewhere. In: the fastest records of similar
 tasks, the profiles of the devices that measured them. Out: configs of this task's space.
 
 A record of this very device counts as it was measured. What another device measured says how that

@@ -1,4 +1,4 @@
-"""What a tuning log knows of other tasks and devices. In: logs. Out: pretrained cost models.
+"""Transfer from other tasks and devices. In: logs. Out: pretrained cost models.
 
 The fastest and the latest records of each task are taken: what is fast is what has to be ranked
 well, and among the latest are the ones that a search was unsure of.

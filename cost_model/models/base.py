@@ -1,4 +1,4 @@
-"""What a cost model is, and the registry of them.
+"""Cost models: the protocol, and the registry of them.
 
 A model learns from measured candidates and predicts seconds of candidates from features and the
 prior. Add one: a file in this folder and `COST_MODELS.add(NAME, factory)`. What it has learnt is

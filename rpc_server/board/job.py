@@ -1,4 +1,4 @@
-"""What waits on a board for its device: batches of requests, and runs of whole models."""
+"""Jobs that wait on a board for its device: batches of requests, and runs of whole models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rpc_server.wire.models import ModelOutcome, ModelRequest
 
 
 class Measurer(Protocol):
-    """What a board measures with (a LocalRunner)."""
+    """The runner that a board measures with (a LocalRunner)."""
 
     def profile(self) -> DeviceProfile: ...
 
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """What a board tells clients that it is and does."""
+    """A board's description of itself for clients."""
 
     version: str
     cores: int

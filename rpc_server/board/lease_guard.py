@@ -1,4 +1,5 @@
-"""Who may use a board of a farm: the holder of its newest lease. In: tickets. Out: yes or no.
+"""The guard of a farm's board: only the holder of its newest lease uses it. In: tickets. Out: yes
+or no.
 
 A ticket is a lease's fence and a MAC over fence and client under the secret that the board gave
 the tracker when it registered. The board needs nobody else to check one, so leases work while the

@@ -1,4 +1,4 @@
-"""What keeps candidates from this board's secrets.
+"""Walls between candidates and this board's secrets.
 
 In: bounds, the report of what holds, the folder of certificates. Out: lines for the one who starts
 the board, or a refusal to start it.

@@ -1,4 +1,4 @@
-"""What a farm's runner works on: where the farm is, its boards at work, the batch they share.
+"""The working state of a farm's runner: the farm's address, boards at work, the batch they share.
 
 In: a device's name, what boards say of themselves. Out: values that `farm_runner` uses.
 """

@@ -23,14 +23,16 @@ from rpc_server.wire.link import LinkLostError
 from rpc_server.wire.refusals import LinkRefusedError
 
 WATCH_S = 2.0
+"""Seconds that a session's last message may take."""
 QUICK_S = 10.0
+"""Seconds until the tracker answers what it need not wait for."""
 ASKS, RELEASES = 64, 12
 """In one message, which is small; what is left comes with the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What a session calls, on its own thread."""
+    """Callbacks of a session, called on its own thread."""
 
     granted: Callable[[Grant], None]
     recalled: Callable[[int], None]
@@ -39,7 +41,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """What is asked of the tracker for each board: one of this key, before clients of a lower
+    """The request to the tracker for each board: one of this key, before clients of a lower
     priority, within so many seconds."""
 
     key: str

@@ -1,4 +1,4 @@
-"""How a client uses a farm: how many boards, how urgently, and how long it waits for what."""
+"""A client's options of using a farm: number of boards, priority, and deadlines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_PRIORITY = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """How long a client of a farm waits, in seconds, at each of the farm's own stages; build and
+    """Longest waits of a farm's client, in seconds, at each of the farm's own stages; build and
     run are those of the requests, a lease's is the tracker's."""
 
     queue_s: float = 600.0
@@ -27,7 +27,7 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarmOptions:
-    """How the boards of a farm are used: up to `boards` at a time, before clients of a lower
+    """A client's use of a farm's boards: up to `boards` at a time, before clients of a lower
     `priority`. Raises ConfigError."""
 
     boards: int = 1

@@ -1,1 +1,1 @@
-"""Who is on the other end of a link: certificates, tickets, the audit log."""
+"""Security of links: certificates, roles, freshness of messages, the audit log."""

@@ -1,4 +1,4 @@
-"""Who is on the other end of a link, and what that lets it do.
+"""Authentication of the other end of a link, and its rights.
 
 In: what TLS says of the peer's certificate, or the address of a peer without one. Out: a Peer.
 A certificate's subject holds all there is: the name (CN), the role and rights (OU). It is read
@@ -25,7 +25,7 @@ class AuthError(DeviceError):
 
 
 class Role(enum.StrEnum):
-    """What a certificate was issued for. LOCAL is a peer on loopback without certificates, which
+    """The purpose of a certificate. LOCAL is a peer on loopback without certificates, which
     may do everything: it is somebody on this machine."""
 
     TRACKER = "tracker"

@@ -1,4 +1,4 @@
-"""What the tracker knows: boards, requests, leases, and who is waiting for what.
+"""The tracker's ledger: boards, requests, leases, and who is waiting for what.
 
 In: changes, made by `queue` and `boards`. Out: answers, what a store has to write, and the actions
 that follow. No clock, no sockets.

@@ -6,7 +6,6 @@ never the same for two peers, so that a tracker that restarts is not run over.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 
@@ -19,6 +18,7 @@ from rpc_server.wire.link import LINK_ERRORS, BytesConnection, LinkLostError, co
 from rpc_server.wire.refusals import LinkRefusedError, lost
 
 CONNECT_S = 3.0
+"""Seconds until the tracker accepts a link."""
 TRACKER = frozenset({Role.TRACKER})
 
 
@@ -104,8 +104,7 @@ class TrackerLink:
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(*LINK_ERRORS, AttributeError):
-                connection.drop()
+            connection.drop()
 
     def close(self) -> None:
         """From any thread: a call in progress fails."""

@@ -1,4 +1,4 @@
-"""How a farm stands, as the tracker tells. In: its ledger and what boards say. Out: plain data.
+"""The status of a farm as data. In: the tracker's ledger and what boards say. Out: plain data.
 
 `rpc_server.tracker.status` makes text of it.
 """

@@ -1,4 +1,4 @@
-"""How a farm stands, for people. In: the tracker's answer to `status`. Out: text."""
+"""The status of a farm as text. In: the tracker's answer to `status`. Out: text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from autotune.printable import printable
 HEADINGS = ("BOARD", "KEY", "STATE", "CLIENT", "TRIALS", "FAILED", "PER S", "TEMP", "FAULTS",
             "SEEN", "LAST ERROR")  # fmt: skip
 MAX_ERROR = 60
+"""Characters of an error in the table."""
 
 
 def farm_text(farm: Mapping[str, Any]) -> str:

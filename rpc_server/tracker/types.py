@@ -26,7 +26,7 @@ class FarmError(DeviceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarmRules:
-    """What the tracker goes by. See configs/farm/default.toml for what each means."""
+    """Settings of the tracker. See configs/farm/default.toml for what each means."""
 
     lease_s: float = 8.0
     heartbeat_s: float = 2.0

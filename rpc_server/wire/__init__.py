@@ -1,1 +1,1 @@
-"""What goes over a link: messages, their bounds, frames and sockets."""
+"""The wire protocol: messages, their bounds, frames and sockets."""

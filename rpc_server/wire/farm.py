@@ -20,6 +20,7 @@ MAX_INFO_BYTES = 16 << 10
 MAX_SYNC = 1024
 MAX_QUEUE_S = 7 * 86400.0
 MAX_ERROR = 300
+"""Bounds of what boards and clients may say, chosen above all that ours do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ _GRANT = tuple(f.name for f in dataclasses.fields(Grant))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a client holds and waits for. `notes`: why something else is over, by request name or
+    """A client's leases and requests. `notes`: why something else is over, by request name or
     'lease N'; they are sent for as long as the client is known. `run`: of the tracker's process,
     within which versions grow."""
 

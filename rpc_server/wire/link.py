@@ -7,6 +7,7 @@ size limit that also holds after decompression, a small one until the peer is ad
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import zlib
@@ -27,6 +28,7 @@ from rpc_server.wire.stream import LimitedStream
 
 FRAME_BYTES = MAX_MESSAGE_BYTES + (64 << 10)
 MAX_REASON = 500
+"""Characters of an error that is sent."""
 CONFIG = {
     "allow_pickle": False,
     "allow_public_attrs": False,
@@ -157,9 +159,11 @@ class BytesConnection(Connection):  # type: ignore[misc]
         self._channel.limit = FRAME_BYTES if frame_bytes is None else frame_bytes
 
     def drop(self) -> None:
-        """Close without asking the other end, which may be gone."""
-        self._channel.close()
-        self.close()
+        """Close without asking the other end, which may be gone. From any thread, never an error:
+        one that is in the middle of a call may be closing the link too."""
+        with contextlib.suppress(*LINK_ERRORS, AttributeError, RuntimeError):
+            self._channel.close()
+            self.close()
 
 
 def attach(

@@ -1,5 +1,5 @@
-"""Why a link that broke need not be tried again. In: a reason and an address. Out: the same reason
-in plain words with what to do, as LinkRefusedError, or LinkLostError where it may come back.
+"""Classification of broken links. In: a reason and an address. Out: the reason in plain words with
+what to do: LinkRefusedError where trying again is no use, LinkLostError where it may come back.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from rpc_server.security.tls import Credentials
 from rpc_server.wire.link import LinkLostError
 
 PROBE_S = 2.0
+"""Seconds that looking at what answers there may take."""
 ALERTS = {
     "certificate revoked": "this certificate was revoked",
     "certificate expired": "this certificate has expired",

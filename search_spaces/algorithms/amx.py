@@ -1,4 +1,4 @@
-"""What products of matrix tiles on CPUs (Intel AMX) share: tiles, schedule, prior.
+"""Products of matrix tiles on CPUs (Intel AMX), of any type: tiles, schedule, prior.
 
 A tile register has 16 rows of 64 bytes. One instruction adds the product of up to 16 points by a
 run of the reduction, and of that run by 16 channels, to 16 x 16 sums: 16 times what a vector
@@ -43,9 +43,9 @@ cycles; one instruction takes a cycle a row)."""
 LOADED_ROWS = 2.0
 """Rows of operands loaded while one row is multiplied (same source: 8 cycles per tile)."""
 EPILOGUE_ROWS = 4.0
-"""Rows of products in the time that a row of sums takes to be stored, read and used."""
+"""Rows of products in the time that a row of sums takes to be stored, read and used (assumed)."""
 CAST_CYCLES = 3.0
-"""Cycles per vector of data that are rounded first."""
+"""Cycles per vector of data that are rounded first (assumed)."""
 CONFIGURE_CYCLES = 200.0
 """Cycles of shaping tiles, and of releasing them, a call (assumed)."""
 
@@ -58,8 +58,7 @@ class Amx(Products):
     in_registers = False
 
     def label(self, schedule: Schedule) -> str:
-        """A schedule's label without its precision; empty for one of another algorithm."""
-        return self.name if any(isinstance(step, TileDot) for step in schedule) else ""
+        return self.name if self.is_written(schedule, TileDot) else ""
 
     def exists(self, task: Task, c: Contraction, target: Target) -> bool:
         """Whether the target has the instruction, and sums are deep enough for it."""

@@ -22,7 +22,7 @@ from autotune.machine.cpu import (
     overlapped,
     stream_cycles,
 )
-from autotune.schedule.base import Schedule
+from autotune.schedule.base import Schedule, Step
 from autotune.schedule.loops.nest import Reorder
 from autotune.schedule.loops.specialize import Specialize
 from autotune.schedule.memory.cache_write import CacheWrite
@@ -36,8 +36,8 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.data_prior import data_cost, order_cost
 from search_spaces.cpu.contraction.rates import (
-    BAND_COST,
     EXPOSED_STREAM,
+    STRIP_COST,
     ideal_cycles,
     long_bodies,
     tile_efficiency,
@@ -88,7 +88,7 @@ takes where they lie beyond the L2 cache; wider tiles take whole runs of lines."
 
 
 class Products(ContractionAlgorithm):
-    """What computes every product: tiles of points by vectors of channels."""
+    """Algorithms that compute every product: tiles of points by vectors of channels."""
 
     is_direct = True
     reads_plain = False
@@ -97,6 +97,11 @@ class Products(ContractionAlgorithm):
     """Whether panels of weights may be asked for early."""
     dtype = ""
     """Element type that operands are rounded to, if to another."""
+
+    def is_written(self, schedule: Schedule, product: type[Step]) -> bool:
+        """Whether a schedule multiplies by this step, its operands rounded where these are."""
+        kinds = {type(step) for step in schedule}
+        return product in kinds and (Cast in kinds) == bool(self.dtype)
 
     def may_prefetch(self, c: Contraction) -> bool:
         return c.constant and c.count * c.row_count * c.points[1] <= MOST_PREFETCH_POINTS
@@ -282,7 +287,7 @@ def strip_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs)
     busy = busy * count / threads
     shared, own = stream_cycles(machine, c.weight_bytes, np.asarray([1, count])) / threads
     exposed = EXPOSED_STREAM * (own - shared)
-    busy = BAND_COST * busy
+    busy = STRIP_COST * busy
     return np.asarray(_beside_stream(c, machine, configs, (busy, busy), shared) + exposed)
 
 

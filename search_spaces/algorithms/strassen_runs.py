@@ -42,12 +42,7 @@ from search_spaces.algorithms.strassen import (
 )
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
-from search_spaces.cpu.contraction.rates import (
-    BAND_COST,
-    DATA_COST,
-    NEAR_DATA,
-    RAGGED_COST,
-)
+from search_spaces.cpu.contraction.rates import DATA_COST, NEAR_DATA, RAGGED_COST, STRIP_COST
 from search_spaces.cpu.contraction.schedule import annotate_tile, step_loop
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.tiles import ORDERS, sizes
@@ -202,7 +197,7 @@ def _runs_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs)
     busy = busy + (end_cycles(c, machine, _held(c, run)) + _run_spill(c, machine, run)) * shares
     busy = busy + _end_bytes(task, c, machine) / machine.cpu.l3_stream_bytes_per_cycle / threads
     busy = busy + cold_code_cycles(machine, _code_bytes(configs))
-    busy = busy * (BAND_COST if threads > 1 else 1.0)
+    busy = busy * (STRIP_COST if threads > 1 else 1.0)
     return np.asarray(busy + from_others_cycles(machine, c.weight_bytes))
 
 

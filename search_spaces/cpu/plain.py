@@ -21,7 +21,7 @@ from search_spaces.space import Configs, Space
 
 
 class PlainRule(Rule):
-    """See the module."""
+    """Every task, with an empty schedule; asked when all other rules have failed."""
 
     name = PLAIN
     priority = -1000

@@ -50,7 +50,7 @@ COPY_CYCLES = 2.0
 
 
 class ScanRule(Rule):
-    """See the module."""
+    """Prefix sums, with vectors across columns and several columns in turns."""
 
     name = "scan"
     priority = 5

@@ -1,4 +1,4 @@
-"""What rules for GPUs share. In: a schedule being built. Out: its loops bound to blocks, threads.
+"""Binding of loops to a GPU's blocks and threads. In: a schedule being built. Out: it, bound.
 
 Every limit comes from the target: threads of a block, shared memory, registers.
 """

@@ -38,19 +38,13 @@ from search_spaces.builder import (
     output_name,
     own_loops,
 )
-from search_spaces.gpu.blocks import (
-    attempt,
-    bind_flat,
-    keep_sums,
-    merge_nests,
-    thread_choices,
-)
+from search_spaces.gpu.blocks import attempt, bind_flat, keep_sums, merge_nests, thread_choices
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Space
 
 
 class GpuNestsRule(Rule):
-    """See the module."""
+    """Every other task on GPUs, one or a few neighbouring elements a thread."""
 
     name = "gpu_nests"
     priority = 0

@@ -43,7 +43,7 @@ THREADS_BUSY = 1024.0
 
 
 class GpuScatterRule(Rule):
-    """See the module."""
+    """Scatters on GPUs, a thread for each column or place, through all updates in order."""
 
     name = "gpu_scatter"
     priority = 5

@@ -174,9 +174,10 @@ def activation(draw: Draw, name: str) -> Case:
         "snap": [{"step": 0.0625, "zero": 120.0}],
         "narrow_float": [
             {"kind": k, "saturate": s}
-            for k in ("bfloat16", "float16", "float8e4m3fn", "float8e5m2fnuz")
+            for k in ("bfloat16", "float16", "float8e4m3fn", "float8e5m2fnuz", "float4e2m1")
             for s in (False, True)
         ],
+        "power_of_two": [{"rounding": r} for r in ("up", "nearest", "down")],
         "low_bits": [{"bits": 4, "signed": True}, {"bits": 4, "signed": False}],
     }
     attrs = freeze_attrs(draw(st.sampled_from(choices.get(name, [{}]))))
@@ -367,7 +368,7 @@ def causal(draw: Draw) -> Case:
 
 _ACTIVATIONS = (
     "relu", "clip", "leaky_relu", "elu", "hard_sigmoid", "hard_swish", "gelu", "snap",
-    "narrow_float", "low_bits",
+    "narrow_float", "power_of_two", "low_bits",
 )  # fmt: skip
 _REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 

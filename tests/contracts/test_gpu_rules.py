@@ -14,7 +14,7 @@ import cost_model
 from autotune.machine import Machine
 from autotune.program.ir import Program
 from autotune.program.launch import launches
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import apply_schedule, schedule_from_json, schedule_to_json
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
@@ -34,6 +34,7 @@ from tests.contracts.test_rules import (
     sampled,
 )
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import is_gpu, verify
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, unary, value
 from tests.unit.codegen.test_int8 import PLAIN as BYTES

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from autotune.ops import OPS
 from autotune.program.ir import FUNCTIONS
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.tasks.build import build_program
 from autotune.tasks.evaluate import evaluate_points, evaluate_task
 from autotune.tasks.inputs import random_inputs, sample_points
 from tests.contracts.case import Case, single_task
 from tests.contracts.op_cases import CASES
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 
 _MANY = ("conv2d", "matmul", "max_pool2d", "avg_pool2d", "resize", "reshape")

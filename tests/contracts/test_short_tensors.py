@@ -7,7 +7,6 @@ import pytest
 import cost_model
 from autotune.machine import Machine
 from autotune.program.launch import launches
-from autotune.program.parse import parse_program
 from autotune.program.text import print_program
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
@@ -20,6 +19,7 @@ from tests.contracts.test_cuda_rules import LAYERS, assembled, grouped, schedule
 from tests.contracts.test_rules import TASKS, batched, conv
 from tests.emulator import bank_use, run_emulated
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.short_tasks import short
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, value
 

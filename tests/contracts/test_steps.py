@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import Alloc, For, Program, walk
-from autotune.program.text import parse_program
 from autotune.schedule import STEPS, Step, schedule_from_json, schedule_to_json
 from autotune.types import Array
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.schedule import (
     test_jam,

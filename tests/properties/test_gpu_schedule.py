@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import Program
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import apply_schedule, schedule_from_json
 from autotune.target import load_target
 from autotune.tasks.build import build_program
@@ -21,6 +21,7 @@ from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import assert_close, matmul, node, task, unary, value
 

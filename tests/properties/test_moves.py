@@ -36,7 +36,7 @@ from autotune.program.ir import (
     index,
     walk,
 )
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import schedule_from_json
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.inputs import random_inputs
@@ -44,6 +44,7 @@ from autotune.types import Task, TaskValue
 from tests.contracts.case import in_other_orders
 from tests.emulator import run_emulated
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.properties.test_schedule import random_schedule
 from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value

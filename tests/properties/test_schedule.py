@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from autotune.errors import BuildError, ScheduleError
 from autotune.program.ir import Alloc, For, Program, Store, walk
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import Schedule, Step, schedule_from_json, schedule_to_json
 from autotune.target import host_target
 from autotune.tasks.build import build_program
 from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import (
     assert_close,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.program.text import parse_program
 from autotune.target import load_target
 from benchmarks.mca import CodeBlock, ProductLoop, code_blocks, matched, product_loops, score
+from tests.interpreter.parse import parse_program
 from tests.needs import needs
 from tests.unit.codegen.kernels import matmul, norm_of_rows
 

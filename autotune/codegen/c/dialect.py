@@ -1,4 +1,4 @@
-"""What the languages of the C family spell differently. In: types, lanes, values. Out: text.
+"""Dialects of C: spellings in which its languages differ. In: types, lanes, values. Out: text.
 
 Generated code uses short type names (`f32`, `f32x8`, ...) that its head defines for the language,
 so that the statements themselves are the same in C99 with GCC's vectors and in OpenCL C.

@@ -29,6 +29,9 @@ BUILT_IN = {
     "fabs": "fabs", "copysign": "copysign", "fmod": "fmod", **{name: name for name in LIBRARY},
 }  # fmt: skip
 """Element function -> its name in the C library and in OpenCL C."""
+PLAIN = {"max": ("a < b", "b", "a"), "min": ("a > b", "b", "a")}
+"""Functions that choose one of their arguments: the condition, the choice where it holds, the
+other one."""
 _POLYNOMIAL = ("exp", "log", "erf")
 _COARSE = frozenset(("tanh", "erf", "atan", "atanh"))
 """What OpenCL allows to be more than 4 ulp from the result in float32: written out there, too."""
@@ -84,6 +87,11 @@ class Helpers:
             body = CMath(self, kind).body(fn, ("a", "b")[: 1 + (fn in TWO)])
         elif (builder is None and fn in BUILT_IN) or (fn in _POLYNOMIAL and short != "f32"):
             body = self._library(fn, kind)
+        elif fn in PLAIN:
+            test, then, other = PLAIN[fn]
+            body = f"return {self.choose(kind, test, then, other)};"
+        elif fn.startswith("reduce_"):
+            body = self._halves(kind, fn.removeprefix("reduce_"))
         elif builder is not None:
             body = builder(kind, short, lanes)
         else:
@@ -126,12 +134,6 @@ class Helpers:
     def _select(self, kind: str, _short: str, _lanes: int) -> str:
         mask = self._mask(kind)
         return f"return ({kind})((m & ({mask})a) | (~m & ({mask})b));"
-
-    def _max(self, kind: str, _short: str, _lanes: int) -> str:
-        return f"return {self.choose(kind, 'a < b', 'b', 'a')};"
-
-    def _min(self, kind: str, _short: str, _lanes: int) -> str:
-        return f"return {self.choose(kind, 'a > b', 'b', 'a')};"
 
     def _maximum(self, kind: str, short: str, _lanes: int) -> str:
         return self._keeping_nan("max", "<", kind, short)
@@ -240,21 +242,6 @@ class Helpers:
             steps.append(f"{part} v{half} = {step};")
             name, half = f"v{half}", half // 2
         return " ".join(steps) + f" return {name};"
-
-    def _reduce_sum(self, kind: str, _short: str, _lanes: int) -> str:
-        return self._halves(kind, "sum")
-
-    def _reduce_prod(self, kind: str, _short: str, _lanes: int) -> str:
-        return self._halves(kind, "prod")
-
-    def _reduce_max(self, kind: str, _short: str, _lanes: int) -> str:
-        return self._halves(kind, "max")
-
-    def _reduce_maximum(self, kind: str, _short: str, _lanes: int) -> str:
-        return self._halves(kind, "maximum")
-
-    def _reduce_minimum(self, kind: str, _short: str, _lanes: int) -> str:
-        return self._halves(kind, "minimum")
 
     # ---------------------------------------------------------------------------------- bfloat16
 

@@ -14,17 +14,8 @@ from dataclasses import dataclass
 
 from autotune.codegen.c.dialect import Dialect
 from autotune.codegen.c.helpers import Helpers
+from autotune.program import ir
 from autotune.program.analysis import interval, recombine
-from autotune.program.ir import (
-    Atom,
-    Buffer,
-    Clamp,
-    FloorDiv,
-    Index,
-    Load,
-    LoadIndex,
-    Mod,
-)
 
 
 class NotVectorError(Exception):
@@ -64,7 +55,7 @@ class CIndexWriter(ABC):
         self.dialect = dialect
         self.helpers = Helpers(dialect)
         self.env: dict[str, int | str | CLane] = {}
-        self.buffers: dict[str, Buffer] = {}
+        self.buffers: dict[str, ir.Buffer] = {}
         self.names: dict[str, str] = {}
         """What a buffer is called in the code."""
         self._identifiers: dict[str, str] = {}
@@ -90,7 +81,7 @@ class CIndexWriter(ABC):
 
     # ------------------------------------------------------------------------------------ indices
 
-    def linear(self, value: Index) -> CLinear:
+    def linear(self, value: ir.Index) -> CLinear:
         """An index in the current environment. NotVectorError if an atom depends on the lane."""
         terms: dict[str, int] = {}
         const, lane = value.const, 0
@@ -104,46 +95,48 @@ class CIndexWriter(ABC):
                 terms[now] = terms.get(now, 0) + c
         return CLinear(tuple(t for t in terms.items() if t[1]), const, lane)
 
-    def _atom(self, atom: Atom) -> int | str:
+    def _atom(self, atom: ir.Atom) -> int | str:
         assert not isinstance(atom, str)
-        if isinstance(atom, LoadIndex):
+        if isinstance(atom, ir.LoadIndex):
             return self._loaded(atom)
         inner = self.linear(atom.index)
         if inner.lane:
             raise NotVectorError
-        if isinstance(atom, Clamp):
+        if isinstance(atom, ir.Clamp):
             if not inner.terms:
                 return min(max(inner.const, atom.lo), atom.hi)
             return f"clamp_index({inner.text}, {atom.lo}, {atom.hi})"
         divisor = atom.divisor
         if not inner.terms:
-            return inner.const // divisor if isinstance(atom, FloorDiv) else inner.const % divisor
+            return (
+                inner.const // divisor if isinstance(atom, ir.FloorDiv) else inner.const % divisor
+            )
         # C divides toward zero: an index that may be negative is moved up by whole divisors.
         lowest, _ = interval(atom.index, self.ranges)
         moved = max(0, -(lowest // divisor))
         text = CLinear(inner.terms, inner.const + moved * divisor).text
-        if isinstance(atom, Mod):
+        if isinstance(atom, ir.Mod):
             return f"(({text}) % {divisor})"
         return f"(({text}) / {divisor}" + (f" - {moved})" if moved else ")")
 
-    def _loaded(self, atom: LoadIndex) -> str:
+    def _loaded(self, atom: ir.LoadIndex) -> str:
         with self.one_lane(None):
-            text = self.element(Load(atom.buffer, atom.indices))
+            text = self.element(ir.Load(atom.buffer, atom.indices))
         return f"wrap_index({text}, {atom.extent})"
 
     @abstractmethod
-    def element(self, value: Load) -> str:
+    def element(self, value: ir.Load) -> str:
         """An element of a buffer, the same for every lane."""
 
-    def flat(self, buffer: Buffer, indices: Sequence[Index]) -> CLinear:
+    def flat(self, buffer: ir.Buffer, indices: Sequence[ir.Index]) -> CLinear:
         """Offset in elements from the buffer's element (0, 0, ...)."""
         self.touched.add(buffer.name)
-        total = Index()
+        total = ir.Index()
         for i, stride in zip(indices, buffer.strides, strict=True):
             total = total + i * stride
         return self._placed(buffer, self.linear(recombine(total)))
 
-    def _placed(self, buffer: Buffer, at: CLinear) -> CLinear:
+    def _placed(self, buffer: ir.Buffer, at: CLinear) -> CLinear:
         """Where the element lies if the buffer is swizzled."""
         if not buffer.swizzle:
             return at

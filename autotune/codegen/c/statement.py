@@ -17,35 +17,23 @@ from autotune.codegen.c.value import CValueWriter
 from autotune.codegen.dispatch import StatementDispatch
 from autotune.codegen.expression import Val
 from autotune.errors import BuildError
-from autotune.program.ir import (
-    Alloc,
-    Apply,
-    Buffer,
-    For,
-    If,
-    Load,
-    Prefetch,
-    Program,
-    Stmt,
-    Store,
-    Table,
-    Value,
-    walk,
-)
+from autotune.program import ir
 from autotune.program.rewrite import loads_of, stores_of
 from autotune.types import ITEM_BYTES
 
 MAX_LINES = 200_000
+"""Lines of a function: more would take a compiler minutes."""
 ALIGN = 64
+"""Bytes that scratch buffers begin at multiples of: a cache line, and the widest vector."""
 
 
 class CStatementWriter(CValueWriter, StatementDispatch):
     """Writes statements; what a loop over threads is, the languages' writers say."""
 
-    def __init__(self, dialect: Dialect, program: Program) -> None:
+    def __init__(self, dialect: Dialect, program: ir.Program) -> None:
         super().__init__(dialect)
         self.program = program
-        self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        self.ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         self.lines: list[str] = []
         self.depth = 1
 
@@ -63,7 +51,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         self.depth -= 1
         self.line("}")
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         """A statement; inside a vector loop as vectors, or else lane by lane."""
         if self.lanes == 1:
             super().stmt(stmt)
@@ -76,7 +64,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
             self.cells = cells
             self._lane_by_lane(stmt)
 
-    def _lane_by_lane(self, stmt: Stmt) -> None:
+    def _lane_by_lane(self, stmt: ir.Stmt) -> None:
         """A loop over the lanes; written out where they are lanes of register variables."""
         names = {load.buffer for load in loads_of((stmt,))}
         names |= {store.buffer for store in stores_of((stmt,))}
@@ -93,7 +81,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
 
     # -------------------------------------------------------------------------------------- loops
 
-    def loop(self, loop: For) -> None:
+    def loop(self, loop: ir.For) -> None:
         if loop.kind == "vector":
             self._vector(loop)
         elif loop.kind in ("unroll", "dot") or loop.extent == 1:
@@ -105,13 +93,13 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         else:
             raise BuildError(f"no {loop.kind} loops in this language, got {loop.var}")
 
-    def _counted(self, var: str, extent: int, body: tuple[Stmt, ...]) -> None:
+    def _counted(self, var: str, extent: int, body: tuple[ir.Stmt, ...]) -> None:
         name = self.identifier(var)
         with self.block(f"for (ix {name} = 0; {name} < {extent}; {name}++)"):
             self.env[var] = name
             self.body(body)
 
-    def _vector(self, loop: For) -> None:
+    def _vector(self, loop: ir.For) -> None:
         if self.lanes > 1:
             raise BuildError(f"vector loop {loop.var} is inside another")
         if loop.extent == 1:
@@ -125,7 +113,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
             self.lanes = 1
             del self.env[loop.var]
 
-    def guard(self, stmt: If) -> None:
+    def guard(self, stmt: ir.If) -> None:
         condition = self.condition(stmt.bounds)
         if condition is True:
             self.body(stmt.body)
@@ -136,10 +124,10 @@ class CStatementWriter(CValueWriter, StatementDispatch):
     # ------------------------------------------------------------------------------------- memory
 
     @abstractmethod
-    def alloc(self, stmt: Alloc) -> None:
+    def alloc(self, stmt: ir.Alloc) -> None:
         """A buffer and the statements that see it, where the dialect has such memory."""
 
-    def registers(self, stmt: Alloc) -> None:
+    def registers(self, stmt: ir.Alloc) -> None:
         """A register buffer and the statements that see it."""
         buffer = stmt.buffer
         self.declare(buffer)
@@ -148,13 +136,13 @@ class CStatementWriter(CValueWriter, StatementDispatch):
             self.body(stmt.body)
             self.lines[at:at] = self._declarations(buffer)
 
-    def declare(self, buffer: Buffer) -> str:
+    def declare(self, buffer: ir.Buffer) -> str:
         """The buffer's name in the code."""
         self.buffers[buffer.name] = buffer
         self.names[buffer.name] = name = self.identifier(buffer.name)
         return name
 
-    def _declarations(self, buffer: Buffer) -> list[str]:
+    def _declarations(self, buffer: ir.Buffer) -> list[str]:
         """Variables of a register buffer, known once its statements are written."""
         name, pad = self.names[buffer.name], "    " * self.depth
         if buffer.name in self.arrays:
@@ -168,7 +156,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
                 out.append(f"{pad}{self.helpers.type(buffer.dtype, lanes)} {name}{at};")
         return out
 
-    def prefetch(self, stmt: Prefetch) -> None:
+    def prefetch(self, stmt: ir.Prefetch) -> None:
         buffer = self.buffers[stmt.buffer]
         place = self.place(buffer, self.flat(buffer, stmt.indices))
         call = "prefetch({}, 1)" if self.dialect.opencl else "__builtin_prefetch({})"
@@ -176,7 +164,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
 
     # ------------------------------------------------------------------------------------- stores
 
-    def store(self, stmt: Store) -> None:
+    def store(self, stmt: ir.Store) -> None:
         buffer = self.buffers[stmt.buffer]
         try:
             at = self.flat(buffer, stmt.indices)
@@ -194,7 +182,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         else:
             self._assign(buffer, at, self._combined(stmt, buffer.dtype))
 
-    def _assign(self, buffer: Buffer, at: CLinear, value: Val) -> None:
+    def _assign(self, buffer: ir.Buffer, at: CLinear, value: Val) -> None:
         """Write one element, or one per lane side by side."""
         lanes = self.lanes if at.lane else 1
         value = self.splat(value, lanes)
@@ -209,18 +197,18 @@ class CStatementWriter(CValueWriter, StatementDispatch):
             self.helpers.type(buffer.dtype)
             self.line(f"{self.names[buffer.name]}[{at.text}] = {value.text};")
 
-    def _combined(self, stmt: Store, dtype: str) -> Val:
+    def _combined(self, stmt: ir.Store, dtype: str) -> Val:
         """What is stored: the value, or the old element combined with it."""
         if not stmt.combine:
             return self.convert(self.value(stmt.value), dtype)
-        old = self.load(Load(stmt.buffer, stmt.indices))
+        old = self.load(ir.Load(stmt.buffer, stmt.indices))
         if stmt.combine != "sum" or not dtype.startswith("float"):
             value = self.convert(self.value(stmt.value), dtype)
             return self._merge(stmt.combine, value, old)
         product = stmt.value
-        if isinstance(product, Apply) and product.fn == "mul":
+        if isinstance(product, ir.Apply) and product.fn == "mul":
             first, second = product.args
-            if isinstance(first, Table):
+            if isinstance(first, ir.Table):
                 return self._table_product(self.table(first), second, old)
         value = self.convert(self.value(product), dtype)
         return Val(f"{value.text} + {old.text}", dtype, max(value.lanes, old.lanes))
@@ -230,7 +218,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         lanes = max(value.lanes, old.lanes)
         return self.function(fn, [self.splat(value, lanes), self.splat(old, lanes)])
 
-    def _table_product(self, factor: float, value: Value, old: Val) -> Val:
+    def _table_product(self, factor: float, value: ir.Value, old: Val) -> Val:
         """old + factor * value; a factor of 0, 1 or -1 costs no multiplication."""
         if factor == 0:
             return old
@@ -242,7 +230,7 @@ class CStatementWriter(CValueWriter, StatementDispatch):
             text = f"{float_constant(factor, old.dtype)} * {now.text} + {old.text}"
         return Val(text, old.dtype, lanes)
 
-    def _store_reduced(self, stmt: Store, buffer: Buffer, at: CLinear) -> None:
+    def _store_reduced(self, stmt: ir.Store, buffer: ir.Buffer, at: CLinear) -> None:
         """All lanes combined into one element."""
         if not stmt.combine:
             raise BuildError(f"{buffer.name} is written by every lane")
@@ -251,11 +239,11 @@ class CStatementWriter(CValueWriter, StatementDispatch):
         name = _COMBINED[stmt.combine] if stmt.combine in ("max", "min", "peak") else stmt.combine
         text = self.helpers.call(f"reduce_{name}", kind, value.text)
         with self.one_lane(None):
-            old = self.load(Load(stmt.buffer, stmt.indices))
+            old = self.load(ir.Load(stmt.buffer, stmt.indices))
             merged = self._merge(stmt.combine, Val(text, buffer.dtype, 1), old)
             self._assign(buffer, at, merged)
 
-    def _scatter(self, stmt: Store, buffer: Buffer) -> None:
+    def _scatter(self, stmt: ir.Store, buffer: ir.Buffer) -> None:
         """Lanes that do not lie side by side: one store each."""
         value = self.splat(self.convert(self.value(stmt.value), buffer.dtype), self.lanes)
         kind = self.helpers.type(buffer.dtype, self.lanes)
@@ -275,13 +263,13 @@ _COMBINED = {
 
 
 class Workspace:
-    """Where scratch buffers lie in a call's workspace."""
+    """The layout of scratch buffers in a call's workspace."""
 
     def __init__(self) -> None:
         self.size = 0
         self.offsets: dict[str, int] = {}
 
-    def add(self, buffer: Buffer, copies: int = 1) -> tuple[int, int]:
+    def add(self, buffer: ir.Buffer, copies: int = 1) -> tuple[int, int]:
         """(byte offset of element (0, 0, ...), bytes from one copy to the next)."""
         item = ITEM_BYTES[buffer.dtype]
         before, after = buffer.layout.span(buffer.shape)
@@ -293,12 +281,12 @@ class Workspace:
         return start, size
 
 
-def index_type(program: Program) -> str:
+def index_type(program: ir.Program) -> str:
     """Element type of indices: 32 bits where no buffer is larger."""
     largest = 0
     for buffer in (
         *program.params,
-        *(s.buffer for s in walk(program.body) if isinstance(s, Alloc)),
+        *(s.buffer for s in ir.walk(program.body) if isinstance(s, ir.Alloc)),
     ):
         before, after = buffer.layout.span(buffer.shape)
         largest = max(largest, before + after)

@@ -9,28 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.codegen.c.dialect import (
-    SHORT,
-    float_constant,
-    mask_of,
-    type_name,
-)
+from autotune.codegen.c.dialect import SHORT, float_constant, mask_of, type_name
 from autotune.codegen.c.index import CIndexWriter, CLinear, NotVectorError
 from autotune.codegen.expression import Val
 from autotune.codegen.llvm.math import MOST_FACTORS, factors_of, is_product
 from autotune.errors import BuildError
+from autotune.program import ir
 from autotune.program.analysis import interval
-from autotune.program.ir import (
-    COMPARISONS,
-    Apply,
-    Bound,
-    Buffer,
-    Const,
-    Load,
-    Select,
-    Table,
-    Value,
-)
 from autotune.types import ITEM_BYTES, is_unsigned
 
 MASK = "mask"
@@ -47,10 +32,10 @@ class CValueWriter(CIndexWriter):
 
     # -------------------------------------------------------------------------------------- loads
 
-    def element(self, value: Load) -> str:
+    def element(self, value: ir.Load) -> str:
         return self.load(value).text
 
-    def load(self, value: Load) -> Val:
+    def load(self, value: ir.Load) -> Val:
         """An element, or one per lane."""
         buffer = self.buffers[value.buffer]
         try:
@@ -70,7 +55,7 @@ class CValueWriter(CIndexWriter):
         kind = self.helpers.type(buffer.dtype, self.lanes)
         return Val(f"{kind}_load({self.place(buffer, at)})", buffer.dtype, self.lanes)
 
-    def place(self, buffer: Buffer, at: CLinear) -> str:
+    def place(self, buffer: ir.Buffer, at: CLinear) -> str:
         """Pointer to an element."""
         text, name = at.text, self.names[buffer.name]
         return name if text == "0" else f"{name} + {text}"
@@ -79,7 +64,7 @@ class CValueWriter(CIndexWriter):
         self.helpers.type(dtype)
         return Val(text, dtype, 1)
 
-    def _gather(self, value: Load, buffer: Buffer) -> Val:
+    def _gather(self, value: ir.Load, buffer: ir.Buffer) -> Val:
         """Lanes that do not lie side by side: one load each."""
         if self.lanes == 1 or self.lanes > 16 or buffer.dtype == "bool":
             raise NotVectorError
@@ -89,7 +74,7 @@ class CValueWriter(CIndexWriter):
                 parts.append(self.load(value).text)
         return Val(self.dialect.literal_vector(kind, parts), buffer.dtype, self.lanes)
 
-    def cell(self, buffer: Buffer, at: CLinear) -> Val:
+    def cell(self, buffer: ir.Buffer, at: CLinear) -> Val:
         """A register variable; a buffer that needs more than variables is noted as a conflict."""
         lanes, name = self.lanes if at.lane else 1, self.names[buffer.name]
         start, made = self._cell_around(buffer.name, at.const, lanes)
@@ -120,17 +105,17 @@ class CValueWriter(CIndexWriter):
 
     # ------------------------------------------------------------------------------------- values
 
-    def value(self, value: Value) -> Val:
+    def value(self, value: ir.Value) -> Val:
         """An expression; lanes is 1 where it does not depend on the vector loop."""
-        if isinstance(value, Const):
+        if isinstance(value, ir.Const):
             return Val(self.literal(value.value, value.dtype), value.dtype, 1)
-        if isinstance(value, Load):
+        if isinstance(value, ir.Load):
             return self.load(value)
-        if isinstance(value, Apply):
+        if isinstance(value, ir.Apply):
             return self._apply(value)
-        if isinstance(value, Select):
+        if isinstance(value, ir.Select):
             return self._select(value)
-        if isinstance(value, Table):
+        if isinstance(value, ir.Table):
             return Val(float_constant(self.table(value)), "float32", 1)
         at = self.linear(value.index)
         if at.lane:
@@ -151,7 +136,7 @@ class CValueWriter(CIndexWriter):
             return f"(({self.helpers.type(dtype)}){int(value)}{sign})"
         return str(int(value)) if value >= 0 else f"({int(value)})"
 
-    def table(self, value: Table) -> float:
+    def table(self, value: ir.Table) -> float:
         """A table's entry; its indices must be constant here."""
         row, column = self.linear(value.row), self.linear(value.column)
         if row.terms or column.terms or row.lane or column.lane:
@@ -167,7 +152,7 @@ class CValueWriter(CIndexWriter):
         kind = self.helpers.type(value.dtype, lanes)
         return Val(self.dialect.splat(kind, value.text), value.dtype, lanes)
 
-    def _apply(self, value: Apply) -> Val:
+    def _apply(self, value: ir.Apply) -> Val:
         args = [self.value(a) for a in value.args]
         if value.fn.startswith("to_"):
             return self.convert(args[0], value.fn[3:])
@@ -176,21 +161,21 @@ class CValueWriter(CIndexWriter):
             return self._extreme(value, args)
         if value.fn in ("div", "mod") and not args[0].dtype.startswith("float"):
             return self._whole_quotient(value.fn, args, last)
-        if value.fn == "pow" and isinstance(last, Const) and args[0].dtype == "float32":
+        if value.fn == "pow" and isinstance(last, ir.Const) and args[0].dtype == "float32":
             return self._power(args[0], args[1], float(last.value))
         return self.function(value.fn, args)
 
-    def _extreme(self, value: Apply, args: list[Val]) -> Val:
+    def _extreme(self, value: ir.Apply, args: list[Val]) -> Val:
         """Larger or smaller value, NaN where either is. With a literal, which comes second, the
         first one's NaN stays anyway."""
-        if isinstance(value.args[0], Const):
+        if isinstance(value.args[0], ir.Const):
             args = args[::-1]
-        known = any(isinstance(a, Const) for a in value.args)
+        known = any(isinstance(a, ir.Const) for a in value.args)
         return self.function(value.fn if known else _KEEPING_NAN[value.fn], args)
 
-    def _whole_quotient(self, fn: str, args: list[Val], divisor: Value) -> Val:
+    def _whole_quotient(self, fn: str, args: list[Val], divisor: ir.Value) -> Val:
         """Quotient or remainder of integers; literals but 0 and -1 are divided by as they are."""
-        if fn == "div" and isinstance(divisor, Const) and divisor.value not in (0, -1):
+        if fn == "div" and isinstance(divisor, ir.Const) and divisor.value not in (0, -1):
             return self.function(fn, args)
         if max(a.lanes for a in args) > 1:
             raise NotVectorError
@@ -225,7 +210,7 @@ class CValueWriter(CIndexWriter):
             return self._logic(fn, args)
         if any(a.dtype.startswith(MASK) or (a.dtype == "bool" and lanes > 1) for a in args):
             raise NotVectorError
-        if fn in COMPARISONS:
+        if fn in ir.COMPARISONS:
             text = f"({args[0].text} {_COMPARE[fn]} {args[1].text})"
             return Val(text, "bool" if lanes == 1 else self._mask(args[0].dtype), lanes)
         if fn in _INFIX:
@@ -307,7 +292,7 @@ class CValueWriter(CIndexWriter):
 
     # ------------------------------------------------------------------------------------- bounds
 
-    def condition(self, bounds: Sequence[Bound]) -> bool | str:
+    def condition(self, bounds: Sequence[ir.Bound]) -> bool | str:
         """Whether all bounds hold: known now, or an expression. NotVectorError where it differs
         from lane to lane."""
         parts: list[str] = []
@@ -329,7 +314,7 @@ class CValueWriter(CIndexWriter):
             parts += [f"{name} < {bound.hi}"] if hi >= bound.hi else []
         return " && ".join(parts) if parts else True
 
-    def _select(self, value: Select) -> Val:
+    def _select(self, value: ir.Select) -> Val:
         condition = self.condition(value.bounds)
         if isinstance(condition, bool):
             return self.value(value.then if condition else value.other)

@@ -23,17 +23,8 @@ from autotune.codegen.llvm.text import FunctionText
 from autotune.codegen.llvm.tile import TileWriter
 from autotune.codegen.llvm.tile_plan import holds_sums
 from autotune.errors import BuildError
+from autotune.program import ir
 from autotune.program.analysis import interval, is_shared
-from autotune.program.ir import (
-    Alloc,
-    Buffer,
-    For,
-    Load,
-    Prefetch,
-    Program,
-    Stmt,
-    walk,
-)
 from autotune.program.rewrite import stores_of
 from autotune.program.signs import never_negative
 from autotune.sizes import is_size, surely_at_most, surely_less
@@ -41,7 +32,9 @@ from autotune.target import Target
 from autotune.types import ITEM_BYTES
 
 ALIGN = 64
+"""Bytes that scratch buffers begin at multiples of: a cache line, and the widest vector."""
 CROWD = 8
+"""Distances from one pointer on x86-64 after which another one is made."""
 DENORMALS = {True: "preserve-sign", False: "ieee"}
 """LLVM's names of what becomes of denormal numbers, by whether they are flushed."""
 
@@ -55,13 +48,13 @@ class KernelText:
     workspace_bytes: int
 
 
-def write_kernel(program: Program, target: Target, symbol: str) -> KernelText:
+def write_kernel(program: ir.Program, target: Target, symbol: str) -> KernelText:
     """Raises BuildError where the program cannot be expressed."""
     return _KernelWriter(program, target, symbol).write()
 
 
 class _KernelWriter(TileWriter):
-    def __init__(self, program: Program, target: Target, symbol: str) -> None:
+    def __init__(self, program: ir.Program, target: Target, symbol: str) -> None:
         self.program, self.target = program, target
         arguments = [f"ptr {_noalias(p)}%p{i}" for i, p in enumerate(program.params)]
         arguments += ["ptr noalias readonly %sizes"] if program.symbols else []
@@ -83,14 +76,14 @@ class _KernelWriter(TileWriter):
         self.rounds_to_integers = target.triple.startswith(("x86_64", "aarch64"))
         self.math = math_of(self.features)
         self.valignd = "+avx512f" in self.features and assembles(target.triple)
-        self.ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        self.ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         self.symbols = program.symbols
         self.workspace = 0
         self.changed: list[frozenset[str]] = []
 
     def write(self) -> KernelText:
         body = self.program.body
-        while len(body) == 1 and isinstance(body[0], Alloc):
+        while len(body) == 1 and isinstance(body[0], ir.Alloc):
             self._allocate(body[0].buffer, private=False)
             body = body[0].body
         for stmt in body:
@@ -103,14 +96,14 @@ class _KernelWriter(TileWriter):
             workspace_bytes=self.workspace,
         )
 
-    def _top(self, stmt: Stmt) -> None:
+    def _top(self, stmt: ir.Stmt) -> None:
         if self.target.threads == 1:
             with self._unless_in_place(stmt), self.text.region():
                 self.stmt(stmt)
-        elif isinstance(stmt, For) and stmt.kind == "parallel":
+        elif isinstance(stmt, ir.For) and stmt.kind == "parallel":
             with self._phase(stmt.extent) as (first, limit):
                 self._counted(stmt, first, limit)
-        elif isinstance(stmt, Alloc) and is_shared(stmt):
+        elif isinstance(stmt, ir.Alloc) and is_shared(stmt):
             self._allocate(stmt.buffer, private=False)
             for inner in stmt.body:
                 self._top(inner)
@@ -119,7 +112,7 @@ class _KernelWriter(TileWriter):
                 self.stmt(stmt)
 
     @contextmanager
-    def _unless_in_place(self, stmt: Stmt) -> Iterator[None]:
+    def _unless_in_place(self, stmt: ir.Stmt) -> Iterator[None]:
         """A copy that other statements change is left out where it goes to where it comes from:
         so a state is updated in place, where the caller says that it lies there."""
         pair = _copied(stmt, self.buffers) if len(self.program.body) > 1 else None
@@ -172,10 +165,10 @@ class _KernelWriter(TileWriter):
         counted = ITERATIONS if is_size(extent) else extent
         text.line(f"call void @{FINISH}({where}, i64 {counted}, i64 {total})")
 
-    def other(self, stmt: Stmt) -> None:
+    def other(self, stmt: ir.Stmt) -> None:
         raise BuildError(f"{type(stmt).__name__} needs a GPU")
 
-    def loop(self, loop: For) -> None:
+    def loop(self, loop: ir.For) -> None:
         if loop.kind == "vector":
             self._vector_loop(loop)
         elif loop.kind == "dot":
@@ -188,7 +181,7 @@ class _KernelWriter(TileWriter):
         else:
             self._counted(loop, "0", self.amount(loop.extent))
 
-    def _unrolled(self, loop: For) -> None:
+    def _unrolled(self, loop: ir.For) -> None:
         outer = self.run
         if outer is None and self.target.takes_lanes:
             width = run_width(loop, self.buffers, self.target.vector_registers)
@@ -198,7 +191,7 @@ class _KernelWriter(TileWriter):
             self.body(loop.body)
         self.run = outer
 
-    def _counted(self, loop: For, first: str, limit: str) -> None:
+    def _counted(self, loop: ir.For, first: str, limit: str) -> None:
         with self.text.loop(first, limit) as name:
             self.env[loop.var] = Var(name, self.text.scope.depth)
             self.changed.append(frozenset(s.buffer for s in stores_of((loop,))))
@@ -207,7 +200,7 @@ class _KernelWriter(TileWriter):
             self.begin_iteration()
             self.changed.pop()
 
-    def settled(self, value: Load, offset: Linear) -> int | None:
+    def settled(self, value: ir.Load, offset: Linear) -> int | None:
         """Depth of the outermost loop in front of which a load of scratch gives the same; None for
         no loop. Nothing shares memory with scratch, and `changed` says what loops store to. Guards
         are left behind, so no index may be outside the buffer."""
@@ -228,7 +221,7 @@ class _KernelWriter(TileWriter):
         )
         return outermost if inside else None
 
-    def alloc(self, stmt: Alloc) -> None:
+    def alloc(self, stmt: ir.Alloc) -> None:
         if stmt.buffer.scope == "register":
             self.buffers[stmt.buffer.name] = stmt.buffer
         else:
@@ -242,7 +235,7 @@ class _KernelWriter(TileWriter):
                 c for (name, _), (c, _) in self.cells.items() if name == stmt.buffer.name
             )
 
-    def _allocate(self, buffer: Buffer, private: bool) -> None:
+    def _allocate(self, buffer: ir.Buffer, private: bool) -> None:
         """A place in the workspace; a private one per thread."""
         self.buffers[buffer.name] = buffer
         if buffer.scope == "register":
@@ -261,20 +254,20 @@ class _KernelWriter(TileWriter):
         pointer = f"getelementptr i8, ptr %workspace, i64 {offset}"
         self.pointers[buffer.name] = self.text.hoist(0, (buffer.name, "pointer"), pointer)
 
-    def prefetch(self, stmt: Prefetch) -> None:
+    def prefetch(self, stmt: ir.Prefetch) -> None:
         buffer = self.buffers[stmt.buffer]
         pointer = self.address(buffer, self.linear(self.flat(buffer, stmt.indices)))
         self.text.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.text.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
 
 
-def _copied(stmt: Stmt, buffers: Mapping[str, Buffer]) -> tuple[str, str] | None:
+def _copied(stmt: ir.Stmt, buffers: Mapping[str, ir.Buffer]) -> tuple[str, str] | None:
     """(source, destination) of a nest that does nothing but copy elements of a param to where
     they are in another one."""
     pairs = set[tuple[str, str]]()
     for store in stores_of((stmt,)):
         value = store.value
-        if not isinstance(value, Load) or store.combine or value.indices != store.indices:
+        if not isinstance(value, ir.Load) or store.combine or value.indices != store.indices:
             return None
         pairs.add((value.buffer, store.buffer))
     if len(pairs) != 1:
@@ -293,6 +286,6 @@ def _attributes(target: Target) -> str:
     return f'nounwind {wide}"denormal-fp-math"="{mode},{mode}"'
 
 
-def _noalias(param: Buffer) -> str:
+def _noalias(param: ir.Buffer) -> str:
     # Only weights: an activation may share memory with the output (in-place calls).
     return "noalias readonly " if param.constant else ""

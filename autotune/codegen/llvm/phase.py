@@ -1,4 +1,4 @@
-"""How the threads of a team share a kernel's work, as LLVM text. Needs `futex`.
+"""Work sharing among the threads of a team, as LLVM text. Needs `futex`.
 
 A phase is a top-level statement of a kernel. Its iterations are cut into one run per thread, and
 every run into a few pieces. A thread claims the pieces of its own run, then what is left of the
@@ -24,9 +24,11 @@ ITERATIONS = 1 << 31
 SPINS = 6000
 """Looks at a phase's state before the thread sleeps: some hundred microseconds."""
 _LINE_BYTES = 64
+"""Bytes between words that different threads write: a cache line."""
 _SLEEPERS = 8
 """Offset of the number of threads asleep, beside the number of iterations."""
 _CLAIMED_BITS = 8
+"""Low bits of a run's word, which count its claimed pieces; the rest is the number of the call."""
 
 
 def phase_text(name: str, target: Target) -> str:

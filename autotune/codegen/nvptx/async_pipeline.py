@@ -21,6 +21,7 @@ from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.codegen.nvptx.asm import Asm
 from autotune.codegen.nvptx.fragment import FragmentWriter
 from autotune.errors import BuildError
+from autotune.program import ir
 from autotune.program.async_pipeline import (
     BARRIER_BYTES,
     FETCH_BYTES,
@@ -28,20 +29,6 @@ from autotune.program.async_pipeline import (
     LANE_WARP,
     PipelineLoop,
     in_group,
-)
-from autotune.program.ir import (
-    WARP,
-    WARPGROUP,
-    Alloc,
-    Buffer,
-    Fetch,
-    For,
-    If,
-    Index,
-    Load,
-    Stmt,
-    WarpgroupMma,
-    walk,
 )
 from autotune.types import ITEM_BYTES
 
@@ -52,6 +39,7 @@ _ROWS = 8
 _STEP = 16
 """Bytes that descriptors count in."""
 _ADDRESS_MASK = 0x3FFFF
+"""Bits of a shared address that a matrix descriptor holds (PTX ISA, wgmma)."""
 _FREE_BYTES = BARRIER_BYTES // 2
 """From a copy's full barrier to its free one."""
 
@@ -67,13 +55,13 @@ class PipelineWriter(FragmentWriter, ABC):
         """Byte offsets of shared buffers; "" is where they end."""
         self.maps: list[tuple[str, TensorMap]] = []
         """(buffer, description) of every tensor that is fetched."""
-        self._warps: For | None = None
+        self._warps: ir.For | None = None
 
     @abstractmethod
     def _barrier(self) -> None:
         """All threads of the block wait for each other."""
 
-    def pipelined(self, pipeline: PipelineLoop, body: tuple[Stmt, ...]) -> None:
+    def pipelined(self, pipeline: PipelineLoop, body: tuple[ir.Stmt, ...]) -> None:
         """A block's statements, by its two kinds of warps."""
         first = self.pure(0, f"icmp eq i64 {self.thread()}, 0")
         with self.text.when(first):
@@ -83,7 +71,7 @@ class PipelineWriter(FragmentWriter, ABC):
                 self.asm.init(self._free(place), pipeline.warps)
             self.asm.fence_init()
         self._barrier()
-        limit = WARP * pipeline.warps
+        limit = ir.WARP * pipeline.warps
         with self.text.when(self.pure(0, f"icmp ult i64 {self.thread()}, {limit}")):
             self.body(body)
         with self.text.when(self.pure(0, f"icmp eq i64 {self.thread()}, {limit}")):
@@ -93,19 +81,19 @@ class PipelineWriter(FragmentWriter, ABC):
 
     # ------------------------------------------------------------------------------------- fetches
 
-    def _fetching(self, body: tuple[Stmt, ...]) -> None:
+    def _fetching(self, body: tuple[ir.Stmt, ...]) -> None:
         """What the fetching thread does of statements: the fetches."""
         for stmt in body:
-            if not isinstance(stmt, For | Alloc | If) or not _has_stream(stmt):
+            if not isinstance(stmt, ir.For | ir.Alloc | ir.If) or not _has_stream(stmt):
                 continue
-            if isinstance(stmt, Alloc):
+            if isinstance(stmt, ir.Alloc):
                 self._fetching(stmt.body)
-            elif isinstance(stmt, For) and stmt.kind == "stream":
+            elif isinstance(stmt, ir.For) and stmt.kind == "stream":
                 self._fetch_ahead(stmt)
             else:
                 raise BuildError("a stream stands in a loop or under a condition")
 
-    def _fetch_ahead(self, loop: For) -> None:
+    def _fetch_ahead(self, loop: ir.For) -> None:
         assert self.pipeline is not None
         with self.text.loop("0", str(loop.extent)) as name:
             self.env[loop.var] = Var(name, self.text.scope.depth)
@@ -115,7 +103,7 @@ class PipelineWriter(FragmentWriter, ABC):
             for stmt in self.pipeline.fetches:
                 self._fetch(stmt, full)
 
-    def _fetch(self, stmt: Fetch, barrier: str) -> None:
+    def _fetch(self, stmt: ir.Fetch, barrier: str) -> None:
         to, source = self.buffers[stmt.to.buffer], self.buffers[stmt.source.buffer]
         offset, _ = self.scalar(self.linear(self.flat(to, stmt.to.indices)))
         place = self._shared_place(to, self.text.emit(f"mul i64 {offset}, {ITEM_BYTES[to.dtype]}"))
@@ -130,10 +118,10 @@ class PipelineWriter(FragmentWriter, ABC):
 
     # -------------------------------------------------------------------------------- the products
 
-    def consume(self, loop: For) -> None:
+    def consume(self, loop: ir.For) -> None:
         """The rest of every iteration, when its fetches have arrived."""
         assert self.pipeline is not None
-        lane = self.pure(0, f"and i64 {self.thread()}, {WARP - 1}")
+        lane = self.pure(0, f"and i64 {self.thread()}, {ir.WARP - 1}")
         leads = self.pure(0, f"icmp eq i64 {lane}, 0")
         self._change_sums(self.asm.kept)
         with self.text.loop("0", str(loop.extent)) as name:
@@ -153,7 +141,9 @@ class PipelineWriter(FragmentWriter, ABC):
 
     def _change_sums(self, change: Callable[[Sequence[str], str], list[str]]) -> None:
         assert self.pipeline is not None
-        names = {s.total.buffer for s in walk(self.pipeline.rest) if isinstance(s, WarpgroupMma)}
+        names = {
+            s.total.buffer for s in ir.walk(self.pipeline.rest) if isinstance(s, ir.WarpgroupMma)
+        }
         for name in sorted(names):
             places, kind = [], type_text(self.buffers[name].dtype, 1)
             for i in range(math.prod(self.buffers[name].shape)):  # what a thread has of it
@@ -163,7 +153,7 @@ class PipelineWriter(FragmentWriter, ABC):
             for place, one in zip(places, change(sums, kind), strict=True):
                 self.text.line(f"store {kind} {one}, ptr {place}")
 
-    def group_mma(self, stmt: WarpgroupMma) -> None:
+    def group_mma(self, stmt: ir.WarpgroupMma) -> None:
         total, dtype = self.buffers[stmt.total.buffer], self.buffers[stmt.a.buffer].dtype
         *outer, place, m, n = stmt.total.indices
         cells, kind = [], type_text(total.dtype, 1)
@@ -177,12 +167,12 @@ class PipelineWriter(FragmentWriter, ABC):
         for cell, one in zip(cells, new, strict=True):
             self.text.line(f"store {kind} {one}, ptr {cell}")
 
-    def _descriptor(self, place: Load) -> str:
+    def _descriptor(self, place: ir.Load) -> str:
         """The descriptor of a matrix that begins there."""
         assert self._warps is not None
         buffer = self.buffers[place.buffer]
         whole = [in_group(i, self._warps) for i in place.indices]
-        indices = tuple(i.substitute({LANE_WARP: Index()}) for i in whole)
+        indices = tuple(i.substitute({LANE_WARP: ir.Index()}) for i in whole)
         row = self.linear(indices[-2])
         if row.const % _ROWS or any(c % _ROWS for _, c in row.terms):
             raise BuildError(f"{buffer.name} is read from rows between multiples of {_ROWS}")
@@ -199,13 +189,13 @@ class PipelineWriter(FragmentWriter, ABC):
         text = f"add i64 {self.text.once(text, text)}, {offset.const * item // _STEP}"
         return self.text.once(text, text)
 
-    def warp_loop(self, loop: For) -> None:
+    def warp_loop(self, loop: ir.For) -> None:
         """A loop over the warps that are not the fetching one: all that are here."""
         self._warps = loop
         warp = self.warp()
         self.env[loop.var] = warp
-        self.env[GROUP_NUMBER] = Var(self.pure(0, f"udiv i64 {warp.name}, {WARPGROUP}"), 0)
-        self.ranges[GROUP_NUMBER] = loop.extent // WARPGROUP
+        self.env[GROUP_NUMBER] = Var(self.pure(0, f"udiv i64 {warp.name}, {ir.WARPGROUP}"), 0)
+        self.ranges[GROUP_NUMBER] = loop.extent // ir.WARPGROUP
         with self.text.region():
             self.body(loop.body)
 
@@ -227,7 +217,7 @@ class PipelineWriter(FragmentWriter, ABC):
     def _free(self, full: str) -> str:
         return self.text.emit(f"add i32 {full}, {_FREE_BYTES}")
 
-    def _shared_place(self, buffer: Buffer, offset: str) -> str:
+    def _shared_place(self, buffer: ir.Buffer, offset: str) -> str:
         """Address in shared memory of a byte (i64) of a buffer."""
         short = self.text.once(("short", offset), f"trunc i64 {offset} to i32")
         text = f"add i32 {self._window()}, {self.starts[buffer.name]}"
@@ -238,7 +228,7 @@ class PipelineWriter(FragmentWriter, ABC):
         return self.pure(0, "ptrtoint ptr addrspace(3) @shared_memory to i32")
 
 
-def tensor_map(buffer: Buffer, box: tuple[int, ...]) -> TensorMap:
+def tensor_map(buffer: ir.Buffer, box: tuple[int, ...]) -> TensorMap:
     """How the driver describes a buffer's elements, the halo left out."""
     item = ITEM_BYTES[buffer.dtype]
     return TensorMap(
@@ -251,5 +241,5 @@ def _map_name(number: int) -> str:
     return f"%map{number}"
 
 
-def _has_stream(stmt: Stmt) -> bool:
-    return any(isinstance(s, For) and s.kind == "stream" for s in walk((stmt,)))
+def _has_stream(stmt: ir.Stmt) -> bool:
+    return any(isinstance(s, ir.For) and s.kind == "stream" for s in ir.walk((stmt,)))

@@ -15,19 +15,7 @@ from autotune.codegen.llvm.index import Linear, Var
 from autotune.codegen.llvm.text import FunctionText, type_text
 from autotune.codegen.nvptx.access import AccessWriter
 from autotune.errors import BuildError
-from autotune.program.ir import (
-    MATRIX_BYTES,
-    WARP,
-    AsyncCopy,
-    Buffer,
-    For,
-    Index,
-    Load,
-    Mma,
-    Shuffle,
-    Stmt,
-    index,
-)
+from autotune.program import ir
 from autotune.program.rewrite import substitute
 from autotune.types import ITEM_BYTES
 
@@ -64,52 +52,56 @@ class FragmentWriter(AccessWriter, ABC):
 
     def _lane(self, first: str, operand: int) -> str:
         """`first` (an operation) of the thread's number in its warp."""
-        lane = self.pure(0, f"and i64 {self.thread()}, {WARP - 1}")
+        lane = self.pure(0, f"and i64 {self.thread()}, {ir.WARP - 1}")
         return self.pure(0, f"{first} i64 {lane}, {operand}")
 
-    def fragment(self, buffer: Buffer) -> None:
+    def fragment(self, buffer: ir.Buffer) -> None:
         """A matrix of the warp; the thread's part of it is an array."""
         *outer, rows, columns = buffer.shape
-        part = Buffer.dense(
+        part = ir.Buffer.dense(
             buffer.name, buffer.dtype, (*outer, rows // 8, columns // 4), "register"
         )
         self.registers(part)
         self.fragments.add(buffer.name)
 
-    def cell(self, buffer: Buffer, indices: tuple[Index, ...]) -> tuple[str, int]:
+    def cell(self, buffer: ir.Buffer, indices: tuple[ir.Index, ...]) -> tuple[str, int]:
         if buffer.name not in self.fragments:
             return super().cell(buffer, indices)
         *outer, m, n = indices
         row, column = self._own(buffer, m), self._own(buffer, n)
         if row.lane or column.lane not in (0, 1) or row.const % 8 or column.const % 8:
             raise BuildError(f"fragment {buffer.name} is used between its matrices")
-        place = (*outer, index(row.const // 8), index(column.const // 4))
+        place = (*outer, ir.index(row.const // 8), ir.index(column.const // 4))
         offset = self.linear(self.flat(buffer, place))
         if offset.terms or offset.lane:
             raise BuildError(f"fragment {buffer.name} is indexed by a loop not unrolled")
         return self.address(buffer, offset), self.lanes if column.lane else 1
 
-    def _own(self, buffer: Buffer, value: Index) -> Linear:
+    def _own(self, buffer: ir.Buffer, value: ir.Index) -> Linear:
         """The constant part of an index; what tells threads apart is left out."""
         found = self.linear(
-            Index(tuple(t for t in value.terms if t[0] not in self._parts), value.const)
+            ir.Index(tuple(t for t in value.terms if t[0] not in self._parts), value.const)
         )
         if found.terms:
             raise BuildError(f"fragment {buffer.name} is indexed by a loop not unrolled")
         return found
 
-    def matrix_loop(self, loop: For) -> tuple[Stmt, ...]:
+    def matrix_loop(self, loop: ir.For) -> tuple[ir.Stmt, ...]:
         """A loop over a matrix's rows or columns as loops over the thread's part of them."""
         outer, inner = f"{loop.var}.part", f"{loop.var}.own"
         rows = loop.kind == "fragment.m"
         part = self._lane("lshr", 2) if rows else self._lane("and", 3)
         self.env[outer], self._parts = Var(part, 0), self._parts | {outer}
         self.ranges[outer], self.ranges[inner] = (8, 2) if rows else (4, 2)
-        place = index(outer) + index(inner) * 8 if rows else index(outer) * 2 + index(inner)
+        place = (
+            ir.index(outer) + ir.index(inner) * 8
+            if rows
+            else ir.index(outer) * 2 + ir.index(inner)
+        )
         body = substitute(loop.body, {loop.var: place}, self.ranges)
-        return (For(inner, 2, "unroll" if rows else "vector", body),)
+        return (ir.For(inner, 2, "unroll" if rows else "vector", body),)
 
-    def mma(self, stmt: Mma) -> None:
+    def mma(self, stmt: ir.Mma) -> None:
         dtype = self.buffers[stmt.a.buffer].dtype
         a, b = self._words(stmt.a, rows=16), self._words(stmt.b, rows=8, across=stmt.across)
         total = self.buffers[stmt.total.buffer]
@@ -133,7 +125,7 @@ class FragmentWriter(AccessWriter, ABC):
             one = self.text.emit(f"extractvalue {result} {new}, {number}")
             self.text.line(f"store {item} {one}, ptr {place}")
 
-    def _words(self, place: Load, rows: int, across: bool = False) -> list[str]:
+    def _words(self, place: ir.Load, rows: int, across: bool = False) -> list[str]:
         """The thread's part of `rows` x 32 bytes, in words of 32 bits. `across`: of 16 rows of 16
         bytes, which the load turns."""
         buffer = self.buffers[place.buffer]
@@ -147,7 +139,7 @@ class FragmentWriter(AccessWriter, ABC):
         row = self._lane("and", 2 * rows - 1 if across else rows - 1)
         both = self._lane("and", 2 * rows - 1)
         chunk = self.pure(0, f"lshr i64 {both}, {rows.bit_length() - 1}")
-        along = () if across else ((Var(chunk, 0), MATRIX_BYTES // 2 // item),)
+        along = () if across else ((Var(chunk, 0), ir.MATRIX_BYTES // 2 // item),)
         terms = ((Var(row, 0), buffer.strides[-2]), *along, *offset.terms)
         pointer = self._in_shared(self.address(buffer, offset._replace(terms=terms)))
         count = rows // 4
@@ -169,9 +161,9 @@ class FragmentWriter(AccessWriter, ABC):
 
     # ---------------------------------------------------------------------- exchange of registers
 
-    def shuffle(self, stmt: Shuffle, threads: int) -> None:
+    def shuffle(self, stmt: ir.Shuffle, threads: int) -> None:
         """Each round, a thread's value is combined with that of the thread half as far away."""
-        if threads % WARP:
+        if threads % ir.WARP:
             raise BuildError(f"a block of {threads} threads is not made of whole warps")
         buffer = self.buffers[stmt.place.buffer]
         place, _ = self.cell(buffer, stmt.place.indices)
@@ -193,14 +185,14 @@ class FragmentWriter(AccessWriter, ABC):
         given = self.text.emit(f"bitcast {kind} {value.text} to {words}")
         for number in range(count):
             word = self.text.emit(f"extractelement {words} {given}, i64 {number}")
-            call = f"call i32 @{symbol}(i32 -1, i32 {word}, i32 {distance}, i32 {WARP - 1})"
+            call = f"call i32 @{symbol}(i32 -1, i32 {word}, i32 {distance}, i32 {ir.WARP - 1})"
             other = self.text.emit(call)
             out = self.text.emit(f"insertelement {words} {out}, i32 {other}, i64 {number}")
         return Val(self.text.emit(f"bitcast {words} {out} to {kind}"), value.dtype, 1)
 
     # ------------------------------------------------------------------------- asynchronous copies
 
-    def copy(self, stmt: AsyncCopy) -> None:
+    def copy(self, stmt: ir.AsyncCopy) -> None:
         """Asynchronous where there are 4, 8 or 16 bytes at a multiple of that; else at once."""
         to, source = self.buffers[stmt.to.buffer], self.buffers[stmt.source.buffer]
         first, start = (

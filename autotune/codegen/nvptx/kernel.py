@@ -17,27 +17,8 @@ from autotune.codegen.llvm.text import FunctionText
 from autotune.codegen.nvptx.asm import MAP_BYTES
 from autotune.codegen.nvptx.async_pipeline import PipelineWriter
 from autotune.errors import BuildError, VerifyError
+from autotune.program import ir
 from autotune.program.alignment import ALIGN_BYTES, first_alignment
-from autotune.program.ir import (
-    BLOCK_KINDS,
-    MATRIX_KINDS,
-    THREAD_KINDS,
-    WARP,
-    Alloc,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Barrier,
-    Buffer,
-    For,
-    Mma,
-    Prefetch,
-    Program,
-    Shuffle,
-    Stmt,
-    WarpgroupMma,
-    walk,
-)
 from autotune.program.launch import KernelLaunch, launches, scratch_of, storage_bytes
 from autotune.program.rewrite import stores_of
 from autotune.target import Target
@@ -45,8 +26,11 @@ from autotune.types import ITEM_BYTES
 
 SHARED = "shared_memory"
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
+"""Blocks along x, y and z (CUDA programming guide, compute capability 3.0 and later)."""
 _WORKSPACE_ALIGN = 64
+"""Bytes that a kernel's global scratch begins at multiples of."""
 _SHARED_ALIGN = 128
+"""Bytes that shared buffers begin at multiples of: what the copy engine asks for."""
 _SWIZZLE_ALIGN = 1024
 """Eight rows that the copy engine swizzles."""
 _BESIDE_SUMS = 64
@@ -65,7 +49,7 @@ class DeviceText:
     workspace_bytes: int
 
 
-def write_kernels(program: Program, target: Target, symbol: str) -> DeviceText:
+def write_kernels(program: ir.Program, target: Target, symbol: str) -> DeviceText:
     """Raises BuildError where the program cannot be expressed, or asks for too much."""
     try:
         found = launches(program)
@@ -93,7 +77,7 @@ def write_kernels(program: Program, target: Target, symbol: str) -> DeviceText:
     )
 
 
-def _workspace(program: Program) -> tuple[tuple[tuple[str, int], ...], int]:
+def _workspace(program: ir.Program) -> tuple[tuple[tuple[str, int], ...], int]:
     """Where scratch buffers lie, and the bytes of all."""
     places: list[tuple[str, int]] = []
     size = 0
@@ -126,31 +110,31 @@ def _resident(launch: KernelLaunch, target: Target) -> int:
     """Blocks that a multiprocessor is to hold where they hold matrices, else 0: as many as their
     registers allow. Left alone, ptxas would rather spill some than be one register above what lets
     another block in."""
-    allocs = [s.buffer for s in walk(launch.body) if isinstance(s, Alloc)]
-    sums = sum(math.prod(b.shape) // WARP for b in allocs if b.scope == "fragment")
+    allocs = [s.buffer for s in ir.walk(launch.body) if isinstance(s, ir.Alloc)]
+    sums = sum(math.prod(b.shape) // ir.WARP for b in allocs if b.scope == "fragment")
     if not sums or not target.registers:
         return 0
     # Registers are given to four warps at a time.
-    fours = target.registers // (4 * WARP * (sums + _BESIDE_SUMS))
-    return max(1, 4 * fours // (-(-launch.threads // WARP)))
+    fours = target.registers // (4 * ir.WARP * (sums + _BESIDE_SUMS))
+    return max(1, 4 * fours // (-(-launch.threads // ir.WARP)))
 
 
 class _LaunchWriter(PipelineWriter):
     """One launch as one function."""
 
     def __init__(
-        self, launch: KernelLaunch, everything: dict[str, Buffer], name: str, resident: int
+        self, launch: KernelLaunch, everything: dict[str, ir.Buffer], name: str, resident: int
     ) -> None:
         """`resident`: blocks that a multiprocessor should hold at a time; 0: as ptxas likes."""
         self.kernel, self.name, self.resident = launch, name, resident
         self.grid, self.inside = _grid(launch)
         super().__init__(FunctionText(""), launch.pipeline)
         self.written = {s.buffer for s in stores_of(launch.body)} | {
-            s.to.buffer for s in walk(launch.body) if isinstance(s, AsyncCopy)
+            s.to.buffer for s in ir.walk(launch.body) if isinstance(s, ir.AsyncCopy)
         }
         self.bfloat16 = self.rounds_bfloat16 = True
-        self.ranges = {s.var: s.extent for s in (*launch.blocks, *walk(launch.body))
-                       if isinstance(s, For)}  # fmt: skip
+        self.ranges = {s.var: s.extent for s in (*launch.blocks, *ir.walk(launch.body))
+                       if isinstance(s, ir.For)}  # fmt: skip
         self.everything = everything
         self.used: list[str] = []
         self.bound: frozenset[str] = frozenset()
@@ -160,7 +144,7 @@ class _LaunchWriter(PipelineWriter):
         for name, buffer in self.everything.items():
             self.buffers[name], self.pointers[name] = buffer, f"%{_identifier(name)}"
         for loop in self.kernel.blocks:
-            self._bind(loop, "ctaid", BLOCK_KINDS.index(loop.kind))
+            self._bind(loop, "ctaid", ir.BLOCK_KINDS.index(loop.kind))
         if not self.kernel.blocks and self.inside is not self.kernel.body:
             self._bind(self.kernel.body[0], "ctaid", 0)
         self._shared()
@@ -190,7 +174,7 @@ class _LaunchWriter(PipelineWriter):
             maps=tuple(described for _, described in self.maps),
         )
 
-    def _argument(self, buffer: Buffer) -> str:
+    def _argument(self, buffer: ir.Buffer) -> str:
         # Only weights: an activation may share memory with the output (in-place calls).
         readonly = "noalias readonly " if buffer.constant else ""
         return f"ptr {readonly}align {first_alignment(buffer)} %{_identifier(buffer.name)}"
@@ -212,23 +196,23 @@ class _LaunchWriter(PipelineWriter):
 
     # ---------------------------------------------------------------------------------- statements
 
-    def other(self, stmt: Stmt) -> None:
-        if isinstance(stmt, Barrier):
+    def other(self, stmt: ir.Stmt) -> None:
+        if isinstance(stmt, ir.Barrier):
             self._barrier()
-        elif isinstance(stmt, Mma):
+        elif isinstance(stmt, ir.Mma):
             self.mma(stmt)
-        elif isinstance(stmt, WarpgroupMma):
+        elif isinstance(stmt, ir.WarpgroupMma):
             self.group_mma(stmt)
-        elif isinstance(stmt, AsyncCopy):
+        elif isinstance(stmt, ir.AsyncCopy):
             self.copy(stmt)
-        elif isinstance(stmt, Shuffle):
+        elif isinstance(stmt, ir.Shuffle):
             self.shuffle(stmt, self.kernel.threads)
-        elif isinstance(stmt, AsyncCommit):
+        elif isinstance(stmt, ir.AsyncCommit):
             self.commit()
-        elif isinstance(stmt, AsyncWait):
+        elif isinstance(stmt, ir.AsyncWait):
             self.wait(stmt.pending)
 
-    def prefetch(self, stmt: Prefetch) -> None:
+    def prefetch(self, stmt: ir.Prefetch) -> None:
         """Other warps run while one waits."""
 
     def _barrier(self) -> None:
@@ -236,21 +220,21 @@ class _LaunchWriter(PipelineWriter):
         self.text.line(f"call void @{_BARRIER}(i32 0)")
         self.stage += 1
 
-    def alloc(self, stmt: Alloc) -> None:
+    def alloc(self, stmt: ir.Alloc) -> None:
         if stmt.buffer.scope == "fragment":
             self.fragment(stmt.buffer)
         elif stmt.buffer.scope != "shared":
             self.registers(stmt.buffer)
         self.body(stmt.body)
 
-    def loop(self, loop: For) -> None:
-        if loop.kind in THREAD_KINDS:
+    def loop(self, loop: ir.For) -> None:
+        if loop.kind in ir.THREAD_KINDS:
             self._thread_loop(loop)
         elif loop.kind == "stream":
             self.consume(loop)
         elif loop.kind == "warp":
             (self._warp_loop if self.pipeline is None else self.warp_loop)(loop)
-        elif loop.kind in MATRIX_KINDS:
+        elif loop.kind in ir.MATRIX_KINDS:
             self.body(self.matrix_loop(loop))
         elif loop.kind == "vector":
             self._vector_loop(loop)
@@ -265,8 +249,8 @@ class _LaunchWriter(PipelineWriter):
                 self.body(loop.body)
             self.stage += 1
 
-    def _thread_loop(self, loop: For) -> None:
-        axis = THREAD_KINDS.index(loop.kind)
+    def _thread_loop(self, loop: ir.For) -> None:
+        axis = ir.THREAD_KINDS.index(loop.kind)
         guards = [] if self.bound else self._idle_axes(loop)
         if loop.extent < self.kernel.block[axis]:
             guards.append((axis, loop.extent))
@@ -284,10 +268,10 @@ class _LaunchWriter(PipelineWriter):
                 self.body(loop.body)
         self.bound = outer
 
-    def _warp_loop(self, loop: For) -> None:
+    def _warp_loop(self, loop: ir.For) -> None:
         warp = self.warp()
         self.env[loop.var] = warp if loop.extent > 1 else 0
-        if WARP * loop.extent == self.kernel.block[0]:
+        if ir.WARP * loop.extent == self.kernel.block[0]:
             with self.text.region():
                 self.body(loop.body)
             return
@@ -297,15 +281,15 @@ class _LaunchWriter(PipelineWriter):
     def thread(self) -> str:
         return self._special("tid", 0)
 
-    def _idle_axes(self, loop: For) -> list[tuple[int, int]]:
+    def _idle_axes(self, loop: ir.For) -> list[tuple[int, int]]:
         """Axes of the block over which a nest of thread loops does not go: their first thread."""
-        kinds = {s.kind for s in (loop, *walk(loop.body)) if isinstance(s, For)}
+        kinds = {s.kind for s in (loop, *ir.walk(loop.body)) if isinstance(s, ir.For)}
         block = self.kernel.block
-        return [(a, 1) for a in range(3) if block[a] > 1 and THREAD_KINDS[a] not in kinds]
+        return [(a, 1) for a in range(3) if block[a] > 1 and ir.THREAD_KINDS[a] not in kinds]
 
-    def _bind(self, loop: Stmt, register: str, axis: int) -> None:
+    def _bind(self, loop: ir.Stmt, register: str, axis: int) -> None:
         """A loop variable that is the number of a block or thread along an axis."""
-        assert isinstance(loop, For)
+        assert isinstance(loop, ir.For)
         here = 0 if loop.extent == 1 else Var(self._special(register, axis), 0)
         self.env[loop.var] = here
 
@@ -317,11 +301,11 @@ class _LaunchWriter(PipelineWriter):
         return self.pure(0, f"zext nneg i32 {short} to i64")
 
 
-def _grid(launch: KernelLaunch) -> tuple[Extents, tuple[Stmt, ...]]:
+def _grid(launch: KernelLaunch) -> tuple[Extents, tuple[ir.Stmt, ...]]:
     """Blocks of a launch and what each runs; without bound loops, a parallel loop is the grid."""
     first = launch.body[0]
     alone = len(launch.body) == 1 and not launch.blocks
-    if alone and isinstance(first, For) and first.kind == "parallel":
+    if alone and isinstance(first, ir.For) and first.kind == "parallel":
         return (first.extent, 1, 1), first.body
     return launch.grid, launch.body
 

@@ -1,4 +1,4 @@
-"""How an older log becomes a current one. In: a connection and the log's schema version.
+"""Migrations of older logs to the current schema. In: a connection and the schema's version.
 
 One Alembic revision a file, named by the schema version that it makes. A log's version is kept in
 its `schema` table and not in Alembic's own, so that a log can be checked, and a new one made,

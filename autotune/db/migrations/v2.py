@@ -1,4 +1,4 @@
-"""Where records come from: `origin` names it, `mark` says whether they count (types.Mark).
+"""Schema 2: records have an `origin`, and a `mark` that says whether they count (types.Mark).
 
 The index that answers `best` takes the mark in, so imported records cost a lookup nothing.
 """

@@ -1,5 +1,5 @@
-"""What a device said of itself while it measured (`records.conditions`), and `rankings`: how well
-candidates were ranked before they were measured, a row per task of a round.
+"""Schema 3: `records.conditions`, a device's clock and heat while it measured, and `rankings`, the
+quality of predictions made before a measurement, a row per task of a round.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What devices measured about themselves (`profiles`): records of another device say more where it
-is known what that device is capable of.
+"""Schema 4: `profiles`, the peaks and bandwidths that devices measured of themselves: a record of
+another device says more where that device's speeds are known.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How long whole models took before and after tuning (`latencies`): what the kernels' times, each
-measured by itself, add up to is not what a user waits for.
+"""Schema 5: `latencies`, times of whole models before and after tuning: the sum of kernels' times,
+each measured by itself, is not what a user waits for.
 """
 
 from __future__ import annotations

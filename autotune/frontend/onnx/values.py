@@ -1,4 +1,4 @@
-"""Whether a model's values are defined once each, before their uses. In: a model's graph. Out:
+"""Check that a model's values are defined once each, before their uses. In: a model's graph. Out:
 nothing, or a ModelError that names value and node."""
 
 from __future__ import annotations

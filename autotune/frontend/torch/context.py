@@ -1,4 +1,4 @@
-"""What the importer of an ATen operator works with, and the registry of importers.
+"""The registry of importers of ATen operators, and the context that one works with.
 
 An importer is one function: it reads the call's arguments through an `AtenCall`, by the names that
 the operator's schema gives them, adds ops to the graph, and returns the value (or values) it made:

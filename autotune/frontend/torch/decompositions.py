@@ -1,4 +1,4 @@
-"""Which operators PyTorch takes apart before we see a graph. Out: PyTorch's table of core ATen
+"""Decompositions that PyTorch makes before we see a graph. Out: its table of core ATen
 decompositions, less the operators that graphs here have as one."""
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from autotune.errors import AutotuneError, ModelError, UnsupportedOpError
 from autotune.frontend.torch.context import AtenCall, Number, importer_of
 from autotune.frontend.torch.dtypes import HALVES, graph_dtype
 from autotune.frontend.torch.order import memory_order
-from autotune.frontend.torch.sizes import KNOWN, OpenSizes
+from autotune.frontend.torch.sizes import KNOWN, SYMBOLIC, OpenSizes
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.registry import load_folder
@@ -60,11 +60,13 @@ def import_nodes(
     outputs: Sequence[fx.Node],
     *,
     weights: Mapping[fx.Node, torch.Tensor],
-    name: str = "model",
+    sizes: OpenSizes = KNOWN,
+    examples: Values | None = None,
 ) -> ImportedPiece:
     """The graph of some nodes, in order. `inputs`: what they take from others; `outputs`: what
-    others take from them. Raises ModelError where an operator is not supported."""
-    importing = AtenImport(name, values, weights)
+    others take from them; the rest as for an `AtenImport`. Raises ModelError where an operator is
+    not supported."""
+    importing = AtenImport("model", values, weights, sizes=sizes, examples=examples)
     ports = tuple(importing.take(node, f"x{i}") for i, node in enumerate(inputs))
     for node in nodes:
         importing.add(node)
@@ -73,10 +75,17 @@ def import_nodes(
 
 
 def refusals(
-    nodes: Sequence[fx.Node], values: Values, weights: Mapping[fx.Node, torch.Tensor]
+    nodes: Sequence[fx.Node],
+    values: Values,
+    weights: Mapping[fx.Node, torch.Tensor],
+    *,
+    sizes: OpenSizes = KNOWN,
+    examples: Values | None = None,
 ) -> dict[fx.Node, str]:
-    """The nodes that cannot be imported, and why. What they give counts as given from outside."""
-    importing, found = AtenImport("trial", values, weights), dict[fx.Node, str]()
+    """The nodes that cannot be imported, and why. What they give counts as given from outside.
+    The rest as for an `AtenImport`."""
+    importing = AtenImport("trial", values, weights, sizes=sizes, examples=examples)
+    found: dict[fx.Node, str] = {}
     for node in nodes:
         try:
             for given in node.all_input_nodes:
@@ -113,10 +122,13 @@ class AtenImport:
         *,
         as_stored: bool = True,
         sizes: OpenSizes = KNOWN,
+        examples: Values | None = None,
     ) -> None:
         """`as_stored`: inputs and outputs have their dimensions in the order in which these lie in
-        memory. `sizes`: what sizes of PyTorch's are."""
+        memory, as they do in `examples` (`values` where not given). `sizes`: what sizes of
+        PyTorch's are."""
         self._as_stored, self._sizes = as_stored, sizes
+        self._examples = values if examples is None else examples
         self.builder = GraphBuilder(name)
         self.made: dict[fx.Node, Any] = {}
         """By node, the name of a value of the graph, a number, or a tuple of them."""
@@ -140,7 +152,7 @@ class AtenImport:
         """Make an input of what a node gives."""
         given = self._values[node]
         kind = sized_type(node, given, self._sizes)
-        order = self._order(given)
+        order = self._order(node)
         shape = tuple(kind.shape[d] for d in order)
         value = self.builder.input(name, TensorType(dtype=kind.dtype, shape=shape))
         if order != tuple(range(len(order))):
@@ -151,7 +163,8 @@ class AtenImport:
 
     def knows(self, node: fx.Node) -> bool:
         """Whether what a node gives is the same in every run."""
-        return node in self._weights or isinstance(self._values[node], Number)
+        kinds = Number if self._sizes is KNOWN else (bool, int, float, *SYMBOLIC)
+        return node in self._weights or isinstance(self._values[node], kinds)
 
     def add(self, node: fx.Node) -> None:
         """Import a node whose operands are there. Raises ModelError."""
@@ -189,7 +202,7 @@ class AtenImport:
         """Make an output of what a node gives, which lies in memory as PyTorch has it."""
         given, value = self._values[node], self.made[node]
         sized_type(node, given, self._sizes)
-        order = self._order(given)
+        order = self._order(node)
         if order != tuple(range(len(order))):
             value = self.builder.op("transpose", value, perm=order)
         if value in self.builder.constants or self.builder.is_input(value):
@@ -201,7 +214,8 @@ class AtenImport:
         """`declared`: see `GraphBuilder.finish`."""
         return self.builder.finish(self._outputs, declared)
 
-    def _order(self, tensor: torch.Tensor) -> tuple[int, ...]:
+    def _order(self, node: fx.Node) -> tuple[int, ...]:
+        tensor = self._examples[node]
         return memory_order(tensor) if self._as_stored else tuple(range(tensor.dim()))
 
     def _check(self, made: Sequence[str | None], kinds: Sequence[TensorType]) -> None:

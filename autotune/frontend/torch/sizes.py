@@ -1,12 +1,14 @@
-"""Sizes that only a call knows. In: a graph with symbolic sizes, and a call's inputs. Out: what
-every node gives, with sizes as numbers; or sizes of PyTorch as those of graphs."""
+"""Sizes that only a call knows. In: a graph with symbolic sizes, and a call's inputs or sizes of
+its symbols. Out: what every node gives, with sizes as numbers; or sizes of PyTorch as those of
+graphs."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -16,7 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._sympy.functions import FloorDiv, Mod
 
 from autotune.errors import UnsupportedOpError
-from autotune.sizes import is_size
+from autotune.sizes import UNBOUNDED, is_size, symbol, value_at
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def is_open(values: Mapping[fx.Node, Any]) -> bool:
@@ -29,7 +33,7 @@ def _symbolic(value: Any) -> bool:
         return any(_symbolic(v) for v in value)
     if isinstance(value, torch.Tensor):
         return any(isinstance(e, torch.SymInt) for e in (*value.shape, *value.stride()))
-    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+    return isinstance(value, SYMBOLIC)
 
 
 def call_sizes(inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -77,6 +81,8 @@ class OpenSizes:
         if expression.is_Integer:
             return int(expression)
         if isinstance(expression, sympy.Symbol):
+            if str(expression) not in self._symbols:
+                raise UnsupportedOpError(f"the size {expression} is known to a run only")
             return self._symbols[str(expression)]
         parts = [self._of(part) for part in expression.args]
         if isinstance(expression, sympy.Add):
@@ -94,3 +100,77 @@ class OpenSizes:
 
 KNOWN = OpenSizes({})
 """Where every size is a number."""
+
+
+class OpenGraphSizes:
+    """The symbols of a graph: their ranges, and what its nodes give at sizes."""
+
+    def __init__(self, module: fx.GraphModule, values: Mapping[fx.Node, Any]) -> None:
+        """`values`: what every node gives, with symbols. Raises UnsupportedOpError for sizes that
+        are no expressions of the inputs' symbols."""
+        self._module, self.values = module, values
+        sources = {n: values[n] for n in module.graph.nodes if n.op == "placeholder"}
+        nodes = {
+            str(s.node.expr): s.node
+            for value in sources.values()
+            for s in _amounts(value)
+            if isinstance(s.node.expr, sympy.Symbol)
+        }
+        self._environment = next((n.shape_env for n in nodes.values()), None)
+        self.ranges = {name: _range(node) for name, node in nodes.items()}
+        """Least and most of every symbol."""
+        self.usual = {name: int(node.hint) for name, node in nodes.items()}
+        """A size of every symbol: what the graph was recorded with."""
+        self.sizes = OpenSizes({name: symbol(name, *r) for name, r in self.ranges.items()})
+        self.examples = self.at(self.usual)
+        """What every node gives at these."""
+
+    def at(self, sizes: Mapping[str, int]) -> dict[fx.Node, Any]:
+        """What every node gives where the symbols have these sizes."""
+
+        def number(amount: Any) -> int:
+            return value_at(self.sizes.of(amount), sizes)
+
+        def example(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return number(value) if isinstance(value, torch.SymInt) else value
+            shape, strides = (tuple(map(number, a)) for a in (value.shape, value.stride()))
+            return torch.empty_strided(shape, strides, dtype=value.dtype)
+
+        placeholders = (n for n in self._module.graph.nodes if n.op == "placeholder")
+        return sized_values(self._module, [example(self.values[n]) for n in placeholders])
+
+    @contextlib.contextmanager
+    def undecided(self) -> Iterator[None]:
+        """A block in which nothing is made of an amount that holds for its usual size only, which
+        PyTorch would make a condition of the graph: an UnsupportedOpError is raised instead."""
+        environment: Any = self._environment
+
+        def evaluate(expression: Any, *_: object, **__: object) -> Any:
+            known = environment._maybe_evaluate_static(expression)
+            if known is None:
+                raise UnsupportedOpError(f"{expression} is known to a run only")
+            return known
+
+        if environment is None:
+            yield
+            return
+        environment.evaluate_expr = evaluate
+        try:
+            yield
+        finally:
+            del environment.evaluate_expr
+
+
+def _amounts(value: Any) -> Iterable[torch.SymInt]:
+    given = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+    return (a for a in given if isinstance(a, torch.SymInt))
+
+
+def _range(node: Any) -> tuple[int, int]:
+    """Least and most of a symbol, as PyTorch's conditions have them."""
+    found = node.shape_env.bound_sympy(node.expr)
+    # What has no end is an expression of PyTorch's own kind.
+    most = int(found.upper) if found.upper.is_Integer else UNBOUNDED
+    least = int(found.lower) if found.lower.is_Integer else 0
+    return max(least, 0), min(most, UNBOUNDED - 2)

@@ -1,4 +1,4 @@
-"""How much the outputs changed. In: outputs in float32 and on bytes. Out: figures per output."""
+"""Accuracy of a graph on bytes. In: outputs in float32 and on bytes. Out: figures per output."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What bytes would lose, node by node. In: a graph, a sample of its inputs and a plan. Out: signal
-to noise ratios in decibels, where 6 are a bit.
+"""Quantization noise, node by node. In: a graph, a sample of its inputs and a plan. Out: signal to
+noise ratios in decibels, where 6 are a bit.
 """
 
 from __future__ import annotations

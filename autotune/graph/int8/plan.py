@@ -1,4 +1,5 @@
-"""What becomes bytes. In: a float32 graph and the ranges of its values. Out: a plan.
+"""The plan of a quantization: the values and products that become bytes. In: a float32 graph and
+the ranges of its values. Out: a plan.
 
 A contraction with constant weights multiplies bytes if its reduction can be cut in fours. What it
 reads is kept as bytes, and so is what that is a view, a pool of maxima or a part of; values that
@@ -21,11 +22,12 @@ SAME_ELEMENTS = frozenset({"reshape", "transpose", "slice", "concat", "max_pool2
 PASSED = frozenset({"add", "relu", "clip", "mul", "sub"})
 """Ops between a contraction and the sum that it ends in."""
 NEIGHBOURS = 4
+"""Products of bytes that an instruction sums (vpdpbusd, sdot)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """How bytes stand for numbers: number = (byte - zero) * step."""
+    """The scale of bytes: number = (byte - zero) * step."""
 
     step: float
     zero: int

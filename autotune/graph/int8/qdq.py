@@ -29,7 +29,7 @@ def has_own_steps(graph: Graph) -> bool:
 
 
 def by_own_steps(graph: Graph) -> Graph:
-    """See the module; the graph itself where nothing in it is snapped."""
+    """The graph on bytes where its values are snapped; the graph itself where none is."""
     if not has_own_steps(graph):
         return graph
     found = _stripped(graph)

@@ -54,7 +54,7 @@ class Quantized:
 def quantize(
     graph: Graph, samples: Sequence[Feeds], rules: QuantizationRules | None = None
 ) -> Quantized:
-    """See the module. `graph`: after the passes."""
+    """The graph on bytes, with its accuracy on the samples. `graph`: after the passes."""
     rules = rules or QuantizationRules()
     calibration = calibrate(graph, samples, rules.coverage)
     first = plan(graph, calibration.ranges)

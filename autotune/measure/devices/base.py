@@ -1,4 +1,4 @@
-"""What a device with its own memory does: hold blocks of memory, load code, launch it, time it.
+"""Devices with their own memory: they hold blocks of memory, load code, launch it and time it.
 
 All work goes to one queue in order. Memory, modules and events are the driver's own objects and
 mean something to their device only.
@@ -31,7 +31,7 @@ class DeviceAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
-    """What a device says of itself. Zero: it does not say."""
+    """A device's description of itself. Zero: it does not say."""
 
     kind: str
     name: str

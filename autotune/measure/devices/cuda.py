@@ -33,7 +33,9 @@ from autotune.target import Target
 from autotune.types import Array
 
 LOG_BYTES = 8192
+"""Bytes of the driver's messages about a module."""
 BUS_LENGTH = 32
+"""Bytes of a PCI bus id as text."""
 FLUSH_FACTOR = 2
 """A flush writes this many times the last-level cache."""
 _REFUSED = (
@@ -365,7 +367,7 @@ def locked_clocks(target: Target) -> AbstractContextManager[str]:
 
 
 class CudaDriver:
-    """What the NVIDIA driver finds."""
+    """The devices that NVIDIA's driver finds."""
 
     def open(self, target: Target) -> CudaDevice:
         api, number = _chosen(target)

@@ -1,5 +1,5 @@
-"""What a worker needs beyond its bounds for a device, a compiler or matrix tiles. In: a target and
-bounds. Out: the bounds, wider where they must be.
+"""Wider bounds of a sandbox for devices, compilers and matrix tiles. In: a target and bounds. Out:
+the bounds with what a worker for that target needs besides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes beside multiply-adds, and what comes beside a line of memory.
+"""Overlap: additions beside multiply-adds, and the line that comes in beside one asked for.
 
 In: a target. Out: two shares for MachineFacts.
 """

@@ -1,4 +1,4 @@
-"""What cores do together: memory for all of them, lines from one to another, parallel regions.
+"""Speeds of cores together: memory for all of them, lines from one to another, parallel regions.
 
 In: a target, and the cores that this process may use. Out: rows of MachineFacts; none where there
 is one core. Threads are pinned, one a core, and meet by a number in a line that each waits for.
@@ -26,6 +26,7 @@ from autotune.types import Array
 PINGS = 64
 """Turns of a sample."""
 SAMPLES = 300
+"""Turns of the number between two cores that are timed; the shortest ones count."""
 BLOCK_BYTES = 256 << 10
 """Handed from one core to another: it fits a core's own caches."""
 HANDED = 32

@@ -28,6 +28,7 @@ from autotune.measure.profile import parallel_region_s
 from autotune.target import Target
 
 ROUNDS = 3
+"""Times that everything is measured: the fastest counts."""
 
 
 def measure_facts(

@@ -7,21 +7,7 @@ from dataclasses import dataclass
 
 from autotune.errors import ScheduleError
 from autotune.ops import OPS
-from autotune.program.ir import (
-    Apply,
-    Bound,
-    Const,
-    For,
-    Index,
-    Load,
-    Program,
-    Select,
-    Stmt,
-    Store,
-    Value,
-    fn,
-    index,
-)
+from autotune.program import ir
 from autotune.program.rewrite import Body, find_buffer, map_indices, stores_of, value_loads
 from autotune.schedule.loops.compute import nest_of, root_body
 from autotune.tasks.build import compute_nest
@@ -33,17 +19,17 @@ class AttentionProduct:
     """out[loops] = sum over `reduce` of left * right; `right` does not depend on the rows, which
     are the last loop but one, and `left` not on the columns, the last."""
 
-    loops: tuple[For, ...]
-    reduce: For
-    left: Load
-    right: Load
+    loops: tuple[ir.For, ...]
+    reduce: ir.For
+    left: ir.Load
+    right: ir.Load
 
     @property
-    def rows(self) -> For:
+    def rows(self) -> ir.For:
         return self.loops[-2]
 
     @property
-    def columns(self) -> For:
+    def columns(self) -> ir.For:
         return self.loops[-1]
 
 
@@ -56,8 +42,8 @@ class Attention:
 
     scores: AttentionProduct
     mix: AttentionProduct
-    score: Value
-    result: Store
+    score: ir.Value
+    result: ir.Store
     nests: Body
     inner: tuple[str, ...]
     """Buffers that only these nests use."""
@@ -68,11 +54,11 @@ class Attention:
     """Whether a row without any score gives zeros."""
 
     @property
-    def batch(self) -> tuple[For, ...]:
+    def batch(self) -> tuple[ir.For, ...]:
         return self.scores.loops[:-2]
 
 
-def find_attention(program: Program, scores: str, weights: str, mix: str) -> Attention:
+def find_attention(program: ir.Program, scores: str, weights: str, mix: str) -> Attention:
     """`scores`: of queries and keys; `weights`: their softmax; `mix`: the second product.
 
     ScheduleError where they are not computed by nests at the root that follow each other."""
@@ -98,20 +84,20 @@ def find_attention(program: Program, scores: str, weights: str, mix: str) -> Att
     if not nests:
         raise ScheduleError(f"{mix} is not computed behind {weights}")
     second = _product(nests.pop(0), mix)
-    cell = tuple(index(loop.var) for loop in second.loops)
-    result = Store(mix, cell, Load(mix, cell))
+    cell = tuple(ir.index(loop.var) for loop in second.loops)
+    result = ir.Store(mix, cell, ir.Load(mix, cell))
     if nests:
         inner.add(mix)
         name, value = _elementwise(nests.pop(0), second.loops, mix)
-        result = Store(name, cell, value)
+        result = ir.Store(name, cell, value)
     if nests:
         raise ScheduleError(f"something else is computed behind {result.buffer}")
     _check_joined(first, second, used)
-    point = tuple(index(loop.var) for loop in first.loops)
+    point = tuple(ir.index(loop.var) for loop in first.loops)
     return Attention(
         scores=first,
         mix=second,
-        score=Load(scores, point) if score is None else score,
+        score=ir.Load(scores, point) if score is None else score,
         result=result,
         nests=body[start:],
         inner=tuple(sorted(inner)),
@@ -121,23 +107,23 @@ def find_attention(program: Program, scores: str, weights: str, mix: str) -> Att
     )
 
 
-def _guarded(nest: Stmt, loops: tuple[For, ...], weights: str) -> str:
+def _guarded(nest: ir.Stmt, loops: tuple[ir.For, ...], weights: str) -> str:
     """What a nest computes that has zeros for rows of weights without scores, and is the weights
     otherwise."""
     used, value = _elementwise(nest, loops, weights)
-    one = Load(weights, tuple(index(loop.var) for loop in loops))
-    if value != fn("where", fn("ne", one, one), Const(0.0), one):
+    one = ir.Load(weights, tuple(ir.index(loop.var) for loop in loops))
+    if value != ir.fn("where", ir.fn("ne", one, one), ir.Const(0.0), one):
         raise ScheduleError(f"{used} is more than zeros for rows of {weights} without scores")
     return used
 
 
-def _seen(score: Value, row: str, column: str) -> int | None:
+def _seen(score: ir.Value, row: str, column: str) -> int | None:
     """The most by which a key may lie behind a row, if scores behind it are -inf."""
     match score:
-        case Select((Bound(left, 0, _),), _, Const(value)) if value == -math.inf:
+        case ir.Select((ir.Bound(left, 0, _),), _, ir.Const(value)) if value == -math.inf:
             rest = left - row + column
             return rest.const if rest.is_const else None
-        case Apply("add", (one, other)):
+        case ir.Apply("add", (one, other)):
             found = (_seen(v, row, column) for v in (one, other))
             return next((f for f in found if f is not None), None)
     return None
@@ -146,36 +132,36 @@ def _seen(score: Value, row: str, column: str) -> int | None:
 def _check_joined(first: AttentionProduct, second: AttentionProduct, weights: str) -> None:
     """The second product sums over the columns of the first, row by row."""
     rows = [loop.extent for loop in first.loops[:-1]]
-    point = (*(index(loop.var) for loop in second.loops[:-1]), index(second.reduce.var))
+    point = (*(ir.index(loop.var) for loop in second.loops[:-1]), ir.index(second.reduce.var))
     same = [loop.extent for loop in second.loops[:-1]] == rows
-    if not same or second.left != Load(weights, point):
+    if not same or second.left != ir.Load(weights, point):
         raise ScheduleError(f"the second product is not one of the rows of {weights}")
 
 
-def chain_of(stmt: Stmt) -> tuple[tuple[For, ...], Body]:
+def chain_of(stmt: ir.Stmt) -> tuple[tuple[ir.For, ...], Body]:
     """Loops that hold nothing but each other, and what the innermost holds."""
-    chain: list[For] = []
+    chain: list[ir.For] = []
     body: Body = (stmt,)
-    while len(body) == 1 and isinstance(body[0], For):
+    while len(body) == 1 and isinstance(body[0], ir.For):
         chain.append(body[0])
         body = body[0].body
     return tuple(chain), body
 
 
-def _product(nest: Stmt, buffer: str) -> AttentionProduct:
+def _product(nest: ir.Stmt, buffer: str) -> AttentionProduct:
     refuse = ScheduleError(f"{buffer} is not a plain product")
     loops, body = chain_of(nest)
     if len(loops) < 2 or len(body) != 2:
         raise refuse
     init, reduce = body
-    cell = tuple(index(loop.var) for loop in loops)
-    if init != Store(buffer, cell, Const(0.0)) or not isinstance(reduce, For):
+    cell = tuple(ir.index(loop.var) for loop in loops)
+    if init != ir.Store(buffer, cell, ir.Const(0.0)) or not isinstance(reduce, ir.For):
         raise refuse
     (update,) = reduce.body if len(reduce.body) == 1 else (None,)
-    if not isinstance(update, Store) or update != Store(buffer, cell, update.value, "sum"):
+    if not isinstance(update, ir.Store) or update != ir.Store(buffer, cell, update.value, "sum"):
         raise refuse
     match update.value:
-        case Apply("mul", (Load() as left, Load() as right)):
+        case ir.Apply("mul", (ir.Load() as left, ir.Load() as right)):
             pass
         case _:
             raise refuse
@@ -185,26 +171,26 @@ def _product(nest: Stmt, buffer: str) -> AttentionProduct:
     return AttentionProduct(loops=loops, reduce=reduce, left=left, right=right)
 
 
-def _vars(load: Load) -> frozenset[str]:
+def _vars(load: ir.Load) -> frozenset[str]:
     return frozenset[str]().union(*(i.vars() for i in load.indices))
 
 
-def _elementwise(nest: Stmt, loops: tuple[For, ...], source: str) -> tuple[str, Value]:
+def _elementwise(nest: ir.Stmt, loops: tuple[ir.For, ...], source: str) -> tuple[str, ir.Value]:
     """(buffer, value over other loops) of a nest that makes each element of one of `source`."""
     own, body = chain_of(nest)
     refuse = ScheduleError(f"what follows {source} is not computed element by element")
     if [loop.extent for loop in own] != [loop.extent for loop in loops] or len(body) != 1:
         raise refuse
     store = body[0]
-    point = tuple(index(loop.var) for loop in own)
-    if not isinstance(store, Store) or store.combine or store.indices != point:
+    point = tuple(ir.index(loop.var) for loop in own)
+    if not isinstance(store, ir.Store) or store.combine or store.indices != point:
         raise refuse
     if any(v.buffer == source and v.indices != point for v in value_loads(store.value)):
         raise refuse
-    env = {a.var: index(b.var) for a, b in zip(own, loops, strict=True)}
+    env = {a.var: ir.index(b.var) for a, b in zip(own, loops, strict=True)}
     return store.buffer, moved(store.value, env)
 
 
-def moved(value: Value, env: dict[str, Index]) -> Value:
+def moved(value: ir.Value, env: dict[str, ir.Index]) -> ir.Value:
     """The value with loops replaced by indices."""
     return map_indices(value, lambda i: i.substitute(env))

@@ -11,30 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import (
-    Alloc,
-    Apply,
-    Bound,
-    Buffer,
-    Const,
-    For,
-    If,
-    Index,
-    Load,
-    Program,
-    Select,
-    Stmt,
-    Store,
-    Value,
-    fn,
-    index,
-)
+from autotune.program import ir
 from autotune.program.rewrite import Body, find_loop, map_loads, map_stmt_indices, stores_of
 from autotune.program.strassen import DATA, PRODUCTS, RESULT, terms
 from autotune.schedule.algorithms.convolution_loops import buffers_of
 from autotune.schedule.loops.nest import perfect_chain
 
-Cell = Callable[[int, Index], tuple[Index, ...]]
+Cell = Callable[[int, ir.Index], tuple[ir.Index, ...]]
 """Where a scratch holds something of a product's number, at a place of the last dimension."""
 Around = Sequence[tuple[str, int]]
 """Loops around a nest, outermost first: variable and extent."""
@@ -44,7 +27,7 @@ Around = Sequence[tuple[str, int]]
 class Part:
     """A run of channels of a half."""
 
-    start: Index
+    start: ir.Index
     extent: int
 
 
@@ -54,49 +37,55 @@ class NaiveProduct:
     output loop that is halved, -1 for all as one. `weight_dims`: those of the reduction and the
     channels."""
 
-    loops: tuple[For, ...]
+    loops: tuple[ir.For, ...]
     halved: int
-    depth: For
-    data: Load
+    depth: ir.For
+    data: ir.Load
     weights: str
     weight_rank: int
     weight_dims: tuple[int, int]
     epilogue: Body
-    buffer: Buffer
+    buffer: ir.Buffer
 
     @property
-    def channels(self) -> For:
+    def channels(self) -> ir.For:
         return self.loops[-1]
 
 
-def find_product(program: Program, buffer: str, rows: str) -> NaiveProduct:
+def find_product(program: ir.Program, buffer: str, rows: str) -> NaiveProduct:
     """Recognize the loops; ScheduleError where they are no plain product of even extents."""
     refuse = ScheduleError(f"{buffer} is not a plain product with constant weights")
     update = next((s for s in stores_of(program.body, buffer) if s.combine == "sum"), None)
     product = update.value if update else None
-    if update is None or not (isinstance(product, Apply) and product.fn == "mul"):
+    if update is None or not (isinstance(product, ir.Apply) and product.fn == "mul"):
         raise refuse
     x, w = product.args
     names = [str(i.terms[0][0]) if i.terms else "" for i in update.indices]
-    if not (isinstance(x, Load) and isinstance(w, Load)) or len(names) < 2 or "" in names:
+    if not (isinstance(x, ir.Load) and isinstance(w, ir.Load)) or len(names) < 2 or "" in names:
         raise refuse
     chain = perfect_chain(find_loop(program, names[0]), len(names))
-    if tuple(index(c.var) for c in chain) != update.indices or len(chain[-1].body) < 2:
+    if tuple(ir.index(c.var) for c in chain) != update.indices or len(chain[-1].body) < 2:
         raise refuse
     init, reduction, *epilogue = chain[-1].body
-    if not (isinstance(reduction, For) and isinstance(init, Store) and init.value == Const(0.0)):
+    if not (
+        isinstance(reduction, ir.For)
+        and isinstance(init, ir.Store)
+        and init.value == ir.Const(0.0)
+    ):
         raise refuse
     nest = [reduction]
-    while isinstance(nest[-1].body[0], For):
+    while isinstance(nest[-1].body[0], ir.For):
         nest.append(nest[-1].body[0])
     *single, depth = nest
-    env = {loop.var: Index() for loop in single}
-    data, weights = (Load(v.buffer, tuple(i.substitute(env) for i in v.indices)) for v in (x, w))
+    env = {loop.var: ir.Index() for loop in single}
+    data, weights = (
+        ir.Load(v.buffer, tuple(i.substitute(env) for i in v.indices)) for v in (x, w)
+    )
     dims = _weight_dims(weights, depth.var, chain[-1].var)
     same = any(chain[-1].var in i.vars() for i in data.indices)
     if any(loop.extent > 1 for loop in single) or same or dims is None:
         raise refuse
-    if any(not isinstance(s, Store) or s.combine for s in epilogue):
+    if any(not isinstance(s, ir.Store) or s.combine for s in epilogue):
         raise refuse
     halved = next((n for n, c in enumerate(chain[:-1]) if c.var == rows), -1)
     if halved < 0 and rows:
@@ -117,12 +106,12 @@ def find_product(program: Program, buffer: str, rows: str) -> NaiveProduct:
     )
 
 
-def _weight_dims(weights: Load, depth: str, channels: str) -> tuple[int, int] | None:
+def _weight_dims(weights: ir.Load, depth: str, channels: str) -> tuple[int, int] | None:
     """Dimensions along the reduction and the channels; None where others vary too."""
     along = [
-        [d for d, i in enumerate(weights.indices) if i == index(v)] for v in (depth, channels)
+        [d for d, i in enumerate(weights.indices) if i == ir.index(v)] for v in (depth, channels)
     ]
-    others = [i for i in weights.indices if i not in (index(depth), index(channels))]
+    others = [i for i in weights.indices if i not in (ir.index(depth), ir.index(channels))]
     if any(len(dims) != 1 for dims in along) or any(i.terms for i in others):
         return None
     return along[0][0], along[1][0]
@@ -172,36 +161,36 @@ class Halves:
     def m_name(self) -> str:
         return f"{self.product.buffer.name}.m"
 
-    def number(self, coords: tuple[Index, ...]) -> Index:
+    def number(self, coords: tuple[ir.Index, ...]) -> ir.Index:
         """The number of a point of a half, counted from 0."""
-        out = Index()
+        out = ir.Index()
         for at, extent in zip(coords, self.extents, strict=True):
             out = out * extent + at
         return out
 
-    def coords(self, number: Index) -> tuple[Index, ...]:
+    def coords(self, number: ir.Index) -> tuple[ir.Index, ...]:
         """The point of a half of that number."""
-        out: list[Index] = []
+        out: list[ir.Index] = []
         for extent in reversed(self.extents[1:]):
             out.append(number % extent)
             number = number // extent
         return (number, *reversed(out))
 
-    def combine_data(self, coords: tuple[Index, ...], cell: Cell, around: Around) -> Stmt:
+    def combine_data(self, coords: tuple[ir.Index, ...], cell: Cell, around: Around) -> ir.Stmt:
         """V: seven sums of quarters of the data at a point."""
         at = self._last("sin", self.depth)
 
-        def quarter(p: int, q: int) -> Value:
-            where = (*self._place(coords, p), Index())
+        def quarter(p: int, q: int) -> ir.Value:
+            where = (*self._place(coords, p), ir.Index())
             env = {c.var: i for c, i in zip(self.product.loops, where, strict=True)}
             env |= {self.product.depth.var: at + q * self.depth}
             data = self.product.data
-            load = Load(data.buffer, tuple(i.substitute(env) for i in data.indices))
+            load = ir.Load(data.buffer, tuple(i.substitute(env) for i in data.indices))
             inside = self._inside(coords, p)
-            return Select(inside, load, Const(0.0)) if inside else load
+            return ir.Select(inside, load, ir.Const(0.0)) if inside else load
 
         body = tuple(
-            Store(
+            ir.Store(
                 self.v_name,
                 cell(i, at),
                 signed_sum([(quarter(p, q), sign) for p, q, sign in terms(DATA, i)]),
@@ -211,87 +200,87 @@ class Halves:
         return self._nest("sin", self.depth, body, around)
 
     def combine_result(
-        self, coords: tuple[Index, ...], cell: Cell, around: Around, part: Part | None = None
-    ) -> Stmt:
+        self, coords: tuple[ir.Index, ...], cell: Cell, around: Around, part: Part | None = None
+    ) -> ir.Stmt:
         """y = f(sums of the products) at a point, four quarters at a time; of all channels of a
         half, or of a part of them."""
-        part = part or Part(Index(), self.channels)
-        at, lane = self._last("sout", part.extent), index("sout_l")
+        part = part or Part(ir.Index(), self.channels)
+        at, lane = self._last("sout", part.extent), ir.index("sout_l")
         local = self._sums(part.extent)
-        body: list[Stmt] = []
+        body: list[ir.Stmt] = []
         for p in range(2):
             for r in range(2):
-                parts: list[tuple[Value, int]] = [
-                    (Load(self.m_name, cell(i, at)), RESULT[i][p][r])
+                parts: list[tuple[ir.Value, int]] = [
+                    (ir.Load(self.m_name, cell(i, at)), RESULT[i][p][r])
                     for i in range(PRODUCTS)
                     if RESULT[i][p][r]
                 ]
-                sums = Load(local.name, (index(p), index(r), lane))
+                sums = ir.Load(local.name, (ir.index(p), ir.index(r), lane))
                 total = signed_sum(sorted(parts, key=lambda t: -t[1]))
-                body.append(Store(local.name, sums.indices, total))
+                body.append(ir.Store(local.name, sums.indices, total))
                 place = (*self._place(coords, p), part.start + at + r * self.channels)
                 kept = self._epilogue(place, sums)
                 inside = self._inside(coords, p)
-                body += (If(inside, kept),) if inside else kept
+                body += (ir.If(inside, kept),) if inside else kept
         return self._nest("sout", part.extent, tuple(body), around, local)
 
-    def _place(self, coords: tuple[Index, ...], half: int) -> tuple[Index, ...]:
+    def _place(self, coords: tuple[ir.Index, ...], half: int) -> tuple[ir.Index, ...]:
         """Its place in the whole: the halves alternate, so that threads which share the points of
         the halves share those of the whole alike."""
         halved = self.product.halved
         if halved >= 0:
             return tuple(i * 2 + half if n == halved else i for n, i in enumerate(coords))
-        place: list[Index] = []
+        place: list[ir.Index] = []
         number = coords[0] * 2 + half
         for loop in reversed(self.product.loops[1:-1]):
             place.append(number % loop.extent)
             number = number // loop.extent
         return (number, *reversed(place))
 
-    def _inside(self, coords: tuple[Index, ...], half: int) -> tuple[Bound, ...]:
+    def _inside(self, coords: tuple[ir.Index, ...], half: int) -> tuple[ir.Bound, ...]:
         """Where a half has a point less, that the point exists."""
         if half == 0 or self.whole == 2 * self.points:
             return ()
-        return (Bound(coords[0] * 2 + 1, 0, self.whole),)
+        return (ir.Bound(coords[0] * 2 + 1, 0, self.whole),)
 
     def _nest(
-        self, prefix: str, extent: int, body: Body, around: Around, local: Buffer | None = None
-    ) -> Stmt:
+        self, prefix: str, extent: int, body: Body, around: Around, local: ir.Buffer | None = None
+    ) -> ir.Stmt:
         """Loops over points and vectors along the last dimension."""
         lanes = min(self.lanes, extent)
         if extent % lanes:
-            body = (If((Bound(self._last(prefix, extent), 0, extent),), body),)
-        body = (For(f"{prefix}_l", lanes, "vector", body),)
+            body = (ir.If((ir.Bound(self._last(prefix, extent), 0, extent),), body),)
+        body = (ir.For(f"{prefix}_l", lanes, "vector", body),)
         if local:
-            body = (Alloc(local, body),)
-        body = (For(f"{prefix}_c", -(-extent // lanes), "serial", body),)
+            body = (ir.Alloc(local, body),)
+        body = (ir.For(f"{prefix}_c", -(-extent // lanes), "serial", body),)
         for var, count in reversed(around):
-            body = (For(var, count, "serial", body),)
+            body = (ir.For(var, count, "serial", body),)
         return body[0]
 
-    def _last(self, prefix: str, extent: int) -> Index:
-        return index(f"{prefix}_c") * min(self.lanes, extent) + f"{prefix}_l"
+    def _last(self, prefix: str, extent: int) -> ir.Index:
+        return ir.index(f"{prefix}_c") * min(self.lanes, extent) + f"{prefix}_l"
 
-    def _sums(self, extent: int) -> Buffer:
+    def _sums(self, extent: int) -> ir.Buffer:
         name, kind = f"{self.product.buffer.name}.y", self.product.buffer.dtype
-        return Buffer.dense(name, kind, (2, 2, min(self.lanes, extent)), "register")
+        return ir.Buffer.dense(name, kind, (2, 2, min(self.lanes, extent)), "register")
 
-    def _epilogue(self, place: tuple[Index, ...], value: Load) -> Body:
+    def _epilogue(self, place: tuple[ir.Index, ...], value: ir.Load) -> Body:
         name, epilogue = self.product.buffer.name, self.product.epilogue
         if not epilogue:
-            return (Store(name, place, value),)
+            return (ir.Store(name, place, value),)
         env = {loop.var: where for loop, where in zip(self.product.loops, place, strict=True)}
         body = map_stmt_indices(epilogue, lambda i: i.substitute(env))
 
-        def load(found: Load) -> Value | None:
+        def load(found: ir.Load) -> ir.Value | None:
             return value if found.buffer == name else None
 
         return map_loads(body, load)
 
 
-def signed_sum(parts: list[tuple[Value, int]]) -> Value:
+def signed_sum(parts: list[tuple[ir.Value, int]]) -> ir.Value:
     """The sum of values with signs; the first is positive."""
     out = parts[0][0]
     for value, sign in parts[1:]:
-        out = fn("add" if sign > 0 else "sub", out, value)
+        out = ir.fn("add" if sign > 0 else "sub", out, value)
     return out

@@ -11,39 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program import ir, rewrite
 from autotune.program.analysis import Ranges, recombine, simplify
 from autotune.program.async_pipeline import GROUPED_ITEMS, check_fetch, check_group
-from autotune.program.ir import (
-    MATRIX,
-    Alloc,
-    Barrier,
-    Bound,
-    Buffer,
-    Const,
-    Fetch,
-    For,
-    Index,
-    Load,
-    Mma,
-    Program,
-    Stmt,
-    Store,
-    Value,
-    WarpgroupMma,
-    fn,
-    index,
-    walk,
-)
 from autotune.program.packing import packed_shape
-from autotune.program.rewrite import (
-    Body,
-    find_buffer,
-    find_loop,
-    loop_path,
-    map_loads,
-    replace,
-    unwrapped,
-)
 from autotune.schedule.base import register
 from autotune.schedule.gpu.pipeline import chosen_of, in_slot
 from autotune.schedule.loops.nest import perfect_chain, require_new
@@ -71,7 +42,7 @@ class CastMatrix:
     tensor: str
     dtype: str = "bfloat16"
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         source = next((p for p in program.params if p.name == self.buffer), None)
         if source is None or source.dtype != "float32" or source.constant or source.written:
             raise ScheduleError(f"{self.buffer} is not a float32 input")
@@ -79,15 +50,17 @@ class CastMatrix:
             raise ScheduleError(f"{self.dtype} is not one of {', '.join(SHORT_FLOATS)}")
         *outer, run = source.shape
         rows = math.prod(outer)
-        local = Buffer.dense(f"{self.buffer}.rows", self.dtype, (rows, run), "scratch")
-        ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        local = ir.Buffer.dense(f"{self.buffer}.rows", self.dtype, (rows, run), "scratch")
+        ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         found = [0]
 
-        def load(value: Load) -> Value | None:
+        def load(value: ir.Load) -> ir.Value | None:
             if value.buffer != self.buffer:
                 return None
             found[0] += 1
-            return fn("to_float32", Load(local.name, _in_rows(value.indices, source, ranges)))
+            return ir.fn(
+                "to_float32", ir.Load(local.name, _in_rows(value.indices, source, ranges))
+            )
 
         body = in_sums(program.body, self.tensor, load)
         if not found[0]:
@@ -95,25 +68,27 @@ class CastMatrix:
         first = self._copy(program, local, source)
         return dataclasses.replace(program, body=with_first(local, first, body))
 
-    def _copy(self, program: Program, local: Buffer, source: Buffer) -> Stmt:
+    def _copy(self, program: ir.Program, local: ir.Buffer, source: ir.Buffer) -> ir.Stmt:
         names = [f"{self.buffer}_n{d}" for d in range(2)]
         require_new(program, *names)
-        row, column = index(names[0]), index(names[1])
+        row, column = ir.index(names[0]), ir.index(names[1])
         at = []
         for extent, step in zip(source.shape, dense_strides(source.shape[:-1]), strict=False):
             at.append(row // step % extent)
         ranges = dict(zip(names, local.shape, strict=True))
         place = (*(simplify(i, ranges) for i in at), column)
-        value = fn(f"to_{self.dtype}", Load(source.name, place))
-        stmt: Stmt = Store(local.name, (row, column), value)
+        value = ir.fn(f"to_{self.dtype}", ir.Load(source.name, place))
+        stmt: ir.Stmt = ir.Store(local.name, (row, column), value)
         for name, extent in reversed(ranges.items()):
-            stmt = For(name, extent, "serial", (stmt,))
+            stmt = ir.For(name, extent, "serial", (stmt,))
         return stmt
 
 
-def _in_rows(indices: tuple[Index, ...], source: Buffer, ranges: Ranges) -> tuple[Index, ...]:
+def _in_rows(
+    indices: tuple[ir.Index, ...], source: ir.Buffer, ranges: Ranges
+) -> tuple[ir.Index, ...]:
     """An element's row and column in the matrix of a buffer's runs."""
-    row = Index()
+    row = ir.Index()
     for at, step in zip(indices, dense_strides(source.shape[:-1]), strict=False):
         row = row + at * step
     return recombine(simplify(row, ranges)), indices[-1]
@@ -131,24 +106,24 @@ class Flatten:
     step: ClassVar[str] = "flatten"
     buffer: str
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         source = next((p for p in program.params if p.name == self.buffer), None)
         if source is None or source.constant or source.written:
             raise ScheduleError(f"{self.buffer} is not an input")
         apart = rows_apart(source.shape, source.layout)
         if not apart:
             raise ScheduleError(f"runs of {self.buffer} do not lie equally far apart")
-        ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         rows = (math.prod(source.shape[:-1]), source.shape[-1])
         matrix = dataclasses.replace(source, shape=rows, strides=(apart, 1), halo=((0, 0), (0, 0)))
 
-        def load(value: Load) -> Value | None:
+        def load(value: ir.Load) -> ir.Value | None:
             if value.buffer != self.buffer:
                 return None
-            return Load(self.buffer, _in_rows(value.indices, source, ranges))
+            return ir.Load(self.buffer, _in_rows(value.indices, source, ranges))
 
         params = tuple(matrix if p is source else p for p in program.params)
-        body = map_loads(program.body, load)
+        body = rewrite.map_loads(program.body, load)
         return dataclasses.replace(program, params=params, body=body)
 
 
@@ -180,37 +155,37 @@ class Warpgroup:
     step: ClassVar[str] = "warpgroup"
     loop: str
 
-    def apply(self, program: Program) -> Program:
-        loop = find_loop(program, self.loop)
+    def apply(self, program: ir.Program) -> ir.Program:
+        loop = rewrite.find_loop(program, self.loop)
         mma = loop.body[0]
-        if len(loop.body) != 1 or not isinstance(mma, Mma) or mma.across:
+        if len(loop.body) != 1 or not isinstance(mma, ir.Mma) or mma.across:
             raise ScheduleError(f"loop {self.loop} is not one of products of matrices alone")
-        dtype = find_buffer(program, mma.a.buffer).dtype
+        dtype = rewrite.find_buffer(program, mma.a.buffer).dtype
         if dtype not in GROUPED_ITEMS:
             raise ScheduleError(f"four warps multiply matrices of {' or '.join(GROUPED_ITEMS)}")
         if ITEM_BYTES[dtype] == 1 and loop.extent > _BYTE_COUNTS and loop.extent % 2:
             raise ScheduleError(f"four warps do not add to {loop.extent} matrices of bytes")
         self._check(mma)
-        first = {self.loop: Index()}
+        first = {self.loop: ir.Index()}
         total, a, b = (
-            Load(p.buffer, tuple(i.substitute(first) for i in p.indices))
+            ir.Load(p.buffer, tuple(i.substitute(first) for i in p.indices))
             for p in (mma.total, mma.a, mma.b)
         )
-        product = WarpgroupMma(total, a, b, loop.extent)
-        around = [s for s in loop_path(program.body, self.loop) if isinstance(s, For)]
+        product = ir.WarpgroupMma(total, a, b, loop.extent)
+        around = [s for s in rewrite.loop_path(program.body, self.loop) if isinstance(s, ir.For)]
         warp = next((s for s in around if s.kind == "warp"), None)
         if warp is None or warp.extent % 4:
             raise ScheduleError(f"loop {self.loop} is not in a loop over warps, four by four")
         wrong = check_group(product, warp)
         if wrong:
             raise ScheduleError(wrong)
-        return replace(program, loop, (product,))
+        return rewrite.replace(program, loop, (product,))
 
-    def _check(self, mma: Mma) -> None:
+    def _check(self, mma: ir.Mma) -> None:
         """Sums and columns follow each other, rows stay."""
         steps = {
             "sums": (mma.total.indices, -3, 1),
-            "columns": (mma.b.indices, -2, MATRIX[1]),
+            "columns": (mma.b.indices, -2, ir.MATRIX[1]),
         }
         for what, (indices, dim, step) in steps.items():
             used = [i for i in indices if self.loop in i.vars()]
@@ -239,46 +214,50 @@ class AsyncPipeline:
     loop: str
     stages: int
 
-    def apply(self, program: Program) -> Program:
-        loop = find_loop(program, self.loop)
+    def apply(self, program: ir.Program) -> ir.Program:
+        loop = rewrite.find_loop(program, self.loop)
         if not 2 <= self.stages <= loop.extent:
             raise ScheduleError(f"{self.stages} stages in {loop.extent} iterations")
-        buffers, body = unwrapped(loop.body, "shared")
-        if not buffers or body[-1] != Barrier() or body.index(Barrier()) == len(body) - 1:
+        buffers, body = rewrite.unwrapped(loop.body, "shared")
+        if not buffers or body[-1] != ir.Barrier() or body.index(ir.Barrier()) == len(body) - 1:
             raise ScheduleError(f"loop {self.loop} does not copy, wait, compute and wait again")
-        first = body.index(Barrier())
-        compute, slot = body[first + 1 : -1], index(self.loop) % self.stages
+        first = body.index(ir.Barrier())
+        compute, slot = body[first + 1 : -1], ir.index(self.loop) % self.stages
         names = {b.name for b in buffers}
-        if any(isinstance(s, Mma | Store) for s in walk(compute)):
+        if any(isinstance(s, ir.Mma | ir.Store) for s in ir.walk(compute)):
             raise ScheduleError(f"loop {self.loop} holds more than products of four warps")
         staged = {b.name: _staged(b, self.stages) for b in buffers}
-        ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         fetches = [_fetch(program, nest, staged, slot, ranges) for nest in body[:first]]
-        nest: Body = (
-            For(self.loop, loop.extent, "stream", (*fetches, *in_slot(compute, names, slot))),
+        nest: rewrite.Body = (
+            ir.For(self.loop, loop.extent, "stream", (*fetches, *in_slot(compute, names, slot))),
         )
         for buffer in reversed(buffers):
-            nest = (Alloc(staged[buffer.name], nest),)
-        return replace(program, loop, nest)
+            nest = (ir.Alloc(staged[buffer.name], nest),)
+        return rewrite.replace(program, loop, nest)
 
 
-def _staged(buffer: Buffer, stages: int) -> Buffer:
+def _staged(buffer: ir.Buffer, stages: int) -> ir.Buffer:
     """The buffer as many times, one behind the other."""
     if buffer.strides != dense_strides(buffer.shape):
         raise ScheduleError(f"rows of {buffer.name} are padded")
-    return Buffer.dense(buffer.name, buffer.dtype, (stages, *buffer.shape), "shared")
+    return ir.Buffer.dense(buffer.name, buffer.dtype, (stages, *buffer.shape), "shared")
 
 
 def _fetch(
-    program: Program, nest: Stmt, staged: Mapping[str, Buffer], slot: Index, ranges: Ranges
-) -> Fetch:
+    program: ir.Program,
+    nest: ir.Stmt,
+    staged: Mapping[str, ir.Buffer],
+    slot: ir.Index,
+    ranges: Ranges,
+) -> ir.Fetch:
     """A copying nest as a fetch."""
-    if not isinstance(nest, For):
+    if not isinstance(nest, ir.For):
         raise ScheduleError("what comes before the barrier is not a copy")
     row, column = perfect_chain(nest, 2)
     store = column.body[0]
-    own = (index(row.var), index(column.var))
-    if not isinstance(store, Store) or store.combine or store.indices != own:
+    own = (ir.index(row.var), ir.index(column.var))
+    if not isinstance(store, ir.Store) or store.combine or store.indices != own:
         raise ScheduleError(f"loop {row.var} does not fill rows of shared memory")
     load, bounds = _loaded(store.value)
     source = _in_memory(program, load.buffer)
@@ -286,16 +265,16 @@ def _fetch(
     inside = {(at, 0, extent) for at, extent in zip(places, source.shape, strict=True)}
     if any((recombine(simplify(b.index, ranges)), b.lo, b.hi) not in inside for b in bounds):
         raise ScheduleError(f"{source.name} is copied with zeros in other places than beyond it")
-    first = {row.var: Index(), column.var: Index()}
+    first = {row.var: ir.Index(), column.var: ir.Index()}
     start = tuple(at.substitute(first) for at in places)
     moved = [at - begin for at, begin in zip(places, start, strict=True)]
-    others = [m for m in moved[:-1] if m != Index()]
+    others = [m for m in moved[:-1] if m != ir.Index()]
     if moved[-1] != own[1] or others not in ([], [own[0]]):
         raise ScheduleError(f"{source.name} is not copied in boxes")
-    sizes = {Index(): 1, own[0]: row.extent, own[1]: column.extent}
+    sizes = {ir.Index(): 1, own[0]: row.extent, own[1]: column.extent}
     local = staged[store.buffer]
-    fetch = Fetch(
-        Load(local.name, (slot, Index(), Index())), Load(source.name, start),
+    fetch = ir.Fetch(
+        ir.Load(local.name, (slot, ir.Index(), ir.Index())), ir.Load(source.name, start),
         tuple(sizes[m] for m in moved),
     )  # fmt: skip
     wrong = check_fetch(fetch, local, source)
@@ -304,21 +283,21 @@ def _fetch(
     return fetch
 
 
-def _loaded(value: Value) -> tuple[Load, tuple[Bound, ...]]:
+def _loaded(value: ir.Value) -> tuple[ir.Load, tuple[ir.Bound, ...]]:
     """What is copied, and where it is not replaced by zero."""
     chosen = chosen_of(value)
     bounds = chosen.bounds if chosen else ()
     load = chosen.then if chosen else value
-    zero = chosen is None or (isinstance(chosen.other, Const) and not chosen.other.value)
-    if not isinstance(load, Load) or not zero:
+    zero = chosen is None or (isinstance(chosen.other, ir.Const) and not chosen.other.value)
+    if not isinstance(load, ir.Load) or not zero:
         raise ScheduleError(f"{value} is not what lies in a buffer, or zero")
     return load, bounds
 
 
-def _in_memory(program: Program, name: str) -> Buffer:
+def _in_memory(program: ir.Program, name: str) -> ir.Buffer:
     """A buffer as it lies in memory: packed."""
-    source = find_buffer(program, name)
+    source = rewrite.find_buffer(program, name)
     pack = next((p for p in program.packs if p.buffer == name), None)
     if pack is None:
         return source
-    return Buffer.dense(name, source.dtype, packed_shape(pack), source.scope)
+    return ir.Buffer.dense(name, source.dtype, packed_shape(pack), source.scope)

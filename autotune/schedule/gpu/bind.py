@@ -6,30 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import (
-    BLOCK_KINDS,
-    THREAD_KINDS,
-    Alloc,
-    Buffer,
-    For,
-    Index,
-    LoopKind,
-    Program,
-    Stmt,
-    walk,
-)
-from autotune.program.rewrite import (
-    find_loop,
-    keep_dims,
-    loads_of,
-    loop_path,
-    replace,
-    stores_of,
-)
+from autotune.program import ir, rewrite
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import annotate, check_apart
 
-_AGENTS = (*THREAD_KINDS, "warp")
+_AGENTS = (*ir.THREAD_KINDS, "warp")
 
 
 @register
@@ -45,32 +26,32 @@ class Bind:
 
     step: ClassVar[str] = "bind"
     loop: str
-    axis: LoopKind
+    axis: ir.LoopKind
 
-    def apply(self, program: Program) -> Program:
-        path = loop_path(program.body, self.loop)
-        outer = [s for s in path[:-1] if isinstance(s, For)]
-        if self.axis in BLOCK_KINDS:
+    def apply(self, program: ir.Program) -> ir.Program:
+        path = rewrite.loop_path(program.body, self.loop)
+        outer = [s for s in path[:-1] if isinstance(s, ir.For)]
+        if self.axis in ir.BLOCK_KINDS:
             self._check_block(path[:-1], outer)
         elif self.axis in _AGENTS:
             self._check_thread(outer)
         else:
-            known = ", ".join((*BLOCK_KINDS, *THREAD_KINDS, "warp"))
+            known = ", ".join((*ir.BLOCK_KINDS, *ir.THREAD_KINDS, "warp"))
             raise ScheduleError(f"no axis {self.axis!r}; expected one of {known}")
-        check_apart(program, find_loop(program, self.loop))
+        check_apart(program, rewrite.find_loop(program, self.loop))
         return annotate(program, (self.loop,), self.axis)
 
-    def _check_block(self, around: tuple[Stmt, ...], outer: list[For]) -> None:
-        if any(loop.kind not in BLOCK_KINDS for loop in outer):
+    def _check_block(self, around: tuple[ir.Stmt, ...], outer: list[ir.For]) -> None:
+        if any(loop.kind not in ir.BLOCK_KINDS for loop in outer):
             raise ScheduleError(f"loop {self.loop} is inside a loop that is not bound to blocks")
         if any(loop.kind == self.axis for loop in outer):
             raise ScheduleError(f"a loop around {self.loop} is bound to {self.axis} already")
         inside = around[around.index(outer[0]) :] if outer else ()
-        if any(not isinstance(s, For) for s in inside):
+        if any(not isinstance(s, ir.For) for s in inside):
             raise ScheduleError(f"loop {self.loop} is not directly inside a block loop")
 
-    def _check_thread(self, outer: list[For]) -> None:
-        if not any(loop.kind in BLOCK_KINDS for loop in outer):
+    def _check_thread(self, outer: list[ir.For]) -> None:
+        if not any(loop.kind in ir.BLOCK_KINDS for loop in outer):
             raise ScheduleError(f"loop {self.loop} is in no block loop")
         if any(loop.kind in (self.axis, "vector", "dot", "warp") for loop in outer):
             raise ScheduleError(f"loop {self.loop} is inside a loop of {self.axis}, or a vector")
@@ -90,15 +71,15 @@ class Privatize:
     step: ClassVar[str] = "privatize"
     buffer: str
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         alloc = self._alloc(program)
-        threads: dict[str, Index] = {
-            loop.var: Index(((loop.kind, 1),))
-            for loop in walk(alloc.body)
-            if isinstance(loop, For) and loop.kind in _AGENTS
+        threads: dict[str, ir.Index] = {
+            loop.var: ir.Index(((loop.kind, 1),))
+            for loop in ir.walk(alloc.body)
+            if isinstance(loop, ir.For) and loop.kind in _AGENTS
         }
-        found = [v.indices for v in loads_of(alloc.body) if v.buffer == self.buffer]
-        found += [s.indices for s in stores_of(alloc.body, self.buffer)]
+        found = [v.indices for v in rewrite.loads_of(alloc.body) if v.buffer == self.buffer]
+        found += [s.indices for s in rewrite.stores_of(alloc.body, self.buffer)]
         named = [tuple(i.substitute(threads) for i in indices) for indices in found]
         own = [
             len({indices[d] for indices in named}) == 1
@@ -110,12 +91,14 @@ class Privatize:
             raise ScheduleError(f"no dimension of {self.buffer} is a thread's own")
         kept = tuple(d for d, mine in enumerate(own) if not mine)
         shape = tuple(alloc.buffer.shape[d] for d in kept)
-        local = Buffer.dense(self.buffer, alloc.buffer.dtype, shape, "register")
-        return replace(program, alloc, (Alloc(local, keep_dims(alloc.body, self.buffer, kept)),))
+        local = ir.Buffer.dense(self.buffer, alloc.buffer.dtype, shape, "register")
+        return rewrite.replace(
+            program, alloc, (ir.Alloc(local, rewrite.keep_dims(alloc.body, self.buffer, kept)),)
+        )
 
-    def _alloc(self, program: Program) -> Alloc:
-        for stmt in walk(program.body):
-            if isinstance(stmt, Alloc) and stmt.buffer.name == self.buffer:
+    def _alloc(self, program: ir.Program) -> ir.Alloc:
+        for stmt in ir.walk(program.body):
+            if isinstance(stmt, ir.Alloc) and stmt.buffer.name == self.buffer:
                 if stmt.buffer.scope != "register":
                     raise ScheduleError(f"{self.buffer} is not in registers")
                 return stmt

@@ -6,25 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import (
-    BLOCK_KINDS,
-    WARP,
-    Alloc,
-    Barrier,
-    Bound,
-    Buffer,
-    Const,
-    For,
-    If,
-    Index,
-    Load,
-    Program,
-    Shuffle,
-    Stmt,
-    Store,
-    index,
-    walk,
-)
+from autotune.program import ir
 from autotune.program.rewrite import (
     Body,
     find_buffer,
@@ -59,25 +41,27 @@ class Tree:
     loop: str
     lanes: str = ""
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         part = _part_of(program, self.buffer, self.loop, self.lanes)
         top, own, threads = part.top, part.own, part.top.extent
-        tree = Buffer.dense(f"{self.buffer}.tree", own.dtype, (threads,), "shared")
-        last = Store(tree.name, (index(top.var),), Load(own.name, (Index(),)))
-        first = For(top.var, threads, "thread.x", (Alloc(own, (*part.body, last)),))
-        new = (first, Barrier(), *self._halves(tree, threads, part.store))
-        return replace(program, top, (Alloc(tree, new),))
+        tree = ir.Buffer.dense(f"{self.buffer}.tree", own.dtype, (threads,), "shared")
+        last = ir.Store(tree.name, (ir.index(top.var),), ir.Load(own.name, (ir.Index(),)))
+        first = ir.For(top.var, threads, "thread.x", (ir.Alloc(own, (*part.body, last)),))
+        new = (first, ir.Barrier(), *self._halves(tree, threads, part.store))
+        return replace(program, top, (ir.Alloc(tree, new),))
 
-    def _halves(self, tree: Buffer, threads: int, store: Store) -> Body:
-        out: list[Stmt] = []
+    def _halves(self, tree: ir.Buffer, threads: int, store: ir.Store) -> Body:
+        out: list[ir.Stmt] = []
         while threads > 1:
             threads //= 2
             var = f"{self.loop}_{threads}"
-            other = Load(tree.name, (index(var) + threads,))
-            add = Store(tree.name, (index(var),), other, store.combine)
-            out += [For(var, threads, "thread.x", (add,)), Barrier()]
-        last = Store(store.buffer, store.indices, Load(tree.name, (Index(),)), store.combine)
-        return (*out, For(f"{self.loop}_0", 1, "thread.x", (last,)), Barrier())
+            other = ir.Load(tree.name, (ir.index(var) + threads,))
+            add = ir.Store(tree.name, (ir.index(var),), other, store.combine)
+            out += [ir.For(var, threads, "thread.x", (add,)), ir.Barrier()]
+        last = ir.Store(
+            store.buffer, store.indices, ir.Load(tree.name, (ir.Index(),)), store.combine
+        )
+        return (*out, ir.For(f"{self.loop}_0", 1, "thread.x", (last,)), ir.Barrier())
 
 
 @register
@@ -104,53 +88,55 @@ class Shuffled:
     loop: str
     lanes: str = ""
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         part = _part_of(program, self.buffer, self.loop, self.lanes)
         top, own, store = part.top, part.own, part.store
-        threads, width = top.extent, min(WARP, top.extent)
-        combine, cell = store.combine or "", Load(own.name, (Index(),))
-        if threads > WARP * WARP:
+        threads, width = top.extent, min(ir.WARP, top.extent)
+        combine, cell = store.combine or "", ir.Load(own.name, (ir.Index(),))
+        if threads > ir.WARP * ir.WARP:
             raise ScheduleError(f"{threads} threads are more than a warp of warps")
         private = find_buffer(program, self.buffer).scope == "register"
         require_new(program, *(f"{self.loop}_{k}" for k in "wa0"))
-        new: list[Stmt] = [For(top.var, threads, "thread.x", part.body)]
-        new.append(Shuffle(combine, width, cell))
+        new: list[ir.Stmt] = [ir.For(top.var, threads, "thread.x", part.body)]
+        new.append(ir.Shuffle(combine, width, cell))
         if threads > width:
             new.append(self._between(own, threads, width))
-            new.append(Shuffle(combine, threads // width, cell))
-        last = Store(store.buffer, store.indices, cell, combine)
-        new.append(For(f"{self.loop}_0", threads if private else 1, "thread.x", (last,)))
-        around = [s for s in loop_path(program.body, self.loop)[:-1] if isinstance(s, For)]
-        again = any(loop.kind not in BLOCK_KINDS for loop in around)
-        new += [Barrier()] if again or not private else []
-        return replace(program, top, (Alloc(own, tuple(new)),))
+            new.append(ir.Shuffle(combine, threads // width, cell))
+        last = ir.Store(store.buffer, store.indices, cell, combine)
+        new.append(ir.For(f"{self.loop}_0", threads if private else 1, "thread.x", (last,)))
+        around = [s for s in loop_path(program.body, self.loop)[:-1] if isinstance(s, ir.For)]
+        again = any(loop.kind not in ir.BLOCK_KINDS for loop in around)
+        new += [ir.Barrier()] if again or not private else []
+        return replace(program, top, (ir.Alloc(own, tuple(new)),))
 
-    def _between(self, own: Buffer, threads: int, width: int) -> Stmt:
+    def _between(self, own: ir.Buffer, threads: int, width: int) -> ir.Stmt:
         """Every thread gets the result of one of the warps."""
-        warps = Buffer.dense(f"{self.buffer}.warps", own.dtype, (threads // width,), "shared")
-        writer, reader = index(f"{self.loop}_w"), index(f"{self.loop}_a")
-        keep = Store(warps.name, (writer // width,), Load(own.name, (Index(),)))
-        take = Store(own.name, (Index(),), Load(warps.name, (reader % (threads // width),)))
-        first = If((Bound(writer % width, 0, 1),), (keep,))
+        warps = ir.Buffer.dense(f"{self.buffer}.warps", own.dtype, (threads // width,), "shared")
+        writer, reader = ir.index(f"{self.loop}_w"), ir.index(f"{self.loop}_a")
+        keep = ir.Store(warps.name, (writer // width,), ir.Load(own.name, (ir.Index(),)))
+        take = ir.Store(
+            own.name, (ir.Index(),), ir.Load(warps.name, (reader % (threads // width),))
+        )
+        first = ir.If((ir.Bound(writer % width, 0, 1),), (keep,))
         body = (
-            For(f"{self.loop}_w", threads, "thread.x", (first,)), Barrier(),
-            For(f"{self.loop}_a", threads, "thread.x", (take,)),
+            ir.For(f"{self.loop}_w", threads, "thread.x", (first,)), ir.Barrier(),
+            ir.For(f"{self.loop}_a", threads, "thread.x", (take,)),
         )  # fmt: skip
-        return Alloc(warps, body)
+        return ir.Alloc(warps, body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
     """What one thread adds up: `body` leaves it in own[0]."""
 
-    top: For
+    top: ir.For
     """The loop that becomes the threads."""
-    store: Store
-    own: Buffer
+    store: ir.Store
+    own: ir.Buffer
     body: Body
 
 
-def _part_of(program: Program, buffer: str, loop: str, lanes_of: str) -> _Part:
+def _part_of(program: ir.Program, buffer: str, loop: str, lanes_of: str) -> _Part:
     top = find_loop(program, loop)
     chain, body = _chain(top)
     stores = stores_of(body)
@@ -166,32 +152,32 @@ def _part_of(program: Program, buffer: str, loop: str, lanes_of: str) -> _Part:
     if used & {inner.var for inner in chain}:
         raise ScheduleError(f"{buffer} is indexed by a loop inside {loop}")
     count, dtype = lanes.extent if lanes else 1, find_buffer(program, buffer).dtype
-    own = Buffer.dense(f"{buffer}.own", dtype, (count,), "register")
-    cell = (index(lanes.var) if lanes else Index(),)
-    inner = _with_store(chain[1:], body, Store(own.name, cell, store.value, combine))
-    start: Stmt = Store(own.name, cell, identity(combine or "", dtype))
-    parts: list[Stmt] = [copied([lanes], (start,), "_init") if lanes else start, *inner]
+    own = ir.Buffer.dense(f"{buffer}.own", dtype, (count,), "register")
+    cell = (ir.index(lanes.var) if lanes else ir.Index(),)
+    inner = _with_store(chain[1:], body, ir.Store(own.name, cell, store.value, combine))
+    start: ir.Stmt = ir.Store(own.name, cell, identity(combine or "", dtype))
+    parts: list[ir.Stmt] = [copied([lanes], (start,), "_init") if lanes else start, *inner]
     if count > 1:
         require_new(program, f"{lanes_of}_mix")
-        other = Load(own.name, (index(f"{lanes_of}_mix") + 1,))
-        mix = Store(own.name, (Index(),), other, combine)
-        parts.append(For(f"{lanes_of}_mix", count - 1, "unroll", (mix,)))
+        other = ir.Load(own.name, (ir.index(f"{lanes_of}_mix") + 1,))
+        mix = ir.Store(own.name, (ir.Index(),), other, combine)
+        parts.append(ir.For(f"{lanes_of}_mix", count - 1, "unroll", (mix,)))
     return _Part(top=top, store=store, own=own, body=tuple(parts))
 
 
-def _chain(top: For) -> tuple[list[For], Body]:
+def _chain(top: ir.For) -> tuple[list[ir.For], Body]:
     """Perfectly nested loops from `top` inwards, and what the last one holds."""
     chain = [top]
-    while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
+    while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], ir.For):
         chain = perfect_chain(top, len(chain) + 1)
     return chain, chain[-1].body
 
 
-def _with_store(chain: list[For], body: Body, store: Store) -> Body:
+def _with_store(chain: list[ir.For], body: Body, store: ir.Store) -> Body:
     """The loops, and guards inside, around another store."""
-    inner: Stmt = store
-    if len(body) == 1 and isinstance(body[0], If):
-        inner = If(body[0].bounds, (store,))
+    inner: ir.Stmt = store
+    if len(body) == 1 and isinstance(body[0], ir.If):
+        inner = ir.If(body[0].bounds, (store,))
     return (chain_stmt(chain, (inner,)),) if chain else (inner,)
 
 
@@ -210,34 +196,34 @@ class SingleThread:
     step: ClassVar[str] = "single_thread"
     loop: str
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         loop = find_loop(program, self.loop)
         path = loop_path(program.body, self.loop)
-        if loop.kind not in BLOCK_KINDS:
+        if loop.kind not in ir.BLOCK_KINDS:
             raise ScheduleError(f"loop {self.loop} is not a block's")
-        if any(isinstance(s, If) for s in path):
+        if any(isinstance(s, ir.If) for s in path):
             raise ScheduleError(f"loop {self.loop} is inside a guard")
         return replace(program, loop, (with_body(loop, self._wrapped(program, loop.body)),))
 
-    def _wrapped(self, program: Program, body: Body) -> Body:
-        out: list[Stmt] = []
+    def _wrapped(self, program: ir.Program, body: Body) -> Body:
+        out: list[ir.Stmt] = []
         for number, stmt in enumerate(body):
-            if isinstance(stmt, Alloc):
+            if isinstance(stmt, ir.Alloc):
                 out.append(with_body(stmt, self._wrapped(program, stmt.body)))
-            elif isinstance(stmt, Store):
+            elif isinstance(stmt, ir.Store):
                 var = f"{self.loop}_solo{number}"
                 require_new(program, var)
                 private = find_buffer(program, stmt.buffer).scope == "register"
                 threads = self._threads(program) if private else 1
-                out.append(For(var, threads, "thread.x", (stmt,)))
-                out += [] if private or isinstance(stmt.value, Const) else [Barrier()]
+                out.append(ir.For(var, threads, "thread.x", (stmt,)))
+                out += [] if private or isinstance(stmt.value, ir.Const) else [ir.Barrier()]
             else:
                 out.append(stmt)
         return tuple(out)
 
-    def _threads(self, program: Program) -> int:
+    def _threads(self, program: ir.Program) -> int:
         """Threads of the block."""
-        inside = walk(find_loop(program, self.loop).body)
+        inside = ir.walk(find_loop(program, self.loop).body)
         return max(
-            (s.extent for s in inside if isinstance(s, For) and s.kind == "thread.x"), default=1
+            (s.extent for s in inside if isinstance(s, ir.For) and s.kind == "thread.x"), default=1
         )

@@ -8,47 +8,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program import ir, rewrite
 from autotune.program.analysis import interval
-from autotune.program.ir import (
-    Alloc,
-    Apply,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Barrier,
-    Bound,
-    Buffer,
-    Const,
-    For,
-    If,
-    Index,
-    Load,
-    LoopKind,
-    Program,
-    Select,
-    Stmt,
-    Store,
-    Value,
-    fn,
-    index,
-    walk,
-)
 from autotune.program.launch import storage_size
-from autotune.program.rewrite import (
-    Body,
-    find_buffer,
-    find_loop,
-    map_buffers,
-    renamed,
-    replace,
-    substitute,
-    unwrapped,
-    with_body,
-)
 from autotune.schedule.base import register
 from autotune.types import SHORT_FLOATS
 
-Guards = tuple[Bound, ...]
+Guards = tuple[ir.Bound, ...]
 
 
 @register
@@ -65,75 +31,83 @@ class Asynchronous:
     step: ClassVar[str] = "asynchronous"
     loop: str
 
-    def apply(self, program: Program) -> Program:
-        loop = find_loop(program, self.loop)
+    def apply(self, program: ir.Program) -> ir.Program:
+        loop = rewrite.find_loop(program, self.loop)
         bounds, store = _store_of(loop)
-        local = find_buffer(program, store.buffer)
+        local = rewrite.find_buffer(program, store.buffer)
         if local.scope != "shared" or store.combine:
             raise ScheduleError(f"loop {self.loop} does not copy to shared memory")
         chosen = chosen_of(store.value)
         inner: Guards = chosen.bounds if chosen else ()
-        value: Value = chosen.then if chosen else store.value
-        other: Value | None = chosen.other if chosen else None
-        if not isinstance(value, Load) or (other is not None and not isinstance(other, Const)):
+        value: ir.Value = chosen.then if chosen else store.value
+        other: ir.Value | None = chosen.other if chosen else None
+        if not isinstance(value, ir.Load) or (
+            other is not None and not isinstance(other, ir.Const)
+        ):
             raise ScheduleError(f"loop {self.loop} copies {value}, not what lies in a buffer")
         if any(self.loop in b.index.vars() for b in (*bounds, *inner)):
             raise ScheduleError(f"a guard goes through the elements of {self.loop}")
-        source = find_buffer(program, value.buffer)
+        source = rewrite.find_buffer(program, value.buffer)
         if source.dtype != local.dtype:
             raise ScheduleError(f"{store.buffer} holds {local.dtype}, {source.name} does not")
-        new: Body = _copies(loop, Load(store.buffer, store.indices), value, (local, source))
+        new: rewrite.Body = _copies(
+            loop, ir.Load(store.buffer, store.indices), value, (local, source)
+        )
         if inner and other is not None:
-            zero = fn(f"to_{local.dtype}", other) if local.dtype in SHORT_FLOATS else other
-            filled = with_body(loop, (dataclasses.replace(store, value=zero),))
-            ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+            zero = ir.fn(f"to_{local.dtype}", other) if local.dtype in SHORT_FLOATS else other
+            filled = rewrite.with_body(loop, (dataclasses.replace(store, value=zero),))
+            ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
             zeros = [
-                If(guards, renamed((filled,), f"_zero{number}"))
+                ir.If(guards, rewrite.renamed((filled,), f"_zero{number}"))
                 for number, guards in enumerate(_outside(inner, ranges))
             ]
-            new = (If(inner, new), *zeros)
-        return replace(program, loop, (If(bounds, new),) if bounds else new)
+            new = (ir.If(inner, new), *zeros)
+        return rewrite.replace(program, loop, (ir.If(bounds, new),) if bounds else new)
 
 
-def chosen_of(value: Value) -> Select | None:
+def chosen_of(value: ir.Value) -> ir.Select | None:
     """A selection of an element or another value; of short floats, by way of float32."""
-    if not isinstance(value, Apply):
-        return value if isinstance(value, Select) else None
+    if not isinstance(value, ir.Apply):
+        return value if isinstance(value, ir.Select) else None
     inner = value.args[0]
-    if value.fn.removeprefix("to_") not in SHORT_FLOATS or not isinstance(inner, Select):
+    if value.fn.removeprefix("to_") not in SHORT_FLOATS or not isinstance(inner, ir.Select):
         return None
     wide = inner.then
-    if not isinstance(wide, Apply) or wide.fn != "to_float32":
+    if not isinstance(wide, ir.Apply) or wide.fn != "to_float32":
         return None
-    return Select(inner.bounds, wide.args[0], inner.other)
+    return ir.Select(inner.bounds, wide.args[0], inner.other)
 
 
-def _store_of(loop: For) -> tuple[Guards, Store]:
+def _store_of(loop: ir.For) -> tuple[Guards, ir.Store]:
     """The loop's only store, and guards around it."""
     bounds: Guards = ()
-    stmt: Stmt | None = loop.body[0] if len(loop.body) == 1 else None
-    while isinstance(stmt, If) and len(stmt.body) == 1:
+    stmt: ir.Stmt | None = loop.body[0] if len(loop.body) == 1 else None
+    while isinstance(stmt, ir.If) and len(stmt.body) == 1:
         bounds, stmt = (*bounds, *stmt.bounds), stmt.body[0]
-    if not isinstance(stmt, Store):
+    if not isinstance(stmt, ir.Store):
         raise ScheduleError(f"loop {loop.var} holds more than a store")
     return bounds, stmt
 
 
-def _copies(loop: For, to: Load, source: Load, buffers: tuple[Buffer, Buffer]) -> Body:
+def _copies(
+    loop: ir.For, to: ir.Load, source: ir.Load, buffers: tuple[ir.Buffer, ir.Buffer]
+) -> rewrite.Body:
     """One copy of all elements where they lie side by side, else one for each."""
     side_by_side = all(
         b.strides[-1] == 1
         and p.indices[-1].coefficient(loop.var) == 1
         and not any(loop.var in i.vars() for i in p.indices[:-1])
-        and loop.var not in (p.indices[-1] - index(loop.var)).vars()
+        and loop.var not in (p.indices[-1] - ir.index(loop.var)).vars()
         for p, b in zip((to, source), buffers, strict=True)
     )
     if not side_by_side:
-        kind: LoopKind = "serial" if loop.extent == 1 else "unroll"
-        return (For(loop.var, loop.extent, kind, (AsyncCopy(to, source, 1),)),)
-    first = {loop.var: Index()}
-    places = [Load(p.buffer, tuple(i.substitute(first) for i in p.indices)) for p in (to, source)]
-    return (AsyncCopy(places[0], places[1], loop.extent),)
+        kind: ir.LoopKind = "serial" if loop.extent == 1 else "unroll"
+        return (ir.For(loop.var, loop.extent, kind, (ir.AsyncCopy(to, source, 1),)),)
+    first = {loop.var: ir.Index()}
+    places = [
+        ir.Load(p.buffer, tuple(i.substitute(first) for i in p.indices)) for p in (to, source)
+    ]
+    return (ir.AsyncCopy(places[0], places[1], loop.extent),)
 
 
 def _outside(bounds: Guards, ranges: Mapping[str, int]) -> Iterator[Guards]:
@@ -141,9 +115,9 @@ def _outside(bounds: Guards, ranges: Mapping[str, int]) -> Iterator[Guards]:
     for number, bound in enumerate(bounds):
         lo, hi = interval(bound.index, ranges)
         if lo < bound.lo:
-            yield (*bounds[:number], Bound(bound.index, lo, bound.lo))
+            yield (*bounds[:number], ir.Bound(bound.index, lo, bound.lo))
         if hi >= bound.hi:
-            yield (*bounds[:number], Bound(bound.index, bound.hi, hi + 1))
+            yield (*bounds[:number], ir.Bound(bound.index, bound.hi, hi + 1))
 
 
 @register
@@ -162,46 +136,46 @@ class Pipeline:
     loop: str
     stages: int
 
-    def apply(self, program: Program) -> Program:
-        loop = find_loop(program, self.loop)
+    def apply(self, program: ir.Program) -> ir.Program:
+        loop = rewrite.find_loop(program, self.loop)
         ahead = self.stages - 1
         if not 1 <= ahead < loop.extent:
             raise ScheduleError(f"{self.stages} stages in {loop.extent} iterations")
-        buffers, body = unwrapped(loop.body, "shared")
-        if not buffers or body[-1] != Barrier() or body.index(Barrier()) == len(body) - 1:
+        buffers, body = rewrite.unwrapped(loop.body, "shared")
+        if not buffers or body[-1] != ir.Barrier() or body.index(ir.Barrier()) == len(body) - 1:
             raise ScheduleError(f"loop {self.loop} does not copy, wait, compute and wait again")
-        first = body.index(Barrier())
+        first = body.index(ir.Barrier())
         fetch, compute = body[:first], body[first + 1 : -1]
-        if Barrier() in fetch or Barrier() in compute:
+        if ir.Barrier() in fetch or ir.Barrier() in compute:
             raise ScheduleError(f"loop {self.loop} has more barriers than two")
-        groups = any(isinstance(s, AsyncCopy) for s in walk(fetch))
-        commit: Body = (AsyncCommit(),) if groups else ()
-        ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+        groups = any(isinstance(s, ir.AsyncCopy) for s in ir.walk(fetch))
+        commit: rewrite.Body = (ir.AsyncCommit(),) if groups else ()
+        ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         names = {b.name for b in buffers}
 
-        def at(stmts: Body, iteration: Index) -> Body:
-            moved = substitute(stmts, {self.loop: iteration}, ranges)
+        def at(stmts: rewrite.Body, iteration: ir.Index) -> rewrite.Body:
+            moved = rewrite.substitute(stmts, {self.loop: iteration}, ranges)
             return in_slot(moved, names, iteration % self.stages)
 
-        new: list[Stmt] = []
+        new: list[ir.Stmt] = []
         for number in range(ahead):
-            new += (*renamed(at(fetch, index(number)), f"_{number}"), *commit)
-        var = index(self.loop)
-        later = Bound(var, 0, loop.extent - ahead)
-        inner: Body = (
-            *((AsyncWait(ahead - 1),) if groups else ()),
-            Barrier(),
-            If((later,), at(fetch, var + ahead)),
+            new += (*rewrite.renamed(at(fetch, ir.index(number)), f"_{number}"), *commit)
+        var = ir.index(self.loop)
+        later = ir.Bound(var, 0, loop.extent - ahead)
+        inner: rewrite.Body = (
+            *((ir.AsyncWait(ahead - 1),) if groups else ()),
+            ir.Barrier(),
+            ir.If((later,), at(fetch, var + ahead)),
             *commit,
             *in_slot(compute, names, var % self.stages),
         )
-        nest: Body = (*new, with_body(loop, inner), Barrier())
+        nest: rewrite.Body = (*new, rewrite.with_body(loop, inner), ir.Barrier())
         for buffer in reversed(buffers):
-            nest = (Alloc(_staged(buffer, self.stages), nest),)
-        return replace(program, loop, nest)
+            nest = (ir.Alloc(_staged(buffer, self.stages), nest),)
+        return rewrite.replace(program, loop, nest)
 
 
-def _staged(buffer: Buffer, stages: int) -> Buffer:
+def _staged(buffer: ir.Buffer, stages: int) -> ir.Buffer:
     """The buffer as many times, one behind the other, every one at a multiple of 16 elements, and
     of those after which its swizzle repeats itself."""
     unit = max(16, 1 << sum(buffer.swizzle))
@@ -212,6 +186,6 @@ def _staged(buffer: Buffer, stages: int) -> Buffer:
     )  # fmt: skip
 
 
-def in_slot(body: Body, names: set[str], slot: Index) -> Body:
+def in_slot(body: rewrite.Body, names: set[str], slot: ir.Index) -> rewrite.Body:
     """Use one of the copies of staged buffers."""
-    return map_buffers(body, names, lambda indices: (slot, *indices))
+    return rewrite.map_buffers(body, names, lambda indices: (slot, *indices))

@@ -8,25 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program import ir
 from autotune.program.affine import FloorDiv, Index, Mod, index
 from autotune.program.analysis import Ranges, recombine, simplify
-from autotune.program.ir import (
-    Alloc,
-    Apply,
-    Barrier,
-    Bound,
-    Buffer,
-    For,
-    If,
-    Load,
-    Program,
-    Select,
-    Stmt,
-    Store,
-    Value,
-    fn,
-    walk,
-)
 from autotune.program.rewrite import (
     Body,
     find_buffer,
@@ -43,7 +27,7 @@ from autotune.schedule.base import register
 from autotune.schedule.loops.nest import require_new
 from autotune.types import SHORT_FLOATS
 
-Guards = tuple[Bound, ...]
+Guards = tuple[ir.Bound, ...]
 Axes = tuple[tuple[str, ...], ...]
 Env = Mapping[str, Index]
 
@@ -72,7 +56,7 @@ class Shared:
     dtype: str = ""
     """bfloat16 or float16 to round copies of float32 to; empty: as they are."""
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         if self.dtype not in ("", *SHORT_FLOATS):
             known = " or ".join(SHORT_FLOATS)
             raise ScheduleError(f"copies are rounded to {known} or not at all, not {self.dtype}")
@@ -85,17 +69,17 @@ class Shared:
         ]
         by_name = {copy.source: copy for copy in copies}
 
-        def load(value: Load) -> Value | None:
+        def load(value: ir.Load) -> ir.Value | None:
             copy = by_name.get(value.buffer)
             if copy is None:
                 return None
-            found = Load(copy.local.name, copy.cell)
-            return fn("to_float32", found) if copy.rounded else found
+            found = ir.Load(copy.local.name, copy.cell)
+            return ir.fn("to_float32", found) if copy.rounded else found
 
         inner = map_loads(_unguarded(program, loop, by_name), load)
-        body: Body = (*(copy.nest for copy in copies), Barrier(), *inner, Barrier())
+        body: Body = (*(copy.nest for copy in copies), ir.Barrier(), *inner, ir.Barrier())
         for copy in reversed(copies):
-            body = (Alloc(copy.local, body),)
+            body = (ir.Alloc(copy.local, body),)
         return replace(program, loop, (with_body(loop, body),))
 
 
@@ -104,15 +88,17 @@ class _Copy:
     """One buffer's copy: the nest that makes it, and where its readers find an element."""
 
     source: str
-    local: Buffer
+    local: ir.Buffer
     cell: tuple[Index, ...]
-    nest: Stmt
+    nest: ir.Stmt
     rounded: bool
     guards: Guards
     """Bounds, in the readers' loops, outside of which it holds zeros."""
 
 
-def _copy_of(program: Program, loop: For, name: str, axes: Axes, *, pad: int, dtype: str) -> _Copy:
+def _copy_of(
+    program: ir.Program, loop: ir.For, name: str, axes: Axes, *, pad: int, dtype: str
+) -> _Copy:
     source = find_buffer(program, name)
     if stores_of(loop.body, name):
         raise ScheduleError(f"{name} is written in loop {loop.var}")
@@ -122,7 +108,7 @@ def _copy_of(program: Program, loop: For, name: str, axes: Axes, *, pad: int, dt
         raise ScheduleError(f"{name} is read at {len(found)} places in {loop.var}, not at one")
     indices, guards = found.pop()
     outer = ranges_at(program, loop.var)
-    inside = {s.var: s.extent for s in walk(loop.body) if isinstance(s, For)}
+    inside = {s.var: s.extent for s in ir.walk(loop.body) if isinstance(s, ir.For)}
     own = [v for axis in axes for v in axis]
     if not set(own) <= inside.keys() or len(set(own)) != len(own):
         raise ScheduleError(f"{own} are not loops inside {loop.var}")
@@ -137,32 +123,32 @@ def _copy_of(program: Program, loop: For, name: str, axes: Axes, *, pad: int, dt
         env |= _parts(axis, inside, var)
     ranges = outer | dict(zip(names, shape, strict=True))
     kept = tuple(b for b in guards if b.index.vars() <= known)
-    value: Value = Load(name, tuple(_resolved(i, env, ranges) for i in indices))
-    bounds = tuple(Bound(_resolved(b.index, env, ranges), b.lo, b.hi) for b in kept)
+    value: ir.Value = ir.Load(name, tuple(_resolved(i, env, ranges) for i in indices))
+    bounds = tuple(ir.Bound(_resolved(b.index, env, ranges), b.lo, b.hi) for b in kept)
     rounded = bool(dtype) and source.dtype == "float32"
     narrow = bool(bounds) and source.dtype in SHORT_FLOATS  # which have no literals
     if bounds:
-        value = fn("to_float32", value) if narrow else value
-        value = Select(bounds, value, zero("float32" if narrow else source.dtype))
+        value = ir.fn("to_float32", value) if narrow else value
+        value = ir.Select(bounds, value, zero("float32" if narrow else source.dtype))
     kept_as = dtype if rounded else source.dtype
     if rounded or narrow:
-        value = fn(f"to_{kept_as}", value)
+        value = ir.fn(f"to_{kept_as}", value)
     local = _padded(f"{name}.shared", kept_as, shape, pad)
-    nest: Stmt = Store(local.name, tuple(index(v) for v in names), value)
+    nest: ir.Stmt = ir.Store(local.name, tuple(index(v) for v in names), value)
     for var, extent in reversed(list(zip(names, shape, strict=True))):
-        nest = For(var, extent, "serial", (nest,))
+        nest = ir.For(var, extent, "serial", (nest,))
     cell = tuple(_position(axis, inside) for axis in axes)
     return _Copy(source=name, local=local, cell=cell, nest=nest, rounded=rounded, guards=kept)
 
 
-def _padded(name: str, dtype: str, shape: tuple[int, ...], pad: int) -> Buffer:
+def _padded(name: str, dtype: str, shape: tuple[int, ...], pad: int) -> ir.Buffer:
     """Rows of the last dimension `pad` elements apart."""
     out = [1] * len(shape)
     if len(shape) > 1:
         out[-2] = shape[-1] + pad
         for d in range(len(shape) - 3, -1, -1):
             out[d] = out[d + 1] * shape[d + 1]
-    return Buffer(name, dtype, shape, "shared", tuple(out), ((0, 0),) * len(shape))
+    return ir.Buffer(name, dtype, shape, "shared", tuple(out), ((0, 0),) * len(shape))
 
 
 def _parts(axis: tuple[str, ...], extents: Mapping[str, int], var: str) -> dict[str, Index]:
@@ -200,22 +186,22 @@ def _whole(value: Index) -> Index:
     return recombine(out)
 
 
-def _guarded_loads(body: Body, guards: Guards) -> Iterator[tuple[Load, Guards]]:
+def _guarded_loads(body: Body, guards: Guards) -> Iterator[tuple[ir.Load, Guards]]:
     """Every load in the values of stores, with the bounds of the `if`s around it."""
     for stmt in body:
-        if isinstance(stmt, Store):
+        if isinstance(stmt, ir.Store):
             for load in value_loads(stmt.value):
                 yield load, guards
-        elif isinstance(stmt, If):
+        elif isinstance(stmt, ir.If):
             yield from _guarded_loads(stmt.body, (*guards, *stmt.bounds))
-        elif isinstance(stmt, For | Alloc):
+        elif isinstance(stmt, ir.For | ir.Alloc):
             yield from _guarded_loads(stmt.body, guards)
 
 
 # ------------------------------------------------------------------------------ needless guards
 
 
-def _unguarded(program: Program, loop: For, copies: Mapping[str, _Copy]) -> Body:
+def _unguarded(program: ir.Program, loop: ir.For, copies: Mapping[str, _Copy]) -> Body:
     """The loop's body without the guards of sums that the copies make needless."""
     used = [
         (v, guards)
@@ -224,14 +210,14 @@ def _unguarded(program: Program, loop: For, copies: Mapping[str, _Copy]) -> Body
     ]
 
     def strip(body: Body) -> Body:
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in body:
             store = _only_store(stmt)
-            if isinstance(stmt, If) and store is not None:
+            if isinstance(stmt, ir.If) and store is not None:
                 left = tuple(b for b in stmt.bounds if not _needless(b, store, copies, used))
                 inner = strip(stmt.body)
-                out += [If(left, inner)] if left else inner
-            elif isinstance(stmt, For | Alloc | If):
+                out += [ir.If(left, inner)] if left else inner
+            elif isinstance(stmt, ir.For | ir.Alloc | ir.If):
                 out.append(with_body(stmt, strip(stmt.body)))
             else:
                 out.append(stmt)
@@ -240,17 +226,17 @@ def _unguarded(program: Program, loop: For, copies: Mapping[str, _Copy]) -> Body
     return strip(loop.body)
 
 
-def _only_store(stmt: Stmt) -> Store | None:
+def _only_store(stmt: ir.Stmt) -> ir.Store | None:
     """The store that guards, and nothing else, stand around."""
-    while isinstance(stmt, If) and len(stmt.body) == 1:
+    while isinstance(stmt, ir.If) and len(stmt.body) == 1:
         stmt = stmt.body[0]
-    return stmt if isinstance(stmt, Store) else None
+    return stmt if isinstance(stmt, ir.Store) else None
 
 
-def _without(body: Body, loop: For) -> Body:
-    out: list[Stmt] = []
+def _without(body: Body, loop: ir.For) -> Body:
+    out: list[ir.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, For | Alloc | If) and stmt is not loop:
+        if isinstance(stmt, ir.For | ir.Alloc | ir.If) and stmt is not loop:
             out.append(with_body(stmt, _without(stmt.body, loop)))
         elif stmt is not loop:
             out.append(stmt)
@@ -258,10 +244,10 @@ def _without(body: Body, loop: For) -> Body:
 
 
 def _needless(
-    bound: Bound,
-    store: Store,
+    bound: ir.Bound,
+    store: ir.Store,
     copies: Mapping[str, _Copy],
-    used: list[tuple[Load, Guards]],
+    used: list[tuple[ir.Load, Guards]],
 ) -> bool:
     """Whether a sum may run outside a bound: it adds products of zeros, or adds to an element of
     registers that nobody reads there."""
@@ -281,7 +267,7 @@ def _needless(
     )
 
 
-def _implies(known: Bound, wanted: Bound) -> bool:
+def _implies(known: ir.Bound, wanted: ir.Bound) -> bool:
     return known.index == wanted.index and known.lo >= wanted.lo and known.hi <= wanted.hi
 
 
@@ -293,18 +279,18 @@ def _plain(value: Index) -> bool:
     return len(value.terms) == 1 and not value.const and value.terms[0][1] == 1
 
 
-def _moved(bound: Bound, written: tuple[Index, ...], read: tuple[Index, ...]) -> Bound:
+def _moved(bound: ir.Bound, written: tuple[Index, ...], read: tuple[Index, ...]) -> ir.Bound:
     """The bound as a reader of the same element would write it."""
     env = {str(w.terms[0][0]): r for w, r in zip(written, read, strict=True) if _plain(w)}
-    return Bound(bound.index.substitute(env), bound.lo, bound.hi)
+    return ir.Bound(bound.index.substitute(env), bound.lo, bound.hi)
 
 
-def _is_product(value: Value) -> bool:
-    if isinstance(value, Apply):
+def _is_product(value: ir.Value) -> bool:
+    if isinstance(value, ir.Apply):
         return value.fn in ("mul", "to_float32", "to_int32") and all(
             _is_product(a) for a in value.args
         )
-    return isinstance(value, Load)
+    return isinstance(value, ir.Load)
 
 
 @register
@@ -318,44 +304,44 @@ class UniformBounds:
     step: ClassVar[str] = "uniform_bounds"
     loops: tuple[str, ...]
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         for var in self.loops:
             loop = find_loop(program, var)
             program = replace(program, loop, (with_body(loop, _uniform(loop.body, loop)),))
         return program
 
 
-def _uniform(body: Body, lane: For) -> Body:
-    out: list[Stmt] = []
+def _uniform(body: Body, lane: ir.For) -> Body:
+    out: list[ir.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, If):
-            out.append(If(_aligned(stmt.bounds, lane), _uniform(stmt.body, lane)))
-        elif isinstance(stmt, Store):
-            out.append(Store(stmt.buffer, stmt.indices, _lanes(stmt.value, lane), stmt.combine))
-        elif isinstance(stmt, For | Alloc):
+        if isinstance(stmt, ir.If):
+            out.append(ir.If(_aligned(stmt.bounds, lane), _uniform(stmt.body, lane)))
+        elif isinstance(stmt, ir.Store):
+            out.append(ir.Store(stmt.buffer, stmt.indices, _lanes(stmt.value, lane), stmt.combine))
+        elif isinstance(stmt, ir.For | ir.Alloc):
             out.append(with_body(stmt, _uniform(stmt.body, lane)))
         else:
             out.append(stmt)
     return tuple(out)
 
 
-def _lanes(value: Value, lane: For) -> Value:
-    if isinstance(value, Apply):
-        return Apply(value.fn, tuple(_lanes(a, lane) for a in value.args))
-    if isinstance(value, Select):
+def _lanes(value: ir.Value, lane: ir.For) -> ir.Value:
+    if isinstance(value, ir.Apply):
+        return ir.Apply(value.fn, tuple(_lanes(a, lane) for a in value.args))
+    if isinstance(value, ir.Select):
         bounds = _aligned(value.bounds, lane)
-        return Select(bounds, _lanes(value.then, lane), _lanes(value.other, lane))
+        return ir.Select(bounds, _lanes(value.then, lane), _lanes(value.other, lane))
     return value
 
 
-def _aligned(bounds: Guards, lane: For) -> Guards:
+def _aligned(bounds: Guards, lane: ir.For) -> Guards:
     return tuple(_aligned_bound(b, lane) for b in bounds)
 
 
-def _aligned_bound(bound: Bound, lane: For) -> Bound:
+def _aligned_bound(bound: ir.Bound, lane: ir.For) -> ir.Bound:
     rest = bound.index - Index(((lane.var, bound.index.coefficient(lane.var)),))
     numbers = (rest.const, bound.lo, bound.hi, *(c for _, c in rest.terms))
     even = all(n % lane.extent == 0 for n in numbers) and lane.var not in rest.vars()
     if bound.index.coefficient(lane.var) != 1 or not even:
         return bound
-    return Bound(rest // lane.extent, bound.lo // lane.extent, bound.hi // lane.extent)
+    return ir.Bound(rest // lane.extent, bound.lo // lane.extent, bound.hi // lane.extent)

@@ -7,30 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import (
-    Alloc,
-    Apply,
-    Buffer,
-    Const,
-    For,
-    Load,
-    Program,
-    Store,
-    Value,
-    walk,
-)
-from autotune.program.rewrite import (
-    Body,
-    find_buffer,
-    find_loop,
-    loop_path,
-    map_value,
-    map_values,
-    replace,
-    stores_of,
-    value_loads,
-    with_body,
-)
+from autotune.program import ir, rewrite
 from autotune.schedule.base import register
 from autotune.schedule.loops.jam import check_serial
 
@@ -50,20 +27,21 @@ class Hoist:
     step: ClassVar[str] = "hoist"
     loop: str
 
-    def apply(self, program: Program) -> Program:
-        loop = find_loop(program, self.loop)
+    def apply(self, program: ir.Program) -> ir.Program:
+        loop = rewrite.find_loop(program, self.loop)
         check_serial(loop)
         if any(
-            isinstance(s, For) and s.kind == "vector" for s in loop_path(program.body, loop.var)
+            isinstance(s, ir.For) and s.kind == "vector"
+            for s in rewrite.loop_path(program.body, loop.var)
         ):
             raise ScheduleError(f"loop {self.loop} is inside a vector loop")
-        inner = {s.var for s in walk((loop,)) if isinstance(s, For)}
-        written = {s.buffer for s in stores_of(loop.body)}
+        inner = {s.var for s in ir.walk((loop,)) if isinstance(s, ir.For)}
+        written = {s.buffer for s in rewrite.stores_of(loop.body)}
 
-        def same(value: Value) -> bool:
-            loads = list(value_loads(value))
+        def same(value: ir.Value) -> bool:
+            loads = list(rewrite.value_loads(value))
             used = {v for load in loads for i in load.indices for v in i.vars()}
-            plain = all(find_buffer(program, v.buffer).dtype == "float32" for v in loads)
+            plain = all(rewrite.find_buffer(program, v.buffer).dtype == "float32" for v in loads)
             free = used.isdisjoint(inner) and written.isdisjoint(v.buffer for v in loads)
             return bool(loads) and plain and free and _is_arithmetic(value)
 
@@ -72,36 +50,38 @@ class Hoist:
             raise ScheduleError(f"nothing is the same in every iteration of loop {self.loop}")
         kept = {v: f"{self.loop}.kept{n}" for n, v in enumerate(values)}
 
-        def load(value: Value) -> Value | None:
-            return Load(kept[value], ()) if isinstance(value, Apply) and value in kept else None
+        def load(value: ir.Value) -> ir.Value | None:
+            return (
+                ir.Load(kept[value], ()) if isinstance(value, ir.Apply) and value in kept else None
+            )
 
-        moved = map_values(loop.body, lambda value: map_value(value, load))
-        new: Body = (with_body(loop, moved),)
+        moved = rewrite.map_values(loop.body, lambda value: rewrite.map_value(value, load))
+        new: rewrite.Body = (rewrite.with_body(loop, moved),)
         for value, name in reversed(kept.items()):
-            local = Buffer.dense(name, "float32", (), "register")
-            new = (Alloc(local, (Store(name, (), value), *new)),)
-        return replace(program, loop, new)
+            local = ir.Buffer.dense(name, "float32", (), "register")
+            new = (ir.Alloc(local, (ir.Store(name, (), value), *new)),)
+        return rewrite.replace(program, loop, new)
 
 
-def _always(body: Body) -> Iterator[Store]:
+def _always(body: rewrite.Body) -> Iterator[ir.Store]:
     """Stores that no guard skips."""
     for stmt in body:
-        if isinstance(stmt, Store):
+        if isinstance(stmt, ir.Store):
             yield stmt
-        elif isinstance(stmt, For | Alloc):
+        elif isinstance(stmt, ir.For | ir.Alloc):
             yield from _always(stmt.body)
 
 
-def _is_arithmetic(value: Value) -> bool:
+def _is_arithmetic(value: ir.Value) -> bool:
     """Whether a value is float32 where what it loads is."""
-    if isinstance(value, Apply):
+    if isinstance(value, ir.Apply):
         return value.fn in _ARITHMETIC and all(_is_arithmetic(a) for a in value.args)
-    return isinstance(value, Load) or (isinstance(value, Const) and value.dtype == "float32")
+    return isinstance(value, ir.Load) or (isinstance(value, ir.Const) and value.dtype == "float32")
 
 
-def _largest(value: Value, wanted: Callable[[Value], bool]) -> Iterator[Apply]:
+def _largest(value: ir.Value, wanted: Callable[[ir.Value], bool]) -> Iterator[ir.Apply]:
     """Parts of a value that are as wanted and computed, none inside another."""
-    if isinstance(value, Apply):
+    if isinstance(value, ir.Apply):
         if wanted(value):
             yield value
         else:

@@ -7,27 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import (
-    Alloc,
-    Buffer,
-    For,
-    Index,
-    Load,
-    Program,
-    Select,
-    Store,
-    Value,
-    index,
-)
-from autotune.program.rewrite import (
-    find_buffer,
-    find_loop,
-    loop_path,
-    map_indices,
-    replace,
-    stores_of,
-    value_loads,
-)
+from autotune.program import ir, rewrite
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import copied, require_new
 from autotune.schedule.loops.rfactor import sole_reduction
@@ -54,12 +34,12 @@ class SharedWindowTerms:
     loop: str
     at: str
 
-    def apply(self, program: Program) -> Program:
-        loop, top = find_loop(program, self.loop), find_loop(program, self.at)
+    def apply(self, program: ir.Program) -> ir.Program:
+        loop, top = rewrite.find_loop(program, self.loop), rewrite.find_loop(program, self.at)
         inside, store = sole_reduction(loop)
         self._check_read(program, store, top)
-        path = [*loop_path((top,), self.loop), *inside]
-        chain = [s for s in path if isinstance(s, For) and s is not loop]
+        path = [*rewrite.loop_path((top,), self.loop), *inside]
+        chain = [s for s in path if isinstance(s, ir.For) and s is not loop]
         place = self._place(store.value)
         moved = [c for c in chain if c.var in place.vars()]
         kept = [c for c in chain if c not in moved]
@@ -67,51 +47,51 @@ class SharedWindowTerms:
         require_new(program, *(c.var + _SUFFIX for c in (loop, *kept, moved[-1])))
         # The place of the first term, at the lane where vectors begin.
         lanes = moved[-1].extent
-        start = place.substitute(dict.fromkeys((self.loop, *(c.var for c in moved)), Index()))
+        start = place.substitute(dict.fromkeys((self.loop, *(c.var for c in moved)), ir.Index()))
         start = start - place.const % lanes
         width = place.const % lanes + math.prod(c.extent for c in moved) + loop.extent - 1
-        vectors = For(self.loop, -(-width // lanes), loop.kind, ())
+        vectors = ir.For(self.loop, -(-width // lanes), loop.kind, ())
         shape = (*(c.extent for c in kept), vectors.extent * lanes)
-        dtype = find_buffer(program, store.buffer).dtype
-        terms = Buffer.dense(f"{store.buffer}.terms", dtype, shape, "register")
-        own = index(self.loop) * lanes + index(moved[-1].var)
-        value = map_indices(store.value, lambda i: start + own if i == place else i)
-        fill = Store(terms.name, (*(index(c.var) for c in kept), own), value)
-        read = Load(terms.name, (*(index(c.var) for c in kept), place - start))
-        new = Store(store.buffer, store.indices, read, store.combine)
-        program = replace(program, store, (new,))
-        kernel = find_loop(program, self.at)
+        dtype = rewrite.find_buffer(program, store.buffer).dtype
+        terms = ir.Buffer.dense(f"{store.buffer}.terms", dtype, shape, "register")
+        own = ir.index(self.loop) * lanes + ir.index(moved[-1].var)
+        value = rewrite.map_indices(store.value, lambda i: start + own if i == place else i)
+        fill = ir.Store(terms.name, (*(ir.index(c.var) for c in kept), own), value)
+        read = ir.Load(terms.name, (*(ir.index(c.var) for c in kept), place - start))
+        new = ir.Store(store.buffer, store.indices, read, store.combine)
+        program = rewrite.replace(program, store, (new,))
+        kernel = rewrite.find_loop(program, self.at)
         first = copied((*kept, vectors, moved[-1]), (fill,), _SUFFIX)
-        return replace(program, kernel, (Alloc(terms, (first, kernel)),))
+        return rewrite.replace(program, kernel, (ir.Alloc(terms, (first, kernel)),))
 
-    def _check_read(self, program: Program, store: Store, top: For) -> None:
+    def _check_read(self, program: ir.Program, store: ir.Store, top: ir.For) -> None:
         """What is read is there ahead of the loop, and of the type that is combined."""
-        dtype = find_buffer(program, store.buffer).dtype
-        loads = list(value_loads(store.value))
-        if any(find_buffer(program, v.buffer).dtype != dtype for v in loads):
+        dtype = rewrite.find_buffer(program, store.buffer).dtype
+        loads = list(rewrite.value_loads(store.value))
+        if any(rewrite.find_buffer(program, v.buffer).dtype != dtype for v in loads):
             raise ScheduleError(f"{store.buffer} is not of the same type as what it combines")
-        if {v.buffer for v in loads} & {s.buffer for s in stores_of((top,))}:
+        if {v.buffer for v in loads} & {s.buffer for s in rewrite.stores_of((top,))}:
             raise ScheduleError(f"loop {self.at} writes what the terms of {self.loop} read")
 
-    def _place(self, value: Value) -> Index:
+    def _place(self, value: ir.Value) -> ir.Index:
         """The index through which alone a value depends on the loop."""
-        found: set[Index] = set()
+        found: set[ir.Index] = set()
 
-        def note(i: Index) -> Index:
+        def note(i: ir.Index) -> ir.Index:
             if self.loop in i.vars():
                 found.add(i)
             return i
 
-        map_indices(value, note)
+        rewrite.map_indices(value, note)
         if len(found) != 1:
             raise ScheduleError(f"the terms of loop {self.loop} do not slide along one index")
         (place,) = found
         # Terms at the ends of whole vectors are computed and not used.
-        if not isinstance(value, Select) or all(b.index != place for b in value.bounds):
+        if not isinstance(value, ir.Select) or all(b.index != place for b in value.bounds):
             raise ScheduleError(f"the terms of loop {self.loop} are not guarded at the ends")
         return place
 
-    def _check_dense(self, place: Index, moved: list[For]) -> None:
+    def _check_dense(self, place: ir.Index, moved: list[ir.For]) -> None:
         """The loop and those along which its terms move step by one element each."""
         if not moved:
             raise ScheduleError(f"the terms of loop {self.loop} do not move inside {self.at}")

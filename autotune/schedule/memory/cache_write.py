@@ -7,22 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program import ir
 from autotune.program.analysis import interval
-from autotune.program.ir import (
-    Alloc,
-    Bound,
-    Buffer,
-    For,
-    If,
-    Index,
-    Load,
-    Program,
-    Stmt,
-    Store,
-    Value,
-    index,
-    walk,
-)
 from autotune.program.rewrite import (
     Body,
     drop_alloc,
@@ -56,7 +42,7 @@ class CacheWrite:
     buffer: str
     loops: tuple[str, ...]
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         if not self.loops:
             raise ScheduleError(f"no loops of a tile of {self.buffer}")
         chain = perfect_chain(find_loop(program, self.loops[0]), len(self.loops))
@@ -67,20 +53,20 @@ class CacheWrite:
         self._check_apart(body)
         inside = len(_loads(body, self.buffer))
         name = f"{self.buffer}.reg"
-        if any(isinstance(x, Alloc) and x.buffer.name == name for x in walk(program.body)):
+        if any(isinstance(x, ir.Alloc) and x.buffer.name == name for x in ir.walk(program.body)):
             raise ScheduleError(f"{self.buffer} is kept in registers already")
         old = find_buffer(program, self.buffer)
         output = old.scope == "param" or len(_loads(program.body, self.buffer)) > inside
-        local = Buffer.dense(name, old.dtype, tuple(c.extent for c in chain), "register")
-        tile = tuple(index(c.var) for c in chain)
+        local = ir.Buffer.dense(name, old.dtype, tuple(c.extent for c in chain), "register")
+        tile = tuple(ir.index(c.var) for c in chain)
         body = _redirect(body, self.buffer, name, tile)
         if output:
-            body = (*body, Store(self.buffer, cell, Load(name, tile)))
+            body = (*body, ir.Store(self.buffer, cell, ir.Load(name, tile)))
         wide = widened(program, bounds, body, chain[-1])
         ranges = _ranges(program)
-        parts: list[Stmt] = []
+        parts: list[ir.Stmt] = []
         for number, stmt in enumerate(body):
-            if isinstance(stmt, For):
+            if isinstance(stmt, ir.For):
                 parts.append(_sink(stmt, chain, wide))
             elif stmt.buffer == name:  # type: ignore[union-attr]
                 own = () if _reads_inside(program, (stmt,), ranges) else bounds
@@ -88,10 +74,10 @@ class CacheWrite:
             else:
                 suffix = "_out" if number == len(body) - 1 else f"_out{number}"
                 parts.append(copied(chain, _guarded(stmt, bounds), suffix))
-        program = replace(program, chain[0], (Alloc(local, tuple(parts)),))
+        program = replace(program, chain[0], (ir.Alloc(local, tuple(parts)),))
         return program if output else drop_alloc(program, self.buffer)
 
-    def _cell(self, program: Program, body: Body) -> tuple[Index, ...]:
+    def _cell(self, program: ir.Program, body: Body) -> tuple[ir.Index, ...]:
         stores = stores_of(body, self.buffer)
         if not stores or len(stores) != len(stores_of(program.body, self.buffer)):
             raise ScheduleError(f"{self.buffer} is not computed in these loops alone")
@@ -109,9 +95,9 @@ class CacheWrite:
 
     def _check_apart(self, body: Body) -> None:
         """Each statement of the body may run for the whole tile before the next one."""
-        if not all(isinstance(s, For | Store) for s in body):
+        if not all(isinstance(s, ir.For | ir.Store) for s in body):
             raise ScheduleError(f"{self.loops} hold more than stores and a reduction")
-        if sum(isinstance(s, For) for s in body) > 1:
+        if sum(isinstance(s, ir.For) for s in body) > 1:
             raise ScheduleError(f"{self.loops} hold more than one reduction")
         for store in stores_of(body):
             used = frozenset[str]().union(*(i.vars() for i in store.indices))
@@ -121,71 +107,73 @@ class CacheWrite:
                 raise ScheduleError(f"{store.buffer} is read at elements of other iterations")
 
 
-def _loads(body: Body, buffer: str) -> list[Load]:
+def _loads(body: Body, buffer: str) -> list[ir.Load]:
     return [v for v in loads_of(body) if v.buffer == buffer]
 
 
-def _open_guard(body: Body) -> tuple[Body, tuple[Bound, ...]]:
-    if len(body) == 1 and isinstance(body[0], If):
+def _open_guard(body: Body) -> tuple[Body, tuple[ir.Bound, ...]]:
+    if len(body) == 1 and isinstance(body[0], ir.If):
         return body[0].body, body[0].bounds
     return body, ()
 
 
-def _redirect(body: Body, buffer: str, name: str, cell: tuple[Index, ...]) -> Body:
+def _redirect(body: Body, buffer: str, name: str, cell: tuple[ir.Index, ...]) -> Body:
     """Use `name[cell]` for every element of `buffer`."""
 
-    def load(value: Load) -> Value | None:
-        return Load(name, cell) if value.buffer == buffer else None
+    def load(value: ir.Load) -> ir.Value | None:
+        return ir.Load(name, cell) if value.buffer == buffer else None
 
     def store(stmts: Body) -> Body:
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, Store) and stmt.buffer == buffer:
-                out.append(Store(name, cell, stmt.value, stmt.combine))
+            if isinstance(stmt, ir.Store) and stmt.buffer == buffer:
+                out.append(ir.Store(name, cell, stmt.value, stmt.combine))
             else:
-                inner = isinstance(stmt, For | Alloc | If)
+                inner = isinstance(stmt, ir.For | ir.Alloc | ir.If)
                 out.append(with_body(stmt, store(stmt.body)) if inner else stmt)  # type: ignore[union-attr]
         return tuple(out)
 
     return store(map_loads(body, load))
 
 
-def _sink(stmt: For, chain: Sequence[For], bounds: tuple[Bound, ...]) -> Stmt:
+def _sink(stmt: ir.For, chain: Sequence[ir.For], bounds: tuple[ir.Bound, ...]) -> ir.Stmt:
     """The tile loops inside the reduction loops."""
-    if len(stmt.body) == 1 and isinstance(stmt.body[0], For):
+    if len(stmt.body) == 1 and isinstance(stmt.body[0], ir.For):
         return with_body(stmt, (_sink(stmt.body[0], chain, bounds),))
-    body = (If(bounds, stmt.body),) if bounds else stmt.body
+    body = (ir.If(bounds, stmt.body),) if bounds else stmt.body
     return with_body(stmt, (chain_stmt(list(chain), body),))
 
 
 def widened(
-    program: Program, bounds: tuple[Bound, ...], body: Body, lane: For
-) -> tuple[Bound, ...]:
+    program: ir.Program, bounds: tuple[ir.Bound, ...], body: Body, lane: ir.For
+) -> tuple[ir.Bound, ...]:
     """Bounds on the lane loop, rounded up to whole vectors where no load leaves its buffer."""
     ranges = _ranges(program)
-    out: list[Bound] = []
+    out: list[ir.Bound] = []
     for bound in bounds:
         if bound.index.coefficient(lane.var) != 1 or not _stays_inside(
             program, body, bound, ranges
         ):
             out.append(bound)
         else:
-            out.append(Bound(bound.index, bound.lo, -(-bound.hi // lane.extent) * lane.extent))
+            out.append(ir.Bound(bound.index, bound.lo, -(-bound.hi // lane.extent) * lane.extent))
     return tuple(out)
 
 
-def _stays_inside(program: Program, body: Body, bound: Bound, ranges: dict[str, int]) -> bool:
+def _stays_inside(
+    program: ir.Program, body: Body, bound: ir.Bound, ranges: dict[str, int]
+) -> bool:
     """Whether the reductions read inside their buffers wherever the bound's variables lead."""
-    reductions = tuple(s for s in body if isinstance(s, For))
+    reductions = tuple(s for s in body if isinstance(s, ir.For))
     return _reads_inside(program, reductions, ranges, bound.index.vars())
 
 
 def _reads_inside(
-    program: Program, body: Body, ranges: dict[str, int], among: frozenset[str] | None = None
+    program: ir.Program, body: Body, ranges: dict[str, int], among: frozenset[str] | None = None
 ) -> bool:
     """Whether no load leaves its buffer by an index of these variables, or by any."""
     buffers = {p.name: p for p in program.params}
-    buffers |= {s.buffer.name: s.buffer for s in walk(program.body) if isinstance(s, Alloc)}
+    buffers |= {s.buffer.name: s.buffer for s in ir.walk(program.body) if isinstance(s, ir.Alloc)}
     for load in loads_of(body):
         buffer = buffers.get(load.buffer)
         if buffer is None:
@@ -200,9 +188,9 @@ def _reads_inside(
     return True
 
 
-def _ranges(program: Program) -> dict[str, int]:
-    return {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
+def _ranges(program: ir.Program) -> dict[str, int]:
+    return {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
 
 
-def _guarded(stmt: Stmt, bounds: tuple[Bound, ...]) -> Body:
-    return (If(bounds, (stmt,)),) if bounds else (stmt,)
+def _guarded(stmt: ir.Stmt, bounds: tuple[ir.Bound, ...]) -> Body:
+    return (ir.If(bounds, (stmt,)),) if bounds else (stmt,)

@@ -8,22 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import (
-    Alloc,
-    Bound,
-    Buffer,
-    For,
-    If,
-    Load,
-    Program,
-    Select,
-    Stmt,
-    Store,
-    Value,
-    fn,
-    index,
-    walk,
-)
+from autotune.program import ir
 from autotune.program.rewrite import Body, find_loop, map_loads, replace, with_body, zero
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import require_new
@@ -31,7 +16,7 @@ from autotune.types import Layout
 
 DOTS = (2, 4, 8)
 """Products that an instruction sums for an element."""
-Loader = Callable[[Load], Value | None]
+Loader = Callable[[ir.Load], ir.Value | None]
 
 
 @register
@@ -50,21 +35,21 @@ class Cast:
     buffer: str
     tensor: str
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         source = next((p for p in program.params if p.name == self.buffer), None)
         if source is None or source.dtype != "float32" or source.constant or source.written:
             raise ScheduleError(f"{self.buffer} is not a float32 input")
         layout = Layout.haloed(source.shape, source.halo)
-        local = Buffer(
+        local = ir.Buffer(
             f"{self.buffer}.bf16", "bfloat16", source.shape, "scratch", layout.strides, source.halo
         )
         found = [0]
 
-        def load(value: Load) -> Value | None:
+        def load(value: ir.Load) -> ir.Value | None:
             if value.buffer != self.buffer:
                 return None
             found[0] += 1
-            return fn("to_float32", Load(local.name, value.indices))
+            return ir.fn("to_float32", ir.Load(local.name, value.indices))
 
         body = in_sums(program.body, self.tensor, load)
         if not found[0]:
@@ -73,43 +58,43 @@ class Cast:
             program, body=with_first(local, self._copy(program, local), body)
         )
 
-    def _copy(self, program: Program, local: Buffer) -> Stmt:
+    def _copy(self, program: ir.Program, local: ir.Buffer) -> ir.Stmt:
         names = [f"{self.buffer}_n{d}" for d in range(len(local.shape))]
         require_new(program, *names)
         point, bounds = [], []
         for name, extent, (before, after) in zip(names, local.shape, local.halo, strict=True):
-            at = index(name) - before
+            at = ir.index(name) - before
             point.append(at)
             if before or after:
-                bounds.append(Bound(at, 0, extent))
-        value: Value = Load(self.buffer, tuple(point))
+                bounds.append(ir.Bound(at, 0, extent))
+        value: ir.Value = ir.Load(self.buffer, tuple(point))
         if bounds:
-            value = Select(tuple(bounds), value, zero("float32"))
-        stmt: Stmt = Store(local.name, tuple(point), fn("to_bfloat16", value))
+            value = ir.Select(tuple(bounds), value, zero("float32"))
+        stmt: ir.Stmt = ir.Store(local.name, tuple(point), ir.fn("to_bfloat16", value))
         extents = [e + b + a for e, (b, a) in zip(local.shape, local.halo, strict=True)]
         for name, extent in reversed(list(zip(names, extents, strict=True))):
-            stmt = For(name, extent, "serial", (stmt,))
+            stmt = ir.For(name, extent, "serial", (stmt,))
         return stmt
 
 
 def in_sums(body: Body, tensor: str, load: Loader) -> Body:
     """Map loads in the sums into one tensor."""
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for stmt in body:
-        if isinstance(stmt, Store) and stmt.buffer == tensor and stmt.combine == "sum":
+        if isinstance(stmt, ir.Store) and stmt.buffer == tensor and stmt.combine == "sum":
             out += map_loads((stmt,), load)
-        elif isinstance(stmt, For | Alloc | If):
+        elif isinstance(stmt, ir.For | ir.Alloc | ir.If):
             out.append(with_body(stmt, in_sums(stmt.body, tensor, load)))
         else:
             out.append(stmt)
     return tuple(out)
 
 
-def with_first(local: Buffer, first: Stmt, body: Body) -> Body:
+def with_first(local: ir.Buffer, first: ir.Stmt, body: Body) -> Body:
     """The statement before everything else, below the allocs at the root."""
-    if len(body) == 1 and isinstance(body[0], Alloc):
+    if len(body) == 1 and isinstance(body[0], ir.Alloc):
         return (with_body(body[0], with_first(local, first, body[0].body)),)
-    return (Alloc(local, (first, *body)),)
+    return (ir.Alloc(local, (first, *body)),)
 
 
 @register
@@ -124,12 +109,12 @@ class Dot:
     step: ClassVar[str] = "dot"
     loop: str
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         loop = find_loop(program, self.loop)
-        stores = [s for s in walk(loop.body) if not isinstance(s, If)]
+        stores = [s for s in ir.walk(loop.body) if not isinstance(s, ir.If)]
         if loop.extent not in DOTS or len(stores) != 1:
             raise ScheduleError(f"loop {self.loop} is not {DOTS} iterations of one sum")
         store = stores[0]
-        if not isinstance(store, Store) or store.combine != "sum":
+        if not isinstance(store, ir.Store) or store.combine != "sum":
             raise ScheduleError(f"loop {self.loop} is not a sum")
-        return replace(program, loop, (For(loop.var, loop.extent, "dot", loop.body),))
+        return replace(program, loop, (ir.For(loop.var, loop.extent, "dot", loop.body),))

@@ -7,27 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program import ir, rewrite
 from autotune.program.analysis import interval
-from autotune.program.ir import (
-    Alloc,
-    Buffer,
-    For,
-    Index,
-    Program,
-    Scope,
-    walk,
-)
-from autotune.program.rewrite import (
-    Body,
-    drop_alloc,
-    find_loop,
-    keep_dims,
-    loads_of,
-    ranges_at,
-    replace,
-    stores_of,
-    with_body,
-)
 from autotune.schedule.base import register
 
 
@@ -44,16 +25,16 @@ class StoreAt:
     step: ClassVar[str] = "store_at"
     buffer: str
     loop: str
-    scope: Scope = "scratch"
+    scope: ir.Scope = "scratch"
     """shared: of the block that an iteration is; register: every thread of it has its own."""
 
-    def apply(self, program: Program) -> Program:
+    def apply(self, program: ir.Program) -> ir.Program:
         if self.scope not in ("scratch", "shared", "register"):
             raise ScheduleError(
                 f"{self.buffer} can be kept in scratch, shared or register, not {self.scope}"
             )
         old = self._buffer(program)
-        loop = find_loop(program, self.loop)
+        loop = rewrite.find_loop(program, self.loop)
         inside = self._accesses(loop.body)
         if len(inside) != len(self._accesses(program.body)):
             raise ScheduleError(f"{self.buffer} is used outside loop {self.loop}")
@@ -68,36 +49,38 @@ class StoreAt:
         sizes = [min(w.size, e) for w, e in zip(windows, old.shape, strict=True)]
         kept = tuple(d for d, w in enumerate(windows) if w.moves)
         shape = tuple(sizes[d] for d in kept)
-        new = Buffer.dense(self.buffer, old.dtype, shape, self.scope)
+        new = ir.Buffer.dense(self.buffer, old.dtype, shape, self.scope)
         starts = {d: w.start for d, w in enumerate(windows) if w.size <= old.shape[d]}
-        body = keep_dims(loop.body, self.buffer, kept, starts)
-        program = replace(program, loop, (with_body(loop, (Alloc(new, body),)),))
+        body = rewrite.keep_dims(loop.body, self.buffer, kept, starts)
+        program = rewrite.replace(
+            program, loop, (rewrite.with_body(loop, (ir.Alloc(new, body),)),)
+        )
         return _drop_outer(program, old)
 
-    def _buffer(self, program: Program) -> Buffer:
-        for stmt in walk(program.body):
-            if isinstance(stmt, Alloc) and stmt.buffer.name == self.buffer:
+    def _buffer(self, program: ir.Program) -> ir.Buffer:
+        for stmt in ir.walk(program.body):
+            if isinstance(stmt, ir.Alloc) and stmt.buffer.name == self.buffer:
                 if any(stmt.buffer.halo) and any(b or a for b, a in stmt.buffer.halo):
                     raise ScheduleError(f"{self.buffer} has a halo")
                 return stmt.buffer
         raise ScheduleError(f"no local buffer {self.buffer}")
 
-    def _accesses(self, body: Body) -> list[tuple[Index, ...]]:
-        loads = [v.indices for v in loads_of(body) if v.buffer == self.buffer]
-        return loads + [s.indices for s in stores_of(body, self.buffer)]
+    def _accesses(self, body: rewrite.Body) -> list[tuple[ir.Index, ...]]:
+        loads = [v.indices for v in rewrite.loads_of(body) if v.buffer == self.buffer]
+        return loads + [s.indices for s in rewrite.stores_of(body, self.buffer)]
 
     def _window(
-        self, program: Program, loop: For, inside: list[tuple[Index, ...]], dim: int
+        self, program: ir.Program, loop: ir.For, inside: list[tuple[ir.Index, ...]], dim: int
     ) -> _Window:
         """The part of a dimension that one iteration uses: all accesses start at one place, set
         by loops at or outside `loop`, and go on by loops inside it."""
-        known = ranges_at(program, self.loop).keys()
+        known = rewrite.ranges_at(program, self.loop).keys()
         whole = _whole(self._buffer(program).shape[dim])
         starts = {_known_part(i[dim], known) for i in inside}
         if len(starts) != 1:
             return whole
         start = starts.pop()
-        ranges = {s.var: s.extent for s in walk(loop.body) if isinstance(s, For)}
+        ranges = {s.var: s.extent for s in ir.walk(loop.body) if isinstance(s, ir.For)}
         rests = [i[dim] - start for i in inside]
         if any(not r.vars() <= ranges.keys() for r in rests):
             return whole
@@ -112,25 +95,25 @@ class StoreAt:
 class _Window:
     """Elements start .. start + size - 1 of a dimension; `moves`: not always the same one."""
 
-    start: Index
+    start: ir.Index
     size: int
     moves: bool
 
 
 def _whole(extent: int) -> _Window:
-    return _Window(start=Index(), size=extent, moves=True)
+    return _Window(start=ir.Index(), size=extent, moves=True)
 
 
-def _known_part(value: Index, known: Set[str]) -> Index:
+def _known_part(value: ir.Index, known: Set[str]) -> ir.Index:
     """The terms of an index that are the same throughout an iteration of the known loops; its
     constant goes with them where nothing else is left."""
-    terms = tuple(t for t in value.terms if Index((t,)).vars() <= known)
-    return value if len(terms) == len(value.terms) else Index(terms)
+    terms = tuple(t for t in value.terms if ir.Index((t,)).vars() <= known)
+    return value if len(terms) == len(value.terms) else ir.Index(terms)
 
 
-def _drop_outer(program: Program, old: Buffer) -> Program:
+def _drop_outer(program: ir.Program, old: ir.Buffer) -> ir.Program:
     """Remove the alloc that the narrower one replaces."""
-    for stmt in walk(program.body):
-        if isinstance(stmt, Alloc) and stmt.buffer is old:
-            return replace(program, stmt, stmt.body)
-    return drop_alloc(program, old.name)
+    for stmt in ir.walk(program.body):
+        if isinstance(stmt, ir.Alloc) and stmt.buffer is old:
+            return rewrite.replace(program, stmt, stmt.body)
+    return rewrite.drop_alloc(program, old.name)

@@ -1,4 +1,4 @@
-"""What a strategy is: it proposes configs of one task, and is told how they did.
+"""Search strategies: each proposes configs of one task, and is told how they did.
 
 Add one: a file in this folder and `STRATEGIES.add(NAME, factory)`.
 """
@@ -20,7 +20,7 @@ from search_spaces.space import Rows, Space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a config did: median seconds, infinity where it failed."""
+    """The result of a config: median seconds, infinity where it failed."""
 
     config: Config
     time_s: float
@@ -28,7 +28,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a strategy works on."""
+    """The search problem of a strategy."""
 
     subject: Subject
     seeds: tuple[Config, ...]

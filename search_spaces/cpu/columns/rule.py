@@ -51,7 +51,7 @@ L1_SHARE = 0.8
 
 
 class ColumnsRule(Rule):
-    """See the module."""
+    """Reductions along an outer dimension, by blocks of columns that take every pass together."""
 
     name = "columns"
     priority = 2

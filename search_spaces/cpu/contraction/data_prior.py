@@ -1,6 +1,7 @@
-"""What reading adds to products of tiles, by the order of loops and the tile.
+"""The cost of reading operands beside products of tiles, by the order of loops and the tile.
 
 In: a contraction, the machine and configs. Out: shares of the multiply-adds' cycles, per config.
+Fitted as in `search_spaces.cpu.contraction.rates`.
 """
 
 from __future__ import annotations

@@ -23,11 +23,7 @@ from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.machine.cpu import busiest_share
 from autotune.ops import OPS
-from autotune.program.ir import (
-    For,
-    Store,
-    walk,
-)
+from autotune.program import ir
 from autotune.program.rewrite import find_loop, loop_path, stores_of, value_loads
 from autotune.schedule import Scheduled
 from autotune.schedule.loops.compute import Inline, root_body
@@ -90,7 +86,7 @@ _REGISTERS = 5
 
 
 class NestsRule(Rule):
-    """See the module."""
+    """Elementwise chains, moved data, softmax, norms and any other reduction, by merged nests."""
 
     name = "nests"
     priority = 0
@@ -166,9 +162,9 @@ class NestsRule(Rule):
         if config.number("merge"):
             merge(builder, config.number("rows"), "register" if ahead else "scratch")
         for stmt in root_body(builder.program):
-            if isinstance(stmt, For) and ahead and any(s.combine for s in stores_of((stmt,))):
+            if isinstance(stmt, ir.For) and ahead and any(s.combine for s in stores_of((stmt,))):
                 run_ahead(builder, target, stmt, unroll, moments)
-            elif isinstance(stmt, For):
+            elif isinstance(stmt, ir.For):
                 early = dict(config.items).get("prefetch") == PREFETCH_ROWS
                 _schedule_nest(builder, target, stmt, unroll, moments, early=early)
         return builder.scheduled
@@ -248,7 +244,7 @@ def _inline_results(builder: ScheduleBuilder) -> None:
 def _schedule_nest(
     builder: ScheduleBuilder,
     target: Target,
-    nest: For,
+    nest: ir.For,
     unroll: int,
     moments: tuple[str, str] | None,
     *,
@@ -269,7 +265,7 @@ def _schedule_nest(
             schedule_elementwise(builder, target, loops, unroll)
         return
     chain = list(itertools.takewhile(lambda loop: not is_row(loop), chain))
-    inner = [s for s in inner_statements(chain[-1].body) if isinstance(s, For)]
+    inner = [s for s in inner_statements(chain[-1].body) if isinstance(s, ir.For)]
     shorter = [_schedule_inner(builder, target, stmt, unroll) for stmt in inner]
     if moments:
         jam(builder, moments)
@@ -282,10 +278,10 @@ def _schedule_nest(
     share(builder, target, own_loops(chain[0])[: len(chain)], f"{loops[0]}_p")
 
 
-def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: int) -> str:
+def _schedule_inner(builder: ScheduleBuilder, target: Target, top: ir.For, unroll: int) -> str:
     """Vectors along the innermost loop of one pass over a row; gives the loop of a reduction whose
     last iteration is shorter, if any."""
-    stores = [s for s in walk((top,)) if isinstance(s, Store)]
+    stores = [s for s in ir.walk((top,)) if isinstance(s, ir.Store)]
     if len(stores) != 1 or not has_lanes(builder, stores[0]):
         return ""
     loops = widen_last(builder, target, [loop.var for loop in nest_loops(top)])
@@ -314,11 +310,11 @@ def _schedule_inner(builder: ScheduleBuilder, target: Target, top: For, unroll: 
     return f"{last.var}_o" if last.extent % (lanes * partial) else ""
 
 
-def _pair(builder: ScheduleBuilder, top: For, store: Store) -> str:
+def _pair(builder: ScheduleBuilder, top: ir.For, store: ir.Store) -> str:
     """A loop over two rows, written out, around a pass; empty where rows have nothing in common or
     come by odd numbers."""
     row = loop_path(builder.program.body, top.var)[-2]
-    if not isinstance(row, For) or not is_row(row) or row.extent % 2 or len(row.body) > 1:
+    if not isinstance(row, ir.For) or not is_row(row) or row.extent % 2 or len(row.body) > 1:
         return ""
     used = [
         frozenset[str]().union(*(i.vars() for i in v.indices)) for v in value_loads(store.value)

@@ -46,7 +46,7 @@ MISPREDICT_CYCLES = 12.0
 
 
 class ScatterRule(Rule):
-    """See the module."""
+    """Scatters, with vectors along an update, and threads by columns, by places, or one alone."""
 
     name = "scatter"
     priority = 5

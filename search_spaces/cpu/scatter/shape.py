@@ -1,4 +1,4 @@
-"""What rules of scatters share: how large one is. In: a task. Out: numbers."""
+"""Sizes of a scatter, for its rules. In: a task. Out: numbers."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def is_window(task: Task) -> bool:
 
 
 class WindowRule(Rule):
-    """See the module."""
+    """Depthwise convolutions and pools, by register tiles of points with lanes along channels."""
 
     name = "window"
     priority = 8

@@ -38,7 +38,7 @@ RESULT_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockStep:
-    """What a block does in a step of `depth` terms of the sum, an entry per config."""
+    """The work of a block in a step of `depth` terms of the sum, an entry per config."""
 
     multiply_adds_per_cycle: Column | float
     """Multiply-adds per multiprocessor and cycle."""

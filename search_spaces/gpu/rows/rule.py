@@ -66,7 +66,7 @@ def row_length(task: Task) -> int:
 
 
 class GpuRowsRule(Rule):
-    """See the module."""
+    """Reduced rows on GPUs, a block of threads a row, or several blocks with partial results."""
 
     name = "gpu_rows"
     priority = 6

@@ -1,5 +1,4 @@
-"""What windows cost on a GPU, before they are built: the analytical prior of depthwise
-convolutions, pools and sums over rows.
+"""The analytical prior of windows on a GPU: depthwise convolutions, pools and sums over rows.
 
 In: a target, sizes of a task, and per config what a thread does. Out: cycles of the device. Blocks
 run in waves of as many as a multiprocessor holds by threads and registers. Those take the longest

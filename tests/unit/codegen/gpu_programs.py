@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.program.ir import Program
-from autotune.program.text import parse_program
 from autotune.types import Array
+from tests.interpreter.parse import parse_program
 
 TILED_MATMUL = """program matmul
 param i0: float32[32, 24]

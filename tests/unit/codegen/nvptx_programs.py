@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.program.parse import parse_program
+from tests.interpreter.parse import parse_program
 
 ADD = parse_program("""program add
 param i0: float32[1024]

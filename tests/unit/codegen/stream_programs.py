@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.program.ir import Program
-from autotune.program.parse import parse_program
+from tests.interpreter.parse import parse_program
 
 
 def stream_matmul(

@@ -13,7 +13,7 @@ from autotune.errors import ScheduleError, TargetError
 from autotune.machine import Machine
 from autotune.measure.execute import NativeExecutor
 from autotune.measure.types import MeasureRequest, Status, Timing
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import STEPS, Schedule, apply_schedule
 from autotune.stored import bfloat16_bits, widen_bfloat16
 from autotune.target import Target, host_target
@@ -24,6 +24,7 @@ from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import node, task, value
 from tests.unit.measure import tasks

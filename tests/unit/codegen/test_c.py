@@ -15,11 +15,11 @@ from autotune.codegen import backend_for
 from autotune.codegen.c.compiler import compile_c, find_compiler
 from autotune.errors import BuildError
 from autotune.program.ir import For, Program, walk
-from autotune.program.text import parse_program
 from autotune.schedule import apply_schedule, schedule_from_json
 from autotune.target import Target, host_target, load_target, machine_of
 from autotune.tasks.build import build_program
 from autotune.types import Array
+from tests.interpreter.parse import parse_program
 from tests.needs import needs
 from tests.unit.codegen.kernels import assert_close, matmul, run_kernel, unary
 from tests.unit.codegen.test_llvm_math import samples

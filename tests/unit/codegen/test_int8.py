@@ -14,7 +14,7 @@ from autotune.machine import Machine
 from autotune.measure.execute import NativeExecutor
 from autotune.measure.types import MeasureRequest, Status, Timing
 from autotune.program.ir import Const, Load, fn
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import Schedule, apply_schedule
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.build import build_program
@@ -24,6 +24,7 @@ from autotune.types import Array, Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import node, run_kernel, task, value
 

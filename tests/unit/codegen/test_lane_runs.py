@@ -15,7 +15,6 @@ from autotune.machine.cpu import run_widths
 from autotune.measure.execute import build, judge, make_case
 from autotune.measure.types import MeasureRequest
 from autotune.program.ir import Alloc, For, Program, walk
-from autotune.program.text import parse_program
 from autotune.schedule import Schedule, apply_schedule
 from autotune.target import load_target
 from autotune.tasks.build import build_program
@@ -23,6 +22,7 @@ from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.contracts.test_rules import conv
+from tests.interpreter.parse import parse_program
 from tests.needs import needs
 from tests.unit.codegen.kernels import matmul
 from tests.unit.rpc_server.emulated import run_emulated

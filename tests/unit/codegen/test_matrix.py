@@ -17,7 +17,7 @@ from autotune.machine import Machine
 from autotune.measure.execute import build, make_case
 from autotune.measure.types import MeasureRequest
 from autotune.program.ir import Program
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import apply_schedule
 from autotune.schedule.memory.matrix_dot import MatrixDot
 from autotune.target import Target, host_target, load_target
@@ -33,6 +33,7 @@ from tests.contracts.algorithm_tasks import bytes_product
 from tests.contracts.test_rules import conv
 from tests.emulator.arm_matrices import emulated_matrices, with_matrices
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.needs import needs
 from tests.unit.codegen.kernels import assert_close, matmul, run_kernel

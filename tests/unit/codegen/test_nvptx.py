@@ -10,7 +10,6 @@ from autotune.codegen.base import DeviceCode
 from autotune.codegen.nvptx.kernel import write_kernels
 from autotune.errors import BuildError
 from autotune.program.ir import Program
-from autotune.program.parse import parse_program
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
 from autotune.tasks.evaluate import evaluate_task
@@ -18,6 +17,7 @@ from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task
 from tests.emulator import run_emulated
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.ptxas import assemble
 from tests.unit.codegen.kernels import assert_close, conv_relu, matmul, unary

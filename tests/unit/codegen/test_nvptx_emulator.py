@@ -12,11 +12,11 @@ import pytest
 import tests.emulator
 from autotune.codegen.nvptx.kernel import write_kernels
 from autotune.program.ir import Program
-from autotune.program.parse import parse_program
 from autotune.target import load_target
 from autotune.types import Array
 from tests.emulator import run_emulated
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.unit.codegen.nvptx_programs import TRANSPOSE
 from tests.unit.codegen.stream_programs import stream_matmul
 from tests.unit.codegen.tensor_programs import tensor_matmul

@@ -10,12 +10,12 @@ import pytest
 from autotune.codegen import backend_for
 from autotune.errors import VerifyError
 from autotune.program.ir import Program
-from autotune.program.parse import parse_program
 from autotune.program.text import print_program
 from autotune.target import Target, load_target
 from autotune.types import Array
 from tests.emulator import run_emulated
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.ptxas import assemble
 from tests.unit.codegen.tensor_programs import tensor_matmul

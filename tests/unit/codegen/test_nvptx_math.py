@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from autotune.program.ir import Program
-from autotune.program.parse import parse_program
 from autotune.target import load_target
 from autotune.types import Array
 from tests.emulator import errors, run_emulated
+from tests.interpreter.parse import parse_program
 
 SM80 = load_target("sm_80")
 BLOCK = 128

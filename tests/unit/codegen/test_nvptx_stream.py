@@ -15,12 +15,12 @@ from autotune.codegen.base import DeviceCode
 from autotune.codegen.nvptx.kernel import DeviceText, write_kernels
 from autotune.errors import BuildError, VerifyError
 from autotune.program.ir import Program
-from autotune.program.parse import parse_program
 from autotune.program.text import print_program
 from autotune.target import load_target
 from autotune.types import Array
 from tests.emulator import run_emulated
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.ptxas import assemble
 from tests.unit.codegen.stream_programs import stream_matmul

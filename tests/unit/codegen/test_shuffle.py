@@ -9,9 +9,9 @@ from autotune.codegen import backend_for
 from autotune.codegen.c import opencl as c_opencl
 from autotune.errors import BuildError
 from autotune.program.ir import Program
-from autotune.program.text import parse_program
 from autotune.target import load_target
 from tests.emulator import run_emulated
+from tests.interpreter.parse import parse_program
 from tests.ptxas import assemble
 from tests.unit.codegen.kernels import node, run_kernel, task, value
 

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.codegen import backend_for
 from autotune.program.ir import Program
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import apply_schedule
 from autotune.target import load_target
 from autotune.tasks.build import build_program
@@ -15,6 +15,7 @@ from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.contracts.test_rules import arrays_of
 from tests.emulator import BankUse, bank_use, run_emulated
+from tests.interpreter.parse import parse_program
 from tests.ptxas import assemble
 from tests.unit.codegen.kernels import assert_close, matmul, node, run_kernel, task, value
 

@@ -15,7 +15,7 @@ from autotune.codegen.llvm import backend
 from autotune.codegen.llvm.binding import binding
 from autotune.errors import BuildError, ScheduleError
 from autotune.program.ir import Program
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import apply_schedule
 from autotune.schedule.memory.tile_dot import TileDot
 from autotune.target import Target, host_target, load_target
@@ -32,6 +32,7 @@ from search_spaces.rules import RULES
 from tests.contracts.test_rules import conv
 from tests.emulator.tiles import emulated_tiles, with_tiles
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import assert_close, matmul, node, run_kernel, task, value
 

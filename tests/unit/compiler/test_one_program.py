@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 
 import autotune
-from autotune.errors import ClosedError, FeedError, ModelError
+from autotune.errors import ArtifactError, ClosedError, ConfigError, FeedError, ModelError
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
 from tests.unit.compiler.open_models import attention, convolutions, detector
@@ -23,8 +28,8 @@ NETWORK = convolutions()
 
 
 @functools.cache
-def images() -> SizedModel:
-    made = autotune.compile(NETWORK, ranges=RANGES)
+def images(threads: int = 1) -> SizedModel:
+    made = autotune.compile(NETWORK, ranges=RANGES, threads=threads)
     assert isinstance(made, SizedModel)
     return made
 
@@ -120,6 +125,42 @@ def test_a_closed_model_says_so() -> None:
         model.run({"x": image(1, 8, 8)})
     with pytest.raises(ClosedError):
         model.run({"x": image(1, 8, 9)})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kept", ["file", "bytes", "pickle", "copy", "deepcopy"])
+def test_what_is_kept_of_it_runs_at_any_sizes(kept: str, threads: int, tmp_path: Path) -> None:
+    model = images(threads)
+    model.save(tmp_path / "net.model")
+    made: Callable[[SizedModel], Any] = {
+        "file": lambda _: autotune.load(tmp_path / "net.model"),
+        "bytes": lambda _: autotune.load((tmp_path / "net.model").read_bytes()),
+        "pickle": lambda m: pickle.loads(pickle.dumps(m)),
+        "copy": copy.copy,
+        "deepcopy": copy.deepcopy,
+    }[kept]
+    with made(model) as other:
+        assert (other.inputs, other.outputs) == (model.inputs, model.outputs)
+        assert (other.ranges, other.notes) == (model.ranges, model.notes)
+        for sizes in SIZES[:3]:
+            x = image(*sizes)
+            np.testing.assert_array_equal(other.run({"x": x})["y"], model.run({"x": x})["y"])
+        with pytest.raises(FeedError, match="the range is 8 to 96"):
+            other.run({"x": image(1, 97, 8)})
+        if kept == "copy":
+            assert other.specialize({"N": 1, "H": 8, "W": 8}).run({"x": image(1, 8, 8)})
+        else:
+            with pytest.raises(ConfigError, match="'net' comes from a file, which holds the pro"):
+                other.specialize({"N": 1, "H": 8, "W": 8})
+    assert model.run({"x": image(1, 8, 8)})  # closing one leaves the other
+
+
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    images().save(tmp_path / "net.model")
+    data = (tmp_path / "net.model").read_bytes()
+    for old, new in ((b'"units"', b'"uints"'), (b'"filled"', b'"fillet"')):
+        with pytest.raises(ArtifactError, match="damaged"):
+            autotune.load(data.replace(old, new))
 
 
 def test_a_model_without_all_ranges_is_compiled_for_the_sizes_it_meets() -> None:

@@ -7,15 +7,19 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from autotune.db import files
+from autotune.db import files, guard
+from autotune.db.damage import Damage
 from autotune.db.opening import open_log
 from autotune.db.query import query_file
 from autotune.db.store import TuningLog
+from autotune.db.wal import LeftBehind
 from tests.unit.db.samples import matmul, record, target
 
 _KILLED = """
@@ -65,6 +69,76 @@ def test_a_cut_wal_is_noticed(killed: Path, left_bytes: int, *, read_only: bool)
             log.append([record()])
         with TuningLog(killed) as log:
             assert not log.damage.take_notes()
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file and the -wal of a killed writer, without its lock."""
+    path = tmp_path_factory.mktemp("killed") / "log.db"
+    subprocess.run([sys.executable, "-c", _KILLED, str(path)], check=False)
+    path.with_name("log.db.lock").unlink()
+    return path
+
+
+def _cuts(wal: bytes) -> list[int]:
+    """Before every frame, within its header and its page; then beyond the last."""
+    step = int.from_bytes(wal[8:12], "big") + 24
+    frames = (len(wal.rstrip(bytes(1))) - 32) // step + 2
+    return [32 + n * step + at for n in range(frames) for at in (0, 7, 999)]
+
+
+@pytest.mark.parametrize("read", [TuningLog, query_file])
+def test_a_wal_cut_anywhere_keeps_what_is_whole_and_says_what_is_not(
+    copied: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, read: Callable[..., Any]
+) -> None:
+    data, wal = copied.read_bytes(), copied.with_name("log.db-wal").read_bytes()
+    seen, silent = set(), set()
+    for cut in _cuts(wal):
+        path = tmp_path / f"{cut}.db"
+        path.write_bytes(data)
+        path.with_name(f"{path.name}-wal").write_bytes(wal[:cut])
+        caplog.clear()
+        if read is TuningLog:
+            with TuningLog(path, read_only=True) as log:
+                kept = len(log.records(matmul().key, target()))
+        else:
+            damage = Damage("log")
+            kept = len(query_file(path, top=100, damage=damage))
+            damage.tell()
+        lines = [r.getMessage() for r in caplog.records]
+        assert all(f"what a run wrote after record {kept} is missing" in t for t in lines)
+        assert len(lines) <= 1
+        seen.add(kept)
+        if not lines:
+            silent.add(kept)
+    assert seen == {5, 6, 7, 8}
+    assert silent == {8}
+
+
+def test_a_copy_with_its_lock_says_how_many_are_missing(killed: Path, tmp_path: Path) -> None:
+    path = tmp_path / "copy.db"
+    for suffix in ("", ".lock"):
+        path.with_name(path.name + suffix).write_bytes(
+            killed.with_name(killed.name + suffix).read_bytes()
+        )
+    with TuningLog(path, read_only=True) as log:
+        (note,) = log.damage.take_notes()
+    assert "3 records of a killed run are missing (up to number 8)" in note
+
+
+def test_a_copy_of_a_log_at_work_is_whole(tmp_path: Path) -> None:
+    """After every record, whatever the -wal has grown to."""
+    path, copy = tmp_path / "log.db", tmp_path / "copy.db"
+    with TuningLog(path) as log:
+        for n in range(1, 120):
+            log.append([record()])
+            time.sleep(2 * guard.LOOKED_S)
+            for suffix in ("", "-wal"):
+                data = path.with_name(path.name + suffix).read_bytes()
+                copy.with_name(copy.name + suffix).write_bytes(data)
+            assert not LeftBehind.of(copy).cut, n
+    with TuningLog(copy, read_only=True) as log:
+        assert len(log.records(matmul().key, target())) == 119
 
 
 def test_an_older_file_with_records_missing_is_noticed(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from autotune.machine import Machine
 from autotune.measure.devices import DEVICES, DeviceFacts, open_device
 from autotune.measure.devices.profile import fitted
 from autotune.program.launch import launches
-from autotune.program.parse import parse_program
 from autotune.schedule import apply_schedule
 from autotune.target import Target, load_target
 from autotune.tasks.build import build_program
 from search_spaces.rules import RULES, Rule
 from tests.contracts.test_rules import TASKS
+from tests.interpreter.parse import parse_program
 from tests.needs import needs
 
 OPENCL, CUDA = load_target("opencl"), load_target("cuda")

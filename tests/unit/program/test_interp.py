@@ -7,8 +7,8 @@ import pytest
 
 from autotune.errors import VerifyError
 from autotune.program.packing import apply_pack
-from autotune.program.text import parse_program
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 
 HEAD = "program p\nparam i0: float32[4] halo [1:2]\nparam o0: float32[4] written\n"
 INPUT = {"i0": np.asarray([1, 2, 3, 4], np.float32)}

@@ -7,8 +7,8 @@ import pytest
 
 from autotune.errors import VerifyError
 from autotune.program.launch import launches, scratch_of
-from autotune.program.text import parse_program
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 
 HEAD = "program p\nparam x: float32[8]\nparam y: float32[8] written\n"

@@ -8,7 +8,7 @@ import pytest
 
 from autotune.program.ir import Const, Load, Value, fn, index
 from autotune.program.signs import lowest, never_negative
-from autotune.program.text import parse_program
+from tests.interpreter.parse import parse_program
 
 PROGRAM = """program p
 param x: float32[8]

@@ -33,8 +33,9 @@ from autotune.program.ir import (
     Store,
     Table,
 )
-from autotune.program.text import parse_program, print_index, print_program
+from autotune.program.text import print_index, print_program
 from autotune.tasks.build import build_program
+from tests.interpreter.parse import parse_program
 from tests.unit.program import tasks
 
 small = st.integers(-9, 9)

@@ -6,8 +6,8 @@ import pytest
 
 from autotune.errors import VerifyError
 from autotune.program.ir import Bound, index
-from autotune.program.text import parse_program
 from autotune.tasks.build import build_program
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import guarded_interval, verify
 from tests.unit.program import tasks
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +19,7 @@ from rpc_server.client.board_runner import BoardFaultError, RpcRunner
 from rpc_server.tracker.types import FarmError
 from rpc_server.wire import messages as wire
 from tests.unit.measure import fakes
-from tests.unit.rpc_server.farms import FarmProcesses, running_farm
+from tests.unit.rpc_server.farms import DEADLINES, FarmProcesses, running_farm
 from tests.unit.rpc_server.rogues import (
     DONE,
     never_done,
@@ -122,6 +124,34 @@ def test_a_thread_that_ends_in_an_error_takes_its_requests_back(
     with rogue_board(farm.address, name, collect=results_with()):
         assert len(measured(farm)) == 24
         assert "OverflowError" in last_error(farm, name)
+
+
+def test_a_board_that_is_granted_while_the_runner_closes_is_given_back(
+    farm: FarmProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a rogue's last lie, when the honest board has measured all that was left."""
+    granted, closing = threading.Event(), threading.Event()
+
+    class Late(threading.Thread):
+        def start(self) -> None:
+            granted.set()
+            closing.wait(timeout=0.2)
+            super().start()
+
+    runner = farm.runner(deadlines=dataclasses.replace(DEADLINES, queue_s=0.1))
+
+    def tune() -> None:
+        with contextlib.suppress(FarmError):
+            runner.measure(requests(1))
+
+    thread = threading.Thread(target=tune, daemon=True)
+    monkeypatch.setattr(threading, "Thread", Late)
+    thread.start()
+    assert granted.wait(timeout=LATE_S)
+    runner.close()
+    closing.set()
+    thread.join(timeout=LATE_S)
+    assert not any(b["client"] for b in farm.status()["boards"])
 
 
 def test_a_board_that_lies_three_times_is_quarantined_with_the_reason(

@@ -14,7 +14,7 @@ from autotune.codegen.llvm.kernel import write_kernel
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.program.ir import For, If, Program, walk
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import STEPS, apply_schedule
 from autotune.target import Target, host_target, load_target
 from autotune.tasks.build import build_program
@@ -23,6 +23,7 @@ from autotune.tasks.inputs import random_inputs
 from autotune.types import Array, Task, freeze_attrs
 from search_spaces.rules import RULES
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.attentions import attention
 from tests.unit.codegen.kernels import assert_close, run_kernel

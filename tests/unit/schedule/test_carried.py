@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from autotune.errors import ScheduleError
-from autotune.program.text import parse_program
 from autotune.schedule import Step
 from autotune.schedule.loops.nest import Parallel, Reorder, Vectorize
+from tests.interpreter.parse import parse_program
 
 SCAN = """
 program scan

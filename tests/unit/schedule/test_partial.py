@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from autotune.errors import ScheduleError
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import apply_schedule, schedule_from_json
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 
 ROWS = """program p

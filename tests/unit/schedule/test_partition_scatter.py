@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from autotune.errors import ScheduleError
-from autotune.program.text import parse_program, print_stmt
+from autotune.program.text import print_stmt
 from autotune.schedule import Step, apply_schedule
 from autotune.schedule.loops.nest import Parallel, Reorder, Split, Vectorize
 from autotune.schedule.loops.partition_scatter import PartitionScatter
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 
 UPDATES = """program p

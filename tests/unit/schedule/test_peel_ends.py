@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from autotune.errors import ScheduleError
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule.loops.nest import Split
 from autotune.schedule.loops.peel_ends import PeelEnds
+from tests.interpreter.parse import parse_program
 
 MIRROR = """
 program mirror

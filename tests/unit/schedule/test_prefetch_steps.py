@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from autotune.errors import ScheduleError
-from autotune.program.text import parse_program
 from autotune.schedule import STEPS
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.schedule.test_steps import COPY, lines, step
 

@@ -7,10 +7,10 @@ import pytest
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import Alloc, walk
-from autotune.program.text import parse_program
 from autotune.schedule import apply_schedule
 from autotune.schedule.memory.reuse import Reuse
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 
 CHAIN = """program p

@@ -9,7 +9,7 @@ import cost_model
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.program.ir import Program
-from autotune.program.text import parse_program, print_stmt
+from autotune.program.text import print_stmt
 from autotune.schedule import Schedule, apply_schedule, schedule_from_json
 from autotune.target import Target, host_target
 from autotune.tasks.build import build_program
@@ -17,6 +17,7 @@ from autotune.types import Array, Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import node, run_kernel, task, value
 

@@ -6,8 +6,9 @@ import pytest
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import Program
-from autotune.program.text import parse_program, print_stmt
+from autotune.program.text import print_stmt
 from autotune.schedule import STEPS, Step, apply_schedule, schedule_from_json
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 
 HEAD = "program p\nparam x: float32[4, 6]\nparam w: float32[6] constant\n"

@@ -9,15 +9,8 @@ import pytest
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import Program
-from autotune.program.strassen import (
-    DATA,
-    PRODUCTS,
-    RESULT,
-    WEIGHTS,
-    combined_weights,
-    first_uses,
-)
-from autotune.program.text import parse_program, print_program
+from autotune.program.strassen import DATA, PRODUCTS, RESULT, WEIGHTS, combined_weights, first_uses
+from autotune.program.text import print_program
 from autotune.schedule import STEPS, apply_schedule
 from autotune.target import host_target
 from autotune.tasks.build import build_program
@@ -26,6 +19,7 @@ from autotune.tasks.inputs import random_inputs
 from autotune.types import Task
 from search_spaces.rules import rule_for
 from tests.interpreter.interp import run as run_program
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import assert_close, node, run_kernel, task, value
 

@@ -8,9 +8,10 @@ import pytest
 from autotune.errors import ScheduleError, VerifyError
 from autotune.program.ir import Alloc, Buffer, Program, walk
 from autotune.program.launch import storage_size
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.schedule import apply_schedule, schedule_from_json
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 
 TEXT = """program p

@@ -10,7 +10,7 @@ from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.ops.conv import tiled_reach
 from autotune.program.ir import Alloc, Program, walk
-from autotune.program.text import parse_program, print_program
+from autotune.program.text import print_program
 from autotune.program.winograd import points_of, transforms
 from autotune.schedule import STEPS, apply_schedule
 from autotune.target import host_target
@@ -21,6 +21,7 @@ from autotune.types import Task
 from search_spaces.params import Config
 from search_spaces.rules import rule_for
 from tests.interpreter.interp import run
+from tests.interpreter.parse import parse_program
 from tests.interpreter.verify import verify
 from tests.unit.codegen.kernels import node, run_kernel, task, value
 

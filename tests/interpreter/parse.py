@@ -5,40 +5,18 @@ from __future__ import annotations
 from typing import cast
 
 from autotune.errors import VerifyError
-from autotune.program.ir import (
-    COMBINERS,
-    Alloc,
-    AsyncCommit,
-    AsyncCopy,
-    AsyncWait,
-    Barrier,
-    Buffer,
-    Fetch,
-    For,
-    If,
-    Load,
-    LoopKind,
-    Mma,
-    Pack,
-    Prefetch,
-    Program,
-    Scope,
-    Shuffle,
-    Stmt,
-    Store,
-    WarpgroupMma,
-)
-from autotune.program.tokens import Tokens
+from autotune.program import ir
 from autotune.types import dense_strides
+from tests.interpreter.tokens import Tokens
 
 
-def parse_program(text: str) -> Program:
+def parse_program(text: str) -> ir.Program:
     """The Program that prints as `text`. VerifyError names the line that does not parse."""
     reader = _Lines([line for line in text.split("\n") if line.strip()])
     head = reader.next_line("program")
     name = head.name()
     head.end()
-    params, packs = list[Buffer](), list[Pack]()
+    params, packs = list[ir.Buffer](), list[ir.Pack]()
     while reader.peek("param"):
         params.append(_parse_buffer(reader.next_line("param"), "param"))
     while reader.peek("pack"):
@@ -46,7 +24,7 @@ def parse_program(text: str) -> Program:
     body = reader.body(0)
     if reader.peek(""):
         reader.next_line("").fail("a statement at the left margin")
-    return Program(name, tuple(params), body, tuple(packs))
+    return ir.Program(name, tuple(params), body, tuple(packs))
 
 
 class _Lines:
@@ -73,8 +51,8 @@ class _Lines:
             tokens.expect(word)
         return tokens
 
-    def body(self, indent: int) -> tuple[Stmt, ...]:
-        out: list[Stmt] = []
+    def body(self, indent: int) -> tuple[ir.Stmt, ...]:
+        out: list[ir.Stmt] = []
         while self.peek("") and self._indent() == indent:
             out.append(self._stmt(indent))
         return tuple(out)
@@ -83,67 +61,67 @@ class _Lines:
         line = self._lines[self._at]
         return len(line) - len(line.lstrip(" "))
 
-    def _stmt(self, indent: int) -> Stmt:
+    def _stmt(self, indent: int) -> ir.Stmt:
         tokens = self.next_line("")
         word = tokens.name()
         if word == "for":
             var = tokens.name()
             tokens.expect("in")
-            extent, kind = tokens.integer(), cast(LoopKind, tokens.name())  # `verify` checks it
+            extent, kind = tokens.integer(), cast(ir.LoopKind, tokens.name())  # `verify` checks it
             tokens.close(":")
-            return For(var, extent, kind, self.body(indent + 2))
+            return ir.For(var, extent, kind, self.body(indent + 2))
         if word == "alloc":
             buffer = _parse_buffer(tokens, "")
-            return Alloc(buffer, self.body(indent + 2))
+            return ir.Alloc(buffer, self.body(indent + 2))
         if word == "if":
             bounds = tokens.bounds()
             tokens.close(":")
-            return If(bounds, self.body(indent + 2))
+            return ir.If(bounds, self.body(indent + 2))
         if word == "barrier":
-            return tokens.last(Barrier())
+            return tokens.last(ir.Barrier())
         if word in ("mma", "copy", "commit", "wait", "shuffle", "wgmma", "fetch"):
             return tokens.last(_collective(word, tokens))
         if word == "prefetch":
-            return tokens.last(Prefetch(tokens.name(), tokens.indices()))
+            return tokens.last(ir.Prefetch(tokens.name(), tokens.indices()))
         indices = tokens.indices()
         combine = tokens.name() if tokens.next_is_name() else None
-        if combine is not None and combine not in COMBINERS:
-            tokens.fail(f"one of {', '.join(COMBINERS)}")
+        if combine is not None and combine not in ir.COMBINERS:
+            tokens.fail(f"one of {', '.join(ir.COMBINERS)}")
         tokens.expect("=")
-        return tokens.last(Store(word, indices, tokens.value(), combine))
+        return tokens.last(ir.Store(word, indices, tokens.value(), combine))
 
 
-def _collective(word: str, tokens: Tokens) -> Stmt:
+def _collective(word: str, tokens: Tokens) -> ir.Stmt:
     """What the threads of a warp or block do together."""
 
-    def place(after: str) -> Load:
+    def place(after: str) -> ir.Load:
         if after:
             tokens.expect(after)
-        return Load(tokens.name(), tokens.indices())
+        return ir.Load(tokens.name(), tokens.indices())
 
     if word == "mma":
         first = tokens.name()
         across = first == "across" and tokens.next_is_name()
-        total = Load(tokens.name() if across else first, tokens.indices())
-        return Mma(total, place(","), place(","), across)
+        total = ir.Load(tokens.name() if across else first, tokens.indices())
+        return ir.Mma(total, place(","), place(","), across)
     if word == "wgmma":
         count = tokens.integer()
-        return WarpgroupMma(place(""), place(","), place(","), count)
+        return ir.WarpgroupMma(place(""), place(","), place(","), count)
     if word == "fetch":
         box = tokens.integers()
-        return Fetch(place(""), place("from"), box)
+        return ir.Fetch(place(""), place("from"), box)
     if word == "copy":
         count = tokens.integer()
-        return AsyncCopy(place(""), place("from"), count)
+        return ir.AsyncCopy(place(""), place("from"), count)
     if word == "shuffle":
         combine = tokens.name()
-        if combine not in COMBINERS:
-            tokens.fail(f"one of {', '.join(COMBINERS)}")
-        return Shuffle(combine, tokens.integer(), place(""))
-    return AsyncWait(tokens.integer()) if word == "wait" else AsyncCommit()
+        if combine not in ir.COMBINERS:
+            tokens.fail(f"one of {', '.join(ir.COMBINERS)}")
+        return ir.Shuffle(combine, tokens.integer(), place(""))
+    return ir.AsyncWait(tokens.integer()) if word == "wait" else ir.AsyncCommit()
 
 
-def _parse_buffer(tokens: Tokens, scope: str) -> Buffer:
+def _parse_buffer(tokens: Tokens, scope: str) -> ir.Buffer:
     name = tokens.name()
     tokens.expect(":")
     dtype, shape = tokens.name(), tokens.integers()
@@ -163,14 +141,14 @@ def _parse_buffer(tokens: Tokens, scope: str) -> Buffer:
         else:
             scope = word
     tokens.close(":" if scope != "param" else "")
-    return Buffer(
-        name, dtype, shape, cast(Scope, scope), strides, halo,
+    return ir.Buffer(
+        name, dtype, shape, cast(ir.Scope, scope), strides, halo,
         constant="constant" in flags, written="written" in flags,
         swizzle=swizzle, unaligned="odd" in flags,
     )  # fmt: skip
 
 
-def _parse_pack(tokens: Tokens) -> Pack:
+def _parse_pack(tokens: Tokens) -> ir.Pack:
     buffer = tokens.name()
     tokens.expect(":")
     shape = tokens.integers()
@@ -185,4 +163,4 @@ def _parse_pack(tokens: Tokens) -> Pack:
     strassen = tokens.integers() if tokens.accept("strassen") else ()
     dtype = tokens.name() if tokens.accept("as") else ""
     tokens.end()
-    return Pack(buffer, shape, splits, order, tuple(transforms), dtype, strassen)
+    return ir.Pack(buffer, shape, splits, order, tuple(transforms), dtype, strassen)

@@ -10,24 +10,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from autotune.errors import VerifyError
-from autotune.program.ir import (
-    FUNCTIONS,
-    Apply,
-    Atom,
-    Bound,
-    Clamp,
-    Const,
-    FloorDiv,
-    Index,
-    IndexValue,
-    Load,
-    LoadIndex,
-    Mod,
-    Select,
-    Stmt,
-    Table,
-    Value,
-)
+from autotune.program import ir
 from autotune.types import DTYPES
 
 T = TypeVar("T")
@@ -88,7 +71,7 @@ class Tokens:
         if self._tokens[self._at][0] != "end":
             self.fail(f"nothing after {self._tokens[self._at - 1][1]!r}")
 
-    def last(self, stmt: Stmt) -> Stmt:
+    def last(self, stmt: ir.Stmt) -> ir.Stmt:
         """The statement, which the line holds nothing after."""
         self.end()
         return stmt
@@ -138,11 +121,11 @@ class Tokens:
         self.expect(":")
         return first, self.integer()
 
-    def indices(self) -> tuple[Index, ...]:
+    def indices(self) -> tuple[ir.Index, ...]:
         return self.listed(self.index)
 
-    def index(self) -> Index:
-        terms: list[tuple[Atom, int]] = []
+    def index(self) -> ir.Index:
+        terms: list[tuple[ir.Atom, int]] = []
         const = 0
         sign = -1 if self.accept("-") else 1
         while True:
@@ -156,11 +139,11 @@ class Tokens:
                 terms.append((self._atom(), sign))
             word = self._tokens[self._at][1]
             if word not in _SIGNS:
-                return Index(tuple(terms), const)
+                return ir.Index(tuple(terms), const)
             sign = _SIGNS[word]
             self._at += 1
 
-    def _atom(self) -> Atom:
+    def _atom(self) -> ir.Atom:
         if self.accept("("):
             inner = self._operand()
             division = self.accept("//")
@@ -168,25 +151,25 @@ class Tokens:
                 self.expect("%")
             divisor = self.integer()
             self.expect(")")
-            return FloorDiv(inner, divisor) if division else Mod(inner, divisor)
+            return ir.FloorDiv(inner, divisor) if division else ir.Mod(inner, divisor)
         name = self.name()
         if name not in ("int", "clamp") or not self.accept("("):
             return name
         if name == "int":
             buffer, indices = self.name(), self.indices()
             self.expect(",")
-            loaded = LoadIndex(buffer, indices, self.integer())
+            loaded = ir.LoadIndex(buffer, indices, self.integer())
             self.expect(")")
             return loaded
         inner, limits = self.index(), []
         for _ in range(2):
             self.expect(",")
             limits.append(self.integer())
-        clamped = Clamp(inner, *limits)
+        clamped = ir.Clamp(inner, *limits)
         self.expect(")")
         return clamped
 
-    def _operand(self) -> Index:
+    def _operand(self) -> ir.Index:
         """What is divided: a sum is in parentheses of its own."""
         if self._divides():
             return self.index()
@@ -206,56 +189,56 @@ class Tokens:
                 return True
         return True
 
-    def bounds(self) -> tuple[Bound, ...]:
+    def bounds(self) -> tuple[ir.Bound, ...]:
         if self.accept("true"):
             return ()
-        out: list[Bound] = []
+        out: list[ir.Bound] = []
         more = True
         while more:
             lo = self.integer()
             self.expect("<=")
             inner = self.index()
             self.expect("<")
-            out.append(Bound(inner, lo, self.integer()))
+            out.append(ir.Bound(inner, lo, self.integer()))
             more = self.accept("and")
         return tuple(out)
 
-    def value(self) -> Value:
+    def value(self) -> ir.Value:
         name = self.name()
         if self._tokens[self._at][1] == "[" and name != "table":
-            return Load(name, self.indices())
+            return ir.Load(name, self.indices())
         if name == "table":
             return self._table()
         self.expect("(")
-        out: Value
+        out: ir.Value
         if name in DTYPES:
             out = self._const(name)
         elif name == "value":
             inner = self.index()
             self.expect(",")
-            out = IndexValue(inner, self.name())
+            out = ir.IndexValue(inner, self.name())
         elif name == "select":
             bounds = self.bounds()
             self.expect(",")
             then = self.value()
             self.expect(",")
-            out = Select(bounds, then, self.value())
-        elif name in FUNCTIONS:
+            out = ir.Select(bounds, then, self.value())
+        elif name in ir.FUNCTIONS:
             args = [self.value()]
             while self.accept(","):
                 args.append(self.value())
-            out = Apply(name, tuple(args))
+            out = ir.Apply(name, tuple(args))
         else:
             self.fail(f"a function and not {name!r}")
         self.expect(")")
         return out
 
-    def _const(self, dtype: str) -> Const:
+    def _const(self, dtype: str) -> ir.Const:
         if dtype == "bool":
-            return Const(self.name() == "true", dtype)
-        return Const(self._real() if dtype.startswith("float") else self.integer(), dtype)
+            return ir.Const(self.name() == "true", dtype)
+        return ir.Const(self._real() if dtype.startswith("float") else self.integer(), dtype)
 
-    def _table(self) -> Table:
+    def _table(self) -> ir.Table:
         self.expect("[")
         rows: list[tuple[float, ...]] = []
         more = True
@@ -267,4 +250,4 @@ class Tokens:
             rows.append(tuple(row))
             more = self._comma("]")
         row_index, column_index = self.indices()
-        return Table(tuple(rows), row_index, column_index)
+        return ir.Table(tuple(rows), row_index, column_index)
