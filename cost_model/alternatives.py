@@ -68,8 +68,7 @@ def _least(space: Space, starts: Rows, cycles: Cost, kind: str) -> Rows:
         own = cycles(configs)
         return np.where(_kinds(configs, len(own)) == kind, own, np.inf)
 
-    ends = [space.descend(row, cost) for row in starts]
-    return ends[int(np.argmin(cost(space.configs(np.array(ends)))))]
+    return space.least(starts, cost)
 
 
 def _kinds(configs: Configs, count: int) -> npt.NDArray[Any]:

@@ -5,7 +5,10 @@ reference evaluator of the onnx package, which knows the whole standard and is s
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import queue
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +19,8 @@ from autotune.errors import UnsupportedOpError
 
 Call = Callable[[Mapping[str, Any]], Sequence[Any]]
 RUNTIME, REFERENCE = "onnxruntime", "the reference evaluator of onnx"
+STOP_S = 5.0
+"""For a run that was told to end: it does behind the node that it is at."""
 _NEWEST_IR = 10
 """Files of this version every ONNX Runtime of the last years reads; newer ones say nothing that
 parts of models have."""
@@ -65,16 +70,50 @@ def _runtime(part: onnx.ModelProto) -> Call:
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
 
+    wait = _stoppable if _holds_graphs(part) else _at_once
     kinds = [_SHORT_FLOATS.get(output.type) for output in session.get_outputs()]
 
     def call(feeds: Mapping[str, Any]) -> Sequence[Any]:
-        found = session.run(None, dict(feeds))
+        found = wait(lambda how: session.run(None, dict(feeds), how), onnxruntime.RunOptions())
         return [
             array.view(onnx.helper.tensor_dtype_to_np_dtype(kind)) if kind else array
             for array, kind in zip(found, kinds, strict=True)
         ]
 
     return call
+
+
+def _holds_graphs(part: onnx.ModelProto) -> bool:
+    """Whether a node has a body, which may run for ever."""
+    return any(a.type == onnx.AttributeProto.GRAPH for n in part.graph.node for a in n.attribute)
+
+
+def _at_once(run: Callable[[Any], Any], how: Any) -> Any:
+    return run(how)
+
+
+def _stoppable(run: Callable[[Any], Any], how: Any) -> Any:
+    """What a run gives that a Ctrl-C ends: Python hears of one while another thread is at it."""
+    done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put((run(how), None))
+        except BaseException as error:  # it is raised where the result is waited for
+            done.put((None, error))
+
+    thread = threading.Thread(target=work, daemon=True)
+    try:
+        thread.start()
+        found, error = done.get()
+    except BaseException:
+        how.terminate = True  # also of a run that has not begun
+        with contextlib.suppress(RuntimeError):  # the thread neither
+            thread.join(STOP_S)
+        raise
+    if error is not None:
+        raise error
+    return found
 
 
 def _reference(part: onnx.ModelProto) -> Call:

@@ -8,6 +8,7 @@ import ctypes
 import functools
 import itertools
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,10 @@ from autotune.types import Array
 
 BLOCK_BYTES = 1 << 20
 """Rows are collected in blocks of this size where nobody knows how many there will be."""
+AT_ONCE = 16
+CALL_S = 0.05
+"""Trips of the first native call, and its seconds up to which the next one is of twice as many: in
+between Python hears of a Ctrl-C."""
 SYMBOL = "model_trips"
 _LOOP = ctypes.CFUNCTYPE(
     ctypes.c_int64,
@@ -92,19 +97,24 @@ class Trips:
         blocks: list[list[Array]] = [[] for _ in rows]
         ends = how.going in self._made
         going = self._made[how.going].base if ends else -1
-        done, more = 0, True
+        done, more, at_once = 0, True, AT_ONCE
         while more and done < trips:
             length = _length(trips - done, sum(row.nbytes for row in rows) if ends else 0)
             for row, block in zip(rows, blocks, strict=True):
                 block.append(fresh_array((length, *row.shape), row.dtype))
                 run.place(row.slot, block[-1])
-            made = self._loop(
-                self._session.entry_address, run.pointer, length, address(count), going,
-                plan.ctypes.data,
-            )  # fmt: skip
-            done, more = done + abs(made), made > 0
+            begin, end = done, done + length
+            while more and done < end:
+                start_s = time.perf_counter()
+                made = self._loop(
+                    self._session.entry_address, run.pointer, min(at_once, end - done),
+                    address(count), going, plan.ctypes.data,
+                )  # fmt: skip
+                done, more = done + abs(made), made > 0
+                if time.perf_counter() - start_s < CALL_S:
+                    at_once *= 2
             for block in blocks:
-                block[-1] = block[-1][: abs(made)]
+                block[-1] = block[-1][: done - begin]
         kept = [pair[done % 2] for pair in states]
         return done, kept, [b[0] if len(b) == 1 else np.concatenate(b) for b in blocks]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.errors import FallbackWarning
+from autotune.fallback import foreign
 from autotune.fallback.model import StagedModel
 from autotune.runtime import trips
 
@@ -133,6 +136,18 @@ def test_counts_that_a_run_knows(case: str, monkeypatch: pytest.MonkeyPatch) -> 
     feeds = [{"n": np.array(n), "x": X} for n in (7, 1, 100, 0)]
     made = checked(proto, *feeds, fallback=False)
     assert (made._graph.compiled, native) == (1, [6, 1, 100, 7, 1, 100])
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_an_interrupt_ends_a_loop_that_goes_on_for_ever(*, ours: bool) -> None:
+    proto = model([loop(NEXT, ["c", "t"])], COUNT, ["y0"])
+    short, long = ({"n": np.array(n), "x": X} for n in (3, 2**62))
+    run = checked(proto, short).run if ours else foreign.evaluator(proto, short)[1]
+    main = threading.main_thread().ident
+    assert main
+    threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        run(long)
 
 
 @pytest.mark.parametrize("takes", [("n", ""), ("", ""), ("n", "go")])
