@@ -67,7 +67,7 @@ class Machine:
     cpu: CpuSpeeds
     gpu: GpuSpeeds
     _caches: Target
-    """Of which only the sizes of caches are read."""
+    """The target with the machine's caches: only their sizes are read."""
 
     @staticmethod
     def of(target: Target, profile: DeviceProfile | None = None) -> Machine:
