@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rpc_server.runners import FarmOptions
 
 DEFAULT_LOG = "tuning.db"
-COMPILED_TOO = "an .onnx file, zoo:NAME or a compiled model"
+COMPILED_TOO = "an .onnx or .tflite file, zoo:NAME or a compiled model"
 MAX_PRIORITY = 100
 """Largest priority, up or down, that the farm's messages allow."""
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")

@@ -17,9 +17,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from autotune.errors import ControlFlowError, ModelError, UnsupportedOpError
+from autotune.errors import ControlFlowError, LengthError, ModelError, UnsupportedOpError
 from autotune.fallback import foreign
-from autotune.fallback.stages import Stage, node_id
+from autotune.fallback.stages import Kind, Stage, node_id
 from autotune.frontend.onnx.importer import import_part
 from autotune.graph.ir import Graph
 from autotune.runtime.model import CompiledModel
@@ -35,8 +35,8 @@ Tell = Callable[[str], None]
 
 
 class RecutError(Exception):
-    """A stage cannot be run as it was cut: the nodes that make `outputs` are `control` flow of the
-    run, or need `value` before, or are foreign."""
+    """A stage cannot be run as it was cut: the nodes that make `outputs` are a `kind` of stages of
+    their own, or need `value` before, or are foreign."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class RecutError(Exception):
         outputs: Sequence[str],
         value: str = "",
         *,
-        control: bool = False,
+        kind: Kind = "foreign",
     ) -> None:
         super().__init__(str(cause))
         self.cause, self.outputs, self.value = cause, tuple(outputs), value
-        self.control = control
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,9 @@ class OwnPart:
         RecutError."""
         branch = any(node_id(n) == error.output and n.op_type == "If" for n in self._stage.nodes)
         if isinstance(error, ControlFlowError) or branch:
-            raise RecutError(error, [error.output], control=True) from error
+            raise RecutError(error, [error.output], kind="control") from error
+        if isinstance(error, LengthError):
+            raise RecutError(error, [error.output], kind="counted") from error
         asked = {_base(name) for name in error.inputs}
         small = asked and all(
             isinstance(given[n], np.ndarray | np.generic) and given[n].size <= MOST_VALUES

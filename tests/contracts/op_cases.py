@@ -12,6 +12,7 @@ from autotune.ops import OPS
 from autotune.program.ir import FUNCTIONS
 from autotune.types import Attr, freeze_attrs
 from tests.contracts.case import Case, tensor
+from tests.contracts.fixed_point_cases import requantize
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -384,7 +385,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     **{name: function(name) for name in FUNCTIONS},
     **{name: activation(name) for name in _ACTIVATIONS},
     "scalar": scalar(),
-    "expand": expand(), "causal": causal(), "gather": gather(),
+    "requantize": requantize(), "expand": expand(), "causal": causal(), "gather": gather(),
     "gather_elements": gather_elements(),
     "scatter": scatter(),
     "top_k": top_k(),

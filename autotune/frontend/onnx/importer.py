@@ -31,7 +31,6 @@ from autotune.frontend.onnx.functions import without_functions
 from autotune.frontend.onnx.inputs import Shapes, resolve_shapes
 from autotune.frontend.onnx.kinds import DECLARED, declared_type, result_kinds
 from autotune.frontend.onnx.mapped import read_mapped
-from autotune.frontend.onnx.places import UNSHAPED
 from autotune.frontend.onnx.sequence import READERS
 from autotune.frontend.onnx.values import check_values, describe
 from autotune.graph.build import GraphBuilder
@@ -47,8 +46,7 @@ DRAWN = (
 )
 REASONS = {
     "Bernoulli": DRAWN, "Multinomial": DRAWN, "RandomNormal": DRAWN, "RandomNormalLike": DRAWN,
-    "RandomUniform": DRAWN, "RandomUniformLike": DRAWN, "NonMaxSuppression": UNSHAPED,
-    "Unique": UNSHAPED,
+    "RandomUniform": DRAWN, "RandomUniformLike": DRAWN,
     "MaxRoiPool": "its windows are known to a run only; export the model with RoiAlign",
 }  # fmt: skip
 """Operators that are refused: why, and what to do."""
