@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from autotune.compiler.open_kernels import (
     NoOpenKernelError,
@@ -27,6 +27,7 @@ from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
 from autotune.placement.partition import partition
 from autotune.placement.stacked_plan import stacked
+from autotune.placement.types import Partition
 from autotune.runtime.open_image import OpenImage, Unit
 from autotune.runtime.open_model import AnySizeProgram
 from autotune.size_ranges import OpenTypes, SizeRange
@@ -49,8 +50,8 @@ def compile_open(
     a size."""
     if target.kind != "cpu":
         raise NoOpenKernelError(f"targets of kind {target.kind} have no kernels for all sizes")
-    image = open_image(model, ranges, target=target, versions=versions, profile=profile)
-    return AnySizeProgram(image)
+    image, notes = open_image(model, ranges, target=target, versions=versions, profile=profile)
+    return AnySizeProgram(image, notes=notes)
 
 
 def open_image(
@@ -60,8 +61,8 @@ def open_image(
     target: Target,
     versions: tuple[tuple[str, str], ...],
     profile: DeviceProfile | None = None,
-) -> OpenImage:
-    """The program of `compile_open` as data, not loaded."""
+) -> tuple[OpenImage, tuple[str, ...]]:
+    """The program of `compile_open` as data, not loaded, and what there is to say about it."""
     start = time.perf_counter()
     units, sizes = units_of(ranges)
     graph = model.open_graph(sizes)
@@ -85,7 +86,19 @@ def open_image(
         "%s compiled for all sizes in %.1f s: %d calls, %d kernels",
         model.name, time.perf_counter() - start, len(parts.calls), sum(map(len, kernels.values())),
     )  # fmt: skip
-    return image
+    return image, _plain_notes(parts, kernels)
+
+
+def _plain_notes(
+    parts: Partition, kernels: Mapping[Task, Sequence[BuiltKernel]]
+) -> tuple[str, ...]:
+    """A line for every task that no schedule speeds up at all sizes, by its first call."""
+    names = {call.task: call.name for call in reversed(parts.calls)}
+    return tuple(
+        f"{task.op} of {names[task]!r} runs in plain loops: none of its schedules serves all sizes"
+        for task, several in kernels.items()
+        if all(made.kernel.plain for made in several)
+    )
 
 
 def units_of(ranges: Mapping[str, SizeRange]) -> tuple[tuple[Unit, ...], dict[str, int]]:

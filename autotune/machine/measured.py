@@ -16,7 +16,7 @@ import math
 from typing import Any
 
 from autotune.machine.curves import Curve, effective_sizes, value_at, values_at
-from autotune.machine.facts import MachineFacts
+from autotune.machine.facts import MachineFacts, Pairs
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.speeds import CpuSpeeds
 from autotune.target import Target
@@ -27,9 +27,6 @@ L3_STREAM_RATIO = 1.0
 """The same from the L3 cache."""
 MEMORY_STREAM_RATIO = 1.05
 """The same from memory."""
-MOST_STREAM_VECTORS = 0.14
-"""Vectors of operands from beyond the L2 cache per multiply-add, at most, however fast the cache
-is (fitted with the choice of algorithms for models whose weights share a cache)."""
 L2_PASS_RATIO = 1.9
 """Bandwidth of rows in order from the L2 cache, arithmetic hiding a part, over loads alone."""
 L3_PASS_RATIO = 0.83
@@ -52,11 +49,25 @@ LINE_BYTES = 64
 """Bytes of a cache line in `MachineFacts.in_order`, which are seconds per line."""
 
 
+def on_machine(target: Target, caches: Pairs) -> Target:
+    """The target with the caches of the machine, where its system told of them: code for any
+    processor with AVX2 finds those of the one that it runs on."""
+    told = {level: int(nbytes) for level, nbytes in caches}
+    if target.kind != "cpu" or not told.get(1):
+        return target
+    way = max(target.l1_bytes // target.l1_ways, target.line_bytes)
+    return dataclasses.replace(
+        target, l1_bytes=told[1], l1_ways=max(1, told[1] // way),
+        l2_bytes=told.get(2, told[1]), l3_bytes=told.get(3, 0),
+    )  # fmt: skip
+
+
 def measured_speeds(target: Target, profile: DeviceProfile, table: CpuSpeeds) -> CpuSpeeds:
     """The table's speeds with all that the profile's facts know better."""
     facts = profile.facts
     if facts is None or not facts.load_curve:
         return table
+    target = on_machine(target, facts.caches)
     rate = profile.peak_flops / (2 * target.lanes())
     known = _caches(target, facts, rate, table) | _core(facts, rate, table)
     known |= hidden_streams(facts, facts.load_curve[-1][0])
@@ -71,7 +82,6 @@ def _caches(target: Target, facts: MachineFacts, rate: float, table: CpuSpeeds) 
     memory = facts.load_curve[-1][1] / rate
     l3 = max(l3, memory) if sizes[2] else memory
     stores = facts.store_curve or facts.load_curve
-    stream_of_l3 = min(L3_STREAM_RATIO * l3, MOST_STREAM_VECTORS * target.vector_bytes)
     written = [_within(stores, sizes, n) / rate for n in range(3)]
     known: dict[str, Any] = {
         "l1_store_bytes_per_cycle": written[0],
@@ -79,7 +89,7 @@ def _caches(target: Target, facts: MachineFacts, rate: float, table: CpuSpeeds) 
         "l3_store_bytes_per_cycle": written[2] if sizes[2] else stores[-1][1] / rate,
         "l2_stream_bytes_per_cycle": L2_STREAM_RATIO * l2,
         "memory_stream_bytes_per_cycle": MEMORY_STREAM_RATIO * memory,
-        "l3_stream_bytes_per_cycle": max(stream_of_l3, MEMORY_STREAM_RATIO * memory),
+        "l3_stream_bytes_per_cycle": max(L3_STREAM_RATIO * l3, MEMORY_STREAM_RATIO * memory),
         "l2_pass_bytes_per_cycle": L2_PASS_RATIO * l2,
         "l3_pass_bytes_per_cycle": max(L3_PASS_RATIO * l3, memory),
         "l2_written_pass_bytes_per_cycle": L2_PASS_RATIO * written[1],

@@ -83,10 +83,12 @@ class OpenSession(NativeSession):
 class AnySizeProgram:
     """Models at sizes, which share code, weights and arenas."""
 
-    def __init__(self, image: OpenImage, library: Library | None = None) -> None:
+    def __init__(
+        self, image: OpenImage, library: Library | None = None, notes: tuple[str, ...] = ()
+    ) -> None:
         """`library`: the image's objects where they are loaded already; otherwise the first run
-        loads them."""
-        self.image = image
+        loads them. `notes`: what the compiler has to say about it."""
+        self.image, self.notes = image, notes
         self._library, self._arenas = library, Arenas()
         self._code: OpenCode | None = None
 

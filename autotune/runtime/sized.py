@@ -93,6 +93,8 @@ class SizedModel(Closing):
         """The sizes that every symbol may have."""
         self.limit_bytes = limit_bytes
         self.notes: tuple[str, ...] = (_note(name, self.symbols, program is not None, why),)
+        if program is not None:
+            self.notes += program.notes
         """How sizes are served, and what else the compiler has to say."""
         self._name, self._specialize, self._why = name, specialize, why
         self._kinds, self._program = tuple(inputs.items()), program

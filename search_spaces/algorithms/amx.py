@@ -203,10 +203,10 @@ def _speed(machine: Machine, nbytes: Column) -> Column:
     """Bytes a cycle beside multiply-adds, of what is read over and over; without bound from L1,
     whose loads are counted by rows."""
     target, cpu = machine.target, machine.cpu
-    near = target.l2_bytes * cpu.own_share_of_l2
+    near = machine.l2_bytes * cpu.own_share_of_l2
     shared = np.where(
-        nbytes <= target.l3_bytes * cpu.own_share_of_l3,
+        nbytes <= machine.l3_bytes * cpu.own_share_of_l3,
         cpu.l3_stream_bytes_per_cycle, cpu.memory_stream_bytes_per_cycle / target.threads,
     )  # fmt: skip
     far = np.where(nbytes <= near, cpu.l2_stream_bytes_per_cycle, shared)
-    return np.asarray(np.where(nbytes <= target.l1_bytes / 2, np.inf, far), np.float64)
+    return np.asarray(np.where(nbytes <= machine.l1_bytes / 2, np.inf, far), np.float64)

@@ -39,6 +39,7 @@ from search_spaces.cpu.contraction.rates import (
     EXPOSED_STREAM,
     STRIP_COST,
     ideal_cycles,
+    long_bodies,
     tile_efficiency,
     waste,
 )
@@ -230,7 +231,7 @@ def _prefetch_pays(c: Contraction, machine: Machine) -> bool:
     find their weights in the L2 cache. Single points of huge weights leave it short of memory,
     where nothing else was measured."""
     points = c.count * c.row_count * c.points[1]
-    huge = points == 1 and c.weight_bytes > machine.target.l3_bytes / 4
+    huge = points == 1 and c.weight_bytes > machine.l3_bytes / 4
     huge = huge and not machine.foresees(c.weight_bytes)
     return c.streams and (points >= PREFETCH_POINTS or huge)
 
@@ -244,7 +245,7 @@ def direct_cycles(
     # Where points share four vectors of weights, one of these may be loaded late.
     over = np.where(configs["vectors"] >= 4, 1, 0)
     rate, taste = tile_efficiency(c, machine, configs, points, c.depth, over=over)
-    cost = waste(c, configs) * rate + taste
+    cost = waste(c, configs) * rate + taste + long_bodies(configs)
     cost = cost + _point_conflicts(task, c, machine, points)
     cost = cost + order_cost(task, machine, c, configs)
     cost = cost + data_cost(task, machine, c, configs, points)
@@ -310,7 +311,7 @@ def _passes(c: Contraction, machine: Machine, configs: Configs) -> Column:
     rows, tiles = _tiles(c, configs)
     by_row = rows if c.rows else tiles
     panel = configs["vectors"] * configs["lanes"] * (c.depth * c.item_bytes)
-    stays = panel <= machine.cpu.own_share_of_l2 * machine.target.l2_bytes
+    stays = panel <= machine.cpu.own_share_of_l2 * machine.l2_bytes
     order = configs["order"]
     passes = np.where(order == "points_first", tiles, np.where(order == "rows_first", by_row, 1.0))
     return np.where((order == "channels_first") & ~stays, tiles, passes)

@@ -204,7 +204,7 @@ def _runs_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs)
 def _run_products(c: Contraction, machine: Machine, configs: Configs, run: Column) -> Column:
     """Cycles of all cores for the products of runs. As direct code: data are read at as many
     places as a tile has points."""
-    inside = run * (c.depth // 2) * 4 < machine.target.l2_bytes * machine.cpu.own_share_of_l2
+    inside = run * (c.depth // 2) * 4 < machine.l2_bytes * machine.cpu.own_share_of_l2
     points = configs["tile_w"].astype(np.float64)
     extra = DATA_COST / configs["vectors"] * np.where(inside, NEAR_DATA, 1.0)
     extra = extra + RAGGED_COST * (-run % configs["tile_w"]) / run
@@ -223,7 +223,7 @@ def _held(c: Contraction, run: Column) -> Column:
 def _run_spill(c: Contraction, machine: Machine, run: Column) -> Column:
     """Cycles for sums of runs that leave the L2 cache."""
     sums = 7.0 * run * (c.depth // 2) * 4
-    far = sums > machine.target.l2_bytes * machine.cpu.own_share_of_l2
+    far = sums > machine.l2_bytes * machine.cpu.own_share_of_l2
     moved = 2 * sums * (half_points(c) / run)
     return np.where(far, moved / machine.cpu.l3_stream_bytes_per_cycle, 0.0)
 

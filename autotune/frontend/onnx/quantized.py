@@ -8,13 +8,13 @@ import math
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.byte_numbers import as_bytes
 from autotune.frontend.onnx.casts import narrowed
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
 from autotune.frontend.onnx.image import conv_operands
 from autotune.frontend.onnx.integers import Sums
 from autotune.frontend.onnx.kinds import DECLARED, FLOAT_KINDS, INT_KINDS
 from autotune.frontend.onnx.numbers import (
-    as_bytes,
     known_numbers,
     known_sums,
     numbers_of,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -18,7 +19,13 @@ import autotune
 from autotune.errors import ArtifactError, ClosedError, ConfigError, FeedError, ModelError
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
-from tests.unit.compiler.open_models import attention, convolutions, detector
+from tests.unit.compiler.open_models import (
+    FLOAT,
+    attention,
+    convolutions,
+    detector,
+    model_of,
+)
 
 RANGES = {"N": (1, 3), "H": (8, 96), "W": (8, 96)}
 SIZES = ((1, 8, 8), (1, 64, 64), (2, 19, 33), (3, 96, 9), (1, 9, 96), (1, 64, 64))
@@ -82,6 +89,27 @@ def test_features_of_several_scales() -> None:
         x = image(*sizes)
         want = peer.run(None, {"x": x})[0]
         np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-3, atol=1e-4)
+
+
+def rows_model(nodes: list[onnx.NodeProto], *dims: int | str) -> onnx.ModelProto:
+    return model_of(nodes, {"x": (FLOAT, [*dims])}, [None] * len(dims), [])
+
+
+def test_tasks_in_plain_loops_are_named() -> None:
+    """Linear interpolation peels borders, whose places a schedule knows of fixed sizes only."""
+    resize = onnx.helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
+    scales = onnx.numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
+    proto = rows_model([resize], 1, 8, "H", "W")
+    proto.graph.initializer.append(scales)
+    model = autotune.compile(proto, ranges={"H": (4, 16), "W": (4, 16)})
+    assert model.notes[1].startswith("resize of 'y' runs in plain loops: none of its schedules")
+    peer = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    for h, w in ((4, 4), (16, 5), (9, 13)):
+        x = np.random.default_rng(h).standard_normal((1, 8, h, w)).astype(np.float32)
+        want = peer.run(None, {"x": x})[0]
+        np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-4, atol=1e-5)
 
 
 def test_memory_is_that_of_the_kernels_that_are_called() -> None:
