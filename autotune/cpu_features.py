@@ -80,6 +80,7 @@ RISCV_BITS = {letter: (0, ord(letter) - ord("a")) for letter in "macfdv"}
 """The same of RISC-V: a bit for every extension of one letter."""
 HARDWARE_BITS = {"aarch64": ARM_BITS, "arm": ARM32_BITS, "riscv64": RISCV_BITS}
 _AT_HWCAP = (16, 26)
+"""Keys of AT_HWCAP and AT_HWCAP2 in the auxiliary vector (Linux)."""
 
 
 def missing(machine: str, features: Iterable[str]) -> list[str]:

@@ -55,6 +55,10 @@ class ControlFlowError(UnsupportedOpError):
     """A branch or a loop that is no part of a single graph; a run may decide, and loop, itself."""
 
 
+class LengthError(UnsupportedOpError):
+    """How much an operator gives depends on the values that it is given."""
+
+
 class EmptyInputError(ModelError):
     """An input of the model is declared to have no elements, or is written as if it had none."""
 

@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 ALIGNMENT = 64
+"""Bytes that blocks begin at multiples of: a cache line, and the widest vector."""
 HUGE_PAGE_BYTES = 2 << 20
+"""Bytes of a huge page."""
 
 
 def physical_bytes() -> int:

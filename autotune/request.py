@@ -101,9 +101,9 @@ class CompileRequest:
         kw_only=False,
         metadata={
             "check": _check_model,
-            "doc": "The path of an .onnx file (tensors in files beside it are found), `zoo:NAME`, "
-            "the bytes of such a file, an onnx.ModelProto or a Graph; the last three have all "
-            "their tensors.",
+            "doc": "The path of an .onnx file (tensors in files beside it are found) or a .tflite "
+            "file, `zoo:NAME`, the bytes of such a file, an onnx.ModelProto or a Graph; the last "
+            "three have all their tensors.",
         },
     )
     target: str | os.PathLike[str] | Target = option(

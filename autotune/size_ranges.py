@@ -5,8 +5,10 @@ In: types whose shapes hold symbols, and the shapes of a run. Out: a size per sy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autotune import arguments
 from autotune.errors import ConfigError, FeedError
@@ -53,6 +55,27 @@ class SizeRange:
         return f"{self.least} to {self.most}{steps}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTypes:
+    """What a model of open sizes takes and gives, by name, and the sizes of every symbol."""
+
+    inputs: tuple[tuple[str, SizedType], ...]
+    outputs: tuple[tuple[str, SizedType], ...]
+    ranges: tuple[tuple[str, SizeRange], ...]
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> OpenTypes:
+        inputs, outputs = (
+            tuple(
+                (name, SizedType(dtype=kind["dtype"], shape=tuple(kind["shape"])))
+                for name, kind in data[side]
+            )
+            for side in ("inputs", "outputs")
+        )
+        ranges = tuple((symbol, SizeRange(**allowed)) for symbol, allowed in data["ranges"])
+        return OpenTypes(inputs=inputs, outputs=outputs, ranges=ranges)
+
+
 def symbols_of(types: Iterable[SizedType]) -> tuple[str, ...]:
     """Each symbol once, in order of first use."""
     return tuple(dict.fromkeys(d for kind in types for d in kind.shape if isinstance(d, str)))
@@ -74,6 +97,25 @@ def size_ranges(given: Mapping[str, Range] | None, symbols: Iterable[str]) -> di
         else SizeRange()
         for name in known
     }
+
+
+def size_sets(
+    given: Mapping[str, Sequence[int]], ranges: Mapping[str, SizeRange]
+) -> list[dict[str, int]]:
+    """All combinations of the sizes that are given, of every symbol. Raises ConfigError for a
+    symbol without sizes, or without a range, and FeedError for a size outside of it."""
+    if given.keys() != ranges.keys():
+        known = arguments.listed(ranges)
+        raise ConfigError(
+            f"sizes must be given for each of {known}, got {arguments.listed(given)}"
+        )
+    for name, sizes in given.items():
+        for size in sizes:
+            checked_size(f"the size of {name}", size, ranges[name])
+    return [
+        dict(zip(ranges, each, strict=True))
+        for each in itertools.product(*(given[name] for name in ranges))
+    ]
 
 
 def read_sizes(

@@ -34,6 +34,7 @@ SVE_GRANULE_BYTES = 16
 _REPRODUCIBLE_LANES = 16
 """Partial sums along a vector where all machines' are to be the same: those of the widest."""
 MAX_DEVICES = 1024
+"""Numbers of devices are below it."""
 MAX_THREADS = 1024
 """More would be a slip: they would only wait for each other."""
 

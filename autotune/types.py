@@ -33,7 +33,17 @@ DTYPES = (
 SHORT_FLOATS = ("bfloat16", "float16")
 """Types that tensors between kernels, and buffers inside them, may have; nothing is computed in
 them. Arrays hold the float32 values that they stand for; see `program.packing.stored`."""
-ITEM_BYTES = {name: np.dtype(name).itemsize for name in DTYPES} | dict.fromkeys(SHORT_FLOATS, 2)
+NARROW = (
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float4_e2m1fn", "int4", "uint4", "int2", "uint2",
+)  # fmt: skip
+"""Types that only inputs and outputs of models have, outside: what numpy, by the package
+ml_dtypes, calls them. Inside, their values are float32 and bytes."""
+ITEM_BYTES = (
+    {name: np.dtype(name).itemsize for name in DTYPES}
+    | dict.fromkeys(SHORT_FLOATS, 2)
+    | dict.fromkeys(NARROW, 1)
+)
 """Bytes of an element."""
 
 

@@ -30,15 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 from autotune.errors import AutotuneError
-from benchmarks.bad_attacks import (
-    ATTACKS,
-    BOARD,
-    TRACKER,
-    Service,
-    Site,
-    far_fence,
-    slow_frame,
-)
+from benchmarks.bad_attacks import ATTACKS, BOARD, TRACKER, Service, Site, far_fence, slow_frame
 from benchmarks.bad_objects import hostile_objects, replays
 from rpc_server.tracker.types import Beat, Registered
 from rpc_server.wire import farm as farm_wire

@@ -1,14 +1,17 @@
 """Captured graphs of PyTorch models, compiled: right, wholly ours, and how fast.
 
     python benchmarks/captured_graphs.py SAMPLE|LIST ... [--backends autotune,inductor]
-        [--threads 1] [--rounds 9] [--seconds 20] [--part I/N] [--within S] [--rows FILE] [--table]
+        [--mode default] [--threads 1] [--rounds 9] [--seconds 20] [--part I/N] [--within S]
+        [--busy] [--rows FILE] [--table]
 
 A SAMPLE is a folder of the GraphNet data set, a LIST a text file that names such folders. Each
-runs in a process of its own: the backends compile it (Inductor with max-autotune and freezing,
-nothing cached), and are timed in turns with eager. A line each; rows go to `--rows`, one JSON a
-line, where what is there already is kept, so that a run can be done in parts (`--within`: seconds
-after which no further sample begins). `--table` prints what the rows come to, by family and the
-ten slowest. Errors are the largest difference from eager over eager's largest value.
+runs in a process of its own: the backends compile it (Inductor with freezing and in `--mode`
+max-autotune if not told otherwise, nothing cached), and are timed in turns with eager. A line
+each; rows go to `--rows`, one JSON a line, where what is there already is kept, so that a run can
+be done in parts (`--within`: seconds after which no further sample begins). `--table` prints what
+the rows come to, by family and the ten slowest. Times are medians; with
+`--busy`, beside other load, the processor time of the fastest runs. Errors are the largest
+difference from eager over eager's largest value.
 """
 
 from __future__ import annotations
@@ -36,8 +39,8 @@ BACKENDS = f"{OURS},{PEER}"
 # ------------------------------------------------------------------------------------- one sample
 
 
-def measured(folder: Path, backends: Sequence[str], rounds: int, seconds: float) -> Row:
-    """What became of a sample. `seconds`: of timing, after which no further round begins."""
+def measured(folder: Path, args: argparse.Namespace) -> Row:
+    """What became of a sample, whose timing begins no further round after `args.seconds`."""
     from captured_samples import load  # type: ignore[import-not-found]
 
     module, arguments = load(folder)
@@ -47,22 +50,24 @@ def measured(folder: Path, backends: Sequence[str], rounds: int, seconds: float)
     except Exception as problem:
         return row | {"eager": _line(problem)}
     calls: dict[str, Callable[..., Any]] = {"eager": module}
-    for backend in backends:
+    for backend in args.backends.split(","):
         print(f"AT {backend}", flush=True)
-        row[backend] = _compiled(backend, calls, module, arguments, expected)
-    for name, median in _timed(calls, arguments, rounds, seconds).items():
-        (row if name == "eager" else row[name])[f"{'eager_' * (name == 'eager')}ms"] = median
+        call = _call(backend, module, args.mode)
+        row[backend] = _first(call, arguments, expected)
+        if "fails" not in row[backend]:
+            calls[backend] = call
+    clock = time.process_time if args.busy else time.perf_counter
+    for name, times in _timed(calls, arguments, args, clock).items():
+        found = min(times) if args.busy else statistics.median(times)
+        (row if name == "eager" else row[name])[f"{'eager_' * (name == 'eager')}ms"] = 1e3 * found
     return row
 
 
-def _compiled(
-    backend: str, calls: dict[str, Callable[..., Any]], module: Any, arguments: Any, expected: Any
-) -> Row:
+def _first(call: Callable[..., Any], arguments: Any, expected: Any) -> Row:
     """Seconds to the first result, its error, graphs; what is not ours."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     told = _Told()
-    call = _call(backend, module)
     start = time.perf_counter()
     try:
         with told:
@@ -70,7 +75,6 @@ def _compiled(
     except Exception as problem:
         return {"fails": _line(problem)}
     first_s = time.perf_counter() - start
-    calls[backend] = call
     counted = torch._dynamo.utils.counters
     return {
         "first_s": first_s, "error": error(expected, found),
@@ -79,14 +83,14 @@ def _compiled(
     }  # fmt: skip
 
 
-def _call(backend: str, module: Any) -> Callable[..., Any]:
+def _call(backend: str, module: Any, mode: str) -> Callable[..., Any]:
     if backend != PEER:
         ours: Callable[..., Any] = torch.compile(module, backend=backend)
         return ours
     import torch._inductor.config as inductor
 
     inductor.freezing, inductor.force_disable_caches = True, True
-    peer: Callable[..., Any] = torch.compile(module, mode="max-autotune")
+    peer: Callable[..., Any] = torch.compile(module, mode=mode)
     return peer
 
 
@@ -110,20 +114,23 @@ class _Told:
 
 
 def _timed(
-    calls: dict[str, Callable[..., Any]], arguments: Any, rounds: int, seconds: float
-) -> dict[str, float]:
-    """Median milliseconds of each, called in turns."""
+    calls: dict[str, Callable[..., Any]],
+    arguments: Any,
+    args: argparse.Namespace,
+    clock: Callable[[], float],
+) -> dict[str, list[float]]:
+    """Seconds of each, called in turns."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     begun = time.perf_counter()
-    for turn in range(rounds):
+    for turn in range(args.rounds):
         for name, call in calls.items():
             call(*arguments)
-            start = time.perf_counter()
+            start = clock()
             call(*arguments)
-            times[name].append(1e3 * (time.perf_counter() - start))
-        if turn >= 2 and time.perf_counter() - begun > seconds:
+            times[name].append(clock() - start)
+        if turn >= 2 and time.perf_counter() - begun > args.seconds:
             break
-    return {name: statistics.median(found) for name, found in times.items()}
+    return times
 
 
 def error(expected: Any, found: Any) -> float:
@@ -156,8 +163,9 @@ def _line(problem: BaseException) -> str:
 
 def row_of(folder: Path, args: argparse.Namespace) -> Row:
     """A sample's row, from a process of its own."""
-    options = ["--backends", args.backends, "--threads", str(args.threads)]
+    options = ["--backends", args.backends, "--mode", args.mode, "--threads", str(args.threads)]
     options += ["--rounds", str(args.rounds), "--seconds", str(args.seconds)]
+    options += ["--busy"] * args.busy
     command = [sys.executable, __file__, str(folder), "--child", *options]
     row: Row = {"sample": str(folder), "threads": args.threads}
     try:
@@ -280,9 +288,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("samples", nargs="*")
     parser.add_argument("--backends", default=BACKENDS)
+    parser.add_argument("--mode", default="max-autotune", help="of Inductor")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=20, help="of timing a sample")
+    parser.add_argument("--busy", action="store_true", help="processor time of the fastest runs")
     parser.add_argument("--limit", type=float, default=600, help="seconds of a sample")
     parser.add_argument("--within", type=float, default=float("inf"), help="seconds of the run")
     parser.add_argument("--part", default="1/1", help="the I-th of N parts of the samples")
@@ -299,7 +309,7 @@ def main() -> int:
     if args.child:
         torch.set_num_threads(args.threads)
         torch.set_grad_enabled(False)
-        row = measured(folders[0], args.backends.split(","), args.rounds, args.seconds)
+        row = measured(folders[0], args)
         print("ROW " + json.dumps(row), flush=True)
         return 0
     part, parts = map(int, args.part.split("/"))

@@ -138,8 +138,7 @@ def defaults(rule: Rule, task: Task, target: Target) -> dict[str, Config]:
             return np.where(near["algorithm"] == name, cost(near), np.inf)
 
         starts = rows[np.argsort(among(configs), kind="stable")[:STARTS]]
-        ends = np.array([space.descend(row, among) for row in starts])
-        found[str(name)] = space.config(ends[np.argmin(among(space.configs(ends)))])
+        found[str(name)] = space.config(space.least(starts, among))
     return found
 
 

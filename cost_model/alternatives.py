@@ -61,15 +61,14 @@ def alternatives(task: Task, machines: Sequence[Machine], rule: Rule) -> tuple[A
     )
 
 
-def _least(space: Space, starts: Rows, cycles: Cost, kind: object) -> Rows:
+def _least(space: Space, starts: Rows, cycles: Cost, kind: str) -> Rows:
     """The row of least cost that is reached downhill from some of one algorithm."""
 
     def cost(configs: Configs) -> Column:
         own = cycles(configs)
         return np.where(_kinds(configs, len(own)) == kind, own, np.inf)
 
-    ends = [space.descend(row, cost) for row in starts]
-    return ends[int(np.argmin(cost(space.configs(np.array(ends)))))]
+    return space.least(starts, cost)
 
 
 def _kinds(configs: Configs, count: int) -> npt.NDArray[Any]:

@@ -26,9 +26,10 @@ from cost_model.footprint import Memory, Traffic, count, memory_of, traffic
 from search_spaces.base import Access, Column, Prior, TileStructure
 
 _NORM = 4.0
-"""Parts are combined by this norm: near their maximum, yet a better second part still counts."""
+"""Parts are combined by this norm: near their maximum, yet a better second part still counts
+(chosen, as 2 would be a sum and infinity the maximum)."""
 _LOOP_INSTRUCTIONS = 6.0
-"""Counters, addresses and the branch of one iteration around the register tile."""
+"""Counters, addresses and the branch of one iteration around the register tile (assumed)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ from search_spaces.base import Access, Column, TileStructure
 SLOTS = ("l1", "l2", "l3", "memory")
 """What serves data. Devices with fewer cache levels leave the outer ones without traffic."""
 _USABLE = 0.8
-"""Share of the innermost cache that the tile may fill: the rest is lost to conflicts and other
-data. The outer ones have more ways, and what does not fit by a little hits all the same."""
+"""Share of the innermost cache that the tile may fill (assumed): the rest is lost to conflicts and
+other data. The outer ones have more ways, and what does not fit by a little hits all the same."""
 _CHUNK = 8192
 """Configs analysed together: temporaries stay in the caches."""
 

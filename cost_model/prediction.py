@@ -87,8 +87,7 @@ def default(
         raise ScheduleError(f"no config of {rule.name} has {dict(settled or {})}")
     starts = rule.descents(task, space.config(best))
     if starts:
-        ends = [space.descend(rows[n], cost) for n in np.argsort(costs, kind="stable")[:starts]]
-        best = ends[int(np.argmin(cost(space.configs(np.array(ends)))))]
+        best = space.least(rows[np.argsort(costs, kind="stable")[:starts]], cost)
     return space.config(best)
 
 

@@ -203,6 +203,12 @@ class Space:
             row, least = near[int(np.argmin(costs))], costs.min()
         return row
 
+    def least(self, starts: Rows, cost: Cost) -> Rows:
+        """The cheapest of the rows that are downhill from these."""
+        ends: Rows = np.array([self.descend(row, cost) for row in starts])
+        found: Rows = ends[int(np.argmin(cost(self.configs(ends))))]
+        return found
+
     # ----------------------------------------------------------------------------- one config
 
     def config(self, row: Rows) -> Config:

@@ -16,12 +16,7 @@ from autotune.program.rewrite import accesses_of, find_loop, stores_of
 from autotune.schedule.loops.nest import Unroll, Vectorize
 from autotune.schedule.loops.peel_ends import PeelEnds
 from autotune.target import Target
-from search_spaces.builder import (
-    ScheduleBuilder,
-    lanes_of,
-    share,
-    value_bounds,
-)
+from search_spaces.builder import ScheduleBuilder, lanes_of, share, value_bounds
 
 WIDEST_PATTERN = 8
 """Vectors that a pattern of indices may repeat after."""

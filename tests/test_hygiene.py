@@ -53,3 +53,11 @@ def test_docstrings_name_what_they_are_about() -> None:
         and isinstance(node.value, ast.Constant)
         and str(node.value.value).lstrip().startswith("Of ")
     ]
+
+
+def test_modules_are_named_by_what_they_are() -> None:
+    """A module's docstring begins with its noun or verb, no docstring is that of another place."""
+    riddles = ("What ", "Which ", "How ", "Whether ", "Where ", "When ", "Who ", "Why ", "That ")
+    found = {name: ast.get_docstring(ast.parse(text)) or "" for name, text in files(*PRODUCT)}
+    assert {name: d for name, d in found.items() if d.startswith(riddles)} == {}
+    assert [name for name, text in files(*PRODUCT) if '"""See the module' in text] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from autotune.machine.profile import DeviceProfile
     from autotune.runtime.model import ModelTimes
     from autotune.runtime.roofline import KernelProfile
+    from autotune.runtime.sized import SizedModel
     from autotune.target import Target
 
 
@@ -25,7 +27,8 @@ MOST_REPEATS = 1_000_000
 
 
 def arguments(parser: Parser) -> None:
-    flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
+    flags.add(parser, "model", "shapes", "ranges", model=opt.COMPILED_TOO)
+    opt.at(parser)
     parser.add_argument(
         "--repeats",
         type=opt.between(1, MOST_REPEATS),
@@ -54,13 +57,19 @@ def arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from autotune.runtime.sized import SizedModel
+
     if on_board.is_away(options):
         _run_there(options)
         return
     if options.compare:
         peers.check_model(options.model)
-    model = models.compiled(options)
+    model = models.compiled_whole(options)
     models.pinned(options, model)
+    if isinstance(model, SizedModel):
+        print(_at_sizes(options, model))
+        return
+    models.types_of(options, model)
     if options.compare:
         print(peers.compare(options, model))
         return
@@ -78,6 +87,23 @@ def run(options: argparse.Namespace) -> None:
     elif not options.brief:
         print(kernel_table(times, peak_flops(target)))
     print(summary(options.model, times, target.threads))
+
+
+def _at_sizes(options: argparse.Namespace, model: SizedModel) -> str:
+    """A line for each set of sizes that --at names."""
+    if options.compare or options.profile or options.json:
+        raise ConfigError(
+            f"--compare, --profile and --json are for fixed sizes; fix those of {options.model} "
+            "with --shape"
+        )
+    lines = []
+    for sizes in models.size_sets_at(options, model):
+        said = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
+        times = model.bench(sizes, options.repeats).latency_s
+        spread = f"{tables.seconds(min(times))} to {tables.seconds(max(times))}"
+        median = tables.seconds(statistics.median(times))
+        lines.append(f"{options.model} at {said}: {median} median of {len(times)} runs ({spread})")
+    return "\n".join(lines)
 
 
 def _run_there(options: argparse.Namespace) -> None:

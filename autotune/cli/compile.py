@@ -13,12 +13,14 @@ from autotune.command_line import Parser
 
 if TYPE_CHECKING:
     from autotune.graph.int8.accuracy import Quantization
+    from autotune.runtime.model import CompiledModel
+    from autotune.runtime.sized import SizedModel
 
 SUFFIX = ".model"
 
 
 def arguments(parser: Parser) -> None:
-    flags.add(parser, "model", "shapes")
+    flags.add(parser, "model", "shapes", "ranges")
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="file to write (default MODEL.model beside MODEL)"
     )
@@ -59,13 +61,22 @@ def run(options: argparse.Namespace) -> None:
         # A name that is no model's gets its own error.
         options.output = default_output(options.model) if options.model else None
         opt.check_output(options)
-    model = models.compiled(options)
+    model = models.compiled_whole(options)
     model.save(options.output)
-    sources = Counter(kernel.source for kernel in model.image.kernels)
-    chosen = ", ".join(f"{n} {source}" for source, n in sorted(sources.items()))
-    size = Path(options.output).stat().st_size / 1e6
-    if model.quantization is not None:
-        print(accuracy_table(model.quantization))
-    print(f"{options.output}: {size:.1f} MB, {len(model.image.kernels)} kernels ({chosen})")
+    print(_summary(options.output, model))
     if not named:
         print(f"written to {options.output}, since no -o names another file")
+
+
+def _summary(path: str, model: CompiledModel | SizedModel) -> str:
+    """The file in a line; before it, what int8 costs."""
+    from autotune.runtime.model import CompiledModel
+
+    size = f"{path}: {Path(path).stat().st_size / 1e6:.1f} MB"
+    if not isinstance(model, CompiledModel):
+        count = len(set(model.image.table.drivers))
+        return f"{size}, {count} kernels for all sizes of {', '.join(model.symbols)}"
+    sources = Counter(kernel.source for kernel in model.image.kernels)
+    chosen = ", ".join(f"{n} {source}" for source, n in sorted(sources.items()))
+    accuracy = f"{accuracy_table(model.quantization)}\n" if model.quantization else ""
+    return f"{accuracy}{size}, {len(model.image.kernels)} kernels ({chosen})"

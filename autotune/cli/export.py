@@ -19,7 +19,7 @@ def arguments(parser: Parser) -> None:
 
     usual = ExportOptions()
 
-    flags.add(parser, "model", "shapes", model=opt.COMPILED_TOO)
+    flags.add(parser, "model", "shapes", "ranges", model=opt.COMPILED_TOO)
     parser.add_argument(
         "--format",
         choices=FORMATS,
@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> None:
     if options.format == "wasm" and not ready:
         check_alone(options.threads, options.weights)
         options.target = WASM if options.target == "cpu" else options.target
-    model = models.compiled(options)
+    whole = models.compiled_whole if options.format == "python" else models.compiled
+    model = whole(options)
     written = export_image(
         model.image,
         options.output,

@@ -49,7 +49,7 @@ def _read_settings(options: argparse.Namespace) -> TuneSettings:
 
 
 FLAGS = {
-    "model": Flag("model", metavar="MODEL", help="an .onnx file or zoo:NAME"),
+    "model": Flag("model", metavar="MODEL", help="an .onnx or .tflite file, or zoo:NAME"),
     "shapes": Flag(
         "--shape",
         _read_shapes,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from autotune.machine import Machine
     from autotune.machine.facts import Arithmetic, MachineFacts
     from autotune.machine.profile import DeviceProfile
-    from autotune.target import Target
 
 Row = tuple[str, str, str, str]
 """What, its value with a unit, what the system believes, how much of that it is."""
@@ -162,8 +161,7 @@ def rows(machine: Machine, facts: MachineFacts) -> Iterator[Row]:
 
 def cache_rows(machine: Machine) -> Iterator[Row]:
     """What is really there of each cache."""
-    target: Target = machine.target
-    for level, believed in enumerate((target.l1_bytes, target.l2_bytes, target.l3_bytes), 1):
+    for level, believed in enumerate((machine.l1_bytes, machine.l2_bytes, machine.l3_bytes), 1):
         if believed:
             found = machine.cache_bytes(level)
             yield f"L{level}", _size(found), _size(believed), f"{found / believed:.0%}"

@@ -18,20 +18,42 @@ if TYPE_CHECKING:
     from autotune.request import CompileRequest
     from autotune.runtime.model import CompiledModel
     from autotune.runtime.sized import SizedModel
+    from autotune.types import TensorType
 
 
 def compiled(options: argparse.Namespace) -> CompiledModel:
     """The model that `options` name: an artifact loaded, anything else compiled. Raises
     ConfigError where its sizes are open."""
+    from autotune.runtime.sized import SizedModel
+
+    model = compiled_whole(options)
+    if isinstance(model, SizedModel):
+        raise _open_sizes(options, model)
+    return model
+
+
+def compiled_whole(options: argparse.Namespace) -> CompiledModel | SizedModel:
+    """The same, of open sizes too: one program for all of them. Raises ConfigError where there is
+    none."""
     from autotune.compiler.driver import compile_request
     from autotune.runtime.sized import SizedModel
 
     small = getattr(options, "size", False)
     model = _compiled(options, functools.partial(compile_request, small=small))
-    if isinstance(model, SizedModel):
-        raise _open_sizes(model)
+    if isinstance(model, SizedModel) and not model.serves_all:
+        raise _open_sizes(options, model)
     _tell(options, model.notes)
     return model
+
+
+def size_sets_at(options: argparse.Namespace, model: SizedModel) -> list[dict[str, int]]:
+    """The sets of sizes that --at gives. Raises ConfigError, FeedError."""
+    from autotune.cli.options import parse_at
+    from autotune.size_ranges import size_sets
+
+    if not options.at:
+        raise _open_sizes(options, model)
+    return size_sets(parse_at(options.at), model.ranges)
 
 
 Compiled = TypeVar("Compiled")
@@ -60,7 +82,7 @@ def compiled_or_sized(options: argparse.Namespace) -> CompiledModel | SizedModel
 
 def _compiled(
     options: argparse.Namespace, compiling: Callable[[CompileRequest], Compiled]
-) -> CompiledModel | Compiled:
+) -> CompiledModel | SizedModel | Compiled:
     from autotune.runtime.artifact import load
     from autotune.runtime.image_file import is_artifact
 
@@ -75,21 +97,49 @@ def _compiled(
     return compiling(flags.request(CompileRequest, options, cache_dir=cache_dir()))
 
 
+def types_of(
+    options: argparse.Namespace, model: CompiledModel | SizedModel
+) -> Mapping[str, TensorType]:
+    """Types of the model's inputs, where its sizes are open at those of --at."""
+    from autotune.runtime.model import CompiledModel
+
+    if isinstance(model, CompiledModel):
+        if getattr(options, "at", None):
+            raise ConfigError(f"--at is for open sizes, those of {options.model} are fixed")
+        return model.inputs
+    sizes, *more = size_sets_at(options, model)
+    if more:
+        raise ConfigError(f"--at names {len(more) + 1} sets of sizes, expected one")
+    return {name: kind.at(sizes) for name, kind in model.inputs.items()}
+
+
 def _tell(options: argparse.Namespace, notes: Iterable[str]) -> None:
-    """What the compiler has to say, and that a log is missing, on standard error. Artifacts have
-    no notes, and need no log."""
+    """What the compiler has to say, and that a log is missing, on standard error: nothing of
+    artifacts, of which it was said when they were compiled."""
     from autotune.cli.options import absent_log
     from autotune.defects import is_told
     from autotune.printable import one_line
+    from autotune.runtime.image_file import is_artifact
 
+    if is_artifact(options.model):
+        return
     if absent := absent_log(options):
         print(f"note: {absent}; every kernel gets its default schedule", file=sys.stderr)
     for note in (n for n in notes if not is_told(n)):
         print(f"note: {one_line(note)}", file=sys.stderr)
 
 
-def _open_sizes(model: SizedModel) -> ConfigError:
+def _open_sizes(options: argparse.Namespace, model: SizedModel) -> ConfigError:
     """What to say where a command needs sizes: how to give them."""
+    ranged = hasattr(options, "ranges") and not model.serves_all
+    if hasattr(options, "at") and model.serves_all:
+        example = ", ".join(f"--at {name}={model.ranges[name].least}" for name in model.symbols)
+        return ConfigError(f"the sizes of {options.model} are open; give them with {example}")
+    if model.serves_all:
+        return ConfigError(
+            f"the sizes of {options.model} are open ({', '.join(model.symbols)}), and this takes "
+            "models of fixed sizes; compile the model with --shape"
+        )
     name, shape = next(
         (n, kind.shape)
         for n, kind in model.inputs.items()
@@ -99,6 +149,7 @@ def _open_sizes(model: SizedModel) -> ConfigError:
     return ConfigError(
         f"input {name!r} has symbolic dimensions {'x'.join(map(str, shape))}; "
         f"pass --shape {name}={example} with the extents you want"
+        + (f", or a --range for each of {', '.join(model.symbols)}" if ranged else "")
     )
 
 

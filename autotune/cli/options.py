@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from rpc_server.runners import FarmOptions
 
 DEFAULT_LOG = "tuning.db"
-COMPILED_TOO = "an .onnx file, zoo:NAME or a compiled model"
+COMPILED_TOO = "an .onnx or .tflite file, zoo:NAME or a compiled model"
 MAX_PRIORITY = 100
+"""Largest priority, up or down, that the farm's messages allow."""
 PRECISIONS = ("float32", "bf16", "f16", "tf32", "int8")
 Shapes = dict[str, tuple[int | str, ...]]
 
@@ -194,6 +195,33 @@ def parse_ranges(texts: Sequence[str]) -> dict[str, tuple[int, int, int]]:
             raise ConfigError(f"--range of {symbol} is given twice; give it once")
         found[symbol] = (numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else 1)
     return found
+
+
+def parse_at(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """['H=224,640'] as {'H': (224, 640)}. Raises ConfigError."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        symbol, _, listed = text.rpartition("=")
+        sizes = tuple(whole(n) or 0 for n in listed.split(","))
+        if not symbol or not all(sizes):
+            raise ConfigError(f"expected --at H=224 or H=224,640, got {text!r}")
+        if symbol in found:
+            raise ConfigError(
+                f"--at of {symbol} is given twice; give its sizes once: {symbol}=1,2"
+            )
+        found[symbol] = sizes
+    return found
+
+
+def at(parser: Parser) -> None:
+    """The option that names sizes of a model whose sizes are open."""
+    parser.add_argument(
+        "--at",
+        action="append",
+        default=[],
+        metavar="H=224",
+        help="size of a symbolic dimension, where these are open; repeat for each",
+    )
 
 
 def cache_dir() -> Path:

@@ -29,6 +29,7 @@ def arguments(parser: Parser) -> None:
     )
     flags.add(parser, "log", *flags.TARGET)
     on_board.arguments(parser)
+    opt.at(parser)
     opt.pin(parser)
     flags.add(parser, *flags.NUMERICS, "fallback")
 
@@ -38,9 +39,9 @@ def run(options: argparse.Namespace) -> None:
     if on_board.is_away(options):
         outputs = _outputs_there(options, given)
     elif given is None:
-        fixed = models.compiled(options)
+        fixed = models.compiled_whole(options)
         models.pinned(options, fixed)
-        outputs = fixed.run(_random(fixed.inputs, options.seed))
+        outputs = fixed.run(_random(models.types_of(options, fixed), options.seed))
     else:
         model = models.compiled_or_sized(options)
         models.pinned(options, model)

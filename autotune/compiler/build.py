@@ -34,6 +34,7 @@ SERIAL_BELOW = 16
 """With fewer kernels, starting worker processes (0.4 to 0.6 s) takes longer than building here (30
 to 50 ms each): two processes pay from about 25 kernels on, sixteen from about 14."""
 BUILD_TIMEOUT_S = 120.0
+"""Seconds of building one kernel."""
 
 Known = Callable[[Task, Schedule], Built | None]
 """Kernels that are built already; None for the others."""

@@ -30,6 +30,8 @@ CompileFilled = Callable[[Graph], CompiledModel]
 LENGTH = "filled.length"
 """The input that says how many rows are filled: int64[1]."""
 PROBED_PAST, PROBED_STEP = 16, 5
+"""Rows of the past, and of a call, with which a model is imported to find its growing states: any
+two numbers that differ from each other and from 1."""
 OTHER_SIZES = (2, 3, 7, 11, 13)
 """Sizes at which a model is imported to see what its symbols are; no two may be taken for one."""
 MOVES = frozenset(("reshape", "transpose", "expand", "copy"))

@@ -10,12 +10,7 @@ from collections.abc import Sequence
 from autotune.codegen import backend_for
 from autotune.codegen.base import EntryCall
 from autotune.compiler.build import Kernels
-from autotune.compiler.constants import (
-    ConstantBlock,
-    SharedConstants,
-    aligned,
-    packed_bytes,
-)
+from autotune.compiler.constants import ConstantBlock, SharedConstants, aligned, packed_bytes
 from autotune.compiler.work import work_of
 from autotune.errors import VerifyError
 from autotune.placement.halo_clearing import halo_program, halo_symbol

@@ -29,6 +29,7 @@ from autotune.tasks.merged import merged
 from autotune.tasks.samples import open_extents, sample_task, sample_values, task_of_values
 from autotune.tasks.strips import in_strips
 from autotune.types import Task
+from search_spaces.base import PLAIN
 from search_spaces.rules import rules_for
 
 Sizes = Mapping[str, int]
@@ -54,6 +55,8 @@ class OpenKernel:
     """Strips, or blocks, that a call goes through."""
     seconds: float = 0.0
     """Predicted, of one piece."""
+    plain: bool = False
+    """Whether it takes the task's loops as they are, which is slow."""
 
 
 def strip_kernels(
@@ -154,4 +157,6 @@ def whole_kernels(
         except Exception as error:
             said.append(str(error))
             continue
-        yield OpenKernel(program=with_symbols(program, task), schedule=schedule)
+        yield OpenKernel(
+            program=with_symbols(program, task), schedule=schedule, plain=rule.name == PLAIN
+        )

@@ -15,12 +15,7 @@ import numpy as np
 from autotune.codegen.llvm.amounts import Row, StackedBlock, amounts_text
 from autotune.codegen.llvm.backend import LlvmBackend, compile_text
 from autotune.codegen.llvm.table import table_text
-from autotune.compiler.constants import (
-    ConstantBlock,
-    SharedConstants,
-    aligned,
-    packed_bytes,
-)
+from autotune.compiler.constants import ConstantBlock, SharedConstants, aligned, packed_bytes
 from autotune.compiler.open_kernels import OpenKernel
 from autotune.errors import VerifyError
 from autotune.measure.executor import kernel_symbol
@@ -29,15 +24,8 @@ from autotune.placement.stacked_plan import ArenaBlock
 from autotune.placement.types import KernelCall, Partition, Storage
 from autotune.program.ir import Pack, Program
 from autotune.runtime.image import ARENA, CONSTANTS, FIRST_INPUT, WORKSPACE
-from autotune.runtime.open_image import (
-    AMOUNTS,
-    TABLE,
-    CallTable,
-    OpenImage,
-    OpenPort,
-    Unit,
-    Words,
-)
+from autotune.runtime.open_image import AMOUNTS, TABLE, CallTable, OpenImage, OpenPort, Unit, Words
+from autotune.size_ranges import OpenTypes
 from autotune.sizes import is_size
 from autotune.target import Target
 from autotune.types import ITEM_BYTES, Task, TensorType, dense_strides
@@ -245,6 +233,7 @@ def open_link(
     partition: Partition,
     blocks: Sequence[ArenaBlock],
     kernels: Mapping[Task, Sequence[BuiltKernel]],
+    types: OpenTypes,
     units: Sequence[Unit],
     *,
     target: Target,
@@ -273,8 +262,9 @@ def open_link(
     return OpenImage(
         name=partition.graph.name,
         target=target,
+        types=types,
         units=tuple(units),
-        rows=rows,
+        rows=len(rows),
         inputs=inputs,
         outputs=outputs,
         output_bytes=output_bytes,

@@ -9,9 +9,8 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from autotune.codegen.loader import load
 from autotune.compiler.open_kernels import (
     NoOpenKernelError,
     OpenKernel,
@@ -28,9 +27,10 @@ from autotune.machine import Machine
 from autotune.machine.profile import DeviceProfile
 from autotune.placement.partition import partition
 from autotune.placement.stacked_plan import stacked
+from autotune.placement.types import Partition
 from autotune.runtime.open_image import OpenImage, Unit
 from autotune.runtime.open_model import AnySizeProgram
-from autotune.size_ranges import SizeRange
+from autotune.size_ranges import OpenTypes, SizeRange
 from autotune.sizes import symbol
 from autotune.target import Target
 from autotune.types import Task
@@ -50,8 +50,8 @@ def compile_open(
     a size."""
     if target.kind != "cpu":
         raise NoOpenKernelError(f"targets of kind {target.kind} have no kernels for all sizes")
-    image = open_image(model, ranges, target=target, versions=versions, profile=profile)
-    return AnySizeProgram(image, load(image.objects, target))
+    image, notes = open_image(model, ranges, target=target, versions=versions, profile=profile)
+    return AnySizeProgram(image, notes=notes)
 
 
 def open_image(
@@ -61,27 +61,44 @@ def open_image(
     target: Target,
     versions: tuple[tuple[str, str], ...],
     profile: DeviceProfile | None = None,
-) -> OpenImage:
-    """The program of `compile_open` as data, not loaded."""
+) -> tuple[OpenImage, tuple[str, ...]]:
+    """The program of `compile_open` as data, not loaded, and what there is to say about it."""
     start = time.perf_counter()
     units, sizes = units_of(ranges)
     graph = model.open_graph(sizes)
     parts = partition(prepare(graph, target.precision, short=target.short_tensors).graph)
     there = {unit.name: unit.count(_middle(ranges[unit.name])) for unit in units}
     machine = Machine.of(target, profile)
-    far = machine.among(float(sum(array.nbytes for array in parts.graph.constants.values())))
+    weights = sum(array.nbytes for array in parts.graph.constants.values())
+    far = machine.among(float(max(1, weights)))
     kernels: dict[Task, list[BuiltKernel]] = {}
     for task in parts.weights():
         at = far if weight_bytes(task) > machine.cache_bytes(2) else machine
         kernels[task] = _built(task, at, there, units)
-    image = open_link(
-        parts, stacked(parts, there), kernels, units, target=target, versions=versions
+    types = OpenTypes(
+        inputs=tuple(model.inputs.items()),
+        outputs=tuple(model.outputs.items()),
+        ranges=tuple(ranges.items()),
     )
+    blocks = stacked(parts, there)
+    image = open_link(parts, blocks, kernels, types, units, target=target, versions=versions)
     _LOGGER.info(
         "%s compiled for all sizes in %.1f s: %d calls, %d kernels",
         model.name, time.perf_counter() - start, len(parts.calls), sum(map(len, kernels.values())),
     )  # fmt: skip
-    return image
+    return image, _plain_notes(parts, kernels)
+
+
+def _plain_notes(
+    parts: Partition, kernels: Mapping[Task, Sequence[BuiltKernel]]
+) -> tuple[str, ...]:
+    """A line for every task that no schedule speeds up at all sizes, by its first call."""
+    names = {call.task: call.name for call in reversed(parts.calls)}
+    return tuple(
+        f"{task.op} of {names[task]!r} runs in plain loops: none of its schedules serves all sizes"
+        for task, several in kernels.items()
+        if all(made.kernel.plain for made in several)
+    )
 
 
 def units_of(ranges: Mapping[str, SizeRange]) -> tuple[tuple[Unit, ...], dict[str, int]]:

@@ -20,7 +20,9 @@ from autotune.placement.short_tensors import ShortTensors
 from autotune.rewrite.search import Derived, Found
 
 RANDOM_SAMPLES = 4
+"""Inputs drawn for calibration where the user gives none."""
 MOST_SAMPLES = 64
+"""Inputs of a user's calibration that are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

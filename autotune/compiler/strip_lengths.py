@@ -28,6 +28,8 @@ Column = npt.NDArray[np.float64]
 DENSE = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 """Lengths along a single open dimension."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
+"""Lengths that strips along one of several open dimensions may have: dense where a tile is as
+long, then in steps of a quarter or so."""
 MOST_ELEMENTS = 1024
 """Elements of the open dimensions in a strip: more make nothing faster."""
 PLACES = 2
@@ -46,6 +48,7 @@ UNTILED = 0.5
 LEAST_GAIN = 1e-4
 """Least gain in the mean squared ratio to what all lengths would give, for one more kernel."""
 SEED = 0
+"""Seed of the drawn sizes."""
 
 
 def strip_lengths(task: Task, count: int, machine: Machine) -> list[tuple[int, ...]]:

@@ -39,7 +39,7 @@ from search_spaces.sound import asked
 EVERYTHING = float(1 << 50)
 """A footprint that no cache has room for."""
 FOOTPRINTS = 7
-"""Footprints for which times are predicted."""
+"""Footprints for which times are predicted (chosen)."""
 MOST_GROWTH = 8.0
 """Times that packing makes of weights, at most: F(6x6) of 3x3 has 64 products for 9 weights."""
 MATTERS = 1.02

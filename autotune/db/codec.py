@@ -68,6 +68,18 @@ def sealed(table: str, row: Values) -> Values:
     return row
 
 
+def row_of(table: str, value: object, **given: Any) -> Values:
+    """The sealed row of a value whose fields are the table's columns, but for those given; numbers
+    are of the types that the database gives back."""
+    floats, row = seals.FLOATS.get(table, ()), dict[str, Any](given)
+    for name in seals.COLUMNS[table]:
+        if name not in given:
+            found = getattr(value, name)
+            plain = found is None or isinstance(found, str)
+            row[name] = found if plain else float(found) if name in floats else int(found)
+    return sealed(table, row)
+
+
 def task_row(record: Record) -> Values:
     return row_of_task(record.task, record.flops)
 

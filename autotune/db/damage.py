@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.db import seals
+
 LOGGER = logging.getLogger("autotune.log")
 """Warnings about logs: one line each, when a log is closed."""
 _SHOWN = 8
@@ -45,6 +47,13 @@ class Damage:
         """A row that is skipped."""
         name = shown(key)
         self._found.setdefault((table, name), Damaged(table=table, key=name, why=why))
+
+    def is_whole(self, table: str, key: Any, row: Any) -> bool:
+        """Whether a row's seal fits; a row whose does not is added."""
+        whole = seals.is_whole(table, row)
+        if not whole:
+            self.add(table, key, "its checksum does not fit")
+        return whole
 
     def note(self, text: str) -> None:
         """Something else about the log that its user should know."""

@@ -18,8 +18,10 @@ from autotune.errors import LogError
 from autotune.printable import printable
 
 SCHEMA_VERSION = 6
+"""Version of the schema that this release writes."""
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_S = 10.0
+"""Seconds that a reader or writer waits for SQLite's lock."""
 SMALL_BYTES = 64 << 20
 """Size up to which a log is checked whole whenever it is opened: 1 ms for each 10 MB."""
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FORMAT = "autotune-frozen"
 VERSION = 1
+"""Version of the frozen format."""
 
 
 def freeze(log: TuningLog, selection: Selection, path: Path, created: str) -> int:

@@ -29,6 +29,7 @@ REMEMBERED = 10_000
 APPENDED = 300
 """Records between checkpoints: about the 4 MB of pages that SQLite would take."""
 WAL_BYTES = 4 << 20
+"""Bytes of the write-ahead log from which it is put into the database, as SQLite would do."""
 LOOKED_S = 0.001
 """Seconds for which a file seen in its place is taken to be there: looking costs a twelfth of what
 appending a record does, and one that is appended meanwhile is saved with the others."""

@@ -15,9 +15,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from autotune.db import codec
+from autotune.db.seals import COLUMNS
 from autotune.db.selection import moment
 from autotune.db.types import Latency, Mark, Record
 from autotune.errors import LogError
@@ -33,7 +35,13 @@ LONGEST_LINE = 16 << 20
 """Characters; a task of a hundred nodes takes a thousandth."""
 VERSION = 3
 """Version 1 had no profiles, version 2 no latencies."""
-
+_DERIVED = ("target_key", "median_s")
+"""Columns of records that follow from others."""
+_JSON = ("config", "schedule", "times", "versions")
+"""Those that are JSON themselves."""
+_NAMES = {"task_key": "task", "times": "times_s"}
+_LATENCY_NAMES = {"target_key": "target", "before": "before_s", "after": "after_s"}
+"""Column -> name in an item, where they differ."""
 Item = Mapping[str, Any]
 
 
@@ -43,45 +51,18 @@ def header(created: str) -> Item:
 
 def record_item(row: Any) -> dict[str, Any]:
     """The item of a row of records."""
-    return {
-        "kind": "record",
-        "task": row.task_key,
-        "target": row.target,
-        "device": row.device,
-        "rule": row.rule,
-        "config": json.loads(row.config),
-        "schedule": json.loads(row.schedule),
-        "status": row.status,
-        "times_s": json.loads(row.times),
-        "calibration_s": row.calibration_s,
-        "build_s": row.build_s,
-        "run_s": row.run_s,
-        "max_error": row.max_error,
-        "error": row.error,
-        "seed": row.seed,
-        "model": row.model,
-        "versions": json.loads(row.versions),
-        "created": row.created,
-        "origin": row.origin,
-        "mark": row.mark,
-        "conditions": row.conditions,
-    }
+    item = {"kind": "record"}
+    for name in (*COLUMNS["records"], "mark"):
+        if name not in _DERIVED:
+            value = getattr(row, name)
+            item[_NAMES.get(name, name)] = json.loads(value) if name in _JSON else value
+    return item
 
 
 def latency_item(latency: Latency) -> dict[str, Any]:
-    return {
-        "kind": "latency",
-        "model_key": latency.model_key,
-        "model": latency.model,
-        "target": latency.target_key,
-        "device": latency.device,
-        "before_s": list(latency.before),
-        "after_s": list(latency.after),
-        "kernels_before_s": latency.kernels_before_s,
-        "kernels_after_s": latency.kernels_after_s,
-        "created": latency.created,
-        "origin": latency.origin,
-    }
+    fields = {_LATENCY_NAMES.get(n, n): value for n, value in asdict(latency).items()}
+    times = {name: list(fields[name]) for name in ("before_s", "after_s")}
+    return {"kind": "latency", **fields, **times}
 
 
 class Decoder:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -25,6 +25,8 @@ from autotune.graph.text import graph_text
 
 Key = tuple[str, str, str]
 """(device, target key, model name): what a log for exchange has latencies with."""
+_TIMES = ("before", "after")
+"""Columns of times, as JSON."""
 
 
 def model_key(graph: Graph) -> str:
@@ -55,48 +57,21 @@ def kept(log: TuningLog, key: str | None, target_key: str) -> list[Latency]:
 def _whole(row: Any, damage: Damage) -> Latency | None:
     """None, and a note, for a damaged row."""
     try:
-        if seals.is_whole("latencies", row._mapping):
-            return _latency(row)
-        why = "its checksum does not fit"
+        if damage.is_whole("latencies", row.id, row._mapping):
+            return _latency(row._mapping)
     except codec.UNREADABLE as error:
-        why = codec.complaint(error)
-    damage.add("latencies", row.id, why)
+        damage.add("latencies", row.id, codec.complaint(error))
     return None
 
 
-def _latency(row: Any) -> Latency:
-    return Latency(
-        model_key=row.model_key,
-        model=row.model,
-        target_key=row.target_key,
-        device=row.device,
-        before=tuple(json.loads(row.before)),
-        after=tuple(json.loads(row.after)),
-        kernels_before_s=row.kernels_before_s,
-        kernels_after_s=row.kernels_after_s,
-        created=row.created,
-        origin=row.origin,
-    )
+def _latency(row: Mapping[str, Any]) -> Latency:
+    times = {name: tuple(json.loads(row[name])) for name in _TIMES}
+    return Latency(**{name: row[name] for name in seals.COLUMNS["latencies"]} | times)
 
 
 def _row(latency: Latency) -> dict[str, Any]:
-    row = {
-        "model_key": latency.model_key,
-        "model": latency.model,
-        "target_key": latency.target_key,
-        "device": latency.device,
-        "before": codec.to_text(list(latency.before)),
-        "after": codec.to_text(list(latency.after)),
-        "kernels_before_s": _float(latency.kernels_before_s),
-        "kernels_after_s": _float(latency.kernels_after_s),
-        "created": latency.created or utc_now(),
-        "origin": latency.origin,
-    }
-    return codec.sealed("latencies", row)
-
-
-def _float(value: float | None) -> float | None:
-    return None if value is None else float(value)
+    times = {name: codec.to_text(list(getattr(latency, name))) for name in _TIMES}
+    return codec.row_of("latencies", latency, **times, created=latency.created or utc_now())
 
 
 # ---------------------------------------------------------------------------------- for exchange

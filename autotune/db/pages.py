@@ -21,6 +21,8 @@ _USUAL_PAGE_BYTES = 4096
 _LARGEST_ROW_BYTES = 64 << 20
 _WAL_HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
+"""Sizes and kinds of SQLite's file format (sqlite.org/fileformat2.html); the largest row is
+chosen."""
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 """By serial type."""
 Row = tuple[int, list[Any]]

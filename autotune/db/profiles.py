@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from autotune.db import codec, seals
+from autotune.db import codec
 from autotune.db.clock import utc_now
 from autotune.db.damage import Damage
 from autotune.db.schema import PROFILES
@@ -48,10 +48,8 @@ def latest(connection: Connection, damage: Damage) -> dict[Key, str]:
     """The latest JSON text of every device and target that is not damaged."""
     found = {}
     for row in connection.execute(select(PROFILES).order_by(PROFILES.c.id)):
-        if seals.is_whole("profiles", row._mapping):
+        if damage.is_whole("profiles", row.id, row._mapping):
             found[row.device, row.target_key] = row.json
-        else:
-            damage.add("profiles", row.id, "its checksum does not fit")
     return found
 
 

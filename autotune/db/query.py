@@ -118,8 +118,7 @@ def as_record(row: Row, damage: Damage) -> dict[str, Any] | None:
     record = dict(zip(_RECORD_NAMES, row, strict=False))
     task = dict(zip(_TASK_NAMES, row[len(_RECORD_NAMES) :], strict=True))
     for table, key, part in (("records", record["id"], record), ("tasks", task["key"], task)):
-        if not seals.is_whole(table, part):
-            damage.add(table, key, "its checksum does not fit")
+        if not damage.is_whole(table, key, part):
             return None
     try:
         return as_dict(record, task)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 
@@ -42,19 +41,11 @@ def keep(log: TuningLog, rankings: Sequence[KeptRanking]) -> None:
         return
     now = utc_now()
     rows = [
-        codec.sealed(
+        codec.row_of(
             "rankings",
-            {
-                "task_key": r.task_key,
-                "target_key": r.target_key,
-                "model": r.model,
-                "round": int(r.round),
-                "samples": int(r.samples),
-                "rank_correlation": float(r.rank_correlation),
-                "top_recall": float(r.top_recall),
-                "regret": float(r.regret) if math.isfinite(r.regret) else None,
-                "created": r.created or now,
-            },
+            r,
+            regret=float(r.regret) if math.isfinite(r.regret) else None,
+            created=r.created or now,
         )
         for r in rankings
     ]
@@ -69,25 +60,11 @@ def kept(log: TuningLog, task_keys: Sequence[str], target_key: str) -> list[Kept
         if connection is None:
             return []
         rows = connection.execute(select(RANKINGS).where(wanted).order_by(RANKINGS.c.id)).all()
-    whole = [row for row in rows if _is_whole(log, row)]
+    whole = [r._mapping for r in rows if log.damage.is_whole("rankings", r.id, r._mapping)]
     return [
         KeptRanking(
-            task_key=row.task_key,
-            target_key=row.target_key,
-            model=row.model,
-            round=row.round,
-            samples=row.samples,
-            rank_correlation=row.rank_correlation,
-            top_recall=row.top_recall,
-            regret=math.inf if row.regret is None else row.regret,
-            created=row.created,
+            **{name: row[name] for name in seals.COLUMNS["rankings"] if name != "regret"},
+            regret=math.inf if row["regret"] is None else row["regret"],
         )
         for row in whole
     ]
-
-
-def _is_whole(log: TuningLog, row: Any) -> bool:
-    if seals.is_whole("rankings", row._mapping):
-        return True
-    log.damage.add("rankings", row.id, "its checksum does not fit")
-    return False

@@ -32,6 +32,7 @@ _JSON = {"records": ("config", "schedule", "times", "versions"), "profiles": ("j
 _FIRST_VERSION_COLUMNS = 20
 """Columns that records began with; later releases added some at the end."""
 _BATCH = 500
+"""Rows that are read by one statement."""
 _ORPHANS = "FROM records r LEFT JOIN {table} o ON o.{key} = r.{column} WHERE o.{key} IS NULL"
 _FILE = "file"
 """The table that what is wrong with the database itself is listed under."""

@@ -23,6 +23,7 @@ from autotune.schedule.base import Schedule
 from autotune.target import Target
 
 _BATCH = 16
+"""Records that are measured together."""
 
 OnVerified = Callable[[Record, Record], None]
 """Called with each imported record and its measurement here."""

@@ -22,6 +22,7 @@ from autotune.memory import ALIGNMENT, Bytes
 from autotune.runtime.image import CONSTANTS, FIRST_INPUT, ModelImage, Port
 
 _WORDS_A_LINE = 8
+"""Numbers on a line of generated C."""
 _HEAD = """\
 #include "model.h"
 #include <math.h>

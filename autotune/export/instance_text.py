@@ -24,6 +24,7 @@ _READ, _PRIVATE = 1, 2
 _HUGEPAGE, _POPULATE_READ = 14, 22
 """Linux's arguments of mmap and madvise."""
 _SEEK_END = 2
+"""Argument of lseek."""
 OFFSET_ZERO = {"i64": "i64 0", "i32": "i32 0, i64 0"}
 """mmap's last argument: with 32-bit pointers, zeros for an off_t of 32 bits and of 64, which lies
 at an even place."""

@@ -19,6 +19,7 @@ FIELDS = 2
 """Words of an instance behind its pointers: whether its memory is its own, and the mapped weights
 that are."""
 WORD_BYTES = 8
+"""Bytes of a pointer on 64-bit machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,7 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, _MADE_IN)
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
     return out.getvalue()
 
 

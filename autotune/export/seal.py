@@ -15,7 +15,9 @@ from autotune.errors import ArtifactError
 
 _ABOUT, _DIGEST = b"\nautotune-about:", b"\nautotune-sha256:"
 _DIGEST_BYTES = 64
+"""Characters of a SHA-256 in hexadecimal."""
 _MAX_ABOUT_BYTES = 1 << 16
+"""Bytes of a description."""
 _ELF, _ARCHIVE = b"\x7fELF", b"!<arch>\n"
 
 Description = Mapping[str, str | int]

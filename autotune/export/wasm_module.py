@@ -24,6 +24,7 @@ from autotune.stored import stored_as
 
 DESCRIPTION = "autotune"
 _POINTER_BYTES = 4
+"""Bytes of a pointer of wasm32."""
 MATH = frozenset(
     f"{name}{kind}"
     for name in (

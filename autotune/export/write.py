@@ -1,6 +1,6 @@
 """A compiled model as files that need neither Python nor a compiler's runtime.
 
-In: a ModelImage, a format, a folder. Out: a library or object, its header, a program that runs it,
+In: an image, a format, a folder. Out: a library or object, its header, a program that runs it,
 files for build systems, a report of sizes. Linking is our own (`autotune.codegen.elf`): it needs
 no toolchain, for this machine and others. For Python: the model's file, and a wheel that runs it.
 """
@@ -33,7 +33,8 @@ from autotune.export.size_report import sizes_of
 from autotune.export.wasm_module import wasm_module
 from autotune.export.wasm_text import MAIN, module_text, types_text
 from autotune.runtime.image import ModelImage
-from autotune.runtime.image_file import image_bytes
+from autotune.runtime.image_file import Image, image_bytes
+from autotune.runtime.open_image import OpenImage
 from autotune.target import SOURCE, Target
 
 FORMATS = (*LIBRARIES, "c", "wasm", "python")
@@ -54,9 +55,7 @@ class ExportOptions:
     prefix: str = "model"
 
 
-def export_image(
-    image: ModelImage, folder: str | Path, options: ExportOptions
-) -> tuple[Path, ...]:
+def export_image(image: Image, folder: str | Path, options: ExportOptions) -> tuple[Path, ...]:
     """Write the files, and give their paths. Raises ConfigError and BuildError."""
     files = exported_files(image, options)
     place = Path(folder)
@@ -70,11 +69,13 @@ def export_image(
     return tuple(place / name for name in files)
 
 
-def exported_files(image: ModelImage, options: ExportOptions) -> Files:
+def exported_files(image: Image, options: ExportOptions) -> Files:
     """The files by name. Raises ConfigError and BuildError."""
     _check(image, options)
     if options.format == "python":
         return dict((("model.model", image_bytes(image)), runtime_wheel()))
+    if isinstance(image, OpenImage):
+        raise ConfigError(f"the sizes of {image.name!r} are open; only --format python takes that")
     said = about(image, options)
     if options.format == "wasm":
         return {
@@ -163,7 +164,7 @@ def system_libraries(codes: list[bytes]) -> tuple[str, ...]:
     return ("libc.so.6", *sorted(wanted - {"libc.so.6"}))
 
 
-def _check(image: ModelImage, options: ExportOptions) -> None:
+def _check(image: Image, options: ExportOptions) -> None:
     target = image.target
     arguments.one_of("format", options.format, FORMATS, ConfigError)
     arguments.one_of("weights", options.weights, WEIGHTS, ConfigError)

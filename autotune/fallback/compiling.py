@@ -10,16 +10,24 @@ from autotune.compiler.driver import (
     compile_graph,
     compile_request,
     open_log,
+    open_program,
     profile_for,
 )
 from autotune.compiler.this_machine import runs_here
-from autotune.errors import ControlFlowError, EmptyInputError, ModelError, UnsupportedOpError
+from autotune.errors import (
+    ControlFlowError,
+    EmptyInputError,
+    LengthError,
+    ModelError,
+    UnsupportedOpError,
+)
 from autotune.fallback.model import StagedModel
 from autotune.fallback.staged_graph import without_importers
 from autotune.frontend import is_onnx, open_model, read_model
 from autotune.frontend.onnx.functions import without_functions
 from autotune.graph.ir import Graph
 from autotune.request import CompileRequest
+from autotune.runtime.counting import Counting
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.sized import SizedModel
 
@@ -36,7 +44,9 @@ def compile_any(request: CompileRequest) -> CompiledModel | SizedModel | StagedM
         if isinstance(made, SizedModel):
             _try_sizes(request, made, whole=not staged)
     except (UnsupportedOpError, EmptyInputError) as error:
-        ours = isinstance(error, EmptyInputError | ControlFlowError) or bool(error.inputs)
+        ours = isinstance(error, EmptyInputError | ControlFlowError | LengthError) or bool(
+            error.inputs
+        )
         if target.is_reproducible:
             raise UnsupportedOpError(
                 f"{error}; others may run it with other bits, so not with accuracy reproducible: "
@@ -81,4 +91,5 @@ def _staged(request: CompileRequest, refused: ModelError) -> StagedModel:
     standard = [n for n in foreign if n.domain in ("", "ai.onnx")]
     if not all(onnx.defs.has(node.op_type) for node in standard):
         raise refused
-    return StagedModel(model, compiled, fallback=request.fallback)
+    opened = open_program(target, profile)
+    return StagedModel(model, compiled, opened, Counting(target), fallback=request.fallback)

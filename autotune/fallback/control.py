@@ -25,6 +25,7 @@ MOST_COMPILED = 4
 """Times that one run compiles a loop's body before others run the loop, if they may: one whose
 shapes, or values that decide shapes, change with every trip."""
 ENDLESS = 1 << 62
+"""Trips of a loop without a bound."""
 
 
 class InnerGraph(Protocol):

@@ -14,10 +14,12 @@ from typing import IO, Any, NoReturn
 import numpy as np
 import onnx
 
+from autotune.compiler.sized import OpenProgram
 from autotune.errors import ArtifactError, ClosedError, FallbackWarning, FeedError
 from autotune.fallback.parts import CompileGraph
 from autotune.fallback.staged_graph import How, StagedGraph
 from autotune.runtime.closing import Closing
+from autotune.runtime.counting import Counting
 from autotune.runtime.results import check_names
 from autotune.runtime.state import StateSession
 
@@ -31,7 +33,13 @@ class StagedModel(Closing):
     is closed at the end."""
 
     def __init__(
-        self, model: onnx.ModelProto, compiled: CompileGraph, *, fallback: bool = True
+        self,
+        model: onnx.ModelProto,
+        compiled: CompileGraph,
+        opened: OpenProgram,
+        counting: Counting,
+        *,
+        fallback: bool = True,
     ) -> None:
         graph, tensors = model.graph, {t.name for t in model.graph.initializer}
         self.inputs = MappingProxyType(
@@ -45,7 +53,14 @@ class StagedModel(Closing):
         self.name = graph.name or "model"
         self._lock, self._closed = threading.RLock(), False
         self._graph = StagedGraph(
-            model, How(compiled=compiled, tell=self._tell, fallback=fallback)
+            model,
+            How(
+                compiled=compiled,
+                opened=opened,
+                counting=counting,
+                tell=self._tell,
+                fallback=fallback,
+            ),
         )
 
     @property

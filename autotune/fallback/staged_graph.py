@@ -14,18 +14,21 @@ from typing import Any
 import onnx
 from onnx import numpy_helper
 
+from autotune.compiler.sized import OpenProgram
 from autotune.errors import UnsupportedOpError
 from autotune.fallback import foreign
 from autotune.fallback.control import BranchPart, LoopPart, ScanPart
+from autotune.fallback.counted import CountedPart
 from autotune.fallback.parts import CompileGraph, ForeignPart, OwnPart, RecutError, Tell, told
 from autotune.fallback.stages import Cut, Stage, cut, node_id, part_of
 from autotune.frontend.onnx.context import IMPORTERS
 from autotune.frontend.onnx.control import CONTROLS
 from autotune.frontend.onnx.importer import operator_name
+from autotune.runtime.counting import Counting
 
 MOST_CUTS = 1000
 """How often a model is cut again, at most: every node but once, and every value."""
-Part = OwnPart | ForeignPart | BranchPart | LoopPart | ScanPart
+Part = OwnPart | ForeignPart | BranchPart | LoopPart | ScanPart | CountedPart
 _CONTROL_PARTS: dict[str, type[BranchPart] | type[LoopPart] | type[ScanPart]] = {
     "If": BranchPart,
     "Loop": LoopPart,
@@ -38,6 +41,10 @@ class How:
     """Ways to compile and to fall back that all graphs of a model share."""
 
     compiled: CompileGraph
+    opened: OpenProgram
+    """Compiles a part for all sizes."""
+    counting: Counting
+    """Runs what gives as much as its values say."""
     tell: Tell
     """Takes a line for people."""
     fallback: bool = True
@@ -94,8 +101,10 @@ class StagedGraph:
     def _cut_at(self, error: RecutError) -> None:
         """Cut where a stage could not be run. Raises its cause where that is no help."""
         before = self._cut
-        if error.control:
+        if error.kind == "control":
             self._cut = dataclasses.replace(before, control=before.control | set(error.outputs))
+        elif error.kind == "counted":
+            self._cut = dataclasses.replace(before, counted=before.counted | set(error.outputs))
         elif error.value:
             known = before.known_first | {(name, error.value) for name in error.outputs}
             self._cut = dataclasses.replace(before, known_first=known)
@@ -119,10 +128,12 @@ class StagedGraph:
         if stage.kind == "control":
             kind = _CONTROL_PARTS[stage.nodes[0].op_type]
             return kind(stage, self._model, self._inner, self._how.fallback)
+        if stage.kind == "counted":
+            return CountedPart(stage, self._tensors, self._how.counting)
         part = part_of(self._model, stage, self._tensors)
         if stage.kind == "foreign":
             return ForeignPart(stage, part, self._how.tell)
-        return OwnPart(stage, part, self._how.compiled)
+        return OwnPart(stage, part, self._how.compiled, self._how.opened)
 
     def _inner(self, model: onnx.ModelProto) -> StagedGraph:
         return StagedGraph(model, self._how)

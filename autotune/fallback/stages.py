@@ -14,8 +14,10 @@ from typing import Literal, get_args
 
 import onnx
 
-Kind = Literal["own", "foreign", "control"]
+Kind = Literal["own", "foreign", "control", "counted"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+SINGLE: tuple[Kind, ...] = ("control", "counted")
+"""Kinds of stages that have one node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +30,16 @@ class Cut:
     """(node, value): the value must have been computed before the node's stage begins."""
     control: frozenset[str] = frozenset()
     """Branches and loops that a run decides on."""
+    counted: frozenset[str] = frozenset()
+    """Nodes that give as much as their values say."""
 
     def kind(self, node: onnx.NodeProto) -> Kind:
         """Whose stage a node belongs to."""
         name = node_id(node)
-        return "foreign" if name in self.foreign else "control" if name in self.control else "own"
+        kinds: tuple[tuple[Kind, frozenset[str]], ...] = (
+            ("foreign", self.foreign), ("control", self.control), ("counted", self.counted),
+        )  # fmt: skip
+        return next((kind for kind, some in kinds if name in some), "own")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +67,7 @@ def cut(graph: onnx.GraphProto, how: Cut) -> tuple[Stage, ...]:
     left, groups = list(graph.node), list[tuple[Kind, list[onnx.NodeProto]]]()
     while left:
         for kind in KINDS:  # control flow when all else has to wait for it
-            taken = _ready(left, there, how, kind)[: 1 if kind == "control" else None]
+            taken = _ready(left, there, how, kind)[: 1 if kind in SINGLE else None]
             if taken:
                 break
         else:

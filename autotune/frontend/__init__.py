@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 
 ZOO_PREFIX = "zoo:"
 KINDS = (
-    "a path of an .onnx or .pt2 file, 'zoo:NAME', the bytes of an .onnx file, an onnx.ModelProto, "
-    "a torch.export.ExportedProgram or a Graph"
+    "a path of an .onnx, .tflite or .pt2 file, 'zoo:NAME', the bytes of an .onnx or .tflite file, "
+    "an onnx.ModelProto, a torch.export.ExportedProgram or a Graph"
 )
-EXPORTED_SUFFIX = ".pt2"
+EXPORTED_SUFFIX, TFLITE_SUFFIX = ".pt2", ".tflite"
+SUFFIXES = (".onnx", EXPORTED_SUFFIX, TFLITE_SUFFIX)
+_TFLITE_IDENTIFIER = b"TFL3"
+"""Bytes 4 to 8 of TensorFlow Lite's files."""
 
 Shapes = Mapping[str, tuple[int | str, ...]]
 """Shapes of inputs, by name: extents, or names of symbolic ones."""
 Model: TypeAlias = Union[
     str, os.PathLike[str], bytes, "onnx.ModelProto", "torch.export.ExportedProgram", Graph
 ]
-"""An .onnx file by its path, `zoo:NAME`, the bytes of such a file, a model of the onnx package, a
-program of torch.export or its .pt2 file by its path, or a graph that is imported already."""
+"""An .onnx or .tflite file by its path, `zoo:NAME`, the bytes of such a file, a model of the onnx
+package, a program of torch.export or its .pt2 file by its path, or a graph that is imported
+already."""
 
 
 def load_model(model: Model, shapes: Shapes | None = None) -> Graph:
@@ -51,6 +55,8 @@ def load_model(model: Model, shapes: Shapes | None = None) -> Graph:
             f"the program's sizes {arguments.listed(opened.symbols)} are open; export it with "
             "fixed ones for this"
         )
+    if _is_tflite(model):
+        return _import_tflite(model, fixed)
     from autotune.frontend.onnx.importer import import_model
 
     return import_model(read_model(model), fixed)
@@ -69,6 +75,8 @@ def open_model(
         return _as_given(model, fixed)
     if _is_exported(model):
         return _open_exported(model, fixed)
+    if _is_tflite(model):
+        return _import_tflite(model, fixed)
     from autotune.frontend.onnx.importer import import_model
     from autotune.frontend.symbolic import symbolic_model
 
@@ -94,9 +102,23 @@ def _open_exported(model: Any, fixed: Shapes) -> Graph | OpenModel:
     return open_exported(program, fixed)
 
 
+def _import_tflite(model: Any, fixed: Shapes) -> Graph:
+    """A TensorFlow Lite file or its bytes. The packages that read it are imported for it alone."""
+    try:
+        from autotune.frontend.tflite.importer import import_tflite
+    except ImportError as error:
+        if error.name not in ("tflite", "flatbuffers"):
+            raise
+        raise ModelError(
+            f"a {TFLITE_SUFFIX} file is read by the package tflite, which is not installed; "
+            "install autotune-compiler[tflite]"
+        ) from None
+    return import_tflite(model if isinstance(model, str | os.PathLike) else bytes(model), fixed)
+
+
 def is_onnx(model: Model) -> bool:
     """Whether `read_model` reads it."""
-    return not isinstance(model, Graph) and not _is_exported(model)
+    return not (isinstance(model, Graph) or _is_exported(model) or _is_tflite(model))
 
 
 def read_model(model: Any, *, mapped: bool = False) -> onnx.ModelProto:
@@ -125,9 +147,11 @@ def check_model(model: object) -> None:
     arguments.place("model", model, KINDS, ModelError)
 
 
-def check_name(spec: str, expected: str = f"an .onnx or .pt2 file, or {ZOO_PREFIX}NAME") -> None:
+def check_name(
+    spec: str, expected: str = f"an .onnx, .tflite or .pt2 file, or {ZOO_PREFIX}NAME"
+) -> None:
     """Raise ModelError for what no frontend reads, by its name."""
-    if spec.startswith(ZOO_PREFIX) or Path(spec).suffix in (".onnx", EXPORTED_SUFFIX):
+    if spec.startswith(ZOO_PREFIX) or Path(spec).suffix in SUFFIXES:
         return
     found = "has another ending" if os.path.exists(spec) else "does not exist"
     raise ModelError(f"model {arguments.shortened(repr(spec), 200)} {found}; expected {expected}")
@@ -137,6 +161,13 @@ def _is_proto(model: object) -> bool:
     """Whether it is the onnx package's, which is imported where there is one."""
     kind = getattr(sys.modules.get("onnx"), "ModelProto", None)
     return kind is not None and isinstance(model, kind)
+
+
+def _is_tflite(model: object) -> bool:
+    """Whether it is named as a TensorFlow Lite file is, or begins as one does."""
+    if isinstance(model, bytes | bytearray | memoryview):
+        return bytes(model[4:8]) == _TFLITE_IDENTIFIER
+    return isinstance(model, str | os.PathLike) and Path(model).suffix == TFLITE_SUFFIX
 
 
 def _is_exported(model: object) -> bool:

@@ -17,6 +17,7 @@ from autotune.frontend.assembly import Assembler
 
 PADDINGS = ("zeros", "border", "reflection")
 CUBIC_A = -0.75
+"""The cubic convolution's coefficient, as PyTorch has it."""
 Kernel = Callable[[Assembler, str], list[tuple[int, str]]]
 """(what a place is behind the element before it) -> offsets from that element, and weights."""
 

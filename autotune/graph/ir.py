@@ -41,4 +41,4 @@ class Graph:
     constants: Mapping[str, Array]
     types: Mapping[str, TensorType]
     declared: tuple[tuple[str, str], ...] = ()
-    """Inputs and outputs that callers have as other floats than the graph: numpy's names."""
+    """Inputs and outputs that callers have in other types than the graph: numpy's names."""

@@ -24,7 +24,7 @@ model of Neoverse V1: tiles of 7 x 3 reach 55 to 75 %)."""
 PREFETCH_LOADS = 1.0
 """Loads whose place a prefetch takes (specified: it goes through a load port)."""
 LOOP_INSTRUCTIONS = 3.0
-"""Instructions of a reduction's counter, branch and pointers."""
+"""Instructions of a reduction's counter, branch and pointers (assumed)."""
 
 # ------------------------------------------------------------------------------------------ ports
 
@@ -83,7 +83,7 @@ def stream_cycles(machine: Machine, nbytes: float, passes: Column) -> Column:
     threads = machine.target.threads
     contended = machine.cpu.contended_memory_factor
     shared = np.where((passes == 1) | (threads == 1), 1.0, contended)
-    first = nbytes / machine.cpu.memory_stream_bytes_per_cycle * shared
+    first = nbytes / machine.first_stream_bytes_per_cycle(nbytes) * shared
     again = np.ceil(passes / threads) - 1
     return np.asarray(threads * (first + again * nbytes / stream_speed(machine, nbytes)))
 
@@ -104,9 +104,9 @@ def asking_cycles(machine: Machine, nbytes: Column | float) -> Column:
 def stream_speed(machine: Machine, nbytes: float) -> float:
     """Bytes a cycle at which a core reads operands of this size, over and over."""
     target, cpu = machine.target, machine.cpu
-    if nbytes <= target.l2_bytes * cpu.own_share_of_l2:
+    if nbytes <= machine.l2_bytes * cpu.own_share_of_l2:
         return cpu.l2_stream_bytes_per_cycle
-    if nbytes <= target.l3_bytes * cpu.own_share_of_l3:
+    if nbytes <= machine.l3_bytes * cpu.own_share_of_l3:
         return cpu.l3_stream_bytes_per_cycle
     return cpu.memory_stream_bytes_per_cycle / target.threads
 
@@ -115,10 +115,10 @@ def store_cycles(machine: Machine, held: Column | float) -> Column:
     """Cycles to write a vector of results over and over to `held` bytes."""
     cpu, target = machine.cpu, machine.target
     speed = np.where(
-        held <= target.l1_bytes,
+        held <= machine.l1_bytes,
         cpu.l1_store_bytes_per_cycle,
         np.where(
-            held <= target.l2_bytes, cpu.l2_store_bytes_per_cycle, cpu.l3_store_bytes_per_cycle
+            held <= machine.l2_bytes, cpu.l2_store_bytes_per_cycle, cpu.l3_store_bytes_per_cycle
         ),
     )
     return np.asarray(target.vector_bytes / speed)
@@ -131,7 +131,7 @@ def clocks(machine: Machine, count: float) -> float:
 
 def beyond_l2(machine: Machine, nbytes: float) -> bool:
     """Whether data are larger than what the second cache keeps for them."""
-    return nbytes > machine.target.l2_bytes * machine.cpu.own_share_of_l2
+    return nbytes > machine.l2_bytes * machine.cpu.own_share_of_l2
 
 
 def from_others_cycles(machine: Machine, nbytes: Column | float) -> Column | float:
@@ -202,6 +202,14 @@ def tail_waste(extent: Column | int, size: Column) -> Column:
     tail = extent % size
     lost = np.where((tail > 0) & (tail < size / 2), size / 2 - tail, 0)
     return np.asarray(1 + lost / extent, np.float64)
+
+
+def tail_latency(machine: Machine, extent: Column, size: Column, vectors: Column) -> Column:
+    """The same of tiles of so many vectors, by the multiply-adds that hide the latency on this
+    machine."""
+    tail = extent % size
+    needed = machine.cpu.multiply_adds_in_flight / vectors
+    return np.asarray(1 + np.where(tail > 0, np.maximum(needed - tail, 0), 0) / extent)
 
 
 def padding_waste(extent: int, size: Column) -> Column:

@@ -20,9 +20,9 @@ Curve = tuple[tuple[int, float], ...]
 
 HELD = 0.8
 """Data are held by a level as long as their speed is nearer to its own than to that behind it: by
-this share of the way between them, on a logarithmic scale."""
+this share of the way between them, on a logarithmic scale (chosen)."""
 DISTINCT = 1.4
-"""Speeds closer than this factor are hardly told from each other."""
+"""Speeds closer than this factor are hardly told from each other (chosen)."""
 
 
 def falling(points: Curve) -> Curve:

@@ -113,6 +113,9 @@ class MachineFacts:
     """Elements loaded by vectors of addresses, from the innermost cache."""
     lone_line: float | None = None
     """Share of a line that comes in vain beside each that is read without its neighbour."""
+    caches: Pairs = ()
+    """(level, bytes) of the caches that a core has or shares, as the system tells of them: of the
+    machine, whatever the target says that code is generated for."""
     load_curve: Curve = ()
     """Bytes a second of one core that goes through a footprint in order, over and over."""
     store_curve: Curve = ()
@@ -177,7 +180,7 @@ class MachineFacts:
 
 PAIRS = (
     "clocks", "loads", "stores", "load_curve", "store_curve", "copy_curve", "load_curve_all",
-    "latency_curve", "page_curve", "regions",
+    "latency_curve", "page_curve", "regions", "caches",
 )  # fmt: skip
 """Fields of pairs of numbers."""
 RUNS = ("scattered", "in_order")

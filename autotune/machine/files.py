@@ -17,9 +17,11 @@ from autotune.machine.profile import DeviceProfile
 from autotune.target import parse_target, print_target
 
 MAX_FILE_BYTES = 1 << 20
+"""Bytes of a machine's file."""
 MOST = float(1 << 62)
 """The largest number of anything that is counted."""
 MAX_TEXT = 4096
+"""Characters of a text in it."""
 MAX_ROWS = 128
 """Points of a curve, rows of a table."""
 

@@ -15,11 +15,12 @@ import numpy as np
 from autotune.machine.value import Column, Machine
 
 EMULATED_FLOPS = 32.0
-"""Float operations per cycle of a core that plays a multiprocessor."""
+"""Float operations per cycle of a core that plays a multiprocessor (assumed, as all constants
+here: only the order of configs matters)."""
 EMULATED_BYTES = 4.0
 """Bytes per cycle of such a core."""
 EMULATED_STEP_CYCLES = 2
-"""Cycles of such a core per thread and step beside its arithmetic (assumed, as those below)."""
+"""Cycles of such a core per thread and step beside its arithmetic."""
 EMULATED_MEETING_CYCLES = 2
 """Cycles of such a core per thread that meets the others."""
 EMULATED_LEVEL_CYCLES = 30

@@ -3,9 +3,10 @@
 In: a target, its profile with facts, and the tables' speeds. Out: the same speeds of this machine.
 
 Priors count in cycles of one full-width multiply-add. What they believe of a cache is not what a
-loop of loads measures: data come in beside multiply-adds, in pieces, among other data. The factors
-between the two are dimensionless; they were found where both were known (Zen 4: the tables, and
-what its micro-benchmarks measure) and are taken to be the same everywhere.
+loop of loads measures: data come in beside multiply-adds, in pieces, among other data. Every RATIO
+below is of the two, dimensionless: what the table of configs/machines says, which priors of Zen 4
+were fitted with, over what micro-benchmarks measured on the same machine. They are taken to be the
+same everywhere.
 """
 
 from __future__ import annotations
@@ -15,32 +16,50 @@ import math
 from typing import Any
 
 from autotune.machine.curves import Curve, effective_sizes, value_at, values_at
-from autotune.machine.facts import MachineFacts
+from autotune.machine.facts import MachineFacts, Pairs
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.speeds import CpuSpeeds
 from autotune.target import Target
 
-STREAM_OF_L2, STREAM_OF_L3, STREAM_OF_MEMORY = 0.75, 1.0, 1.05
-"""Operands that come in beside multiply-adds, of what loads in order reach."""
-STREAM_VECTORS = 0.14
-"""Vectors of operands from beyond the L2 cache that come in beside each multiply-add at most,
-however fast the cache is."""
-PASS_OF_L2, PASS_OF_L3 = 1.9, 0.83
-"""Rows that are read in order, of the same: arithmetic hides a part."""
-STRIP_OF_L3, STRIP_OF_MEMORY = 0.33, 0.35
-"""Results between layers, of the same: they are written, and read again."""
-CODE_OF_L3 = 0.042
-"""Machine code that comes from afar, of the same."""
-HANDED, HANDED_DIRTY = 0.32, 0.054
-"""Data from another core's cache, of what a loop of loads gets from there."""
-OWN_SHARE_OF_L3 = 0.75
-"""Share of the last cache, as far as it is there, that data which are read again may take."""
-OWN_CACHES_OF_L3 = 0.25
-"""The shared cache in sizes of a core's own, as layers between strips count it."""
+L2_STREAM_RATIO = 0.75
+"""Bandwidth of operands from the L2 cache beside multiply-adds, over that of loads alone."""
+L3_STREAM_RATIO = 1.0
+"""The same from the L3 cache."""
+MEMORY_STREAM_RATIO = 1.05
+"""The same from memory."""
+L2_PASS_RATIO = 1.9
+"""Bandwidth of rows in order from the L2 cache, arithmetic hiding a part, over loads alone."""
+L3_PASS_RATIO = 0.83
+"""The same from the L3 cache."""
+L3_STRIP_RATIO = 0.33
+"""Bandwidth of results between layers, written and read in the L3 cache, over loads alone."""
+MEMORY_STRIP_RATIO = 0.35
+"""The same of results in memory."""
+COLD_CODE_RATIO = 0.042
+"""Bandwidth of machine code fetched from the L3 cache, over loads of data from there."""
+TRANSFER_RATIO = 0.32
+"""Bandwidth of data from another core's cache as kernels get them, over loads alone."""
+DIRTY_TRANSFER_RATIO = 0.054
+"""The same of data that the other core has just written."""
+OWN_CACHES_RATIO = 0.25
+"""Sizes of a core's own cache that results between strips may take, over those that the L3 has."""
+ADD_LATENCY_RATIO = 1.16
+"""Latency of an addition among other instructions, over that in a chain of additions alone."""
 LINE_BYTES = 64
-"""Bytes of a line of runs that lie in order."""
-SERVED_ADD = 1.16
-"""Latency of an addition among others, of what a chain of additions shows."""
+"""Bytes of a cache line in `MachineFacts.in_order`, which are seconds per line."""
+
+
+def on_machine(target: Target, caches: Pairs) -> Target:
+    """The target with the caches of the machine, where its system told of them: code for any
+    processor with AVX2 finds those of the one that it runs on."""
+    told = {level: int(nbytes) for level, nbytes in caches}
+    if target.kind != "cpu" or not told.get(1):
+        return target
+    way = max(target.l1_bytes // target.l1_ways, target.line_bytes)
+    return dataclasses.replace(
+        target, l1_bytes=told[1], l1_ways=max(1, told[1] // way),
+        l2_bytes=told.get(2, told[1]), l3_bytes=told.get(3, 0),
+    )  # fmt: skip
 
 
 def measured_speeds(target: Target, profile: DeviceProfile, table: CpuSpeeds) -> CpuSpeeds:
@@ -48,13 +67,14 @@ def measured_speeds(target: Target, profile: DeviceProfile, table: CpuSpeeds) ->
     facts = profile.facts
     if facts is None or not facts.load_curve:
         return table
+    target = on_machine(target, facts.caches)
     rate = profile.peak_flops / (2 * target.lanes())
-    known = _caches(target, facts, rate) | _core(facts, rate, table)
+    known = _caches(target, facts, rate, table) | _core(facts, rate, table)
     known |= hidden_streams(facts, facts.load_curve[-1][0])
     return dataclasses.replace(table, **known)
 
 
-def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, Any]:
+def _caches(target: Target, facts: MachineFacts, rate: float, table: CpuSpeeds) -> dict[str, Any]:
     """Bytes a cycle from and to every level, and how much of the last one there is."""
     believed = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
     sizes = effective_sizes(facts.load_curve, believed, facts.latency_curve)
@@ -62,29 +82,28 @@ def _caches(target: Target, facts: MachineFacts, rate: float) -> dict[str, Any]:
     memory = facts.load_curve[-1][1] / rate
     l3 = max(l3, memory) if sizes[2] else memory
     stores = facts.store_curve or facts.load_curve
-    stream_of_l3 = min(STREAM_OF_L3 * l3, STREAM_VECTORS * target.vector_bytes)
     written = [_within(stores, sizes, n) / rate for n in range(3)]
     known: dict[str, Any] = {
         "l1_store_bytes_per_cycle": written[0],
         "l2_store_bytes_per_cycle": written[1],
         "l3_store_bytes_per_cycle": written[2] if sizes[2] else stores[-1][1] / rate,
-        "l2_stream_bytes_per_cycle": STREAM_OF_L2 * l2,
-        "memory_stream_bytes_per_cycle": STREAM_OF_MEMORY * memory,
-        "l3_stream_bytes_per_cycle": max(stream_of_l3, STREAM_OF_MEMORY * memory),
-        "l2_pass_bytes_per_cycle": PASS_OF_L2 * l2,
-        "l3_pass_bytes_per_cycle": max(PASS_OF_L3 * l3, memory),
-        "l2_written_pass_bytes_per_cycle": PASS_OF_L2 * written[1],
-        "l3_written_pass_bytes_per_cycle": PASS_OF_L3 * written[2],
-        "l3_strip_bytes_per_cycle": STRIP_OF_L3 * l3,
-        "memory_strip_bytes_per_cycle": STRIP_OF_MEMORY * memory,
-        "cold_code_bytes_per_cycle": CODE_OF_L3 * l3,
+        "l2_stream_bytes_per_cycle": L2_STREAM_RATIO * l2,
+        "memory_stream_bytes_per_cycle": MEMORY_STREAM_RATIO * memory,
+        "l3_stream_bytes_per_cycle": max(L3_STREAM_RATIO * l3, MEMORY_STREAM_RATIO * memory),
+        "l2_pass_bytes_per_cycle": L2_PASS_RATIO * l2,
+        "l3_pass_bytes_per_cycle": max(L3_PASS_RATIO * l3, memory),
+        "l2_written_pass_bytes_per_cycle": L2_PASS_RATIO * written[1],
+        "l3_written_pass_bytes_per_cycle": L3_PASS_RATIO * written[2],
+        "l3_strip_bytes_per_cycle": L3_STRIP_RATIO * l3,
+        "memory_strip_bytes_per_cycle": MEMORY_STRIP_RATIO * memory,
+        "cold_code_bytes_per_cycle": COLD_CODE_RATIO * l3,
         "l1_ways": target.l1_ways,
         "l1_way_bytes": target.l1_bytes // target.l1_ways,
         "line_bytes": target.line_bytes,
     }
     if sizes[2]:
-        known["own_share_of_l3"] = OWN_SHARE_OF_L3 * sizes[2] / target.l3_bytes
-        known["own_caches_in_l3"] = OWN_CACHES_OF_L3 * sizes[2] / target.l2_bytes
+        known["own_share_of_l3"] = table.own_share_of_l3 * sizes[2] / target.l3_bytes
+        known["own_caches_in_l3"] = OWN_CACHES_RATIO * sizes[2] / target.l2_bytes
     return known
 
 
@@ -119,7 +138,7 @@ def _core(facts: MachineFacts, rate: float, table: CpuSpeeds) -> dict[str, Any]:
         known["multiply_adds_per_clock"] = clocks
         known["kernel_start_cycles"] = table.kernel_start_cycles * clocks
         if facts.add_latency_s:
-            known["add_latency_cycles"] = SERVED_ADD * facts.add_latency_s * facts.clock_hz
+            known["add_latency_cycles"] = ADD_LATENCY_RATIO * facts.add_latency_s * facts.clock_hz
     if facts.loads:
         known["broadcasts_per_cycle"] = max(each for _, each in facts.loads) / rate
     if facts.additions_beside is not None:
@@ -127,8 +146,12 @@ def _core(facts: MachineFacts, rate: float, table: CpuSpeeds) -> dict[str, Any]:
     if facts.lone_line is not None:
         known["paired_line_waste"] = facts.lone_line
     for name, factor, measured in (
-        ("other_core_bytes_per_cycle", HANDED, facts.transfer_bytes_per_s),
-        ("other_core_dirty_bytes_per_cycle", HANDED_DIRTY, facts.transfer_dirty_bytes_per_s),
+        ("other_core_bytes_per_cycle", TRANSFER_RATIO, facts.transfer_bytes_per_s),
+        (
+            "other_core_dirty_bytes_per_cycle",
+            DIRTY_TRANSFER_RATIO,
+            facts.transfer_dirty_bytes_per_s,
+        ),
     ):
         if measured:
             known[name] = factor * measured / rate

@@ -15,7 +15,12 @@ import numpy.typing as npt
 
 from autotune.machine.curves import effective_sizes, value_at, values_at
 from autotune.machine.facts import TILE_BYTES, Arithmetic, MachineFacts
-from autotune.machine.measured import OWN_SHARE_OF_L3, hidden_streams, measured_speeds
+from autotune.machine.measured import (
+    MEMORY_STREAM_RATIO,
+    hidden_streams,
+    measured_speeds,
+    on_machine,
+)
 from autotune.machine.nominal import nominal_facts, nominal_profile
 from autotune.machine.profile import DeviceProfile
 from autotune.machine.speeds import (
@@ -61,6 +66,8 @@ class Machine:
     """What the device measured about itself; nominal speeds where nothing was measured."""
     cpu: CpuSpeeds
     gpu: GpuSpeeds
+    _caches: Target
+    """The target with the machine's caches: only their sizes are read."""
 
     @staticmethod
     def of(target: Target, profile: DeviceProfile | None = None) -> Machine:
@@ -107,11 +114,26 @@ class Machine:
         tables of configs/machines say."""
         return self.profile.facts or nominal_facts(self.target, self.profile, self.cpu)
 
+    @property
+    def l1_bytes(self) -> int:
+        """Bytes of the innermost cache, as the machine's system tells of it, or else the
+        target."""
+        return self._caches.l1_bytes
+
+    @property
+    def l2_bytes(self) -> int:
+        """The same of a core's second cache."""
+        return self._caches.l2_bytes
+
+    @property
+    def l3_bytes(self) -> int:
+        """The same of the last one, which cores share; 0 where there is none."""
+        return self._caches.l3_bytes
+
     def cache_bytes(self, level: int) -> int:
         """Bytes of cache 1 to 3 that are really there for one's own data, 0 where there is no such
         cache: by the measured curve, or else the share that the tables give."""
-        target, facts = self.target, self.profile.facts
-        believed = (target.l1_bytes, target.l2_bytes, target.l3_bytes)
+        facts, believed = self.profile.facts, (self.l1_bytes, self.l2_bytes, self.l3_bytes)
         if facts is not None and facts.load_curve:
             return effective_sizes(facts.load_curve, believed, facts.latency_curve)[level - 1]
         shares = (1.0, self.cpu.own_share_of_l2, self.cpu.own_share_of_l3)
@@ -138,18 +160,33 @@ class Machine:
         operands that were used a run ago come as fast as data of that footprint that are gone
         through over and over, of which other data may take a share of the cache. The machine
         itself where no curve was measured."""
+        facts, speed = self.profile.facts, self._arriving(footprint)
+        if facts is None or speed is None:
+            return self
+        hidden = hidden_streams(facts, footprint)
+        return replace(self, cpu=replace(self.cpu, memory_stream_bytes_per_cycle=speed, **hidden))
+
+    def first_stream_bytes_per_cycle(self, nbytes: float) -> float:
+        """Bytes a cycle, of all cores, at which operands of so many bytes come that were used a
+        run ago: as all of the model's do, but more than these touch together fit no cache
+        sooner."""
+        own = self._arriving(nbytes)
+        speed = self.cpu.memory_stream_bytes_per_cycle
+        return speed if own is None else min(speed, own)
+
+    def _arriving(self, footprint: float) -> float | None:
+        """Bytes a cycle of a footprint that is gone through over and over, at most those of the
+        last cache; None where no curve was measured."""
         facts = self.profile.facts
         if facts is None or not facts.load_curve or self.target.kind != "cpu":
-            return self
-        threads = self.target.threads
+            return None
+        threads, rate = self.target.threads, self.profile.peak_flops / (2 * self.target.lanes())
         curve = facts.load_curve_all if threads > 1 else ()
         curve = curve or facts.load_curve
-        gain = value_at(curve, footprint / OWN_SHARE_OF_L3) / curve[-1][1]
-        memory = self.cpu.memory_stream_bytes_per_cycle
-        most = max(memory, threads * self.cpu.l3_stream_bytes_per_cycle)
-        hidden = hidden_streams(facts, footprint)
-        speed = min(gain * memory, most)
-        return replace(self, cpu=replace(self.cpu, memory_stream_bytes_per_cycle=speed, **hidden))
+        own = shipped_speeds()[0].own_share_of_l3  # of a cache that is really there
+        gain = value_at(curve, footprint / own) / curve[-1][1]
+        memory = MEMORY_STREAM_RATIO * facts.load_curve[-1][1] / rate
+        return min(gain * memory, max(memory, threads * self.cpu.l3_stream_bytes_per_cycle))
 
     def latency_s(self, footprint: Column | float) -> Column | None:
         """Seconds of a load that waits for the one before, anywhere in a footprint on huge pages.
@@ -186,4 +223,6 @@ def _machine(target: Target, profile: DeviceProfile | None) -> Machine:
         cpu = dataclasses.replace(cpu, **of_width(own, max(1, target.sve_granules)))
     profile = profile or nominal_profile(target, cpu)
     cpu = measured_speeds(target, profile, cpu) if target.kind == "cpu" else cpu
-    return Machine(target=target, profile=profile, cpu=cpu, gpu=gpu)
+    told = profile.facts.caches if profile.facts is not None else ()
+    here = on_machine(target, told)
+    return Machine(target=target, profile=profile, cpu=cpu, gpu=gpu, _caches=here)

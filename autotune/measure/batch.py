@@ -30,9 +30,13 @@ from autotune.measure.types import MeasureRequest, MeasureResult, OnResult, Stat
 from autotune.target import Target
 
 MAX_BUILDERS = 4
+"""Processes that build, at most."""
 BUILD_AHEAD = 12
+"""Candidates that are built and wait to be timed, at most."""
 PREPARE_TIMEOUT_S = 60.0
+"""Seconds to make a task's inputs and reference values."""
 PROFILE_TIMEOUT_S = 60.0
+"""Seconds to measure a device's profile, which takes two where the device is fast."""
 FACTS_TIMEOUT_S = 180.0
 """Beside much other work, cores that wait for each other rarely run at the same time."""
 MAX_KEPT = 1024

@@ -19,6 +19,7 @@ ALWAYS = 1 << 50
 _BEFORE = 0.5
 """What the kernel before moved, of the second cache, where nothing tells."""
 _LINE_BYTES = 64
+"""Bytes of a cache line."""
 
 _Part = tuple[int, float, float]
 """Bytes, seconds, share, as in an `ReuseDistance`."""

@@ -25,12 +25,15 @@ from autotune.target import Target
 from autotune.types import Array
 
 _EMPTY_CALLS = 200
+"""Calls of nothing, the shortest of which is the overhead of a call."""
 OVER_CACHE = 1.5
 """More foreign data than this times the last cache changes nothing: all of it is replaced."""
 LONGEST_S = 0.02
 """What is still in a shared cache after this long stays for good."""
 _PROBES = 5
+"""Probes of what stays in the caches; their median counts."""
 _LINE_BYTES, _PAGE_BYTES = 64, 4096
+"""Bytes of a cache line, and of a page."""
 
 
 class CacheState:

@@ -24,10 +24,13 @@ from autotune.tasks.inputs import random_inputs, sample_points
 from autotune.types import ITEM_BYTES, Array, Task
 
 CHECKED_POINTS = 400
+"""Elements of a result that are compared with the reference, where computing all takes long."""
 MAX_PACKED = 6
+"""Packings of a task's weights that are kept."""
 COPIES = 3
 """Copies of every tensor: as drawn, as the kernel wants it, as the reference or a packed form."""
 GIB = 1 << 30
+"""Bytes of a gibibyte."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -18,6 +18,7 @@ TOLERANCE = {
 }  # fmt: skip
 """Error allowed, as a share of the largest value, by the precision that was asked for."""
 MAX_SETTLED = 64
+"""Elements that are NaN, or differ, which are computed again by the oracle."""
 MOST_ROUNDED = 0.02
 """Share of rounded integers that may be one off: in float32 a sum may end across a half."""
 

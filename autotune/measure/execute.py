@@ -37,6 +37,7 @@ from autotune.target import Target
 __all__ = ["CHECKED_POINTS", "Case", "NativeExecutor", "build", "judge", "make_case"]
 
 MAX_CASES = 16
+"""Tasks whose inputs and reference values a worker keeps."""
 SLICE_S = 0.0002
 """Shorter times are not interrupted, and too short for the clock of processor time."""
 CONTENDED = 1.10

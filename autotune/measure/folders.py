@@ -32,9 +32,11 @@ _NAME = re.compile(rf"{PREFIX}-([0-9]+)-\w+")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATH = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE, _DETACH = 16384 | 1 << 18, 2
+"""Flags of mount and umount2 (Linux)."""
 _MOST_MOUNTS = 100
 """On one place, each over the one before."""
 _NAME_SHOWN = 100
+"""Characters of a file's name in a message."""
 
 log = logging.getLogger(__name__)
 

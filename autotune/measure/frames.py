@@ -13,7 +13,9 @@ from typing import Any
 
 PREFIX = struct.Struct(">IQ")
 MAX_HEADER_BYTES = 64 << 20
+"""Bytes of a frame's header."""
 MAX_BLOB_BYTES = 256 << 20
+"""Bytes of what follows it: a model with its inputs."""
 
 Frame = tuple[dict[str, Any], bytes]
 

@@ -12,6 +12,7 @@ from autotune.codegen.llvm.phase import CLAIM, FINISH, phase_text
 from autotune.target import Target
 
 PEAK_UNROLL = 8
+"""Multiply-adds of each chain in an iteration."""
 SWEEP_VECTORS = 16
 """Vectors that one round of the sweep's inner loop loads: a block."""
 

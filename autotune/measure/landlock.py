@@ -13,17 +13,20 @@ from collections.abc import Sequence
 CREATE, ADD, RESTRICT = 444, 445, 446
 """System calls newer than 5.0 have the same number on every machine."""
 _EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+"""Rights to files (linux/landlock.h)."""
 _RENAME, _TRUNCATE = 1 << 13, 1 << 14
 """Known to versions 2 and 3; without the first, files stay in the directory they are made in."""
 _CHANGE = _WRITE | sum(1 << n for n in range(4, 13))
 """Write, remove and make files of every kind."""
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
+"""Flag that asks for the version; kind of rule."""
 _FOR_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE
 
 
 _SCOPES = 1 << 0 | 1 << 1
 """No abstract sockets of others, no signals to them; since version 6."""
 _VERSION_WITH_SCOPES, _SIZE_WITH_SCOPES, _SIZE_OF_FILES = 6, 24, 8
+"""Version of the interface that has scopes, and bytes of its structure with and without them."""
 
 
 class _Handled(ctypes.Structure):

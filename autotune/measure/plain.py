@@ -23,14 +23,21 @@ from autotune.target import Target
 from autotune.types import Array
 
 OVER_CACHE = 1.5
+"""Other data that pass through the caches, in sizes of the largest of them, at most."""
 REGION_S = 5e-6
 """Cost of a parallel region, which numpy cannot tell: a usual one."""
 _CELLS = 4096
+"""Elements of the calibration."""
 _ROUNDS = 60
+"""Rounds of it in a run."""
 _SIDE = 192
+"""Rows of the matrices whose product shows the peak: 147 KB each."""
 _SAMPLES = 15
+"""Timings of which the shortest counts."""
 _EMPTY_CALLS = 200
+"""Calls of nothing, the shortest of which is the overhead of a call."""
 _LARGEST_BYTES = 64 << 20
+"""Bytes of a sweep, at most: boards have little memory."""
 
 
 class PlainCalibration:

@@ -28,8 +28,11 @@ from autotune.measure.sandbox import Report, Sandbox
 from autotune.printable import printable
 
 START_TIMEOUT_S = 60.0
+"""Seconds until a worker says that it is there."""
 STDERR_TAIL_BYTES = 2000
+"""Bytes of what a worker printed that are kept."""
 LAST_WORDS = 300
+"""Characters of its last line that a message shows."""
 END_TIMEOUT_S = 20.0
 """A killed process may take that long: drivers of devices free what a hung kernel holds first."""
 LOOK_S = 0.25

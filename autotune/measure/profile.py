@@ -32,10 +32,15 @@ from autotune.target import Target
 SAMPLE_S = 0.0005
 """Short samples: a few fall between the times when somebody else has the core."""
 SAMPLES = 100
+"""Timings of which the shortest counts."""
 SWEEPS = 12
+"""The same of sweeps over much data, which take long."""
 LARGE_BYTES = 4 << 20
+"""Bytes from which on a sweep does."""
 LARGEST_SWEEP_BYTES = 256 << 20
+"""Bytes of a sweep, at most."""
 CALIBRATION_S = 0.0003
+"""Seconds of the calibration kernel."""
 
 
 class CalibrationKernel:

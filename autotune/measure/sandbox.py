@@ -25,10 +25,12 @@ FIRST_USER, LAST_USER = 61184, 65519
 SHARED_BYTES = 2 << 30
 """Address space beyond the memory limit: code, shared libraries, reserved but unused ranges."""
 SPARE_CPU_S = 5.0
+"""Seconds of a core beside a candidate's own: the interpreter's, and what checks the result."""
 _NEWNET, _NEWIPC = 0x40000000, 0x08000000
 _NO_NEW_PRIVS, _CHILD_SUBREAPER, _CAPBSET_DROP, _PARENT_DEATH_SIGNAL = 38, 36, 24, 1
 _DUMPABLE = 4
 _CAPABILITY_VERSION = 0x20080522
+"""Flags of clone, operations of prctl and the version of capabilities (Linux)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

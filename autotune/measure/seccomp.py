@@ -24,7 +24,9 @@ _NUMBER, _MACHINE, _FIRST, _SECOND = 0, 4, 16, 24
 """Offsets in the data a filter sees: the call's number, the machine, the low halves of the first
 two arguments (all machines below are little-endian)."""
 _CLONE_THREAD = 0x10000
+"""Flag of clone."""
 _X32 = 0x40000000
+"""Bit of the calls of x86-64's x32 interface, which filters must know."""
 _INSTRUCTION = struct.Struct("<HBBI")
 
 _X86_64 = {
@@ -57,12 +59,14 @@ _COMMON = {
     "process_madvise": 440,
 }  # fmt: skip
 _CLONE3 = 435
+"""Number of clone3 on every machine."""
 _MACHINES = {
     "x86_64": (0xC000003E, _X86_64),
     "aarch64": (0xC00000B7, _GENERIC),
     "riscv64": (0xC00000F3, _GENERIC),
 }
 _AF_UNIX = 1
+"""Family of sockets within a machine."""
 _CONDITIONAL = ("clone", "kill", "tgkill", "prlimit64")
 _PROGRAMS = ("clone", "fork", "vfork", "execve", "execveat")
 

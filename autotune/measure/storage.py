@@ -15,9 +15,11 @@ from autotune.stored import stored, stored_as, widen_bfloat16
 from autotune.types import ITEM_BYTES, Array, TaskValue
 
 GUARD_BYTES = 1024
+"""Bytes before and behind an operand that nobody may write."""
 PART_BYTES = 64 << 10
 """Blocks from here on take huge pages of their own: smaller ones lie on too few to matter."""
 PATTERN = 0xA5
+"""Byte that they are filled with."""
 GARBAGE = 0xFF
 """Bytes that read as NaN in floating point."""
 

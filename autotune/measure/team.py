@@ -23,6 +23,7 @@ from autotune.types import Array
 WAKING_UP_S = 1e-3
 """A thread that does not wake up in this time gets no core."""
 _LINE_BYTES = 64
+"""Bytes of a cache line."""
 
 
 @functools.cache

@@ -19,7 +19,9 @@ from statistics import median
 from autotune.measure.types import Timing
 
 MAX_CALLS = 1 << 24
+"""Calls of a sample, at most."""
 SLOW_CALL_S = 0.5
+"""Seconds of a first call from which one more call is the only sample."""
 DISTURBED = 0.03
 """Share of a sample's time without a core from which on it is set aside."""
 

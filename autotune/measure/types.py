@@ -85,18 +85,7 @@ class Built:
         return {
             "symbol": self.symbol,
             "workspace_bytes": self.workspace_bytes,
-            "packs": [
-                {
-                    "buffer": p.buffer,
-                    "shape": p.shape,
-                    "splits": p.splits,
-                    "order": p.order,
-                    "transforms": p.transforms,
-                    "dtype": p.dtype,
-                    "strassen": p.strassen,
-                }
-                for p in self.packs
-            ],
+            "packs": [dataclasses.asdict(p) for p in self.packs],
             "build_s": self.build_s,
         }
 

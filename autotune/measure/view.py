@@ -16,11 +16,14 @@ from pathlib import Path
 _NEWUSER, _NEWNS = 0x10000000, 0x00020000
 _READ_ONLY, _REMOUNT, _BIND, _MOVE, _RECURSIVE, _PRIVATE = 1, 32, 4096, 8192, 16384, 1 << 18
 _DETACH = 2
+"""Flags of unshare, mount and umount2 (Linux)."""
 _KEPT = 0xF | 1024 | 2048
 """Bits of statvfs that mount flags share: read-only, nosuid, nodev, noexec, noatime,
 nodiratime."""
 _RELATIVE_TIMES, _RELATIVE_TIMES_FLAG = 4096, 1 << 21
+"""Flags of mounts that are kept when one is bound again."""
 _MOST_LINKS = 40
+"""Links that a path is followed through, as the kernel does (MAXSYMLINKS)."""
 _MEMORY = b"mode=755,size=1m"
 
 

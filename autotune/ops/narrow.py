@@ -1,6 +1,6 @@
-"""Elements rounded to the values that shorter types have: narrow_float, low_bits.
+"""Elements rounded to the values that shorter types have: narrow_float, power_of_two, low_bits.
 
-Both keep the element type: what is narrow is the set of values. Rounding follows the ONNX
+They keep the element type: what is narrow is the set of values. Rounding follows the ONNX
 standard's Cast.
 """
 
@@ -28,6 +28,8 @@ class NarrowFloat:
     least: int
     largest: float
     infinite: bool
+    nan: bool = True
+    """Whether there is one; what is no number becomes 0 where there is none."""
 
 
 NARROW_FLOATS = {
@@ -36,6 +38,7 @@ NARROW_FLOATS = {
     "float8e4m3fnuz": NarrowFloat(3, -7, 240.0, False),
     "float8e5m2": NarrowFloat(2, -14, 57344.0, True),
     "float8e5m2fnuz": NarrowFloat(2, -15, 57344.0, False),
+    "float4e2m1": NarrowFloat(1, 0, 6.0, False, nan=False),
 }
 """Types that arithmetic rounds to; bfloat16 is cut from float32's bits."""
 
@@ -55,7 +58,8 @@ def _narrow(x: Value, attrs: Attrs, dtype: str) -> Value:
     near = fn("mul", fn("round", fn("div", size, unit)), unit)
     beyond = narrow.largest if saturate else _beyond(narrow)
     out = fn("where", fn("gt", near, const(narrow.largest, dtype)), const(beyond, dtype), near)
-    return fn("where", fn("lt", x, const(0, dtype)), fn("neg", out), out)
+    out = fn("where", fn("lt", x, const(0, dtype)), fn("neg", out), out)
+    return out if narrow.nan else fn("where", fn("ne", x, x), const(0, dtype), out)
 
 
 def _np_narrow(x: Array, attrs: Attrs) -> Array:
@@ -69,7 +73,8 @@ def _np_narrow(x: Array, attrs: Attrs) -> Array:
     size = np.where(np.isfinite(x), np.rint(np.abs(x) / step) * step, np.abs(x))
     beyond = narrow.largest if saturate else _beyond(narrow)
     out = np.where(size > narrow.largest, beyond, size)
-    return np.asarray(np.where(x < 0, -out, out))
+    out = np.where(x < 0, -out, out)
+    return np.asarray(out if narrow.nan else np.where(np.isnan(x), 0, out))
 
 
 def _beyond(narrow: NarrowFloat) -> float:
@@ -79,6 +84,38 @@ def _beyond(narrow: NarrowFloat) -> float:
 def _attributes(attrs: Attrs) -> tuple[str, bool]:
     known = ("bfloat16", *NARROW_FLOATS)
     return text(attrs, "kind", "float16", known), bool(integer(attrs, "saturate", 0))
+
+
+ROUNDINGS = {"up": 1.0, "nearest": 1.5, "down": 2.0}
+"""How a number becomes a power of two -> the ratio to the one below from which, or (up) beyond
+which, it is the next."""
+_NORMAL = 2.0**-126
+_LEAST_POWER, _LARGEST_POWER = 2.0**-127, 2.0**127
+
+
+def _power(x: Value, attrs: Attrs, dtype: str) -> Value:
+    """A number as a power of two: the least one for what is less than float32's normal numbers,
+    at most the one below its largest."""
+    rounding = text(attrs, "rounding", "up", tuple(ROUNDINGS))
+    below = fn("binade", x)
+    limit = fn("mul", below, const(ROUNDINGS[rounding], dtype))
+    more = fn("gt" if rounding == "up" else "ge", x, limit)
+    out = fn("where", more, fn("mul", below, const(2, dtype)), below)
+    out = fn("min", out, const(_LARGEST_POWER, dtype))
+    # Not by `max`: arithmetic may take the least one, which is not normal, for 0.
+    small = fn("lt", x, const(_NORMAL, dtype))
+    out = fn("where", small, const(_LEAST_POWER, dtype), out)
+    return fn("where", fn("ne", x, x), x, out)
+
+
+def _np_power(x: Array, attrs: Attrs) -> Array:
+    rounding = text(attrs, "rounding", "up", tuple(ROUNDINGS))
+    share, exponents = np.frexp(x)  # a number is share * 2 ** exponent, from a half on
+    limit = ROUNDINGS[rounding] / 2
+    more = share > limit if rounding == "up" else share >= limit
+    out = np.ldexp(1.0, exponents - 1 + more)
+    known = np.where(x < _NORMAL, _LEAST_POWER, np.minimum(out, _LARGEST_POWER))
+    return np.asarray(np.where(np.isnan(x), x, known))
 
 
 def _low_bits(x: Value, attrs: Attrs, dtype: str) -> Value:
@@ -103,6 +140,7 @@ def _lowest(attrs: Attrs) -> int:
 
 for _op in (
     Activation("narrow_float", _narrow, _np_narrow),
+    Activation("power_of_two", _power, _np_power),
     Activation("low_bits", _low_bits, _np_low_bits, floats_only=False),
 ):
     OPS.add(_op.name, _op)

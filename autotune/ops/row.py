@@ -27,18 +27,7 @@ from autotune.ops._common import (
 )
 from autotune.ops.base import OPS, OpKind
 from autotune.ops.reduce import reduction, split_axes
-from autotune.program.ir import (
-    Axis,
-    Bound,
-    Compute,
-    Const,
-    Index,
-    Load,
-    Select,
-    Value,
-    fn,
-    index,
-)
+from autotune.program.ir import Axis, Bound, Compute, Const, Index, Load, Select, Value, fn, index
 from autotune.types import Array, Attrs, TensorType
 
 

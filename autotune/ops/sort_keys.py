@@ -30,6 +30,7 @@ KEYED = ("float32", "int32", "int8", "uint8")
 PLACES = 1 << 32
 """Places that a key can tell apart."""
 _HIGHEST, _LOWEST = (1 << 31) - 1, -(1 << 31)
+"""The ends of int32."""
 
 
 class SortKeys:

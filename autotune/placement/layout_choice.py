@@ -22,7 +22,8 @@ from autotune.target import Target
 from autotune.types import Task
 
 _SURE = 0.01
-"""Share of the time of every kernel around a layout that is not dense, which it must gain."""
+"""Share of the time of every kernel around a layout that is not dense, which it must gain
+(chosen)."""
 
 CostOf = Callable[[Mapping[Combination, tuple[Task, ...]]], Mapping[Combination, float]]
 """Seconds of each variant of a kernel."""

@@ -28,7 +28,9 @@ CODE = ""
 """In place of a value's name: the kernel's code."""
 
 _GRAIN_BYTES = 4096
+"""Bytes whose last use is known together."""
 _LEAST_BYTES = 64 << 10
+"""Distances below it count as none: the data are in a core's own cache."""
 _LEAST_S = 1e-5
 """Shorter distances are as good as none."""
 

@@ -125,6 +125,7 @@ class For:
 BLOCK_KINDS = ("block.x", "block.y", "block.z")
 THREAD_KINDS = ("thread.x", "thread.y", "thread.z")
 WARP = 32
+"""Threads of a warp (CUDA)."""
 MATRIX_KINDS: tuple[LoopKind, ...] = ("fragment.m", "fragment.n")
 MATRIX = (16, 8)
 """Rows and columns of the matrices that `mma` adds to."""

@@ -14,6 +14,7 @@ import numpy as np
 from autotune.types import Array
 
 PRODUCTS = 7
+"""Products of quarters."""
 Blocks = tuple[tuple[int, int], tuple[int, int]]
 
 DATA: tuple[Blocks, ...] = (

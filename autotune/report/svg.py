@@ -12,9 +12,12 @@ from dataclasses import dataclass
 
 Points = Sequence[tuple[float, float]]
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 14.0, 12.0, 40.0
+"""Margins of a chart, in pixels."""
 _NARROW = 600
 """Pixels that a picture may be drawn at on any screen."""
 FEWEST_TICKS, MOST_TICKS = 4, 9
+_LETTER, _LINE = 6.6, 12.0
+"""Pixels of a letter, about, and of a line of text."""
 _FACTORS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
 """Ticks of a decade, from few to many: the first set that gives enough of them is taken. Where
 none does, the axis is short: its ticks are those of a linear one."""
@@ -99,6 +102,8 @@ class Chart:
         self._x, self._y = x, y
         self._width, self._height = width, height
         self._parts: list[str] = []
+        self._texts: list[tuple[float, float, float]] = []
+        """Left and right end and height of what is written into the chart."""
         self._frame(label_y)
 
     def line(self, points: Points, kind: str, title: str, *, steps: bool = False) -> None:
@@ -127,8 +132,20 @@ class Chart:
         self._parts.append(f'<path class="cross" d="{path}">{heading(title)}</path>')
 
     def write(self, x: float, y: float, text: str, anchor: str = "start") -> None:
-        """Text right above a place."""
-        self._parts.append(_label(self._at_x(x), self._at_y(y) - 5, anchor, text, "name"))
+        """Text right above a place, or as near as other texts let it be."""
+        at, above = self._at_x(x), self._at_y(y) - 5
+        width = _LETTER * len(text)
+        left = at - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
+        inside = range(-int(above / _LINE), int((self._height - _BOTTOM - above) / _LINE) + 1)
+        heights = (above + n * _LINE for n in sorted(inside, key=abs))
+        height = next((h for h in heights if self._is_free(left, left + width, h)), above)
+        self._texts.append((left, left + width, height))
+        self._parts.append(_label(at, height, anchor, text, "name"))
+
+    def _is_free(self, left: float, right: float, height: float) -> bool:
+        return height >= _TOP and all(
+            right <= a or b <= left or abs(height - h) >= _LINE for a, b, h in self._texts
+        )
 
     def text(self) -> str:
         return picture(self._width, self._height, self._parts)

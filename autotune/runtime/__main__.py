@@ -22,6 +22,7 @@ from autotune.errors import ConfigError, FeedError, InputError
 from autotune.parse_int import whole
 from autotune.runtime.artifact import load
 from autotune.runtime.dense import feeds_of
+from autotune.runtime.model import CompiledModel
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -46,6 +47,11 @@ def _run(words: Sequence[str] | None) -> None:
     if not repeats:
         raise ConfigError(f"--repeat must be a whole number from 1 on, got {options.repeat!r}")
     with load(options.model) as model:
+        if not isinstance(model, CompiledModel):
+            raise ConfigError(
+                f"the sizes of {options.model} are open, and files of bytes do not say which they "
+                "have; run it in Python: autotune.load(...).run({...})"
+            )
         feeds = feeds_of(model, [_read(path) for path in options.inputs])
         if options.outputs and len(options.outputs) != len(model.outputs):
             raise FeedError(

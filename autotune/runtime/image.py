@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -38,7 +38,7 @@ class Port:
     offset_bytes: int
     strides: tuple[int, ...]
     declared: str = ""
-    """numpy's name of the short float that the model says it is, where that is another one."""
+    """numpy's name of the type that the model says it is, where that is another one."""
 
     @property
     def public(self) -> TensorType:
@@ -129,23 +129,13 @@ class ModelImage:
         )
 
     def digest(self) -> str:
-        """SHA-256 of code and weights, in hexadecimal digits."""
-        hasher = hashlib.sha256()
-        for code in self.objects:
-            hasher.update(hashlib.sha256(code).digest())
-        hasher.update(hashlib.sha256(self.constants.data).digest())
-        return hasher.hexdigest()
+        """See `digest_of`."""
+        return digest_of(self.objects, self.constants)
 
     def manifest(self) -> dict[str, Any]:
         """JSON of everything but the object code and the constants, whose sizes are given."""
-        skipped = ("objects", "constants", "target")
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {
-            **{k: _plain(v) for k, v in plain.items() if k not in skipped},
-            "target": self.target.to_json(),
-            "objects": len(self.objects),
-            "constant_bytes": self.constants.nbytes,
-        }
+        return manifest_of(plain)
 
     @staticmethod
     def from_manifest(
@@ -166,7 +156,31 @@ class ModelImage:
         )
 
 
+def digest_of(objects: Iterable[bytes], constants: Bytes) -> str:
+    """SHA-256 of code and weights, in hexadecimal digits."""
+    hasher = hashlib.sha256()
+    for code in objects:
+        hasher.update(hashlib.sha256(code).digest())
+    hasher.update(hashlib.sha256(constants.data).digest())
+    return hasher.hexdigest()
+
+
+def manifest_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON of an image's fields; of object code and constants, how much there is."""
+    skipped = ("objects", "constants", "target")
+    return {
+        **{k: _plain(v) for k, v in fields.items() if k not in skipped},
+        "target": fields["target"].to_json(),
+        "objects": len(fields["objects"]),
+        "constant_bytes": fields["constants"].nbytes,
+    }
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return value

@@ -1,5 +1,5 @@
-"""Images of compiled models as files. In: a ModelImage, or a file's path or bytes. Out: one file,
-or the image it holds.
+"""Images of compiled models as files. In: an image, of fixed or open sizes, or a file's path or
+bytes. Out: one file, or the image it holds.
 
 The file is an uncompressed zip: manifest.json, objects/NNNN.o (the entry last), constants.bin,
 which begins at a page: it is mapped, so that processes share one copy of the weights. It is
@@ -27,12 +27,15 @@ from autotune.errors import ArtifactError
 from autotune.memory import ALIGNMENT, Bytes, zeroed_block
 from autotune.runtime.host import check_host
 from autotune.runtime.image import ModelImage
+from autotune.runtime.open_image import OpenImage
 from autotune.target import Target
 
 FORMAT = "autotune-compiled-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version of the file's format. 1: sizes are fixed. 2: they may be open, too."""
 _MANIFEST, _CONSTANTS = "manifest.json", "constants.bin"
 _CHUNK_BYTES = 8 << 20
+"""Bytes that are read, or written, at a time."""
 _ZIP_HEADER_BYTES = 30
 """Bytes of a zip's entry up to its name."""
 _LENGTHS_AT, _LENGTHS = 26, struct.Struct("<HH")
@@ -41,7 +44,10 @@ _EXTRA, _FILLED = struct.Struct("<HH"), 0xD935
 """What comes between, in records: kind and length; zipalign's kind is for zeros that align."""
 
 
-def save(image: ModelImage, path: str | os.PathLike[str] | IO[bytes]) -> None:
+Image = ModelImage | OpenImage
+
+
+def save(image: Image, path: str | os.PathLike[str] | IO[bytes]) -> None:
     """Write the artifact: to a path in one step, to an open file as it comes. Raises ArtifactError
     where that cannot be written."""
     if isinstance(path, str | os.PathLike) or not hasattr(path, "write"):
@@ -57,17 +63,18 @@ def save(image: ModelImage, path: str | os.PathLike[str] | IO[bytes]) -> None:
         ) from None
 
 
-def image_bytes(image: ModelImage) -> bytes:
+def image_bytes(image: Image) -> bytes:
     """The artifact in memory."""
     file = io.BytesIO()
     write_image(image, file)
     return file.getvalue()
 
 
-def write_image(image: ModelImage, file: IO[bytes]) -> None:
+def write_image(image: Image, file: IO[bytes]) -> None:
     """The artifact, into a file that can be sought in. It has no date: equal models are equal
     bytes."""
-    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "digest": image.digest()}
+    version = FORMAT_VERSION if isinstance(image, OpenImage) else 1
+    head = {"format": FORMAT, "format_version": version, "digest": image.digest()}
     manifest = {**head, **image.manifest()}
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(zipfile.ZipInfo(_MANIFEST), json.dumps(manifest, indent=1))
@@ -90,9 +97,20 @@ def is_artifact(path: str | os.PathLike[str]) -> bool:
     return head.startswith(b"PK") and head[_ZIP_HEADER_BYTES:] == _MANIFEST.encode()
 
 
-def read_image(source: str | os.PathLike[str] | bytes | IO[bytes]) -> ModelImage:
+def read_any_image(source: str | os.PathLike[str] | bytes | IO[bytes]) -> Image:
     """The data of an artifact, checked against this machine."""
     return _read_image(*_opened(source))[1]
+
+
+def read_image(source: str | os.PathLike[str] | bytes | IO[bytes]) -> ModelImage:
+    """The same of a model of fixed sizes. Raises ArtifactError for one of open sizes."""
+    file, path = _opened(source)
+    image = _read_image(file, path)[1]
+    if isinstance(image, OpenImage):
+        raise ArtifactError(
+            f"{path} is a model of open sizes, a board takes fixed ones: compile it with --shape"
+        )
+    return image
 
 
 def describe(path: str) -> dict[str, str | int]:
@@ -106,6 +124,11 @@ def describe(path: str) -> dict[str, str | int]:
             "the model again"
         )
     target = image.target
+    if isinstance(image, OpenImage):
+        said = ", ".join(f"{symbol}: {allowed}" for symbol, allowed in image.types.ranges)
+        counted: dict[str, str | int] = {"sizes": said, "kernels": len(set(image.table.drivers))}
+    else:
+        counted = {"kernels": len(image.kernels)}
     return {
         "format": FORMAT,
         "model": image.name,
@@ -116,7 +139,7 @@ def describe(path: str) -> dict[str, str | int]:
         "threads": target.threads,
         "precision": target.precision,
         **dict(image.versions),
-        "kernels": len(image.kernels),
+        **counted,
         "weights": image.constants.nbytes,
         "digest": digest,
     }
@@ -124,7 +147,7 @@ def describe(path: str) -> dict[str, str | int]:
 
 def _read_image(
     file: str | IO[bytes], path: str, *, here: bool = True
-) -> tuple[dict[str, Any], ModelImage]:
+) -> tuple[dict[str, Any], Image]:
     """The manifest and what it describes; `here`: refuse code for another machine."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -133,7 +156,8 @@ def _read_image(
                 check_host(Target.from_json(manifest["target"]), path)
             objects = tuple(archive.read(_object_name(n)) for n in range(manifest["objects"]))
             constants = _constants(archive, manifest["constant_bytes"])
-            return manifest, ModelImage.from_manifest(manifest, objects, constants)
+            kind = OpenImage if "units" in manifest else ModelImage
+            return manifest, kind.from_manifest(manifest, objects, constants)
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from None
     except (zipfile.BadZipFile, EOFError, RuntimeError) as error:  # its flags may be damaged

@@ -25,12 +25,12 @@ from autotune.errors import DeviceError
 from autotune.graph.feeds import random_feeds
 from autotune.measure.process import start_child
 from autotune.measure.sandbox import end_with_parent
-from autotune.runtime.artifact import load
 from autotune.runtime.image import ModelImage
-from autotune.runtime.image_file import write_image
+from autotune.runtime.image_file import read_image, write_image
 from autotune.runtime.model import CompiledModel
 
 TURNS = 5
+"""Runs of each model, in turns with the others."""
 MOST_RUNS = 10
 """Runs of a model in a turn, at most."""
 KERNEL_RUNS = 3
@@ -38,6 +38,7 @@ KERNEL_RUNS = 3
 TURN_S = 0.05
 """About what a model's turn takes, if it does more than one run."""
 TIMEOUT_S = 120.0
+"""Seconds of the process that runs them."""
 
 Latencies = tuple[tuple[float, ...], ...]
 """Seconds of whole runs, or of kernels, per model."""
@@ -147,7 +148,7 @@ def main() -> None:
             raise DeviceError("the process that asked has ended")
         if cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
-        models = [load(name) for name in names]
+        models = [CompiledModel(read_image(name)) for name in names]
         found = in_turns(models, time.perf_counter) if what == "runs" else kernels_in_turns(models)
         print(json.dumps(found))
     except (AutotuneError, OSError) as error:

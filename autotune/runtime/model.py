@@ -315,8 +315,8 @@ def _check_array(port: Port, given: npt.ArrayLike) -> Array:
             f"input {port.name}: expected shape {list(port.type.shape)}, got {list(array.shape)}; "
             "reshape it, or compile the model for that shape"
         )
-    if array.dtype.name == port.declared == "bfloat16" and port.type.dtype == "float32":
-        array = array.astype(np.float32)
+    if array.dtype.name == port.declared and port.type.dtype not in SHORT_FLOATS:
+        array = array.astype(port.type.dtype)
     if array.dtype == np.float16 and port.type.dtype in ("float32", "bfloat16"):
         array = array.astype(np.float32)  # what models of 16-bit floats are given
     if port.type.dtype in SHORT_FLOATS:

@@ -15,8 +15,9 @@ import numpy as np
 
 from autotune.measure.execute import NativeExecutor
 from autotune.measure.frames import Frame
-from autotune.runtime.artifact import load
 from autotune.runtime.dense import feeds_of
+from autotune.runtime.image_file import read_image
+from autotune.runtime.model import CompiledModel
 
 
 class ModelExecutor(NativeExecutor):
@@ -34,7 +35,7 @@ def run_model(
     data: bytes, inputs: Sequence[bytes], repeats: int, clock: Callable[[], float]
 ) -> Frame:
     """One run for its outputs, and `repeats` to be timed, if any."""
-    with load(data) as model:
+    with CompiledModel(read_image(data)) as model:
         feeds = feeds_of(model, inputs)
         outputs = [np.ascontiguousarray(array) for array in model.run(feeds).values()]
         times = model.bench(repeats, feeds=feeds, clock=clock) if repeats else None

@@ -10,22 +10,25 @@ lines, the one that is predicted to take least is run.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from autotune.codegen.base import Library
-from autotune.codegen.llvm.amounts import Row
 from autotune.memory import Bytes
-from autotune.runtime.image import ModelImage, Port
+from autotune.runtime.image import ModelImage, Port, digest_of, manifest_of
+from autotune.size_ranges import OpenTypes
 from autotune.target import Target
 from autotune.types import TensorType
 
 AMOUNTS, TABLE = "model_amounts", "model_table"
 """Symbols of the native functions."""
 Words = npt.NDArray[np.int64]
+_NOT_WORDS = ("drivers", "seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,11 @@ class OpenPort:
             strides=tuple([values[row] for row in self.strides]),
             declared=self.declared,
         )
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> OpenPort:
+        rows = {key: tuple(data[key]) for key in ("shape", "strides")}
+        return OpenPort(**{**data, **rows})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +110,12 @@ class CallTable:
         lines = self.choices[np.arange(len(chosen)), chosen]
         return table[lines], int(values[self.workspace[lines]].max())
 
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> CallTable:
+        floats = np.array(data["seconds"], np.float64)
+        words = {k: np.array(v, np.int64) for k, v in data.items() if k not in _NOT_WORDS}
+        return CallTable(drivers=tuple(data["drivers"]), seconds=floats, **words)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenImage:
@@ -109,8 +123,10 @@ class OpenImage:
 
     name: str
     target: Target
+    types: OpenTypes
     units: tuple[Unit, ...]
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: int
+    """How many the native function fills; after them it puts the bytes of the arena."""
     inputs: tuple[OpenPort, ...]
     outputs: tuple[OpenPort, ...]
     output_bytes: tuple[int, ...]
@@ -119,6 +135,33 @@ class OpenImage:
     versions: tuple[tuple[str, str], ...]
     objects: tuple[bytes, ...] = field(repr=False)
     constants: Bytes = field(repr=False)
+
+    def digest(self) -> str:
+        """See `digest_of`."""
+        return digest_of(self.objects, self.constants)
+
+    def manifest(self) -> dict[str, Any]:
+        """JSON of everything but the object code and the constants, whose sizes are given."""
+        return manifest_of({f.name: getattr(self, f.name) for f in dataclasses.fields(self)})
+
+    @staticmethod
+    def from_manifest(
+        data: Mapping[str, Any], objects: tuple[bytes, ...], constants: Bytes
+    ) -> OpenImage:
+        return OpenImage(
+            name=data["name"],
+            target=Target.from_json(data["target"]),
+            types=OpenTypes.from_json(data["types"]),
+            units=tuple(Unit(**unit) for unit in data["units"]),
+            rows=data["rows"],
+            inputs=tuple(OpenPort.from_json(p) for p in data["inputs"]),
+            outputs=tuple(OpenPort.from_json(p) for p in data["outputs"]),
+            output_bytes=tuple(data["output_bytes"]),
+            table=CallTable.from_json(data["table"]),
+            versions=tuple((name, version) for name, version in data["versions"]),
+            objects=objects,
+            constants=constants,
+        )
 
 
 class OpenCode:
@@ -139,7 +182,7 @@ class OpenCode:
         """The model at these sizes, by name."""
         image = self.image
         counts = np.array([u.count(sizes[u.name]) for u in image.units], np.int64)
-        values = np.empty(len(image.rows) + 1, np.int64)
+        values = np.empty(image.rows + 1, np.int64)
         self._amounts(counts.ctypes.data, values.ctypes.data)
         known = values.tolist()
         table, workspace_bytes = image.table.calls(self._words, values)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from autotune.codegen.base import Library
 from autotune.graph.memory_limit import check_bytes
 from autotune.memory import Bytes, physical_bytes, zeroed_block
+from autotune.runtime.host import check_host
 from autotune.runtime.model import CompiledModel
 from autotune.runtime.native_session import NativeSession
 from autotune.runtime.open_image import OpenCalls, OpenCode, OpenImage
@@ -82,19 +83,35 @@ class OpenSession(NativeSession):
 class AnySizeProgram:
     """Models at sizes, which share code, weights and arenas."""
 
-    def __init__(self, image: OpenImage, library: Library) -> None:
-        self._code, self._arenas = OpenCode(image, library), Arenas()
+    def __init__(
+        self, image: OpenImage, library: Library | None = None, notes: tuple[str, ...] = ()
+    ) -> None:
+        """`library`: the image's objects where they are loaded already; otherwise the first run
+        loads them. `notes`: what the compiler has to say about it."""
+        self.image, self.notes = image, notes
+        self._library, self._arenas = library, Arenas()
+        self._code: OpenCode | None = None
 
     def at(self, sizes: Mapping[str, int]) -> CompiledModel:
         """The model at these sizes, which are in its ranges. Raises ModelError where a run takes
-        more memory than there is."""
-        calls = self._code.at(sizes)
+        more memory than there is, and ArtifactError for an image of another CPU."""
+        code = self._loaded()
+        calls = code.at(sizes)
         image = calls.image
         needed = image.arena_bytes + image.workspace_bytes + sum(image.output_bytes)
         said = ", ".join(f"{symbol}={size}" for symbol, size in sizes.items())
         check_bytes(f"a run at {said}", needed, physical_bytes())
 
         def session() -> OpenSession:
-            return OpenSession(self._code, calls, self._arenas)
+            return OpenSession(code, calls, self._arenas)
 
         return CompiledModel(calls.image, sessions=session)
+
+    def _loaded(self) -> OpenCode:
+        if self._code is None:
+            check_host(self.image.target, f"model {self.image.name}")
+            from autotune.codegen.loader import load  # a model only saved needs no code
+
+            library = self._library or load(self.image.objects, self.image.target)
+            self._code = OpenCode(self.image, library)
+        return self._code

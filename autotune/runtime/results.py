@@ -16,7 +16,7 @@ from autotune import arguments
 from autotune.errors import ArtifactError, FeedError
 from autotune.runtime.image import Port
 from autotune.stored import stored_as
-from autotune.types import Array
+from autotune.types import NARROW, Array
 
 Writable = Any
 """A numpy array, a writable buffer (bytearray, memoryview), or a DLPack tensor on the host."""
@@ -129,17 +129,17 @@ def declared(port: Port, result: Array) -> Array:
 
 
 def float_type(name: str) -> np.dtype[Any]:
-    """numpy's type of that name. bfloat16 is a package's, which comes with onnx; ArtifactError
-    where it is missing."""
-    if name != "bfloat16":
+    """numpy's type of that name. Those of NARROW are a package's, which comes with onnx;
+    ArtifactError where it is missing."""
+    if name not in NARROW and name != "bfloat16":
         return np.dtype(name)
     try:
         import ml_dtypes  # boards run models without it
     except ImportError:
         raise ArtifactError(
-            "the model's outputs are bfloat16, which numpy does not have; install ml_dtypes"
+            f"the model's outputs are {name}, which numpy does not have; install ml_dtypes"
         ) from None
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     return found
 
 

@@ -2,9 +2,9 @@
 kernel the least time it could take, and what sets that limit.
 
 Least time of a kernel: its algorithm's operations at the multiply-add peak, or its bytes at the
-bandwidth of where they lie, whichever takes longer. Activations lie in the smallest cache that
-holds those of the kernel; weights, which every run of the model goes through once, in the smallest
-that holds all of them.
+bandwidth of where they lie, whichever takes longer. The kernel's activations fill the innermost
+caches, as if the kernels before had left them there; weights, which every run of the model goes
+through once, lie in the smallest cache that holds all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autotune.machine import Machine
 from autotune.machine.profile import CacheLevel, DeviceProfile
-from autotune.machine.roofline import level_of
+from autotune.machine.roofline import level_of, served
 from autotune.runtime.image import LinkedKernel, ModelImage
 from autotune.runtime.model import KernelTime
 
@@ -72,9 +72,13 @@ def kernel_profiles(
 def limit_of(kernel: LinkedKernel, machine: Machine, weights: CacheLevel) -> Limit:
     """`weights`: the level that the model's weights come from."""
     threads = machine.target.threads
-    near = level_of(machine, kernel.input_bytes + kernel.output_bytes)
-    moved_s = kernel.input_bytes / near.load_bytes_per_s
-    moved_s += kernel.output_bytes / (near.store_bytes_per_s or near.load_bytes_per_s)
+    moved = kernel.input_bytes + kernel.output_bytes
+    moved_s = sum(
+        n / moved * kernel.input_bytes / level.load_bytes_per_s
+        + n / moved * kernel.output_bytes / (level.store_bytes_per_s or level.load_bytes_per_s)
+        for level, n in served(machine, moved, threads)
+        if n
+    )
     return Limit(
         compute_s=kernel.work_flops / machine.peak_flops(kernel.algorithm) / threads,
         weights_s=kernel.weight_bytes / weights.load_bytes_per_s / threads,

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import IO, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,17 @@ from autotune import arguments
 from autotune.errors import ArtifactError, ClosedError, ConfigError
 from autotune.graph.feeds import as_array
 from autotune.runtime.closing import Closing
-from autotune.runtime.growing import GrowingSession, Grows
-from autotune.runtime.model import CompiledModel
+from autotune.runtime.image_file import image_bytes, read_any_image, save
+from autotune.runtime.model import CompiledModel, ModelTimes
+from autotune.runtime.open_image import OpenImage
 from autotune.runtime.open_model import AnySizeProgram
 from autotune.runtime.results import Writable, check_names
 from autotune.runtime.state import StateSession, checked_state
 from autotune.size_ranges import SizedType, SizeRange, checked_size, read_sizes, symbols_of
 from autotune.types import Array
+
+if TYPE_CHECKING:
+    from autotune.runtime.growing import GrowingSession, Grows
 
 KEPT_BYTES = 1 << 30
 """Code and arenas of the sizes that are kept; the weights, which all of them share, are apart."""
@@ -60,7 +64,8 @@ class SizedModel(Closing):
     compiled when it is first met, which takes seconds, and kept: the sizes used least recently are
     dropped where code and arenas of all, one arena each, take more than `limit_bytes`. While one
     thread waits for new sizes, others run those that are there. As a context manager it is closed
-    at the end."""
+    at the end. `copy.copy` gives a model with arenas and sizes of its own; files, pickles and
+    `copy.deepcopy` have the one program alone."""
 
     def __init__(
         self,
@@ -69,12 +74,13 @@ class SizedModel(Closing):
         inputs: Mapping[str, SizedType],
         outputs: Mapping[str, SizedType],
         ranges: Mapping[str, SizeRange],
-        specialize: Specialize,
+        specialize: Specialize | None = None,
         limit_bytes: int = KEPT_BYTES,
         program: AnySizeProgram | None = None,
         why: str = "",
     ) -> None:
-        """`program`: one for all sizes; `why`: the reason where there is none."""
+        """`specialize`: None where only the program is there, as in a file. `program`: one for all
+        sizes; `why`: the reason where there is none."""
         self.grows: Callable[[Mapping[str, str]], Grows] | None = None
         """What makes models for states that grow; the compiler sets it."""
         self.inputs = MappingProxyType(dict(inputs))
@@ -86,8 +92,11 @@ class SizedModel(Closing):
         self.ranges = MappingProxyType(dict(ranges))
         """The sizes that every symbol may have."""
         self.limit_bytes = limit_bytes
-        self.notes = (_note(name, self.symbols, program is not None, why),)
-        self._name, self._specialize = name, specialize
+        self.notes: tuple[str, ...] = (_note(name, self.symbols, program is not None, why),)
+        if program is not None:
+            self.notes += program.notes
+        """How sizes are served, and what else the compiler has to say."""
+        self._name, self._specialize, self._why = name, specialize, why
         self._kinds, self._program = tuple(inputs.items()), program
         self._kept: OrderedDict[_Shapes, Specialized] = OrderedDict()
         self._ready: dict[_Shapes, CompiledModel] = {}
@@ -130,11 +139,22 @@ class SizedModel(Closing):
         open_dims = (d for n in pairs for d in self.inputs[n].shape if isinstance(d, str))
         if self.grows is None or all(dim in fed for dim in open_dims):
             return StateSession(self, pairs, initial)
+        from autotune.runtime.growing import GrowingSession  # where the compiler is, too
+
         return GrowingSession(self.grows(pairs), pairs, initial, capacity)
 
     def specialize(self, sizes: Sizes) -> CompiledModel:
         """The model for these sizes, compiled if it is not kept: to have it ready before its first
         run, to time it, to save it. Raises ConfigError, FeedError and what compiling does."""
+        if self._specialize is None:
+            raise ConfigError(
+                f"{self._name!r} comes from a file, which holds the program for all sizes and not "
+                "the model; compile the model again for sizes of its own"
+            )
+        return self._at(self._shapes_at(sizes))
+
+    def _shapes_at(self, sizes: Sizes) -> _Shapes:
+        """Raises ConfigError, FeedError."""
         given = {
             symbol: arguments.whole(f"sizes[{symbol!r}]", size, 1)
             for symbol, size in arguments.by_name("sizes", sizes, "a dict by symbol").items()
@@ -146,14 +166,56 @@ class SizedModel(Closing):
             )
         for symbol, size in given.items():
             checked_size(f"sizes[{symbol!r}]", size, self.ranges[symbol])
-        return self._at(tuple(kind.at(given).shape for kind in self.inputs.values()))
+        return tuple(kind.at(given).shape for kind in self.inputs.values())
 
-    def save(self, path: str | os.PathLike[str] | IO[bytes]) -> NoReturn:  # noqa: ARG002
-        """Models of fixed sizes can be saved, this one cannot. Raises ArtifactError."""
-        raise ArtifactError(
-            f"a model whose sizes are open ({', '.join(self.symbols)}) cannot be saved; save "
-            "model.specialize(...) of the sizes you want, or fix them with --shape"
+    @staticmethod
+    def of(image: OpenImage) -> SizedModel:
+        """The model of a program's image, which runs at any sizes and cannot be specialized."""
+        types = image.types
+        return SizedModel(
+            image.name,
+            inputs=dict(types.inputs),
+            outputs=dict(types.outputs),
+            ranges=dict(types.ranges),
+            program=AnySizeProgram(image),
         )
+
+    @property
+    def serves_all(self) -> bool:
+        """Whether there is one program for all sizes."""
+        return self._program is not None
+
+    @property
+    def image(self) -> OpenImage:
+        """The one program as plain data. Raises ArtifactError where there is none, ClosedError."""
+        if self._closed:
+            raise self._refusal()
+        if self._program is None:
+            raise ArtifactError(
+                f"{self._name!r} is compiled for each set of sizes that it meets, not once for "
+                f"all ({self._why}); save model.specialize(...) of the sizes you want, or fix "
+                "them with --shape"
+            )
+        return self._program.image
+
+    def bench(
+        self,
+        sizes: Sizes,
+        repeats: int = 20,
+        *,
+        feeds: Mapping[str, npt.ArrayLike] | None = None,
+        seed: int = 0,
+    ) -> ModelTimes:
+        """Time `repeats` runs at these sizes; kernel by kernel where they were compiled for
+        themselves. The rest is as for `CompiledModel.bench`."""
+        shapes = self._shapes_at(sizes)
+        at = self._at if self._program is None else self._anywhere
+        return at(shapes).bench(repeats, feeds=feeds, seed=seed)
+
+    def save(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write the one program as a file, as `CompiledModel.save`: what `autotune.load` reads
+        back runs at all sizes, but cannot be specialized. Raises ArtifactError, ClosedError."""
+        save(self.image, path)
 
     def close(self) -> None:
         """Give the memory back, once runs under way in other threads have ended. Whoever uses the
@@ -175,8 +237,25 @@ class SizedModel(Closing):
         state = "closed" if self._closed else state
         return f"<SizedModel {self._name!r}: {' -> '.join(sides)}; {state}>"
 
-    def __reduce__(self) -> NoReturn:
-        self.save("")
+    def __copy__(self) -> SizedModel:
+        program = self._program and AnySizeProgram(self.image)
+        if self._closed:
+            raise self._refusal()
+        other = SizedModel(
+            self._name,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            ranges=self.ranges,
+            specialize=self._specialize,
+            limit_bytes=self.limit_bytes,
+            program=program,
+            why=self._why,
+        )
+        other.grows, other.notes = self.grows, self.notes
+        return other
+
+    def __reduce__(self) -> tuple[Callable[..., SizedModel], tuple[Any, ...]]:
+        return restored_sized, (image_bytes(self.image), self.notes)
 
     def _anywhere(self, shapes: _Shapes) -> CompiledModel:
         """The one program for inputs of these shapes."""
@@ -205,6 +284,7 @@ class SizedModel(Closing):
                 found, kept = self._found(shapes), tuple(self._kept.values())
             if found is not None:  # another thread met the same sizes
                 return found
+            assert self._specialize is not None  # where there is no program, there is this
             made = self._specialize(sizes, kept)
             with self._lock:
                 if self._closed:
@@ -231,6 +311,19 @@ class SizedModel(Closing):
 
     def _refusal(self) -> ClosedError:
         return ClosedError(f"the model {self._name!r} is closed; compile it again")
+
+
+def restored_sized(data: bytes, notes: tuple[str, ...]) -> SizedModel:
+    """What a pickle of a model calls. Raises ArtifactError."""
+    image = read_any_image(data)
+    if not isinstance(image, OpenImage):
+        raise ArtifactError(f"the model {image.name!r} has fixed sizes, expected open ones")
+    model = SizedModel.of(image)
+    model.notes = notes
+    return model
+
+
+restored_sized.__module__ = "autotune.runtime.artifact"  # by this name pickles know it
 
 
 def _shape(name: str, kind: SizedType, given: npt.ArrayLike) -> tuple[int, ...]:

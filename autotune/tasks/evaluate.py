@@ -22,6 +22,7 @@ from autotune.types import Array, Task
 CHUNK = 4_000_000
 """Most elements that one reduction is spread out to at a time."""
 _MEMO_BYTES = 1 << 20
+"""Bytes of intermediate values that an evaluation keeps."""
 
 Env = Mapping[str, Array]
 Pads = tuple[tuple[int, int], ...]

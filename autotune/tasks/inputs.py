@@ -19,6 +19,7 @@ _POSITIVE_INPUTS = {"sqrt": 0, "rsqrt": 0, "log": 0, "pow": 0, "reciprocal": 0, 
 _OF_SHARES = ("asin", "acos", "atanh")
 """Ops that are defined from -1 to 1."""
 _DRAWN = 1_000_003
+"""Values drawn for an operand, at most; larger ones repeat them, at a prime distance."""
 _KEEP_SIGN = ("add", "mul", "div", "max", "min", "sqrt", "reduce_sum", "reduce_mean", "expand")
 
 
@@ -33,6 +34,7 @@ def random_inputs(task: Task, seed: int) -> dict[str, Array]:
     bytes_ = _contracted_bytes(task)
     limits = _index_limits(task, computes)
     positive = _positive_values(task)
+    ranges = _fixed_point_ranges(task, computes)
     shares = {i for n in task.nodes if n.op in _OF_SHARES for i in n.inputs}
     above_one = {i for n in task.nodes if n.op == "acosh" for i in n.inputs}
     out: dict[str, Array] = {}
@@ -40,7 +42,9 @@ def random_inputs(task: Task, seed: int) -> dict[str, Array]:
         # Large weights repeat numbers at a prime distance: drawing each would take longer than
         # measuring with them.
         count = min(value.type.size, _DRAWN)
-        if value.name in bytes_:
+        if value.name in ranges:
+            drawn = rng.integers(*ranges[value.name], count).astype(value.type.dtype)
+        elif value.name in bytes_:
             drawn = _whole_range(value.type.dtype, count, rng)
         else:
             drawn = _random(value, count, rng, limits.get(value.name))
@@ -144,6 +148,39 @@ def _step_scales(task: Task, computes: dict[str, tuple[ir.Compute, ...]]) -> dic
         elif node.op == "mul" and set(node.inputs) & spread.keys():
             found = max(spread[i] for i in node.inputs if i in spread)
             out |= {i: wanted / found for i in node.inputs if i in constants}
+    return out
+
+
+def _fixed_point_ranges(
+    task: Task, computes: dict[str, tuple[ir.Compute, ...]]
+) -> dict[str, tuple[int, int]]:
+    """By name of an operand of `requantize`: what to draw it from, so that the last of them gives
+    numbers of the size of bytes, and others keep what they get."""
+    params = {v.name for v in task.params}
+    bits = {v.name: 7.0 if v.type.dtype in ("uint8", "int8") else 20.0 for v in task.params}
+    last = max((n for n, node in enumerate(task.nodes) if node.op == "requantize"), default=-1)
+    out: dict[str, tuple[int, int]] = {}
+    for number, node in enumerate(task.nodes[: last + 1]):
+        first, result = node.inputs[0] if node.inputs else "", node.outputs[0]
+        bits[result] = max((bits.get(i, 0.0) for i in node.inputs), default=0.0)
+        if OPS.get(node.op).kind == "contraction":
+            fan_in = math.prod(a.extent for a in computes[result][-1].reduce)
+            bits[result] = 13 + math.log2(max(fan_in, 1)) / 2
+        elif node.op == "scalar":
+            size = abs(float(dict(node.attrs)["value"]))  # type: ignore[arg-type]
+            bits[result] = math.log2(max(size, 1))
+        elif node.op == "mul":
+            bits[result] = sum(bits.get(i, 0.0) for i in node.inputs)
+        elif node.op == "requantize":
+            least = int(dict(node.attrs).get("least_shift", 1))  # type: ignore[arg-type]
+            shift = 31 + (round(bits[first]) - 6 if number == last else 0)
+            wanted = {
+                first: (-(1 << 20), 1 << 20),
+                node.inputs[1]: (1 << 30, (1 << 31) - 1),
+                node.inputs[2]: (max(least, shift - 1), max(least, shift) + 2),
+            }
+            out |= {name: r for name, r in wanted.items() if name in params}
+            bits[result] = bits[first] + 31 - shift
     return out
 
 

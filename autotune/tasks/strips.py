@@ -18,16 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
-from autotune.program.rewrite import (
-    Body,
-    loads_of,
-    map_buffers,
-    map_stmt_indices,
-    stores_of,
-    value_loads,
-    with_body,
-)
+from autotune.program import ir, rewrite
 from autotune.sizes import ceil_div, greatest, is_size, surely_at_most, symbols_of
 from autotune.tasks.build import task_computes
 from autotune.types import Task, TaskValue
@@ -132,7 +123,7 @@ def limited_dimensions(task: Task, name: str) -> frozenset[int]:
     return frozenset(
         dimension
         for compute in computes
-        for load in value_loads(compute.body)
+        for load in rewrite.value_loads(compute.body)
         if load.buffer == name
         for dimension, at in enumerate(load.indices)
         if _clamped(at)
@@ -151,12 +142,12 @@ class _Spread:
     weights: frozenset[str]
     parallel: bool
 
-    def whole(self, body: Body) -> Body:
+    def whole(self, body: rewrite.Body) -> rewrite.Body:
         """The body for every strip. Loops outside of everything else that go through the weights,
         a part of the output each, stay outside: then a part of the weights is read once for all
         strips."""
         if len(body) == 1 and isinstance(loop := body[0], ir.For) and loop.kind == "serial":
-            stores, loads = list(stores_of(loop.body)), list(loads_of(loop.body))
+            stores, loads = list(rewrite.stores_of(loop.body)), list(rewrite.loads_of(loop.body))
             written = {self.output, *(s.buffer for s in stores if not _within(loop, s.buffer))}
             apart = all(
                 any(at.reads({loop.var}) for at in store.indices)
@@ -168,7 +159,7 @@ class _Spread:
                 for load in loads
             )
             if apart and (reads or loop.extent == 1) and not self.parallel:
-                return (with_body(loop, self.whole(loop.body)),)
+                return (rewrite.with_body(loop, self.whole(loop.body)),)
         strips = self.strips
         if self.parallel:  # the dimension with most strips outside, which threads share
             strips = sorted(strips, key=lambda s: -(greatest(s.extent) // s.length))
@@ -177,11 +168,11 @@ class _Spread:
             body = (ir.For(strip.variable, strip.count, kind, body),)
         return body
 
-    def stages(self, body: Body) -> Body:
+    def stages(self, body: rewrite.Body) -> rewrite.Body:
         """The same stage by stage; what one leaves to another is there of every strip."""
         alloc = body[0]
         if len(body) == 1 and isinstance(alloc, ir.Alloc) and alloc.buffer.scope == "scratch":
-            inside = map_buffers(alloc.body, {alloc.buffer.name}, self._of_strip)
+            inside = rewrite.map_buffers(alloc.body, {alloc.buffer.name}, self._of_strip)
             return (ir.Alloc(self._of_strips(alloc.buffer), self.stages(inside)),)
         if len(body) == 1:
             return self.whole(body)
@@ -209,24 +200,24 @@ class _Spread:
             halo=(*((0, 0) for _ in counts), *buffer.halo),
         )
 
-    def _renamed(self, body: Body, number: int) -> Body:
+    def _renamed(self, body: rewrite.Body, number: int) -> rewrite.Body:
         """With loops over strips of its own."""
         if not number:
             return body
         names = {s.variable: f"{s.variable}_{number}" for s in self.strips}
         env = {old: ir.index(new) for old, new in names.items()}
 
-        def named(stmts: Body) -> Body:
+        def named(stmts: rewrite.Body) -> rewrite.Body:
             return tuple(
                 ir.For(names.get(s.var, s.var), s.extent, s.kind, named(s.body))
                 if isinstance(s, ir.For)
-                else with_body(s, named(s.body))
+                else rewrite.with_body(s, named(s.body))
                 if isinstance(s, ir.NESTED)
                 else s
                 for s in stmts
             )
 
-        return map_stmt_indices(named(body), lambda i: i.substitute(env))
+        return rewrite.map_stmt_indices(named(body), lambda i: i.substitute(env))
 
 
 def _within(loop: ir.For, buffer: str) -> bool:
@@ -323,8 +314,8 @@ class _Mover:
     limited: frozenset[int]
     """Dimensions in which the task limits indices."""
 
-    def run(self, body: Body) -> Body:
-        return self._prefetches(map_buffers(body, {self.param.name}, self._places))
+    def run(self, body: rewrite.Body) -> rewrite.Body:
+        return self._prefetches(rewrite.map_buffers(body, {self.param.name}, self._places))
 
     def _places(self, indices: tuple[ir.Index, ...]) -> tuple[ir.Index, ...]:
         return tuple(self._place(d, i) for d, i in enumerate(indices))
@@ -344,13 +335,13 @@ class _Mover:
             raise ScheduleError(f"{self.param.name} is read within limits of its own")
         return ir.clamp(limited.index + by, 0, self.shape[dimension] - 1)
 
-    def _prefetches(self, stmts: Body) -> Body:
+    def _prefetches(self, stmts: rewrite.Body) -> rewrite.Body:
         out: list[ir.Stmt] = []
         for stmt in stmts:
             if isinstance(stmt, ir.Prefetch) and stmt.buffer == self.param.name:
                 out.append(ir.Prefetch(stmt.buffer, self._places(stmt.indices)))
             elif isinstance(stmt, ir.NESTED):
-                out.append(with_body(stmt, self._prefetches(stmt.body)))
+                out.append(rewrite.with_body(stmt, self._prefetches(stmt.body)))
             else:
                 out.append(stmt)
         return tuple(out)

@@ -28,6 +28,7 @@ Weights = Mapping[fx.Node, torch.Tensor]
 CompileGraph = Callable[[Graph | OpenPiece], Model]
 Run = Callable[[Sequence[Any]], Sequence[Any]]
 _NUMBERS = (bool, int, float, *SYMBOLIC)
+_CHECKS = (torch.ops.aten._assert_tensor_metadata.default,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +84,8 @@ def plan(
 
 
 def _is_work(node: fx.Node, values: Values) -> bool:
-    """Numbers are computed beforehand."""
-    return not isinstance(values.get(node), _NUMBERS)
+    """Numbers are computed beforehand, and that tensors are of their types is known."""
+    return node.target not in _CHECKS and not isinstance(values.get(node), _NUMBERS)
 
 
 class PieceRunner:

@@ -56,15 +56,19 @@ class Probes:
         # One array over all the memory between them, of which those words alone are read.
         span = (ctypes.c_uint8 * (end - first)).from_address(first) if addresses else bytes(_WORD)
         places = np.array(addresses, np.int64) - first
-        self._bytes: Array = np.frombuffer(memoryview(span), np.uint8)
-        self._places = (places[:, None] + np.arange(_WORD)).ravel()
+        if (places % _WORD).any():  # elements of 16 bits begin where no word does
+            self._memory: Array = np.frombuffer(memoryview(span), np.uint8)
+            self._places = (places[:, None] + np.arange(_WORD)).ravel()
+        else:
+            self._memory = np.frombuffer(memoryview(span), np.uint32)
+            self._places = places // _WORD
         self._values = self._read()
 
     def changed(self) -> bool:
         return self._read() != self._values
 
     def _read(self) -> bytes:
-        return bytes(self._bytes[self._places])
+        return self._memory.take(self._places).tobytes()
 
 
 _WORD = 4

@@ -26,6 +26,7 @@ from search_spaces.space import Rows
 
 SCHEME = "dask://"
 CONNECT_TIMEOUT_S = 5.0
+"""Seconds until a scheduler of other processors answers."""
 FIRST_WORKER_S = 10.0
 """How long the scheduler may take to get its first worker."""
 CHUNK = 4096

@@ -16,7 +16,7 @@ from cost_model.subject import Subject
 from search_spaces.params import Choice, Config
 
 _SAMPLE = 512
-"""Configs by which the algorithms of a space are judged."""
+"""Configs by which the algorithms of a space are judged (chosen, as all constants here)."""
 _MODELLED = 0.5
 """What the model says of an algorithm is no bound: it may need this much less."""
 _HOPELESS = 1.5

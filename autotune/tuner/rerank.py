@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from autotune.tuner.task_run import TaskRun
 
 TOP_CANDIDATES = 3
-"""Candidates of a task that are timed again, at most."""
+"""Candidates of a task that are timed again, at most (chosen, as all constants here)."""
 CLOSE = 1.05
 """Time over that of the second fastest, up to which a candidate may be the fastest: the first
 measurement of the fastest may have been lucky."""

@@ -30,7 +30,7 @@ from autotune.tuner.report import TuneReport
 from autotune.types import Task
 
 CANDIDATES = 3
-"""The fastest of a task that are tried in the model, at most."""
+"""The fastest of a task that are tried in the model, at most (chosen, as all constants here)."""
 HEAVIEST = 10
 """Tasks whose candidates are tried."""
 CLOSE = 1.2

@@ -1,13 +1,7 @@
 """Cost models: every module of this folder registers one in `COST_MODELS`."""
 
 from autotune.registry import load_folder
-from cost_model.models.base import (
-    COST_MODELS,
-    CostModel,
-    Dataset,
-    Train,
-    fit_here,
-)
+from cost_model.models.base import COST_MODELS, CostModel, Dataset, Train, fit_here
 
 load_folder(__name__, list(__path__))
 

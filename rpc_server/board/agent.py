@@ -28,8 +28,11 @@ from rpc_server.wire.checks import name
 from rpc_server.wire.link import LinkLostError
 
 CALL_S = 10.0
+"""Seconds that the tracker has to answer."""
 RESET_S = 300.0
+"""Seconds that the command which resets a board may take."""
 LONGEST_PAUSE_S = 4.0
+"""Seconds between two tries to reach the tracker, at most; `Backoff` draws them."""
 PAUSE_BEATS = 2
 """Beats that a pause may take at most: a tracker that was started again has its boards back before
 it would take them for lost."""

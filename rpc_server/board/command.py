@@ -52,6 +52,7 @@ from rpc_server.wire.listener import take_address
 from rpc_server.wire.versions import compiler
 
 MOST_CORES = 4095
+"""Numbers of cores are up to it."""
 SETTINGS = tuple(f.name for f in dataclasses.fields(BoardSettings))
 
 

@@ -26,12 +26,13 @@ from rpc_server.wire import messages as wire
 from rpc_server.wire import models as model_wire
 from rpc_server.wire.link import Admission
 
-MAX_QUEUED = 16
-MAX_QUEUED_OWN = 4
-"""Batches of one client that may wait at a time, for the device or to be collected; a tracker,
-which queues itself, has no limit."""
+MAX_QUEUED, MAX_QUEUED_OWN = 16, 4
+"""Batches that wait for the device or to be collected: of all clients, and of each; a tracker,
+which queues itself, has no limit of its own."""
 MAX_WAIT_S = 10.0
+"""Seconds that an answer is held back until there are results."""
 ABANDONED_S = 45.0
+"""Seconds without a question from its client after which a job ends."""
 NOBODY = local_peer("")
 
 

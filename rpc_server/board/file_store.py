@@ -15,6 +15,7 @@ from rpc_server.wire.checks import WireError
 from rpc_server.wire.models import PART_BYTES, FilePart
 
 ROOM_BYTES = 1 << 30
+"""Bytes of all files that a board keeps for clients."""
 
 
 class FileStore:

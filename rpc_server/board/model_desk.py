@@ -23,6 +23,7 @@ from rpc_server.wire.models import MAX_FILE_BYTES, ModelOutcome, ModelRequest
 EXECUTOR = "autotune.runtime.on_board:ModelExecutor"
 """Named, not imported: it is only for the worker."""
 RUN_TIMEOUT_S = 600.0
+"""Seconds of a model's run with its repeats."""
 CLOCKS = Path("/sys/devices/system/cpu")
 
 

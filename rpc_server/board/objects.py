@@ -25,14 +25,19 @@ from autotune.target import machine_of
 from rpc_server.wire.checks import check_built
 
 MAX_OBJECT_BYTES = 8 << 20
+"""Bytes of object code of one kernel."""
 MAX_WORKSPACE_BYTES = 4 << 30
+"""Bytes of scratch that a kernel may ask for."""
 MAX_PACKS = 64
+"""Packed params of a kernel."""
 CHUNK = 16
 """Candidates sent to a board at once: while the board measures these, the next are built."""
 MAX_BUILDERS = 8
+"""Candidates that are built at a time for a board, at most."""
 
 _ELF = struct.Struct("<4sBB10xHH")
 _RELOCATABLE = 1
+"""Kind of an ELF file that is an object."""
 _MACHINES = {"x86_64": (62, 2), "aarch64": (183, 2), "riscv64": (243, 2), "arm": (40, 1)}
 """e_machine and class (2: 64 bits) by the first word of a triple."""
 

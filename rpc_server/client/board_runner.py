@@ -27,11 +27,17 @@ from rpc_server.wire.refusals import LinkRefusedError, lost
 from rpc_server.wire.versions import compiler
 
 CONNECT_TIMEOUT_S = 3.0
+"""Seconds until a board accepts a link."""
 CALL_TIMEOUT_S = 30.0
+"""Seconds until it answers a call."""
 COLLECT_WAIT_S = 5.0
+"""Seconds that it may hold an answer back until there are results."""
 FIRST_PAUSE_S = 0.1
+"""Seconds between the first two tries to reach it; each is twice the one before."""
 LONGEST_PAUSE_S = 2.0
+"""Seconds between two tries, at most."""
 MAX_SENDS = 4
+"""Times that a request is sent to boards which are lost while they measure it."""
 MAX_UNSOUND = 3
 """Results that no machine can give, until a board without a tracker is not asked any more."""
 QUIET_S = 120.0

@@ -31,9 +31,11 @@ from rpc_server.wire.farm import Grant
 MAX_LOSSES = 3
 """Boards that may be lost over one request before it is given up."""
 CHUNK = 8
+"""Requests sent to a board at a time, where others work beside it."""
 ALONE_CHUNK = 64
 """Requests that a board takes at a time, with and without others beside it."""
 GLANCE_S = 0.25
+"""Seconds between two looks at the boards while no result comes."""
 REFUSED_S = 1.0
 """For a board that takes the batch to be granted, while those that are there refuse it."""
 
@@ -121,7 +123,7 @@ class FarmRunner:
                 number, result = batch.done.get(timeout=GLANCE_S)
             except queue.Empty:
                 now_s = self._clock()
-                working, refused = self._standing(batch)
+                working, refused = self._helpers_status(batch)
                 if working:
                     idle_since_s = now_s
                 if not refused:
@@ -145,7 +147,7 @@ class FarmRunner:
                 on_result(reported, results[reported])
                 reported += 1
 
-    def _standing(self, batch: Batch) -> tuple[bool, bool]:
+    def _helpers_status(self, batch: Batch) -> tuple[bool, bool]:
         """Whether a board is at work, and whether those that are there refuse the batch."""
         with self._changed:
             helpers = list(self._helpers.values())

@@ -23,7 +23,9 @@ from rpc_server.wire.link import LinkLostError
 from rpc_server.wire.refusals import LinkRefusedError
 
 WATCH_S = 2.0
+"""Seconds that a session's last message may take."""
 QUICK_S = 10.0
+"""Seconds until the tracker answers what it need not wait for."""
 ASKS, RELEASES = 64, 12
 """In one message, which is small; what is left comes with the next."""
 

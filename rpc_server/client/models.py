@@ -20,6 +20,7 @@ from rpc_server.wire.link import LinkLostError
 from rpc_server.wire.models import FilePart, ModelOutcome, ModelRequest
 
 WAIT_S = 5.0
+"""Seconds that a board may hold an answer back until a run ended."""
 Answer = TypeVar("Answer")
 
 

@@ -19,6 +19,7 @@ from rpc_server.tracker.link import Backoff, TrackerLink
 from rpc_server.wire.farm import Grant
 
 LOOK_S = 0.25
+"""Seconds between two looks whether the user gave up."""
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from autotune.errors import ConfigError
 from rpc_server.security.auth import Peer
 
 MAX_TEXT = 300
+"""Characters of what somebody else said, in a line."""
 
 
 class AuditLog:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 CA_KEY = "ca.key"
 CA_DAYS = 3650
+"""Days that a new authority is valid."""
 DEFAULT_DAYS = 365
+"""Days that a certificate is valid, unless the user says otherwise."""
 EARLIER = datetime.timedelta(hours=1)
 """Certificates are valid from an hour before they are made: clocks differ."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")

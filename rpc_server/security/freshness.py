@@ -26,6 +26,7 @@ _MARK = b"\0"
 """No message of JSON begins so."""
 _NUMBER = struct.Struct("<Q")
 _DIGEST_BYTES = 32
+"""Bytes of a SHA-256."""
 _HEAD_BYTES = len(_MARK) + _NUMBER.size + _DIGEST_BYTES
 Method = Callable[[bytes], bytes]
 Enter = Callable[[Peer], tuple[dict[str, Method], Callable[[], None]]]

@@ -27,6 +27,7 @@ from rpc_server.security.auth import (
 
 CA, CRL, CERT, KEY = "ca.pem", "crl.pem", "cert.pem", "key.pem"
 HANDSHAKE_S = 5.0
+"""Seconds of a handshake: who is slower holds a thread."""
 
 
 class Credentials:

@@ -21,6 +21,7 @@ from rpc_server.tracker.types import (
 )
 
 MAX_LISTED = 10
+"""Boards that a message names."""
 COMMANDS = ("release", "quarantine", "drain")
 
 

@@ -34,8 +34,11 @@ from rpc_server.wire import messages as wire
 from rpc_server.wire.listener import take_address
 
 CALL_S = 10.0
+"""Seconds until the tracker answers an operator."""
 WATCH_S = 1.0
+"""Seconds between two looks at a watched farm."""
 SPARE_FILES = 64
+"""Open files beside those of links."""
 COMMANDS = {
     "release": "put a board back into service, ending its lease if it has one",
     "quarantine": "take a board out of service now, until it is released",

@@ -18,6 +18,7 @@ from rpc_server.wire.link import LINK_ERRORS, BytesConnection, LinkLostError, co
 from rpc_server.wire.refusals import LinkRefusedError, lost
 
 CONNECT_S = 3.0
+"""Seconds until the tracker accepts a link."""
 TRACKER = frozenset({Role.TRACKER})
 
 

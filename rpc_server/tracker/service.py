@@ -53,13 +53,12 @@ ROLES = frozenset({Role.BOARD, Role.CLIENT, Role.TRACKER})
 QUESTIONS = frozenset({"status", "key"})
 """Methods that change nothing."""
 LIMITS = LinkLimits(links=4096, links_per_peer=512, opening=512, frame_bytes=wire.SMALL_BYTES)
-TICK_S = 0.25
-PAUSED_S = 2.0
-"""A tick that comes this late means that the tracker itself stood still."""
-MAX_SESSIONS = 4096
-MAX_SESSIONS_OWN = MAX_BOARDS_OWN = 64
-"""Sessions, and boards, of one certificate at most."""
+TICK_S, PAUSED_S = 0.25, 2.0
+"""Seconds between two looks at what has expired; from which on the tracker itself stood still."""
+MAX_SESSIONS, MAX_SESSIONS_OWN, MAX_BOARDS_OWN = 4096, 64, 64
+"""Sessions of all clients, and sessions and boards of one certificate, at most."""
 SESSION_S, MAX_NOTES = 60.0, 32
+"""Seconds that a silent session is kept; notes that wait for its client."""
 
 
 def steady_clock() -> Callable[[], float]:
@@ -184,7 +183,7 @@ class Tracker:
                 self._apply(event)
                 boards.add((event.board, event.secret))
                 self._links[event.board] = link
-                return self._standing(event.board)
+                return self._board_status(event.board)
 
         def beat(payload: bytes) -> bytes:
             event = farm_wire.decode_beat(payload)
@@ -192,7 +191,7 @@ class Tracker:
             with self._lock:
                 self._apply(event)
                 self._paces.count(event.board, event.stats, self._clock())
-                return self._standing(event.board)
+                return self._board_status(event.board)
 
         def bye(payload: bytes) -> bytes:
             event = farm_wire.decode_beat(payload)
@@ -252,7 +251,7 @@ class Tracker:
                 f"{MAX_BOARDS_OWN} boards of the certificate {peer.name} are there; issue another"
             )
 
-    def _standing(self, board: str) -> bytes:
+    def _board_status(self, board: str) -> bytes:
         orders = self._state.orders(board, self._clock())
         return farm_wire.encode_board_status(
             farm_wire.BoardStatus(

@@ -23,6 +23,7 @@ KINDS = {str: "text", bool: "true or false", int: "a whole number", float: "a nu
 
 
 HOUR_S, DAY_S = 3600.0, 86400.0
+"""Seconds of an hour, and of a day."""
 RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "tracker": {
         "heartbeat_s": (0.01, HOUR_S),

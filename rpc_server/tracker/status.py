@@ -10,6 +10,7 @@ from autotune.printable import printable
 HEADINGS = ("BOARD", "KEY", "STATE", "CLIENT", "TRIALS", "FAILED", "PER S", "TEMP", "FAULTS",
             "SEEN", "LAST ERROR")  # fmt: skip
 MAX_ERROR = 60
+"""Characters of an error in the table."""
 
 
 def farm_text(farm: Mapping[str, Any]) -> str:

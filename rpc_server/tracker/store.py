@@ -21,6 +21,7 @@ from rpc_server.tracker.state_lock import StateLock
 from rpc_server.tracker.types import Board, Lease, Request
 
 FORMAT = 1
+"""Version of the state's file."""
 T = TypeVar("T")
 _TABLES = ("board", "request", "lease")
 _COLUMNS = {**dict.fromkeys(_TABLES, ("place", "fields")), "meta": ("name", "value")}

@@ -24,9 +24,11 @@ MAX_DEADLINE_S = 600.0
 MAX_TASK_BYTES = 16 << 30
 MAX_RANK = 32
 MAX_LEVELS = 16
+"""Bounds of what peers may say, chosen above all that rules and tuners ask for."""
 MOST = float(1 << 62)
 """The largest number of anything that is counted: bytes, FLOP/s."""
 MAX_REASON = 300
+"""Characters of a reason in an error."""
 WORD = re.compile(r"[A-Za-z0-9_.,:+/\- ]*")
 """What names and attributes are made of: they end up in generated text."""
 

@@ -20,6 +20,7 @@ MAX_INFO_BYTES = 16 << 10
 MAX_SYNC = 1024
 MAX_QUEUE_S = 7 * 86400.0
 MAX_ERROR = 300
+"""Bounds of what boards and clients may say, chosen above all that ours do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

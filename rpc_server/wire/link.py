@@ -28,6 +28,7 @@ from rpc_server.wire.stream import LimitedStream
 
 FRAME_BYTES = MAX_MESSAGE_BYTES + (64 << 10)
 MAX_REASON = 500
+"""Characters of an error that is sent."""
 CONFIG = {
     "allow_pickle": False,
     "allow_public_attrs": False,

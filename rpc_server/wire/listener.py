@@ -31,10 +31,16 @@ from rpc_server.wire.link import LINK_ERRORS, Admission, BytesConnection, Expose
 
 Methods = dict[str, Callable[[bytes], bytes]]
 RECHECK_S = 1.0
+"""Seconds between two looks whether certificates changed."""
 PAUSE_S = 0.02
+"""Seconds to wait where accepting fails, as without a file left it does at once again."""
 BACKLOG = 512
+"""Connections that the system holds until they are accepted."""
 LINGER_S, LINGER_BYTES = 1.0, 4096
+"""Seconds, and bytes, for which the rest of a refused message is read: else its sender would not
+see the reason."""
 LOCAL_SHARE = 16
+"""One part in so many of the links is kept for this machine's operators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,11 +42,13 @@ from rpc_server.wire.scan import check_json
 __all__ = ["MAX_NAME", "MAX_REPEATS", "MAX_TEXT", "WireError", "checked", "natural"]
 
 PROTOCOL = 3
+"""Version of the messages: another one is refused."""
 SMALL_BYTES = 64 << 10
 """A frame of somebody who was not admitted yet, and of everything else that is not a batch."""
 FRAMING_BYTES = 512
 """Bytes of a frame beside its message: the method's name and the numbers of rpyc's packets."""
 MAX_MESSAGE_BYTES = 32 << 20
+"""Bytes of the largest message, a batch."""
 LARGEST = {
     "submit": MAX_MESSAGE_BYTES,
     "progress": 1 << 20,
@@ -63,10 +65,13 @@ BYTES_A_VALUE = 16
 """Values (numbers, texts, lists and tables) of a message: as said, or one in this many of the
 bytes that its kind may have. A batch of a thousand has about 300,000."""
 MAX_REQUESTS = 1024
+"""Requests of a batch."""
 MAX_SCHEDULE_STEPS = 512
+"""Steps of a schedule."""
 TICKET = 256
 """Characters of one."""
 MAX_WAIT_S = 30.0
+"""Seconds that an answer may be held back."""
 BYTES_A_RESULT = 400
 BYTES_A_TIME = 26
 """At most, as JSON: a number of a float64, and a result beside its texts and times."""

@@ -9,18 +9,20 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from rpc_server.wire.checks import checked, flag, listed, natural, number, text
 from rpc_server.wire.messages import decode, encode
 
 PART_BYTES = 1 << 20
+"""Bytes of a file in a message."""
 MAX_FILE_BYTES = 240 << 20
 """A worker takes a model and its inputs as one message of 256 MiB at most."""
 MAX_FILES = 64
 """Inputs, and outputs, of a model."""
 MAX_REPEATS = 10_000
 MAX_KERNELS = 10_000
+"""Runs that are timed, and kernels of a model."""
 LEAST_S, MOST_S = 1e-7, 1e6
 """What a run of a model may take: less than the call alone, or more than a board waits, is no
 time."""
@@ -111,10 +113,7 @@ def decode_held(message: bytes) -> int:
 
 
 def encode_run(request: ModelRequest) -> bytes:
-    fields = {
-        "model": request.model, "inputs": list(request.inputs), "repeats": request.repeats,
-    }  # fmt: skip
-    return encode("run", fields)
+    return encode("run", asdict(request))
 
 
 def decode_run(message: bytes) -> ModelRequest:
@@ -128,17 +127,8 @@ def decode_run(message: bytes) -> ModelRequest:
 
 
 def encode_outcome(outcome: ModelOutcome | None, *, done: bool, failed: str = "") -> bytes:
-    fields = {"done": done, "failed": failed[:1000], "outcome": None}
-    if outcome is not None:
-        fields["outcome"] = {
-            "times_s": outcome.times_s,
-            "kernels_s": outcome.kernels_s,
-            "outputs": outcome.outputs,
-            "peak_bytes": outcome.peak_bytes,
-            "temperature_c": outcome.temperature_c,
-            "clock_hz": outcome.clock_hz,
-        }
-    return encode("outcome", fields)
+    found = None if outcome is None else asdict(outcome)
+    return encode("outcome", {"done": done, "failed": failed[:1000], "outcome": found})
 
 
 def decode_outcome(message: bytes) -> Watched:

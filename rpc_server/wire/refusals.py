@@ -11,6 +11,7 @@ from rpc_server.security.tls import Credentials
 from rpc_server.wire.link import LinkLostError
 
 PROBE_S = 2.0
+"""Seconds that looking at what answers there may take."""
 ALERTS = {
     "certificate revoked": "this certificate was revoked",
     "certificate expired": "this certificate has expired",

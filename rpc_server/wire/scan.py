@@ -42,12 +42,14 @@ def check_json(data: bytes, most_values: int) -> None:
 MAX_ITEMS = 256
 """Values of a packet: a call has about ten, an exception some more."""
 MAX_LEVELS = 8
+"""Lists and tables within each other."""
 _SINGLE = frozenset(b"\x00\x01\x02\x03\x04\x05\x06") | frozenset(range(0x20, 0xF0))
 """None, empty, true, false and small integers: one byte each."""
 _SHORT = {0x0A: 1, 0x0B: 2, 0x0C: 3, 0x0D: 4, 0x18: 8}
 """Bytes that follow the tag: strings of that length, and a float."""
 _TUPLES = {0x10: 1, 0x11: 2, 0x12: 3, 0x13: 4}
 _STR_L1, _STR_L4, _TUPLE_L1, _INT_L1, _TEXT = 0x0E, 0x0F, 0x14, 0x16, 0x08
+"""Tags of rpyc's encoding (`rpyc.core.brine`)."""
 _LENGTH = struct.Struct("!L")
 
 

@@ -18,9 +18,11 @@ from rpyc.core.stream import SocketStream
 from rpyc.lib import Timeout
 
 TRANSFER_S = 20.0
+"""Seconds without a byte after which a transfer ends."""
 SLOWEST_BYTES_PER_S = 32 << 10
 """A transfer of n bytes may take TRANSFER_S + n / SLOWEST_BYTES_PER_S."""
 CHUNK = 64000
+"""Bytes handed to the system at a time, as rpyc's streams do."""
 
 
 class LimitedStream(SocketStream):  # type: ignore[misc]  # rpyc has no types

@@ -43,9 +43,9 @@ cycles; one instruction takes a cycle a row)."""
 LOADED_ROWS = 2.0
 """Rows of operands loaded while one row is multiplied (same source: 8 cycles per tile)."""
 EPILOGUE_ROWS = 4.0
-"""Rows of products in the time that a row of sums takes to be stored, read and used."""
+"""Rows of products in the time that a row of sums takes to be stored, read and used (assumed)."""
 CAST_CYCLES = 3.0
-"""Cycles per vector of data that are rounded first."""
+"""Cycles per vector of data that are rounded first (assumed)."""
 CONFIGURE_CYCLES = 200.0
 """Cycles of shaping tiles, and of releasing them, a call (assumed)."""
 
@@ -58,8 +58,7 @@ class Amx(Products):
     in_registers = False
 
     def label(self, schedule: Schedule) -> str:
-        """A schedule's label without its precision; empty for one of another algorithm."""
-        return self.name if any(isinstance(step, TileDot) for step in schedule) else ""
+        return self.name if self.is_written(schedule, TileDot) else ""
 
     def exists(self, task: Task, c: Contraction, target: Target) -> bool:
         """Whether the target has the instruction, and sums are deep enough for it."""
@@ -204,10 +203,10 @@ def _speed(machine: Machine, nbytes: Column) -> Column:
     """Bytes a cycle beside multiply-adds, of what is read over and over; without bound from L1,
     whose loads are counted by rows."""
     target, cpu = machine.target, machine.cpu
-    near = target.l2_bytes * cpu.own_share_of_l2
+    near = machine.l2_bytes * cpu.own_share_of_l2
     shared = np.where(
-        nbytes <= target.l3_bytes * cpu.own_share_of_l3,
+        nbytes <= machine.l3_bytes * cpu.own_share_of_l3,
         cpu.l3_stream_bytes_per_cycle, cpu.memory_stream_bytes_per_cycle / target.threads,
     )  # fmt: skip
     far = np.where(nbytes <= near, cpu.l2_stream_bytes_per_cycle, shared)
-    return np.asarray(np.where(nbytes <= target.l1_bytes / 2, np.inf, far), np.float64)
+    return np.asarray(np.where(nbytes <= machine.l1_bytes / 2, np.inf, far), np.float64)

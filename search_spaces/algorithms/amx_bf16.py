@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from autotune.schedule.base import Schedule
-from autotune.schedule.memory.cast import Cast
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.algorithms.amx import Amx
@@ -23,13 +21,8 @@ class AmxBf16(Amx):
     dtype = "bfloat16"
     error = 2.0**-7
 
-    def label(self, schedule: Schedule) -> str:
-        rounded = any(isinstance(step, Cast) for step in schedule)
-        return super().label(schedule) if rounded else ""
-
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
-        wanted = c.item_bytes > 1 and target.precision == "bfloat16"
-        return wanted and rounds(task, c) and self.exists(task, c, target)
+        return rounds(task, c, target) and self.exists(task, c, target)
 
 
 ALGORITHMS.add(AmxBf16.name, AmxBf16())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from autotune.schedule.base import Schedule
-from autotune.schedule.memory.cast import Cast
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.algorithms.amx import Amx
@@ -18,10 +16,6 @@ class AmxInt8(Amx):
     reference = "Intel AMX: Intel 64 and IA-32 Architectures Software Developer's Manual, TDPBUSD"
     feature = "amx-int8"
     error = 0.0
-
-    def label(self, schedule: Schedule) -> str:
-        rounded = any(isinstance(step, Cast) for step in schedule)
-        return "" if rounded else super().label(schedule)
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
         return c.item_bytes == 1 and self.exists(task, c, target)

@@ -275,18 +275,18 @@ def _score_cycles(
 ) -> Column:
     """Cycles of waiting for blocks of scores that do not stay in the innermost cache, and for
     those that leave the next one too."""
-    target, cpu = machine.target, machine.cpu
+    cpu = machine.cpu
     block = rows * keys * 4.0
     held = block + np.minimum(keys * (a.depth + a.width) * 4.0, _operand_bytes(a))
-    near = np.where(block > target.l1_bytes / 2, moved / cpu.l2_stream_bytes_per_cycle, 0)
-    far = np.where(held > target.l2_bytes, moved / cpu.l3_stream_bytes_per_cycle, 0)
+    near = np.where(block > machine.l1_bytes / 2, moved / cpu.l2_stream_bytes_per_cycle, 0)
+    far = np.where(held > machine.l2_bytes, moved / cpu.l3_stream_bytes_per_cycle, 0)
     return np.asarray(near * EXPOSED_STREAM + far * EXPOSED_STREAM)
 
 
 def _operand_cycles(a: AttentionTask, machine: Machine, block: Column, times: Column) -> Column:
     """Cycles of waiting for keys and values, which come once per block of rows."""
     cpu, nbytes = machine.cpu, _operand_bytes(a)
-    far = nbytes + block > OPERANDS_IN_L2 * machine.target.l2_bytes
+    far = nbytes + block > OPERANDS_IN_L2 * machine.l2_bytes
     speed = np.where(far, cpu.l3_stream_bytes_per_cycle, cpu.l2_stream_bytes_per_cycle)
     return np.asarray(times * nbytes / speed * EXPOSED_STREAM)
 

@@ -8,8 +8,8 @@ the operations that they take. Rules, priors, layouts and reports ask it: none k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,6 @@ DIRECT = "direct"
 GPU_PREFIX = "gpu_"
 """What algorithms' names on GPUs begin with: the choice is what follows."""
 Mask = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
 
 
 class Algorithm(ABC):
@@ -58,33 +57,23 @@ class Algorithm(ABC):
         return task_flops(task)
 
 
-class ContractionAlgorithm(Algorithm):
-    """A way to compute convolutions and matrix products on CPUs. Arrays have an entry per config;
+class TiledAlgorithm(Algorithm):
+    """A way to compute convolutions and matrix products by tiles. Arrays have an entry per config;
     all configs passed are of this algorithm."""
 
-    code: int
-    """Its number among the features of configs."""
     rank: int
     """Its place among the choices, the plainest first."""
-    neighbours: int = 1
-    """Neighbouring products along the reduction that one instruction sums."""
-    descents: int = 0
-    """Downhill walks from the best sampled config to the default, where few tiles are sampled."""
     is_direct: bool = False
-    """Whether it computes every product, tile by tile."""
-    is_plain: bool = False
-    """Whether the loop nest that the tile structure shows is all that it does, and no less."""
+    """Whether it computes every product, as the definition does."""
 
-    in_registers: bool = True
-    """Whether a tile's sums are in vector registers while they grow."""
+    @property
+    def choice(self) -> str:
+        """Its value of the param `algorithm`."""
+        return self.name.removeprefix(GPU_PREFIX)
 
     @abstractmethod
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
         """Whether it can compute the task on the target, within the accuracy asked for."""
-
-    @abstractmethod
-    def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:
-        """Which configs are; params that mean nothing here must have their first value."""
 
     @abstractmethod
     def write(
@@ -94,7 +83,26 @@ class ContractionAlgorithm(Algorithm):
 
     @abstractmethod
     def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
-        """Cycles until the last core is done."""
+        """Cycles until the last core, or multiprocessor, is done."""
+
+
+class ContractionAlgorithm(TiledAlgorithm):
+    """A way to compute convolutions and matrix products on CPUs."""
+
+    code: int
+    """Its number among the features of configs."""
+    neighbours: int = 1
+    """Neighbouring products along the reduction that one instruction sums."""
+    descents: int = 0
+    """Downhill walks from the best sampled config to the default, where few tiles are sampled."""
+    is_plain: bool = False
+    """Whether the loop nest that the tile structure shows is all that it does, and no less."""
+    in_registers: bool = True
+    """Whether a tile's sums are in vector registers while they grow."""
+
+    @abstractmethod
+    def valid(self, c: Contraction, target: Target, configs: Configs) -> Mask:
+        """Which configs are; params that mean nothing here must have their first value."""
 
     def widths(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
         """Points of a register tile (`tile_w`) beside those that divide the output."""
@@ -113,46 +121,42 @@ class ContractionAlgorithm(Algorithm):
         return 1.0
 
 
+Tiled = TypeVar("Tiled", bound=TiledAlgorithm)
 ALGORITHMS: Registry[Algorithm] = Registry("algorithm", room="search_spaces.rules")
 
 
-def of_contractions() -> tuple[ContractionAlgorithm, ...]:
-    """Algorithms for contractions on CPUs, the plainest first."""
-    found = [a for a in ALGORITHMS.parts() if isinstance(a, ContractionAlgorithm)]
-    return tuple(sorted(found, key=lambda a: a.rank))
+class Family(Generic[Tiled]):
+    """Algorithms for convolutions and matrix products on one kind of machine."""
+
+    def __init__(self, kind: type[Tiled]) -> None:
+        self._kind = kind
+
+    def members(self) -> tuple[Tiled, ...]:
+        """All of them, the plainest first."""
+        found = [a for a in ALGORITHMS.parts() if isinstance(a, self._kind)]
+        return tuple(sorted(found, key=lambda a: a.rank))
+
+    def applicable(self, task: Task, c: Contraction, target: Target) -> tuple[Tiled, ...]:
+        """Those that can compute a contraction on the target, the plainest first."""
+        return tuple(a for a in self.members() if a.applies(task, c, target))
+
+    def chosen_by(self, config: Config) -> Tiled:
+        """The one that a config of a contraction chose."""
+        return next(a for a in self.members() if a.choice == config["algorithm"])
+
+    def of_each(
+        self, configs: Configs, give: Callable[[Tiled, Configs], Column | Mask | float]
+    ) -> Column:
+        """What every config's algorithm gives for it; 0 where the config chose none of these."""
+        out = np.zeros(len(configs["algorithm"]))
+        for algorithm in self.members():
+            own = np.flatnonzero(configs["algorithm"] == algorithm.choice)
+            if len(own):
+                out[own] = give(algorithm, {name: found[own] for name, found in configs.items()})
+        return out
 
 
-def applicable(task: Task, c: Contraction, target: Target) -> tuple[ContractionAlgorithm, ...]:
-    """Algorithms that can compute a contraction on the target, the plainest first."""
-    return tuple(a for a in of_contractions() if a.applies(task, c, target))
-
-
-def chosen_by(config: Config) -> ContractionAlgorithm:
-    """The algorithm that a config of a contraction chose."""
-    found = ALGORITHMS.get(str(config["algorithm"]))
-    assert isinstance(found, ContractionAlgorithm)
-    return found
-
-
-def by_algorithm(configs: Configs) -> dict[ContractionAlgorithm, Places]:
-    """Which configs chose which algorithm; those that none did are left out."""
-    own = {a: np.flatnonzero(configs["algorithm"] == a.name) for a in of_contractions()}
-    return {a: places for a, places in own.items() if len(places)}
-
-
-def configs_at(configs: Configs, places: Places) -> Mapping[str, npt.NDArray[Any]]:
-    """The configs at these places."""
-    return {name: column[places] for name, column in configs.items()}
-
-
-def each_config(configs: Configs, attribute: str) -> npt.NDArray[Any]:
-    """A number or flag of every config's algorithm, by the attribute's name."""
-    found = by_algorithm(configs)
-    kind = type(getattr(next(iter(found)), attribute)) if found else float
-    out = np.zeros(len(configs["algorithm"]), kind)
-    for algorithm, places in found.items():
-        out[places] = getattr(algorithm, attribute)
-    return out
+ON_CPUS = Family(ContractionAlgorithm)  # type: ignore[type-abstract]
 
 
 def algorithm_of(schedule: Schedule) -> tuple[Algorithm, str]:

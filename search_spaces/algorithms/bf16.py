@@ -26,15 +26,18 @@ class Bf16(Products):
         return self.name if Cast in kinds and kinds.isdisjoint((TileDot, MatrixDot)) else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
-        return c.item_bytes > 1 and target.precision == "bfloat16" and rounds(task, c)
+        return rounds(task, c, target)
 
 
 ALGORITHMS.add(Bf16.name, Bf16())
 
 
-def rounds(task: Task, c: Contraction) -> bool:
-    """Whether operands can be rounded: data in a copy, which must be of an input that has zeros
-    around it where these are read, and is not the weights too. Pairs need an even depth."""
+def rounds(task: Task, c: Contraction, target: Target) -> bool:
+    """Whether operands may be rounded, and can be: data in a copy, which must be of an input that
+    has zeros around it where these are read, and is not the weights too. Pairs need an even
+    depth."""
+    if c.item_bytes == 1 or target.precision != "bfloat16":
+        return False
     data = task.value(c.data)
     read = (
         side

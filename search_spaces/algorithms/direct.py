@@ -22,7 +22,7 @@ from autotune.machine.cpu import (
     overlapped,
     stream_cycles,
 )
-from autotune.schedule.base import Schedule
+from autotune.schedule.base import Schedule, Step
 from autotune.schedule.loops.nest import Reorder
 from autotune.schedule.loops.specialize import Specialize
 from autotune.schedule.memory.cache_write import CacheWrite
@@ -36,9 +36,10 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.data_prior import data_cost, order_cost
 from search_spaces.cpu.contraction.rates import (
-    BAND_COST,
     EXPOSED_STREAM,
+    STRIP_COST,
     ideal_cycles,
+    long_bodies,
     tile_efficiency,
     waste,
 )
@@ -96,6 +97,11 @@ class Products(ContractionAlgorithm):
     """Whether panels of weights may be asked for early."""
     dtype = ""
     """Element type that operands are rounded to, if to another."""
+
+    def is_written(self, schedule: Schedule, product: type[Step]) -> bool:
+        """Whether a schedule multiplies by this step, its operands rounded where these are."""
+        kinds = {type(step) for step in schedule}
+        return product in kinds and (Cast in kinds) == bool(self.dtype)
 
     def may_prefetch(self, c: Contraction) -> bool:
         return c.constant and c.count * c.row_count * c.points[1] <= MOST_PREFETCH_POINTS
@@ -225,7 +231,7 @@ def _prefetch_pays(c: Contraction, machine: Machine) -> bool:
     find their weights in the L2 cache. Single points of huge weights leave it short of memory,
     where nothing else was measured."""
     points = c.count * c.row_count * c.points[1]
-    huge = points == 1 and c.weight_bytes > machine.target.l3_bytes / 4
+    huge = points == 1 and c.weight_bytes > machine.l3_bytes / 4
     huge = huge and not machine.foresees(c.weight_bytes)
     return c.streams and (points >= PREFETCH_POINTS or huge)
 
@@ -239,7 +245,7 @@ def direct_cycles(
     # Where points share four vectors of weights, one of these may be loaded late.
     over = np.where(configs["vectors"] >= 4, 1, 0)
     rate, taste = tile_efficiency(c, machine, configs, points, c.depth, over=over)
-    cost = waste(c, configs) * rate + taste
+    cost = waste(c, configs) * rate + taste + long_bodies(configs)
     cost = cost + _point_conflicts(task, c, machine, points)
     cost = cost + order_cost(task, machine, c, configs)
     cost = cost + data_cost(task, machine, c, configs, points)
@@ -281,7 +287,7 @@ def strip_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs)
     busy = busy * count / threads
     shared, own = stream_cycles(machine, c.weight_bytes, np.asarray([1, count])) / threads
     exposed = EXPOSED_STREAM * (own - shared)
-    busy = BAND_COST * busy
+    busy = STRIP_COST * busy
     return np.asarray(_beside_stream(c, machine, configs, (busy, busy), shared) + exposed)
 
 
@@ -305,7 +311,7 @@ def _passes(c: Contraction, machine: Machine, configs: Configs) -> Column:
     rows, tiles = _tiles(c, configs)
     by_row = rows if c.rows else tiles
     panel = configs["vectors"] * configs["lanes"] * (c.depth * c.item_bytes)
-    stays = panel <= machine.cpu.own_share_of_l2 * machine.target.l2_bytes
+    stays = panel <= machine.cpu.own_share_of_l2 * machine.l2_bytes
     order = configs["order"]
     passes = np.where(order == "points_first", tiles, np.where(order == "rows_first", by_row, 1.0))
     return np.where((order == "channels_first") & ~stays, tiles, passes)

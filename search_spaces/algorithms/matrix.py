@@ -33,8 +33,7 @@ class Matrix(Products):
     """LLVM's name for the instructions."""
 
     def label(self, schedule: Schedule) -> str:
-        """A schedule's label without its precision; empty for one of another algorithm."""
-        return self.name if any(isinstance(step, MatrixDot) for step in schedule) else ""
+        return self.name if self.is_written(schedule, MatrixDot) else ""
 
     def exists(self, c: Contraction, target: Target) -> bool:
         """Whether the target has the instructions, and the task has two points and whole runs."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from autotune.schedule.base import Schedule
-from autotune.schedule.memory.cast import Cast
 from autotune.target import Target
 from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS
@@ -18,10 +16,6 @@ class MatrixInt8(Matrix):
     reference = "Arm Architecture Reference Manual for A-profile, SMMLA, USMMLA (FEAT_I8MM)"
     feature = "+i8mm"
     error = 0.0
-
-    def label(self, schedule: Schedule) -> str:
-        rounded = any(isinstance(step, Cast) for step in schedule)
-        return "" if rounded else super().label(schedule)
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:  # noqa: ARG002
         return c.item_bytes == 1 and self.exists(c, target)

@@ -17,8 +17,10 @@ from autotune.machine.cpu import (
     conflict_free_points,
     from_others_cycles,
     from_writers_cycles,
+    overlapped,
     padding_waste,
     store_cycles,
+    stream_cycles,
     tail_waste,
 )
 from autotune.schedule.algorithms import strassen as steps
@@ -36,7 +38,7 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.rates import (
     CONFLICT_FACTOR,
-    EXPOSED_STREAM,
+    long_bodies,
     tile_efficiency,
 )
 from search_spaces.cpu.contraction.schedule import annotate_tile, split_channels
@@ -177,14 +179,18 @@ def _strassen_cycles(c: Contraction, machine: Machine, configs: Configs) -> Colu
     product = products_cycles(c, machine, configs, run)
     moved = 7.0 * rows * (depth + channels) * 4
     held = moved + 8.0 * rows * (depth + channels)
-    spill = moved / cpu.l3_stream_bytes_per_cycle if held > target.l2_bytes else 0.0
-    # In a model, weights come from memory: seven quarters of those of direct code.
+    spill = moved / cpu.l3_stream_bytes_per_cycle if held > machine.l2_bytes else 0.0
+    # In a model, weights come from memory: seven quarters of those of direct code, which nothing
+    # asks for ahead. The first points meet them; several cores are each at another place.
     weights = 7.0 * depth * channels * 4
-    stream = EXPOSED_STREAM * weights / cpu.memory_stream_bytes_per_cycle
+    stream = stream_cycles(machine, weights, np.ones(1))
+    tiles = np.ceil(run / configs["tile_w"]) if target.threads == 1 else 1.0
+    first = product / tiles
+    product = product - first + overlapped(first, stream, cpu.hidden_stream)
     across = (
         from_others_cycles(machine, weights) if run < rows else from_writers_cycles(machine, moved)
     )
-    busy = (product + stream + end_cycles(c, machine, moved) + spill) / target.threads
+    busy = (product + end_cycles(c, machine, moved) + spill) / target.threads
     return np.asarray(busy + across, np.float64)
 
 
@@ -196,7 +202,7 @@ def products_cycles(
     depth, points = c.depth // 2, configs["tile_w"].astype(np.float64)
     rate, taste = tile_efficiency(half, machine, configs, points, depth)
     padded = padding_waste(half.channels[1], configs["lanes"].astype(np.float64))
-    rate = (rate + taste) * padded * tail_waste(run, configs["tile_w"])
+    rate = (rate + taste + long_bodies(configs)) * padded * tail_waste(run, configs["tile_w"])
     product = 7 * half_points(c) * depth * half.channels[1] / machine.target.lanes() * rate
     crowded = points > conflict_free_points(machine, depth)
     return np.asarray(product * np.where(crowded, CONFLICT_FACTOR, 1.0))

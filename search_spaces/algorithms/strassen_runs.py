@@ -42,12 +42,7 @@ from search_spaces.algorithms.strassen import (
 )
 from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
-from search_spaces.cpu.contraction.rates import (
-    BAND_COST,
-    DATA_COST,
-    NEAR_DATA,
-    RAGGED_COST,
-)
+from search_spaces.cpu.contraction.rates import DATA_COST, NEAR_DATA, RAGGED_COST, STRIP_COST
 from search_spaces.cpu.contraction.schedule import annotate_tile, step_loop
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.cpu.contraction.tiles import ORDERS, sizes
@@ -202,14 +197,14 @@ def _runs_cycles(task: Task, c: Contraction, machine: Machine, configs: Configs)
     busy = busy + (end_cycles(c, machine, _held(c, run)) + _run_spill(c, machine, run)) * shares
     busy = busy + _end_bytes(task, c, machine) / machine.cpu.l3_stream_bytes_per_cycle / threads
     busy = busy + cold_code_cycles(machine, _code_bytes(configs))
-    busy = busy * (BAND_COST if threads > 1 else 1.0)
+    busy = busy * (STRIP_COST if threads > 1 else 1.0)
     return np.asarray(busy + from_others_cycles(machine, c.weight_bytes))
 
 
 def _run_products(c: Contraction, machine: Machine, configs: Configs, run: Column) -> Column:
     """Cycles of all cores for the products of runs. As direct code: data are read at as many
     places as a tile has points."""
-    inside = run * (c.depth // 2) * 4 < machine.target.l2_bytes * machine.cpu.own_share_of_l2
+    inside = run * (c.depth // 2) * 4 < machine.l2_bytes * machine.cpu.own_share_of_l2
     points = configs["tile_w"].astype(np.float64)
     extra = DATA_COST / configs["vectors"] * np.where(inside, NEAR_DATA, 1.0)
     extra = extra + RAGGED_COST * (-run % configs["tile_w"]) / run
@@ -228,7 +223,7 @@ def _held(c: Contraction, run: Column) -> Column:
 def _run_spill(c: Contraction, machine: Machine, run: Column) -> Column:
     """Cycles for sums of runs that leave the L2 cache."""
     sums = 7.0 * run * (c.depth // 2) * 4
-    far = sums > machine.target.l2_bytes * machine.cpu.own_share_of_l2
+    far = sums > machine.l2_bytes * machine.cpu.own_share_of_l2
     moved = 2 * sums * (half_points(c) / run)
     return np.where(far, moved / machine.cpu.l3_stream_bytes_per_cycle, 0.0)
 

@@ -25,7 +25,7 @@ from autotune.machine.cpu import (
     padding_waste,
     store_cycles,
     stream_cycles,
-    tail_waste,
+    tail_latency,
 )
 from autotune.ops.conv import tiled_reach
 from autotune.program.winograd import Matrix, points_of, transforms
@@ -44,6 +44,8 @@ from search_spaces.base import Column
 from search_spaces.builder import ScheduleBuilder, output_name, schedule_copies, share
 from search_spaces.cpu.contraction.rates import (
     CONFLICT_FACTOR,
+    LONG_BODY_COST,
+    LONG_TILED_BODY_COST,
     NARROW_VECTOR_COST,
     STEP_CYCLES,
     tile_efficiency,
@@ -314,7 +316,7 @@ def _weight_stream(
     """Cycles of all cores while weights come in. From memory, zeros that fill the last block of
     channels cost as much as weights."""
     stream = stream_cycles(machine, nbytes, blocks)
-    if nbytes > machine.cpu.own_share_of_l3 * machine.target.l3_bytes:
+    if nbytes > machine.cpu.own_share_of_l3 * machine.l3_bytes:
         return stream * padding_waste(c.channels[1], configs["lanes"] * configs["vectors"])
     return stream
 
@@ -326,8 +328,8 @@ def _reload_cycles(
     weights from memory: these hold the buffers that a line from any cache comes through."""
     width = configs["lanes"] * configs["vectors"]
     held = 4.0 * c.reduce[2][1] * (configs["block"] + width)
-    evicted = held >= RELOADED_L1_SHARE * machine.target.l1_bytes
-    far = nbytes > machine.cpu.own_share_of_l3 * machine.target.l3_bytes
+    evicted = held >= RELOADED_L1_SHARE * machine.l1_bytes
+    far = nbytes > machine.cpu.own_share_of_l3 * machine.l3_bytes
     loaded = far * tiles * nbytes / c.channels[1] * np.ceil(c.channels[1] / width)
     return np.asarray(evicted * loaded / machine.cpu.memory_stream_bytes_per_cycle)
 
@@ -365,7 +367,7 @@ def _spill_cycles(
     ic, oc = c.reduce[2][1], c.channels[1] * c.groups
     each = area * (ic * c.groups + oc) * 4.0
     held = each * block + min(area * ic * oc * 4.0, MOST_HELD_BYTES)
-    spilled = held > SPILL_L2_SHARE * machine.target.l2_bytes
+    spilled = held > SPILL_L2_SHARE * machine.l2_bytes
     moved = BACK_AND_FORTH * each * tiles
     return np.asarray(spilled * moved / machine.cpu.l3_stream_bytes_per_cycle)
 
@@ -376,8 +378,12 @@ def _product_rate(
     """Cycles per multiply-add of full width of products of `block` points."""
     points = configs["tile_w"].astype(np.float64)
     rate, taste = tile_efficiency(c, machine, configs, points, depth, rate=_tile_rate)
+    asks, long = configs["prefetch"] == "panel", configs["unroll"] > 4
+    taste = taste + np.where(long, np.where(asks, LONG_BODY_COST, LONG_TILED_BODY_COST), 0.0)
     padded = padding_waste(c.channels[1], configs["lanes"].astype(np.float64))
-    return np.asarray((rate + taste) * padded * tail_waste(block, points))
+    return np.asarray(
+        (rate + taste) * padded * tail_latency(machine, block, points, configs["vectors"])
+    )
 
 
 def _tile_rate(

@@ -36,7 +36,7 @@ from search_spaces.windows import copies_of, peel_borders, schedule_patterned
 
 POOLS = ("max_pool2d", "avg_pool2d")
 NARROWEST = 8
-"""Results in a row from which on vectors along it are worth it."""
+"""Results in a row from which on vectors along it are worth it (assumed)."""
 TAP_CYCLES = 2.0
 """Cycles of an element of a window, for a vector of results (assumed, as all constants here)."""
 RESULT_CYCLES = 4.0

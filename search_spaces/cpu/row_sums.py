@@ -23,19 +23,14 @@ from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import ITEM_BYTES, Task
 from search_spaces.base import RULES, Access, Prior, Rule, TileStructure
-from search_spaces.builder import (
-    ScheduleBuilder,
-    lanes_of,
-    output_with_sums,
-    schedule_copies,
-)
+from search_spaces.builder import ScheduleBuilder, lanes_of, output_with_sums, schedule_copies
 from search_spaces.cpu.window.shape import WindowShape, reduction_of, window_of
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Space
 
 COMBINED = ("sum", "prod", "max", "min")
 RESULTS_SHARE = 0.5
-"""Share of the L1 cache that the row of results may fill."""
+"""Share of the L1 cache that the row of results may fill (assumed)."""
 STREAMS = 8
 """Rows together that hardware fetches ahead of at ease (assumed)."""
 CYCLES_OFF = 0.1

@@ -20,12 +20,7 @@ from autotune.tasks.build import loop_var
 from autotune.tasks.flops import task_flops
 from autotune.types import ITEM_BYTES, Task
 from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
-from search_spaces.builder import (
-    ScheduleBuilder,
-    output_name,
-    schedule_elementwise,
-    share,
-)
+from search_spaces.builder import ScheduleBuilder, output_name, schedule_elementwise, share
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Space
 

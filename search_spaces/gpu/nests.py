@@ -38,13 +38,7 @@ from search_spaces.builder import (
     output_name,
     own_loops,
 )
-from search_spaces.gpu.blocks import (
-    attempt,
-    bind_flat,
-    keep_sums,
-    merge_nests,
-    thread_choices,
-)
+from search_spaces.gpu.blocks import attempt, bind_flat, keep_sums, merge_nests, thread_choices
 from search_spaces.params import Config, Param
 from search_spaces.space import Configs, Space
 

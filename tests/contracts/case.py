@@ -10,14 +10,7 @@ import numpy as np
 
 from autotune.ops import OPS
 from autotune.placement.views import canonical_layout
-from autotune.types import (
-    Attr,
-    Layout,
-    Task,
-    TaskNode,
-    TaskValue,
-    TensorType,
-)
+from autotune.types import Attr, Layout, Task, TaskNode, TaskValue, TensorType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,6 +126,7 @@ def _activations() -> Iterator[Case]:
     for kind in ("bfloat16", "float8e4m3fn", "float8e5m2"):
         for saturate in (0, 1):
             yield _case("narrow_float", tensor(77), kind=kind, saturate=saturate)
+    yield _case("power_of_two", tensor(77), rounding="nearest")
     yield _case("low_bits", tensor(77, dtype="int32"), bits=4, signed=True)
 
 

@@ -12,6 +12,7 @@ from autotune.ops import OPS
 from autotune.program.ir import FUNCTIONS
 from autotune.types import Attr, freeze_attrs
 from tests.contracts.case import Case, tensor
+from tests.contracts.fixed_point_cases import requantize
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -174,9 +175,10 @@ def activation(draw: Draw, name: str) -> Case:
         "snap": [{"step": 0.0625, "zero": 120.0}],
         "narrow_float": [
             {"kind": k, "saturate": s}
-            for k in ("bfloat16", "float16", "float8e4m3fn", "float8e5m2fnuz")
+            for k in ("bfloat16", "float16", "float8e4m3fn", "float8e5m2fnuz", "float4e2m1")
             for s in (False, True)
         ],
+        "power_of_two": [{"rounding": r} for r in ("up", "nearest", "down")],
         "low_bits": [{"bits": 4, "signed": True}, {"bits": 4, "signed": False}],
     }
     attrs = freeze_attrs(draw(st.sampled_from(choices.get(name, [{}]))))
@@ -367,7 +369,7 @@ def causal(draw: Draw) -> Case:
 
 _ACTIVATIONS = (
     "relu", "clip", "leaky_relu", "elu", "hard_sigmoid", "hard_swish", "gelu", "snap",
-    "narrow_float", "low_bits",
+    "narrow_float", "power_of_two", "low_bits",
 )  # fmt: skip
 _REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 
@@ -383,7 +385,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {
     **{name: function(name) for name in FUNCTIONS},
     **{name: activation(name) for name in _ACTIVATIONS},
     "scalar": scalar(),
-    "expand": expand(), "causal": causal(), "gather": gather(),
+    "requantize": requantize(), "expand": expand(), "causal": causal(), "gather": gather(),
     "gather_elements": gather_elements(),
     "scatter": scatter(),
     "top_k": top_k(),

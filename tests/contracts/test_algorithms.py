@@ -19,11 +19,10 @@ from autotune.types import Task
 from search_spaces.algorithms.amx import Amx
 from search_spaces.algorithms.base import (
     ALGORITHMS,
+    ON_CPUS,
     Algorithm,
     ContractionAlgorithm,
     algorithm_of,
-    applicable,
-    of_contractions,
 )
 from search_spaces.algorithms.gpu.base import GpuAlgorithm
 from search_spaces.algorithms.matrix import Matrix
@@ -66,25 +65,25 @@ def sampled(
     return out
 
 
-PAIRS = pairs(RULE, of_contractions(), TASKS, TARGETS)
+PAIRS = pairs(RULE, ON_CPUS.members(), TASKS, TARGETS)
 each_pair = pytest.mark.parametrize(
     ("algorithm", "name", "target"), PAIRS, ids=[f"{a.name}: {name}" for a, name, _ in PAIRS]
 )
 
 
 def test_every_algorithm_has_tasks() -> None:
-    without = {a.name for a in of_contractions()} - {a.name for a, _, _ in PAIRS}
+    without = {a.name for a in ON_CPUS.members()} - {a.name for a, _, _ in PAIRS}
     assert not without, "add tasks that they apply to"
 
 
 def test_names_and_numbers_differ() -> None:
-    found = of_contractions()
+    found = ON_CPUS.members()
     assert all(ALGORITHMS.get(a.name) is a for a in found)
     assert len({a.code for a in found}) == len({a.rank for a in found}) == len(found)
 
 
 def test_what_is_not_the_definition_is_published() -> None:
-    assert all(a.reference or a.is_direct for a in of_contractions())
+    assert all(a.reference or a.is_direct for a in ON_CPUS.members())
 
 
 @each_pair
@@ -148,7 +147,7 @@ def test_its_configs_are_valid_by_its_own_word(
 def test_strict_accuracy_leaves_only_direct_code() -> None:
     target = HOST.with_accuracy("strict")
     for name in {name for _, name, _ in PAIRS}:
-        found = applicable(TASKS[name], tiled_contraction(TASKS[name]), target)
+        found = ON_CPUS.applicable(TASKS[name], tiled_contraction(TASKS[name]), target)
         assert all(a.is_direct for a in found)
         assert found
 

@@ -25,15 +25,7 @@ from tests.contracts.test_rules import TASKS, arrays_of, batched, conv, default
 from tests.emulator import run_emulated
 from tests.interpreter.interp import run
 from tests.ptxas import KernelReport, assemble
-from tests.unit.codegen.kernels import (
-    assert_close,
-    matmul,
-    node,
-    run_kernel,
-    task,
-    unary,
-    value,
-)
+from tests.unit.codegen.kernels import assert_close, matmul, node, run_kernel, task, unary, value
 from tests.unit.codegen.test_int8 import PLAIN as BYTES
 from tests.unit.codegen.test_int8 import exact
 

@@ -14,12 +14,7 @@ from autotune.tasks.build import build_program
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS, algorithm_of
-from search_spaces.algorithms.gpu.base import (
-    GpuAlgorithm,
-    applicable_on_gpus,
-    chosen_on_gpus,
-    of_gpus,
-)
+from search_spaces.algorithms.gpu.base import ON_GPUS, GpuAlgorithm
 from search_spaces.cpu.contraction.shape import contraction_of
 from search_spaces.rules import RULES
 from search_spaces.space import Rows, Space
@@ -33,7 +28,7 @@ RULE = RULES.get("gpu_contraction")
 SM80, SM90 = load_target("sm_80"), load_target("sm_90a")
 PRECISIONS = ("bfloat16", "float16", "tf32")
 TARGETS = [SM80, *(t.with_precision(p) for t in (SM80, SM90) for p in PRECISIONS)]
-PAIRS = pairs(RULE, of_gpus(), GPU_TASKS, TARGETS)
+PAIRS = pairs(RULE, ON_GPUS.members(), GPU_TASKS, TARGETS)
 each_pair = pytest.mark.parametrize(
     ("algorithm", "name", "target"), PAIRS, ids=[f"{a.name}: {name}" for a, name, _ in PAIRS]
 )
@@ -53,23 +48,25 @@ def scheduled(algorithm: GpuAlgorithm, made: Task, target: Target) -> tuple[Sche
     """The schedule of a config that chose it, and what it makes of the task."""
     space = RULE.space(made, target)
     config = space.config(configs(algorithm, space)[0])
-    assert chosen_on_gpus(config) is algorithm
+    assert ON_GPUS.chosen_by(config) is algorithm
     schedule = RULE.schedule(made, target, config)
     return schedule, apply_schedule(build_program(made), schedule)
 
 
 def test_every_algorithm_has_tasks() -> None:
-    assert {a.name for a in of_gpus()} == {a.name for a, _, _ in PAIRS}, "add tasks of its own"
+    assert {a.name for a in ON_GPUS.members()} == {a.name for a, _, _ in PAIRS}, (
+        "add tasks of its own"
+    )
 
 
 def test_names_and_places_differ() -> None:
-    found = of_gpus()
+    found = ON_GPUS.members()
     assert all(a.name == f"gpu_{a.choice}" and ALGORITHMS.get(a.name) is a for a in found)
     assert len({a.rank for a in found}) == len(found)
 
 
 def test_what_is_not_the_definition_is_published() -> None:
-    assert all(a.reference or a.is_direct for a in of_gpus())
+    assert all(a.reference or a.is_direct for a in ON_GPUS.members())
 
 
 @each_pair
@@ -117,6 +114,6 @@ def test_its_prior_is_finite_and_its_configs_valid_by_its_own_word(
 def test_strict_accuracy_leaves_only_direct_code() -> None:
     strict = SM80.with_accuracy("strict")
     for made in GPU_TASKS.values():
-        found = applicable_on_gpus(made, contraction_of(made), strict)
+        found = ON_GPUS.applicable(made, contraction_of(made), strict)
         assert found
         assert all(a.is_direct for a in found)

@@ -19,6 +19,7 @@ FLAGS = (
 )  # fmt: skip
 """The code is written as vectors already; the compiler's own vectoriser only takes time."""
 TIMEOUT_S = 120.0
+"""Seconds of one call of the compiler."""
 _SYSTEMS = {"arm": "arm-linux-gnueabihf"}
 """What cross compilers are called after, where it is not the machine with `-linux-gnu`."""
 _LEVELS = {

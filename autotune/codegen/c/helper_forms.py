@@ -17,6 +17,10 @@ COMBINED = {
     "maximum": "((({a} < {b}) | ({b} != {b})) ? {b} : {a})",
     "minimum": "((({a} > {b}) | ({b} != {b})) ? {b} : {a})",
 }  # fmt: skip
+INTEGER_EXTREMES = {
+    "maximum": COMBINED["max"], "minimum": "({a} > {b} ? {b} : {a})",
+}  # fmt: skip
+"""The same where nothing can be a NaN; compilers warn of the question."""
 
 
 def horner(x: str, coefficients: tuple[float, ...]) -> str:

@@ -15,7 +15,14 @@ from autotune.codegen.c.dialect import (
     split_type,
     type_name,
 )
-from autotune.codegen.c.helper_forms import COMBINED, TWO, arguments_of, horner, result_of
+from autotune.codegen.c.helper_forms import (
+    COMBINED,
+    INTEGER_EXTREMES,
+    TWO,
+    arguments_of,
+    horner,
+    result_of,
+)
 from autotune.codegen.c.integers import limited, limited_lanes, quotient, remainder
 from autotune.codegen.c.math import CMath
 from autotune.codegen.formulas import EXP, FORMULAS, LOG
@@ -232,13 +239,14 @@ class Helpers:
         """All lanes into one, by halves."""
         short, lanes = split_type(kind)
         steps, name, half = [], "a", lanes // 2
+        form = COMBINED[op] if short[0] == "f" else INTEGER_EXTREMES.get(op, COMBINED[op])
         if not self._dialect.opencl:
-            step = COMBINED[op].format(a="a[i]", b="a[i + w]")
+            step = form.format(a="a[i]", b="a[i + w]")
             inner = f"for (int i = 0; i < w; i++) a[i] = {step};"
             return f"for (int w = {half}; w > 0; w /= 2) {inner} return a[0];"
         while half >= 1:
             part = self.type(short, half)
-            step = COMBINED[op].format(a=f"{name}.lo", b=f"{name}.hi")
+            step = form.format(a=f"{name}.lo", b=f"{name}.hi")
             steps.append(f"{part} v{half} = {step};")
             name, half = f"v{half}", half // 2
         return " ".join(steps) + f" return {name};"

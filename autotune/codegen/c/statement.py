@@ -22,7 +22,9 @@ from autotune.program.rewrite import loads_of, stores_of
 from autotune.types import ITEM_BYTES
 
 MAX_LINES = 200_000
+"""Lines of a function: more would take a compiler minutes."""
 ALIGN = 64
+"""Bytes that scratch buffers begin at multiples of: a cache line, and the widest vector."""
 
 
 class CStatementWriter(CValueWriter, StatementDispatch):

@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.codegen.c.dialect import (
-    SHORT,
-    float_constant,
-    mask_of,
-    type_name,
-)
+from autotune.codegen.c.dialect import SHORT, float_constant, mask_of, type_name
 from autotune.codegen.c.index import CIndexWriter, CLinear, NotVectorError
 from autotune.codegen.expression import Val
 from autotune.codegen.llvm.math import MOST_FACTORS, factors_of, is_product
@@ -168,6 +163,9 @@ class CValueWriter(CIndexWriter):
             return self._whole_quotient(value.fn, args, last)
         if value.fn == "pow" and isinstance(last, ir.Const) and args[0].dtype == "float32":
             return self._power(args[0], args[1], float(last.value))
+        if value.fn == "shift_right" and _is_within(last, 8 * ITEM_BYTES[args[0].dtype]):
+            moved = f"({args[0].text} >> {args[1].text})"
+            return self._wrapped(moved, args[0], max(a.lanes for a in args))
         return self.function(value.fn, args)
 
     def _extreme(self, value: ir.Apply, args: list[Val]) -> Val:
@@ -327,3 +325,11 @@ class CValueWriter(CIndexWriter):
         lanes = max(then.lanes, other.lanes)
         then, other = self.splat(then, lanes), self.splat(other, lanes)
         return Val(f"({condition} ? {then.text} : {other.text})", then.dtype, lanes)
+
+
+def _is_within(count: ir.Value, bits: int) -> bool:
+    """Whether a count is less than the bits of what is moved, whatever it is of."""
+    known = count
+    if isinstance(count, ir.Apply) and count.fn == "bit_and":
+        known = count.args[-1]
+    return isinstance(known, ir.Const) and 0 <= known.value < bits

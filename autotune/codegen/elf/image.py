@@ -41,6 +41,7 @@ PAGE = max(mmap.PAGESIZE, 4096)
 REGIONS = (ALLOC | EXECUTE, ALLOC, ALLOC | WRITE)
 """Kinds of pages, in the order they lie in memory."""
 SLOT_BYTES = 8
+"""Bytes of an entry of the table of addresses."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -30,7 +30,9 @@ RUNTIME = {
 }  # fmt: skip
 """Library -> the functions of it that objects may call."""
 _READ, _WRITE, _RUN = 1, 2, 4
+"""Protections of pages (mmap)."""
 _ARM_CACHEFLUSH = 0x0F0002
+"""Number of Linux's private system call of 32-bit Arm."""
 
 
 def this_machine() -> str:

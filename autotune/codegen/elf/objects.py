@@ -16,7 +16,9 @@ MAX_SECTIONS = 4096
 MAX_ENTRIES = 1 << 20
 MAX_ALIGNMENT = 4096
 MAX_LOADED_BYTES = 256 << 20
+"""Bounds of an object that may be somebody else's; chosen far above those of kernels."""
 WRITE, ALLOC, EXECUTE = 1, 2, 4
+"""Flags of sections, special section numbers, bindings and kinds from here on (System V ABI)."""
 UNDEFINED, ABSOLUTE = 0, 0xFFF1
 LOCAL, WEAK = 0, 2
 _PROGBITS, _SYMTAB, _RELA, _NOBITS, _REL = 1, 2, 4, 8, 9

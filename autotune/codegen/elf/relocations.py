@@ -261,6 +261,7 @@ def _riscv_jump(p: RelocationSite) -> None:
 
 
 RISCV_PCREL_HI20, RISCV_GOT_HI20 = 23, 20
+"""Relocations whose low half names the place of the high one."""
 RISCV_PCREL_LO12 = {24: False, 25: True}
 """Kind -> whether it is in a store; the symbol is that of the AUIPC."""
 
@@ -280,6 +281,7 @@ PATCHES = {"x86_64": X86_64, "aarch64": AARCH64, "arm": ARM, "riscv64": RISCV64}
 
 _Q = struct.Struct("<Q")
 STUB_BYTES = 24
+"""Bytes of a jump to a far address, on the machine that needs most."""
 
 
 def stub_code(machine: str, address: int) -> bytes:

@@ -52,6 +52,7 @@ from autotune.memory import Bytes
 _LOAD, _DYNAMIC, _STACK, _RELRO = 1, 2, 0x6474E551, 0x6474E552
 """Kinds of segments."""
 _R, _W, _X = 4, 2, 1
+"""Flags of segments."""
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME = 1, 4, 5, 6, 10, 11, 14
 _RELA_TAGS, _REL_TAGS = (7, 8, 9), (17, 18, 19)
 """Tags of the table for the dynamic linker."""
@@ -83,6 +84,7 @@ _OUTSIDE = {"x86_64": 1 << 46, "aarch64": 1 << 46, "arm": 0xF0000000, "riscv64":
 """Where functions from outside are said to be while the library is laid out: out of reach of any
 call, which so goes through a stub."""
 _OUTSIDE_STEP = 16
+"""Bytes between the addresses that stand for symbols of other libraries."""
 
 
 def shared_library(

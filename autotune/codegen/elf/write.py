@@ -18,7 +18,9 @@ NULL, PROGBITS, SYMTAB, STRTAB, RELA, HASH, DYNAMIC, NOBITS, REL, DYNSYM = (
 RELOCATABLE, SHARED = 1, 3
 """Kinds of files."""
 GLOBAL = 1
+"""Binding of symbols."""
 NOTYPE, OBJECT, FUNCTION = 0, 1, 2
+"""Kinds of symbols."""
 _HEADER_BYTES = {4: 52, 8: 64}
 _PROGRAM_HEADER_BYTES = {4: 32, 8: 56}
 

@@ -32,7 +32,9 @@ from autotune.target import Target
 from autotune.types import ITEM_BYTES
 
 ALIGN = 64
+"""Bytes that scratch buffers begin at multiples of: a cache line, and the widest vector."""
 CROWD = 8
+"""Distances from one pointer on x86-64 after which another one is made."""
 DENORMALS = {True: "preserve-sign", False: "ieee"}
 """LLVM's names of what becomes of denormal numbers, by whether they are flushed."""
 

@@ -23,6 +23,7 @@ INTRINSICS = {
 }  # fmt: skip
 
 SMALLEST_NORMAL = 2.0**-126
+"""The least normal float32."""
 UNSCALED = 2.0**24
 """What brings products that are the reciprocals of finite numbers out of the denormal ones."""
 MOST_FACTORS = 4

@@ -24,9 +24,11 @@ ITERATIONS = 1 << 31
 SPINS = 6000
 """Looks at a phase's state before the thread sleeps: some hundred microseconds."""
 _LINE_BYTES = 64
+"""Bytes between words that different threads write: a cache line."""
 _SLEEPERS = 8
 """Offset of the number of threads asleep, beside the number of iterations."""
 _CLAIMED_BITS = 8
+"""Low bits of a run's word, which count its claimed pieces; the rest is the number of the call."""
 
 
 def phase_text(name: str, target: Target) -> str:

@@ -8,6 +8,7 @@ distance in bytes from there. Rows are called in order, each with its own parall
 from __future__ import annotations
 
 MOST_ARGUMENTS = 256
+"""Params of a kernel that is called from a table."""
 
 
 def table_text(symbol: str) -> str:

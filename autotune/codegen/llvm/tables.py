@@ -16,7 +16,9 @@ from collections.abc import Set
 from autotune.codegen.llvm.math import MathWriter, float_text
 
 ENTRIES = 16
+"""Entries of a table: lanes of float32 of an AVX-512 register."""
 DEGREE = 5
+"""Degree of an interval's polynomial."""
 WIDTH = 0.25
 """Width of an interval of arguments of erf; the first is centred at 0."""
 LIMIT = 3.8749

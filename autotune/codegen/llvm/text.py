@@ -35,6 +35,7 @@ SHORT = {
     "bool": "i1",
 }
 MAX_LINES = 400_000
+"""Instructions of a function: more would take LLVM minutes."""
 _OPAQUE = "llvm.strip.invariant.group.p0"
 """Does nothing, and is no instruction: code generation drops it, after the passes on loops."""
 

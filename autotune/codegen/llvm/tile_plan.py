@@ -19,8 +19,11 @@ from autotune.schedule.loops.nest import perfect_chain
 from autotune.types import ITEM_BYTES
 
 REGISTERS = 8
+"""Tile registers (Intel AMX, palette 1)."""
 ROWS = 16
+"""Rows of one."""
 ROW_BYTES = 64
+"""Bytes of a row."""
 _PALETTE = 1
 """The only palette of shapes that processors have."""
 _ROW_BYTES_AT, _ROWS_AT = 16, 48

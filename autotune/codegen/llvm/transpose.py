@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 Shuffle = Callable[[str, str, Sequence[int]], str]
 """Lanes of two vectors end to end, by number."""
 BLOCK_BYTES = 16
+"""Bytes of a block of lanes within which x86's unpacks move elements."""
 ABSENT = "poison"
 """A row that nothing is taken from."""
 

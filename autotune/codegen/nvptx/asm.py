@@ -25,6 +25,7 @@ _SUMS = {
 _KEPT = {"float": "=f", "i32": "=r"}
 """Type of sums -> registers that hold them."""
 _WIDTH = 8
+"""Columns of a warp group's smallest product."""
 _HELD = 4
 """Sums of a matrix of 64 x 8 that each thread holds."""
 

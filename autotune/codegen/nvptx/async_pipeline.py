@@ -39,6 +39,7 @@ _ROWS = 8
 _STEP = 16
 """Bytes that descriptors count in."""
 _ADDRESS_MASK = 0x3FFFF
+"""Bits of a shared address that a matrix descriptor holds (PTX ISA, wgmma)."""
 _FREE_BYTES = BARRIER_BYTES // 2
 """From a copy's full barrier to its free one."""
 

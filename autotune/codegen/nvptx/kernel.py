@@ -26,8 +26,11 @@ from autotune.types import ITEM_BYTES
 
 SHARED = "shared_memory"
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
+"""Blocks along x, y and z (CUDA programming guide, compute capability 3.0 and later)."""
 _WORKSPACE_ALIGN = 64
+"""Bytes that a kernel's global scratch begins at multiples of."""
 _SHARED_ALIGN = 128
+"""Bytes that shared buffers begin at multiples of: what the copy engine asks for."""
 _SWIZZLE_ALIGN = 1024
 """Eight rows that the copy engine swizzles."""
 _BESIDE_SUMS = 64

@@ -19,6 +19,7 @@ LOG2E_REST = 1.925963033500463e-08
 TURN = (6.28125, 0.0019350051879882812, 3.019916067913857e-07)
 """2 pi in three parts; the first two have few bits, so that whole multiples are exact."""
 _ROUND = 12582912.0
+"""1.5 * 2**23: added and taken away again, it rounds a float32 to a whole number."""
 _EXACT = ("sqrt", "floor", "ceil", "round", "abs")
 
 

@@ -19,6 +19,7 @@ branch_labels = None
 depends_on = None
 
 _BATCH = 2000
+"""Rows that are sealed by one statement."""
 
 
 def upgrade() -> None:

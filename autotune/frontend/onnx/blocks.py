@@ -1,21 +1,17 @@
 """ONNX importer: products with weights of a few bits, scaled by blocks (domain com.microsoft).
 
-The weights are widened when the model is read: what is computed is a product of floats. A few rows
-take no longer than reading the weights: then these stay bytes, multiplied block by block.
+The weights are widened when the model is read: what is computed is a product of floats; of a few
+rows see `frontend.weight_blocks`.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx.context import NodeContext, importer
+from autotune.frontend.weight_blocks import is_few, times_blocks
 from autotune.types import Array
-
-_FEW_ROWS = 4
-"""Rows of data up to which reading the weights is most of the time of multiplying them."""
 
 
 @importer("com.microsoft.MatMulNBits")
@@ -35,36 +31,17 @@ def matmul_n_bits(n: NodeContext) -> str:
     n.made(columns, blocks)
     steps = _unpacked(packed.reshape(columns, blocks, -1), bits)[:, :, :block]
     middle = _zero_points(zeros, columns, blocks, bits)
-    rows = math.prod(n.shape(n.input(0))[:-1])
-    if rows <= _FEW_ROWS and blocks * block == depth and np.array_equal(middle, np.rint(middle)):
-        y = _by_blocks(n, steps, middle, scales.reshape(columns, blocks))
+    if (
+        is_few(n, n.input(0))
+        and blocks * block == depth
+        and np.array_equal(middle, np.rint(middle))
+    ):
+        y = times_blocks(n, n.input(0), steps, middle, scales.reshape(columns, blocks))
     else:
         whole = (steps.astype(np.float32) - middle) * scales.reshape(columns, blocks, 1)
         weights = whole.reshape(columns, blocks * block)[:, :depth].T
         y = n.op("matmul", n.input(0), n.constant(weights, "float32"), transpose_b=False)
     return y if n.optional(5) is None else n.op("add", y, n.input(5))
-
-
-def _by_blocks(n: NodeContext, steps: Array, middle: Array, scales: Array) -> str:
-    """The product with each block of weights, as bytes [blocks, elements, N], then their scaled
-    sum."""
-    columns, blocks, block = steps.shape
-    shape = n.shape(n.input(0))
-    rows = math.prod(shape[:-1])
-    x = n.transpose(n.reshape(n.input(0), (rows, blocks, block)), (1, 0, 2))
-    above = steps - middle
-    fits = above.min(initial=0) >= -128 and above.max(initial=0) <= 127
-    # Otherwise bytes are counted from their middle, and what is between is added to the sums.
-    kept = above if fits else steps.astype(np.float32) - 128
-    weights = n.constant(kept.transpose(1, 2, 0), "int8")
-    y = n.op("matmul", x, weights, transpose_b=False)
-    if not fits:
-        rest = (128 - middle).reshape(columns, blocks).T[:, None]
-        total = n.op("reduce_sum", x, axes=(2,), keepdims=True)
-        y = n.op("add", y, n.op("mul", total, n.constant(rest, "float32")))
-    scaled = n.op("mul", y, n.constant(scales.T[:, None], "float32"))
-    result = n.op("reduce_sum", scaled, axes=(0,), keepdims=False)
-    return n.reshape(result, (*shape[:-1], columns))
 
 
 def _zero_points(zeros: Array | None, columns: int, blocks: int, bits: int) -> Array:

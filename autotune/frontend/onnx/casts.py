@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer, onnx_type
-from autotune.frontend.onnx.kinds import DECLARED, FLOAT_KINDS, INT_KINDS
+from autotune.frontend.onnx.kinds import FLOAT_KINDS, INT_KINDS, UNLIMITED
 
 
 @importer("Cast")
@@ -18,22 +18,30 @@ def cast_like(n: NodeContext) -> str:
 
 
 def _cast_to(n: NodeContext, wanted: int, what: str) -> str:
-    n.ignore("round_mode")
-    x, saturate = n.input(0), n.integer("saturate", 1)
+    x, rounding = n.input(0), n.text("round_mode", "up")
+    saturate = bool(n.integer("saturate", 1))
     if wanted and wanted == n.kind(0):
         return x
-    if holder := INT_KINDS.get(wanted):
-        return _low_bits(n, x, holder)
-    if wanted in FLOAT_KINDS:
-        # The standard saturates floats of eight bits only.
-        limited = bool(saturate) and wanted not in DECLARED
-        real = n.cast(x, "float32")
-        return n.op("narrow_float", real, kind=FLOAT_KINDS[wanted], saturate=limited)
-    return n.cast(x, dtype_name(wanted, what))
+    if wanted in INT_KINDS:
+        if n.dtype(x) not in ("float32", "float64"):
+            x = n.cast(x, "int32")
+        return narrowed(n, x, wanted, dtype_name(wanted, what))
+    if wanted not in FLOAT_KINDS:
+        return n.cast(x, dtype_name(wanted, what))
+    real = n.cast(x, "float32")
+    if FLOAT_KINDS[wanted] == POWERS:
+        return n.op("power_of_two", real, rounding=rounding)
+    return narrowed(n, real, wanted, "float32", saturate=saturate)
 
 
-def _low_bits(n: NodeContext, x: str, holder: str) -> str:
-    """Four bits of what a number is without its fraction."""
-    if n.dtype(x) not in ("float32", "float64"):
-        x = n.cast(x, "int32")
-    return n.cast(n.op("low_bits", x, bits=4, signed=holder == "int8"), holder)
+POWERS = "float8e8m0"
+"""The type whose values are the powers of two."""
+
+
+def narrowed(n: NodeContext, x: str, wanted: int, holder: str, *, saturate: bool = True) -> str:
+    """Numbers with the values of a narrow type; of integers the lowest bits."""
+    if wanted in INT_KINDS:
+        signed = holder == "int8"
+        return n.cast(n.op("low_bits", x, bits=INT_KINDS[wanted], signed=signed), holder)
+    limited = saturate and wanted not in UNLIMITED
+    return n.op("narrow_float", x, kind=FLOAT_KINDS[wanted], saturate=limited)

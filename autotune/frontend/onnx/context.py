@@ -168,11 +168,11 @@ class NodeContext(Assembler):
 
 def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
     """The array of an ONNX tensor. Raises ModelError where it is damaged or of a foreign type."""
-    narrow = _NARROW.get(tensor.data_type)
-    if narrow is None:
+    widened = _WIDENED.get(tensor.data_type)
+    if widened is None:
         dtype_name(tensor.data_type, what)
     if is_mapped(tensor):
-        if narrow is None and tensor.data_type not in _WIDENED:
+        if widened is None:
             kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
             return mapped_array(tensor, kind.newbyteorder("<"), what)
         tensor = brought_in(tensor, what)
@@ -182,9 +182,7 @@ def tensor_array(tensor: onnx.TensorProto, what: str) -> Array:
         if any(dim < 0 for dim in tensor.dims):
             raise ValueError("a dimension is negative")
         array = np.asarray(numpy_helper.to_array(tensor))
-        if narrow is not None:
-            return array.astype(narrow)
-        return array.astype(np.float32) if tensor.data_type in _WIDENED else array
+        return array if widened is None else array.astype(widened)
     except (ValueError, TypeError) as error:
         raise ModelError(
             f"{what}: the tensor's data do not fit its shape {tuple(tensor.dims)} ({error}); "
@@ -216,9 +214,9 @@ def onnx_type(dtype: str) -> int:
 
 
 def dtype_name(element_type: int, what: str) -> str:
-    """Our name of an ONNX element type; float32 for the floats of 16 bits."""
+    """Our name of an ONNX element type; of one that graphs do not have, that of what holds it."""
     if element_type in _WIDENED:
-        return "float32"
+        return _WIDENED[element_type]
     known = {onnx_type(d): d for d in DTYPES}
     if element_type not in known:
         names = {v: k for k, v in onnx.TensorProto.DataType.items()}
@@ -231,15 +229,15 @@ def dtype_name(element_type: int, what: str) -> str:
     return known[element_type]
 
 
-_WIDENED = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
-"""Types of tensors that are float32 here: every value of theirs is one, and nothing is rounded."""
-_NARROW: dict[int, str] = {
-    onnx.TensorProto.INT4: "int8", onnx.TensorProto.UINT4: "uint8",
+_WIDENED: dict[int, str] = {
+    onnx.TensorProto.FLOAT16: "float32", onnx.TensorProto.BFLOAT16: "float32",
     onnx.TensorProto.FLOAT8E4M3FN: "float32", onnx.TensorProto.FLOAT8E5M2: "float32",
     onnx.TensorProto.FLOAT8E4M3FNUZ: "float32", onnx.TensorProto.FLOAT8E5M2FNUZ: "float32",
-    onnx.TensorProto.FLOAT4E2M1: "float32",
+    onnx.TensorProto.FLOAT8E8M0: "float32", onnx.TensorProto.FLOAT4E2M1: "float32",
+    onnx.TensorProto.INT4: "int8", onnx.TensorProto.UINT4: "uint8",
+    onnx.TensorProto.INT2: "int8", onnx.TensorProto.UINT2: "uint8",
 }  # fmt: skip
-"""Types that constants and results of casts may have, widened."""
+"""Types whose values are held in a wider one here: every value is one of that, unrounded."""
 _ONNX_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
 """Where they are not our names in capitals."""
 

@@ -28,6 +28,7 @@ _MOST_FACTORS = 8
 """Powers of integers are so many products at most."""
 SELU_ALPHA = 1.67326319217681884765625
 SELU_GAMMA = 1.05070102214813232421875
+"""Defaults of Selu's attributes (ONNX operator set)."""
 
 
 def _plain(op: str) -> Importer:
@@ -220,9 +221,11 @@ def identity(n: NodeContext) -> str:
 
 @importer("Dropout")
 def dropout(n: NodeContext) -> tuple[str, str]:
-    """Nothing at inference: the mask keeps everything."""
+    """Nothing at inference, or where none are dropped: the mask keeps everything."""
     n.ignore("ratio", "seed", "is_test")
     training = n.parameter(2)
     if training is not None and training.any():
-        raise UnsupportedOpError("training_mode is on; export the model for inference")
+        share = n.parameter(1)
+        if share is None or share.any():
+            raise UnsupportedOpError("training_mode is on; export the model for inference")
     return n.input(0), n.op("expand", n.constant(True), shape=n.shape(n.input(0)))

@@ -14,6 +14,7 @@ import onnx
 
 from autotune.errors import ModelError
 from autotune.frontend.onnx.context import NodeContext
+from autotune.frontend.onnx.kinds import UNLIMITED, kind_name
 from autotune.printable import one_line
 from autotune.sizes import is_size
 
@@ -36,7 +37,7 @@ _MOST = 300
 
 def check_node(node: onnx.NodeProto, context: NodeContext) -> None:
     """Raises ModelError where a node lacks an attribute that the standard requires, has more
-    inputs than it has, or truth values where it has numbers."""
+    inputs than it has, or truth values or narrow numbers where it does not take them."""
     schema = _schema(node.op_type, node.domain, context.opset)
     if schema is None:
         return
@@ -50,6 +51,10 @@ def check_node(node: onnx.NodeProto, context: NodeContext) -> None:
     for position in range(len(node.input)):
         kind = context.builder.types.get(context.optional(position) or "")
         formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+        narrow = context.kind(position)
+        name = kind_name(narrow) if narrow and narrow not in UNLIMITED else ""
+        if name and f"tensor({name.lower()})" not in formal.types:
+            raise ModelError(f"{formal.name} cannot be {name}; cast it to float32 or int8 before")
         if kind is not None and kind.dtype == "bool" and "tensor(bool)" not in formal.types:
             raise ModelError(f"inputs must be numbers, got {kind} for {formal.name}")
 

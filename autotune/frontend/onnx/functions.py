@@ -15,7 +15,10 @@ from autotune.errors import ModelError
 from autotune.frontend.onnx.context import IMPORTERS
 from autotune.frontend.onnx.control import CONTROLS
 
+STANDARD = ("", "ai.onnx.preview")
+"""Domains of the standard's operators that are spelled out."""
 MOST_NODES = 1_000_000
+"""Nodes of a model once its functions are written out."""
 MOST_ROUNDS = 8
 """Functions that consist of functions are spelled out one after the other."""
 
@@ -37,12 +40,16 @@ def without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         except (onnx.checker.ValidationError, *_REFUSALS) as error:
             raise ModelError(f"the model's functions: {error}; export the model again") from error
     for _ in range(MOST_ROUNDS):
-        called = sorted(set(_standard_functions(model)))
-        if not called:
+        calls = list(_standard_functions(model))
+        if not calls:
             break
         try:
+            if any("" in node.input for node, _ in calls):
+                model = onnx.inliner.inline_local_functions(_with_functions(model))
             model = onnx.inliner.inline_selected_functions(
-                model, [("", name) for name in called], inline_schema_functions=True
+                model,
+                sorted({(node.domain, node.op_type) for node, _ in calls}),
+                inline_schema_functions=True,
             )
         except _REFUSALS:
             # Types that are not known, more than 2 GB: then the call is refused as what it is.
@@ -70,19 +77,55 @@ def _called(node: onnx.NodeProto) -> tuple[str, str, str]:
     return node.domain, node.op_type, node.overload
 
 
-def _standard_functions(model: onnx.ModelProto) -> Iterator[str]:
-    """Operators of the standard without an importer, which it says how to spell out."""
-    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
+def _standard_functions(
+    model: onnx.ModelProto,
+) -> Iterator[tuple[onnx.NodeProto, onnx.defs.OpSchema]]:
+    """Nodes of the standard's operators without an importer, which it says how to spell out."""
+    opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     for node in _nodes(model.graph):
         known = node.op_type in IMPORTERS or node.op_type in CONTROLS
-        if known or node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        if known or domain not in STANDARD:
             continue
         try:
-            schema = onnx.defs.get_schema(node.op_type, opset)
+            schema = onnx.defs.get_schema(node.op_type, opsets.get(domain, 1), domain)
         except onnx.defs.SchemaError:
             continue
         if schema.has_function or schema.has_context_dependent_function:  # type: ignore[attr-defined]
-            yield node.op_type
+            yield node, schema
+
+
+def _with_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with functions of its own for nodes that leave inputs out, which the inliner does
+    not spell out by itself where the function depends on the types of the inputs."""
+    out, opset = onnx.ModelProto(), max(o.version for o in model.opset_import)
+    out.CopyFrom(model)
+    types = _types(model)
+    for number, (node, schema) in enumerate(_standard_functions(out)):
+        if "" not in node.input or not schema.has_context_dependent_function:  # type: ignore[attr-defined]
+            continue
+        given = [types.get(n, onnx.TypeProto()).SerializeToString() for n in node.input]
+        versions = schema.context_dependent_function_opset_versions  # type: ignore[attr-defined]
+        made = schema.get_context_dependent_function_with_opset_version(  # type: ignore[attr-defined]
+            max(v for v in versions if v <= opset), node.SerializeToString(), given
+        )
+        function = onnx.FunctionProto.FromString(made)
+        function.domain, function.name = "written", f"{node.op_type}.{number}"
+        node.domain, node.op_type = function.domain, function.name
+        out.functions.append(function)
+    out.opset_import.append(onnx.helper.make_opsetid("written", 1))
+    return out
+
+
+def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+    """Types of a graph's values, as far as the standard infers them."""
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    graph = onnx.shape_inference.infer_shapes(bare).graph
+    found = {i.name: i.type for some in (graph.input, graph.value_info) for i in some}
+    for tensor in graph.initializer:
+        found[tensor.name] = onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+    return found
 
 
 def _nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:

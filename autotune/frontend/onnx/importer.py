@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import onnx
+import onnx.version_converter
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from autotune.errors import ModelError, UnsupportedOpError
@@ -28,9 +29,8 @@ from autotune.frontend.onnx.expected import MISFITS, check_node, misfit
 from autotune.frontend.onnx.external import check_whole
 from autotune.frontend.onnx.functions import without_functions
 from autotune.frontend.onnx.inputs import Shapes, resolve_shapes
-from autotune.frontend.onnx.kinds import DECLARED, NARROW_KINDS, declared_type, result_kinds
+from autotune.frontend.onnx.kinds import DECLARED, declared_type, result_kinds
 from autotune.frontend.onnx.mapped import read_mapped
-from autotune.frontend.onnx.places import UNSHAPED
 from autotune.frontend.onnx.sequence import READERS
 from autotune.frontend.onnx.values import check_values, describe
 from autotune.graph.build import GraphBuilder
@@ -46,8 +46,7 @@ DRAWN = (
 )
 REASONS = {
     "Bernoulli": DRAWN, "Multinomial": DRAWN, "RandomNormal": DRAWN, "RandomNormalLike": DRAWN,
-    "RandomUniform": DRAWN, "RandomUniformLike": DRAWN, "NonMaxSuppression": UNSHAPED,
-    "Unique": UNSHAPED,
+    "RandomUniform": DRAWN, "RandomUniformLike": DRAWN,
     "MaxRoiPool": "its windows are known to a run only; export the model with RoiAlign",
 }  # fmt: skip
 """Operators that are refused: why, and what to do."""
@@ -77,7 +76,7 @@ def read_onnx(
             f"{what} is not an ONNX file, or it is truncated: it has no graph with outputs and "
             "no opset; write it again"
         )
-    return model
+    return _of_known_opset(model)
 
 
 def check_operators(model: onnx.ModelProto) -> None:
@@ -111,10 +110,12 @@ def import_model(model: onnx.ModelProto, shapes: Shapes, *, whole: bool = True) 
     return made.run()
 
 
-def import_part(model: onnx.ModelProto) -> tuple[Graph, dict[str, int]]:
+def import_part(
+    model: onnx.ModelProto, shapes: Shapes | None = None
+) -> tuple[Graph, dict[str, int]]:
     """A part of a model, without functions, whose outputs may be sequences: (the graph, lengths of
     these by their names). Their elements are outputs `NAME[0]`, `NAME[1]` and so on."""
-    part = _ModelImport(model, {}, sequences=True)
+    part = _ModelImport(model, shapes or {}, sequences=True)
     part.whole = False
     graph = part.run()
     return graph, part.lengths
@@ -175,7 +176,7 @@ class _ModelImport:
         self.kinds: dict[str, int] = {}
         """ONNX values whose type graphs do not have -> the type."""
         self.declared: dict[str, str] = {}
-        """Inputs and outputs that are short floats outside -> numpy's name of those."""
+        """Inputs and outputs that are of a narrow type outside -> numpy's name of that."""
         self.absent: dict[str, str] = {}
         """ONNX values that an importer does not make -> why."""
         self.sequences = sequences
@@ -226,7 +227,7 @@ class _ModelImport:
         for tensor in graph.initializer:
             what = f"initializer {tensor.name!r}"
             made[tensor.name] = self.builder.constant(tensor_array(tensor, what), tensor.name)
-            if tensor.data_type in NARROW_KINDS:
+            if tensor.data_type in DECLARED:
                 self.kinds[tensor.name] = tensor.data_type
         return made
 
@@ -297,7 +298,7 @@ class _ModelImport:
         return results
 
     def _declare(self, types: Iterable[tuple[str, int]]) -> None:
-        self.kinds |= {name: kind for name, kind in types if kind in NARROW_KINDS}
+        self.kinds |= {name: kind for name, kind in types if kind in DECLARED}
 
     def _check_made(self, value: str, where: str) -> None:
         if value in self.absent and value not in self.values:
@@ -345,6 +346,16 @@ def _refusal(node: onnx.NodeProto, where: str) -> str:
         f"{where}{domain} is not supported; replace it before the export, or add an importer in "
         "autotune/frontend"
     )
+
+
+def _of_known_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model of an opset before ours as the standard's converter writes it."""
+    versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    if not versions or versions[0] >= OPSETS[0]:
+        return model
+    with contextlib.suppress(RuntimeError, ValueError):  # where it cannot: refused as what it is
+        return onnx.version_converter.convert_version(model, OPSETS[0])
+    return model
 
 
 def _opset(model: onnx.ModelProto) -> int:

@@ -8,6 +8,7 @@ point are moved, and sums of the data, times how far, are added.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ from autotune.frontend.onnx.image import conv_operands
 from autotune.frontend.volume import VolumeWindow, convolution
 from autotune.types import Array
 
+_EXACT_TERMS = (1 << 24) // (255 * 255)
+"""Products of differences of bytes whose sums float32 has exactly."""
 _TOGETHER = 4
 """Channels that an instruction multiplies at once; fewer are filled up."""
 
@@ -34,7 +37,7 @@ class Sums:
 
     def of_matmul(self) -> str:
         if self.n.known(self.w) is None:
-            return self._of_activations()
+            return self._rounded(self.n.op("matmul", *self._wide(self.n.shape(self.x)[-1])))
         n, whole, (data, _) = self.n, self._weights(), self._unsigned()
         shift = _shift(whole, tuple(range(whole.ndim - 1)))
         total = n.op("matmul", data, n.constant(whole - shift, "int8"))
@@ -44,17 +47,29 @@ class Sums:
             total = n.op("add", total, n.op("mul", rows, n.constant(shift.reshape(-1), "int32")))
         return self._without_zero(total, whole)
 
-    def _of_activations(self) -> str:
-        """The product of floats: bytes are exact in them, and so are short sums."""
+    def _wide(self, terms: int) -> list[str]:
+        """Data and weights as floats, in which sums of so many products are exact. A zero point
+        per output of a convolution lies along the first axis."""
         n, wide = self.n, []
+        kind = "float32" if terms <= _EXACT_TERMS else "float64"
         for value, zero in ((self.x, self.x_zero), (self.w, self.w_zero)):
-            number = n.cast(value, "float32")
+            number = n.cast(value, kind)
             if zero is not None:
-                number = n.op("sub", number, n.cast(zero, "float32"))
+                wide_zero, outputs = n.cast(zero, kind), n.shape(zero)
+                if "Conv" in n.operator and outputs not in ((), (1,)):
+                    ones = [1] * (n.rank(value) - 1)
+                    wide_zero = n.reshape(wide_zero, (*outputs, *ones))
+                number = n.op("sub", number, wide_zero)
             wide.append(number)
-        return n.cast(n.op("round", n.op("matmul", *wide)), "int32")
+        return wide
+
+    def _rounded(self, sums: str) -> str:
+        return self.n.cast(self.n.op("round", sums), "int32")
 
     def of_conv(self) -> str:
+        if self.n.known(self.w) is None:
+            wide = self._wide(math.prod(self.n.shape(self.w)[1:]))
+            return self._rounded(convolution(self.n, *conv_operands(self.n, *wide)))
         n, (x, _) = self.n, self._unsigned()
         image, _, window, groups = conv_operands(n, x, self.w)
         if n.rank(image) != 4:

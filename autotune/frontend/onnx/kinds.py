@@ -1,7 +1,7 @@
 """ONNX element types that graphs do not have: which of a model's values are of one.
 
 In: nodes and the types of what they read. Out: types of results. A graph holds 16-bit and 8-bit
-floats as float32, and 4-bit integers as bytes, so that its own types do not tell.
+floats as float32, and integers of less than 8 bits as bytes, so that its own types do not tell.
 """
 
 from __future__ import annotations
@@ -12,20 +12,26 @@ from collections.abc import Mapping
 import onnx
 from onnx import TensorProto
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import ModelError
 from autotune.frontend.onnx.context import dtype_name
 
 FLOAT_KINDS: dict[int, str] = {
     TensorProto.FLOAT16: "float16", TensorProto.BFLOAT16: "bfloat16",
     TensorProto.FLOAT8E4M3FN: "float8e4m3fn", TensorProto.FLOAT8E4M3FNUZ: "float8e4m3fnuz",
     TensorProto.FLOAT8E5M2: "float8e5m2", TensorProto.FLOAT8E5M2FNUZ: "float8e5m2fnuz",
+    TensorProto.FLOAT8E8M0: "float8e8m0", TensorProto.FLOAT4E2M1: "float4e2m1",
 }  # fmt: skip
 """Floats of fewer bits -> their name as what `narrow_float` rounds to."""
-INT_KINDS: dict[int, str] = {TensorProto.INT4: "int8", TensorProto.UINT4: "uint8"}
-"""Integers of four bits -> what holds them."""
-NARROW_KINDS: frozenset[int] = frozenset((*FLOAT_KINDS, *INT_KINDS, TensorProto.FLOAT4E2M1))
-DECLARED: dict[int, str] = {TensorProto.FLOAT16: "float16", TensorProto.BFLOAT16: "bfloat16"}
-"""Types that inputs and outputs may have in memory outside."""
+INT_KINDS: dict[int, int] = {
+    TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.INT2: 2, TensorProto.UINT2: 2,
+}  # fmt: skip
+"""Integers of less than eight bits -> how many they have."""
+UNLIMITED = frozenset((TensorProto.FLOAT16, TensorProto.BFLOAT16))
+"""Floats that casts do not limit to their largest."""
+DECLARED: dict[int, str] = {
+    kind: onnx.helper.tensor_dtype_to_np_dtype(kind).name for kind in (*FLOAT_KINDS, *INT_KINDS)
+}
+"""Types that inputs and outputs may have in memory outside -> numpy's name, or ml_dtypes'."""
 
 
 def kind_name(kind: int) -> str:
@@ -43,20 +49,15 @@ def result_kinds(node: onnx.NodeProto, opset: int, kinds: Mapping[str, int]) -> 
         wanted = outputs[min(position, len(outputs) - 1)] if outputs else ""
         same = [n for i, n in enumerate(node.input) if _at(inputs, i) == wanted]
         kind = given if given else kinds.get(same[0] if same else "", 0)
-        if kind in NARROW_KINDS and output:
+        if kind in DECLARED and output:
             found[output] = kind
     return found
 
 
 def declared_type(info: onnx.ValueInfoProto, kinds: Mapping[str, int], made: str) -> str:
-    """numpy's name of the short float that an output is declared to be; empty for other types.
+    """numpy's name of the narrow type that an output is declared to be; empty for other types.
     Raises ModelError where it is declared to be another type than what is `made`."""
     kind = info.type.tensor_type.elem_type or kinds.get(info.name, 0)
-    if kind in NARROW_KINDS and kind not in DECLARED:
-        raise UnsupportedOpError(
-            f"output {info.name!r} of the model is {kind_name(kind)}, which runs do not return; "
-            "end the model with a Cast to float32 or int8"
-        )
     if kind and dtype_name(kind, f"output {info.name!r} of the model") != made:
         raise ModelError(
             f"output {info.name!r} of the model is declared {kind_name(kind)}, what makes it "

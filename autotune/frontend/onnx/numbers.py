@@ -1,33 +1,20 @@
-"""ONNX importers: the numbers that bytes stand for, where a model says by what steps.
-
-A value that a model quantizes is here a float value, snapped to the numbers that its bytes can
-say; the bytes themselves are computed only where an operator wants them. So operators between a
-DequantizeLinear and a QuantizeLinear, and the operators that stand for all three, are plain ones
-on floats: `graph.int8.qdq` turns the snaps into bytes between kernels.
-"""
+"""ONNX importers: the numbers that bytes stand for (`frontend.byte_numbers`), where inputs say by
+what steps."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.errors import UnsupportedOpError
+from autotune.frontend.byte_numbers import (
+    MOVED,
+    ByteSteps,
+    as_bytes,
+    constant_numbers,
+    snapped_numbers,
+)
 from autotune.frontend.onnx.context import NodeContext, importer
 from autotune.frontend.onnx.image import means_of_windows
-from autotune.types import Array
-
-_MOVED = {"uint8": 0, "int8": 128}
-"""What is added to bytes of a type to make them unsigned."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByteSteps:
-    """number = (byte - zero) * step, for bytes of that type."""
-
-    step: float
-    zero: int
-    dtype: str
 
 
 def steps_of(n: NodeContext, scale: int, zero: int) -> ByteSteps | None:
@@ -38,27 +25,15 @@ def steps_of(n: NodeContext, scale: int, zero: int) -> ByteSteps | None:
     at = np.zeros(1, np.uint8) if values[1] is None else n.known(values[1])
     if step is None or at is None or step.size != 1 or at.size != 1:
         return None
-    if at.dtype.name not in _MOVED or not step.item() > 0:
+    if at.dtype.name not in MOVED or not step.item() > 0:
         return None
     return ByteSteps(step=float(step.item()), zero=int(at.item()), dtype=at.dtype.name)
 
 
-def as_bytes(n: NodeContext, value: str, steps: ByteSteps) -> str:
-    """A float value as bytes."""
-    moved = _MOVED[steps.dtype]
-    snapped = n.op("snap", value, step=steps.step, zero=float(steps.zero + moved))
-    count = n.op("round", n.op("div", snapped, n.like(steps.step, snapped)))
-    made = n.op(f"to_{steps.dtype}", n.op("add", count, n.like(steps.zero, count)))
-    n.builder.numbers[made] = (snapped, steps.step, steps.zero)
-    return made
-
-
 def numbers_of(n: NodeContext, value: int, scale: int, zero: int) -> str | None:
     """The numbers of bytes that `as_bytes` made; None for others. Inputs by position."""
-    known, steps = n.builder.numbers.get(n.input(value)), steps_of(n, scale, zero)
-    if known is None or steps is None or known[1:] != (steps.step, steps.zero):
-        return None
-    return known[0]
+    steps = steps_of(n, scale, zero)
+    return None if steps is None else snapped_numbers(n, n.input(value), steps)
 
 
 def known_numbers(
@@ -69,8 +44,7 @@ def known_numbers(
     array, scale, zero = (None if v is None else n.known(v) for v in operands)
     if array is None or scale is None or (zero is None and operands[2] is not None):
         return None
-    whole = array.astype(np.float64) - _along(zero, array.ndim, axis)
-    return n.constant(whole * _along(scale, array.ndim, axis), "float32")
+    return constant_numbers(n, array, scale, zero, axis)
 
 
 def known_sums(n: NodeContext, value: int, scales: tuple[int, int]) -> str:
@@ -78,15 +52,6 @@ def known_sums(n: NodeContext, value: int, scales: tuple[int, int]) -> str:
     arrays = [n.parameter(i) for i in (value, *scales)]
     whole, left, right = (np.zeros(1) if a is None else a.reshape(-1) for a in arrays)
     return n.constant(whole.astype(np.float64) * left * right, "float32")
-
-
-def _along(array: Array | None, rank: int, axis: int) -> Array:
-    """A scale or zero point in double precision, along one axis where there are several."""
-    if array is None or array.size == 1:
-        return np.zeros(()) if array is None else array.reshape(()).astype(np.float64)
-    shape = [1] * rank
-    shape[axis] = array.size
-    return array.reshape(shape).astype(np.float64)
 
 
 def _numbers(n: NodeContext, value: int) -> str:

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from autotune.errors import ModelError, UnsupportedOpError
+from autotune.errors import LengthError, ModelError
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
 from autotune.frontend.places import elements, row_places, rows
 from autotune.frontend.views import positive_axis
@@ -58,11 +58,17 @@ def compress(n: NodeContext) -> str:
     return n.op("gather", x, n.constant(np.flatnonzero(chosen), "int64"), axis=at)
 
 
+@importer("NonMaxSuppression", "Unique")
+def counted(n: NodeContext) -> str:
+    """Left to the run, of constants too."""
+    raise LengthError(f"{n.operator}: {UNSHAPED}")
+
+
 def _shaping(n: NodeContext, position: int) -> Array:
     """An input that decides how much there is."""
     array = n.evaluated(n.input(position))
     if array is None:
-        raise UnsupportedOpError(UNSHAPED)
+        raise LengthError(UNSHAPED)
     return array
 
 

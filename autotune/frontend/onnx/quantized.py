@@ -8,12 +8,13 @@ import math
 import numpy as np
 
 from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.byte_numbers import as_bytes
+from autotune.frontend.onnx.casts import narrowed
 from autotune.frontend.onnx.context import NodeContext, dtype_name, importer
 from autotune.frontend.onnx.image import conv_operands
 from autotune.frontend.onnx.integers import Sums
-from autotune.frontend.onnx.kinds import kind_name
+from autotune.frontend.onnx.kinds import DECLARED, FLOAT_KINDS, INT_KINDS
 from autotune.frontend.onnx.numbers import (
-    as_bytes,
     known_numbers,
     known_sums,
     numbers_of,
@@ -29,18 +30,20 @@ _WHOLE = ("uint8", "int8", "uint16", "int16")
 
 @importer("QuantizeLinear")
 def quantize_linear(n: NodeContext) -> str:
-    n.ignore("saturate", "precision", "block_size")
+    n.ignore("precision", "block_size")
     x, axis, zero = n.input(0), n.integer("axis", 1), n.optional(2)
-    wanted = n.integer("output_dtype", 0)
-    if n.kind(2):
-        raise UnsupportedOpError(
-            f"quantizing to {kind_name(n.kind(2))} is not supported; use uint8 or int8"
-        )
+    wanted, saturate = n.integer("output_dtype", 0), bool(n.integer("saturate", 1))
+    kind = n.kind(2) if zero else wanted if wanted in DECLARED else 0
     dtype = n.dtype(zero) if zero else dtype_name(wanted, "output_dtype") if wanted else "uint8"
-    if (steps := steps_of(n, 1, 2)) is not None and (n.dtype(x), dtype) in _DIRECT:
+    steps = None if kind else steps_of(n, 1, 2)
+    if steps is not None and (n.dtype(x), dtype) in _DIRECT:
         return as_bytes(n, x, dataclasses.replace(steps, dtype=dtype))
-    scale = _parameter(n, x, 1, axis)
-    return _rounded(n, n.op("div", x, scale), _parameter(n, x, 2, axis) if zero else None, dtype)
+    counts = n.op("div", x, _parameter(n, x, 1, axis))
+    zero = _parameter(n, x, 2, axis) if zero else None
+    if kind in FLOAT_KINDS:
+        counts = n.op("add", counts, n.cast(zero, n.dtype(counts))) if zero else counts
+        return narrowed(n, n.cast(counts, "float32"), kind, "float32", saturate=saturate)
+    return _rounded(n, counts, zero, dtype, INT_KINDS.get(kind, 0))
 
 
 @importer("DequantizeLinear")
@@ -123,15 +126,19 @@ def _requantized(n: NodeContext, sums: str, scales: tuple[int, int, int], zero: 
     return _rounded(n, value, zero, n.dtype(zero))
 
 
-def _rounded(n: NodeContext, value: str, zero: str | None, dtype: str) -> str:
-    """To integers, halves to even, within the type's limits."""
+def _rounded(n: NodeContext, value: str, zero: str | None, dtype: str, bits: int = 0) -> str:
+    """To integers, halves to even, within the limits of the type or of so many `bits`."""
     if dtype not in _WHOLE:
         raise UnsupportedOpError(f"quantizing to {dtype} is not supported; use uint8 or int8")
     value = n.op("round", value)
     if zero is not None:
         value = n.op("add", value, n.cast(zero, n.dtype(value)))
-    limits = np.iinfo(dtype)
-    return n.op(f"to_{dtype}", n.op("clip", value, min=int(limits.min), max=int(limits.max)))
+    least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    if bits:
+        least, most = (
+            (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if least else (0, (1 << bits) - 1)
+        )
+    return n.op(f"to_{dtype}", n.op("clip", value, min=least, max=most))
 
 
 def _parameter(n: NodeContext, x: str, position: int, axis: int) -> str:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+
+import numpy as np
 
 from autotune.frontend.onnx.context import Importer, NodeContext, importer
 from autotune.frontend.views import log_sum_exp, positive_axis
+from autotune.types import highest, lowest
 
 # Operators whose axes came as an input earlier than for the others (opset 18).
 AXES_INPUT_SINCE = {"ReduceSum": 13}
 
+NEUTRAL: dict[str, Callable[[str], float]] = {
+    "reduce_sum": lambda _: 0.0,
+    "reduce_prod": lambda _: 1.0,
+    "reduce_mean": lambda dtype: math.nan if dtype.startswith("float") else 0.0,
+    "reduce_max": lowest,
+    "reduce_min": highest,
+}
+"""What a reduction of no elements gives, by element type."""
 Step = Callable[[NodeContext, str], str]
 
 
@@ -53,11 +65,23 @@ def _reduction(before: Step, op: str, after: Step) -> Importer:
             x = n.cast(x, "uint8")
         # Dimensions of one element cost nothing; where none is left there are none for vectors.
         whole = len(axes) == n.rank(x)
-        y = after(n, n.op(op, x, axes=axes, keepdims=keepdims or whole))
+        if any(n.shape(x)[a] == 0 for a in axes):
+            y = after(n, _of_nothing(n, x, axes, keepdims or whole, NEUTRAL[op](n.dtype(x))))
+        else:
+            y = after(n, n.op(op, x, axes=axes, keepdims=keepdims or whole))
         y = n.cast(y, n.dtype(n.input(0)))
         return n.reshape(y, ()) if whole and not keepdims else y
 
     return run
+
+
+def _of_nothing(
+    n: NodeContext, x: str, axes: tuple[int, ...], keepdims: bool, neutral: float
+) -> str:
+    """What no elements at all give."""
+    kept = enumerate(n.shape(x))
+    shape = [1 if i in axes else e for i, e in kept if keepdims or i not in axes]
+    return n.constant(np.full(shape, neutral), n.dtype(x))
 
 
 def _axes(n: NodeContext, rank: int) -> tuple[int, ...]:
@@ -81,6 +105,8 @@ def reduce_log_sum_exp(n: NodeContext) -> str:
     axes = _axes(n, n.rank(x))
     if not axes:
         return n.input(0)
+    if any(n.shape(x)[a] == 0 for a in axes):
+        return n.cast(_of_nothing(n, x, axes, keepdims, -math.inf), n.dtype(n.input(0)))
     y = log_sum_exp(n, x, axes)
     kept = [e for i, e in enumerate(n.shape(y)) if keepdims or i not in axes]
     return n.cast(n.reshape(y, kept), n.dtype(n.input(0)))

@@ -25,6 +25,7 @@ from autotune.frontend.torch.dtypes import graph_dtype
 from autotune.frontend.torch.sizes import KNOWN, OpenSizes
 from autotune.graph.build import GraphBuilder
 from autotune.registry import Registry
+from autotune.types import Array
 
 AtenImporter = Callable[["AtenCall"], "str | tuple[str | None, ...]"]
 ATEN_IMPORTERS: Registry[AtenImporter] = Registry(
@@ -35,7 +36,8 @@ Number = bool | int | float
 
 def aten(*operators: str) -> Callable[[AtenImporter], AtenImporter]:
     """Register a function as the importer of ATen operators: `add` is every overload of it that
-    has no importer of its own, `add.Scalar` is one."""
+    has no importer of its own, `add.Scalar` is one. Those of other libraries have the library's
+    name before theirs."""
 
     def register(function: AtenImporter) -> AtenImporter:
         for operator in operators:
@@ -47,9 +49,10 @@ def aten(*operators: str) -> Callable[[AtenImporter], AtenImporter]:
 
 def importer_of(target: Any) -> AtenImporter | None:
     """The importer of an overload, None where there is none."""
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+    if not isinstance(target, torch._ops.OpOverload):
         return None
-    packet = target.overloadpacket.__name__
+    library = "" if target.namespace == "aten" else f"{target.namespace}."
+    packet = f"{library}{target.overloadpacket.__name__}"
     for name in (f"{packet}.{target._overloadname}", packet):
         if name in ATEN_IMPORTERS:
             return ATEN_IMPORTERS.get(name)
@@ -75,6 +78,7 @@ class AtenCall(Assembler):
         self.result = tensors[node]
         """A tensor (or several), without data, as the call gives it."""
         self._node, self._tensors, self._sizes = node, tensors, sizes
+        self._values = values
         self._arguments = _bound(node, values)
 
     # ------------------------------------------------------------------------------ arguments
@@ -123,6 +127,17 @@ class AtenCall(Assembler):
         if isinstance(given, str) and "str" not in self.target_type(name):
             raise UnsupportedOpError(f"argument {name} is known to a run only")
         return default if given is None else given
+
+    def node_of(self, name: str) -> fx.Node | None:
+        """The node that an argument is, where it is one."""
+        places = [a.name for a in self.target._schema.arguments]  # type: ignore[union-attr]
+        found = dict(zip(places, self._node.args, strict=False)) | self._node.kwargs
+        return found.get(name) if isinstance(found.get(name), fx.Node) else None
+
+    def array_of(self, node: Any) -> Array | None:
+        """The array of a node that is constant, else None."""
+        value = self._values.get(node)
+        return self.known(value) if isinstance(value, str) else None
 
     def has(self, name: str) -> bool:
         """Whether the operator's overload has an argument of that name."""

@@ -8,12 +8,14 @@ import numpy as np
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontend.torch.context import AtenCall, aten
+from autotune.frontend.torch.quantized import of_bytes
 from autotune.frontend.views import repeat_heads
 
 
 @aten("mm", "bmm")
 def product(n: AtenCall) -> str:
-    return multiplied(n, n.value("self"), n.value("mat2"))
+    x = n.value("self")
+    return of_bytes(n, x, "mat2") or multiplied(n, x, n.value("mat2"))
 
 
 @aten("mv")
@@ -38,7 +40,8 @@ def dot(n: AtenCall) -> str:
 def product_and_sum(n: AtenCall) -> str:
     """beta * self + alpha * (mat1 @ mat2)."""
     names = ("mat1", "mat2") if n.has("mat1") else ("batch1", "batch2")
-    y = multiplied(n, *(n.value(name) for name in names))
+    x, weights = (n.value(name) for name in names)
+    y = of_bytes(n, x, names[1]) or multiplied(n, x, weights)
     alpha, beta = n.arg("alpha", 1), n.arg("beta", 1)
     if alpha != 1:
         y = n.op("mul", y, n.like(alpha, y))

@@ -13,7 +13,9 @@ from autotune.registry import Registry
 from autotune.types import Array
 
 OPSET = 17
+"""Version of ONNX's operators that the models are written in."""
 IR_VERSION = 8
+"""Version of ONNX's format."""
 
 ZooModel = Callable[[], onnx.ModelProto]
 ZOO: Registry[ZooModel] = Registry("zoo model")

@@ -9,7 +9,9 @@ import onnx
 from autotune.frontend.zoo.base import Network, zoo_model
 
 IMAGE = (1, 3, 224, 224)
+"""Shape of an image of ImageNet, channels first."""
 CLASSES = 1000
+"""Classes of ImageNet."""
 
 # mobilenetv2: expansion, output channels, repetitions, first stride (Sandler et al. 2018, table 2)
 INVERTED_RESIDUALS = (

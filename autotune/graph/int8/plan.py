@@ -22,6 +22,7 @@ SAME_ELEMENTS = frozenset({"reshape", "transpose", "slice", "concat", "max_pool2
 PASSED = frozenset({"add", "relu", "clip", "mul", "sub"})
 """Ops between a contraction and the sum that it ends in."""
 NEIGHBOURS = 4
+"""Products of bytes that an instruction sums (vpdpbusd, sdot)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,8 @@ Rows = tuple[int, int]
 """First row and end."""
 
 _TILED_CHANNELS = 16
-"""From this depth on, tiled algorithms beat direct convolution."""
+"""From this depth on, tiled algorithms beat direct convolution (assumed, as in
+`search_spaces.algorithms.winograd`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

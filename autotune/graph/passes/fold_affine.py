@@ -16,8 +16,8 @@ class FoldAffine:
     """(conv(x, W) + b) * s + t -> conv(x, W * s) + (b * s + t).
 
     s is a constant per output channel, or a scalar (which also passes through reshapes and
-    transposes); W is constant and what is in between has no other reader. Arithmetic on constants
-    is done in double precision. Elsewhere x * s * t -> x * (s * t)."""
+    transposes); W is constant, of floats, and what is in between has no other reader. Arithmetic
+    on constants is done in double precision. Elsewhere x * s * t -> x * (s * t)."""
 
     def run(self, graph: Graph) -> Graph:
         return rewritten(graph, _folded)
@@ -76,6 +76,8 @@ def _scaled_contraction(new: Rewriter, source: Node, factor: Array) -> str | Non
     if factor.size not in (1, channels) or (factor.size > 1 and factor.shape[-1] != channels):
         return None
     array = new.constants[weights]
+    if array.dtype.kind != "f":  # bytes have no room for the factor
+        return None
     scaled = (array * factor.reshape(-1)).astype(array.dtype)
     return new.emit(source.op, [data, new.constant(scaled, weights)], source, **source.attributes)
 

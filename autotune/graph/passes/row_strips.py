@@ -16,7 +16,7 @@ from autotune.machine.cpu import strip_cycles, strip_start_cycles, strip_stream_
 from autotune.machine.speeds import CpuSpeeds, shipped_speeds
 
 _SURE = 0.05
-"""Share of a chain's work that must be gained: the estimate is a coarse one."""
+"""Share of a chain's work that must be gained: the estimate is a coarse one (chosen)."""
 _CAUTION = 2
 """Times that the cost of strips counts, for the same reason."""
 _OUTGROWN = 4

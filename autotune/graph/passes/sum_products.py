@@ -14,6 +14,7 @@ from autotune.graph.rewriter import Rewriter, rewritten
 from autotune.sizes import surely_at_most
 
 MOST_ROWS = 8
+"""Rows of a product up to which it is done as sums: as many as stay in registers."""
 LEAST_DEPTH = 32
 """Terms of a sum below which adding up the lanes of a vector is most of the work."""
 

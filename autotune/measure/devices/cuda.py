@@ -33,7 +33,9 @@ from autotune.target import Target
 from autotune.types import Array
 
 LOG_BYTES = 8192
+"""Bytes of the driver's messages about a module."""
 BUS_LENGTH = 32
+"""Bytes of a PCI bus id as text."""
 FLUSH_FACTOR = 2
 """A flush writes this many times the last-level cache."""
 _REFUSED = (

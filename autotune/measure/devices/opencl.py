@@ -30,6 +30,7 @@ from autotune.types import Array
 OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 _NOTHING = "kernel void nothing(global float *o) { o[get_global_id(0)] = 0; }"
 FLUSH_BYTES = 64 << 20
+"""Bytes written to push operands out of a device's cache."""
 _FEATURES = {
     "cl_khr_fp64": "fp64", "cl_khr_fp16": "fp16", "cl_khr_subgroup_shuffle": "subgroups",
     "cl_khr_int64_base_atomics": "int64 atomics", "cl_khr_command_buffer": "command buffers",

@@ -37,14 +37,19 @@ from autotune.target import Target
 from autotune.types import ITEM_BYTES
 
 CHAINS = 8
+"""Chains of multiply-adds of a thread: they hide the latency of each other."""
 DEPTH = 512
+"""Multiply-adds of a chain, in a launch."""
 WIDTH = 4
 """Elements that one work item loads and stores at a time."""
 SAMPLES = 5
+"""Timings of which the shortest counts."""
 MEMORY_BYTES = 64 << 20
+"""Bytes copied at least to measure a device's memory."""
 BEYOND = 8
 """What is copied in memory, in sizes of the cache: less of it is found there."""
 SAMPLE_S = 0.005
+"""Seconds of one timing."""
 
 
 def try_device(device: Device, target: Target) -> None:

@@ -14,6 +14,7 @@ from autotune.codegen.base import TensorMap
 from autotune.errors import BuildError, DeviceError
 
 BYTES = 128
+"""Bytes of a tensor map (CUDA driver API)."""
 _SINCE = 12000
 """Version of CUDA that has the function."""
 _Sizes, _Counts = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)

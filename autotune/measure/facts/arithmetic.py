@@ -21,11 +21,15 @@ from autotune.target import Target
 from autotune.types import Array
 
 WIDTHS = (16, 32, 64)
+"""Bytes of vectors that are measured: those of SSE and NEON, AVX2, AVX-512."""
 SPARE_REGISTERS = 4
+"""Vector registers that are left to operands."""
 MOST_CHAINS = 16
+"""Chains of multiply-adds side by side, at most: no core has more in flight."""
 SMALL = 1e-40
 """A denormal float32."""
 _ROWS, _ROW_BYTES = 16, 64
+"""Rows, and bytes of a row, of a tile register (Intel AMX)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from autotune.types import Array
 PINGS = 64
 """Turns of a sample."""
 SAMPLES = 300
+"""Turns of the number between two cores that are timed; the shortest ones count."""
 BLOCK_BYTES = 256 << 10
 """Handed from one core to another: it fits a core's own caches."""
 HANDED = 32

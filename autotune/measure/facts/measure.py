@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from autotune.caches import ROOT, sizes
 from autotune.machine.curves import Curve, falling, rising
 from autotune.machine.facts import RUNS, MachineFacts, Scattered
+from autotune.machine.measured import on_machine
 from autotune.measure.facts.arithmetic import Registers
 from autotune.measure.facts.beside import Beside
 from autotune.measure.facts.cores import Together, regions
@@ -26,6 +28,7 @@ from autotune.measure.profile import parallel_region_s
 from autotune.target import Target
 
 ROUNDS = 3
+"""Times that everything is measured: the fastest counts."""
 
 
 def measure_facts(
@@ -35,7 +38,8 @@ def measure_facts(
     seed: int = 0,
 ) -> MachineFacts:
     """Raises BuildError where the target's code cannot be built or loaded here."""
-    alone, others = target.with_threads(1), Others(cores)
+    caches = tuple(sorted(sizes(ROOT).items()))
+    alone, others = on_machine(target.with_threads(1), caches), Others(cores)
     registers = Registers(alone, clock)
     memory = MemoryProbe(alone, clock, np.random.default_rng(seed))
     beside = Beside(alone, clock)
@@ -47,6 +51,7 @@ def measure_facts(
     return MachineFacts(
         processor=processor_of(target),
         cores=len(cores),
+        caches=caches,
         clock_hz=registers.clock_hz(),
         clocks=registers.clocks(),
         arithmetic=registers.arithmetic(),

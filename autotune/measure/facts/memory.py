@@ -27,17 +27,21 @@ PIECE_BYTES = 1 << 20
 SMALL_BYTES = 2 << 20
 """Footprints that are gone through within a sample."""
 LEAST_BYTES, MOST_BYTES = 4 << 10, 512 << 20
+"""Footprints of the curves: from within every innermost cache to beyond most last ones."""
 OVER_CACHE = 4
 """Memory is what is so many times the last cache."""
 PIECES = 48
 """Timed of a footprint, at least."""
 SAMPLES = 24
+"""Timings of which the shortest counts."""
 CHASED_LINES = 8192
 """Places of a cycle of loads, at most."""
 DENSE_BYTES = 32 << 20
 """Latencies of more are taken once an octave: they take long."""
 PAGES = (64, 256, 1024, 2048, 4096)
+"""Numbers of pages: within, about and beyond the translation buffers of present cores."""
 PAGE_BYTES = 4096
+"""Bytes of a small page."""
 RUNS = 4096
 """Scattered runs, none of them met twice where they are to be far."""
 BESIDE = 2

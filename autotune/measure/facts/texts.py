@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 UNROLL = 8
+"""Instructions of each chain in an iteration: the counter costs nothing beside them."""
 SLOT_BYTES = 64
 """Operands and results of chains lie so far apart."""
 BLOCK_VECTORS = 16
@@ -17,6 +18,7 @@ BLOCK_VECTORS = 16
 CLOCK_STEPS = 64
 """Dependent additions in a round of `clock`."""
 LINE_BYTES = 64
+"""Bytes of a cache line."""
 
 Emit = Callable[[str, str, str, str], Sequence[str]]
 """(result, old, a, b) to the lines of one instruction."""
@@ -254,6 +256,7 @@ def chase_text(name: str) -> str:
 RUN_LINES = 8
 """Lines of a run: the hardware sees one begin when most of it is over."""
 RUN_CHAINS = 8
+"""Chains of multiply-adds beside a stream."""
 AHEAD = 6
 """Runs between asking for scattered lines and using them."""
 AHEAD_IN_ORDER = 32

@@ -12,8 +12,11 @@ from autotune.target import Target
 SAMPLE_S = 1e-4
 """A sample is shorter than the turn that a system gives to somebody else."""
 TURNS = 24
+"""Timings of each loop, in turns with the others."""
 _FIRST_ROUNDS = 64
+"""Rounds with which looking for a sample's length begins."""
 _LONGEST = 1 << 20
+"""Rounds of a sample, at most."""
 
 Clock = Callable[[], float]
 Call = Callable[..., None]

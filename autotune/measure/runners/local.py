@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from autotune.atomic_file import write_text
+from autotune.caches import ROOT, sizes
 from autotune.codegen.base import DEVICE_KINDS
 from autotune.errors import DeviceError
 from autotune.machine.facts import FORMAT as FACTS_FORMAT
@@ -135,7 +136,11 @@ class LocalRunner:
             return None
         path = self._facts_path()
         if self._facts is None:
-            self._facts = self._cached(path, MachineFacts.from_json)
+            kept = self._cached(path, MachineFacts.from_json)
+            # Facts from before they held the caches: these are as they were.
+            if kept is not None and not kept.caches:
+                kept = dataclasses.replace(kept, caches=tuple(sorted(sizes(ROOT).items())))
+            self._facts = kept
         return self._facts or self._measure_facts()
 
     def _measure_facts(self) -> MachineFacts | None:

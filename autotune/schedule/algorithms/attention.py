@@ -26,12 +26,7 @@ from autotune.program.ir import (
     fn,
     index,
 )
-from autotune.program.rewrite import (
-    Body,
-    drop_alloc,
-    map_value,
-    replace,
-)
+from autotune.program.rewrite import Body, drop_alloc, map_value, replace
 from autotune.schedule.algorithms.attention_loops import Attention, find_attention, moved
 from autotune.schedule.base import register
 from autotune.sizes import ceil_div, is_size

@@ -26,13 +26,7 @@ from autotune.program.ir import (
     fn,
     index,
 )
-from autotune.program.rewrite import (
-    Body,
-    drop_alloc,
-    map_loads,
-    map_stmt_indices,
-    replace,
-)
+from autotune.program.rewrite import Body, drop_alloc, map_loads, map_stmt_indices, replace
 from autotune.program.winograd import Matrix, points_of, transforms
 from autotune.schedule.algorithms.convolution_loops import (
     Convolution,

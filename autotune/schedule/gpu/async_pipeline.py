@@ -11,19 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
+from autotune.program import ir, rewrite
 from autotune.program.analysis import Ranges, recombine, simplify
 from autotune.program.async_pipeline import GROUPED_ITEMS, check_fetch, check_group
 from autotune.program.packing import packed_shape
-from autotune.program.rewrite import (
-    Body,
-    find_buffer,
-    find_loop,
-    loop_path,
-    map_loads,
-    replace,
-    unwrapped,
-)
 from autotune.schedule.base import register
 from autotune.schedule.gpu.pipeline import chosen_of, in_slot
 from autotune.schedule.loops.nest import perfect_chain, require_new
@@ -132,7 +123,7 @@ class Flatten:
             return ir.Load(self.buffer, _in_rows(value.indices, source, ranges))
 
         params = tuple(matrix if p is source else p for p in program.params)
-        body = map_loads(program.body, load)
+        body = rewrite.map_loads(program.body, load)
         return dataclasses.replace(program, params=params, body=body)
 
 
@@ -165,11 +156,11 @@ class Warpgroup:
     loop: str
 
     def apply(self, program: ir.Program) -> ir.Program:
-        loop = find_loop(program, self.loop)
+        loop = rewrite.find_loop(program, self.loop)
         mma = loop.body[0]
         if len(loop.body) != 1 or not isinstance(mma, ir.Mma) or mma.across:
             raise ScheduleError(f"loop {self.loop} is not one of products of matrices alone")
-        dtype = find_buffer(program, mma.a.buffer).dtype
+        dtype = rewrite.find_buffer(program, mma.a.buffer).dtype
         if dtype not in GROUPED_ITEMS:
             raise ScheduleError(f"four warps multiply matrices of {' or '.join(GROUPED_ITEMS)}")
         if ITEM_BYTES[dtype] == 1 and loop.extent > _BYTE_COUNTS and loop.extent % 2:
@@ -181,14 +172,14 @@ class Warpgroup:
             for p in (mma.total, mma.a, mma.b)
         )
         product = ir.WarpgroupMma(total, a, b, loop.extent)
-        around = [s for s in loop_path(program.body, self.loop) if isinstance(s, ir.For)]
+        around = [s for s in rewrite.loop_path(program.body, self.loop) if isinstance(s, ir.For)]
         warp = next((s for s in around if s.kind == "warp"), None)
         if warp is None or warp.extent % 4:
             raise ScheduleError(f"loop {self.loop} is not in a loop over warps, four by four")
         wrong = check_group(product, warp)
         if wrong:
             raise ScheduleError(wrong)
-        return replace(program, loop, (product,))
+        return rewrite.replace(program, loop, (product,))
 
     def _check(self, mma: ir.Mma) -> None:
         """Sums and columns follow each other, rows stay."""
@@ -224,10 +215,10 @@ class AsyncPipeline:
     stages: int
 
     def apply(self, program: ir.Program) -> ir.Program:
-        loop = find_loop(program, self.loop)
+        loop = rewrite.find_loop(program, self.loop)
         if not 2 <= self.stages <= loop.extent:
             raise ScheduleError(f"{self.stages} stages in {loop.extent} iterations")
-        buffers, body = unwrapped(loop.body, "shared")
+        buffers, body = rewrite.unwrapped(loop.body, "shared")
         if not buffers or body[-1] != ir.Barrier() or body.index(ir.Barrier()) == len(body) - 1:
             raise ScheduleError(f"loop {self.loop} does not copy, wait, compute and wait again")
         first = body.index(ir.Barrier())
@@ -238,12 +229,12 @@ class AsyncPipeline:
         staged = {b.name: _staged(b, self.stages) for b in buffers}
         ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         fetches = [_fetch(program, nest, staged, slot, ranges) for nest in body[:first]]
-        nest: Body = (
+        nest: rewrite.Body = (
             ir.For(self.loop, loop.extent, "stream", (*fetches, *in_slot(compute, names, slot))),
         )
         for buffer in reversed(buffers):
             nest = (ir.Alloc(staged[buffer.name], nest),)
-        return replace(program, loop, nest)
+        return rewrite.replace(program, loop, nest)
 
 
 def _staged(buffer: ir.Buffer, stages: int) -> ir.Buffer:
@@ -305,7 +296,7 @@ def _loaded(value: ir.Value) -> tuple[ir.Load, tuple[ir.Bound, ...]]:
 
 def _in_memory(program: ir.Program, name: str) -> ir.Buffer:
     """A buffer as it lies in memory: packed."""
-    source = find_buffer(program, name)
+    source = rewrite.find_buffer(program, name)
     pack = next((p for p in program.packs if p.buffer == name), None)
     if pack is None:
         return source

@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
-from autotune.program.rewrite import (
-    find_loop,
-    keep_dims,
-    loads_of,
-    loop_path,
-    replace,
-    stores_of,
-)
+from autotune.program import ir, rewrite
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import annotate, check_apart
 
@@ -37,7 +29,7 @@ class Bind:
     axis: ir.LoopKind
 
     def apply(self, program: ir.Program) -> ir.Program:
-        path = loop_path(program.body, self.loop)
+        path = rewrite.loop_path(program.body, self.loop)
         outer = [s for s in path[:-1] if isinstance(s, ir.For)]
         if self.axis in ir.BLOCK_KINDS:
             self._check_block(path[:-1], outer)
@@ -46,7 +38,7 @@ class Bind:
         else:
             known = ", ".join((*ir.BLOCK_KINDS, *ir.THREAD_KINDS, "warp"))
             raise ScheduleError(f"no axis {self.axis!r}; expected one of {known}")
-        check_apart(program, find_loop(program, self.loop))
+        check_apart(program, rewrite.find_loop(program, self.loop))
         return annotate(program, (self.loop,), self.axis)
 
     def _check_block(self, around: tuple[ir.Stmt, ...], outer: list[ir.For]) -> None:
@@ -86,8 +78,8 @@ class Privatize:
             for loop in ir.walk(alloc.body)
             if isinstance(loop, ir.For) and loop.kind in _AGENTS
         }
-        found = [v.indices for v in loads_of(alloc.body) if v.buffer == self.buffer]
-        found += [s.indices for s in stores_of(alloc.body, self.buffer)]
+        found = [v.indices for v in rewrite.loads_of(alloc.body) if v.buffer == self.buffer]
+        found += [s.indices for s in rewrite.stores_of(alloc.body, self.buffer)]
         named = [tuple(i.substitute(threads) for i in indices) for indices in found]
         own = [
             len({indices[d] for indices in named}) == 1
@@ -100,8 +92,8 @@ class Privatize:
         kept = tuple(d for d, mine in enumerate(own) if not mine)
         shape = tuple(alloc.buffer.shape[d] for d in kept)
         local = ir.Buffer.dense(self.buffer, alloc.buffer.dtype, shape, "register")
-        return replace(
-            program, alloc, (ir.Alloc(local, keep_dims(alloc.body, self.buffer, kept)),)
+        return rewrite.replace(
+            program, alloc, (ir.Alloc(local, rewrite.keep_dims(alloc.body, self.buffer, kept)),)
         )
 
     def _alloc(self, program: ir.Program) -> ir.Alloc:

@@ -8,20 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
+from autotune.program import ir, rewrite
 from autotune.program.analysis import interval
 from autotune.program.launch import storage_size
-from autotune.program.rewrite import (
-    Body,
-    find_buffer,
-    find_loop,
-    map_buffers,
-    renamed,
-    replace,
-    substitute,
-    unwrapped,
-    with_body,
-)
 from autotune.schedule.base import register
 from autotune.types import SHORT_FLOATS
 
@@ -43,9 +32,9 @@ class Asynchronous:
     loop: str
 
     def apply(self, program: ir.Program) -> ir.Program:
-        loop = find_loop(program, self.loop)
+        loop = rewrite.find_loop(program, self.loop)
         bounds, store = _store_of(loop)
-        local = find_buffer(program, store.buffer)
+        local = rewrite.find_buffer(program, store.buffer)
         if local.scope != "shared" or store.combine:
             raise ScheduleError(f"loop {self.loop} does not copy to shared memory")
         chosen = chosen_of(store.value)
@@ -58,20 +47,22 @@ class Asynchronous:
             raise ScheduleError(f"loop {self.loop} copies {value}, not what lies in a buffer")
         if any(self.loop in b.index.vars() for b in (*bounds, *inner)):
             raise ScheduleError(f"a guard goes through the elements of {self.loop}")
-        source = find_buffer(program, value.buffer)
+        source = rewrite.find_buffer(program, value.buffer)
         if source.dtype != local.dtype:
             raise ScheduleError(f"{store.buffer} holds {local.dtype}, {source.name} does not")
-        new: Body = _copies(loop, ir.Load(store.buffer, store.indices), value, (local, source))
+        new: rewrite.Body = _copies(
+            loop, ir.Load(store.buffer, store.indices), value, (local, source)
+        )
         if inner and other is not None:
             zero = ir.fn(f"to_{local.dtype}", other) if local.dtype in SHORT_FLOATS else other
-            filled = with_body(loop, (dataclasses.replace(store, value=zero),))
+            filled = rewrite.with_body(loop, (dataclasses.replace(store, value=zero),))
             ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
             zeros = [
-                ir.If(guards, renamed((filled,), f"_zero{number}"))
+                ir.If(guards, rewrite.renamed((filled,), f"_zero{number}"))
                 for number, guards in enumerate(_outside(inner, ranges))
             ]
             new = (ir.If(inner, new), *zeros)
-        return replace(program, loop, (ir.If(bounds, new),) if bounds else new)
+        return rewrite.replace(program, loop, (ir.If(bounds, new),) if bounds else new)
 
 
 def chosen_of(value: ir.Value) -> ir.Select | None:
@@ -100,7 +91,7 @@ def _store_of(loop: ir.For) -> tuple[Guards, ir.Store]:
 
 def _copies(
     loop: ir.For, to: ir.Load, source: ir.Load, buffers: tuple[ir.Buffer, ir.Buffer]
-) -> Body:
+) -> rewrite.Body:
     """One copy of all elements where they lie side by side, else one for each."""
     side_by_side = all(
         b.strides[-1] == 1
@@ -146,11 +137,11 @@ class Pipeline:
     stages: int
 
     def apply(self, program: ir.Program) -> ir.Program:
-        loop = find_loop(program, self.loop)
+        loop = rewrite.find_loop(program, self.loop)
         ahead = self.stages - 1
         if not 1 <= ahead < loop.extent:
             raise ScheduleError(f"{self.stages} stages in {loop.extent} iterations")
-        buffers, body = unwrapped(loop.body, "shared")
+        buffers, body = rewrite.unwrapped(loop.body, "shared")
         if not buffers or body[-1] != ir.Barrier() or body.index(ir.Barrier()) == len(body) - 1:
             raise ScheduleError(f"loop {self.loop} does not copy, wait, compute and wait again")
         first = body.index(ir.Barrier())
@@ -158,30 +149,30 @@ class Pipeline:
         if ir.Barrier() in fetch or ir.Barrier() in compute:
             raise ScheduleError(f"loop {self.loop} has more barriers than two")
         groups = any(isinstance(s, ir.AsyncCopy) for s in ir.walk(fetch))
-        commit: Body = (ir.AsyncCommit(),) if groups else ()
+        commit: rewrite.Body = (ir.AsyncCommit(),) if groups else ()
         ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
         names = {b.name for b in buffers}
 
-        def at(stmts: Body, iteration: ir.Index) -> Body:
-            moved = substitute(stmts, {self.loop: iteration}, ranges)
+        def at(stmts: rewrite.Body, iteration: ir.Index) -> rewrite.Body:
+            moved = rewrite.substitute(stmts, {self.loop: iteration}, ranges)
             return in_slot(moved, names, iteration % self.stages)
 
         new: list[ir.Stmt] = []
         for number in range(ahead):
-            new += (*renamed(at(fetch, ir.index(number)), f"_{number}"), *commit)
+            new += (*rewrite.renamed(at(fetch, ir.index(number)), f"_{number}"), *commit)
         var = ir.index(self.loop)
         later = ir.Bound(var, 0, loop.extent - ahead)
-        inner: Body = (
+        inner: rewrite.Body = (
             *((ir.AsyncWait(ahead - 1),) if groups else ()),
             ir.Barrier(),
             ir.If((later,), at(fetch, var + ahead)),
             *commit,
             *in_slot(compute, names, var % self.stages),
         )
-        nest: Body = (*new, with_body(loop, inner), ir.Barrier())
+        nest: rewrite.Body = (*new, rewrite.with_body(loop, inner), ir.Barrier())
         for buffer in reversed(buffers):
             nest = (ir.Alloc(_staged(buffer, self.stages), nest),)
-        return replace(program, loop, nest)
+        return rewrite.replace(program, loop, nest)
 
 
 def _staged(buffer: ir.Buffer, stages: int) -> ir.Buffer:
@@ -195,6 +186,6 @@ def _staged(buffer: ir.Buffer, stages: int) -> ir.Buffer:
     )  # fmt: skip
 
 
-def in_slot(body: Body, names: set[str], slot: ir.Index) -> Body:
+def in_slot(body: rewrite.Body, names: set[str], slot: ir.Index) -> rewrite.Body:
     """Use one of the copies of staged buffers."""
-    return map_buffers(body, names, lambda indices: (slot, *indices))
+    return rewrite.map_buffers(body, names, lambda indices: (slot, *indices))

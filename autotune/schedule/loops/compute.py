@@ -8,21 +8,8 @@ from dataclasses import replace as changed
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
+from autotune.program import ir, rewrite
 from autotune.program.analysis import Ranges, interval
-from autotune.program.rewrite import (
-    Body,
-    drop_alloc,
-    find_loop,
-    loads_of,
-    loop_path,
-    map_indices,
-    map_loads,
-    map_stmt_indices,
-    replace,
-    stores_of,
-    with_body,
-)
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import perfect_chain
 from autotune.sizes import is_size
@@ -51,22 +38,22 @@ class Inline:
             if value not in cache:
                 pairs = zip(formals, value.indices, strict=True)
                 env = {f: i for f, i in pairs if isinstance(f, str)}
-                cache[value] = map_indices(store.value, lambda i: i.substitute(env))
+                cache[value] = rewrite.map_indices(store.value, lambda i: i.substitute(env))
             return cache[value]
 
-        body = map_loads(program.body, load)
-        return drop_alloc(changed(program, body=body), self.buffer)
+        body = rewrite.map_loads(program.body, load)
+        return rewrite.drop_alloc(changed(program, body=body), self.buffer)
 
 
 def _drop_stage(program: ir.Program, stage: ir.Stmt, buffer: str) -> ir.Program:
-    if len(stores_of((stage,))) != 1:
+    if len(rewrite.stores_of((stage,))) != 1:
         raise ScheduleError(f"the loops that compute {buffer} compute something else too")
-    return replace(program, stage, ())
+    return rewrite.replace(program, stage, ())
 
 
 def single_store(program: ir.Program, buffer: str) -> ir.Store:
     """The only store to a buffer, not a reduction, indexed by one distinct loop per dimension."""
-    stores = stores_of(program.body, buffer)
+    stores = rewrite.stores_of(program.body, buffer)
     if len(stores) != 1 or stores[0].combine:
         raise ScheduleError(f"{buffer} is not computed by a single plain store")
     atoms = [i.terms[0] for i in stores[0].indices if i.terms]
@@ -88,12 +75,12 @@ def nest_of(program: ir.Program, buffer: str) -> ir.For:
 def stage_of(program: ir.Program, buffer: str) -> ir.Stmt:
     """The statement at the root that computes a buffer: a loop, or a store of a single element."""
     for stmt in root_body(program):
-        if stores_of((stmt,), buffer):
+        if rewrite.stores_of((stmt,), buffer):
             return stmt
     raise ScheduleError(f"no statement at the root computes {buffer}")
 
 
-def root_body(program: ir.Program) -> Body:
+def root_body(program: ir.Program) -> rewrite.Body:
     """The statements below the allocs at the root."""
     body = program.body
     while len(body) == 1 and isinstance(body[0], ir.Alloc):
@@ -115,7 +102,7 @@ class ComputeAt:
 
     def apply(self, program: ir.Program) -> ir.Program:
         consumer = nest_of(program, self.buffer)
-        path = [s for s in loop_path(program.body, self.at) if isinstance(s, ir.For)]
+        path = [s for s in rewrite.loop_path(program.body, self.at) if isinstance(s, ir.For)]
         if path[0] is consumer:
             raise ScheduleError(f"{self.buffer} is computed inside {self.at} already")
         producer = path[0]
@@ -126,11 +113,11 @@ class ComputeAt:
         if [c.extent for c in chain] != [p.extent for p in path]:
             raise ScheduleError(f"loops of {self.buffer} differ from those down to {self.at}")
         env = {c.var: ir.index(p.var) for c, p in zip(chain, path, strict=True)}
-        moved = map_stmt_indices(chain[-1].body, lambda i: i.substitute(env))
+        moved = rewrite.map_stmt_indices(chain[-1].body, lambda i: i.substitute(env))
         _check_same_elements(path, moved)
-        program = replace(program, consumer, ())
-        target = find_loop(program, self.at)
-        return replace(program, target, (with_body(target, target.body + moved),))
+        program = rewrite.replace(program, consumer, ())
+        target = rewrite.find_loop(program, self.at)
+        return rewrite.replace(program, target, (rewrite.with_body(target, target.body + moved),))
 
 
 def _check_between(program: ir.Program, producer: ir.For, consumer: ir.For, buffer: str) -> None:
@@ -138,22 +125,22 @@ def _check_between(program: ir.Program, producer: ir.For, consumer: ir.For, buff
     first, last = (next(i for i, s in enumerate(body) if s is n) for n in (producer, consumer))
     if last < first:
         raise ScheduleError(f"{buffer} is computed before the loop")
-    needed = {v.buffer for v in loads_of((consumer,))}
-    needed |= {s.buffer for s in stores_of((consumer,)) if s.combine}  # what it adds to
+    needed = {v.buffer for v in rewrite.loads_of((consumer,))}
+    needed |= {s.buffer for s in rewrite.stores_of((consumer,)) if s.combine}  # what it adds to
     between = body[first + 1 : last]
-    if any(s.buffer in needed for s in stores_of(between)):
+    if any(s.buffer in needed for s in rewrite.stores_of(between)):
         raise ScheduleError(f"{buffer} needs something that is computed after the loop")
 
 
-def _check_same_elements(path: Sequence[ir.For], consumer: Body) -> None:
+def _check_same_elements(path: Sequence[ir.For], consumer: rewrite.Body) -> None:
     """Every iteration of the joined loops reads only what that iteration wrote, finished."""
     loops = {p.var for p in path}
     ranges = {s.var: s.extent for s in ir.walk((*path, *consumer)) if isinstance(s, ir.For)}
     repeated = {p.var for p in path if is_size(p.extent) or p.extent > 1}
-    inside = stores_of(path[-1].body)
-    for store in stores_of((path[0],)):
+    inside = rewrite.stores_of(path[-1].body)
+    for store in rewrite.stores_of((path[0],)):
         used = frozenset[str]().union(*(i.vars() for i in store.indices))
-        for read in loads_of(consumer):
+        for read in rewrite.loads_of(consumer):
             if read.buffer != store.buffer:
                 continue
             if not repeated <= used or not any(s is store for s in inside):

@@ -8,17 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
-from autotune.program.rewrite import (
-    Body,
-    accesses_of,
-    find_loop,
-    map_buffers,
-    map_stmt_indices,
-    replace,
-    stores_of,
-    with_body,
-)
+from autotune.program import ir, rewrite
 from autotune.schedule.base import register
 from autotune.schedule.loops.jam import check_serial, flat
 from autotune.schedule.loops.nest import require_new
@@ -41,7 +31,7 @@ class Distribute:
     inner: str
 
     def apply(self, program: ir.Program) -> ir.Program:
-        loop, inner = find_loop(program, self.loop), find_loop(program, self.inner)
+        loop, inner = rewrite.find_loop(program, self.loop), rewrite.find_loop(program, self.inner)
         stmts, allocs = flat(loop.body, (inner,))
         at = next((n for n, s in enumerate(stmts) if s is inner), None)
         if at is None:
@@ -55,22 +45,22 @@ class Distribute:
         within, after = f"{self.loop}_{self.inner}", f"{self.loop}_out"
         require_new(program, within, after)
 
-        def part(body: Sequence[ir.Stmt], var: str) -> Body:
+        def part(body: Sequence[ir.Stmt], var: str) -> rewrite.Body:
             if not body:
                 return ()
             env = {self.loop: ir.index(var)}
-            moved = map_stmt_indices(tuple(body), lambda i: i.substitute(env))
-            moved = map_buffers(moved, names, lambda indices: (ir.index(var), *indices))
+            moved = rewrite.map_stmt_indices(tuple(body), lambda i: i.substitute(env))
+            moved = rewrite.map_buffers(moved, names, lambda indices: (ir.index(var), *indices))
             return (ir.For(var, loop.extent, loop.kind, moved),)
 
-        new: Body = (
+        new: rewrite.Body = (
             *part(stmts[:at], self.loop),
-            with_body(inner, part(inner.body, within)),
+            rewrite.with_body(inner, part(inner.body, within)),
             *part(stmts[at + 1 :], after),
         )
         for buffer in reversed(local):
             new = (ir.Alloc(_expanded(buffer, loop.extent), new),)
-        return replace(program, loop, new)
+        return rewrite.replace(program, loop, new)
 
 
 def _expanded(buffer: ir.Buffer, count: int) -> ir.Buffer:
@@ -87,9 +77,9 @@ def _check_own(loop: ir.For) -> None:
     local = {s.buffer.name for s in ir.walk(loop.body) if isinstance(s, ir.Alloc)}
     inner = {s.var for s in ir.walk(loop.body) if isinstance(s, ir.For)}
     found: dict[str, list[tuple[ir.Index, ...]]] = {}
-    for buffer, indices in accesses_of(loop.body):
+    for buffer, indices in rewrite.accesses_of(loop.body):
         found.setdefault(buffer, []).append(indices)
-    for buffer in {s.buffer for s in stores_of(loop.body)} - local:
+    for buffer in {s.buffer for s in rewrite.stores_of(loop.body)} - local:
         own = (
             len(set(same)) == 1 and same[0].coefficient(loop.var) and not same[0].vars() & inner
             for same in zip(*found[buffer], strict=True)

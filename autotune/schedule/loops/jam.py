@@ -8,18 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program import rewrite
 from autotune.program.analysis import Ranges, interval, reads_memory
 from autotune.program.ir import Alloc, For, If, Index, Program, Stmt, Store, index, walk
-from autotune.program.rewrite import (
-    Body,
-    find_loop,
-    loads_of,
-    loop_path,
-    map_stmt_indices,
-    replace,
-    stores_of,
-    with_body,
-)
 from autotune.schedule.base import register
 from autotune.sizes import is_size
 
@@ -41,7 +32,7 @@ class Jam:
     other: str
 
     def apply(self, program: Program) -> Program:
-        loop, other = find_loop(program, self.loop), find_loop(program, self.other)
+        loop, other = rewrite.find_loop(program, self.loop), rewrite.find_loop(program, self.other)
         if (loop.extent, loop.kind) != (other.extent, other.kind):
             raise ScheduleError(f"loops {self.loop} and {self.other} are not of the same form")
         around = _around(program, loop, other)
@@ -51,20 +42,22 @@ class Jam:
             raise ScheduleError(f"loop {self.other} is not beside {self.loop} and after it")
         first, second = places
         before, after = _sorted(loop, other, stmts[first + 1 : second])
-        moved = map_stmt_indices(other.body, lambda i: i.substitute({other.var: index(loop.var)}))
-        both = with_body(loop, _joined((*loop.body, *moved)))
-        new: Body = (*stmts[:first], *before, both, *after, *stmts[second + 1 :])
+        moved = rewrite.map_stmt_indices(
+            other.body, lambda i: i.substitute({other.var: index(loop.var)})
+        )
+        both = rewrite.with_body(loop, _joined((*loop.body, *moved)))
+        new: rewrite.Body = (*stmts[:first], *before, both, *after, *stmts[second + 1 :])
         for alloc in reversed(local):
-            new = (with_body(alloc, new),)
+            new = (rewrite.with_body(alloc, new),)
         if around is None:
             return dataclasses.replace(program, body=new)
-        return replace(program, around, (with_body(around, new),))
+        return rewrite.replace(program, around, (rewrite.with_body(around, new),))
 
 
 def _around(program: Program, loop: For, other: For) -> For | If | None:
     """The innermost loop or guard around both."""
     found: For | If | None = None
-    paths = (loop_path(program.body, v.var) for v in (loop, other))
+    paths = (rewrite.loop_path(program.body, v.var) for v in (loop, other))
     for one, two in zip(*paths, strict=False):
         if one is not two:
             break
@@ -74,7 +67,7 @@ def _around(program: Program, loop: For, other: For) -> For | If | None:
     return found
 
 
-def flat(body: Body, loops: Collection[For]) -> tuple[list[Stmt], list[Alloc]]:
+def flat(body: rewrite.Body, loops: Collection[For]) -> tuple[list[Stmt], list[Alloc]]:
     """Statements without the allocs around the loops, and those allocs."""
     out: list[Stmt] = []
     local: list[Alloc] = []
@@ -88,13 +81,13 @@ def flat(body: Body, loops: Collection[For]) -> tuple[list[Stmt], list[Alloc]]:
     return out, local
 
 
-def _joined(body: Body) -> Body:
+def _joined(body: rewrite.Body) -> rewrite.Body:
     """Statements, those under the same guard together."""
     out: list[Stmt] = []
     for stmt in body:
         last = out[-1] if out else None
         if isinstance(stmt, If) and isinstance(last, If) and last.bounds == stmt.bounds:
-            out[-1] = with_body(last, last.body + stmt.body)
+            out[-1] = rewrite.with_body(last, last.body + stmt.body)
         else:
             out.append(stmt)
     return tuple(out)
@@ -121,9 +114,9 @@ def _independent(one: Stmt, two: Stmt) -> bool:
             if not isinstance(part, For | If | Alloc | Store):
                 raise ScheduleError(f"a {type(part).__name__} stays where it is")
         check_plain(stmt)
-        stores = {s.buffer for s in stores_of((stmt,))}
+        stores = {s.buffer for s in rewrite.stores_of((stmt,))}
         written.append(stores)
-        touched.append(stores | {v.buffer for v in loads_of((stmt,))})
+        touched.append(stores | {v.buffer for v in rewrite.loads_of((stmt,))})
     return written[0].isdisjoint(touched[1]) and written[1].isdisjoint(touched[0])
 
 
@@ -134,7 +127,7 @@ def _keeps_order(loop: For, other: For) -> bool:
     ranges = {s.var: s.extent for s in walk((loop, other)) if isinstance(s, For)}
     if any(is_size(extent) for extent in ranges.values()):
         return False
-    written = {s.buffer for s in stores_of((loop, other))}
+    written = {s.buffer for s in rewrite.stores_of((loop, other))}
     first, second = (_places(v) for v in (loop, other))
     return all(
         any(
@@ -149,9 +142,9 @@ def _keeps_order(loop: For, other: For) -> bool:
 def _places(loop: For) -> dict[str, list[tuple[Index, ...]]]:
     """Buffer -> indices that a loop's body stores to, or loads from."""
     out: dict[str, list[tuple[Index, ...]]] = {}
-    for store in stores_of((loop,)):
+    for store in rewrite.stores_of((loop,)):
         out.setdefault(store.buffer, []).append(store.indices)
-    for load in loads_of((loop,)):
+    for load in rewrite.loads_of((loop,)):
         out.setdefault(load.buffer, []).append(load.indices)
     return out
 
@@ -183,7 +176,7 @@ def check_plain(stmt: Stmt) -> None:
             raise ScheduleError("what is read at computed places stays where it is")
         return i
 
-    map_stmt_indices((stmt,), check)
+    rewrite.map_stmt_indices((stmt,), check)
 
 
 def check_serial(loop: For) -> None:

@@ -7,19 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
-from autotune.program.rewrite import (
-    Body,
-    find_buffer,
-    find_loop,
-    loop_path,
-    map_value,
-    map_values,
-    replace,
-    stores_of,
-    value_loads,
-    with_body,
-)
+from autotune.program import ir, rewrite
 from autotune.schedule.base import register
 from autotune.schedule.loops.jam import check_serial
 
@@ -40,19 +28,20 @@ class Hoist:
     loop: str
 
     def apply(self, program: ir.Program) -> ir.Program:
-        loop = find_loop(program, self.loop)
+        loop = rewrite.find_loop(program, self.loop)
         check_serial(loop)
         if any(
-            isinstance(s, ir.For) and s.kind == "vector" for s in loop_path(program.body, loop.var)
+            isinstance(s, ir.For) and s.kind == "vector"
+            for s in rewrite.loop_path(program.body, loop.var)
         ):
             raise ScheduleError(f"loop {self.loop} is inside a vector loop")
         inner = {s.var for s in ir.walk((loop,)) if isinstance(s, ir.For)}
-        written = {s.buffer for s in stores_of(loop.body)}
+        written = {s.buffer for s in rewrite.stores_of(loop.body)}
 
         def same(value: ir.Value) -> bool:
-            loads = list(value_loads(value))
+            loads = list(rewrite.value_loads(value))
             used = {v for load in loads for i in load.indices for v in i.vars()}
-            plain = all(find_buffer(program, v.buffer).dtype == "float32" for v in loads)
+            plain = all(rewrite.find_buffer(program, v.buffer).dtype == "float32" for v in loads)
             free = used.isdisjoint(inner) and written.isdisjoint(v.buffer for v in loads)
             return bool(loads) and plain and free and _is_arithmetic(value)
 
@@ -66,15 +55,15 @@ class Hoist:
                 ir.Load(kept[value], ()) if isinstance(value, ir.Apply) and value in kept else None
             )
 
-        moved = map_values(loop.body, lambda value: map_value(value, load))
-        new: Body = (with_body(loop, moved),)
+        moved = rewrite.map_values(loop.body, lambda value: rewrite.map_value(value, load))
+        new: rewrite.Body = (rewrite.with_body(loop, moved),)
         for value, name in reversed(kept.items()):
             local = ir.Buffer.dense(name, "float32", (), "register")
             new = (ir.Alloc(local, (ir.Store(name, (), value), *new)),)
-        return replace(program, loop, new)
+        return rewrite.replace(program, loop, new)
 
 
-def _always(body: Body) -> Iterator[ir.Store]:
+def _always(body: rewrite.Body) -> Iterator[ir.Store]:
     """Stores that no guard skips."""
     for stmt in body:
         if isinstance(stmt, ir.Store):

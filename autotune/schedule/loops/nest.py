@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program.analysis import (
-    carried_vars,
-    interval,
-    own_loads,
-    own_vars,
-    reads_memory,
-)
+from autotune.program.analysis import carried_vars, interval, own_loads, own_vars, reads_memory
 from autotune.program.ir import (
     Alloc,
     Bound,

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program import rewrite
 from autotune.program.ir import Alloc, Buffer, For, If, Load, Program, Stmt, Store, index
-from autotune.program.rewrite import (
-    Body,
-    find_buffer,
-    loop_path,
-    map_stmt_indices,
-    replace,
-    stores_of,
-    with_body,
-)
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import chain_stmt, require_new
 from autotune.schedule.loops.rfactor import identity
@@ -48,13 +40,13 @@ class UnitLoop:
         return dataclasses.replace(program, body=whole)
 
 
-def _with_tail(body: Body, inner: Body, first: int, var: str) -> Body:
+def _with_tail(body: rewrite.Body, inner: rewrite.Body, first: int, var: str) -> rewrite.Body:
     """Statements from the `first` of the innermost ones on in a loop."""
     if body is inner:
         return (*body[:first], For(var, 1, "serial", body[first:]))
     (alloc,) = body
     assert isinstance(alloc, Alloc)
-    return (with_body(alloc, _with_tail(alloc.body, inner, first, var)),)
+    return (rewrite.with_body(alloc, _with_tail(alloc.body, inner, first, var)),)
 
 
 @register
@@ -73,16 +65,16 @@ class Partial:
     loop: str
 
     def apply(self, program: Program) -> Program:
-        path = [s for s in loop_path(program.body, self.loop) if not isinstance(s, Alloc)]
+        path = [s for s in rewrite.loop_path(program.body, self.loop) if not isinstance(s, Alloc)]
         if any(isinstance(s, If) for s in path):
             raise ScheduleError(f"loop {self.loop} is inside a guard")
         *chain, loop = (s for s in path if isinstance(s, For))
         if not chain or any(len(c.body) != 1 for c in chain[:-1]):
             raise ScheduleError(f"loops around {self.loop} hold more than each other")
-        stores = stores_of((loop,))
+        stores = rewrite.stores_of((loop,))
         if len(stores) != 1 or stores[0].buffer != self.buffer or not stores[0].combine:
             raise ScheduleError(f"loop {self.loop} is not a reduction into {self.buffer} alone")
-        store, dtype = stores[0], find_buffer(program, self.buffer).dtype
+        store, dtype = stores[0], rewrite.find_buffer(program, self.buffer).dtype
         shape = (loop.extent, *(c.extent for c in chain))
         parts = Buffer.dense(f"{self.buffer}.parts", dtype, shape, "scratch")
         require_new(program, f"{self.loop}_sum", *(c.var + _SUFFIX for c in chain))
@@ -91,9 +83,9 @@ class Partial:
         add = Store(self.buffer, store.indices, Load(parts.name, cell), store.combine)
         total = For(f"{self.loop}_sum", loop.extent, "serial", (add,))
         top = chain[0]
-        program = replace(program, loop, (total,))
-        kept = next(s for s in loop_path(program.body, top.var) if isinstance(s, For))
-        program = replace(program, kept, (first, kept))
+        program = rewrite.replace(program, loop, (total,))
+        kept = next(s for s in rewrite.loop_path(program.body, top.var) if isinstance(s, For))
+        program = rewrite.replace(program, kept, (first, kept))
         return dataclasses.replace(program, body=(Alloc(parts, program.body),))
 
     def _parts(self, loop: For, chain: list[For], store: Store, parts: Buffer) -> Stmt:
@@ -101,15 +93,15 @@ class Partial:
         env = {c.var: index(c.var + _SUFFIX) for c in chain}
         cell = (index(loop.var), *env.values())
         start = Store(parts.name, cell, identity(store.combine or "", parts.dtype))
-        inner = map_stmt_indices(loop.body, lambda i: i.substitute(env))
+        inner = rewrite.map_stmt_indices(loop.body, lambda i: i.substitute(env))
 
-        def redirected(body: Body) -> Body:
+        def redirected(body: rewrite.Body) -> rewrite.Body:
             out: list[Stmt] = []
             for stmt in body:
                 if isinstance(stmt, Store):
                     out.append(Store(parts.name, cell, stmt.value, stmt.combine))
                 elif isinstance(stmt, For | Alloc | If):
-                    out.append(with_body(stmt, redirected(stmt.body)))
+                    out.append(rewrite.with_body(stmt, redirected(stmt.body)))
                 else:
                     out.append(stmt)
             return tuple(out)

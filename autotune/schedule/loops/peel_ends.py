@@ -7,19 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program import rewrite
 from autotune.program.analysis import Ranges
 from autotune.program.ir import NESTED, Bound, For, If, Index, Program, Stmt, index
-from autotune.program.rewrite import (
-    Body,
-    decided,
-    find_loop,
-    prune,
-    ranges_at,
-    renamed,
-    replace,
-    substitute,
-    with_body,
-)
 from autotune.schedule.base import register
 
 _MOST = 8
@@ -41,7 +31,7 @@ class PeelEnds:
     last: int = 0
 
     def apply(self, program: Program) -> Program:
-        loop = find_loop(program, self.loop)
+        loop = rewrite.find_loop(program, self.loop)
         if loop.kind != "serial":
             raise ScheduleError(f"loop {self.loop} is {loop.kind}; a serial one is peeled")
         if not 0 <= min(self.first, self.last) <= max(self.first, self.last) <= _MOST:
@@ -49,26 +39,28 @@ class PeelEnds:
         between = loop.extent - self.first - self.last
         if between < 0:
             raise ScheduleError(f"loop {self.loop} has only {loop.extent} iterations")
-        ranges = ranges_at(program, self.loop)
+        ranges = rewrite.ranges_at(program, self.loop)
         new: list[Stmt] = []
         for i in range(self.first):
             new += self._copy(loop, i, ranges)
         if between:
             inside = {**ranges, self.loop: between}
-            body = substitute(loop.body, {self.loop: index(self.loop) + self.first}, inside)
-            body = decided(prune(body, inside), inside)
+            body = rewrite.substitute(
+                loop.body, {self.loop: index(self.loop) + self.first}, inside
+            )
+            body = rewrite.decided(rewrite.prune(body, inside), inside)
             new.append(For(loop.var, between, loop.kind, body))
         for i in range(loop.extent - self.last, loop.extent):
             new += self._copy(loop, i, ranges)
-        return replace(program, loop, tuple(new))
+        return rewrite.replace(program, loop, tuple(new))
 
-    def _copy(self, loop: For, iteration: int, ranges: Ranges) -> Body:
-        body = substitute(loop.body, {self.loop: Index((), iteration)}, ranges)
-        body = decided(prune(shortened(body), ranges), ranges)
-        return renamed(body, f".{self.loop}{iteration}")
+    def _copy(self, loop: For, iteration: int, ranges: Ranges) -> rewrite.Body:
+        body = rewrite.substitute(loop.body, {self.loop: Index((), iteration)}, ranges)
+        body = rewrite.decided(rewrite.prune(shortened(body), ranges), ranges)
+        return rewrite.renamed(body, f".{self.loop}{iteration}")
 
 
-def shortened(body: Body) -> Body:
+def shortened(body: rewrite.Body) -> rewrite.Body:
     """Loops that a guard ends early, with no more iterations than those.
 
     for i in 16: if i + 8 < 20: a[i + 8]   ->   for i in 12: a[i + 8]"""
@@ -80,13 +72,13 @@ def shortened(body: Body) -> Body:
             if extent:
                 out.append(For(stmt.var, extent, stmt.kind, shortened(stmt.body)))
         elif isinstance(stmt, NESTED):
-            out.append(with_body(stmt, shortened(stmt.body)))
+            out.append(rewrite.with_body(stmt, shortened(stmt.body)))
         else:
             out.append(stmt)
     return tuple(out)
 
 
-def _guards(body: Body) -> tuple[Bound, ...]:
+def _guards(body: rewrite.Body) -> tuple[Bound, ...]:
     """Bounds under which all of a body stands, below loops too."""
     if len(body) != 1:
         return ()

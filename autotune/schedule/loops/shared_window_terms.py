@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
-from autotune.program.rewrite import (
-    find_buffer,
-    find_loop,
-    loop_path,
-    map_indices,
-    replace,
-    stores_of,
-    value_loads,
-)
+from autotune.program import ir, rewrite
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import copied, require_new
 from autotune.schedule.loops.rfactor import sole_reduction
@@ -44,10 +35,10 @@ class SharedWindowTerms:
     at: str
 
     def apply(self, program: ir.Program) -> ir.Program:
-        loop, top = find_loop(program, self.loop), find_loop(program, self.at)
+        loop, top = rewrite.find_loop(program, self.loop), rewrite.find_loop(program, self.at)
         inside, store = sole_reduction(loop)
         self._check_read(program, store, top)
-        path = [*loop_path((top,), self.loop), *inside]
+        path = [*rewrite.loop_path((top,), self.loop), *inside]
         chain = [s for s in path if isinstance(s, ir.For) and s is not loop]
         place = self._place(store.value)
         moved = [c for c in chain if c.var in place.vars()]
@@ -61,25 +52,25 @@ class SharedWindowTerms:
         width = place.const % lanes + math.prod(c.extent for c in moved) + loop.extent - 1
         vectors = ir.For(self.loop, -(-width // lanes), loop.kind, ())
         shape = (*(c.extent for c in kept), vectors.extent * lanes)
-        dtype = find_buffer(program, store.buffer).dtype
+        dtype = rewrite.find_buffer(program, store.buffer).dtype
         terms = ir.Buffer.dense(f"{store.buffer}.terms", dtype, shape, "register")
         own = ir.index(self.loop) * lanes + ir.index(moved[-1].var)
-        value = map_indices(store.value, lambda i: start + own if i == place else i)
+        value = rewrite.map_indices(store.value, lambda i: start + own if i == place else i)
         fill = ir.Store(terms.name, (*(ir.index(c.var) for c in kept), own), value)
         read = ir.Load(terms.name, (*(ir.index(c.var) for c in kept), place - start))
         new = ir.Store(store.buffer, store.indices, read, store.combine)
-        program = replace(program, store, (new,))
-        kernel = find_loop(program, self.at)
+        program = rewrite.replace(program, store, (new,))
+        kernel = rewrite.find_loop(program, self.at)
         first = copied((*kept, vectors, moved[-1]), (fill,), _SUFFIX)
-        return replace(program, kernel, (ir.Alloc(terms, (first, kernel)),))
+        return rewrite.replace(program, kernel, (ir.Alloc(terms, (first, kernel)),))
 
     def _check_read(self, program: ir.Program, store: ir.Store, top: ir.For) -> None:
         """What is read is there ahead of the loop, and of the type that is combined."""
-        dtype = find_buffer(program, store.buffer).dtype
-        loads = list(value_loads(store.value))
-        if any(find_buffer(program, v.buffer).dtype != dtype for v in loads):
+        dtype = rewrite.find_buffer(program, store.buffer).dtype
+        loads = list(rewrite.value_loads(store.value))
+        if any(rewrite.find_buffer(program, v.buffer).dtype != dtype for v in loads):
             raise ScheduleError(f"{store.buffer} is not of the same type as what it combines")
-        if {v.buffer for v in loads} & {s.buffer for s in stores_of((top,))}:
+        if {v.buffer for v in loads} & {s.buffer for s in rewrite.stores_of((top,))}:
             raise ScheduleError(f"loop {self.at} writes what the terms of {self.loop} read")
 
     def _place(self, value: ir.Value) -> ir.Index:
@@ -91,7 +82,7 @@ class SharedWindowTerms:
                 found.add(i)
             return i
 
-        map_indices(value, note)
+        rewrite.map_indices(value, note)
         if len(found) != 1:
             raise ScheduleError(f"the terms of loop {self.loop} do not slide along one index")
         (place,) = found

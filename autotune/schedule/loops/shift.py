@@ -8,12 +8,7 @@ from typing import ClassVar
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import Apply, Const, For, Index, Load, Program, Store, Value, index, walk
-from autotune.program.rewrite import (
-    loads_of,
-    map_indices,
-    map_loads,
-    stores_of,
-)
+from autotune.program.rewrite import loads_of, map_indices, map_loads, stores_of
 from autotune.program.rewrite import replace as replaced
 from autotune.schedule.base import register
 from autotune.schedule.loops.compute import nest_of, single_store

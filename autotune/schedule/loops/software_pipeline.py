@@ -8,19 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
-from autotune.program.rewrite import (
-    Body,
-    accesses_of,
-    find_loop,
-    map_loads,
-    ranges_at,
-    renamed,
-    replace,
-    stores_of,
-    substitute,
-    unwrapped,
-)
+from autotune.program import ir, rewrite
 from autotune.schedule.base import register
 from autotune.schedule.loops.jam import check_serial
 from autotune.schedule.loops.nest import require_new
@@ -45,44 +33,44 @@ class SoftwarePipeline:
     buffer: str
 
     def apply(self, program: ir.Program) -> ir.Program:
-        loop = find_loop(program, self.loop)
+        loop = rewrite.find_loop(program, self.loop)
         check_serial(loop)
         whole, rest = _whole(loop)
         if whole.extent < 2:
             raise ScheduleError(f"loop {self.loop} has no iteration to run ahead")
-        local, stmts = unwrapped(whole.body)
-        at = next((n for n, s in enumerate(stmts) if stores_of((s,), self.buffer)), 0)
+        local, stmts = rewrite.unwrapped(whole.body)
+        at = next((n for n, s in enumerate(stmts) if rewrite.stores_of((s,), self.buffer)), 0)
         first, last = stmts[:at], stmts[at:]
         if not first:
             raise ScheduleError(f"nothing comes before {self.buffer} in loop {self.loop}")
         shared = _shared(first, last, local)
-        ranges = ranges_at(program, self.loop) | {self.loop: whole.extent - 1}
+        ranges = rewrite.ranges_at(program, self.loop) | {self.loop: whole.extent - 1}
         require_new(program, *(f"{b.name}.now" for b in shared))
         var, end = ir.index(self.loop), whole.extent - 1
-        start = substitute(first, {self.loop: ir.Index()}, ranges)
-        final = substitute(last, {self.loop: ir.Index((), end)}, ranges)
+        start = rewrite.substitute(first, {self.loop: ir.Index()}, ranges)
+        final = rewrite.substitute(last, {self.loop: ir.Index((), end)}, ranges)
         names = {b.name for b in shared}
 
         def kept(load: ir.Load) -> ir.Load | None:
             return ir.Load(f"{load.buffer}.now", load.indices) if load.buffer in names else None
 
-        body: Body = (
+        body: rewrite.Body = (
             *(_copied(b) for b in shared),
-            *substitute(first, {self.loop: var + 1}, ranges),
-            *map_loads(last, kept),
+            *rewrite.substitute(first, {self.loop: var + 1}, ranges),
+            *rewrite.map_loads(last, kept),
         )
-        new: Body = (
-            *renamed(start, "_first"),
+        new: rewrite.Body = (
+            *rewrite.renamed(start, "_first"),
             ir.For(loop.var, end, loop.kind, body),
-            *renamed(final, "_last"),
+            *rewrite.renamed(final, "_last"),
         )
         now = [dataclasses.replace(b, name=f"{b.name}.now") for b in shared]
         for buffer in reversed((*local, *now)):
             new = (ir.Alloc(buffer, new),)
-        return replace(program, loop, (*new, *rest))
+        return rewrite.replace(program, loop, (*new, *rest))
 
 
-def _whole(loop: ir.For) -> tuple[ir.For, Body]:
+def _whole(loop: ir.For) -> tuple[ir.For, rewrite.Body]:
     """The loop without a last iteration that has code of its own, and that code."""
     if len(loop.body) != 2 or not all(isinstance(s, ir.If) for s in loop.body):
         return loop, ()
@@ -93,15 +81,17 @@ def _whole(loop: ir.For) -> tuple[ir.For, Body]:
     wanted = (ir.Bound(at, 0, last),), (ir.Bound(at, last, loop.extent),)
     if (main.bounds, rest.bounds) != wanted:
         raise ScheduleError(f"loop {loop.var} is guarded within")
-    body = substitute(rest.body, {loop.var: ir.Index((), last)}, {})
+    body = rewrite.substitute(rest.body, {loop.var: ir.Index((), last)}, {})
     return ir.For(loop.var, last, loop.kind, main.body), body
 
 
-def _shared(first: Body, last: Body, local: Sequence[ir.Buffer]) -> list[ir.Buffer]:
+def _shared(
+    first: rewrite.Body, last: rewrite.Body, local: Sequence[ir.Buffer]
+) -> list[ir.Buffer]:
     """Local buffers that the first part writes and the last one reads. Nothing else may pass
     between the two."""
-    parts = [{name for name, _ in accesses_of(body)} for body in (first, last)]
-    written = [{s.buffer for s in stores_of(body)} for body in (first, last)]
+    parts = [{name for name, _ in rewrite.accesses_of(body)} for body in (first, last)]
+    written = [{s.buffer for s in rewrite.stores_of(body)} for body in (first, last)]
     if written[1] & parts[0]:
         raise ScheduleError(f"{min(written[1] & parts[0])} is needed from one part to the next")
     shared = [b for b in local if b.name in written[0] & parts[1]]

@@ -6,17 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program import rewrite
 from autotune.program.ir import Alloc, Bound, For, If, Index, Program, Stmt, index, walk
-from autotune.program.rewrite import (
-    Body,
-    find_loop,
-    loop_path,
-    prune,
-    renamed,
-    replace,
-    substitute,
-    with_body,
-)
 from autotune.schedule.base import register
 
 
@@ -35,7 +26,7 @@ class Specialize:
     """The tile's buffer; empty: a copy of the loop's whole body."""
 
     def apply(self, program: Program) -> Program:
-        loop = find_loop(program, self.loop)
+        loop = rewrite.find_loop(program, self.loop)
         if not self.at:
             return self._copy(program, loop.body, 0)
         found = [
@@ -49,21 +40,23 @@ class Specialize:
             program = self._copy(program, (alloc,), number)
         return program
 
-    def _copy(self, program: Program, body: Body, number: int) -> Program:
-        path = loop_path(program.body, self.loop)
+    def _copy(self, program: Program, body: rewrite.Body, number: int) -> Program:
+        path = rewrite.loop_path(program.body, self.loop)
         loop = path[-1]
         assert isinstance(loop, For)
         last = loop.extent - 1
         ranges = {s.var: s.extent for s in walk(program.body) if isinstance(s, For)}
         suffix = f".{self.loop}{number}"
-        tail = substitute(body, {self.loop: Index((), last)}, ranges)
-        tail = renamed(prune(tail, ranges), suffix)
-        main = prune(body, ranges | {self.loop: last}) if last else ()
+        tail = rewrite.substitute(body, {self.loop: Index((), last)}, ranges)
+        tail = rewrite.renamed(rewrite.prune(tail, ranges), suffix)
+        main = rewrite.prune(body, ranges | {self.loop: last}) if last else ()
         at = index(self.loop)
         new: list[Stmt] = []
         if main:
             new.append(If((Bound(at, 0, last),), main))
         new.append(If((Bound(at, last, loop.extent),), tail))
         if body is loop.body:
-            return replace(program, loop, (with_body(loop, tuple(new) if last else tail),))
-        return replace(program, body[0], tuple(new) if last else tail)
+            return rewrite.replace(
+                program, loop, (rewrite.with_body(loop, tuple(new) if last else tail),)
+            )
+        return rewrite.replace(program, body[0], tuple(new) if last else tail)

@@ -7,22 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
+from autotune.program import ir, rewrite
 from autotune.program.analysis import interval, simplify
 from autotune.program.packing import packed_shape
-from autotune.program.rewrite import (
-    Body,
-    find_buffer,
-    find_loop,
-    loads_of,
-    map_loads,
-    map_stmt_indices,
-    ranges_at,
-    replace,
-    stores_of,
-    with_body,
-    zero,
-)
 from autotune.schedule.algorithms.weights import with_pack
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import require_new
@@ -60,7 +47,7 @@ class PackConstant:
         if before:
             pack = dataclasses.replace(before, splits=self.splits, order=self.order)
         ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
-        map_stmt_indices(program.body, self._check_no_place)
+        rewrite.map_stmt_indices(program.body, self._check_no_place)
 
         def load(value: ir.Load) -> ir.Value | None:
             if value.buffer != self.buffer:
@@ -69,7 +56,9 @@ class PackConstant:
             packed = ir.Load(self.buffer, indices)
             return ir.fn("to_float32", packed) if self.dtype else packed
 
-        return with_pack(dataclasses.replace(program, body=map_loads(program.body, load)), pack)
+        return with_pack(
+            dataclasses.replace(program, body=rewrite.map_loads(program.body, load)), pack
+        )
 
     def _check_no_place(self, place: ir.Index) -> ir.Index:
         if self.buffer in place.tables():
@@ -123,8 +112,8 @@ class CacheRead:
     """bfloat16 to round the copy to; empty: as it is."""
 
     def apply(self, program: ir.Program) -> ir.Program:
-        source = find_buffer(program, self.buffer)
-        inside = find_loop(program, self.loop).body if self.loop else program.body
+        source = rewrite.find_buffer(program, self.buffer)
+        inside = rewrite.find_loop(program, self.loop).body if self.loop else program.body
         if sorted({*self.dims} & {*range(len(source.shape))}) != sorted(self.dims):
             raise ScheduleError(f"{self.dims} are not dimensions of {self.buffer}")
         if self.dtype not in ("", "bfloat16"):
@@ -145,22 +134,22 @@ class CacheRead:
             packed = ir.Load(local.name, packed_index(kept, self.splits, self.order, ranges))
             return ir.fn("to_float32", packed) if self.dtype else packed
 
-        body: Body = (ir.Alloc(local, (copy, *map_loads(inside, load))),)
+        body: rewrite.Body = (ir.Alloc(local, (copy, *rewrite.map_loads(inside, load))),)
         if not self.loop:
             return dataclasses.replace(program, body=body)
-        loop = find_loop(program, self.loop)
-        return replace(program, loop, (with_body(loop, body),))
+        loop = rewrite.find_loop(program, self.loop)
+        return rewrite.replace(program, loop, (rewrite.with_body(loop, body),))
 
     def _copied(self, source: ir.Buffer) -> tuple[int, ...]:
         """Extents of the copy before it is packed."""
         return tuple(source.shape[d] for d in self.dims)
 
-    def _check_filled(self, program: ir.Program, source: ir.Buffer, inside: Body) -> None:
+    def _check_filled(self, program: ir.Program, source: ir.Buffer, inside: rewrite.Body) -> None:
         """What is copied is there when the copy is made, and is all that is read."""
-        if stores_of(inside, self.buffer) or (not self.loop and source.scope != "param"):
+        if rewrite.stores_of(inside, self.buffer) or (not self.loop and source.scope != "param"):
             raise ScheduleError(f"{self.buffer} is not computed yet at the start of {self.loop}")
         ranges = {s.var: s.extent for s in ir.walk(program.body) if isinstance(s, ir.For)}
-        for load in loads_of(inside):
+        for load in rewrite.loads_of(inside):
             if load.buffer != self.buffer:
                 continue
             for d in self.dims:
@@ -170,9 +159,9 @@ class CacheRead:
                 if lo < 0 or hi >= source.shape[d]:
                     raise ScheduleError(f"{self.buffer} is read in its halo, which is not copied")
 
-    def _outer_indices(self, program: ir.Program, inside: Body) -> tuple[ir.Index, ...]:
+    def _outer_indices(self, program: ir.Program, inside: rewrite.Body) -> tuple[ir.Index, ...]:
         """Indices of the dimensions not copied: the same everywhere, fixed outside the copy."""
-        loads = [v for v in loads_of(inside) if v.buffer == self.buffer]
+        loads = [v for v in rewrite.loads_of(inside) if v.buffer == self.buffer]
         if not loads:
             raise ScheduleError(f"{self.buffer} is not read in loop {self.loop}")
         rest = [d for d in range(len(loads[0].indices)) if d not in self.dims]
@@ -180,7 +169,7 @@ class CacheRead:
         if len(found) != 1:
             raise ScheduleError(f"{self.buffer} is read at several places in loop {self.loop}")
         outer = found.pop()
-        known = ranges_at(program, self.loop) if self.loop else {}
+        known = rewrite.ranges_at(program, self.loop) if self.loop else {}
         if any(not i.vars() <= known.keys() for i in outer):
             raise ScheduleError(f"{self.buffer} depends on loops inside {self.loop}")
         values, out = iter(outer), []
@@ -210,7 +199,7 @@ class CacheRead:
             indices[d] = i
         value: ir.Value = ir.Load(self.buffer, tuple(indices))
         if bounds:
-            value = ir.Select(bounds, value, zero(source.dtype))
+            value = ir.Select(bounds, value, rewrite.zero(source.dtype))
         if self.dtype:
             value = ir.fn("to_bfloat16", value)
         stmt: ir.Stmt = ir.Store(local.name, tuple(ir.index(n) for n in names), value)

@@ -8,18 +8,7 @@ from typing import ClassVar
 
 from autotune.errors import ScheduleError
 from autotune.program.analysis import reads_memory
-from autotune.program.ir import (
-    Bound,
-    Buffer,
-    For,
-    If,
-    Index,
-    Prefetch,
-    Program,
-    Stmt,
-    index,
-    walk,
-)
+from autotune.program.ir import Bound, Buffer, For, If, Index, Prefetch, Program, Stmt, index, walk
 from autotune.program.rewrite import (
     find_buffer,
     find_loop,
@@ -32,6 +21,7 @@ from autotune.schedule.base import register
 from autotune.types import ITEM_BYTES
 
 LINE_BYTES = 64
+"""Bytes of a cache line, which a prefetch brings."""
 
 
 @register

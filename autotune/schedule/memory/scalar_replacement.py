@@ -6,17 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
+from autotune.program import rewrite
 from autotune.program.ir import Alloc, Bound, Buffer, For, If, Load, Program, Stmt, Store, index
-from autotune.program.rewrite import (
-    Body,
-    find_buffer,
-    find_loop,
-    loads_of,
-    map_loads,
-    ranges_at,
-    replace,
-    stores_of,
-)
 from autotune.schedule.base import register
 from autotune.schedule.loops.nest import copied, require_new
 
@@ -38,18 +29,18 @@ class ScalarReplacement:
     loop: str
 
     def apply(self, program: Program) -> Program:
-        loop = find_loop(program, self.loop)
-        source = find_buffer(program, self.buffer)
-        found = {v for v in loads_of((loop,)) if v.buffer == self.buffer}
+        loop = rewrite.find_loop(program, self.loop)
+        source = rewrite.find_buffer(program, self.buffer)
+        found = {v for v in rewrite.loads_of((loop,)) if v.buffer == self.buffer}
         if len(found) != 1:
             raise ScheduleError(f"{self.buffer} is not read at one place in loop {self.loop}")
         (load,) = found
-        if stores_of((loop,), self.buffer) or source.scope == "register":
+        if rewrite.stores_of((loop,), self.buffer) or source.scope == "register":
             raise ScheduleError(f"{self.buffer} cannot be read ahead of loop {self.loop}")
         path = _path(loop.body, load) or []
         used = {v for i in load.indices for v in i.vars()}
         chain = [s for s in path if isinstance(s, For) and s.var in used]
-        known = ranges_at(program, self.loop).keys() - {self.loop}
+        known = rewrite.ranges_at(program, self.loop).keys() - {self.loop}
         if not used <= known | {c.var for c in chain}:
             raise ScheduleError(f"{self.buffer} changes along loop {self.loop}")
         suffix = f"_{self.buffer}_kept"
@@ -57,12 +48,12 @@ class ScalarReplacement:
         name = f"{self.buffer}.kept"
         local = Buffer.dense(name, source.dtype, tuple(c.extent for c in chain), "register")
         kept = Load(name, tuple(index(c.var) for c in chain))
-        fill: Body = (Store(name, kept.indices, load),)
+        fill: rewrite.Body = (Store(name, kept.indices, load),)
         guards = self._guards(path, used, known | {c.var for c in chain})
         body = (If(guards, fill),) if guards else fill
         first = copied(chain, body, suffix)
-        (inner,) = map_loads((loop,), lambda v: kept if v == load else None)
-        return replace(program, loop, (Alloc(local, (first, inner)),))
+        (inner,) = rewrite.map_loads((loop,), lambda v: kept if v == load else None)
+        return rewrite.replace(program, loop, (Alloc(local, (first, inner)),))
 
     def _guards(self, path: list[Stmt], used: set[str], known: set[str]) -> tuple[Bound, ...]:
         """What guards the elements that are read: bounds on what they are indexed by."""
@@ -73,13 +64,13 @@ class ScalarReplacement:
         return tuple(bounds)
 
 
-def _path(body: Body, load: Load) -> list[Stmt] | None:
+def _path(body: rewrite.Body, load: Load) -> list[Stmt] | None:
     """Statements from the outermost down to the store that reads the element."""
     for stmt in body:
         if isinstance(stmt, For | Alloc | If):
             below = _path(stmt.body, load)
             if below is not None:
                 return [stmt, *below]
-        elif isinstance(stmt, Store) and load in loads_of((stmt,)):
+        elif isinstance(stmt, Store) and load in rewrite.loads_of((stmt,)):
             return [stmt]
     return None

@@ -7,19 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.errors import ScheduleError
-from autotune.program import ir
+from autotune.program import ir, rewrite
 from autotune.program.analysis import interval
-from autotune.program.rewrite import (
-    Body,
-    drop_alloc,
-    find_loop,
-    keep_dims,
-    loads_of,
-    ranges_at,
-    replace,
-    stores_of,
-    with_body,
-)
 from autotune.schedule.base import register
 
 
@@ -45,7 +34,7 @@ class StoreAt:
                 f"{self.buffer} can be kept in scratch, shared or register, not {self.scope}"
             )
         old = self._buffer(program)
-        loop = find_loop(program, self.loop)
+        loop = rewrite.find_loop(program, self.loop)
         inside = self._accesses(loop.body)
         if len(inside) != len(self._accesses(program.body)):
             raise ScheduleError(f"{self.buffer} is used outside loop {self.loop}")
@@ -62,8 +51,10 @@ class StoreAt:
         shape = tuple(sizes[d] for d in kept)
         new = ir.Buffer.dense(self.buffer, old.dtype, shape, self.scope)
         starts = {d: w.start for d, w in enumerate(windows) if w.size <= old.shape[d]}
-        body = keep_dims(loop.body, self.buffer, kept, starts)
-        program = replace(program, loop, (with_body(loop, (ir.Alloc(new, body),)),))
+        body = rewrite.keep_dims(loop.body, self.buffer, kept, starts)
+        program = rewrite.replace(
+            program, loop, (rewrite.with_body(loop, (ir.Alloc(new, body),)),)
+        )
         return _drop_outer(program, old)
 
     def _buffer(self, program: ir.Program) -> ir.Buffer:
@@ -74,16 +65,16 @@ class StoreAt:
                 return stmt.buffer
         raise ScheduleError(f"no local buffer {self.buffer}")
 
-    def _accesses(self, body: Body) -> list[tuple[ir.Index, ...]]:
-        loads = [v.indices for v in loads_of(body) if v.buffer == self.buffer]
-        return loads + [s.indices for s in stores_of(body, self.buffer)]
+    def _accesses(self, body: rewrite.Body) -> list[tuple[ir.Index, ...]]:
+        loads = [v.indices for v in rewrite.loads_of(body) if v.buffer == self.buffer]
+        return loads + [s.indices for s in rewrite.stores_of(body, self.buffer)]
 
     def _window(
         self, program: ir.Program, loop: ir.For, inside: list[tuple[ir.Index, ...]], dim: int
     ) -> _Window:
         """The part of a dimension that one iteration uses: all accesses start at one place, set
         by loops at or outside `loop`, and go on by loops inside it."""
-        known = ranges_at(program, self.loop).keys()
+        known = rewrite.ranges_at(program, self.loop).keys()
         whole = _whole(self._buffer(program).shape[dim])
         starts = {_known_part(i[dim], known) for i in inside}
         if len(starts) != 1:
@@ -124,5 +115,5 @@ def _drop_outer(program: ir.Program, old: ir.Buffer) -> ir.Program:
     """Remove the alloc that the narrower one replaces."""
     for stmt in ir.walk(program.body):
         if isinstance(stmt, ir.Alloc) and stmt.buffer is old:
-            return replace(program, stmt, stmt.body)
-    return drop_alloc(program, old.name)
+            return rewrite.replace(program, stmt, stmt.body)
+    return rewrite.drop_alloc(program, old.name)

@@ -11,7 +11,7 @@ from search_spaces.params import Config
 from search_spaces.space import Rows
 
 _PARENTS = 12
-"""The fastest configs, of which others are bred."""
+"""The fastest configs, of which others are bred (chosen, as all constants here)."""
 _RANDOM_SHARE = 0.15
 """Share of proposals that are drawn from the whole space."""
 _TRIES = 200

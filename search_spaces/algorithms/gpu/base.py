@@ -8,20 +8,16 @@ values it takes, what a block of them is and costs, and how it is written.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.machine import Machine
-from autotune.target import Target
 from autotune.types import Task
-from search_spaces.algorithms.base import ALGORITHMS, GPU_PREFIX, Algorithm, Mask, configs_at
+from search_spaces.algorithms.base import Family, Mask, TiledAlgorithm
 from search_spaces.base import Column
-from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction
 from search_spaces.gpu.contraction.tiles import Product, product_of
-from search_spaces.params import Config
 from search_spaces.space import Configs
 
 DEPTHS = (4, 8, 16, 32, 64)
@@ -51,41 +47,20 @@ class Blocks:
     """Bytes of an operand's element in shared memory."""
 
 
-class GpuAlgorithm(Algorithm):
-    """A way to compute convolutions and matrix products on GPUs. Arrays have an entry per config;
-    all configs passed are of this algorithm."""
+class GpuAlgorithm(TiledAlgorithm):
+    """A way to compute convolutions and matrix products on GPUs."""
 
-    choice: str
-    """Its value of the param `algorithm`."""
-    rank: int
-    """Its place among the choices, the plainest first."""
     fragment: tuple[int, int, int] = (1, 1, 1)
     """Rows and columns of what `tile_m` and `tile_n` count, and threads of what `threads_m` and
     `threads_n` do."""
     layouts: tuple[str, ...] = (PADDED,)
     side: float = 0.0
     """Output points along a side that are filtered together, among the features of configs."""
-    is_direct: bool = False
-    """Whether it computes every product of the operands as they are."""
-
-    @abstractmethod
-    def applies(self, task: Task, c: Contraction, target: Target) -> bool:
-        """Whether it can compute the task on the target, within the accuracy asked for."""
 
     @abstractmethod
     def valid(self, c: Contraction, configs: Configs) -> Mask:
         """Which configs are, beside the limits that all algorithms have; params that mean nothing
         here must have their first value."""
-
-    @abstractmethod
-    def write(
-        self, builder: ScheduleBuilder, c: Contraction, config: Config, target: Target
-    ) -> None:
-        """Apply the steps of a config."""
-
-    @abstractmethod
-    def cycles(self, task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
-        """Cycles of the whole device."""
 
     @abstractmethod
     def shared_bytes(self, configs: Configs) -> Column:
@@ -133,38 +108,11 @@ class GpuAlgorithm(Algorithm):
         )  # fmt: skip
 
 
+ON_GPUS = Family(GpuAlgorithm)  # type: ignore[type-abstract]
+
+
 def padded_shared_bytes(configs: Configs, each: Column) -> Column:
     """Shared memory of a block whose threads copy operands of so many bytes a step, `stages` steps
     of them, aligned to lines where copies run ahead."""
     each = each + np.where(configs["stages"] > 1, 128, 16)
     return np.asarray(configs["stages"] * each + 32, np.float64)
-
-
-def of_gpus() -> tuple[GpuAlgorithm, ...]:
-    """Algorithms for contractions on GPUs, the plainest first."""
-    found = [a for a in ALGORITHMS.parts() if isinstance(a, GpuAlgorithm)]
-    return tuple(sorted(found, key=lambda a: a.rank))
-
-
-def applicable_on_gpus(task: Task, c: Contraction, target: Target) -> tuple[GpuAlgorithm, ...]:
-    """Algorithms that can compute a contraction on the target, the plainest first."""
-    return tuple(a for a in of_gpus() if a.applies(task, c, target))
-
-
-def chosen_on_gpus(config: Config) -> GpuAlgorithm:
-    """The algorithm that a config of a contraction chose."""
-    found = ALGORITHMS.get(f"{GPU_PREFIX}{config['algorithm']}")
-    assert isinstance(found, GpuAlgorithm)
-    return found
-
-
-def each_config(
-    configs: Configs, give: Callable[[GpuAlgorithm, Configs], Column | Mask | float]
-) -> Column:
-    """What every config's algorithm gives for it; 0 where the config chose none that is known."""
-    out = np.zeros(len(configs["algorithm"]))
-    for algorithm in of_gpus():
-        own = np.flatnonzero(configs["algorithm"] == algorithm.choice)
-        if len(own):
-            out[own] = give(algorithm, configs_at(configs, own))
-    return out

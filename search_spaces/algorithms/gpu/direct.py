@@ -1,4 +1,7 @@
-"""Direct code on GPUs: every product, by threads' register tiles over shared memory."""
+"""Direct code on GPUs: every product, by threads' register tiles over shared memory.
+
+Constants follow from shared memory's 32 banks of a word, or are assumed where they are times.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ class GpuTiles(GpuAlgorithm):
 class GpuDirect(GpuTiles):
     """Products of float32 operands, or of what is widened to it."""
 
-    name, choice, rank, turn = "gpu_direct", DIRECT, 0, 1
+    name, rank, turn = "gpu_direct", 0, 1
     is_direct = True
 
     def label(self, schedule: Schedule) -> str:

@@ -69,7 +69,7 @@ SHORT_BYTES = 2
 LOAD_BYTES = 32
 """Bytes of a row that one load of a matrix brings."""
 LOADS_OF_TILES = 4
-"""Loads beside the first that tiles of a single matrix need for each product."""
+"""Loads beside the first that tiles of a single matrix need for each product (assumed)."""
 _KINDS = ("", "_init", "_out")
 
 
@@ -80,7 +80,7 @@ class TensorCores(GpuAlgorithm):
     layouts = (PADDED, SWIZZLED)
 
     def __init__(self, choice: str, rank: int) -> None:
-        self.name, self.choice, self.rank = f"gpu_{choice}", choice, rank
+        self.name, self.rank = f"gpu_{choice}", rank
         self.item, self.error = ITEM[choice], ERRORS[choice]
         self.is_direct = choice == "int8"
         self.reference = "" if self.is_direct else "NVIDIA, Parallel Thread Execution ISA: mma"

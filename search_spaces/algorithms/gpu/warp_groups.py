@@ -79,6 +79,7 @@ _PIECES = 8
 _MIXED_PTX = 84
 """Version of PTX since when the operands' bytes may differ in their signs."""
 _FLOAT_BYTES, _SHORT_BYTES = 4, 2
+"""Bytes of elements before and after rounding."""
 _COPIED = 8
 """Elements that a thread rounds."""
 _OWN = ("m_i", "n_i", "m_f", "n_f")
@@ -140,7 +141,7 @@ def fetchable(value: TaskValue, *, rows: bool) -> bool:
 class WarpGroups(GpuAlgorithm):
     """Products by groups of four warps."""
 
-    name, choice, rank = "gpu_wgmma", "wgmma", 20
+    name, rank = "gpu_wgmma", 20
     reference = "NVIDIA, Parallel Thread Execution ISA: wgmma, cp.async.bulk.tensor"
     error = 2.0**-6
     fragment = (GROUP_ROWS, GROUP_WIDTH, WARP * WARPGROUP)

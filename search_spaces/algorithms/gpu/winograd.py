@@ -27,7 +27,7 @@ from search_spaces.params import Config
 from search_spaces.space import Configs
 
 MOST_POINTS = 36
-"""Points of a tile that a thread holds in registers, at most."""
+"""Points of a tile that a thread holds in registers, at most (of F(4x4, 3x3): 6 by 6)."""
 
 
 class GpuFiltering(GpuTiles):
@@ -38,7 +38,7 @@ class GpuFiltering(GpuTiles):
     layout_share = 0.6
 
     def __init__(self, form: str, rank: int) -> None:
-        self.name, self.choice, self.rank = f"gpu_{form}", form, rank
+        self.name, self.rank = f"gpu_{form}", rank
         self.sides = FORMS[form]
         self.side = float(self.sides[0])
 

@@ -16,12 +16,7 @@ from autotune.types import Task
 from search_spaces.algorithms.attention import ONLINE_SOFTMAX, ideal_cycles, unrolled
 from search_spaces.base import RULES, OpenBlocks, Prior, Rule, TileStructure
 from search_spaces.builder import ScheduleBuilder
-from search_spaces.cpu.attention.shape import (
-    AttentionTask,
-    accesses_of,
-    attention_of,
-    split_rows,
-)
+from search_spaces.cpu.attention.shape import AttentionTask, accesses_of, attention_of, split_rows
 from search_spaces.params import Config
 from search_spaces.space import Configs, Space
 

@@ -15,7 +15,8 @@ from autotune.types import Task, TaskNode
 from search_spaces.base import Access
 
 _FEW = 4
-"""Elements of the batch per thread: fewer leave all waiting for a thread that lost its core."""
+"""Elements of the batch per thread: fewer leave all waiting for a thread that lost its core
+(chosen)."""
 _UNEVEN = 1.07
 """Time of the busiest thread over that of all. Keys and values that all threads pack together
 first cost several per cent."""

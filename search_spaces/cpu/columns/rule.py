@@ -126,7 +126,7 @@ def _cycles(task: Task, machine: Machine, unroll: Column) -> Column:
     """Cycles of all passes on one thread."""
     size, total = _Sizes(task, machine.target), np.zeros(len(unroll))
     held = 8.0 * size.along * unroll * size.lanes
-    far = np.where(held > L1_SHARE * machine.target.l1_bytes, EVICTED_CYCLES, 0.0)
+    far = np.where(held > L1_SHARE * machine.l1_bytes, EVICTED_CYCLES, 0.0)
     for one in passes_of(task):
         vectors = one.rows * one.width / size.lanes
         busy = np.maximum(one.work, VECTOR_CYCLES * one.streams) + far

@@ -1,6 +1,7 @@
 """The cost of reading operands beside products of tiles, by the order of loops and the tile.
 
 In: a contraction, the machine and configs. Out: shares of the multiply-adds' cycles, per config.
+Fitted as in `search_spaces.cpu.contraction.rates`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ others: what a prefetcher brings is not what is needed."""
 def order_cost(task: Task, machine: Machine, c: Contraction, configs: Configs) -> Column:
     """Inner operands that leave the L2 cache on every pass are slow."""
     weights, data = (task.value(v).type.nbytes for v in (c.weights, c.data))
-    l2_bytes = machine.target.l2_bytes
+    l2_bytes = machine.l2_bytes
     stays = {
         "channels_first": data < l2_bytes // 2,
         "rows_first": data // c.row_count + weights < l2_bytes,
@@ -59,7 +60,7 @@ def data_cost(
     every block of channels; those of a tile that stay in the L1 cache meanwhile are not."""
     far = beyond_l2(machine, task.value(c.data).type.nbytes)
     inside = configs["order"] == "points_first"
-    stay = inside & (points * c.depth * c.item_bytes < machine.target.l1_bytes / 2)
+    stay = inside & (points * c.depth * c.item_bytes < machine.l1_bytes / 2)
     data = DATA_COST / configs["vectors"] * (1.0 if far else NEAR_DATA) * _touched(c, configs)
     cost = np.where(stay, NEAR_DATA, 1.0) * data + _weight_cost(machine, c, configs, points)
     sparse = far and c.rows is not None and c.strides[1] > c.reduce[1][1]
@@ -74,7 +75,7 @@ def _weight_cost(machine: Machine, c: Contraction, configs: Configs, points: Col
     panel = configs["vectors"] * configs["lanes"] * (c.depth * c.item_bytes)
     again = np.where(configs["order"] == "points_first", c.weight_bytes, panel)
     alone = 1 / points - 1 / WEIGHT_POINTS
-    leaves = again > WEIGHTS_IN_L2 * machine.target.l2_bytes
+    leaves = again > WEIGHTS_IN_L2 * machine.l2_bytes
     return WEIGHT_COST * np.where(leaves, FAR_WEIGHTS * alone, np.maximum(alone, 0))
 
 

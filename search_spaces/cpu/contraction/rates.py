@@ -1,7 +1,8 @@
 """Rate of multiply-adds in a register tile, and shares that its operands add.
 
 In: the machine and configs. Out: cycles per multiply-add of full width, or shares of
-them. Fitted as in `search_spaces.cpu.contraction.prior`.
+them. Constants were fitted so that surveys of contractions (benchmarks/data, Zen 4) and kernels in
+models are ranked as measured, unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ LONE_VECTOR_COST = 0.02
 """The same of tiles of one vector of channels where there are more."""
 LONG_BODY_COST = 0.05
 """The same of reductions unrolled more than four times."""
+LONG_TILED_BODY_COST = 0.015
+"""The same of products of transformed tiles for which no panels are asked for: requests of a long
+body come in bursts (fitted: surveys of three machines)."""
 SPILL_COST = 0.2
 """The same of more accumulators and operands than registers."""
 SPILL_RISK = 0.03
@@ -55,7 +59,7 @@ NEAR_DATA = 0.3
 """Part of that where data lie in the L2 cache."""
 RAGGED_COST = 0.03
 """Share of a full tile's points that a shorter last one takes for each that it lacks."""
-BAND_COST = 1.03
+STRIP_COST = 1.03
 """Times what strips are expected to take: small weights, which all threads have in their caches,
 are as well used row by row, and strips turned out 2 to 7 % slower there."""
 EXPOSED_STREAM = 0.7
@@ -86,7 +90,12 @@ def tile_efficiency(
     several = live_registers(configs, points, vectors, target=machine.target) > registers
     taste = taste + np.where(several, RUN_SPILL_RISK if lanes else SPILL_RISK, 0.0)
     taste = taste + np.where((vectors == 1) & (total > 1), LONE_VECTOR_COST, 0.0)
-    return cycles / total, taste + np.where(configs["unroll"] > 4, LONG_BODY_COST, 0.0)
+    return cycles / total, taste
+
+
+def long_bodies(configs: Configs) -> Column:
+    """Share of the time that long loop bodies add."""
+    return np.where(configs["unroll"] > 4, LONG_BODY_COST, 0.0)
 
 
 def panel_cycles(
@@ -95,7 +104,7 @@ def panel_cycles(
     """Cycles per multiply-add of full width until a panel of weights that the L1 cache does not
     keep beside data has come from the L2 cache, for each tile of points again."""
     nbytes = vectors * configs["lanes"] * (4.0 * depth)
-    away = nbytes > PANEL_SHARE_OF_L1 * machine.target.l1_bytes
+    away = nbytes > PANEL_SHARE_OF_L1 * machine.l1_bytes
     each = machine.target.vector_bytes / machine.cpu.l2_stream_bytes_per_cycle / points
     return np.where(away, each, 0.0)
 

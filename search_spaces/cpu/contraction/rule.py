@@ -23,18 +23,9 @@ from autotune.target import Target
 from autotune.tasks.build import loop_var
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
-from search_spaces.algorithms.base import (
-    applicable,
-    by_algorithm,
-    chosen_by,
-    configs_at,
-    each_config,
-)
+from search_spaces.algorithms.base import ON_CPUS, ContractionAlgorithm
 from search_spaces.base import RULES, Column, Prior, Rule, TileStructure
-from search_spaces.builder import (
-    ScheduleBuilder,
-    output_with_sums,
-)
+from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.contraction.rates import ideal_cycles, waste
 from search_spaces.cpu.contraction.shape import (
     STRIPS_FIRST,
@@ -77,7 +68,7 @@ class ContractionRule(Rule):
     def space(self, task: Task, target: Target) -> Space:
         c = tiled_contraction(task)
         lanes, inner = target.lanes(), c.reduce[-1][1]
-        found = applicable(task, c, target)
+        found = ON_CPUS.applicable(task, c, target)
         widths = [lanes]
         if c.channels[1] % lanes and lanes > 4:
             widths.append(lanes // 2)
@@ -128,10 +119,8 @@ class ContractionRule(Rule):
             return np.asarray(small | elsewhere(configs))
 
         def algorithm(configs: Configs) -> Mask:
-            ok = np.zeros(len(configs["algorithm"]), bool)
-            for chosen, places in by_algorithm(configs).items():
-                ok[places] = chosen.valid(c, target, configs_at(configs, places))
-            return ok
+            ok = ON_CPUS.of_each(configs, lambda a, own: a.valid(c, target, own))
+            return np.asarray(ok > 0)
 
         return (
             Constraint("registers", fits),
@@ -146,7 +135,7 @@ class ContractionRule(Rule):
         c = tiled_contraction(task)
         builder = ScheduleBuilder(task)
         output_with_sums(builder, c.tensor, c.channels[0])
-        chosen_by(config).write(builder, c, config, target)
+        ON_CPUS.chosen_by(config).write(builder, c, config, target)
         return builder.scheduled
 
     # ----------------------------------------------------------------------------------- structure
@@ -188,12 +177,12 @@ class ContractionRule(Rule):
             unrolled=unrolled(configs),
             extra={
                 **number,
-                "algorithm": each_config(configs, "code").astype(np.float64),
+                "algorithm": ON_CPUS.of_each(configs, lambda a, _: a.code),
                 "tail_w": c.points[1] % number["tile_w"],
                 "prefetch": (configs["prefetch"] == "panel").astype(np.float64),
                 "plain": plain(c, configs).astype(np.float64),
             },
-            modelled=~each_config(configs, "is_plain"),
+            modelled=ON_CPUS.of_each(configs, lambda a, _: a.is_plain) == 0,
         )
 
     def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
@@ -204,17 +193,17 @@ class ContractionRule(Rule):
         )
 
     def descents(self, task: Task, best: Config) -> int:
-        return chosen_by(best).descents
+        return ON_CPUS.chosen_by(best).descents
 
 
 def _cycles(task: Task, c: Contraction, machine: Machine, configs: Configs) -> Column:
     """Cycles of the whole contraction, as each config's algorithm predicts them."""
-    out = np.empty(len(configs["algorithm"]))
-    for chosen, places in by_algorithm(configs).items():
-        own = configs_at(configs, places)
+
+    def cycles(chosen: ContractionAlgorithm, own: Configs) -> Column:
         gain = np.where(own["prefetch"] == "panel", chosen.prefetch_gain(c, machine), 1.0)
-        out[places] = chosen.cycles(task, c, machine, own) * gain
-    return out
+        return np.asarray(chosen.cycles(task, c, machine, own) * gain)
+
+    return ON_CPUS.of_each(configs, cycles)
 
 
 RULES.add(ContractionRule.name, ContractionRule())

@@ -13,10 +13,7 @@ from autotune.schedule.memory.copies import CacheRead
 from autotune.target import Target
 from search_spaces.builder import ScheduleBuilder, share
 from search_spaces.cpu.contraction.shape import Contraction
-from search_spaces.cpu.contraction.tiles import (
-    in_strip,
-    pack_plan,
-)
+from search_spaces.cpu.contraction.tiles import in_strip, pack_plan
 from search_spaces.params import Config
 
 

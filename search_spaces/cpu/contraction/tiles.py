@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.target import Target
-from search_spaces.algorithms.base import each_config
+from search_spaces.algorithms.base import ON_CPUS
 from search_spaces.base import Column
 from search_spaces.cpu.contraction.shape import STRIPS_FIRST, Contraction
 from search_spaces.params import Config
@@ -56,7 +56,8 @@ def copies(c: Contraction, configs: Configs) -> Column:
         (c.row_count, configs["tile_h"]),
     ):
         out = out * np.where(extent % size, 2, 1)
-    return np.where(each_config(configs, "is_direct"), out, 2.0)
+    direct = ON_CPUS.of_each(configs, lambda a, _: a.is_direct)
+    return np.where(direct > 0, out, 2.0)
 
 
 def strips(c: Contraction, target: Target) -> int:

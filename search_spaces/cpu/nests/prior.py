@@ -207,7 +207,7 @@ def _cycles(
             held = together * 4 * one.width * (2 * one.streams + 1)
         total = total + np.where(merged, joined, one.rows * row)
     total = total - np.where(ahead, beside, 0.0)
-    evicted = ahead & (held > AHEAD_L1_SHARE * machine.target.l1_bytes)
+    evicted = ahead & (held > AHEAD_L1_SHARE * machine.l1_bytes)
     waits = _waits(task, passes, machine, configs, merged)
     return np.asarray(total + waits * np.where(evicted, EVICTED_WAIT, 1.0), np.float64)
 
@@ -243,7 +243,7 @@ def _waits(
     early = merged & asked_early(configs)
     together = configs["rows"].astype(np.float64)
     held = together * _row_bytes(passes) * np.where(early, 2.0, 1.0)
-    fits = held <= ROWS_L1_SHARE * machine.target.l1_bytes
+    fits = held <= ROWS_L1_SHARE * machine.l1_bytes
     inner, next_, outer = _streaming(task, passes, machine)
     waits = np.where(merged, np.where(fits | (together == 1), inner, next_), outer)
     return waits * np.where(early, PREFETCHED_WAIT, 1.0)
@@ -282,11 +282,11 @@ def _streaming(
     """Cycles of waiting for the outer caches: of merged passes whose rows stay in the innermost
     one, of those that find them in the next, and of separate ones, which read what the ones
     before them wrote."""
-    target, cpu = machine.target, machine.cpu
+    cpu = machine.cpu
     held = sum(v.type.nbytes for role in ("input", "output") for v in task.by_role(role))
-    if held <= target.l1_bytes:
+    if held <= machine.l1_bytes:
         return 0.0, 0.0, 0.0
-    inside = held <= target.l2_bytes
+    inside = held <= machine.l2_bytes
     speed = cpu.l2_pass_bytes_per_cycle if inside else cpu.l3_pass_bytes_per_cycle
     written_speed = (
         cpu.l2_written_pass_bytes_per_cycle if inside else cpu.l3_written_pass_bytes_per_cycle

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.program.analysis import recombine
-from autotune.program.ir import FloorDiv, Index, Load, Mod, Program
+from autotune.program.ir import Atom, FloorDiv, Index, Load, Mod, Program
 from autotune.program.rewrite import find_loop, stores_of
 from autotune.schedule.base import Step
 from autotune.schedule.loops.nest import Reorder, Split, Unroll, Vectorize
@@ -95,7 +95,7 @@ def _divisors(program: Program, loop: str) -> list[int]:
     return sorted(found, reverse=True)
 
 
-def _sizes(atom: object, loop: str) -> set[int] | None:
+def _sizes(atom: Atom, loop: str) -> set[int] | None:
     """Divisors of one atom, in iterations of the loop; None where it is not of the loop alone."""
     if not isinstance(atom, FloorDiv | Mod) or loop not in atom.index.vars():
         return set()

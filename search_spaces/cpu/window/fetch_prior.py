@@ -62,7 +62,7 @@ def fetched_vectors(
     # Points a power of two apart share few sets of the cache.
     row, step = steps(task, access)
     kept = high * np.where(first, width, wide) <= conflict_free_points(machine, step)
-    stays = first & kept & (reused <= KEPT_L1_SHARE * target.l1_bytes)
+    stays = first & kept & (reused <= KEPT_L1_SHARE * machine.l1_bytes)
     # Blocks of channels inside: whole points of a tile's rows come before the next tile; rows
     # about a multiple of the page size apart share the sets.
     lost = np.where(first, 0.0, evicted_share(machine, row * item, high, (wide - 1) * step * item))
@@ -71,7 +71,7 @@ def fetched_vectors(
     # Blocks of channels inside: a tile's lines lie apart, and no prefetcher follows so many. Where
     # none lies between a row's points, and the next cache holds all, the row is followed as one.
     between = item * (step - tile["channel"] * target.lanes())
-    near = task.value(access.buffer).type.nbytes <= target.l2_bytes
+    near = task.value(access.buffer).type.nbytes <= machine.l2_bytes
     streams = high * np.where((between < machine.cpu.line_bytes) & near, 1.0, wide)
     jumps = STREAM_COST * np.maximum(streams - FREE_STREAMS, 0)
     turns = np.where(stays, 0.0, np.where(first, ROW_START_COST, jumps))
@@ -96,10 +96,10 @@ def _fetched_rolled(
     target = machine.target
     value, first = task.value(access.buffer), configs["order"] == "channels_first"
     row, step = steps(task, access)
-    far, amid = value.type.nbytes > target.l2_bytes, step % target.lanes() != 0
+    far, amid = value.type.nbytes > machine.l2_bytes, step % target.lanes() != 0
     touched = tile["channel"] + (0.5 if amid else 0.0)
     item, vector = access.item_bytes, access.item_bytes * target.lanes()
-    again = first | (high * wide * touched * vector > COLUMN_L1_SHARE * target.l1_bytes)
+    again = first | (high * wide * touched * vector > COLUMN_L1_SHARE * machine.l1_bytes)
     part = np.maximum(
         np.where(again, touched / tile["channel"], 1.0), SPLIT_LINE_COST if amid else 1.0
     )

@@ -108,7 +108,7 @@ def cycles(task: Task, w: WindowShape, machine: Machine, configs: Configs) -> Co
     tiles = often * spans(None, t.tile, t.extents, once) * t.full / t.width
     ports = loads + STORE_CYCLES + clocks(machine, TILE_CYCLES) * tiles
     held = sum(v.type.nbytes for role in ("input", "output") for v in task.by_role(role))
-    moved = WRITES * store_cycles(machine, max(held, machine.target.l1_bytes + 1))
+    moved = WRITES * store_cycles(machine, max(held, machine.l1_bytes + 1))
     fetch = FETCHES * machine.target.vector_bytes / machine.cpu.l2_stream_bytes_per_cycle
     moved = moved + fetch * _all_fetched(task, w, machine, configs, t)
     moved = moved * _lone_lines(task, w, machine, configs, t)
@@ -180,7 +180,7 @@ def _lone_lines(
     for data in filter(_moves_by_row, _reads(task, w)):
         (_, wide, _), (_, high, _) = both_ways(data, (t.whole, t.extents, window))
         lines = t.width * data.item_bytes * t.tile["channel"] / cpu.line_bytes
-        away = high * wide * lines * cpu.line_bytes > PAIR_L1_SHARE * machine.target.l1_bytes
+        away = high * wide * lines * cpu.line_bytes > PAIR_L1_SHARE * machine.l1_bytes
         whole = np.ceil(lines)
         alone = np.where(whole % 2 == 1, 1 / whole, 0.0)
         away = away | (configs["order"] == "channels_first")

@@ -23,15 +23,7 @@ from autotune.schedule import Scheduled
 from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
-from search_spaces.algorithms.gpu.base import (
-    PADDED,
-    SWIZZLED,
-    Blocks,
-    GpuAlgorithm,
-    applicable_on_gpus,
-    chosen_on_gpus,
-    each_config,
-)
+from search_spaces.algorithms.gpu.base import ON_GPUS, PADDED, SWIZZLED, Blocks, GpuAlgorithm
 from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
 from search_spaces.builder import ScheduleBuilder
 from search_spaces.cpu.contraction.shape import Contraction, contraction_of, is_contraction
@@ -65,7 +57,7 @@ class GpuContractionRule(Rule):
 
     def space(self, task: Task, target: Target) -> Space:
         c = contraction_of(task)
-        found = applicable_on_gpus(task, c, target)
+        found = ON_GPUS.applicable(task, c, target)
         depths: set[int] = set().union(*(a.depths(c) for a in found))
         layouts = {layout for a in found for layout in a.layouts}
         params = (
@@ -86,7 +78,7 @@ class GpuContractionRule(Rule):
 
     def write(self, task: Task, target: Target, config: Config) -> Scheduled:
         builder = ScheduleBuilder(task)
-        chosen_on_gpus(config).write(builder, contraction_of(task), config, target)
+        ON_GPUS.chosen_by(config).write(builder, contraction_of(task), config, target)
         return builder.scheduled
 
     def structure(self, task: Task, machine: Machine, configs: Configs) -> TileStructure:
@@ -116,7 +108,7 @@ class GpuContractionRule(Rule):
             unrolled=number["tile_m"] * number["tile_n"] * number["unroll"],
             extra={
                 "threads": blocks.threads,
-                "tensor": each_config(configs, lambda a, _: a.fragment[0] / MATRIX[0]),
+                "tensor": ON_GPUS.of_each(configs, lambda a, _: a.fragment[0] / MATRIX[0]),
                 "registers": blocks.registers,
                 "split": np.asarray(configs["split"], np.float64),
                 "stages": np.asarray(configs["stages"], np.float64),
@@ -124,7 +116,7 @@ class GpuContractionRule(Rule):
                 "resident": resident,
                 "waves": count / (resident * target.multiprocessors),
                 "swizzled": (configs["layout"] == SWIZZLED).astype(np.float64),
-                "winograd": each_config(configs, lambda a, _: a.side),
+                "winograd": ON_GPUS.of_each(configs, lambda a, _: a.side),
                 "columns_first": (configs["order"] == "columns_first").astype(np.float64),
                 "band": np.asarray(configs["band"], np.float64),
             },
@@ -133,7 +125,7 @@ class GpuContractionRule(Rule):
     def prior(self, task: Task, machine: Machine, configs: Configs) -> Prior:
         c = contraction_of(task)
         return Prior(
-            cycles=each_config(configs, lambda a, own: a.cycles(task, c, machine, own)),
+            cycles=ON_GPUS.of_each(configs, lambda a, own: a.cycles(task, c, machine, own)),
             peak_cycles=max(1, task_flops(task)) / peak_flops_per_cycle(machine),
         )
 
@@ -153,22 +145,22 @@ class _Products:
 
 def _products(task: Task, c: Contraction, configs: Configs) -> _Products:
     return _Products(
-        count=each_config(configs, lambda a, _: a.products(task, c).count),
-        rows=each_config(configs, lambda a, _: a.products(task, c).rows),
-        columns=each_config(configs, lambda a, _: a.products(task, c).columns),
-        depth=each_config(configs, lambda a, _: a.products(task, c).depth),
+        count=ON_GPUS.of_each(configs, lambda a, _: a.products(task, c).count),
+        rows=ON_GPUS.of_each(configs, lambda a, _: a.products(task, c).rows),
+        columns=ON_GPUS.of_each(configs, lambda a, _: a.products(task, c).columns),
+        depth=ON_GPUS.of_each(configs, lambda a, _: a.products(task, c).depth),
     )
 
 
 def blocks_of(configs: Configs) -> Blocks:
     """Blocks of the configs, each as its algorithm has them."""
     return Blocks(
-        rows=each_config(configs, lambda a, own: a.tile(own)[0]),
-        columns=each_config(configs, lambda a, own: a.tile(own)[1]),
-        threads=each_config(configs, lambda a, own: a.threads(own)),
-        registers=each_config(configs, lambda a, own: a.registers(own)),
-        shared_bytes=each_config(configs, lambda a, own: a.shared_bytes(own)),
-        item_bytes=each_config(configs, lambda a, own: a.item_bytes(own)),
+        rows=ON_GPUS.of_each(configs, lambda a, own: a.tile(own)[0]),
+        columns=ON_GPUS.of_each(configs, lambda a, own: a.tile(own)[1]),
+        threads=ON_GPUS.of_each(configs, lambda a, own: a.threads(own)),
+        registers=ON_GPUS.of_each(configs, lambda a, own: a.registers(own)),
+        shared_bytes=ON_GPUS.of_each(configs, lambda a, own: a.shared_bytes(own)),
+        item_bytes=ON_GPUS.of_each(configs, lambda a, own: a.item_bytes(own)),
     )
 
 
@@ -192,15 +184,15 @@ def _accesses(p: Product) -> tuple[Access, ...]:
 
 def _constraints(task: Task, c: Contraction, target: Target) -> tuple[Constraint, ...]:
     def algorithm(configs: Configs) -> Mask:
-        return np.asarray(each_config(configs, lambda a, own: a.valid(c, own)) > 0)
+        return np.asarray(ON_GPUS.of_each(configs, lambda a, own: a.valid(c, own)) > 0)
 
     def threads(configs: Configs) -> Mask:
-        count = each_config(configs, lambda a, own: a.threads(own))
+        count = ON_GPUS.of_each(configs, lambda a, own: a.threads(own))
         whole = (count % target.warp == 0) & (count >= 16)
         return np.asarray(whole & (count <= min(1024, target.max_threads)))
 
     def shared(configs: Configs) -> Mask:
-        needed = each_config(configs, lambda a, own: a.shared_bytes(own))
+        needed = ON_GPUS.of_each(configs, lambda a, own: a.shared_bytes(own))
         return np.asarray(needed <= target.shared_bytes)
 
     def covered(configs: Configs) -> Mask:
@@ -208,7 +200,7 @@ def _constraints(task: Task, c: Contraction, target: Target) -> tuple[Constraint
             (rows, width), p = a.tile(own), a.products(task, c)
             return (rows <= max(16, 2 * p.rows)) & (width <= max(16, 2 * p.columns))
 
-        return np.asarray(each_config(configs, inside) > 0)
+        return np.asarray(ON_GPUS.of_each(configs, inside) > 0)
 
     def stages(configs: Configs) -> Mask:
         def whole(a: GpuAlgorithm, own: Configs) -> Mask:
@@ -216,13 +208,15 @@ def _constraints(task: Task, c: Contraction, target: Target) -> tuple[Constraint
             few = own["stages"] <= steps / own["split"]
             return np.asarray((steps % own["split"] == 0) & few)
 
-        return np.asarray(each_config(configs, whole) > 0)
+        return np.asarray(ON_GPUS.of_each(configs, whole) > 0)
 
     def registers(configs: Configs) -> Mask:
-        each = each_config(configs, lambda a, own: a.registers(own))
+        each = ON_GPUS.of_each(configs, lambda a, own: a.registers(own))
         ok = each <= min(255, target.vector_registers + 64)
         if target.registers:
-            ok &= each * each_config(configs, lambda a, own: a.threads(own)) <= target.registers
+            ok &= (
+                each * ON_GPUS.of_each(configs, lambda a, own: a.threads(own)) <= target.registers
+            )
         return np.asarray(ok)
 
     def body(configs: Configs) -> Mask:
@@ -234,7 +228,7 @@ def _constraints(task: Task, c: Contraction, target: Target) -> tuple[Constraint
             lines, _ = lines_of(a.products(task, c), a.blocks(own), own)
             return np.asarray(lines % own["band"] == 0)
 
-        return np.asarray(each_config(configs, whole) > 0)
+        return np.asarray(ON_GPUS.of_each(configs, whole) > 0)
 
     return (
         Constraint("algorithm", algorithm),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from autotune.machine import Machine
 from autotune.machine.gpu import peak_flops_per_cycle
-from autotune.program.ir import Clamp, Load
+from autotune.program.ir import Atom, Clamp, Load
 from autotune.program.rewrite import value_loads
 from autotune.schedule import Scheduled
 from autotune.schedule.gpu.bind import Bind
@@ -24,10 +24,7 @@ from autotune.target import Target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
 from search_spaces.base import RULES, Access, Column, Prior, Rule, TileStructure
-from search_spaces.builder import (
-    ScheduleBuilder,
-    output_with_sums,
-)
+from search_spaces.builder import ScheduleBuilder, output_with_sums
 from search_spaces.cpu.window.rule import is_window
 from search_spaces.cpu.window.shape import WindowShape, reduction_of, window_of
 from search_spaces.gpu.blocks import bind_rest, thread_choices
@@ -38,6 +35,7 @@ from search_spaces.space import Configs, Constraint, Space
 _REGISTERS = 64
 """Sums of one thread, at most."""
 _UNROLLED = 512
+"""Multiply-adds of a thread's unrolled body, at most (assumed)."""
 
 
 def _divisors(extent: int, most: int) -> tuple[int, ...]:
@@ -203,7 +201,7 @@ def _spans(task: Task, tile_w: Column, tile_h: Column) -> Column:
     return out
 
 
-def _terms(atom: object, factor: int) -> list[tuple[str, int]]:
+def _terms(atom: Atom, factor: int) -> list[tuple[str, int]]:
     if isinstance(atom, str):
         return [(atom, factor)]
     inner = atom.index.terms if isinstance(atom, Clamp) else ()

@@ -123,7 +123,10 @@ def test_a_folder_is_no_model_and_no_log(folder: Path, capsys: Captured) -> None
 
 def test_a_model_that_does_not_exist_is_not_taken_for_a_format(capsys: Captured) -> None:
     message = refused(capsys, "bench", "tiny.model")
-    assert "does not exist; expected an .onnx file, zoo:NAME or a compiled model" in message
+    assert (
+        "does not exist; expected an .onnx or .tflite file, zoo:NAME or a compiled model"
+        in message
+    )
 
 
 def test_a_log_of_a_newer_release_is_left_alone(capsys: Captured) -> None:

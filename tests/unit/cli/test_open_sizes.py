@@ -60,9 +60,10 @@ def test_sizes_that_do_not_fit(arguments: tuple[str, ...], words: str, capsys: C
 def test_what_needs_sizes_asks_for_them(command: tuple[str, ...], capsys: Captured) -> None:
     assert execute([command[0], "sum.onnx", *command[1:]]) == 2
     err = capsys.readouterr().err
+    instead = ", or a --range for each of B, S" if command[0] != "tune" else ""
     assert err == (
         "error: input 'a' has symbolic dimensions BxS; pass --shape a=1x1 with the extents you "
-        "want\n"
+        f"want{instead}\n"
     )
 
 
@@ -71,6 +72,54 @@ def test_sizes_are_fixed_by_shapes(capsys: Captured) -> None:
     assert execute(["run", "sum.model", *INPUTS]) == 0
     assert execute(["run", "sum.model", *INPUTS, "--range", "B=1:2"]) == 2
     assert "settled --range" in capsys.readouterr().err
+
+
+RANGES = ("--range", "B=1:4", "--range", "S=1:64")
+
+
+def test_a_program_for_all_sizes_is_a_file(capsys: Captured) -> None:
+    assert execute(["compile", "sum.onnx", *RANGES]) == 0
+    assert "kernels for all sizes of B, S" in capsys.readouterr().out
+    assert execute(["run", "sum.model", *INPUTS, "-o", "y.npz"]) == 0
+    np.testing.assert_array_equal(np.load("y.npz")["y"], np.full((2, 6), 2, np.float32))
+    assert execute(["run", "sum.model", "--random", "--at", "B=3", "--at", "S=50"]) == 0
+    assert "3x50" in capsys.readouterr().out
+    assert execute(["bench", "sum.model", "--at", "B=1,4", "--at", "S=8,16,64"]) == 0
+    assert capsys.readouterr().out.count("sum.model at B=") == 6
+    assert execute(["inspect", "sum.model"]) == 0
+    assert "B: 1 to 4, S: 1 to 64" in capsys.readouterr().out
+    assert execute(["export", "sum.model", "--format", "python", "-o", "out"]) == 0
+    assert Path("out/model.model").read_bytes() == Path("sum.model").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "--random"), "sizes of sum.model are open; give them with --at B=1, --at S=1"),
+        (("run", "--random", "--at", "B=1"), "sizes must be given for each of B, S, got B"),
+        (("run", "--random", "--at", "B=1,2", "--at", "S=2"), "2 sets of sizes, expected one"),
+        (("bench", "--at", "B=5", "--at", "S=2"), "the size of B is 5, the range is 1 to 4"),
+        (("bench", "--at", "B"), "expected --at H=224 or H=224,640, got 'B'"),
+        (("bench", "--at", "B=1", "--at", "B=2"), "--at of B is given twice"),
+        (("bench", "--profile", "--at", "B=1", "--at", "S=1"), "--profile and --json are for fi"),
+        (("export", "-o", "out"), "sizes of sum.model are open (B, S), and this takes models of"),
+    ],
+)
+def test_what_needs_one_set_of_sizes(
+    arguments: tuple[str, ...], words: str, capsys: Captured
+) -> None:
+    assert execute(["compile", "sum.onnx", *RANGES]) == 0
+    capsys.readouterr()
+    assert execute([arguments[0], "sum.model", *arguments[1:]]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_fixed_sizes_are_not_named_again(capsys: Captured) -> None:
+    assert execute(["compile", "sum.onnx", "--shape", "a=2x6"]) == 0
+    assert execute(["bench", "sum.model", "--at", "B=2"]) == 2
+    assert "--at is for open sizes, those of sum.model are fixed" in capsys.readouterr().err
 
 
 def test_symbols_and_ranges_as_text() -> None:

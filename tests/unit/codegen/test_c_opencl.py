@@ -18,11 +18,7 @@ from autotune.target import load_target
 from autotune.types import Array
 from tests.interpreter.interp import run
 from tests.interpreter.verify import verify
-from tests.unit.codegen.gpu_programs import (
-    row_sums,
-    stages,
-    tiled_matmul,
-)
+from tests.unit.codegen.gpu_programs import row_sums, stages, tiled_matmul
 from tests.unit.codegen.kernels import device_of
 from tests.unit.codegen.nvptx_programs import PROGRAMS
 from tests.unit.codegen.tensor_programs import tensor_matmul

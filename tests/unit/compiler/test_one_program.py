@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 import autotune
-from autotune.errors import ClosedError, FeedError, ModelError
+from autotune.errors import ArtifactError, ClosedError, ConfigError, FeedError, ModelError
 from autotune.runtime.sized import SizedModel
 from autotune.types import Array
-from tests.unit.compiler.open_models import attention, convolutions, detector
+from tests.unit.compiler.open_models import (
+    FLOAT,
+    attention,
+    convolutions,
+    detector,
+    model_of,
+)
 
 RANGES = {"N": (1, 3), "H": (8, 96), "W": (8, 96)}
 SIZES = ((1, 8, 8), (1, 64, 64), (2, 19, 33), (3, 96, 9), (1, 9, 96), (1, 64, 64))
@@ -23,8 +35,8 @@ NETWORK = convolutions()
 
 
 @functools.cache
-def images() -> SizedModel:
-    made = autotune.compile(NETWORK, ranges=RANGES)
+def images(threads: int = 1) -> SizedModel:
+    made = autotune.compile(NETWORK, ranges=RANGES, threads=threads)
     assert isinstance(made, SizedModel)
     return made
 
@@ -79,6 +91,27 @@ def test_features_of_several_scales() -> None:
         np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-3, atol=1e-4)
 
 
+def rows_model(nodes: list[onnx.NodeProto], *dims: int | str) -> onnx.ModelProto:
+    return model_of(nodes, {"x": (FLOAT, [*dims])}, [None] * len(dims), [])
+
+
+def test_tasks_in_plain_loops_are_named() -> None:
+    """Linear interpolation peels borders, whose places a schedule knows of fixed sizes only."""
+    resize = onnx.helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
+    scales = onnx.numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
+    proto = rows_model([resize], 1, 8, "H", "W")
+    proto.graph.initializer.append(scales)
+    model = autotune.compile(proto, ranges={"H": (4, 16), "W": (4, 16)})
+    assert model.notes[1].startswith("resize of 'y' runs in plain loops: none of its schedules")
+    peer = onnxruntime.InferenceSession(
+        proto.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    for h, w in ((4, 4), (16, 5), (9, 13)):
+        x = np.random.default_rng(h).standard_normal((1, 8, h, w)).astype(np.float32)
+        want = peer.run(None, {"x": x})[0]
+        np.testing.assert_allclose(model.run({"x": x})["y"], want, rtol=1e-4, atol=1e-5)
+
+
 def test_memory_is_that_of_the_kernels_that_are_called() -> None:
     """Kernels for long rows need room to work in that short ones do not take."""
     model = autotune.compile(attention(), ranges={"B": (1, 1), "S": (1, 200)})
@@ -120,6 +153,42 @@ def test_a_closed_model_says_so() -> None:
         model.run({"x": image(1, 8, 8)})
     with pytest.raises(ClosedError):
         model.run({"x": image(1, 8, 9)})
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kept", ["file", "bytes", "pickle", "copy", "deepcopy"])
+def test_what_is_kept_of_it_runs_at_any_sizes(kept: str, threads: int, tmp_path: Path) -> None:
+    model = images(threads)
+    model.save(tmp_path / "net.model")
+    made: Callable[[SizedModel], Any] = {
+        "file": lambda _: autotune.load(tmp_path / "net.model"),
+        "bytes": lambda _: autotune.load((tmp_path / "net.model").read_bytes()),
+        "pickle": lambda m: pickle.loads(pickle.dumps(m)),
+        "copy": copy.copy,
+        "deepcopy": copy.deepcopy,
+    }[kept]
+    with made(model) as other:
+        assert (other.inputs, other.outputs) == (model.inputs, model.outputs)
+        assert (other.ranges, other.notes) == (model.ranges, model.notes)
+        for sizes in SIZES[:3]:
+            x = image(*sizes)
+            np.testing.assert_array_equal(other.run({"x": x})["y"], model.run({"x": x})["y"])
+        with pytest.raises(FeedError, match="the range is 8 to 96"):
+            other.run({"x": image(1, 97, 8)})
+        if kept == "copy":
+            assert other.specialize({"N": 1, "H": 8, "W": 8}).run({"x": image(1, 8, 8)})
+        else:
+            with pytest.raises(ConfigError, match="'net' comes from a file, which holds the pro"):
+                other.specialize({"N": 1, "H": 8, "W": 8})
+    assert model.run({"x": image(1, 8, 8)})  # closing one leaves the other
+
+
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    images().save(tmp_path / "net.model")
+    data = (tmp_path / "net.model").read_bytes()
+    for old, new in ((b'"units"', b'"uints"'), (b'"filled"', b'"fillet"')):
+        with pytest.raises(ArtifactError, match="damaged"):
+            autotune.load(data.replace(old, new))
 
 
 def test_a_model_without_all_ranges_is_compiled_for_the_sizes_it_meets() -> None:

@@ -67,8 +67,13 @@ def test_the_curve_says_how_fast_operands_of_a_footprint_come() -> None:
     assert speeds == sorted(speeds, reverse=True)
     assert speeds[0] == machine.cpu.l3_stream_bytes_per_cycle
     assert speeds[-1] == pytest.approx(machine.cpu.memory_stream_bytes_per_cycle)
+    # In a model of a few bytes, what is more than these comes as its own size does.
+    first = machine.among(1 * MB).first_stream_bytes_per_cycle
+    assert [first(size) for size in sizes] == pytest.approx(speeds)
+    assert machine.among(1000 * MB).first_stream_bytes_per_cycle(1 * MB) == speeds[-1]
     plain = Machine.of(KNOWN.target, dataclasses.replace(KNOWN, facts=None))
     assert plain.among(1 * MB) is plain
+    assert plain.first_stream_bytes_per_cycle(1) == plain.cpu.memory_stream_bytes_per_cycle
 
 
 def test_a_model_of_any_size_has_no_say_where_memory_is_as_fast_as_the_cache() -> None:

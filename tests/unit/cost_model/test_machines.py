@@ -16,10 +16,10 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 @pytest.mark.parametrize(
     ("name", "count", "bounds"),
     [
-        ("zen4", 40, (0.03, 0.36, 0.7)),
-        ("granite_rapids", 40, (0.08, 0.6, 0.75)),
+        ("zen4", 40, (0.025, 0.12, 0.7)),
+        ("granite_rapids", 40, (0.07, 0.25, 0.75)),
         ("emerald_rapids", 40, (0.08, 0.25, 0.8)),
-        ("emerald_rapids_avx2", 20, (0.03, 0.35, 0.8)),
+        ("emerald_rapids_avx2", 20, (0.03, 0.25, 0.8)),
     ],
 )
 def test_the_first_by_the_prior_is_near_the_best(

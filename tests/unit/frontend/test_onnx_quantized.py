@@ -12,7 +12,6 @@ import pytest
 from onnx import helper, numpy_helper
 
 from autotune.compiler.driver import compile_graph
-from autotune.errors import UnsupportedOpError
 from autotune.frontend.onnx.importer import import_model
 from autotune.graph.interp import run_graph
 from autotune.target import host_target
@@ -180,11 +179,13 @@ def test_padding_of_a_zero_point_that_only_a_run_knows(group: int, kind: str) ->
         assert np.array_equal(got, run_onnxruntime(model, feeds)[0])
 
 
-def test_weights_of_a_run_are_refused_in_convolutions() -> None:
-    model = node_model("ConvInteger", {"x": whole("uint8", 1, 3, 6, 5),
-                                       "w": whole("int8", 4, 3, 3, 3)})  # fmt: skip
-    with pytest.raises(UnsupportedOpError, match="must be constant"):
-        import_model(model, {})
+@pytest.mark.parametrize("channels", [3, 40])
+def test_weights_of_a_run_are_summed_exactly(channels: int) -> None:
+    """With more products than float32 has the sums of."""
+    feeds = {"x": whole("uint8", 1, channels, 6, 5), "w": whole("uint8", 4, channels, 3, 3)}
+    model = node_model("ConvInteger", feeds)
+    (got,) = compile_graph(import_model(model, {}), host_target()).run(feeds).values()
+    assert np.array_equal(got, run_onnxruntime(model, feeds)[0])
 
 
 def test_compiled_products_by_their_own_range() -> None:

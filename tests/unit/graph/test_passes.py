@@ -221,6 +221,14 @@ def test_batch_norm_stays_where_the_convolution_has_another_reader() -> None:
     assert op_counts(graph)["mul"] == 1
 
 
+def test_weights_of_bytes_take_no_factor() -> None:
+    n = Net()
+    weights = n.constant(np.arange(-24, 24, dtype=np.int8).reshape(8, 6))
+    product = n.op("matmul", n.feed("x", 2, 8), weights, transpose_b=False)
+    graph = run(FoldAffine(), n.graph(n.op("mul", product, n.weights(6))))
+    assert op_counts(graph) == {"matmul": 1, "mul": 1}
+
+
 def test_a_scale_reaches_the_weights_through_views() -> None:
     n = Net()
     x = n.op("reshape", n.linear(n.feed("x", 4, 8), 6), shape=(4, 2, 3))

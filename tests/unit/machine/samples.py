@@ -17,6 +17,7 @@ FACTS = MachineFacts(
         llvm="rocketlake", abilities=("amx-tile", "avx512f"), said_hz=2.7e9,
     ),
     cores=2,
+    caches=((1, 32 << 10), (2, 1 << 20), (3, 32 << 20)),
     clock_hz=4e9,
     clocks=((32, 4e9), (64, 3.8e9)),
     arithmetic=(

@@ -16,6 +16,7 @@ from autotune.machine.cpu import (
     strip_cycles,
     strip_start_cycles,
     strip_stream_cycles,
+    tail_latency,
 )
 from autotune.machine.profile import CacheLevel
 from autotune.machine.roofline import level_of
@@ -78,3 +79,10 @@ def test_tiles_with_hardly_enough_sums_wait_for_some() -> None:
     late = outer_product_cycles(MACHINE, points, np.full(3, 2.0), 1.0) / (2 * points) - 1
     assert 0.1 < late[0] < 0.15
     assert late[0] > 4 * late[1] > 16 * late[2] > 0
+
+
+def test_a_tail_waits_where_its_sums_do_not_hide_the_latency() -> None:
+    """Of 9 points in twos and vectors of four, the last has 4 sums where 8 hide the latency."""
+    points, vectors = np.array([2.0, 2.0, 3.0, 5.0]), np.array([4.0, 8.0, 1.0, 2.0])
+    late = tail_latency(MACHINE, np.full(4, 9.0), points, vectors)
+    assert late.tolist() == pytest.approx([1 + 1 / 9, 1.0, 1.0, 1.0])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autotune.machine import Machine
+from autotune.machine.curves import value_at
 from autotune.machine.facts import MachineFacts, Scattered
 from autotune.machine.measured import measured_speeds
 from autotune.machine.profile import DeviceProfile
@@ -31,14 +32,24 @@ def speeds(name: str) -> CpuSpeeds:
 
 
 def test_where_the_tables_are_from_they_follow_from_what_is_measured() -> None:
-    found = speeds("zen4")
+    found, known = speeds("zen4"), profile("zen4")
     # Of the last cache, a virtual machine has what its neighbours leave, and so it is with the
     # other core's.
-    shared = {"own_share_of_l3", "own_caches_in_l3", "other_core_dirty_bytes_per_cycle"}
+    shared = {
+        "own_share_of_l3", "own_caches_in_l3", "other_core_dirty_bytes_per_cycle",
+        "l3_stream_bytes_per_cycle",
+    }  # fmt: skip
     for field in dataclasses.fields(CpuSpeeds):
         if field.name not in shared | {"paired_line_waste"}:
             got, told = getattr(found, field.name), getattr(TABLE, field.name)
             assert got == pytest.approx(told, rel=0.25), field.name
+    # Operands come from there beside arithmetic as fast as loads in order do; the table, for
+    # machines that nobody measured, has less.
+    assert known.facts is not None
+    loads = value_at(known.facts.load_curve, 8 << 20)
+    rate = known.peak_flops / (2 * known.target.lanes())
+    assert found.l3_stream_bytes_per_cycle == pytest.approx(loads / rate, rel=0.1)
+    assert found.l3_stream_bytes_per_cycle > TABLE.l3_stream_bytes_per_cycle
 
 
 def test_another_core_has_its_own() -> None:
@@ -119,3 +130,18 @@ def test_what_arithmetic_hides_of_a_stream_follows_from_both_together() -> None:
     worse = found(2.5 * alone_s, 2.6 * alone_s)
     assert worse.hidden_stream == worse.hidden_asked_stream == pytest.approx(-0.5)
     assert speeds("zen4").hidden_stream == TABLE.hidden_stream
+
+
+def test_code_for_any_processor_finds_the_caches_of_the_machine() -> None:
+    known = profile("emerald_rapids_avx2")
+    assert known.facts is not None
+    machine = Machine.of(known.target, known)
+    assert machine.target.l2_bytes == 256 << 10  # what any processor with AVX2 has
+    assert (machine.l1_bytes, machine.l2_bytes, machine.l3_bytes) == (48 << 10, 2 << 20, 260 << 20)
+    assert (machine.cpu.l1_ways, machine.cpu.l1_way_bytes) == (12, 4096)
+    assert machine.cpu.own_share_of_l3 < 0.75
+    blind = dataclasses.replace(known, facts=dataclasses.replace(known.facts, caches=()))
+    assert Machine.of(known.target, blind).l2_bytes == 256 << 10
+    # By 256 KiB, half of what lies in the L2 cache would come from "the last one".
+    blind_l3 = Machine.of(known.target, blind).cpu.l3_stream_bytes_per_cycle
+    assert blind_l3 > 2 * machine.cpu.l3_stream_bytes_per_cycle

@@ -13,12 +13,7 @@ from autotune.codegen.llvm.backend import compile_text
 from autotune.machine.facts import TILE_BYTES, MachineFacts, Scattered
 from autotune.machine.files import check_facts
 from autotune.measure.facts import texts
-from autotune.measure.facts.arithmetic import (
-    Registers,
-    configuration,
-    instructions_of,
-    tile_text,
-)
+from autotune.measure.facts.arithmetic import Registers, configuration, instructions_of, tile_text
 from autotune.measure.facts.measure import best_of, measure_facts
 from autotune.measure.facts.memory import PIECE_BYTES, largest_bytes, sizes
 from autotune.measure.facts.processor import processor_of

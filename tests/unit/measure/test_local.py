@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import platform
 from pathlib import Path
 
 import pytest
 
+from autotune.caches import ROOT, sizes
 from autotune.errors import DeviceError
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.runners import local
@@ -94,6 +96,18 @@ def test_facts_are_found_once_for_a_machine_whatever_the_threads(tmp_path: Path)
     with told(tmp_path, threads=2) as runner:
         assert times_asked(runner.profile()) == 1.0
     assert {path: path.read_text() for path in tmp_path.glob("facts-*.json")} == kept
+
+
+def test_facts_from_before_they_held_caches_have_those_of_this_machine(tmp_path: Path) -> None:
+    with told(tmp_path) as runner:
+        runner.profile()
+    (path,) = tmp_path.glob("facts-*.json")
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps({**kept, "caches": []}))
+    with told(tmp_path) as runner:
+        facts = runner.profile().facts
+    assert facts is not None
+    assert facts.caches == tuple(sorted(sizes(ROOT).items()))
 
 
 def test_a_profile_that_is_measured_again_has_new_facts(tmp_path: Path) -> None:

@@ -40,6 +40,20 @@ def test_steps_hold_until_the_next_point() -> None:
     assert ys[0] == ys[1] != ys[2]
 
 
+def test_texts_leave_room_for_each_other() -> None:
+    chart = Chart(linear_axis("x", 4.0), linear_axis("y", 4.0))
+    for text in ("L1: 200 GB/s", "L2", "peak", "1", "2"):
+        chart.write(2.0, 2.0, text, "middle")
+    chart.write(0.0, 2.0, "far away")
+    found = re.findall(
+        r'<text class="name" x="([^"]+)" y="([^"]+)" text-anchor="\w+">(?!x<|y<)', chart.text()
+    )
+    heights = [float(y) for x, y in found if x == found[0][0]]
+    assert len(heights) == 5
+    assert min(abs(a - b) for n, a in enumerate(heights) for b in heights[:n]) >= 12
+    assert found[-1][1] == found[0][1]  # what is beside needs no room above
+
+
 def test_bars_are_as_long_as_their_values() -> None:
     lengths = [float(w) for w in re.findall(r'width="([\d.]+)" height="14"', bars([
         ("a", 4.0, "4"), ("b", 1.0, "1"),

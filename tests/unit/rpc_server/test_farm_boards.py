@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpc_server.tracker.ledger import LAST_BELIEVED
-from rpc_server.tracker.types import (
-    BoardGone,
-    Commanded,
-    FarmError,
-    LeaseEnded,
-    Released,
-)
+from rpc_server.tracker.types import BoardGone, Commanded, FarmError, LeaseEnded, Released
 from tests.unit.rpc_server.paper_farm import RULES, Farm
 
 

@@ -23,12 +23,7 @@ from autotune.schedule import apply_schedule
 from autotune.target import host_target, load_target
 from autotune.tasks.build import build_program
 from autotune.types import Task, TaskNode, freeze_attrs
-from rpc_server.board.objects import (
-    HostBuilds,
-    built_from_json,
-    built_to_json,
-    check_object,
-)
+from rpc_server.board.objects import HostBuilds, built_from_json, built_to_json, check_object
 from rpc_server.client.board_runner import RpcRunner
 from tests.unit.codegen import kernels
 from tests.unit.measure import fakes, tasks

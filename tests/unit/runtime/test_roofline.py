@@ -51,8 +51,10 @@ def test_reads_and_writes_have_their_own_bandwidth() -> None:
     assert (seconds, bound) == (pytest.approx(500 / 1e9 + 500 / 5e8), "activations")
 
 
-def test_what_outgrows_the_caches_comes_from_memory() -> None:
-    assert limits(input_bytes=20_000)[0] == pytest.approx(20_000 / 1e7)
+def test_what_outgrows_a_cache_comes_from_the_next_and_no_more_than_that() -> None:
+    assert limits(input_bytes=20_000)[0] == pytest.approx(1e3 / 1e9 + 9e3 / 1e8 + 1e4 / 1e7)
+    half = limits(input_bytes=10_000, output_bytes=10_000)[0]
+    assert half == pytest.approx(500 / 1e9 + 500 / 5e8 + 9e3 / 1e8 + 1e4 / 1e7)
 
 
 def test_weights_come_from_where_all_of_them_fit() -> None:

@@ -5,18 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.errors import ScheduleError
-from autotune.program.ir import (
-    Bound,
-    Buffer,
-    Const,
-    For,
-    If,
-    Index,
-    Program,
-    Stmt,
-    Store,
-    index,
-)
+from autotune.program.ir import Bound, Buffer, Const, For, If, Index, Program, Stmt, Store, index
 from autotune.schedule.loops.nest import Parallel
 
 Y = Buffer.dense("y", "float32", (4,), "param")

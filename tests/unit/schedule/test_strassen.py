@@ -9,14 +9,7 @@ import pytest
 
 from autotune.errors import ScheduleError
 from autotune.program.ir import Program
-from autotune.program.strassen import (
-    DATA,
-    PRODUCTS,
-    RESULT,
-    WEIGHTS,
-    combined_weights,
-    first_uses,
-)
+from autotune.program.strassen import DATA, PRODUCTS, RESULT, WEIGHTS, combined_weights, first_uses
 from autotune.program.text import print_program
 from autotune.schedule import STEPS, apply_schedule
 from autotune.target import host_target

@@ -15,12 +15,7 @@ from autotune.types import Task
 from search_spaces.algorithms.base import ALGORITHMS
 from search_spaces.algorithms.gpu.base import GpuAlgorithm
 from search_spaces.gpu.contraction.prior import resident_blocks as blocks_of_products
-from search_spaces.gpu.window.prior import (
-    Windows,
-    resident_blocks,
-    sectors_of,
-    window_cycles,
-)
+from search_spaces.gpu.window.prior import Windows, resident_blocks, sectors_of, window_cycles
 from search_spaces.rules import rule_for
 from tests.contracts.test_rules import conv
 from tests.unit.codegen.kernels import matmul, node, task, unary, value

@@ -14,7 +14,7 @@ from autotune.program.winograd import points_of, transforms
 from autotune.target import load_target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
-from search_spaces.algorithms.base import applicable, chosen_by
+from search_spaces.algorithms.base import ON_CPUS
 from search_spaces.cpu.contraction.shape import contraction_of
 from search_spaces.rules import rule_for
 from tests.unit.codegen.kernels import node, task, value
@@ -57,7 +57,7 @@ FAST_SPEECH = along(200, 9, (256, 1024))
 
 
 def names(made: Task) -> set[str]:
-    return {a.name for a in applicable(made, contraction_of(made), TARGET)}
+    return {a.name for a in ON_CPUS.applicable(made, contraction_of(made), TARGET)}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_prior_puts_it_first_where_it_pays() -> None:
     config = cost_model.default(FAST_SPEECH, machine, rule)
     assert config["algorithm"] == "long_window4"
     schedule = rule.schedule(FAST_SPEECH, TARGET, config)
-    assert chosen_by(config).flops(FAST_SPEECH, schedule) < 0.4 * task_flops(FAST_SPEECH)
+    assert ON_CPUS.chosen_by(config).flops(FAST_SPEECH, schedule) < 0.4 * task_flops(FAST_SPEECH)
 
 
 def test_direct_code_stays_where_weights_are_most_of_the_work() -> None:

@@ -1,0 +1,1 @@
+"""The TensorFlow Lite importer, a file for each family of operators."""

@@ -1,0 +1,146 @@
+"""TensorFlow Lite importers: convolutions and pools of images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tflite
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.tflite.context import MOVED, OperatorContext, tflite_importer
+from autotune.frontend.tflite.linear import product_factors
+from autotune.types import Array
+
+_TOGETHER = 4
+"""Channels that an instruction multiplies at once; fewer are filled up."""
+
+
+@tflite_importer("CONV_2D")
+def conv_2d(n: OperatorContext) -> str:
+    return _convolved(n, n.options("Conv2DOptions"), n.array(1).transpose(1, 2, 3, 0))
+
+
+@tflite_importer("DEPTHWISE_CONV_2D")
+def depthwise_conv_2d(n: OperatorContext) -> str:
+    return _convolved(n, n.options("DepthwiseConv2DOptions"), n.array(1).transpose(1, 2, 0, 3))
+
+
+def _convolved(n: OperatorContext, options: Any, weights: Array) -> str:
+    """Weights [KH, KW, I / groups, O]."""
+    x = n.input(0)
+    channels = n.shape(x)[-1]
+    if len(n.shape(x)) != 4 or channels % weights.shape[2]:
+        raise ModelError(
+            f"an image of shape {n.shape(x)} and weights of {weights.shape} do not fit"
+        )
+    strides = (options.StrideH(), options.StrideW())
+    dilations = (options.DilationHFactor(), options.DilationWFactor())
+    pads = padding(n.shape(x)[1:3], weights.shape[:2], strides, dilations, options.Padding())
+    attrs = {"strides": strides, "dilations": dilations, "groups": channels // weights.shape[2]}
+    activation = options.FusedActivationFunction()
+    if not n.quantized(0, 1):
+        y = n.op("conv2d", x, n.constant(weights), pads=pads, **attrs)
+        y = n.op("add", y, n.input(2)) if n.has(2) else y
+        return n.float_activated(y, activation)
+    zero = n.tensor(0).zero + MOVED
+    more = -weights.shape[2] % _TOGETHER if attrs["groups"] == 1 else 0
+    if more or (any(pads) and zero):
+        widths = (0, pads[0], pads[1], 0, 0, pads[2], pads[3], more)
+        x, pads = n.op("pad", x, pads=widths, value=float(zero)), (0, 0, 0, 0)
+        weights = np.pad(weights, ((0, 0), (0, 0), (0, more), (0, 0)))
+    total = n.op("conv2d", x, n.constant(weights, "int8"), pads=pads, **attrs)
+    bias = -zero * weights.astype(np.int64).sum(axis=(0, 1, 2))
+    if n.has(2):
+        bias = bias + n.array(2)
+    if bias.any():
+        total = n.op("add", total, n.constant(bias.astype(np.int32)))
+    return n.activated(n.scaled(total, product_factors(n, weights.shape[3])), activation)
+
+
+def padding(
+    image: tuple[int, ...],
+    window: tuple[int, ...],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    kind: int,
+) -> tuple[int, int, int, int]:
+    """Rows and columns around an image: before, then behind."""
+    if min(*strides, *dilations, *window) < 1:
+        raise ModelError(f"a window of {window} with strides {strides}, dilations {dilations}")
+    if kind == tflite.Padding.VALID:
+        return (0, 0, 0, 0)
+    if kind != tflite.Padding.SAME:
+        raise UnsupportedOpError(f"padding {kind} is not supported; expected SAME or VALID")
+    totals = [
+        max((-(-e // s) - 1) * s + (k - 1) * d + 1 - e, 0)
+        for e, k, s, d in zip(image, window, strides, dilations, strict=True)
+    ]
+    before = [t // 2 for t in totals]
+    return (*before, *(t - b for t, b in zip(totals, before, strict=True)))  # type: ignore[return-value]
+
+
+@tflite_importer("AVERAGE_POOL_2D", "MAX_POOL_2D")
+def pool_2d(n: OperatorContext) -> str:
+    """Means of bytes are rounded, halves away from zero, before the zero point is taken away."""
+    options, x, means = n.options("Pool2DOptions"), n.input(0), n.is_a("AVERAGE_POOL_2D")
+    window = (options.FilterHeight(), options.FilterWidth())
+    strides = (options.StrideH(), options.StrideW())
+    pads = padding(n.shape(x)[1:3], window, strides, (1, 1), options.Padding())
+    activation = options.FusedActivationFunction()
+    attrs = {"kernel": window, "strides": strides, "pads": pads}
+    if not n.quantized(0):
+        y = n.op("avg_pool2d" if means else "max_pool2d", x, **attrs)
+        return n.float_activated(y, activation)
+    low, high = n.pooled_limits(activation)
+    if not means:
+        return n.op("clip", n.op("max_pool2d", x, **attrs), min=low, max=high)
+    counts = _seen(n.shape(x)[1:3], window, strides, pads)
+    total = _window_sums(n, x, window, strides, pads)
+    # The sum of int8: of uint8, less 128 for every element seen.
+    total = n.op("sub", total, n.constant(counts * MOVED, "int32"))
+    y = n.op("add", _halves_away(n, total, counts), n.like(MOVED, total))
+    return n.op("to_uint8", n.op("clip", y, min=low, max=high))
+
+
+def _window_sums(
+    n: OperatorContext,
+    x: str,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    pads: tuple[int, int, int, int],
+) -> str:
+    """Sums of windows as int32: those of whole images, or products with ones."""
+    if window == n.shape(x)[1:3] and not any(pads):
+        wide = n.cast(x, "int32")
+        return n.op("reduce_sum", wide, axes=(1, 2), keepdims=True)
+    channels = n.shape(x)[3]
+    ones = n.constant(np.ones((*window, 1, channels), np.int8))
+    return n.op("conv2d", x, ones, strides=strides, pads=pads, groups=channels)
+
+
+def _seen(
+    image: tuple[int, ...],
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    pads: tuple[int, int, int, int],
+) -> Array:
+    """How many elements of the image each window sees: [rows, columns, 1], or one number."""
+    along = []
+    for extent, size, stride, before, behind in zip(
+        image, window, strides, pads[:2], pads[2:], strict=True
+    ):
+        positions = (extent + before + behind - size) // stride + 1
+        starts = np.arange(positions) * stride - before
+        along.append(np.minimum(starts + size, extent) - np.maximum(starts, 0))
+    counts = along[0][:, None, None] * along[1][:, None]
+    return np.asarray(counts[0, 0] if (counts == counts[0, 0]).all() else counts)
+
+
+def _halves_away(n: OperatorContext, total: str, counts: Array) -> str:
+    """int32 divided by positive numbers, halves away from zero: division cuts, so half of the
+    divisor is added on the total's side."""
+    half, zero = n.constant(counts // 2, "int32"), n.like(0, total)
+    up, down = n.op("add", total, half), n.op("sub", total, half)
+    moved = n.op("where", n.op("gt", total, zero), up, down)
+    return n.op("div", moved, n.constant(counts, "int32"))

@@ -1,0 +1,96 @@
+"""TensorFlow Lite importers: products of matrices, sums and products of elements."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend.tflite.context import MOVED, OperatorContext, tflite_importer
+from autotune.types import Array
+
+_SUM_BITS = 20
+"""Bits behind the point of sums of bytes of several scales."""
+
+
+def product_factors(n: OperatorContext, outputs: int, *, rows: bool = False) -> Array:
+    """What makes sums of products of inputs 0 and 1 counts of the output's steps: one for all, or
+    one per output. Of `rows` with one scale the product of scales is rounded to float32. Raises
+    where weights have zero points."""
+    data, weights, result = n.tensor(0), n.tensor(1), n.result()
+    if weights.zeros.any():
+        raise UnsupportedOpError(
+            "weights with zero points are not supported; convert them to int8"
+        )
+    if weights.scales.size not in (1, outputs):
+        raise ModelError(f"{weights.scales.size} scales of weights for {outputs} outputs")
+    if rows and weights.scales.size == 1:
+        product = np.float32(data.scale) * np.float32(weights.scale)
+        return np.asarray([float(product) / result.scale])
+    return np.asarray(data.scale * weights.scales.astype(np.float64) / result.scale)
+
+
+@tflite_importer("FULLY_CONNECTED")
+def fully_connected(n: OperatorContext) -> str:
+    options, weights = n.options("FullyConnectedOptions"), n.array(1)
+    if options.WeightsFormat():
+        raise UnsupportedOpError("shuffled weights are not supported; convert the model again")
+    outputs, inner = weights.shape
+    x, activation = n.input(0), options.FusedActivationFunction()
+    shape = n.result().shape
+    rows = n.reshape(x, (math.prod(n.shape(x)) // max(inner, 1), inner))
+    columns = n.constant(np.ascontiguousarray(weights.T))
+    y = n.op("matmul", rows, columns)
+    if not n.quantized(0, 1):
+        y = n.op("add", y, n.input(2)) if n.has(2) else y
+        return n.reshape(n.float_activated(y, activation), shape)
+    bias = -(n.tensor(0).zero + MOVED) * weights.astype(np.int64).sum(axis=1)
+    if n.has(2):
+        bias = bias + n.array(2)
+    if bias.any():
+        y = n.op("add", y, n.constant(bias.astype(np.int32)))
+    y = n.scaled(y, product_factors(n, outputs, rows=True), rounding="once")
+    return n.reshape(n.activated(y, activation), shape)
+
+
+@tflite_importer("ADD", "SUB")
+def add(n: OperatorContext) -> str:
+    """Both in steps of twice the larger scale, 20 bits further down."""
+    name = "add" if n.is_a("ADD") else "sub"
+    activation = n.options(f"{name.capitalize()}Options").FusedActivationFunction()
+    if not n.quantized(0, 1):
+        return n.float_activated(n.op(name, n.input(0), n.input(1)), activation)
+    twice = 2 * max(n.tensor(0).scale, n.tensor(1).scale)
+    left, right = (_in_steps(n, position, twice) for position in (0, 1))
+    factor = twice / (2.0**_SUM_BITS * n.result().scale)
+    return n.activated(n.scaled(n.op(name, left, right), [factor]), activation)
+
+
+def _in_steps(n: OperatorContext, position: int, step: float) -> str:
+    up = n.scalar(1 << _SUM_BITS, "int32")
+    return n.scaled(n.op("mul", n.whole(position), up), [n.tensor(position).scale / step])
+
+
+@tflite_importer("MUL")
+def mul(n: OperatorContext) -> str:
+    activation = n.options("MulOptions").FusedActivationFunction()
+    if not n.quantized(0, 1):
+        return n.float_activated(n.op("mul", n.input(0), n.input(1)), activation)
+    product = n.op("mul", n.whole(0), n.whole(1))
+    return n.activated(n.scaled(product, [n.ratio(0, 1)]), activation)
+
+
+@tflite_importer("MAXIMUM", "MINIMUM")
+def extreme(n: OperatorContext) -> str:
+    """Bytes count in the same steps, or it is refused."""
+    if n.quantized(0, 1):
+        same_steps(n, 0, 1)
+    return n.op("max" if n.is_a("MAXIMUM") else "min", n.input(0), n.input(1))
+
+
+def same_steps(n: OperatorContext, *positions: int) -> None:
+    """Raise UnsupportedOpError where inputs and output count in different steps."""
+    found = {(n.tensor(p).scale, n.tensor(p).zero) for p in positions}
+    if found | {(n.result().scale, n.result().zero)} != found or len(found) > 1:
+        raise UnsupportedOpError("inputs and output have different scales; expected the same")

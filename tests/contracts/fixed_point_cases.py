@@ -1,0 +1,24 @@
+"""Random small applications of ops on fixed-point numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from autotune.types import freeze_attrs
+from tests.contracts.case import Case, tensor
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+shapes = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
+
+
+@st.composite
+def requantize(draw: Draw) -> Case:
+    shape = draw(shapes)
+    factors = tensor(*draw(st.sampled_from([shape[-1:], (1,)])), dtype="int32")
+    rounding = draw(st.sampled_from(["once", "twice"]))
+    attrs = {"rounding": rounding, "least_shift": draw(st.sampled_from([1, 20, 31, 32, 33]))}
+    types = (tensor(*shape, dtype="int32"), factors, factors)
+    return Case(op="requantize", types=types, attrs=freeze_attrs(attrs), constants=(1, 2))

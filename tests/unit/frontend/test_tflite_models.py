@@ -1,0 +1,127 @@
+"""Whole TensorFlow Lite models: compiled, exported as C, refused in a line, damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.errors import ModelError, UnsupportedOpError
+from autotune.frontend import load_model
+from tests.tflite_models import (
+    NONE,
+    RELU,
+    SAME,
+    VALID,
+    Operator,
+    Tensor,
+    activation,
+    bias,
+    constant,
+    conv,
+    depthwise,
+    judged,
+    pool,
+    q,
+    tflite_bytes,
+    weights,
+)
+
+
+def network() -> bytes:
+    """Two branches of convolutions, their sum, a mean, a layer, a softmax."""
+    x, a, b, c = q(1, 12, 9, 3), q(1, 6, 5, 8, scale=0.1, zero=-128), q(1, 6, 5, 8), q(1, 6, 5, 8)
+    mean, row = q(1, 1, 1, 8), q(1, 8)
+    logits, out = q(1, 6, scale=0.2, zero=9), q(1, 6, scale=1 / 256, zero=-128)
+    full = activation("FullyConnectedOptions", NONE)
+    operators = [
+        Operator(name="CONV_2D", inputs=[x, weights(8, 3, 3, 3), bias(8)], outputs=[a],
+                 options=conv(2, SAME, RELU)),
+        Operator(name="DEPTHWISE_CONV_2D", inputs=[a, weights(1, 3, 3, 8, axis=3), bias(8)],
+                 outputs=[b], options=depthwise(1, SAME)),
+        Operator(name="ADD", inputs=[a, b], outputs=[c], options=activation("AddOptions", RELU)),
+        Operator(name="MEAN", inputs=[c, constant([1, 2])], outputs=[mean],
+                 options=("ReducerOptions", {"keepDims": True})),
+        Operator(name="RESHAPE", inputs=[mean, constant([1, 8])], outputs=[row],
+                 options=("ReshapeOptions", {"newShape": [1, 8]})),
+        Operator(name="FULLY_CONNECTED", inputs=[row, weights(6, 8, channels=False), bias(6)],
+                 outputs=[logits], options=full),
+        Operator(name="SOFTMAX", inputs=[logits], outputs=[out],
+                 options=("SoftmaxOptions", {"beta": 1.0})),
+    ]  # fmt: skip
+    return tflite_bytes(operators, [x], [out, c])
+
+
+@pytest.fixture(scope="module")
+def model() -> bytes:
+    return network()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_compiled_models_give_the_reference_kernels_bytes(model: bytes, threads: int) -> None:
+    compiled = autotune.compile(model, threads=threads, machine="nominal")
+    for seed in range(5):
+        x = np.random.default_rng(seed).integers(-128, 128, (1, 12, 9, 3)).astype(np.int8)
+        got = compiled.run({"t0": x})
+        for value, want in zip(got.values(), judged(model, [x]), strict=True):
+            np.testing.assert_array_equal(value, want, strict=True)
+
+
+def test_as_c_without_a_warning(model: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "small.tflite"
+    file.write_bytes(model)
+    command = [sys.executable, "-m", "autotune", "export", str(file), "--format", "c", "-o", "out"]
+    command += ["--machine", "nominal"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    flags = ["-std=c99", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror"]
+    sources = ["out/main.c", "out/model.c", "-lm", "-o", "main"]
+    subprocess.run(["cc", *flags, *sources], cwd=tmp_path, check=True)
+    x = np.random.default_rng(7).integers(-128, 128, (1, 12, 9, 3)).astype(np.int8)
+    (tmp_path / "in0.bin").write_bytes(x.tobytes())
+    run = ["./main", "in0.bin", "-o", "out0.bin", "out1.bin"]
+    subprocess.run(run, cwd=tmp_path, check=True, capture_output=True)
+    for number, want in enumerate(judged(model, [x])):
+        got = np.fromfile(tmp_path / f"out{number}.bin", np.int8).reshape(want.shape)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_refused_in_one_line(tmp_path: Path, model: bytes) -> None:
+    with pytest.raises(ModelError, match="No such file"):
+        load_model(tmp_path / "none.tflite")
+    (tmp_path / "text.tflite").write_text("not a model of anything")
+    with pytest.raises(ModelError, match="no TensorFlow Lite file"):
+        load_model(tmp_path / "text.tflite")
+    with pytest.raises(ModelError, match=r"the sizes of a \.tflite file are its own"):
+        load_model(model, {"t0": (2, 12, 9, 3)})
+    x, y = q(4, 4), q(4, 4)
+    unknown = tflite_bytes([Operator(name="COS", inputs=[x], outputs=[y])], [x], [y])
+    with pytest.raises(UnsupportedOpError, match=r"operator 0 \(COS\): it is not supported"):
+        load_model(unknown)
+    halves = Tensor(shape=(4, 4), dtype="int16", scale=0.1)
+    mixed = Operator(name="ADD", inputs=[x, halves], outputs=[y],
+                     options=activation("AddOptions"))  # fmt: skip
+    with pytest.raises(UnsupportedOpError, match="int8, int16 together"):
+        load_model(tflite_bytes([mixed], [x, halves], [y]))
+    wrong = Operator(name="MAX_POOL_2D", inputs=[q(1, 4, 4, 2)], outputs=[y],
+                     options=pool(2, 2, VALID))  # fmt: skip
+    with pytest.raises(ModelError, match="it gives uint8"):
+        load_model(tflite_bytes([wrong], wrong.inputs, [y]))  # type: ignore[arg-type]
+
+
+def test_damaged_files_are_errors(model: bytes) -> None:
+    """Bytes changed, or the end cut off, anywhere."""
+    draw = random.Random(0)
+    for _ in range(300):
+        data = bytearray(model)
+        for _ in range(draw.choice((1, 1, 4, 30))):
+            data[draw.randrange(8, len(data))] = draw.choice((0, 1, 127, 128, 255))
+        if draw.random() < 0.2:
+            del data[draw.randrange(8, len(data)) :]
+        with contextlib.suppress(ModelError):
+            load_model(bytes(data))
