@@ -1,13 +1,19 @@
-"""List equations between graphs that the compiler may use, or prove those of a file."""
+"""List equations between graphs that the compiler may use, prove those of a file by evaluation,
+or derive them from properties of operators."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from autotune.cli import tables
 from autotune.command_line import Parser
 
-ACTIONS = ("list", "prove")
+if TYPE_CHECKING:
+    from autotune.rewrite.rule import Rewrite
+
+ACTIONS = ("list", "prove", "derive")
 
 
 def arguments(parser: Parser) -> None:
@@ -24,11 +30,24 @@ def run(options: argparse.Namespace) -> None:
         _prove(path)
         return
     rewrites = files.read(path)
+    if options.action == "derive":
+        _derive(rewrites)
+        return
     if options.text:
         print("\n\n".join(map(str, rewrites)))
         return
     rows = [(r.name, "exact" if r.exact else "", " ".join(r.note)[:100]) for r in rewrites]
     print(tables.table(("rewrite", "sums", "why"), rows))
+
+
+def _derive(rewrites: Sequence[Rewrite]) -> None:
+    """A line for each derivation. Raises UnprovenError at the first rewrite without one."""
+    from autotune.rewrite.derive import Deriver, properties
+
+    deriver = Deriver(properties())
+    for rewrite in rewrites:
+        print(deriver.derive(rewrite), flush=True)
+    print(f"{len(rewrites)} rewrites derived from {len(deriver.given)} properties")
 
 
 def _prove(path: object) -> None:

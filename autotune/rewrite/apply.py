@@ -35,11 +35,11 @@ def build(
     """The values of some sides of a rewrite, over the values of a match, each term once. Raises
     ModelError where an operator refuses, or an attribute is nothing."""
     made: dict[Application, str] = {}
-    known = dict(values)
+    lets = dict(rewrite.lets)
 
     def value(term: Application | str) -> str:
         if isinstance(term, str):
-            return known[term]
+            return value(lets[term]) if term in lets else values[term]
         if term not in made:
             inputs = [value(a) for a in term.args]
             try:
@@ -49,9 +49,6 @@ def build(
             made[term] = emit(term.op, inputs, attrs)
         return made[term]
 
-    for name, term in rewrite.lets:
-        if any(name in leaves(s) for s in (*sides, *(t for _, t in rewrite.lets))):
-            known[name] = value(term)
     return [value(side) for side in sides]
 
 

@@ -13,6 +13,7 @@ them is a TypeError.
 from __future__ import annotations
 
 import hashlib
+import numbers
 from fractions import Fraction
 
 PRIME = (1 << 61) - 1
@@ -77,7 +78,7 @@ def residue(value: object) -> int:
     """A number modulo PRIME. Raises TypeError of what is none."""
     if isinstance(value, Residue | Rounding):
         return value.number
-    if not isinstance(value, int | float):
+    if not isinstance(value, numbers.Rational | float):
         raise TypeError(f"{value!r} is no number here")
     exact = Fraction(value).limit_denominator(_LARGEST_DIVISOR)
     return int(exact.numerator * pow(exact.denominator, -1, PRIME) % PRIME)
@@ -142,6 +143,13 @@ class Rounding:
 def _signed(number: int) -> tuple[int, int]:
     """(sign, size): rounding is the same on both sides of zero."""
     return (1, number) if number <= PRIME // 2 else (-1, PRIME - number)
+
+
+def through(number: Residue | Rounding | int, function: str) -> Residue | Rounding | int:
+    """A function of which nothing is known but its name, of a number of any of the kinds here."""
+    if isinstance(number, Residue | Rounding):
+        return number.through(function)
+    return digest(f"{function}({number})") - PRIME // 2
 
 
 def digest(text: str) -> int:

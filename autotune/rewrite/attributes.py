@@ -14,7 +14,8 @@ DEFAULTS: Mapping[str, Mapping[str, Attr]] = {
     "max_pool2d": _WINDOW,
     "avg_pool2d": {**_WINDOW, "count_include_pad": False},
     "concat": {"axis": 0},
-    "softmax": {"axis": -1},
+    **{f: {"axis": -1} for f in ("softmax", "log_softmax")},
+    **{f: {"axis": -1, "epsilon": 1e-5} for f in ("layer_norm", "rms_norm")},
     "pad": {"value": 0.0},
     "resize": {
         "mode": "nearest", "coordinate": "half_pixel", "nearest_mode": "round_prefer_floor",

@@ -14,16 +14,21 @@ import numpy as np
 from autotune.errors import ModelError
 from autotune.ops import OPS
 from autotune.rewrite.apply import build
+from autotune.rewrite.arithmetic import PRIME, Residue, Rounding, digest, residue, through
 from autotune.rewrite.attributes import normal
 from autotune.rewrite.rule import Application, Rewrite
 from autotune.types import Array, Attr, TensorType, freeze_attrs
 
-POLYNOMIAL = frozenset({"add", "sub", "mul", "neg", "expand", "scalar"})
+POLYNOMIAL = frozenset({"add", "sub", "mul", "div", "neg", "expand", "scalar"})
 """Elementwise operators that references compute of any numbers."""
 ORDERED = frozenset(
     {"relu", "clip", "abs", "max", "min", "max_pool2d", "reduce_max", "reduce_min"}
 )
 """Operators that whole numbers can be given to: piecewise linear."""
+
+
+ROWS = frozenset({"softmax", "log_softmax", "layer_norm", "rms_norm"})
+"""Operators over rows, of which nothing is known but that they do not mind a row's order."""
 
 
 class Inference:
@@ -66,7 +71,8 @@ class Evaluation(Inference):
         return name
 
     def _result(self, op: str, arrays: list[Array], attrs: dict[str, Attr]) -> Array:
-        if arrays and not any(a.ndim for a in arrays) and OPS.get(op).kind == "elementwise":
+        plain = OPS.get(op).kind == "elementwise" and op != "expand"
+        if arrays and plain and not any(a.ndim for a in arrays):
             # numpy makes numbers of arrays without dimensions.
             return self._result(op, [a.reshape(1) for a in arrays], attrs).reshape(())
         opaque = OPS.get(op).kind == "elementwise" and op not in POLYNOMIAL
@@ -78,14 +84,51 @@ class Evaluation(Inference):
             total = self._result("reduce_sum", arrays, attrs)
             count = arrays[0].size // total.size
             return _objects([v / count for v in total.reshape(-1)], total.shape)
+        if op in ROWS:
+            return self._row(op, arrays, attrs)
         try:
-            found = np.asarray(OPS.get(op).reference(arrays, attrs), dtype=object)
-        except TypeError as error:
+            if op == "max_pool2d" and self.ordered:  # whose borders have a type's least number
+                arrays = [a.astype(np.int64) for a in arrays]
+            if op == "div":  # whose reference rounds what are no floats
+                found = np.asarray(np.true_divide(*arrays), dtype=object)
+            else:
+                found = np.asarray(OPS.get(op).reference(arrays, attrs), dtype=object)
+        except (TypeError, ValueError, OverflowError) as error:
             raise ModelError(f"{op} has no meaning without an order of numbers: {error}") from None
+        found = _alike(found, arrays)
         if self.ordered or not _rounds(op, attrs):
             return found
         flat = [_rounded(v) for v in found.reshape(-1)]
         return _objects(flat, found.shape)
+
+    def _row(self, op: str, arrays: list[Array], attrs: dict[str, Attr]) -> Array:
+        """A row operator: of an element and the others of its row, in whatever order; then the
+        scale and the bias, where it has some."""
+        full = normal(op, attrs, [a.shape for a in arrays])
+        x, axis = arrays[0], full.pop("axis", arrays[0].ndim - 1)
+        assert isinstance(axis, int)
+        last = axis + 1 if op in ("softmax", "log_softmax") else x.ndim
+        ways = np.vectorize(
+            lambda v: digest(f"{v.number if hasattr(v, 'number') else v}"), otypes=[object]
+        )
+        others = ways(x).sum(axis=tuple(range(axis, last)), keepdims=True)
+        text = np.vectorize(lambda n: f"{op}{sorted(full.items())}{n % PRIME}", otypes=[object])
+        joined = zip(
+            x.reshape(-1), np.broadcast_to(text(others), x.shape).reshape(-1), strict=True
+        )
+        found = _objects([through(v, function) for v, function in joined], x.shape)
+        for name, operand in zip(("mul", "add"), arrays[1:], strict=False):
+            found = self._result(name, [found, operand], {})
+        return found
+
+
+def _alike(found: Array, arrays: Sequence[Array]) -> Array:
+    """A result whose elements are numbers as those of its operands: zeros around, for one."""
+    kind = next((type(a.flat[0]) for a in arrays if a.size), int)
+    if kind not in (Residue, Rounding):
+        return found
+    made = [v if isinstance(v, kind) else kind(residue(v)) for v in found.reshape(-1)]
+    return _objects(made, found.shape)
 
 
 def _rounds(op: str, attrs: Mapping[str, Attr]) -> bool:
@@ -101,7 +144,7 @@ def _each(arrays: Sequence[Array], function: str) -> Array:
     found = []
     for i, x in enumerate(first):
         text = function if not others else f"{function}{[hash(o[i]) for o in others]}"
-        found.append(x.through(text))
+        found.append(through(x, text))
     return _objects(found, arrays[0].shape)
 
 

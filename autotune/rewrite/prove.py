@@ -155,11 +155,14 @@ def _at(instance: Instance) -> str:
     return f"for {there}"
 
 
-def instances_of(rewrite: Rewrite, rng: np.random.Generator, wanted: int) -> Iterator[Instance]:
-    """Random instances whose left side is legal and whose conditions hold, no two the same."""
+def instances_of(
+    rewrite: Rewrite, rng: np.random.Generator, wanted: int, largest: int = _LARGEST_DIM
+) -> Iterator[Instance]:
+    """Random instances whose left side is legal and whose conditions hold, no two the same;
+    dimensions from 1 to `largest`, of more than is evaluated where that is more than usual."""
     seen: set[str] = set()
     for _ in range(_TRIES):
-        instance = _drawn(rewrite, rng)
+        instance = _drawn(rewrite, rng, largest)
         if instance is None or repr(instance) in seen:
             continue
         run = Inference(instance.shapes)
@@ -168,7 +171,8 @@ def instances_of(rewrite: Rewrite, rng: np.random.Generator, wanted: int) -> Ite
             build(rewrite, rewrite.left, instance.symbols, names, run.emit)
         except ModelError:
             continue
-        if any(t.size > _MOST_ELEMENTS for t in run.types.values()):
+        small = largest == _LARGEST_DIM
+        if small and any(t.size > _MOST_ELEMENTS for t in run.types.values()):
             continue
         seen.add(repr(instance))
         yield instance
@@ -176,7 +180,7 @@ def instances_of(rewrite: Rewrite, rng: np.random.Generator, wanted: int) -> Ite
             return
 
 
-def _drawn(rewrite: Rewrite, rng: np.random.Generator) -> Instance | None:
+def _drawn(rewrite: Rewrite, rng: np.random.Generator, largest: int) -> Instance | None:
     symbols: dict[str, Any] = {}
     for p in rewrite.domains:
         symbols[p.name.removeprefix("*")] = _attribute(p, rng)
@@ -185,9 +189,9 @@ def _drawn(rewrite: Rewrite, rng: np.random.Generator) -> Instance | None:
     for dim in sorted(dims - given.keys() - symbols.keys()):
         if dim.startswith("*"):
             rank = rng.integers(0, _MOST_FREE_DIMS + 1)
-            symbols[dim[1:]] = tuple(int(e) for e in rng.integers(1, _LARGEST_DIM + 1, rank))
+            symbols[dim[1:]] = tuple(int(e) for e in rng.integers(1, largest + 1, rank))
         elif dim not in symbols:
-            symbols[dim] = int(rng.integers(1, _LARGEST_DIM + 1))
+            symbols[dim] = int(rng.integers(1, largest + 1))
     try:
         for name, text in rewrite.drawn:
             symbols[name] = expressions.value(text, symbols)

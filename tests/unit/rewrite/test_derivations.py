@@ -1,0 +1,104 @@
+"""Derivations from properties, and that the properties are what numpy computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.cli import execute
+from autotune.ops import OPS
+from autotune.rewrite.apply import build
+from autotune.rewrite.derive import Deriver, derive, properties
+from autotune.rewrite.dims import prefix_form, symbol
+from autotune.rewrite.evaluate import Inference
+from autotune.rewrite.files import shipped
+from autotune.rewrite.parse import parse
+from autotune.rewrite.prove import UnprovenError, instances_of, prove
+from autotune.rewrite.rule import Rewrite
+from autotune.rewrite.symbolic_shapes import shape_of
+from autotune.types import Array
+
+DERIVER = Deriver(properties())
+WRONG = {
+    "factor-out": ("mul(a, add(b, c))", "mul(a, sub(b, c))"),
+    "reassociate-right": ("to matmul(a, matmul(b, c))", "to matmul(matmul(b, a), c)"),
+}
+"""What is changed in a rewrite that ships."""
+
+
+class Numbers(Inference):
+    """Terms by operators' references in double precision, and by shapes of symbols."""
+
+    def __init__(self, arrays: dict[str, Array]) -> None:
+        super().__init__({n: a.shape for n, a in arrays.items()})
+        self.arrays = dict(arrays)
+
+    def emit(self, op: str, inputs: Sequence[str], attrs: dict[str, Any]) -> str:
+        name = super().emit(op, inputs, attrs)
+        shapes = [self.types[i].shape for i in inputs]
+        assert shape_of(op, shapes, attrs) == self.types[name].shape
+        self.arrays[name] = OPS.get(op).reference([self.arrays[i] for i in inputs], attrs)
+        return name
+
+
+@pytest.mark.parametrize("given", properties(), ids=lambda r: r.name)
+def test_a_property_is_what_numpy_computes(given: Rewrite) -> None:
+    rng = np.random.default_rng(1)
+    for instance in instances_of(given, rng, 3):
+        run = Numbers({n: rng.standard_normal(s) for n, s in instance.shapes.items()})
+        names = {n: n for n in instance.shapes}
+        sides = (given.left[0], given.right[0])
+        with np.errstate(all="ignore"):
+            one, other = build(given, sides, instance.symbols, names, run.emit)
+        np.testing.assert_allclose(run.arrays[one], run.arrays[other], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("rewrite", shipped()[::9], ids=lambda r: r.name)
+def test_what_ships_follows_from_properties(rewrite: Rewrite) -> None:
+    assert DERIVER.derive(rewrite).rounds > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_all_that_ships_follows_from_properties(part: int) -> None:
+    for rewrite in shipped()[part::4]:
+        DERIVER.derive(rewrite)
+
+
+@pytest.mark.slow
+def test_properties_are_proven_over_the_field() -> None:
+    for given in properties():
+        prove(given, instances=4)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_neither_proof_takes_a_wrong_rewrite(name: str) -> None:
+    (right,) = (r for r in shipped() if r.name == name)
+    text = str(right)
+    assert text.count(WRONG[name][0])
+    (wrong,) = parse(text.replace(*WRONG[name]))
+    for proof in (prove, derive):
+        with pytest.raises(UnprovenError):
+            proof(wrong)
+
+
+def test_dimensions_have_one_form() -> None:
+    h, i = symbol("h"), symbol("i")
+    assert (h + i) * 2 - i - h == h + i
+    assert h - h == 0
+    assert (h + 1) // 1 == h + 1
+    assert prefix_form((h * i + 3) // i) == "(/ (+ (* h i) 3) i)"
+
+
+def test_derivations_are_printed(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.rewrites"
+    text = "rewrite mine\n    value x y [*s]\n    from sub(x, neg(y))\n    to add(x, y)\n"
+    path.write_text(text)
+    assert execute(["rewrite", "derive", str(path)]) == 0
+    assert "mine: derived within" in capsys.readouterr().out
+    path.write_text(text.replace("to add(x, y)", "to add(x, x)"))
+    assert execute(["rewrite", "derive", str(path)]) == 2
+    assert capsys.readouterr().err.startswith("error: mine: the sides do not follow")
