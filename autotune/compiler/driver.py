@@ -20,7 +20,7 @@ from autotune.compiler.open_sizes import compile_open
 from autotune.compiler.precision import kept_float32
 from autotune.compiler.prepare import Prepared, prepare
 from autotune.compiler.rewriting import rewriting
-from autotune.compiler.sized import KernelReuse, sized_model
+from autotune.compiler.sized import KernelReuse, OpenProgram, sized_model
 from autotune.compiler.small import small_choices
 from autotune.compiler.this_machine import runs_here, this_machine
 from autotune.compiler.together import chosen_together
@@ -105,10 +105,15 @@ def compile_opened(
             opened,
             request,
             compiled,
-            functools.partial(compile_open, target=target, profile=profile, versions=_versions()),
+            open_program(target, profile),
         )
     size_ranges(request.ranges, ())
     return compiled(opened)
+
+
+def open_program(target: Target, profile: DeviceProfile | None) -> OpenProgram:
+    """What compiles models for all sizes at once."""
+    return functools.partial(compile_open, target=target, profile=profile, versions=_versions())
 
 
 def profile_for(request: CompileRequest, target: Target) -> DeviceProfile | None:

@@ -10,6 +10,7 @@ from autotune.compiler.driver import (
     compile_graph,
     compile_request,
     open_log,
+    open_program,
     profile_for,
 )
 from autotune.compiler.this_machine import runs_here
@@ -85,4 +86,5 @@ def _staged(request: CompileRequest, refused: ModelError) -> StagedModel:
     standard = [n for n in foreign if n.domain in ("", "ai.onnx")]
     if not all(onnx.defs.has(node.op_type) for node in standard):
         raise refused
-    return StagedModel(model, compiled, Counting(target), fallback=request.fallback)
+    opened = open_program(target, profile)
+    return StagedModel(model, compiled, opened, Counting(target), fallback=request.fallback)

@@ -14,6 +14,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 import onnx
 
+from autotune.compiler.sized import OpenProgram
 from autotune.errors import ArtifactError, ClosedError, FallbackWarning, FeedError
 from autotune.fallback.parts import CompileGraph
 from autotune.fallback.staged_graph import How, StagedGraph
@@ -35,6 +36,7 @@ class StagedModel(Closing):
         self,
         model: onnx.ModelProto,
         compiled: CompileGraph,
+        opened: OpenProgram,
         counting: Counting,
         *,
         fallback: bool = True,
@@ -51,7 +53,14 @@ class StagedModel(Closing):
         self.name = graph.name or "model"
         self._lock, self._closed = threading.RLock(), False
         self._graph = StagedGraph(
-            model, How(compiled=compiled, counting=counting, tell=self._tell, fallback=fallback)
+            model,
+            How(
+                compiled=compiled,
+                opened=opened,
+                counting=counting,
+                tell=self._tell,
+                fallback=fallback,
+            ),
         )
 
     @property

@@ -17,8 +17,11 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from autotune.compiler.sized import OpenProgram
+from autotune.defects import NO_DEFECT
 from autotune.errors import ControlFlowError, LengthError, ModelError, UnsupportedOpError
 from autotune.fallback import foreign
+from autotune.fallback.opened import OpenedPart, Shapes
 from autotune.fallback.stages import Kind, Stage, node_id
 from autotune.frontend.onnx.importer import import_part
 from autotune.graph.ir import Graph
@@ -60,6 +63,8 @@ class _Made:
     """How many tensors each output that is a sequence has."""
     baked: frozenset[str]
     """Inputs that are constants in it."""
+    shared: bool = False
+    """Whether it runs in memory that it shares with other sizes."""
 
 
 class OwnPart:
@@ -67,8 +72,13 @@ class OwnPart:
 
     own = True
 
-    def __init__(self, stage: Stage, part: onnx.ModelProto, compiled: CompileGraph) -> None:
+    def __init__(
+        self, stage: Stage, part: onnx.ModelProto, compiled: CompileGraph, opened: OpenProgram
+    ) -> None:
         self._stage, self._part, self._compile = stage, part, compiled
+        self._open, self._met = opened, dict[object, Shapes]()
+        self._opened: dict[object, OpenedPart | None] = {}
+        """What runs arrays of given types at all lengths; None: nothing does."""
         self._constants = {t.name for t in part.graph.initializer}
         self._deciding: frozenset[str] = frozenset()
         """Inputs whose values decide shapes."""
@@ -89,7 +99,7 @@ class OwnPart:
         None where it is not that. It is compiled already."""
         given = {n: values[n] for n in self._stage.inputs if n not in self._constants}
         made = self._kept.get(self._shapes_of(given))
-        simple = made is not None and not made.lengths and not made.baked
+        simple = made is not None and not (made.lengths or made.baked or made.shared)
         return made.model if made is not None and simple else None
 
     def run(self, values: Values) -> dict[str, Any]:
@@ -119,7 +129,7 @@ class OwnPart:
                 self._kept.move_to_end(key)
                 return self._kept[key]
             try:
-                made = self._imported(given)
+                made = self._at_any_size(given) or self._imported(given)
             except UnsupportedOpError as error:
                 self._decide(error, given)
                 continue
@@ -156,6 +166,36 @@ class OwnPart:
         if not readers:
             raise error
         raise RecutError(error, readers) from error
+
+    def _at_any_size(self, given: Values) -> _Made | None:
+        """A part that meets a second set of shapes is compiled for all of them, where that can be:
+        None where not, and for the first."""
+        arrays = {n: v for n, v in given.items() if isinstance(v, np.ndarray) and v.size}
+        if self._deciding or len(arrays) < len(given):
+            return None
+        kinds = tuple((array.dtype.name, array.ndim) for array in arrays.values())
+        shapes = {name: array.shape for name, array in arrays.items()}
+        before = self._met.setdefault(kinds, shapes)
+        if before == shapes:
+            return None
+        if kinds not in self._opened:
+            part = onnx.ModelProto()
+            part.CopyFrom(self._part)
+            part.graph.input.extend(_info(n, a, fixed=False) for n, a in arrays.items())
+            dtypes = {name: array.dtype.name for name, array in arrays.items()}
+            try:
+                made = OpenedPart(part, dtypes, (before, shapes), self._open)
+            except ModelError:
+                made = None
+            except NO_DEFECT:
+                raise
+            except Exception:  # each set of shapes can be compiled for itself
+                made = None
+            self._opened[kinds] = made
+        found = self._opened[kinds]
+        model = found.at(shapes) if found is not None else None
+        none = frozenset[str]()
+        return _Made(model=model, lengths={}, baked=none, shared=True) if model else None
 
     def _imported(self, given: Values) -> _Made:
         """Compiled for these shapes and values."""

@@ -14,6 +14,7 @@ from typing import Any
 import onnx
 from onnx import numpy_helper
 
+from autotune.compiler.sized import OpenProgram
 from autotune.errors import UnsupportedOpError
 from autotune.fallback import foreign
 from autotune.fallback.control import BranchPart, LoopPart, ScanPart
@@ -40,6 +41,8 @@ class How:
     """Ways to compile and to fall back that all graphs of a model share."""
 
     compiled: CompileGraph
+    opened: OpenProgram
+    """Compiles a part for all sizes."""
     counting: Counting
     """Runs what gives as much as its values say."""
     tell: Tell
@@ -130,7 +133,7 @@ class StagedGraph:
         part = part_of(self._model, stage, self._tensors)
         if stage.kind == "foreign":
             return ForeignPart(stage, part, self._how.tell)
-        return OwnPart(stage, part, self._how.compiled)
+        return OwnPart(stage, part, self._how.compiled, self._how.opened)
 
     def _inner(self, model: onnx.ModelProto) -> StagedGraph:
         return StagedGraph(model, self._how)

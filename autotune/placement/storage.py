@@ -296,7 +296,7 @@ class _Placing:
         last = node.inputs[0] == value and _axis(node, len(self.shape(value))) + 1 < len(
             self.shape(value)
         )
-        return last and 2 * self.types[node.output].size >= self.types[value].size
+        return last and surely_at_most(self.types[value].size, 2 * self.types[node.output].size)
 
     # --------------------------------------------------------------------------------------- halos
 

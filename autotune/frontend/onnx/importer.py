@@ -110,10 +110,12 @@ def import_model(model: onnx.ModelProto, shapes: Shapes, *, whole: bool = True) 
     return made.run()
 
 
-def import_part(model: onnx.ModelProto) -> tuple[Graph, dict[str, int]]:
+def import_part(
+    model: onnx.ModelProto, shapes: Shapes | None = None
+) -> tuple[Graph, dict[str, int]]:
     """A part of a model, without functions, whose outputs may be sequences: (the graph, lengths of
     these by their names). Their elements are outputs `NAME[0]`, `NAME[1]` and so on."""
-    part = _ModelImport(model, {}, sequences=True)
+    part = _ModelImport(model, shapes or {}, sequences=True)
     part.whole = False
     graph = part.run()
     return graph, part.lengths

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.fallback.model import StagedModel
+from autotune.fallback.parts import OwnPart
 from autotune.runtime.counting import Counting, Suppression
 from autotune.target import host_target
 from autotune.types import Array
@@ -163,8 +164,11 @@ def detector() -> tuple[onnx.ModelProto, Array]:
     return model_of(nodes, {"x": x}, ["found", "class", "score_of"], tensors), x
 
 
-def test_a_detector_is_wholly_ours() -> None:
+def test_a_detector_is_wholly_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what comes behind the suppression is not compiled for every number of boxes."""
     model, x = detector()
+    fixed, imported = list[object](), OwnPart._imported
+    monkeypatch.setattr(OwnPart, "_imported", lambda *a: fixed.append(a) or imported(*a))
     runs = [{"x": (x * scale).astype(np.float32)} for scale in (1, 0.5, 1.5, 0.8, 1.2, 2, 0.0)]
     check(model, *runs).close()
+    assert len(fixed) <= 5  # the parts once, and no boxes at all, beside cuts anew
