@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from autotune import arguments
+from autotune.accuracy import ACCURACIES, precision_named
 from autotune.errors import TargetError
 from autotune.release import needing_compiler
-from autotune.target import ACCURACIES, MAX_THREADS, Target, load_target, precision_named
+from autotune.target import MAX_THREADS, Target, load_target
 
 if TYPE_CHECKING:
     from autotune.db.types import LogStore

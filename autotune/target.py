@@ -13,17 +13,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from autotune import accuracy as kinds
 from autotune import arguments, caches, tile_permission
+from autotune.accuracy import Accuracy, Precision, possible, precision_named
 from autotune.errors import ConfigError, TargetError
 from autotune.parse_int import whole
 from autotune.registry import Registry
 
 Kind = Literal["cpu", "cuda", "opencl", "c"]
-Accuracy = Literal["normal", "strict", "reproducible"]
-Precision = Literal["float32", "bfloat16", "float16", "tf32", "int8"]
 KINDS = get_args(Kind)
 GPU_KINDS = ("cuda", "opencl")
-ACCURACIES = get_args(Accuracy)
 SOURCE = "source"
 TILES = "+amx-tile"
 """LLVM's name for matrix tiles (Intel AMX)."""
@@ -31,8 +30,6 @@ BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16", "+bf16"))
 """LLVM's names for instructions that multiply bfloat16."""
 SVE_GRANULE_BYTES = 16
 """Scalable vectors of Arm (SVE) are multiples of so many bytes."""
-_REPRODUCIBLE_LANES = 16
-"""Partial sums along a vector where all machines' are to be the same: those of the widest."""
 MAX_DEVICES = 1024
 """Numbers of devices are below it."""
 MAX_THREADS = 1024
@@ -130,13 +127,13 @@ class Target:
 
     @property
     def is_reproducible(self) -> bool:
-        """Whether a result's bits are the same whatever is tuned, and on how many threads."""
+        """Whether bits are the same whatever is tuned, and on how many threads."""
         return self.accuracy == "reproducible"
 
     @property
     def sum_lanes(self) -> int:
         """Partial sums that a reduction along a vector has in one of its vectors."""
-        return _REPRODUCIBLE_LANES if self.is_reproducible else self.lanes()
+        return kinds.REPRODUCIBLE_LANES if self.is_reproducible else self.lanes()
 
     @property
     def multiplies_bfloat16(self) -> bool:
@@ -199,8 +196,8 @@ class Target:
 
     def with_accuracy(self, accuracy: str) -> Target:
         """Raises TargetError for anything but normal, strict and, where possible, reproducible."""
-        arguments.one_of("accuracy", accuracy, ACCURACIES, TargetError)
-        return _possible(dataclasses.replace(self, accuracy=cast(Accuracy, accuracy)))
+        arguments.one_of("accuracy", accuracy, kinds.ACCURACIES, TargetError)
+        return possible(dataclasses.replace(self, accuracy=cast(Accuracy, accuracy)))
 
     def with_precision(self, precision: str) -> Target:
         """Raises TargetError for anything but float32, bfloat16 (also written bf16), int8 and, of
@@ -210,7 +207,7 @@ class Target:
             raise TargetError(
                 f"{precision} is a precision of tensor cores, which {self.name} has not; take bf16"
             )
-        return _possible(dataclasses.replace(self, precision=named))
+        return possible(dataclasses.replace(self, precision=named))
 
     def with_threads(self, threads: int) -> Target:
         return dataclasses.replace(self, threads=threads)
@@ -223,42 +220,13 @@ class Target:
         return Target(**data)
 
 
-def _possible(target: Target) -> Target:
-    """The target. Raises TargetError where results are asked to be reproducible that are not."""
-    if not target.is_reproducible:
-        return target
-    x86 = target.kind == "cpu" and machine_of(target.triple) == "x86_64"
-    if not x86 or target.vector_bytes not in (32, 64) or "+fma" not in target.features.split(","):
-        raise TargetError(
-            f"accuracy reproducible is for x86-64 with AVX2 and FMA, or AVX-512, not for "
-            f"{target.name}; take strict"
-        )
-    if target.precision != "float32":
-        raise TargetError(
-            f"accuracy reproducible is for precision float32, not {target.precision}; take strict"
-        )
-    return target
-
-
 # --------------------------------------------------------------------------- where they come from
 
 _SIZES = (
-    "vector_bytes",
-    "vector_registers",
-    "cores",
-    "l1_bytes",
-    "l2_bytes",
-    "l3_bytes",
-    "l1_ways",
-    "line_bytes",
-    "threads",
-    "warp",
-    "shared_bytes",
-    "max_threads",
-    "registers",
-    "multiprocessors",
-    "device",
-)
+    "vector_bytes", "vector_registers", "cores", "l1_bytes", "l2_bytes", "l3_bytes", "l1_ways",
+    "line_bytes", "threads", "warp", "shared_bytes", "max_threads", "registers",
+    "multiprocessors", "device",
+)  # fmt: skip
 _MAY_BE_ZERO = ("l3_bytes", "shared_bytes", "registers", "device")
 _REQUIRED = frozenset(
     f.name for f in dataclasses.fields(Target) if f.default is dataclasses.MISSING
@@ -318,15 +286,6 @@ def _shipped() -> tuple[str, ...]:
     """Names of the project's own targets but for this host."""
     files = (f.name for f in resources.files("autotune.configs.targets").iterdir())
     return tuple(n.removesuffix(".toml") for n in files if n.endswith(".toml"))
-
-
-def precision_named(text: str) -> Precision:
-    """float32, bfloat16 (also written bf16), float16 (f16), tf32 or int8. Raises TargetError for
-    anything else."""
-    named = {"fp32": "float32", "bf16": "bfloat16", "f16": "float16"}.get(text, text)
-    if named not in get_args(Precision):
-        raise TargetError(f"precision must be float32, bf16, f16, tf32 or int8, got {text!r}")
-    return cast(Precision, named)
 
 
 def load_target(name_or_path: str, threads: int = 1) -> Target:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from autotune.accuracy import ACCURACIES
 from autotune.db import codec, files, pages, seals
 from autotune.db.damage import Damage
 from autotune.db.fresh import make_log
@@ -22,7 +23,7 @@ from autotune.db.schema import METADATA
 from autotune.db.types import Mark
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import Status
-from autotune.target import ACCURACIES, Target, load_target
+from autotune.target import Target, load_target
 from autotune.tasks.flops import task_flops
 from autotune.types import Task
 

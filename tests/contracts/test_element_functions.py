@@ -18,12 +18,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from autotune.accuracy import ACCURACIES
 from autotune.compiler.driver import compile_graph
 from autotune.frontend.onnx.importer import import_model
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.runtime.model import CompiledModel
-from autotune.target import ACCURACIES, Target, host_target, load_target
+from autotune.target import Target, host_target, load_target
 from autotune.types import Array, TensorType
 
 SMALLEST_NORMAL = 2.0**-126
