@@ -44,6 +44,7 @@ _HELPERS: tuple[frozenset[str], ...] = (
 )
 """Operators that a derivation may lead over though no side has them: few, and then more."""
 _ELEMENTWISE = frozenset({"expand", "add", "mul", "neg"})
+"""Those of rewrites whose operators are all elementwise."""
 _ROUNDS = 6
 """Rounds of saturation."""
 _MOST_GRAPHS = 16
