@@ -89,7 +89,7 @@ def test_what_has_no_kernel_runs_elsewhere_and_is_said() -> None:
     with model:
         for x in ([1, -1, 2], [3, 3, -3, 2]):
             found = model.run({"x": np.float32(x)})["y"]
-            np.testing.assert_allclose(found, np.exp(np.square(x) > 2), rtol=1e-5)
+            np.testing.assert_allclose(found, np.exp(np.float32(np.square(x) > 2)), rtol=1e-5)
         assert model.notes == ("1 node of 'Binarizer' runs in onnxruntime",)
 
 
