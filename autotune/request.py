@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from autotune import arguments
-from autotune.accuracy import ACCURACIES, precision_named
 from autotune.errors import TargetError
+from autotune.exactness import ACCURACIES, precision_named
 from autotune.release import needing_compiler
 from autotune.target import MAX_THREADS, Target, load_target
 

@@ -13,10 +13,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from autotune import accuracy as kinds
 from autotune import arguments, caches, tile_permission
-from autotune.accuracy import Accuracy, Precision, possible, precision_named
+from autotune import exactness as kinds
 from autotune.errors import ConfigError, TargetError
+from autotune.exactness import Accuracy, Precision, possible, precision_named
 from autotune.parse_int import whole
 from autotune.registry import Registry
 

@@ -28,7 +28,7 @@ LAYERS = (
     ("autotune.streams", "standard output that may go away"),
     ("autotune.atomic_file", "files written in one step"),
     ("autotune.memory", "blocks of memory, aligned: of the system, not of a tensor"),
-    ("autotune.accuracy", "how exact results are to be"),
+    ("autotune.exactness", "how exact results are to be"),
     ("autotune.caches", "what the system tells of caches"),
     ("autotune.tile_permission", "what the system lets a process do, asked for"),
     ("autotune.cpu_features", "what the system tells of the processor"),

@@ -12,8 +12,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from autotune.accuracy import ACCURACIES
 from autotune.cli import options as opt
+from autotune.exactness import ACCURACIES
 from autotune.request import CompileRequest
 from autotune.target import MAX_THREADS
 from autotune.tuner.request import BUILD_PLACES, TuneRequest

@@ -7,11 +7,11 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autotune.accuracy import ACCURACIES, precision_named
 from autotune.cli import flags
 from autotune.cli import options as opt
 from autotune.db.selection import Selection, parse_shape
 from autotune.errors import ConfigError
+from autotune.exactness import ACCURACIES, precision_named
 
 if TYPE_CHECKING:
     from autotune.db.types import LogStore

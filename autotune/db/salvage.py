@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune.accuracy import ACCURACIES
 from autotune.db import codec, files, pages, seals
 from autotune.db.damage import Damage
 from autotune.db.fresh import make_log
 from autotune.db.schema import METADATA
 from autotune.db.types import Mark
+from autotune.exactness import ACCURACIES
 from autotune.machine.profile import DeviceProfile
 from autotune.measure.types import Status
 from autotune.target import Target, load_target

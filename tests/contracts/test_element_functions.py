@@ -18,8 +18,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from autotune.accuracy import ACCURACIES
 from autotune.compiler.driver import compile_graph
+from autotune.exactness import ACCURACIES
 from autotune.frontend.onnx.importer import import_model
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph

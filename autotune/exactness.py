@@ -1,5 +1,5 @@
-"""How exact results are to be. In: names, a target. Out: the accuracies and precisions that there
-are, or a TargetError where a target cannot have one."""
+"""Accuracies and precisions of results. In: names, a target. Out: those that there are, or a
+TargetError where a target cannot have one."""
 
 from __future__ import annotations
 
