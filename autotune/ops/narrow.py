@@ -114,7 +114,8 @@ def _np_power(x: Array, attrs: Attrs) -> Array:
     limit = ROUNDINGS[rounding] / 2
     more = share > limit if rounding == "up" else share >= limit
     out = np.ldexp(1.0, exponents - 1 + more)
-    known = np.where(x < _NORMAL, _LEAST_POWER, np.minimum(out, _LARGEST_POWER))
+    out = np.where(np.isinf(x), _LARGEST_POWER, np.minimum(out, _LARGEST_POWER))
+    known = np.where(x < _NORMAL, _LEAST_POWER, out)
     return np.asarray(np.where(np.isnan(x), x, known))
 
 

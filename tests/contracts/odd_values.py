@@ -127,6 +127,9 @@ def _activations() -> Iterator[Case]:
         for saturate in (0, 1):
             yield _case("narrow_float", tensor(77), kind=kind, saturate=saturate)
     yield _case("power_of_two", tensor(77), rounding="nearest")
+    whole = (tensor(9, 37, dtype="int32"), *2 * (tensor(37, dtype="int32"),))
+    for rounding, least in (("once", 33), ("twice", 31), ("twice", 32)):
+        yield _case("requantize", *whole, constants=(1, 2), rounding=rounding, least_shift=least)
     yield _case("low_bits", tensor(77, dtype="int32"), bits=4, signed=True)
 
 
@@ -225,7 +228,10 @@ def arrays_of(task: Task, op: str, rng: np.random.Generator) -> dict[str, Array]
     out: dict[str, Array] = {}
     for place, value in enumerate(params):
         type_ = value.type
-        if value.role == "constant":
+        if op == "requantize" and place:  # as importers write them
+            array = rng.integers(*((0, 2**31) if place == 1 else (33, 63)), type_.size)
+            array = array.astype(type_.dtype)
+        elif value.role == "constant":
             array = rng.standard_normal(type_.shape).astype(type_.dtype)
         elif type_.dtype == "bool":
             array = rng.random(type_.shape) < 0.5

@@ -208,7 +208,7 @@ def test_the_table_has_every_parameter(
         ),
         (
             {"model": None},
-            "model must be a path of an .onnx or .pt2 file, 'zoo:NAME',",
+            "model must be a path of an .onnx, .tflite or .pt2 file, 'zoo:NAME',",
         ),
         ({"calibration": [3]}, "sample 0 for calibration must be a dict of arrays"),
     ],

@@ -128,7 +128,7 @@ def test_shapes_of_a_graph_are_its_own() -> None:
         (net().SerializeToString()[:-40], "the model given as bytes is not an ONNX file"),
         (onnx.ModelProto(), "the model given as a ModelProto is not an ONNX file"),
         (net().graph, "model must be a path .*, got a value of type GraphProto"),
-        ("no" * 5000, "model 'nono.*nono' does not exist; expected an .onnx or .pt2 file"),
+        ("no" * 5000, "model 'nono.*nono' does not exist; expected an .onnx, .tflite or"),
     ],
 )
 def test_a_wrong_model_is_one_short_line(model: Any, words: str) -> None:

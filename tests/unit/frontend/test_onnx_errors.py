@@ -38,7 +38,7 @@ def test_a_directory(tmp_path: Path) -> None:
 
 
 def test_not_a_model_by_its_name() -> None:
-    with pytest.raises(ModelError, match=r"expected an \.onnx or \.pt2 file, or zoo:NAME"):
+    with pytest.raises(ModelError, match=r"expected an .onnx, .tflite or .pt2 file, or zoo:NAME"):
         load_model("model.pt")
 
 

@@ -164,10 +164,8 @@ def test_results_of_four_bits() -> None:
         helper.make_tensor("zero", onnx.TensorProto.INT4, [], [0]),
     ]
     node = helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["y"], name="q")
-    refused(
-        nodes_model([node], feeds, tensors, ["y"], opset=21),
-        "'q'.*INT4 is not supported; use uint8 or int8",
-    )
+    back = helper.make_node("DequantizeLinear", ["y", "scale", "zero"], ["z"])
+    check(nodes_model([node, back], feeds, tensors, ["z"], opset=21), feeds)
 
 
 def test_the_type_of_bytes_may_be_an_attribute() -> None:
