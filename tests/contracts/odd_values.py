@@ -226,11 +226,12 @@ def arrays_of(task: Task, op: str, rng: np.random.Generator) -> dict[str, Array]
     params = [*task.by_role("input"), *task.by_role("constant")]
     whole = OPS.get(op).kind == "elementwise" and op != "sort_keys"
     out: dict[str, Array] = {}
+    array: Array
     for place, value in enumerate(params):
         type_ = value.type
         if op == "requantize" and place:  # as importers write them
-            array = rng.integers(*((0, 2**31) if place == 1 else (33, 63)), type_.size)
-            array = array.astype(type_.dtype)
+            ends = (0, 2**31) if place == 1 else (33, 63)
+            array = rng.integers(*ends, type_.size).astype(type_.dtype)
         elif value.role == "constant":
             array = rng.standard_normal(type_.shape).astype(type_.dtype)
         elif type_.dtype == "bool":

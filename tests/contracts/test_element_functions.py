@@ -133,18 +133,6 @@ FAST_BACKENDS = ("cpu", "c")
 """PoCL takes ten seconds to build them all, and has the million numbers."""
 
 
-def there_are(backend: str, accuracy: str) -> bool:
-    """Whether the backend's target has the accuracy."""
-    try:
-        target_of(backend).with_accuracy(accuracy)
-    except TargetError:
-        return False
-    return True
-
-
-PAIRS = [(b, a) for b in BACKENDS for a in ACCURACIES if there_are(b, a)]
-
-
 def model(count: int) -> onnx.ModelProto:
     """Every function of one input, each an output."""
     nodes, constants = [], []
@@ -170,6 +158,18 @@ def chains(count: int) -> Graph:
 
 def target_of(backend: str) -> Target:
     return host_target() if backend == "cpu" else load_target(backend)
+
+
+def there_are(backend: str, accuracy: str) -> bool:
+    """Whether the backend's target has the accuracy."""
+    try:
+        target_of(backend).with_accuracy(accuracy)
+    except TargetError:
+        return False
+    return True
+
+
+PAIRS = [(b, a) for b in BACKENDS for a in ACCURACIES if there_are(b, a)]
 
 
 @functools.cache
