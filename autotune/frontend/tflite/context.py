@@ -73,10 +73,6 @@ class TfliteTensor:
         """The one zero point."""
         return int(self.zeros.item()) if self.zeros.size == 1 else 0
 
-    @property
-    def is_quantized(self) -> bool:
-        return self.dtype in ("int8", "uint8", "int16") and self.scales.size > 0
-
 
 class OperatorContext(Assembler):
     """One operator during import: its tensors, its options, and the graph being built."""
