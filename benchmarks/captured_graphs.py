@@ -1,4 +1,4 @@
-"""Captured graphs of PyTorch models, compiled: right, wholly ours, and how fast.
+"""Captured graphs of PyTorch models, compiled: right, without fallbacks, and how fast.
 
     python benchmarks/captured_graphs.py SAMPLE|LIST ... [--backends autotune,inductor]
         [--mode default] [--threads 1] [--rounds 9] [--seconds 20] [--part I/N] [--within S]
@@ -218,7 +218,7 @@ def ratio(row: Row, peer: str) -> float | None:
 
 def table(rows: Sequence[Row]) -> str:
     """By family, and the slowest beside each peer."""
-    head = "| family | graphs | run | wholly ours | worst error | over eager | over Inductor "
+    head = "| family | graphs | run | no fallback | worst error | over eager | over Inductor "
     lines = [head + "| least | compile time over Inductor's |", "| --- " * 9 + "|"]
     usable = [r for r in rows if not isinstance(r.get("eager"), str)]
     families = sorted({family(r) for r in usable})
