@@ -146,9 +146,9 @@ FLAGS = {
     ),
     "rewrites": Flag(
         "--rewrites",
-        metavar="FILE | none",
+        metavar="FILE | all | none",
         help="equations between graphs to use, proven first; see autotune rewrite (default: those "
-        "that ship)",
+        "found by hand; all: generated ones, too)",
     ),
     "fallback": Flag(
         "--no-fallback",

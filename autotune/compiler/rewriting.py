@@ -13,7 +13,8 @@ from collections.abc import Callable
 from autotune.defects import NO_DEFECT, raised
 from autotune.graph.ir import Graph
 from autotune.rewrite.cost import Costs
-from autotune.rewrite.files import wanted
+from autotune.rewrite.files import ALL, generated_for, wanted
+from autotune.rewrite.rule import Rewrite
 from autotune.rewrite.search import Found, search
 from autotune.target import Target
 
@@ -32,11 +33,16 @@ def rewriting(
 
     def rewrite(graph: Graph) -> Found:
         try:
-            return search(graph, found, costs)
+            return search(graph, (*found, *_generated(graph)), costs)
         except NO_DEFECT:
             raise
         except Exception as error:  # a defect costs a gain, never a result
             raised("rewriting", error, "the graph stays as it is")
             return Found(graph=graph)
+
+    def _generated(graph: Graph) -> tuple[Rewrite, ...]:
+        if rewrites != ALL:
+            return ()
+        return tuple(r for r in generated_for(graph) if r.exact or target.accuracy == "normal")
 
     return rewrite if found else None

@@ -136,11 +136,12 @@ class Pad:
         x = arrays[0]
         pads = _pads(attrs, x.shape)
         grown = [(max(b, 0), max(a, 0)) for b, a in pads]
-        out = np.pad(x, grown, constant_values=x.dtype.type(number(attrs, "value", 0.0)))
+        value = x.dtype.type(number(attrs, "value", 0.0))
+        out = np.pad(x, grown, constant_values=value) if grown else x
         crop = tuple(
             slice(max(-b, 0), e - max(-a, 0)) for e, (b, a) in zip(out.shape, pads, strict=True)
         )
-        return np.ascontiguousarray(out[crop])
+        return np.asarray(out[crop], order="C")
 
 
 def _pads(attrs: Attrs, shape: Sequence[int]) -> list[tuple[int, int]]:

@@ -251,7 +251,7 @@ class Expand:
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         shape = broadcast_shapes((arrays[0].shape, integers(attrs, "shape")))
-        return np.ascontiguousarray(np.broadcast_to(arrays[0], shape))
+        return np.asarray(np.broadcast_to(arrays[0], shape), order="C")
 
 
 for _name in FUNCTIONS:

@@ -128,7 +128,7 @@ class Slice:
 
     def reference(self, arrays: Sequence[Array], attrs: Attrs) -> Array:
         parts = tuple(slice(*r) for r in _ranges(attrs, arrays[0].ndim))
-        return np.ascontiguousarray(arrays[0][parts])
+        return np.asarray(arrays[0][parts], order="C")
 
 
 def _ranges(attrs: Attrs, rank: int) -> list[tuple[int, int, int]]:

@@ -54,6 +54,24 @@ _MOST_NODES = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long a derivation is looked for. `helpers`: operators that it may lead over though no
+    side has them, a few and then more; `nodes`: terms of an e-graph from which on it is given up,
+    since a round multiplies them; `rounds`: of saturation; `graphs`: e-graphs with rules
+    that are kept."""
+
+    helpers: tuple[frozenset[str], ...] = _HELPERS
+    nodes: int = _MOST_NODES
+    rounds: int = _ROUNDS
+    graphs: int = _MOST_GRAPHS
+    spare: bool = False
+    """Whether it leads over broadcasts only where a side has one."""
+
+
+_ENOUGH = Effort()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Derivation:
     """`properties`: how many could be used; `rounds`: of saturation, at most."""
 
@@ -85,8 +103,9 @@ class Deriver:
     """Derives one rewrite after another from some properties; those over the same operators share
     the rules that were read for them."""
 
-    def __init__(self, given: Sequence[Rewrite]) -> None:
+    def __init__(self, given: Sequence[Rewrite], effort: Effort = _ENOUGH) -> None:
         self.given = given
+        self.effort = effort
         self._graphs: dict[tuple[str, ...], Any] = {}
 
     def derive(self, rewrite: Rewrite, seed: int = 0) -> Derivation:
@@ -98,7 +117,7 @@ class Deriver:
         for instance in instances_of(rewrite, rng, POINTS, largest=_LARGEST):
             facts = _facts(rewrite, instance)
             found = None
-            for helpers in _helpers(rewrite):
+            for helpers in _helpers(rewrite, facts, self.effort):
                 rules = _rules(rewrite, self.given, facts, helpers)
                 used = max(used, len({r.name for r in rules}))
                 found = self._saturated(facts, rules)
@@ -116,13 +135,13 @@ class Deriver:
         key = tuple(r.text for r in rules)
         variants = [v for rule in rules for v in rule.variants]
         if key not in self._graphs:
-            if len(self._graphs) == _MOST_GRAPHS:
+            if len(self._graphs) == self.effort.graphs:
                 self._graphs.pop(next(iter(self._graphs)))
             self._graphs[key] = _EGraph([*declarations(variants), *key])
         graph = self._graphs[key]
         graph.run("(push)")
         try:
-            return _rounds(graph, facts, frozenset(variants))
+            return _rounds(graph, facts, frozenset(variants), self.effort)
         finally:
             graph.run("(pop)")
 
@@ -156,16 +175,18 @@ class _EGraph:
         return True
 
 
-def _rounds(graph: _EGraph, facts: Sides, declared: frozenset[Variant]) -> int | None:
+def _rounds(
+    graph: _EGraph, facts: Sides, declared: frozenset[Variant], effort: Effort
+) -> int | None:
     more = [v for v in facts.variants if v not in declared]
     graph.run("\n".join([*constructors(more), *facts.lines]))
     wanted = "\n".join(f"(check (= {one} {other}))" for one, other in facts.goals)
-    for count in range(_ROUNDS + 1):
+    for count in range(effort.rounds + 1):
         if graph.holds(wanted):
             return count
         graph.run("(run properties 1)")
         (sizes,) = graph.run("(print-size)")
-        if sum(count for _, count in sizes.sizes) > _MOST_NODES:
+        if sum(count for _, count in sizes.sizes) > effort.nodes:
             break
     return None
 
@@ -197,10 +218,14 @@ def _facts(rewrite: Rewrite, instance: Instance) -> Sides:
     return facts
 
 
-def _helpers(rewrite: Rewrite) -> tuple[frozenset[str], ...]:
-    """Those of `_HELPERS` that may help: without a view or a sum, no other one comes about."""
+def _helpers(rewrite: Rewrite, facts: Sides, effort: Effort) -> tuple[frozenset[str], ...]:
+    """Those that may help: without a view or a sum, no other one comes about."""
+    if effort.spare:
+        broadcasts = any(name.startswith("expand_") for name, _ in facts.variants)
+        more = frozenset({"expand"}) if broadcasts else frozenset()
+        return tuple(helpers | more for helpers in effort.helpers)
     plain = all(OPS.get(op).kind == "elementwise" for op in operators(rewrite))
-    return (_ELEMENTWISE,) if plain else _HELPERS
+    return (_ELEMENTWISE,) if plain else effort.helpers
 
 
 def _rules(

@@ -7,6 +7,7 @@ are known: what is equal then is equal for every such function.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -65,29 +66,33 @@ class Evaluation(Inference):
         meaning."""
         name = super().emit(op, inputs, attrs)
         attrs = dict(freeze_attrs(attrs))
-        self.arrays[name] = self._result(op, [self.arrays[i] for i in inputs], attrs)
+        self.arrays[name] = self.result(op, [self.arrays[i] for i in inputs], attrs)
         if self.arrays[name].shape != self.types[name].shape:
             raise ModelError(f"{op}: its reference gives another shape than it infers")
         return name
 
-    def _result(self, op: str, arrays: list[Array], attrs: dict[str, Attr]) -> Array:
+    def result(self, op: str, arrays: list[Array], attrs: dict[str, Attr]) -> Array:
+        """What an operator makes of arrays. Raises ModelError where it has no exact meaning."""
         plain = OPS.get(op).kind == "elementwise" and op != "expand"
         if arrays and plain and not any(a.ndim for a in arrays):
             # numpy makes numbers of arrays without dimensions.
-            return self._result(op, [a.reshape(1) for a in arrays], attrs).reshape(())
+            return self.result(op, [a.reshape(1) for a in arrays], attrs).reshape(())
         opaque = OPS.get(op).kind == "elementwise" and op not in POLYNOMIAL
         if opaque and not (self.ordered and op in ORDERED):
             shapes = [a.shape for a in arrays]
             text = f"{op}{sorted(normal(op, attrs, shapes).items())}"
             return _each(np.broadcast_arrays(*arrays), text)
         if op == "reduce_mean":  # whose reference truncates what are no floats
-            total = self._result("reduce_sum", arrays, attrs)
+            total = self.result("reduce_sum", arrays, attrs)
             count = arrays[0].size // total.size
-            return _objects([v / count for v in total.reshape(-1)], total.shape)
+            exact = [Fraction(v) if isinstance(v, int) else v for v in total.reshape(-1)]
+            return _objects([v / count for v in exact], total.shape)
         if op in ROWS:
             return self._row(op, arrays, attrs)
         try:
             if op == "max_pool2d" and self.ordered:  # whose borders have a type's least number
+                if not all(isinstance(v, int) for a in arrays for v in a.flat):
+                    raise TypeError("a largest of fractions")
                 arrays = [a.astype(np.int64) for a in arrays]
             if op == "div":  # whose reference rounds what are no floats
                 found = np.asarray(np.true_divide(*arrays), dtype=object)
@@ -118,7 +123,7 @@ class Evaluation(Inference):
         )
         found = _objects([through(v, function) for v, function in joined], x.shape)
         for name, operand in zip(("mul", "add"), arrays[1:], strict=False):
-            found = self._result(name, [found, operand], {})
+            found = self.result(name, [found, operand], {})
         return found
 
 

@@ -8,6 +8,7 @@ rewrite NAME
     draw h = 2 * p                  what a proof makes a symbol, if not a random number
     where p > h                     holds wherever the rewrite is used
     exact                           both sides round the same sums
+    saves                           the right side may be less work (generated ones)
     for f in relu sigmoid           the same rewrite for each of these words in place of $f
     from conv2d(resize(x, out_shape=(n, p, q, c)), k)
     let y = conv2d(x, k)            a term, or a symbol that follows from others
@@ -87,7 +88,7 @@ class _RewriteReader:
         self.lets: list[tuple[str, Application]] = []
         self.right: list[Application | str] = []
         self.note: list[str] = []
-        self.exact = False
+        self.exact = self.saves = False
 
     def read(self, lines: list[str]) -> Rewrite:
         name = lines[0].removeprefix("rewrite ").strip()
@@ -96,22 +97,27 @@ class _RewriteReader:
         self.where = f"{self.where} ({name})"
         for line in lines[1:]:
             word, _, rest = line.partition(" ")
-            self._line(word, rest.strip(), line)
+            self.line(word, rest.strip(), line)
         if not self.left or len(self.left) != len(self.right):
             raise ConfigError(
                 f"{self.where}: expected a 'to' for every 'from', got {len(self.left)} and "
                 f"{len(self.right)}"
             )
-        rewrite = Rewrite(
-            name=name, values=tuple(self.values), domains=tuple(self.domains),
-            drawn=tuple(self.drawn), defines=tuple(self.defines), where=tuple(self.conditions),
-            exact=self.exact, left=tuple(self.left), lets=tuple(self.lets),
-            right=tuple(self.right), note=tuple(self.note),
-        )  # fmt: skip
+        rewrite = self.made(name)
         self._check(rewrite)
         return rewrite
 
-    def _line(self, word: str, rest: str, line: str) -> None:
+    def made(self, name: str) -> Rewrite:
+        """What was read so far, unchecked."""
+        return Rewrite(
+            name=name, values=tuple(self.values), domains=tuple(self.domains),
+            drawn=tuple(self.drawn), defines=tuple(self.defines), where=tuple(self.conditions),
+            exact=self.exact, saves=self.saves, left=tuple(self.left), lets=tuple(self.lets),
+            right=tuple(self.right), note=tuple(self.note),
+        )  # fmt: skip
+
+    def line(self, word: str, rest: str, line: str) -> None:
+        """One line, which begins with a word. Raises ConfigError."""
         if word.startswith("#"):
             self.note.append(line.lstrip("# "))
         elif word in ("value", "constant"):
@@ -123,8 +129,8 @@ class _RewriteReader:
             self.drawn.append((name.strip(), self._expression(text)))
         elif word == "where":
             self.conditions.append(self._expression(rest))
-        elif line == "exact":
-            self.exact = True
+        elif line in ("exact", "saves"):
+            setattr(self, line, True)
         elif word == "from":
             term = self._term(self._parsed(rest))
             if isinstance(term, str):
@@ -136,8 +142,8 @@ class _RewriteReader:
             self.right.append(self._term(self._parsed(rest)))
         else:
             raise ConfigError(
-                f"{self.where}: expected value, constant, attribute, draw, where, exact, for, "
-                f"from, let, to or #, got {line!r}"
+                f"{self.where}: expected value, constant, attribute, draw, where, exact, "
+                f"saves, for, from, let, to or #, got {line!r}"
             )
 
     def _let(self, name: str, text: str) -> None:
@@ -215,6 +221,15 @@ class _RewriteReader:
     def _need(self, wanted: set[str], there: set[str], what: str) -> None:
         for name in sorted(wanted - there):
             raise ConfigError(f"{self.where}: there is no value {name!r} that {what}")
+
+
+def parse_header(text: str, name: str) -> Rewrite:
+    """Values, attributes and conditions alone: a rewrite without sides. Raises ConfigError."""
+    reader = _RewriteReader(name)
+    for line in text.strip().splitlines():
+        word, _, rest = line.strip().partition(" ")
+        reader.line(word, rest.strip(), line.strip())
+    return reader.made(name)
 
 
 def leaves(term: Application | str) -> set[str]:

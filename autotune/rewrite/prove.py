@@ -36,6 +36,10 @@ _LEAST_SHARE = 1 / 16
 combination of their outcomes is a region."""
 _SPAN = 1 << 20
 """Whole numbers are drawn from below this, half of them negative."""
+_SMALL_SPAN = 8
+"""The same at some more points."""
+_SMALL_POINTS = 16
+"""These: where products are not always larger than their factors, and numbers are alike."""
 _LARGEST_DIM = 4
 """Elements along a dimension of an instance, at most."""
 _MOST_FREE_DIMS = 2
@@ -123,8 +127,8 @@ def operators(rewrite: Rewrite) -> frozenset[str]:
 
 def _compare_ordered(rewrite: Rewrite, found: list[Instance], rng: np.random.Generator) -> None:
     for instance in found:
-        for _ in range(_POINTS):
-            if not _equal(rewrite, instance, _signed, rng):
+        for make in (*[_signed] * _POINTS, *[_near_zero] * _SMALL_POINTS):
+            if not _equal(rewrite, instance, make, rng):
                 raise UnprovenError(f"{rewrite.name}: the sides differ, {_at(instance)}")
 
 
@@ -132,8 +136,12 @@ def _signed(number: int) -> int:
     return number - _SPAN // 2
 
 
+def _near_zero(number: int) -> int:
+    return number % _SMALL_SPAN - _SMALL_SPAN // 2
+
+
 def _equal(rewrite: Rewrite, instance: Instance, make: Any, rng: np.random.Generator) -> bool:
-    ordered = make is _signed
+    ordered = make in (_signed, _near_zero)
     span = _SPAN if ordered else PRIME
     arrays = {n: drawn(s, make, rng, span) for n, s in instance.shapes.items()}
     try:

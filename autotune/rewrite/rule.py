@@ -62,6 +62,8 @@ class Rewrite:
     drawn: tuple[tuple[str, str], ...] = ()
     exact: bool = False
     """Whether both sides round the same sums, in whatever order they add them."""
+    saves: bool = False
+    """Whether the right side may be less work: of generated ones, what compiling looks for."""
     note: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -76,6 +78,7 @@ class Rewrite:
         lines += [f"    let {name} = {text}" for name, text in self.defines]
         lines += [f"    where {text}" for text in self.where]
         lines += ["    exact"] * self.exact
+        lines += ["    saves"] * self.saves
         lines += [f"    from {term}" for term in self.left]
         lines += [f"    let {name} = {term}" for name, term in self.lets]
         lines += [f"    to {term}" for term in self.right]

@@ -11,16 +11,17 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.rewrite.apply import apply, build
 from autotune.rewrite.arithmetic import Residue, residue
-from autotune.rewrite.evaluate import Evaluation, drawn
-from autotune.rewrite.files import shipped
+from autotune.rewrite.evaluate import ORDERED, Evaluation, drawn
+from autotune.rewrite.files import generated, shipped
 from autotune.rewrite.match import Finder
-from autotune.rewrite.prove import instances_of
+from autotune.rewrite.prove import instances_of, operators
 from autotune.rewrite.rule import Rewrite
 from autotune.types import Array, TensorType
 from tests.graph_verify import verify_graph
 
 REWRITES = tuple(r for r in shipped() if r.name != "relu-once")
 """That one needs an order of numbers; a field has none."""
+GENERATED = tuple(r for r in generated() if not operators(r) & ORDERED)
 LENGTH = 5
 """Rewrites of a graph, one after the other."""
 
@@ -74,12 +75,14 @@ def evaluated(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
     return [run.arrays[names[value]] for _, value in graph.outputs]
 
 
-def rewritten(graph: Graph, rng: np.random.Generator) -> tuple[Graph, list[str]]:
+def rewritten(
+    graph: Graph, rng: np.random.Generator, given: tuple[Rewrite, ...]
+) -> tuple[Graph, list[str]]:
     """The graph behind a random sequence, and the sequence."""
     names: list[str] = []
     for _ in range(LENGTH):
         finder = Finder(graph)
-        there = [m for r in REWRITES for m in finder.matches(r)]
+        there = [m for r in given for m in finder.matches(r)]
         if not there:
             break
         match = there[rng.integers(len(there))]
@@ -92,11 +95,11 @@ def rewritten(graph: Graph, rng: np.random.Generator) -> tuple[Graph, list[str]]
     return graph, names
 
 
-def check(rewrite: Rewrite, seed: int) -> list[str]:
+def check(rewrite: Rewrite, seed: int, given: tuple[Rewrite, ...] = REWRITES) -> list[str]:
     rng = np.random.default_rng([seed, *rewrite.name.encode()])
     graph = random_graph(rewrite, rng)
     feeds = {n: drawn(t.shape, Residue, rng, 1 << 60) for n, t in graph.inputs}
-    after, names = rewritten(graph, rng)
+    after, names = rewritten(graph, rng, given)
     for one, other in zip(evaluated(graph, feeds), evaluated(after, feeds), strict=True):
         assert one.shape == other.shape, names
         assert bool(np.all(one == other)), names
@@ -106,6 +109,17 @@ def check(rewrite: Rewrite, seed: int) -> list[str]:
 def test_random_rewrites_keep_what_is_computed() -> None:
     used = {name for rewrite in REWRITES for seed in (0, 1) for name in check(rewrite, seed)}
     assert len(used) > len(REWRITES) // 2
+
+
+def test_generated_rewrites_keep_what_is_computed() -> None:
+    tried = GENERATED[::25]
+    assert sum(rewrite.name in check(rewrite, 0, (rewrite,)) for rewrite in tried) > len(tried) / 2
+
+
+@pytest.mark.slow
+def test_all_generated_rewrites_keep_what_is_computed() -> None:
+    for at, rewrite in enumerate(GENERATED):
+        check(rewrite, 1, (rewrite, *GENERATED[at % 7 :: 7]))
 
 
 @pytest.mark.slow

@@ -30,6 +30,19 @@ def test_pads_are_top_left_bottom_right() -> None:
     np.testing.assert_array_equal(got[0, :, :, 0], [[0, 0, 0, 0, 0], [0, 0, 1, 2, 0]])
 
 
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("slice", {"starts": (), "stops": (), "steps": ()}),
+        ("expand", {"shape": ()}),
+        ("pad", {"pads": ()}),
+    ],
+)
+def test_what_has_no_dimensions_gets_none(op: str, attrs: dict[str, Attr]) -> None:
+    got = _run(op, np.asarray(3.0), **attrs)
+    assert got.shape == () and got == 3.0
+
+
 def test_groups_keep_channels_apart() -> None:
     x = np.asarray([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4)
     w = np.ones((1, 1, 2, 2)) * np.asarray([1.0, 10.0])
