@@ -22,9 +22,7 @@ ACTIONS = ("list", "prove", "derive", "generate")
 
 def arguments(parser: Parser) -> None:
     parser.add_argument("action", choices=ACTIONS, help="what to do")
-    parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="of rewrites (default: those found by hand)"
-    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="of rewrites (default: by hand)")
     parser.add_argument("-o", "--output", metavar="FILE", help="generate: where to")
     parser.add_argument("--theme", action="append", help="generate: of these (default: all)")
     parser.add_argument("--text", action="store_true", help="list: print rewrites as in a file")
