@@ -26,9 +26,6 @@ GPU_KINDS = ("cuda", "opencl")
 SOURCE = "source"
 TILES = "+amx-tile"
 """LLVM's name for matrix tiles (Intel AMX)."""
-DSP = "+dsp"
-"""LLVM's name for instructions on halves and quarters of words (Armv7E-M, Armv8-M)."""
-WORD_BYTES = 4
 BFLOAT16 = frozenset(("+avx512bf16", "+amx-bf16", "+bf16"))
 """LLVM's names for instructions that multiply bfloat16."""
 SVE_GRANULE_BYTES = 16
@@ -103,12 +100,12 @@ class Target:
     @property
     def is_compact(self) -> bool:
         """Whether C is to be small rather than unrolled: a processor whose vectors are words."""
-        return self.kind == "c" and self.vector_bytes <= WORD_BYTES
+        return self.kind == "c" and self.lanes() == 1
 
     @property
-    def has_dsp(self) -> bool:
-        """Whether C may ask for Arm's products of two halves of a word (SMLAD)."""
-        return self.kind == "c" and DSP in self.features.split(",")
+    def transforms_weights(self) -> bool:
+        """Whether algorithms may that make weights larger, with sums of their own."""
+        return self.accuracy == "normal" and not self.is_compact
 
     @property
     def ptx(self) -> int:

@@ -149,8 +149,7 @@ class Filtering(ContractionAlgorithm):
         return self.name if step is not None and form_of(step) == self.name else ""
 
     def applies(self, task: Task, c: Contraction, target: Target) -> bool:
-        small = target.is_compact  # transformed weights are larger
-        return target.accuracy == "normal" and not small and can_filter(task, c, self.name)
+        return target.transforms_weights and can_filter(task, c, self.name)
 
     def widths(self, c: Contraction, target: Target) -> Collection[int]:  # noqa: ARG002
         return range(1, 17)

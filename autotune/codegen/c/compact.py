@@ -20,6 +20,8 @@ UNROLLED_STATEMENTS = 12
 OUTLINED_CALLS = 8
 """Operations of an expression from which on it is a function, chosen: a call takes about as many
 instructions as three or four of them."""
+DSP = "+dsp"
+"""LLVM's name for instructions on halves and quarters of words (Armv7E-M, Armv8-M)."""
 _EXTENDED = {"uint8": "__uxtb16", "int8": "__sxtb16"}
 """ACLE's functions that widen bytes 0 and 2 of a word."""
 _DOT_BYTES = 4
@@ -35,6 +37,7 @@ class CompactWriter(CStatementWriter):
     def __init__(self, dialect: Dialect, program: ir.Program, target: Target) -> None:
         super().__init__(dialect, program)
         self.target = target
+        self._has_dsp = DSP in target.features.split(",")
         self._leaves: dict[ir.Value, Val] | None = None
         """Arguments of the function that is being written."""
 
@@ -65,7 +68,7 @@ class CompactWriter(CStatementWriter):
 
     def _dot(self, loop: ir.For) -> bool:
         """The sum of four products of bytes as a call; False where that is not what it is."""
-        if not self.target.has_dsp or loop.extent != _DOT_BYTES or len(loop.body) != 1:
+        if not self._has_dsp or loop.extent != _DOT_BYTES or len(loop.body) != 1:
             return False
         store = loop.body[0]
         if isinstance(store, ir.If) and not any(loop.var in b.index.vars() for b in store.bounds):
